@@ -1,0 +1,103 @@
+"""The facts of a running worker: one frozen class each, from which metrics and log lines are made.
+
+Code that notices a fact calls an ``Emit`` with the event and knows nothing of metric names or log
+formats. Events carry counts, durations and short words; they never carry a record, a key or a secret.
+Units are last in a name; ``bytes`` are bytes; ``seconds`` are seconds. Emit on the event loop's thread.
+
+Words that become labels (``outcome``, ``reason``, ``stage``, ``error_class``, ``component``) must come
+from small sets: the observers fold what goes beyond their bounds into ``other``.
+"""
+
+from metrics.events.event import (
+    ConnectorEvent,
+    Emit,
+    Event,
+    Level,
+    TaskEvent,
+    TaskEvents,
+    discard,
+)
+from metrics.events.flow import (
+    BatchClosed,
+    BatchConverted,
+    ConversionSlotsChanged,
+    DeadLettersWritten,
+    EndToEndMeasured,
+    FetchCompleted,
+    OffsetCommitted,
+    PageFetched,
+    QueueChanged,
+    QueueStalled,
+    RateLimitWaited,
+    Reconnected,
+    RecordRejectedLogged,
+    RecordsDeduplicated,
+    RecordsDelivered,
+    RecordsRejected,
+    SourceLagMeasured,
+    SparkStarted,
+    TransactionAborted,
+    TransactionCommitted,
+)
+from metrics.events.life import (
+    ComponentStateChanged,
+    ConfigWarning,
+    ConnectorRemoved,
+    ConnectorStarted,
+    ConnectorStateChanged,
+    RequestAnswered,
+    RetryScheduled,
+    StopReported,
+    TaskFailed,
+    TaskRemoved,
+    TaskRestarted,
+    TaskStarted,
+    TaskStateChanged,
+    WorkerStarted,
+    WorkerStopping,
+)
+
+__all__ = [
+    "BatchClosed",
+    "BatchConverted",
+    "ComponentStateChanged",
+    "ConfigWarning",
+    "ConnectorEvent",
+    "ConnectorRemoved",
+    "ConnectorStarted",
+    "ConnectorStateChanged",
+    "ConversionSlotsChanged",
+    "DeadLettersWritten",
+    "Emit",
+    "EndToEndMeasured",
+    "Event",
+    "FetchCompleted",
+    "Level",
+    "OffsetCommitted",
+    "PageFetched",
+    "QueueChanged",
+    "QueueStalled",
+    "RateLimitWaited",
+    "Reconnected",
+    "RecordRejectedLogged",
+    "RecordsDeduplicated",
+    "RecordsDelivered",
+    "RecordsRejected",
+    "RequestAnswered",
+    "RetryScheduled",
+    "SourceLagMeasured",
+    "SparkStarted",
+    "StopReported",
+    "TaskEvent",
+    "TaskEvents",
+    "TaskFailed",
+    "TaskRemoved",
+    "TaskRestarted",
+    "TaskStarted",
+    "TaskStateChanged",
+    "TransactionAborted",
+    "TransactionCommitted",
+    "WorkerStarted",
+    "WorkerStopping",
+    "discard",
+]

@@ -1,0 +1,227 @@
+"""Facts of the flow: fetch, queue, micro-batch, convert, deliver."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from metrics.events.event import Event, Level, TaskEvent
+
+
+# --- fetch ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchCompleted(TaskEvent):
+    """A request to the source ended; ``bytes`` came in, whatever the outcome.
+
+    ``outcome``: ok | retriable | rate_limited | fatal.
+    """
+
+    logger: ClassVar[str] = "headrace.fetch"
+    outcome: str
+    bytes: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageFetched(TaskEvent):
+    """The fetcher handed over a page; ``seconds`` is how long the page was waited for, where known."""
+
+    logger: ClassVar[str] = "headrace.fetch"
+    records: int
+    bytes: int
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RateLimitWaited(TaskEvent):
+    """The fetcher stood still on purpose, to respect a limit of the source."""
+
+    logger: ClassVar[str] = "headrace.fetch"
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reconnected(TaskEvent):
+    """A stream was opened again. ``reason``: closed | timeout | cut | error | refresh."""
+
+    logger: ClassVar[str] = "headrace.fetch"
+    level: ClassVar[Level] = Level.INFO
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceLagMeasured(TaskEvent):
+    """Now minus the event time of the newest delivered record, 0 when the source is read to its end."""
+
+    logger: ClassVar[str] = "headrace.fetch"
+    seconds: float
+
+
+# --- queue and micro-batches ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueChanged(TaskEvent):
+    """What the bounded queue holds now, and what it may hold."""
+
+    logger: ClassVar[str] = "headrace.queue"
+    records: int
+    bytes: int
+    records_max: int
+    bytes_max: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueStalled(TaskEvent):
+    """The fetcher waited this long for room; emitted for waits only, at their end."""
+
+    logger: ClassVar[str] = "headrace.queue"
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchClosed(TaskEvent):
+    """A micro-batch is complete. ``reason``: count | bytes | age | idle | stop."""
+
+    logger: ClassVar[str] = "headrace.batch"
+    records: int
+    bytes: int
+    age_seconds: float
+    reason: str
+
+
+# --- convert -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchConverted(TaskEvent):
+    """The Spark job of one micro-batch of ``records`` ended well after ``seconds``."""
+
+    logger: ClassVar[str] = "headrace.convert"
+    records: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConversionSlotsChanged(Event):
+    """How many conversions run on this worker, how many wait for a slot, and how many may run."""
+
+    logger: ClassVar[str] = "headrace.convert"
+    running: int
+    waiting: int
+    slots: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkStarted(Event):
+    """A Spark session is usable after ``seconds``; ``is_restart`` when it replaces a lost one."""
+
+    logger: ClassVar[str] = "headrace.convert"
+    level: ClassVar[Level] = Level.INFO
+    seconds: float
+    is_restart: bool
+
+
+# --- deliver -------------------------------------------------------------------------------------
+# Counts of records are emitted after the commit that carries them. Emitted earlier, a transaction
+# that is aborted and fetched again would count them twice, and the accounts would not balance.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordsRejected(TaskEvent):
+    """``count`` records failed for ``reason`` in ``stage``, in a committed batch or in one that fails.
+
+    ``stage`` is Connect's stage name (VALUE_CONVERTER …); ``is_tolerated`` is false where the
+    rejection fails the task (``errors.tolerance=none``).
+    """
+
+    logger: ClassVar[str] = "headrace.convert"
+    stage: str
+    reason: str
+    count: int
+    is_tolerated: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordRejectedLogged(TaskEvent):
+    """One rejected record, told because ``errors.log.enable`` asks for it; never its content.
+
+    ``source_partition`` and ``source_offset`` are JSON texts.
+    """
+
+    logger: ClassVar[str] = "headrace.errors"
+    level: ClassVar[Level] = Level.ERROR
+    stage: str
+    reason: str
+    message: str
+    source_partition: str
+    source_offset: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordsDeduplicated(TaskEvent):
+    """``count`` records were dropped because equal ones had been delivered."""
+
+    logger: ClassVar[str] = "headrace.deliver"
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordsDelivered(TaskEvent):
+    """Records are readable in their topics; ``bytes`` counts keys and values, without batch overhead."""
+
+    logger: ClassVar[str] = "headrace.deliver"
+    records: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLettersWritten(TaskEvent):
+    """``count`` dead letters are readable in their topic."""
+
+    logger: ClassVar[str] = "headrace.deliver"
+    level: ClassVar[Level] = Level.WARNING
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionCommitted(TaskEvent):
+    """One micro-batch is committed, ``seconds`` after its transaction began.
+
+    ``records`` counts what was written, dead letters included. ``source_records`` counts the records
+    of the source whose fate it settles (delivered, dead-lettered or dropped); None: ``records``.
+    """
+
+    logger: ClassVar[str] = "headrace.deliver"
+    records: int
+    seconds: float
+    source_records: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionAborted(TaskEvent):
+    """A transaction was given up; ``dead_letters`` in it are not written."""
+
+    logger: ClassVar[str] = "headrace.deliver"
+    level: ClassVar[Level] = Level.WARNING
+    error_class: str
+    dead_letters: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetCommitted(TaskEvent):
+    """Source offsets became durable, ``seconds`` after writing them began."""
+
+    logger: ClassVar[str] = "headrace.deliver"
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndToEndMeasured(TaskEvent):
+    """``count`` records took about ``seconds`` from fetch to readable; once per page is enough."""
+
+    logger: ClassVar[str] = "headrace.deliver"
+    seconds: float
+    count: int

@@ -1,0 +1,168 @@
+"""Facts of errors and life cycles: retries, tasks, connectors, the worker and what it depends on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from metrics.events.event import ConnectorEvent, Event, Level, TaskEvent
+
+
+# --- errors and tasks -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryScheduled(TaskEvent):
+    """A retriable error; the next of ``attempt`` tries follows. ``stage``: fetch | convert | deliver."""
+
+    logger: ClassVar[str] = "headrace.errors"
+    level: ClassVar[Level] = Level.WARNING
+    stage: str
+    error_class: str
+    attempt: int
+    wait_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskStarted(TaskEvent):
+    """A task start ended: ``is_success`` when the task is ready to fetch, whatever becomes of it later."""
+
+    logger: ClassVar[str] = "headrace.task"
+    level: ClassVar[Level] = Level.INFO
+    is_success: bool
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskStateChanged(TaskEvent):
+    """``state`` is one of Connect's: UNASSIGNED RUNNING PAUSED STOPPED FAILED RESTARTING."""
+
+    logger: ClassVar[str] = "headrace.task"
+    level: ClassVar[Level] = Level.INFO
+    state: str
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskRestarted(TaskEvent):
+    """A task starts again, by itself or by request; ``attempt`` counts from 1 and falls back when it runs well."""
+
+    logger: ClassVar[str] = "headrace.task"
+    level: ClassVar[Level] = Level.WARNING
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskFailed(TaskEvent):
+    """A task gave up; ``trace`` is for the log and REST, never for a label."""
+
+    logger: ClassVar[str] = "headrace.task"
+    level: ClassVar[Level] = Level.ERROR
+    error_class: str
+    message: str
+    trace: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskRemoved(TaskEvent):
+    """The task no longer belongs to this worker: its series end."""
+
+    logger: ClassVar[str] = "headrace.task"
+    level: ClassVar[Level] = Level.INFO
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopReported(TaskEvent):
+    """What a stopped task left undelivered, to be fetched again at the next start."""
+
+    logger: ClassVar[str] = "headrace.task"
+    level: ClassVar[Level] = Level.INFO
+    left_records: int
+    seconds: float
+    is_complete: bool = True
+
+
+# --- connectors and the worker -------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectorStarted(ConnectorEvent):
+    """A connector start ended; ``kind``: source | sink."""
+
+    logger: ClassVar[str] = "headrace.connector"
+    level: ClassVar[Level] = Level.INFO
+    is_success: bool
+    connector_class: str
+    version: str
+    kind: str = "source"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectorStateChanged(ConnectorEvent):
+    """``state`` is one of Connect's, as for tasks."""
+
+    logger: ClassVar[str] = "headrace.connector"
+    level: ClassVar[Level] = Level.INFO
+    state: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectorRemoved(ConnectorEvent):
+    """The connector was deleted, or moved to another worker: its series and its tasks' series end."""
+
+    logger: ClassVar[str] = "headrace.connector"
+    level: ClassVar[Level] = Level.INFO
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigWarning(Event):
+    """A configuration key is accepted but probably not what was meant; ``message`` never has its value."""
+
+    logger: ClassVar[str] = "headrace.config"
+    level: ClassVar[Level] = Level.WARNING
+    key: str
+    message: str
+    connector: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerStarted(Event):
+    """The worker accepts work; ``seconds`` since its process began."""
+
+    logger: ClassVar[str] = "headrace.worker"
+    level: ClassVar[Level] = Level.INFO
+    version: str
+    group_id: str = ""
+    rest_url: str = ""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerStopping(Event):
+    """The staged stop began."""
+
+    logger: ClassVar[str] = "headrace.worker"
+    level: ClassVar[Level] = Level.INFO
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComponentStateChanged(Event):
+    """A part the worker depends on became usable or unusable. ``component``: kafka | registry | spark."""
+
+    logger: ClassVar[str] = "headrace.worker"
+    level: ClassVar[Level] = Level.INFO
+    component: str
+    is_ready: bool
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestAnswered(Event):
+    """A REST request was answered; ``route`` is the pattern (``/connectors/{name}``), never the path."""
+
+    logger: ClassVar[str] = "headrace.rest"
+    method: str
+    route: str
+    status: int
+    seconds: float
