@@ -1,0 +1,65 @@
+"""Plugin names and their aliases: the one line a new fetcher adds, and the parts every fetcher shares.
+
+Kafka Connect finds a connector by full class name, simple name, or simple name without ``Connector``; the names
+that Java configs use are aliases here, so that such configs run unchanged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from fetchers.sdk.connector import SourceConnector
+
+
+@dataclass(frozen=True, slots=True)
+class Plugin:
+    """One connector that can be configured."""
+
+    name: str
+    """The class shown to clients, and the simple name it is found by."""
+    target: str
+    """``package.module:Class``."""
+    aliases: tuple[str, ...] = ()
+
+    def load(self) -> type[SourceConnector[Any]]:
+        """Import the class."""
+        module, _, name = self.target.partition(":")
+        loaded: type[SourceConnector[Any]] = getattr(import_module(module), name)
+        return loaded
+
+    def answers_to(self, name: str) -> bool:
+        """Whether ``connector.class=name`` means this plugin."""
+        names = {self.name, *self.aliases}
+        simple = {alias.rpartition(".")[2] for alias in names}
+        return name in names | simple | {known.removesuffix("Connector") for known in simple}
+
+
+PLUGINS: tuple[Plugin, ...] = (
+    Plugin(
+        "FileStreamSource",
+        "fetchers.file.fetcher:FileStreamSource",
+        ("org.apache.kafka.connect.file.FileStreamSourceConnector",),
+    ),
+    Plugin("HttpSource", "fetchers.http.fetcher:HttpSource"),
+    Plugin(
+        "MixpanelSource",
+        "fetchers.mixpanel.fetcher:MixpanelSource",
+        ("org.apache.kafka.connect.mixpanel.MixPanelConnector",),
+    ),
+)
+
+
+def find_plugin(name: str, *, extra: Mapping[str, str] | None = None) -> Plugin | None:
+    """The plugin meant by ``connector.class=name``.
+
+    A name of the form ``package.module:Class`` is a connector of the user's own, found on ``PYTHONPATH``;
+    ``extra`` maps further names to such targets.
+    """
+    if extra and name in extra:
+        return Plugin(name, extra[name])
+    if ":" in name:
+        return Plugin(name, name)
+    return next((plugin for plugin in PLUGINS if plugin.answers_to(name)), None)

@@ -1,0 +1,72 @@
+"""The contract between a fetcher and the worker, and everything an author of a fetcher imports.
+
+A fetcher is a config class and a connector class::
+
+    class QuakesConfig(FetcherConfig):
+        \"\"\"Earthquakes as they are published.\"\"\"
+
+        url: HttpUrl
+        \"\"\"Feed to poll.\"\"\"
+
+
+    class Quakes(SourceConnector[QuakesConfig]):
+        async def fetch(self, context: FetchContext) -> AsyncIterator[Page]: ...
+
+The worker calls ``fetch`` once for each start of a task and iterates it; every page carries the source
+offset to resume from after it. Stopping is cancellation: a fetcher needs no stop flag, only ``finally``.
+"""
+
+from fetchers.sdk.config import (
+    Boolean,
+    ConfigKey,
+    ConfigModel,
+    FetcherConfig,
+    Finding,
+    HttpUrl,
+    Importance,
+    IsoDate,
+    Key,
+    NameList,
+    ParsedConfig,
+    Secret,
+    Severity,
+)
+from fetchers.sdk.connector import ConnectorSettingsError, SourceConnector
+from fetchers.sdk.context import Clock, FetchContext, HttpAccess, HttpResponse
+from fetchers.sdk.errors import Fatal, FetchError, RateLimited, Retriable
+from fetchers.sdk.page import DedupeScope, Offset, Page, Partition, PayloadKind, Rejection, Scalar
+from fetchers.sdk.retry import BackOff
+
+__all__ = [
+    "BackOff",
+    "Boolean",
+    "Clock",
+    "ConfigKey",
+    "ConfigModel",
+    "ConnectorSettingsError",
+    "DedupeScope",
+    "Fatal",
+    "FetchContext",
+    "FetchError",
+    "FetcherConfig",
+    "Finding",
+    "HttpAccess",
+    "HttpResponse",
+    "HttpUrl",
+    "Importance",
+    "IsoDate",
+    "Key",
+    "NameList",
+    "Offset",
+    "Page",
+    "ParsedConfig",
+    "Partition",
+    "PayloadKind",
+    "RateLimited",
+    "Rejection",
+    "Retriable",
+    "Scalar",
+    "Secret",
+    "Severity",
+    "SourceConnector",
+]

@@ -1,0 +1,282 @@
+"""Config classes: parser, default, documentation, validation and masking in one.
+
+A field's annotation is its type, its default its default, the docstring below it its documentation. The Kafka
+Connect key is the field's name with ``_`` as ``.`` (``poll_interval_ms`` is ``poll.interval.ms``), or its alias.
+The texts of findings are those of Kafka's ``ConfigDef`` (KIP-26), because clients match on them.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from enum import Enum, StrEnum
+from typing import Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar, get_args, get_origin
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails, PydanticUndefined
+
+HIDDEN = "[hidden]"
+
+Secret = SecretStr
+"""A value that is shown nowhere; ``.get_secret_value()`` where it is used."""
+
+
+class Importance(StrEnum):
+    """How much a key matters, as in ConfigDef."""
+
+    HIGH = "HIGH"
+    MEDIUM = "MEDIUM"
+    LOW = "LOW"
+
+
+class Severity(StrEnum):
+    """What a finding does: an error refuses the config, a warning is only said."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """Extras of a config key, given in ``Annotated[type, Key(...)]``."""
+
+    importance: Importance = Importance.MEDIUM
+    group: str | None = None
+    order: int = -1
+    width: str = "NONE"
+    display_name: str | None = None
+    dependents: tuple[str, ...] = ()
+    recommended: tuple[str, ...] = ()
+    kind: str | None = None
+    """ConfigDef type, when it does not follow from the annotation."""
+    example: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigKey:
+    """One key as clients, reference pages and masking see it."""
+
+    name: str
+    kind: str
+    """ConfigDef type: BOOLEAN STRING INT LONG DOUBLE LIST CLASS PASSWORD."""
+    is_required: bool
+    default: str | None
+    documentation: str
+    extras: Key = field(default_factory=Key)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong, or odd, with a config."""
+
+    key: str
+    value: str | None
+    """The value seen, masked; None when there is none."""
+    message: str
+    severity: Severity = Severity.ERROR
+
+    @property
+    def is_error(self) -> bool:
+        """Whether the config is refused for it."""
+        return self.severity is Severity.ERROR
+
+
+def _boolean(value: object) -> object:
+    """``true`` or ``false`` in any case, nothing else (ConfigDef.Type.BOOLEAN)."""
+    if isinstance(value, str):
+        text = value.strip().lower()
+        if text in {"true", "false"}:
+            return text == "true"
+        message = "Expected value to be either true or false"
+        raise ValueError(message)
+    return value
+
+
+def _names(value: object) -> object:
+    """Comma-separated text; blanks around commas are cut, blanks inside an item stay; empty text = empty list."""
+    if isinstance(value, str):
+        return tuple(item.strip() for item in value.split(",")) if value.strip() else ()
+    return value
+
+
+def _iso_date(value: object) -> object:
+    """``yyyy-mm-dd`` and nothing that merely looks like a date."""
+    if isinstance(value, str):
+        try:
+            if len(value) == len("2016-03-22"):
+                return date.fromisoformat(value)
+        except ValueError:
+            pass
+        message = "Expected a date as yyyy-mm-dd"
+        raise ValueError(message)
+    return value
+
+
+def _http_url(value: object) -> object:
+    """An absolute http(s) URL."""
+    if isinstance(value, str) and not value.startswith(("http://", "https://")):
+        message = "Expected a URL that starts with http:// or https://"
+        raise ValueError(message)
+    return value
+
+
+Boolean = Annotated[bool, BeforeValidator(_boolean)]
+NameList = Annotated[tuple[str, ...], BeforeValidator(_names)]
+IsoDate = Annotated[date, BeforeValidator(_iso_date)]
+HttpUrl = Annotated[str, BeforeValidator(_http_url)]
+
+P = TypeVar("P", bound="ConfigModel")
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedConfig(Generic[P]):
+    """A config, or why there is none. ``config`` is None exactly when a finding is an error."""
+
+    config: P | None
+    findings: tuple[Finding, ...]
+
+
+class ConfigModel(BaseModel):
+    """Base of all config classes: frozen, made from a flat map of texts."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="ignore",
+        use_attribute_docstrings=True,
+        populate_by_name=False,
+        arbitrary_types_allowed=True,
+        hide_input_in_errors=True,
+        alias_generator=lambda name: name.replace("_", "."),
+    )
+    free_prefixes: ClassVar[tuple[str, ...]] = ()
+    """Prefixes under which any key is known, such as ``http.header.``."""
+
+    @classmethod
+    def parse(cls, properties: Mapping[str, str | None]) -> ParsedConfig[Self]:
+        """Read a flat map. All findings at once; values masked where the key is a secret."""
+        texts = {key: value.strip() for key, value in properties.items() if value is not None}
+        try:
+            return ParsedConfig(cls.model_validate(texts), ())
+        except ValidationError as error:
+            keys = {key.name: key for key in cls.keys()}
+            return ParsedConfig(None, tuple(_finding(detail, texts, keys) for detail in error.errors()))
+
+    @classmethod
+    def keys(cls) -> tuple[ConfigKey, ...]:
+        """Definitions of every key, in the order of the fields."""
+        return tuple(_config_key(name, info) for name, info in cls.model_fields.items())
+
+    def texts(self) -> dict[str, str]:
+        """Every value in ConfigDef's text form, secrets as ``[hidden]``."""
+        return {
+            info.alias or name: _text(getattr(self, name))
+            for name, info in type(self).model_fields.items()
+            if getattr(self, name) is not None
+        }
+
+
+class FetcherConfig(ConfigModel):
+    """Base of fetchers' config classes: what every source has."""
+
+    topic: Annotated[str, Field(min_length=1), Key(importance=Importance.HIGH)]
+    """Topic that the records go to."""
+    poll_interval_ms: Annotated[int, Field(ge=1), Key(importance=Importance.LOW)] = 5_000
+    """Milliseconds between two questions to the source when it has nothing new."""
+
+    @property
+    def poll_interval(self) -> float:
+        """``poll.interval.ms`` in seconds."""
+        return self.poll_interval_ms / 1000
+
+
+def unknown_keys(
+    properties: Iterable[str], known: Iterable[str], *, free_prefixes: Iterable[str] = ()
+) -> tuple[Finding, ...]:
+    """A warning for each key nothing reads, naming the nearest known one."""
+    names = sorted(set(known))
+    prefixes = tuple(free_prefixes)
+    strangers = [key for key in properties if key not in names and not key.startswith(prefixes)]
+    return tuple(Finding(key, None, _nearest(key, names), Severity.WARNING) for key in strangers)
+
+
+def masked(properties: Mapping[str, str], keys: Iterable[ConfigKey]) -> dict[str, str]:
+    """The map with secret values hidden, for logs and reports."""
+    secrets = {key.name for key in keys if key.kind == "PASSWORD"}
+    return {key: HIDDEN if key in secrets else value for key, value in properties.items()}
+
+
+def _nearest(key: str, names: list[str]) -> str:
+    close = difflib.get_close_matches(key, names, n=1, cutoff=0.6)
+    return f"Unknown key; did you mean '{close[0]}'?" if close else "Unknown key; nothing reads it."
+
+
+def _finding(detail: ErrorDetails, texts: Mapping[str, str], keys: Mapping[str, ConfigKey]) -> Finding:
+    key = str(detail["loc"][0]) if detail["loc"] else ""
+    definition = keys.get(key)
+    if detail["type"] == "missing":
+        return Finding(key, None, f'Missing required configuration "{key}" which has no default value.')
+    is_secret = definition is not None and definition.kind == "PASSWORD"
+    seen = HIDDEN if is_secret else texts.get(key)
+    kind = definition.kind if definition else "STRING"
+    reason = _reason(detail, kind)
+    return Finding(key, seen, f"Invalid value {seen} for configuration {key}: {reason}")
+
+
+def _reason(detail: ErrorDetails, kind: str) -> str:
+    context = detail.get("ctx", {})
+    texts = {
+        "int_parsing": f"Not a number of type {kind}",
+        "int_from_float": f"Not a number of type {kind}",
+        "float_parsing": f"Not a number of type {kind}",
+        "greater_than_equal": f"Value must be at least {context.get('ge')}",
+        "greater_than": f"Value must be greater than {context.get('gt')}",
+        "less_than_equal": f"Value must be no more than {context.get('le')}",
+        "literal_error": f"String must be one of: {str(context.get('expected', '')).replace(chr(39), '')}",
+        "enum": f"String must be one of: {str(context.get('expected', '')).replace(chr(39), '')}",
+        "string_too_short": "String must be non-empty",
+    }
+    if detail["type"] == "value_error":
+        return str(context.get("error", detail["msg"]))
+    return texts.get(detail["type"], detail["msg"]).replace(" or ", ", ")
+
+
+def _config_key(name: str, info: FieldInfo) -> ConfigKey:
+    extras = next((item for item in info.metadata if isinstance(item, Key)), Key())
+    default = None if info.default in (PydanticUndefined, None) else _text(info.default)
+    return ConfigKey(
+        name=info.alias or name,
+        kind=extras.kind or _kind(info.annotation, name),
+        is_required=info.is_required(),
+        default=default,
+        documentation=info.description or "",
+        extras=extras,
+    )
+
+
+def _kind(annotation: Any, name: str) -> str:  # noqa: ANN401 - annotations are of any type
+    """ConfigDef's type of an annotation; ``X | None`` is X."""
+    options = [option for option in get_args(annotation) if option is not type(None)]
+    origin = get_origin(annotation)
+    if origin is Literal or (isinstance(annotation, type) and issubclass(annotation, Enum)):
+        return "STRING"
+    if origin is tuple:
+        return "LIST"
+    if options and origin is not None:
+        return _kind(options[0], name)
+    whole_number = "LONG" if name.endswith(("_ms", "_bytes", "_bytes_max")) else "INT"
+    kinds: dict[Any, str] = {bool: "BOOLEAN", int: whole_number, float: "DOUBLE", SecretStr: "PASSWORD"}
+    return kinds.get(annotation, "STRING")
+
+
+def _text(value: object) -> str:
+    """ConfigDef's text form of a value."""
+    if isinstance(value, SecretStr):
+        return HIDDEN
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    return str(value)

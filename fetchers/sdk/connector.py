@@ -1,0 +1,72 @@
+"""The one class a fetcher's author writes."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any, ClassVar, Generic, TypeVar, get_args, get_origin
+
+from fetchers.sdk.config import FetcherConfig, Finding
+from fetchers.sdk.context import FetchContext
+from fetchers.sdk.page import Offset, Page, Partition, PayloadKind
+
+C = TypeVar("C", bound=FetcherConfig)
+
+
+class ConnectorSettingsError(TypeError):
+    """A connector class that is put together wrongly: a mistake of its author, found at import."""
+
+
+class SourceConnector(ABC, Generic[C]):
+    """Reads one system. One instance serves one task; ``self.config`` is its validated config.
+
+    Who calls what: the worker validates (``findings``), asks for the tasks (``task_configs``), makes an instance for
+    each task, and iterates ``fetch`` until it ends or the task is stopped by cancellation. ``on_committed`` follows
+    each Kafka commit. Nothing else is needed: retry, back-pressure, conversion and offsets are the worker's.
+    """
+
+    config_class: ClassVar[type[FetcherConfig]]
+    payload_kind: ClassVar[PayloadKind] = PayloadKind.JSON
+    """What the payloads are before a contract is applied."""
+    default_dedupe_fields: ClassVar[tuple[str, ...]] = ()
+    """Fields by which equal records are dropped, unless ``dedupe.fields`` says otherwise."""
+    version: ClassVar[str] = "0.1.0"
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:  # noqa: ANN401 - passes on what Python gives
+        """Find the config class in ``SourceConnector[Config]``."""
+        super().__init_subclass__(**kwargs)
+        for base in getattr(cls, "__orig_bases__", ()):
+            arguments = get_args(base) if get_origin(base) is not None else ()
+            if arguments and isinstance(arguments[0], type) and issubclass(arguments[0], FetcherConfig):
+                cls.config_class = arguments[0]
+        if not hasattr(cls, "config_class"):
+            message = f"{cls.__name__} must be declared as SourceConnector[ItsConfig]"
+            raise ConnectorSettingsError(message)
+
+    def __init__(self, config: C) -> None:
+        """``config``: validated; the instance may keep state of its own besides."""
+        self.config = config
+
+    @abstractmethod
+    def fetch(self, context: FetchContext) -> AsyncIterator[Page]:
+        """Yield pages for ever, or until the source has no more; resume from ``context.offset``.
+
+        Never block the event loop. Raise ``Retriable`` or ``Fatal``; the generator is then made anew from the
+        offset of the last page it yielded.
+        """
+
+    def partition(self) -> Partition:
+        """The source partition of a connector that has only one."""
+        return {}
+
+    def task_configs(self, tasks_max: int) -> Sequence[Mapping[str, str]]:
+        """Split the work: for each task the keys that it has besides (or instead of) the connector's own."""
+        del tasks_max
+        return ({},)
+
+    def findings(self) -> Sequence[Finding]:
+        """What is wrong with values that are each right by themselves; no I/O here."""
+        return ()
+
+    async def on_committed(self, partition: Partition, offset: Offset) -> None:
+        """Hear that everything up to ``offset`` is in Kafka, for sources that must release their log."""

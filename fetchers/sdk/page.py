@@ -1,0 +1,124 @@
+"""Pages: what a fetcher hands over, and what crosses the queue.
+
+A page is a batch of raw payloads of one source partition and the source offset to resume from *after* it.
+Payloads are held as one Arrow binary column, so that nothing later costs Python work for each record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TypeAlias
+
+import pyarrow as pa
+
+Scalar: TypeAlias = "str | bool | int | float | None"
+Partition: TypeAlias = Mapping[str, Scalar]
+"""Which part of the source: the key of a source offset (Connect's "source partition"). Flat, JSON-like."""
+Offset: TypeAlias = Mapping[str, Scalar]
+"""Where to resume in a source partition. Flat: Connect stores no nested structures."""
+Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
+
+
+class PayloadKind(StrEnum):
+    """What the payloads of a connector are, before any contract is applied."""
+
+    JSON = "json"
+    """One JSON value each (RFC 8259)."""
+    TEXT = "text"
+    """UTF-8 text, such as the line of a file; read as JSON when a contract is given."""
+    BYTES = "bytes"
+    """Anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """A payload the fetcher itself cannot vouch for; it goes to the dead letters with its bytes."""
+
+    index: int
+    """Position of the payload in its page, from 0."""
+    reason: str
+    """A short word for metrics, such as ``too_large``."""
+    message: str
+    """One sentence for the dead letter's header; never the payload or a secret."""
+
+
+@dataclass(frozen=True, slots=True)
+class DedupeScope:
+    """Which de-duplication window a page belongs to (windows are ordered by their text)."""
+
+    window: str
+    """Label of the window, such as the day ``2016-03-22``."""
+    oldest_open: str
+    """Windows before this one are closed: their state is dropped with this page's commit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A batch of raw payloads of one source partition.
+
+    A page may be empty: it then only moves the source offset. It is never split, and it is committed as a whole.
+    """
+
+    payloads: Sequence[bytes | None] | pa.Array
+    """Raw payloads in source order; null is a tombstone. Kept as a ``pa.binary()`` array."""
+    offset: Offset
+    """Where to resume after this page."""
+    partition: Partition | None = None
+    """Source partition; the connector's only one when not given."""
+    topic: str | None = None
+    """Topic of these records; the config's ``topic`` when not given."""
+    keys: Sequence[bytes | None] | pa.Array | None = None
+    timestamps_ms: Sequence[int | None] | pa.Array | None = None
+    """Record timestamps, milliseconds since the epoch, UTC; null = the time of delivery."""
+    headers: Sequence[Headers] | None = None
+    positions: Sequence[int] | pa.Array | None = None
+    """For each record a number that finds it again in the source (a byte position, a line number)."""
+    position_name: str = "position"
+    rejections: tuple[Rejection, ...] = ()
+    dedupe: DedupeScope | None = None
+    ends_transaction: bool = True
+    """False while a transaction of the source goes on: it is committed to Kafka as one."""
+    bytes: int = field(init=False, default=0)
+    """Size of the payload column, in bytes."""
+
+    def __post_init__(self) -> None:
+        """Bring every column into its Arrow form, and refuse columns of unequal length."""
+        self._set("payloads", _column(self.payloads, pa.binary()))
+        for name, kind in (("keys", pa.binary()), ("timestamps_ms", pa.int64()), ("positions", pa.int64())):
+            values = getattr(self, name)
+            if values is not None:
+                self._set(name, _column(values, kind))
+        for name in ("keys", "timestamps_ms", "positions", "headers"):
+            values = getattr(self, name)
+            if values is not None and len(values) != len(self.payloads):
+                message = f"page has {len(self.payloads)} payloads and {len(values)} {name}"
+                raise ValueError(message)
+        self._set("bytes", self.payloads.nbytes)
+
+    def _set(self, name: str, value: object) -> None:
+        object.__setattr__(self, name, value)
+
+    def __len__(self) -> int:
+        """Count of records."""
+        return len(self.payloads)
+
+    def values(self) -> Iterator[bytes | None]:
+        """Payloads one by one; for tests and debugging, not for the flow."""
+        for payload in self.payload_column:
+            yield payload.as_py()
+
+    @property
+    def payload_column(self) -> pa.Array:
+        """The payloads as ``pa.binary()``."""
+        return self.payloads
+
+
+def _column(values: Sequence[object] | pa.Array, kind: pa.DataType) -> pa.Array:
+    """One contiguous array of the wanted type; a chunked array is joined."""
+    if isinstance(values, pa.ChunkedArray):
+        values = values.combine_chunks()
+    if isinstance(values, pa.Array):
+        return values if values.type == kind else values.cast(kind)
+    return pa.array(values, type=kind)

@@ -1,0 +1,1 @@
+"""Parts that fetchers share: http client, authentication, pagination, framing, rate limits. No fetcher lives here."""
