@@ -14,7 +14,7 @@ Kind = TypeVar("Kind", bound="Event")
 class Emitter:
     """An ``Emit`` that calls its observers in the order given.
 
-    An observer that raises is a defect of ours: the error reaches whoever emitted, and is not hidden.
+    An observer that raises is a defect of ours: the error reaches whoever emitted.
     """
 
     def __init__(self, *observers: Emit) -> None:
@@ -27,7 +27,7 @@ class Emitter:
 
 
 class RecordingEmitter:
-    """An ``Emit`` for tests: keeps every event, and lets a test wait for one instead of sleeping."""
+    """An ``Emit`` for tests: keeps every event and lets a test wait for the next."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
@@ -56,6 +56,6 @@ class RecordingEmitter:
                     await self._arrived.wait()
         except TimeoutError as error:
             seen = [type(event).__name__ for event in self.events]
-            message = f"{len(self.of(kind))} of {count} {kind.__name__} after {timeout_seconds} s; seen: {seen}"
+            message = f"waited {timeout_seconds} s for {count} {kind.__name__}; seen: {seen}"
             raise TimeoutError(message) from error
         return found

@@ -1,11 +1,11 @@
 """The facts of a running worker: one frozen class each, from which metrics and log lines are made.
 
 Code that notices a fact calls an ``Emit`` with the event and knows nothing of metric names or log
-formats. Events carry counts, durations and short words; they never carry a record, a key or a secret.
-Units are last in a name; ``bytes`` are bytes; ``seconds`` are seconds. Emit on the event loop's thread.
+formats. Events carry counts, durations and short words, never a record, a record's key or a secret.
+Units are last in a name. Emit on the event loop's thread.
 
-Words that become labels (``outcome``, ``reason``, ``stage``, ``error_class``, ``component``) must come
-from small sets: the observers fold what goes beyond their bounds into ``other``.
+Words that become labels (``outcome``, ``reason``, ``stage``, ``error_class``, ``component``) must
+come from small sets: the observers fold what goes beyond their bounds into ``other``.
 """
 
 from metrics.events.event import (

@@ -7,7 +7,6 @@ from typing import ClassVar
 
 from metrics.events.event import Event, Level, TaskEvent
 
-
 # --- fetch ---------------------------------------------------------------------------------------
 
 
@@ -26,7 +25,7 @@ class FetchCompleted(TaskEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageFetched(TaskEvent):
-    """The fetcher handed over a page; ``seconds`` is how long the page was waited for, where known."""
+    """The fetcher handed over a page; ``seconds`` is how long it was waited for, where known."""
 
     logger: ClassVar[str] = "headrace.fetch"
     records: int
@@ -53,7 +52,7 @@ class Reconnected(TaskEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceLagMeasured(TaskEvent):
-    """Now minus the event time of the newest delivered record, 0 when the source is read to its end."""
+    """Now minus the event time of the newest delivered record; 0 at the end of the source."""
 
     logger: ClassVar[str] = "headrace.fetch"
     seconds: float
@@ -131,7 +130,7 @@ class SparkStarted(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordsRejected(TaskEvent):
-    """``count`` records failed for ``reason`` in ``stage``, in a committed batch or in one that fails.
+    """``count`` records failed for ``reason`` in ``stage``.
 
     ``stage`` is Connect's stage name (VALUE_CONVERTER …); ``is_tolerated`` is false where the
     rejection fails the task (``errors.tolerance=none``).
@@ -170,7 +169,7 @@ class RecordsDeduplicated(TaskEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordsDelivered(TaskEvent):
-    """Records are readable in their topics; ``bytes`` counts keys and values, without batch overhead."""
+    """Records are readable in their topics; ``bytes`` counts their keys and values."""
 
     logger: ClassVar[str] = "headrace.deliver"
     records: int
@@ -190,8 +189,8 @@ class DeadLettersWritten(TaskEvent):
 class TransactionCommitted(TaskEvent):
     """One micro-batch is committed, ``seconds`` after its transaction began.
 
-    ``records`` counts what was written, dead letters included. ``source_records`` counts the records
-    of the source whose fate it settles (delivered, dead-lettered or dropped); None: ``records``.
+    ``records`` counts what was written, dead letters included. ``source_records`` counts the
+    source's records whose fate it settles (delivered, dead-lettered, dropped); None: ``records``.
     """
 
     logger: ClassVar[str] = "headrace.deliver"

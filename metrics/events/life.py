@@ -1,4 +1,4 @@
-"""Facts of errors and life cycles: retries, tasks, connectors, the worker and what it depends on."""
+"""Facts of errors and life cycles: retries, tasks, connectors, the worker and its parts."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from typing import ClassVar
 
 from metrics.events.event import ConnectorEvent, Event, Level, TaskEvent
 
-
 # --- errors and tasks -----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryScheduled(TaskEvent):
-    """A retriable error; the next of ``attempt`` tries follows. ``stage``: fetch | convert | deliver."""
+    """A retriable error: try number ``attempt`` + 1 follows after ``wait_seconds``.
+
+    ``stage``: fetch | convert | deliver.
+    """
 
     logger: ClassVar[str] = "headrace.errors"
     level: ClassVar[Level] = Level.WARNING
@@ -25,7 +27,7 @@ class RetryScheduled(TaskEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskStarted(TaskEvent):
-    """A task start ended: ``is_success`` when the task is ready to fetch, whatever becomes of it later."""
+    """A task start ended; ``is_success`` when the task is ready to fetch."""
 
     logger: ClassVar[str] = "headrace.task"
     level: ClassVar[Level] = Level.INFO
@@ -45,7 +47,7 @@ class TaskStateChanged(TaskEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskRestarted(TaskEvent):
-    """A task starts again, by itself or by request; ``attempt`` counts from 1 and falls back when it runs well."""
+    """A task starts again, by itself or by request; ``attempt`` counts failures in a row from 1."""
 
     logger: ClassVar[str] = "headrace.task"
     level: ClassVar[Level] = Level.WARNING
@@ -108,7 +110,7 @@ class ConnectorStateChanged(ConnectorEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectorRemoved(ConnectorEvent):
-    """The connector was deleted, or moved to another worker: its series and its tasks' series end."""
+    """The connector was deleted or moved to another worker: its and its tasks' series end."""
 
     logger: ClassVar[str] = "headrace.connector"
     level: ClassVar[Level] = Level.INFO
@@ -116,7 +118,7 @@ class ConnectorRemoved(ConnectorEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigWarning(Event):
-    """A configuration key is accepted but probably not what was meant; ``message`` never has its value."""
+    """A key is accepted but probably not what was meant; ``message`` never has its value."""
 
     logger: ClassVar[str] = "headrace.config"
     level: ClassVar[Level] = Level.WARNING
@@ -148,7 +150,7 @@ class WorkerStopping(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComponentStateChanged(Event):
-    """A part the worker depends on became usable or unusable. ``component``: kafka | registry | spark."""
+    """A part became usable or unusable. ``component``: kafka | registry | spark."""
 
     logger: ClassVar[str] = "headrace.worker"
     level: ClassVar[Level] = Level.INFO
@@ -159,7 +161,7 @@ class ComponentStateChanged(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestAnswered(Event):
-    """A REST request was answered; ``route`` is the pattern (``/connectors/{name}``), never the path."""
+    """A REST request was answered; ``route`` is its pattern, such as ``/connectors/{name}``."""
 
     logger: ClassVar[str] = "headrace.rest"
     method: str

@@ -1,0 +1,260 @@
+"""headrace's own metrics: what Kafka Connect has no name for, in base units."""
+
+from __future__ import annotations
+
+from metrics.catalogue.declaration import TASK, Kind, Metric
+
+SECONDS_SHORT = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+SECONDS_LONG = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
+RECORDS = (1, 10, 100, 1_000, 5_000, 10_000, 25_000, 50_000, 100_000)
+BYTES = (1_024, 16_384, 131_072, 1_048_576, 4_194_304, 16_777_216, 33_554_432, 67_108_864)
+
+FETCH_OUTCOMES = ("outcome", ("ok", "retriable", "rate_limited", "fatal"))
+CLOSE_REASONS = ("reason", ("count", "bytes", "age", "idle", "stop"))
+RETRY_STAGES = ("stage", ("fetch", "convert", "deliver"))
+COMPONENTS = ("component", ("kafka", "registry", "spark"))
+METHODS = ("method", ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
+
+BUILD_INFO = Metric(
+    "headrace_build_info", Kind.INFO, "The running version of headrace.", ("version",)
+)
+COMPONENT_READY = Metric(
+    "headrace_component_ready",
+    Kind.GAUGE,
+    "1 while a part the worker depends on is usable, 0 while it is not.",
+    ("component",),
+    words=(COMPONENTS,),
+)
+CONFIG_WARNINGS = Metric(
+    "headrace_config_warnings_total",
+    Kind.COUNTER,
+    "Configuration keys accepted with a warning.",
+)
+LABEL_VALUES_FOLDED = Metric(
+    "headrace_label_values_folded_total",
+    Kind.COUNTER,
+    "Samples whose label value was outside its bounds and is shown as other.",
+)
+
+# --- fetch
+
+FETCH_REQUESTS = Metric(
+    "headrace_fetch_requests_total",
+    Kind.COUNTER,
+    "Requests to the source, by how they ended.",
+    (*TASK, "outcome"),
+    words=(FETCH_OUTCOMES,),
+)
+FETCH_BYTES = Metric(
+    "headrace_fetch_bytes_total",
+    Kind.COUNTER,
+    "Bytes received from the source, by how the request ended.",
+    (*TASK, "outcome"),
+    words=(FETCH_OUTCOMES,),
+)
+FETCH_SECONDS = Metric(
+    "headrace_fetch_seconds",
+    Kind.HISTOGRAM,
+    "Duration of a request to the source.",
+    TASK,
+    SECONDS_LONG,
+)
+PAGES = Metric("headrace_pages_total", Kind.COUNTER, "Pages handed over by the fetcher.", TASK)
+RECORDS_FETCHED = Metric(
+    "headrace_records_fetched_total",
+    Kind.COUNTER,
+    "Records handed over by the fetcher.",
+    TASK,
+)
+PAGE_BYTES = Metric(
+    "headrace_page_bytes_total", Kind.COUNTER, "Payload bytes handed over by the fetcher.", TASK
+)
+RATE_LIMIT_WAIT = Metric(
+    "headrace_rate_limit_wait_seconds_total",
+    Kind.COUNTER,
+    "Time the fetcher stood still to respect a limit of the source.",
+    TASK,
+)
+RECONNECTS = Metric(
+    "headrace_reconnects_total",
+    Kind.COUNTER,
+    "Streams opened again.",
+    (*TASK, "reason"),
+)
+SOURCE_LAG = Metric(
+    "headrace_source_lag_seconds",
+    Kind.GAUGE,
+    "Now minus the event time of the newest delivered record, as last measured.",
+    TASK,
+)
+
+# --- queue and micro-batches
+
+QUEUE_RECORDS = Metric("headrace_queue_records", Kind.GAUGE, "Records in the queue.", TASK)
+QUEUE_RECORDS_LIMIT = Metric(
+    "headrace_queue_records_limit", Kind.GAUGE, "Records the queue may hold.", TASK
+)
+QUEUE_BYTES = Metric("headrace_queue_bytes", Kind.GAUGE, "Payload bytes in the queue.", TASK)
+QUEUE_BYTES_LIMIT = Metric(
+    "headrace_queue_bytes_limit", Kind.GAUGE, "Payload bytes the queue may hold.", TASK
+)
+QUEUE_WAIT = Metric(
+    "headrace_queue_wait_seconds",
+    Kind.HISTOGRAM,
+    "How long the fetcher waited for room in the queue; waits only.",
+    TASK,
+    SECONDS_LONG,
+)
+BATCH_RECORDS = Metric(
+    "headrace_batch_records",
+    Kind.HISTOGRAM,
+    "Records in a micro-batch, by what closed it.",
+    (*TASK, "reason"),
+    RECORDS,
+    (CLOSE_REASONS,),
+)
+BATCH_BYTES = Metric(
+    "headrace_batch_bytes",
+    Kind.HISTOGRAM,
+    "Payload bytes in a micro-batch, by what closed it.",
+    (*TASK, "reason"),
+    BYTES,
+    (CLOSE_REASONS,),
+)
+BATCH_AGE = Metric(
+    "headrace_batch_age_seconds",
+    Kind.HISTOGRAM,
+    "Age of a micro-batch when it was closed, by what closed it.",
+    (*TASK, "reason"),
+    SECONDS_SHORT,
+    (CLOSE_REASONS,),
+)
+
+# --- convert
+
+SPARK_JOB = Metric(
+    "headrace_spark_job_seconds",
+    Kind.HISTOGRAM,
+    "Duration of the conversion of a micro-batch.",
+    TASK,
+    SECONDS_SHORT,
+)
+RECORDS_CONVERTED = Metric(
+    "headrace_records_converted_total",
+    Kind.COUNTER,
+    "Records that went through the conversion, valid or rejected.",
+    TASK,
+)
+RECORDS_REJECTED = Metric(
+    "headrace_records_rejected_total",
+    Kind.COUNTER,
+    "Records that failed validation or conversion.",
+    (*TASK, "stage", "reason"),
+)
+CONVERSIONS_RUNNING = Metric(
+    "headrace_conversions_running", Kind.GAUGE, "Conversions running on this worker."
+)
+CONVERSIONS_WAITING = Metric(
+    "headrace_conversions_waiting", Kind.GAUGE, "Conversions waiting for a slot."
+)
+CONVERSION_SLOTS = Metric(
+    "headrace_conversion_slots", Kind.GAUGE, "Conversions that may run at once."
+)
+SPARK_STARTS = Metric(
+    "headrace_spark_starts_total", Kind.COUNTER, "Spark sessions started by this worker."
+)
+SPARK_START_SECONDS = Metric(
+    "headrace_spark_start_seconds", Kind.GAUGE, "How long the last start of Spark took."
+)
+
+# --- deliver
+
+RECORDS_DELIVERED = Metric(
+    "headrace_records_delivered_total",
+    Kind.COUNTER,
+    "Records readable in their topics.",
+    TASK,
+)
+BYTES_DELIVERED = Metric(
+    "headrace_delivered_bytes_total",
+    Kind.COUNTER,
+    "Key and value bytes of delivered records.",
+    TASK,
+)
+RECORDS_DEDUPLICATED = Metric(
+    "headrace_records_deduplicated_total",
+    Kind.COUNTER,
+    "Records dropped because equal ones had been delivered.",
+    TASK,
+)
+DEAD_LETTERS = Metric(
+    "headrace_dead_letters_total",
+    Kind.COUNTER,
+    "Dead letters readable in their topic.",
+    TASK,
+)
+TRANSACTION_SECONDS = Metric(
+    "headrace_produce_transaction_seconds",
+    Kind.HISTOGRAM,
+    "From the beginning of a transaction to its commit.",
+    TASK,
+    SECONDS_SHORT,
+)
+TRANSACTIONS_ABORTED = Metric(
+    "headrace_transactions_aborted_total",
+    Kind.COUNTER,
+    "Transactions given up.",
+    (*TASK, "error_class"),
+)
+END_TO_END = Metric(
+    "headrace_end_to_end_seconds",
+    Kind.HISTOGRAM,
+    "From fetch to readable by a read_committed consumer, per record.",
+    TASK,
+    SECONDS_LONG,
+)
+
+# --- errors, tasks, REST
+
+RETRIES = Metric(
+    "headrace_retries_total",
+    Kind.COUNTER,
+    "Tries repeated after a retriable error.",
+    (*TASK, "stage", "error_class"),
+    words=(RETRY_STAGES,),
+)
+RETRY_WAIT = Metric(
+    "headrace_retry_wait_seconds_total",
+    Kind.COUNTER,
+    "Time set aside between tries.",
+    (*TASK, "stage"),
+    words=(RETRY_STAGES,),
+)
+TASK_RESTARTS = Metric("headrace_task_restarts_total", Kind.COUNTER, "Restarts of a task.", TASK)
+TASK_FAILURES = Metric(
+    "headrace_task_failures_total",
+    Kind.COUNTER,
+    "Failures of a task.",
+    (*TASK, "error_class"),
+)
+LEFT_RECORDS = Metric(
+    "headrace_stop_left_records",
+    Kind.GAUGE,
+    "Records undelivered when the task last stopped; they are fetched again.",
+    TASK,
+)
+HTTP_REQUESTS = Metric(
+    "headrace_http_requests_total",
+    Kind.COUNTER,
+    "Answers given by the REST interface.",
+    ("method", "route", "status"),
+    words=(METHODS,),
+)
+HTTP_SECONDS = Metric(
+    "headrace_http_request_seconds",
+    Kind.HISTOGRAM,
+    "Duration of REST requests.",
+    ("method", "route", "status"),
+    SECONDS_SHORT,
+    (METHODS,),
+)

@@ -1,0 +1,77 @@
+"""What is remembered of one task to give Connect's averages, extremes, rates and shares of time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from metrics.catalogue import Metric, connect
+from metrics.window import SampledWindow
+
+
+class TaskFigures:
+    """The recent past of one task, of constant size. All times are of one monotonic clock."""
+
+    def __init__(self, *, now_seconds: float) -> None:
+        self.batches = SampledWindow(now_seconds=now_seconds)
+        self.written = SampledWindow(now_seconds=now_seconds)
+        self.commit_ms = SampledWindow(now_seconds=now_seconds)
+        self.commit_successes = SampledWindow(now_seconds=now_seconds)
+        self._polled = SampledWindow(now_seconds=now_seconds)
+        self._poll_ms = SampledWindow(now_seconds=now_seconds)
+        self._transactions = SampledWindow(now_seconds=now_seconds)
+        self._active = SampledWindow(now_seconds=now_seconds)
+        self._active_now = 0
+        self.state = "UNASSIGNED"
+        self._since_seconds = now_seconds
+        self._in_state_seconds: dict[str, float] = {}
+
+    def enter(self, state: str, *, now_seconds: float) -> None:
+        """Change the state; the time since the last change was spent in the old one."""
+        spent = self._in_state_seconds.get(self.state, 0.0) + now_seconds - self._since_seconds
+        self._in_state_seconds[self.state] = spent
+        self.state = state
+        self._since_seconds = now_seconds
+
+    def fetched(self, records: int, wait_seconds: float | None, *, now_seconds: float) -> None:
+        """Take in a page of ``records`` that was waited for."""
+        self._polled.record(records, now_seconds=now_seconds)
+        if wait_seconds is not None:
+            self._poll_ms.record(wait_seconds * 1000, now_seconds=now_seconds)
+        self._active_now += records
+        self._active.record(self._active_now, now_seconds=now_seconds)
+
+    def settled(self, written: int, source_records: int, *, now_seconds: float) -> None:
+        """Take in a committed transaction: ``source_records`` are no longer active."""
+        self._transactions.record(written, now_seconds=now_seconds)
+        self._active_now = max(0, self._active_now - source_records)
+        self._active.record(self._active_now, now_seconds=now_seconds)
+
+    def gauges(self, *, now_seconds: float) -> Iterator[tuple[Metric, float]]:
+        """Yield every windowed figure as it is now."""
+        yield connect.RUNNING_RATIO, self._share("RUNNING", now_seconds)
+        yield connect.PAUSE_RATIO, self._share("PAUSED", now_seconds)
+        yield connect.ACTIVE, self._active_now
+        successes = self.commit_successes.average(now_seconds=now_seconds)
+        yield connect.OFFSET_COMMIT_SUCCESS_SHARE, successes
+        yield connect.OFFSET_COMMIT_FAILURE_SHARE, 1 - successes
+        yield connect.POLL_RATE, self._polled.rate(now_seconds=now_seconds)
+        yield connect.WRITE_RATE, self.written.rate(now_seconds=now_seconds)
+        yield (
+            connect.TRANSACTION_SIZE_MIN,
+            self._transactions.minimum(now_seconds=now_seconds),
+        )
+        for largest, mean, window in (
+            (connect.OFFSET_COMMIT_MAX, connect.OFFSET_COMMIT_AVG, self.commit_ms),
+            (connect.BATCH_SIZE_MAX, connect.BATCH_SIZE_AVG, self.batches),
+            (connect.POLL_TIME_MAX, connect.POLL_TIME_AVG, self._poll_ms),
+            (connect.ACTIVE_MAX, connect.ACTIVE_AVG, self._active),
+            (connect.TRANSACTION_SIZE_MAX, connect.TRANSACTION_SIZE_AVG, self._transactions),
+        ):
+            yield largest, window.maximum(now_seconds=now_seconds)
+            yield mean, window.average(now_seconds=now_seconds)
+
+    def _share(self, state: str, now_seconds: float) -> float:
+        current = now_seconds - self._since_seconds
+        total = sum(self._in_state_seconds.values()) + current
+        spent = self._in_state_seconds.get(state, 0.0) + (current if state == self.state else 0.0)
+        return spent / total if total > 0 else 0.0

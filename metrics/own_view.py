@@ -1,0 +1,182 @@
+"""headrace's own metrics, as they follow from events: one rule an event, nothing remembered."""
+
+from __future__ import annotations
+
+from functools import singledispatch
+
+from metrics import events
+from metrics.catalogue import CATALOGUE, Kind, own
+from metrics.catalogue.declaration import TASK
+from metrics.instruments import Instruments
+
+TASK_COUNTERS = tuple(
+    metric
+    for metric in CATALOGUE
+    if metric.kind is Kind.COUNTER and metric.labels == TASK and metric.name.startswith("headrace_")
+)
+
+
+@singledispatch
+def measure(event: events.Event, into: Instruments) -> None:
+    """Update headrace's metrics by one event; events without a rule are for the log alone."""
+
+
+@measure.register
+def _(event: events.TaskStarted, into: Instruments) -> None:
+    # From 0 on, so that the first dead letter is an increase that an alert can see.
+    for metric in TASK_COUNTERS:
+        into.add(metric, 0, event.connector, event.task)
+
+
+@measure.register
+def _(event: events.FetchCompleted, into: Instruments) -> None:
+    task = (event.connector, event.task)
+    into.add(own.FETCH_REQUESTS, 1, *task, event.outcome)
+    into.add(own.FETCH_BYTES, event.bytes, *task, event.outcome)
+    into.observe(own.FETCH_SECONDS, event.seconds, *task)
+
+
+@measure.register
+def _(event: events.PageFetched, into: Instruments) -> None:
+    task = (event.connector, event.task)
+    into.add(own.PAGES, 1, *task)
+    into.add(own.RECORDS_FETCHED, event.records, *task)
+    into.add(own.PAGE_BYTES, event.bytes, *task)
+
+
+@measure.register
+def _(event: events.RateLimitWaited, into: Instruments) -> None:
+    into.add(own.RATE_LIMIT_WAIT, event.seconds, event.connector, event.task)
+
+
+@measure.register
+def _(event: events.Reconnected, into: Instruments) -> None:
+    into.add(own.RECONNECTS, 1, event.connector, event.task, event.reason)
+
+
+@measure.register
+def _(event: events.SourceLagMeasured, into: Instruments) -> None:
+    into.set(own.SOURCE_LAG, event.seconds, event.connector, event.task)
+
+
+@measure.register
+def _(event: events.QueueChanged, into: Instruments) -> None:
+    task = (event.connector, event.task)
+    into.set(own.QUEUE_RECORDS, event.records, *task)
+    into.set(own.QUEUE_RECORDS_LIMIT, event.records_max, *task)
+    into.set(own.QUEUE_BYTES, event.bytes, *task)
+    into.set(own.QUEUE_BYTES_LIMIT, event.bytes_max, *task)
+
+
+@measure.register
+def _(event: events.QueueStalled, into: Instruments) -> None:
+    into.observe(own.QUEUE_WAIT, event.seconds, event.connector, event.task)
+
+
+@measure.register
+def _(event: events.BatchClosed, into: Instruments) -> None:
+    labels = (event.connector, event.task, event.reason)
+    into.observe(own.BATCH_RECORDS, event.records, *labels)
+    into.observe(own.BATCH_BYTES, event.bytes, *labels)
+    into.observe(own.BATCH_AGE, event.age_seconds, *labels)
+
+
+@measure.register
+def _(event: events.BatchConverted, into: Instruments) -> None:
+    into.observe(own.SPARK_JOB, event.seconds, event.connector, event.task)
+    into.add(own.RECORDS_CONVERTED, event.records, event.connector, event.task)
+
+
+@measure.register
+def _(event: events.ConversionSlotsChanged, into: Instruments) -> None:
+    into.set(own.CONVERSIONS_RUNNING, event.running)
+    into.set(own.CONVERSIONS_WAITING, event.waiting)
+    into.set(own.CONVERSION_SLOTS, event.slots)
+
+
+@measure.register
+def _(event: events.SparkStarted, into: Instruments) -> None:
+    into.add(own.SPARK_STARTS, 1)
+    into.set(own.SPARK_START_SECONDS, event.seconds)
+
+
+@measure.register
+def _(event: events.RecordsRejected, into: Instruments) -> None:
+    labels = (event.connector, event.task, event.stage, event.reason)
+    into.add(own.RECORDS_REJECTED, event.count, *labels)
+
+
+@measure.register
+def _(event: events.RecordsDeduplicated, into: Instruments) -> None:
+    into.add(own.RECORDS_DEDUPLICATED, event.count, event.connector, event.task)
+
+
+@measure.register
+def _(event: events.RecordsDelivered, into: Instruments) -> None:
+    into.add(own.RECORDS_DELIVERED, event.records, event.connector, event.task)
+    into.add(own.BYTES_DELIVERED, event.bytes, event.connector, event.task)
+
+
+@measure.register
+def _(event: events.DeadLettersWritten, into: Instruments) -> None:
+    into.add(own.DEAD_LETTERS, event.count, event.connector, event.task)
+
+
+@measure.register
+def _(event: events.TransactionCommitted, into: Instruments) -> None:
+    into.observe(own.TRANSACTION_SECONDS, event.seconds, event.connector, event.task)
+
+
+@measure.register
+def _(event: events.TransactionAborted, into: Instruments) -> None:
+    into.add(own.TRANSACTIONS_ABORTED, 1, event.connector, event.task, event.error_class)
+
+
+@measure.register
+def _(event: events.EndToEndMeasured, into: Instruments) -> None:
+    task = (event.connector, event.task)
+    into.observe(own.END_TO_END, event.seconds, *task, count=event.count)
+
+
+@measure.register
+def _(event: events.RetryScheduled, into: Instruments) -> None:
+    task = (event.connector, event.task)
+    into.add(own.RETRIES, 1, *task, event.stage, event.error_class)
+    into.add(own.RETRY_WAIT, event.wait_seconds, *task, event.stage)
+
+
+@measure.register
+def _(event: events.TaskRestarted, into: Instruments) -> None:
+    into.add(own.TASK_RESTARTS, 1, event.connector, event.task)
+
+
+@measure.register
+def _(event: events.TaskFailed, into: Instruments) -> None:
+    into.add(own.TASK_FAILURES, 1, event.connector, event.task, event.error_class)
+
+
+@measure.register
+def _(event: events.StopReported, into: Instruments) -> None:
+    into.set(own.LEFT_RECORDS, event.left_records, event.connector, event.task)
+
+
+@measure.register
+def _(event: events.WorkerStarted, into: Instruments) -> None:
+    into.tell(own.BUILD_INFO, event.version)
+
+
+@measure.register
+def _(event: events.ComponentStateChanged, into: Instruments) -> None:
+    into.set(own.COMPONENT_READY, 1.0 if event.is_ready else 0.0, event.component)
+
+
+@measure.register
+def _(_event: events.ConfigWarning, into: Instruments) -> None:
+    into.add(own.CONFIG_WARNINGS, 1)
+
+
+@measure.register
+def _(event: events.RequestAnswered, into: Instruments) -> None:
+    labels = (event.method, event.route, event.status)
+    into.add(own.HTTP_REQUESTS, 1, *labels)
+    into.observe(own.HTTP_SECONDS, event.seconds, *labels)

@@ -1,0 +1,59 @@
+"""Turns events into Prometheus metrics and writes them out: the door to the client library."""
+
+from __future__ import annotations
+
+import time
+
+from prometheus_client import (
+    CONTENT_TYPE_PLAIN_0_0_4,
+    CollectorRegistry,
+    ProcessCollector,
+    generate_latest,
+)
+
+from metrics import own_view
+from metrics.connect_view import Clock, ConnectView
+from metrics.events import ConnectorRemoved, Event, TaskRemoved
+from metrics.instruments import Instruments
+
+CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
+"""Of what ``render`` returns: the classic text format, which every Prometheus reads."""
+
+
+class PrometheusObserver:
+    """An ``Emit`` that keeps the worker's metrics, in a registry of its own.
+
+    Call it and ``render`` on one thread, the event loop's. ``clock`` is monotonic, ``wall_clock``
+    counts from the epoch, both in seconds.
+    """
+
+    content_type = CONTENT_TYPE
+
+    def __init__(self, *, clock: Clock = time.monotonic, wall_clock: Clock = time.time) -> None:
+        self._instruments = Instruments()
+        self._connect = ConnectView(self._instruments, clock=clock, wall_clock=wall_clock)
+        self._registry = CollectorRegistry()
+        self._registry.register(self._instruments)
+        ProcessCollector(registry=self._registry)
+
+    def __call__(self, event: Event) -> None:
+        """Update every metric the event concerns."""
+        own_view.measure(event, self._instruments)
+        self._connect.measure(event)
+        if isinstance(event, TaskRemoved):
+            self.forget(event.connector, event.task)
+        elif isinstance(event, ConnectorRemoved):
+            self.forget(event.connector)
+
+    def forget(self, connector: str, task: int | None = None) -> None:
+        """Remove the series of a task, or of a connector with all its tasks.
+
+        Events of the task that come later would bring them back: emit the removal last.
+        """
+        self._connect.forget(connector, task)
+        self._instruments.forget(connector, task)
+
+    def render(self) -> bytes:
+        """Return all metrics in Prometheus' text format 0.0.4."""
+        self._connect.refresh()
+        return generate_latest(self._registry)
