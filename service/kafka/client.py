@@ -1,0 +1,87 @@
+"""Settings of Kafka clients: Java's property names on the left, this client library's arguments on the right.
+
+A role (`producer`, `consumer`, `admin`) sees the worker's own connection keys, over them the worker's
+`<role>.<key>`, over them the connector's `<role>.override.<key>` (as in Kafka Connect). What is not
+understood is reported, never silently dropped.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from service.kafka.security import KafkaSecurity
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from service.kafka.security import Finding
+
+BATCH_BYTES_MAX = 900_000
+# Only a bound on nonsense: what a topic takes is said by its max.message.bytes.
+REQUEST_BYTES_MAX = 16_777_216
+TRANSACTION_SECONDS_MAX = 60.0
+COMMIT_SECONDS_MAX = 45.0
+COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
+# Exactly-once stands on these; a worker that let them be changed would promise what it cannot keep.
+FIXED = frozenset(
+    {
+        "acks", "enable.idempotence", "enable.auto.commit", "transactional.id", "isolation.level",
+        "max.in.flight.requests.per.connection", "retries", "key.serializer", "value.serializer",
+        "key.deserializer", "value.deserializer", "partitioner.class",
+    }
+)  # fmt: skip
+# Accepted because every Connect installation has them; they have no meaning for this client.
+WITHOUT_EFFECT = frozenset(
+    {
+        "buffer.memory", "max.block.ms", "client.dns.lookup", "send.buffer.bytes", "receive.buffer.bytes",
+        "reconnect.backoff.ms", "reconnect.backoff.max.ms", "retry.backoff.max.ms", "socket.connection.setup.timeout.ms",
+        "socket.connection.setup.timeout.max.ms", "interceptor.classes", "metric.reporters", "linger.ms",
+    }
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProducerSettings:
+    """How records are written. `batch_bytes_max` bounds one batch before compression."""
+
+    compression: str | None = None
+    batch_bytes_max: int = BATCH_BYTES_MAX
+    request_bytes_max: int = REQUEST_BYTES_MAX
+    transaction_seconds_max: float = TRANSACTION_SECONDS_MAX
+    commit_seconds_max: float = COMMIT_SECONDS_MAX
+
+
+@dataclass(frozen=True, kw_only=True)
+class KafkaSettings:
+    """Where the cluster is, how to speak to it, and how long to wait for it."""
+
+    bootstrap: str
+    client_id: str = "headrace"
+    security: KafkaSecurity = field(default_factory=KafkaSecurity)
+    producer: ProducerSettings = field(default_factory=ProducerSettings)
+    request_seconds_max: float = 40.0
+    metadata_age_seconds_max: float = 300.0
+    idle_seconds_max: float = 540.0
+    retry_seconds: float = 0.1
+
+    @classmethod
+    def parse(
+        cls, worker: Mapping[str, str], *, connector: Mapping[str, str] | None = None, role: str = "producer"
+    ) -> tuple[KafkaSettings, tuple[Finding, ...]]:
+        """Read the keys that concern `role`; every doubt is a finding, and then its default stands in."""
+        from service.kafka.properties import SettingsReader  # noqa: PLC0415 - that module needs this one's classes
+
+        return SettingsReader(worker, connector=connector or {}, role=role).read()
+
+    def connection_arguments(self) -> dict[str, Any]:
+        """Arguments that every client of the library takes."""
+        return {
+            "bootstrap_servers": [server.strip() for server in self.bootstrap.split(",") if server.strip()],
+            "client_id": self.client_id,
+            "request_timeout_ms": round(self.request_seconds_max * 1000),
+            "metadata_max_age_ms": round(self.metadata_age_seconds_max * 1000),
+            "connections_max_idle_ms": round(self.idle_seconds_max * 1000),
+            "retry_backoff_ms": round(self.retry_seconds * 1000),
+            **self.security.arguments(),
+        }

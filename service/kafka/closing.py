@@ -1,0 +1,59 @@
+"""Ends a client-library producer within a time limit, whatever state its broker left it in.
+
+The library's `stop()` first waits until every batch is delivered; an idempotent producer never gives
+a batch up, so without its broker it would wait for ever. What it leaves behind is ended here by hand.
+This is one of the two places that reach into the library (0.14.0, pinned); `tests/unit/kafka` checks that
+what they reach for is there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from service.kafka.errors import CLIENT_ERRORS
+
+if TYPE_CHECKING:
+    from aiokafka import AIOKafkaProducer
+
+_FORCED_SECONDS_MAX = 2.0
+_CANCELLATIONS_MAX = 5
+
+
+async def close_producer(producer: AIOKafkaProducer, *, seconds_max: float) -> None:
+    """Close politely within the limit, else by force; never raises a Kafka error, never waits longer.
+
+    By force means: nothing further is sent, so an open transaction stays open until a newer
+    producer with its id, or its time limit, ends it. Committing is impossible from there.
+    """
+    try:
+        async with asyncio.timeout(seconds_max):
+            await producer.stop()
+    except CLIENT_ERRORS:
+        await _close_by_force(producer)
+    except asyncio.CancelledError:
+        await _close_by_force(producer)
+        raise
+
+
+async def _close_by_force(producer: AIOKafkaProducer) -> None:
+    owned = (producer._sender, producer._message_accumulator, producer.client)  # noqa: SLF001 - no public way
+    # Marks the producer closed for its destructor too, which otherwise warns.
+    producer._closed = True  # noqa: SLF001
+    for _ in range(_CANCELLATIONS_MAX):
+        tasks = {task for task in asyncio.all_tasks() if _runs_for(task, owned)}
+        if not tasks:
+            break
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks, timeout=_FORCED_SECONDS_MAX / _CANCELLATIONS_MAX)
+        for task in tasks:
+            if task.done() and not task.cancelled():
+                task.exception()
+    for connection in list(producer.client._conns.values()):  # noqa: SLF001
+        connection.close()
+
+
+def _runs_for(task: asyncio.Task[object], owners: tuple[object, ...]) -> bool:
+    frame = getattr(task.get_coro(), "cr_frame", None)
+    return frame is not None and any(frame.f_locals.get("self") is owner for owner in owners)

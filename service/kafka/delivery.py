@@ -1,0 +1,181 @@
+"""Sends encoded batches: one lane a topic partition, order kept within each, lanes side by side.
+
+Encoding large batches happens in threads, so that the event loop is never held for long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from aiokafka import errors as kafka
+from aiokafka.protocol.admin import DescribeConfigsRequest
+
+from service.kafka.batches import BATCH_HEADER_BYTES, Columns, EncodedBatch
+from service.kafka.errors import DeliveryFatal, RecordTooLarge
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from aiokafka import AIOKafkaProducer
+
+    from service.kafka.client import ProducerSettings
+    from service.kafka.records import TopicRecords
+
+TOPIC_SECONDS_MAX = 15.0
+# Below this a thread hop costs more than the encoding.
+_INLINE_BYTES_MAX = 65_536
+_TOPIC_RESOURCE = 2
+_LIMIT_KEY = "max.message.bytes"
+_ENCODERS = ThreadPoolExecutor(max_workers=2, thread_name_prefix="kafka-encode")
+
+
+@dataclass(frozen=True)
+class _Topic:
+    name: str
+    partitions: int
+    batch_bytes_max: int
+    record_bytes_max: int
+
+
+@dataclass
+class Lane:
+    """What goes to one partition, in order."""
+
+    topic: str
+    partition: int
+    pieces: list[Columns] = field(default_factory=list)
+    compression: str | None = None
+    is_transactional: bool = False
+
+    async def encode(self, piece: Columns) -> EncodedBatch:
+        """Encode a piece, in a thread when it is large."""
+
+        def encoded() -> EncodedBatch:
+            return EncodedBatch(piece, compression=self.compression, is_transactional=self.is_transactional)
+
+        if int(piece.sizes_bytes().sum()) <= _INLINE_BYTES_MAX:
+            return encoded()
+        return await asyncio.get_running_loop().run_in_executor(_ENCODERS, encoded)
+
+
+class Lanes:
+    """Plans lanes for writes; remembers per topic which partition the next keyless records go to."""
+
+    def __init__(self, producer: AIOKafkaProducer, limits: ProducerSettings, *, is_transactional: bool) -> None:
+        """Plan for a started producer."""
+        self._producer = producer
+        self._limits = limits
+        self._is_transactional = is_transactional
+        self._next_partition: dict[str, int] = {}
+        self._bytes_max: dict[str, int] = {}
+
+    async def plan(self, writes: Sequence[TopicRecords]) -> list[Lane]:
+        """Cut all writes into lanes; several writes to one topic keep their order.
+
+        Raises DeliveryFatal for a topic that does not exist, RecordTooLarge.
+        """
+        lanes: dict[tuple[str, int], Lane] = {}
+        now_ms = time.time_ns() // 1_000_000
+        for write in writes:
+            topic = await self._topic(write.topic)
+            for partition, piece in await self._cut(write, topic=topic, now_ms=now_ms):
+                lane = lanes.setdefault(
+                    (write.topic, partition),
+                    Lane(
+                        write.topic,
+                        partition,
+                        compression=self._limits.compression,
+                        is_transactional=self._is_transactional,
+                    ),
+                )
+                lane.pieces.append(piece)
+        return list(lanes.values())
+
+    async def _cut(self, write: TopicRecords, *, topic: _Topic, now_ms: int) -> list[tuple[int, Columns]]:
+        first = self._next_partition.get(write.topic, 0)
+
+        def cut() -> list[tuple[int, Columns]]:
+            return list(_cut(write, topic=topic, first_partition=first, now_ms=now_ms))
+
+        if write.values.nbytes <= _INLINE_BYTES_MAX:
+            pieces = cut()
+        else:
+            pieces = await asyncio.get_running_loop().run_in_executor(_ENCODERS, cut)
+        self._next_partition[write.topic] = first + len(pieces)
+        return pieces
+
+    async def _topic(self, name: str) -> _Topic:
+        try:
+            async with asyncio.timeout(TOPIC_SECONDS_MAX):
+                numbers = await self._producer.partitions_for(name)
+        except (TimeoutError, kafka.UnknownTopicOrPartitionError) as error:
+            # An unreachable broker looks the same; only an answer about the cluster proves the topic missing.
+            await self._producer.client.fetch_all_metadata()
+            message = f"topic '{name}' does not exist and the brokers do not create it"
+            raise DeliveryFatal(message) from error
+        if name not in self._bytes_max:
+            self._bytes_max[name] = await self._message_bytes_max(name)
+        return _Topic(name, len(numbers), self._limits.batch_bytes_max, self._bytes_max[name])
+
+    async def _message_bytes_max(self, name: str) -> int:
+        """Ask for the topic's own limit; who may write to a topic may not always read its settings."""
+        request = DescribeConfigsRequest([(_TOPIC_RESOURCE, name, [_LIMIT_KEY])], include_synonyms=False)
+        client = self._producer.client
+        response = await client.send(client.get_random_node(), request)
+        for error_code, _, _, _, entries in response.resources:
+            for key, value, *_ in entries:
+                if error_code == 0 and key == _LIMIT_KEY:
+                    return min(int(value), self._limits.request_bytes_max)
+        return self._limits.request_bytes_max
+
+
+def _cut(write: TopicRecords, *, topic: _Topic, first_partition: int, now_ms: int) -> Iterator[tuple[int, Columns]]:
+    columns = Columns.of(write, now_ms=now_ms)
+    sizes = columns.sizes_bytes() + BATCH_HEADER_BYTES
+    row = int(sizes.argmax())
+    if sizes[row] > topic.record_bytes_max:
+        raise RecordTooLarge(
+            topic=topic.name, row=row, record_bytes=int(sizes[row]), record_bytes_max=topic.record_bytes_max
+        )
+    batch_bytes_max = min(topic.batch_bytes_max, topic.record_bytes_max)
+    if columns.keys is None:
+        # Whole batches to one partition, the next batch to the next: as evenly spread as single records, in few batches.
+        for index, piece in enumerate(columns.pieces(batch_bytes_max=batch_bytes_max)):
+            yield (first_partition + index) % topic.partitions, piece
+        return
+    keyless = first_partition % topic.partitions
+    for partition, part in columns.by_partition(partitions=topic.partitions, keyless_partition=keyless):
+        for piece in part.pieces(batch_bytes_max=batch_bytes_max):
+            yield partition, piece
+
+
+async def send(producer: AIOKafkaProducer, lanes: Sequence[Lane]) -> None:
+    """Send all lanes side by side and wait until every batch is acknowledged.
+
+    Raises the client's error (possibly in a group) of the first batch that failed in each lane.
+    """
+    async with asyncio.TaskGroup() as group:
+        for lane in lanes:
+            group.create_task(_feed(producer, lane), name=f"deliver {lane.topic}-{lane.partition}")
+
+
+async def _feed(producer: AIOKafkaProducer, lane: Lane) -> None:
+    acknowledgements = []
+    for piece in lane.pieces:
+        batch = await lane.encode(piece)
+        # Waits until the batch before it is on its way, so at most two batches a lane are in memory.
+        acknowledgement = await producer.send_batch(batch, lane.topic, partition=lane.partition)
+        acknowledgement.add_done_callback(_notice)
+        acknowledgements.append(acknowledgement)
+    for acknowledgement in acknowledgements:
+        await acknowledgement
+
+
+def _notice(acknowledgement: asyncio.Future[object]) -> None:
+    """Look at the result, so that asyncio does not complain of one that nobody waited for any more."""
+    if not acknowledgement.cancelled():
+        acknowledgement.exception()

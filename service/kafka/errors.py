@@ -1,0 +1,139 @@
+"""What went wrong with Kafka, sorted by what the caller can do about it.
+
+A writer that raised any of these is used up: drop it with `stop()`. What to do next is the error's class.
+
+```
+KafkaFailure
+├── WriterFenced       a newer incarnation owns the transactional id: end, never retry
+├── DeliveryRetriable  nothing is known to be delivered: start a new writer, read the offsets again
+└── DeliveryFatal      the same write would fail again: someone has to change something
+    └── RecordTooLarge says which record of which topic
+```
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from aiokafka import errors as kafka
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class KafkaFailure(Exception):
+    """Any failure of this package's readers and writers."""
+
+
+class WriterFenced(KafkaFailure):
+    """A newer writer with the same transactional id exists; this one may never write again."""
+
+
+class DeliveryRetriable(KafkaFailure):
+    """The broker was lost, too slow or moving: the transaction is aborted, or its fate is unknown.
+
+    Only the offset topic knows the fate, so the caller starts a new writer (which ends the old
+    transaction one way or the other) and reads its offsets again.
+    """
+
+
+class DeliveryFatal(KafkaFailure):
+    """Missing permission, missing topic, wrong configuration: the message says which."""
+
+
+class RecordTooLarge(DeliveryFatal):
+    """A single record is over the limit of its topic."""
+
+    def __init__(self, *, topic: str, row: int, record_bytes: int, record_bytes_max: int) -> None:
+        """Keep the position, so that the caller can say which record it was (row of its `TopicRecords`)."""
+        super().__init__(
+            f"record {row} for topic '{topic}' takes {record_bytes} bytes, the limit is {record_bytes_max}: "
+            "raise the topic's max.message.bytes, or lower record.bytes.max"
+        )
+        self.topic = topic
+        self.row = row
+        self.record_bytes = record_bytes
+        self.record_bytes_max = record_bytes_max
+
+
+class _InvalidRecord(kafka.BrokerResponseError):  # type: ignore[misc]
+    """The broker refuses a record, for example one without key in a compacted topic (KIP-467)."""
+
+    errno = 87
+    message = "INVALID_RECORD"
+    description = "The broker refused a record: a compacted topic needs keys, for example."
+
+
+class _ProducerFencedByCoordinator(kafka.BrokerResponseError):  # type: ignore[misc]
+    """The code that newer brokers send where older ones said INVALID_PRODUCER_EPOCH (KIP-588)."""
+
+    errno = 90
+    message = "PRODUCER_FENCED"
+    description = "There is a newer producer with the same transactional id."
+
+
+# The client knows codes up to 79 and calls all others "unknown", which hides a lasting failure.
+for _known in (_InvalidRecord, _ProducerFencedByCoordinator):
+    kafka.kafka_errors.setdefault(_known.errno, _known)
+
+_FENCED = (kafka.ProducerFenced, kafka.InvalidProducerEpoch, _ProducerFencedByCoordinator)
+_FATAL = (
+    _InvalidRecord,
+    kafka.AuthenticationFailedError,
+    kafka.AuthenticationMethodNotSupported,
+    kafka.ClusterAuthorizationFailedError,
+    kafka.GroupAuthorizationFailedError,
+    kafka.IncompatibleBrokerVersion,
+    kafka.InvalidConfigurationError,
+    kafka.InvalidPartitionsError,
+    kafka.InvalidReplicationFactorError,
+    kafka.InvalidTimestampError,
+    kafka.InvalidTopicError,
+    kafka.InvalidTransactionTimeout,
+    kafka.MessageSizeTooLargeError,
+    kafka.PolicyViolationError,
+    kafka.RecordListTooLargeError,
+    kafka.SaslAuthenticationFailed,
+    kafka.TopicAuthorizationFailedError,
+    kafka.TransactionalIdAuthorizationFailed,
+    kafka.UnsupportedSaslMechanismError,
+    kafka.UnsupportedVersionError,
+)
+
+# What a call into the client may raise when Kafka, not our code, is at fault.
+CLIENT_ERRORS = (kafka.KafkaError, OSError, TimeoutError, asyncio.IncompleteReadError)
+
+
+def classify(error: BaseException, *, doing: str, could_be_expired: bool = False) -> KafkaFailure:
+    """Turn a client error into the class that says what to do; `doing` completes "while …".
+
+    `could_be_expired`: the transaction was open longer than its time limit. Then the coordinator
+    itself ended it, which older protocols report exactly like fencing by a newer writer.
+    """
+    chain = tuple(_causes(error))
+    for cause in chain:
+        if isinstance(cause, _FENCED):
+            if could_be_expired:
+                return DeliveryRetriable(f"the transaction outlived transaction.timeout.ms while {doing}")
+            return WriterFenced(f"a newer writer with the same transactional id took over, seen while {doing}")
+        if isinstance(cause, _FATAL):
+            return DeliveryFatal(f"{_told(cause)}, while {doing}")
+    telling = [cause for cause in chain if not isinstance(cause, BaseExceptionGroup | asyncio.CancelledError)]
+    return DeliveryRetriable(f"{_told(telling[-1] if telling else error)}, while {doing}")
+
+
+def _told(error: BaseException) -> str:
+    text = str(error).strip()
+    name = type(error).__name__.strip("_")
+    return f"{name}: {text}" if text else name
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """The error, what is grouped in it, and what caused it, outermost first."""
+    yield error
+    if isinstance(error, BaseExceptionGroup):
+        for part in error.exceptions:
+            yield from _causes(part)
+    elif error.__cause__ is not None:
+        yield from _causes(error.__cause__)

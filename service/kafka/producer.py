@@ -1,0 +1,248 @@
+"""The two ways to deliver: exactly once (one transaction a commit) and at least once.
+
+Both have the interface `Writer`. A writer lives for one run of a task: it is started once, *then* the
+task reads its offsets, and after any error it is dropped and a new one started. Initialising it again
+in place would let a zombie fence its successor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Protocol
+
+from aiokafka import AIOKafkaProducer
+
+from service.kafka.closing import close_producer
+from service.kafka.delivery import Lanes, send
+from service.kafka.errors import CLIENT_ERRORS, DeliveryRetriable, KafkaFailure, classify
+from service.kafka.records import Header, TopicRecords
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from service.kafka.client import KafkaSettings
+
+__all__ = ["Header", "IdempotentWriter", "TopicRecords", "TransactionalWriter", "Writer", "transactional_id"]
+
+START_SECONDS_MAX = 60.0
+ABORT_SECONDS_MAX = 5.0
+STOP_SECONDS_MAX = 5.0
+# A commit gives up before the coordinator does, so that it hears what happened.
+_SHARE_OF_TRANSACTION = 0.75
+
+
+def transactional_id(*, group_id: str, connector: str, task: int) -> str:
+    """Name the producer of a task as Kafka Connect does, so that incarnations fence each other."""
+    return f"{group_id}-{connector}-{task}"
+
+
+class Writer(Protocol):
+    """Delivers groups of records, each group as a whole."""
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether `commit` may be called: started, not stopped, and no error so far."""
+
+    async def start(self) -> None:
+        """Connect, and end what an earlier incarnation left open.
+
+        Raises DeliveryRetriable or DeliveryFatal; the writer is then used up.
+        """
+
+    async def commit(self, writes: Sequence[TopicRecords]) -> None:
+        """Deliver all writes; returning means that they are durable. Without any record: does nothing.
+
+        Raises WriterFenced, DeliveryRetriable, DeliveryFatal; the writer is then used up. Cancelling
+        aborts what is open within `ABORT_SECONDS_MAX`.
+        """
+
+    async def stop(self) -> None:
+        """Disconnect within `STOP_SECONDS_MAX` and a little; harmless when repeated or never started."""
+
+
+class _Connection:
+    """A started producer and whether it may still be used; what both writers have in common."""
+
+    def __init__(self, settings: KafkaSettings, *, transactional_id: str | None) -> None:
+        self.settings = settings
+        self.transactional_id = transactional_id
+        self.is_usable = False
+        self._producer: AIOKafkaProducer | None = None
+        self._lanes: Lanes | None = None
+
+    @property
+    def producer(self) -> AIOKafkaProducer:
+        if self._producer is None:
+            message = "the writer is not started"
+            raise DeliveryRetriable(message)
+        return self._producer
+
+    @property
+    def lanes(self) -> Lanes:
+        if self._lanes is None:
+            message = "the writer is not started"
+            raise DeliveryRetriable(message)
+        return self._lanes
+
+    async def start(self) -> None:
+        if self._producer is not None:
+            message = "a writer is started once; make a new one"
+            raise RuntimeError(message)
+        try:
+            self._producer = self._new_producer()
+            async with asyncio.timeout(START_SECONDS_MAX):
+                await self._producer.start()
+        except CLIENT_ERRORS as error:
+            await self.stop()
+            raise classify(error, doing=f"connecting to {self.settings.bootstrap}") from error
+        except asyncio.CancelledError:
+            await self.stop()
+            raise
+        self._lanes = Lanes(self._producer, self.settings.producer, is_transactional=self.transactional_id is not None)
+        self.is_usable = True
+
+    def _new_producer(self) -> AIOKafkaProducer:
+        transaction: dict[str, object] = {}
+        if self.transactional_id is not None:
+            transaction = {
+                "transactional_id": self.transactional_id,
+                "transaction_timeout_ms": round(self.settings.producer.transaction_seconds_max * 1000),
+            }
+        producer = AIOKafkaProducer(enable_idempotence=True, **transaction, **self.settings.connection_arguments())
+        _mend_sequence_numbers(producer)
+        return producer
+
+    async def deliver(self, deliver: Callable[[], Awaitable[None]], *, seconds_max: float) -> None:
+        """Run one commit: guard, time limit, errors by recovery; only a clean end leaves the writer usable."""
+        if not self.is_usable:
+            message = "the writer is used up, not started, or busy with another commit"
+            raise DeliveryRetriable(message)
+        self.is_usable = False
+        started = time.monotonic()
+        try:
+            async with asyncio.timeout(seconds_max):
+                await deliver()
+        except KafkaFailure:
+            await self._abort()
+            raise
+        except CLIENT_ERRORS as error:
+            failure = self._failure(error, open_seconds=time.monotonic() - started)
+            await self._abort()
+            raise failure from error
+        except asyncio.CancelledError:
+            await self._abort()
+            raise
+        self.is_usable = True
+
+    def _failure(self, error: BaseException, *, open_seconds: float) -> KafkaFailure:
+        # The library replaces the cause of a dead sender by a copy without it.
+        sender = self.producer._sender.sender_task  # noqa: SLF001
+        if sender is not None and sender.done() and not sender.cancelled():
+            error = sender.exception() or error
+        limit = self.settings.producer.transaction_seconds_max
+        return classify(error, doing="delivering", could_be_expired=open_seconds >= limit)
+
+    async def _abort(self) -> None:
+        """End the open transaction if that is still possible; leave the rest to its next incarnation."""
+        if self.transactional_id is None or not self.producer._txn_manager.is_in_transaction():  # noqa: SLF001
+            return
+        try:
+            async with asyncio.timeout(ABORT_SECONDS_MAX):
+                await self.producer.abort_transaction()
+        except CLIENT_ERRORS:
+            # Not deliverable: the coordinator aborts it when a newer writer starts, or by its time limit.
+            return
+
+    async def stop(self) -> None:
+        self.is_usable = False
+        if self._producer is not None:
+            await close_producer(self._producer, seconds_max=STOP_SECONDS_MAX)
+
+
+class TransactionalWriter:
+    """Exactly once: each commit is one transaction, seen as a whole or not at all by `read_committed` readers."""
+
+    def __init__(self, settings: KafkaSettings, *, transactional_id: str) -> None:
+        """Prepare; nothing is sent before `start`."""
+        self._connection = _Connection(settings, transactional_id=transactional_id)
+        limits = settings.producer
+        self._seconds_max = min(limits.commit_seconds_max, limits.transaction_seconds_max * _SHARE_OF_TRANSACTION)
+
+    @property
+    def is_usable(self) -> bool:
+        """See `Writer`."""
+        return self._connection.is_usable
+
+    async def start(self) -> None:
+        """See `Writer`: fences every older writer with this id, and waits until its transaction has ended."""
+        await self._connection.start()
+
+    async def commit(self, writes: Sequence[TopicRecords]) -> None:
+        """See `Writer`."""
+        filled = [write for write in writes if len(write)]
+        if filled:
+            await self._connection.deliver(lambda: self._commit(filled), seconds_max=self._seconds_max)
+
+    async def _commit(self, writes: Sequence[TopicRecords]) -> None:
+        producer = self._connection.producer
+        lanes = await self._connection.lanes.plan(writes)
+        await producer.begin_transaction()
+        # All acknowledgements first: the library would commit even when a batch had failed.
+        await send(producer, lanes)
+        await producer.commit_transaction()
+
+    async def stop(self) -> None:
+        """See `Writer`."""
+        await self._connection.stop()
+
+
+class IdempotentWriter:
+    """At least once: no transaction; everything else is acknowledged before the writes of `last_topic` are sent.
+
+    `last_topic` is the offset topic, so that a stored offset never runs ahead of its records.
+    """
+
+    def __init__(self, settings: KafkaSettings, *, last_topic: str) -> None:
+        """Prepare; nothing is sent before `start`."""
+        self._connection = _Connection(settings, transactional_id=None)
+        self._last_topic = last_topic
+        self._seconds_max = settings.producer.commit_seconds_max
+
+    @property
+    def is_usable(self) -> bool:
+        """See `Writer`."""
+        return self._connection.is_usable
+
+    async def start(self) -> None:
+        """See `Writer`."""
+        await self._connection.start()
+
+    async def commit(self, writes: Sequence[TopicRecords]) -> None:
+        """See `Writer`; an error or a kill may leave records without their offset, to be sent again."""
+        filled = [write for write in writes if len(write)]
+        if filled:
+            await self._connection.deliver(lambda: self._commit(filled), seconds_max=self._seconds_max)
+
+    async def _commit(self, writes: Sequence[TopicRecords]) -> None:
+        for is_last in (False, True):
+            group = [write for write in writes if (write.topic == self._last_topic) == is_last]
+            await send(self._connection.producer, await self._connection.lanes.plan(group))
+
+    async def stop(self) -> None:
+        """See `Writer`."""
+        await self._connection.stop()
+
+
+def _mend_sequence_numbers(producer: AIOKafkaProducer) -> None:
+    """Let sequence numbers wrap to zero after 2³¹−1, as the protocol demands; the library wraps to −2³¹.
+
+    The broker refuses negative ones, so a task would stop after two billion records in one partition.
+    """
+    manager = producer._txn_manager  # noqa: SLF001
+
+    def increment(partition: object, count: int) -> None:
+        numbers = manager._sequence_numbers  # noqa: SLF001
+        numbers[partition] = (numbers[partition] + count) & 0x7FFFFFFF
+
+    manager.increment_sequence_number = increment

@@ -1,0 +1,151 @@
+"""Reads Kafka client properties (Java's names) into `KafkaSettings`, collecting every doubt as a finding."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from service.kafka import client
+from service.kafka.security import MECHANISMS, PROTOCOLS, Finding, KafkaSecurity, parse_jaas
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_CONNECTION = (
+    "bootstrap.servers", "client.id", "request.timeout.ms", "metadata.max.age.ms", "connections.max.idle.ms",
+    "retry.backoff.ms", "security.protocol", "sasl.mechanism", "sasl.jaas.config", "ssl.truststore.type",
+    "ssl.truststore.location", "ssl.truststore.certificates", "ssl.truststore.password", "ssl.keystore.type",
+    "ssl.keystore.location", "ssl.keystore.certificate.chain", "ssl.keystore.key", "ssl.keystore.password",
+    "ssl.key.password", "ssl.endpoint.identification.algorithm",
+)  # fmt: skip
+_PRODUCER = (
+    "compression.type", "batch.size", "max.request.size", "transaction.timeout.ms", "delivery.timeout.ms",
+)  # fmt: skip
+_SECRET = ("sasl.jaas.config", "ssl.key.password", "ssl.keystore.key", "ssl.keystore.password", "ssl.truststore.password")
+# Connect forces "for ever"; a commit that may wait for ever cannot be taken back.
+_FOR_EVER_MS = 2_147_483_647
+
+
+@dataclass
+class SettingsReader:
+    """One pass over the properties of one client role."""
+
+    worker: Mapping[str, str]
+    connector: Mapping[str, str]
+    role: str
+    findings: list[Finding] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Lay the three sources over each other, the most special on top; remember where each came from."""
+        self._values: dict[str, tuple[str, str]] = {}
+        for key in _CONNECTION:
+            if key in self.worker:
+                self._values[key] = (key, self.worker[key])
+        for prefix, source in ((f"{self.role}.", self.worker), (f"{self.role}.override.", self.connector)):
+            for name, value in source.items():
+                key = name.removeprefix(prefix)
+                if name.startswith(prefix) and not key.startswith("override."):
+                    self._accept(name, key, value)
+
+    def _accept(self, name: str, key: str, value: str) -> None:
+        known = _CONNECTION + (_PRODUCER if self.role == "producer" else ())
+        if key in known:
+            self._values[key] = (name, value)
+        elif key in client.FIXED:
+            self._note(name, value, "nothing: this setting is fixed by exactly-once delivery", is_error=False)
+        elif key not in client.WITHOUT_EFFECT:
+            near = difflib.get_close_matches(key, known, n=1)
+            hint = f"a known key, such as {near[0]}" if near else "a known key"
+            self._note(name, "[hidden]" if "password" in key else value, f"{hint}; it is ignored", is_error=False)
+
+    def read(self) -> tuple[client.KafkaSettings, tuple[Finding, ...]]:
+        """Build the settings; defaults stand in wherever there is a finding."""
+        settings = client.KafkaSettings(
+            bootstrap=self._text("bootstrap.servers", "localhost:9092"),
+            client_id=self._text("client.id", "") or "headrace",
+            security=self._security(),
+            producer=self._producer(),
+            request_seconds_max=self._seconds("request.timeout.ms", 40.0),
+            metadata_age_seconds_max=self._seconds("metadata.max.age.ms", 300.0),
+            idle_seconds_max=self._seconds("connections.max.idle.ms", 540.0),
+            retry_seconds=self._seconds("retry.backoff.ms", 0.1),
+        )
+        return settings, tuple(self.findings)
+
+    def _producer(self) -> client.ProducerSettings:
+        compression = self._choice("compression.type", client.COMPRESSIONS, "none")
+        request_bytes_max = self._number("max.request.size", client.REQUEST_BYTES_MAX, low=1024)
+        transaction_seconds = self._seconds("transaction.timeout.ms", client.TRANSACTION_SECONDS_MAX)
+        commit_seconds = client.COMMIT_SECONDS_MAX
+        if self._number("delivery.timeout.ms", _FOR_EVER_MS) < _FOR_EVER_MS:
+            commit_seconds = self._seconds("delivery.timeout.ms", commit_seconds)
+        return client.ProducerSettings(
+            compression=None if compression == "none" else compression,
+            batch_bytes_max=min(self._number("batch.size", client.BATCH_BYTES_MAX, low=1024), request_bytes_max),
+            request_bytes_max=request_bytes_max,
+            transaction_seconds_max=transaction_seconds,
+            commit_seconds_max=commit_seconds,
+        )
+
+    def _security(self) -> KafkaSecurity:
+        protocol = self._choice("security.protocol", PROTOCOLS, "PLAINTEXT")
+        mechanism = self._choice("sasl.mechanism", MECHANISMS, "PLAIN")
+        options = parse_jaas(self._text("sasl.jaas.config", ""))
+        if protocol.startswith("SASL") and not {"username", "password"} <= options.keys():
+            name = self._values.get("sasl.jaas.config", ("sasl.jaas.config", ""))[0]
+            self._note(name, "[hidden]", 'a login module with username="…" and password="…"')
+        chain, key = self._text("ssl.keystore.certificate.chain", ""), self._text("ssl.keystore.key", "")
+        return KafkaSecurity(
+            protocol=protocol,
+            mechanism=mechanism,
+            username=options.get("username"),
+            password=options.get("password"),
+            truststore=self._pem_file("ssl.truststore"),
+            truststore_pem=self._text("ssl.truststore.certificates", "") or None,
+            keystore=self._pem_file("ssl.keystore"),
+            keystore_pem=f"{key}\n{chain}\n" if chain and key else None,
+            key_password=self._text("ssl.key.password", "") or None,
+            is_hostname_checked=self._text("ssl.endpoint.identification.algorithm", "https") != "",
+        )
+
+    def _pem_file(self, store: str) -> Path | None:
+        location = self._text(f"{store}.location", "")
+        if not location:
+            return None
+        kind = self._text(f"{store}.type", "JKS" if location.endswith((".jks", ".p12", ".pfx")) else "PEM")
+        if kind.upper() != "PEM":
+            self._note(f"{store}.type", kind, "PEM: convert the Java keystore with keytool and openssl")
+            return None
+        path = Path(location)
+        if not path.is_file():
+            self._note(f"{store}.location", location, "a readable PEM file")
+            return None
+        return path
+
+    def _text(self, key: str, default: str) -> str:
+        return self._values[key][1].strip() if key in self._values else default
+
+    def _choice(self, key: str, choices: tuple[str, ...], default: str) -> str:
+        text = self._text(key, default)
+        found = next((choice for choice in choices if choice.lower() == text.lower()), None)
+        if found is None:
+            self._note(self._values[key][0], text, f"one of {', '.join(choices)}")
+            return default
+        return found
+
+    def _seconds(self, key: str, default: float) -> float:
+        return self._number(key, round(default * 1000)) / 1000
+
+    def _number(self, key: str, default: int, *, low: int = 1) -> int:
+        text = self._text(key, str(default))
+        number = int(text) if text.removeprefix("-").isdecimal() else None
+        if number is None or number < low:
+            self._note(self._values[key][0], text, f"a whole number of at least {low}")
+            return default
+        return number
+
+    def _note(self, key: str, value: str, expected: str, *, is_error: bool = True) -> None:
+        masked = "[hidden]" if key.endswith(_SECRET) and value else value
+        self.findings.append(Finding(key, masked, expected, is_error=is_error))

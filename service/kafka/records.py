@@ -1,0 +1,44 @@
+"""The columns a writer is given: the records of one topic, as Arrow arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+
+Header: TypeAlias = tuple[str, bytes | None]
+
+
+@dataclass(frozen=True)
+class TopicRecords:
+    """Records for one topic, in the order in which they are to be written.
+
+    All columns have one length. `values` and `keys` are binary; a null value is a tombstone, a null
+    key lets the writer choose the partition. `timestamps_ms` is int64, null meaning now.
+    `headers` has one sequence of (name, value) a record, or is None when no record has any.
+    """
+
+    topic: str
+    values: pa.Array
+    keys: pa.Array | None = None
+    timestamps_ms: pa.Array | None = None
+    headers: Sequence[Sequence[Header]] | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse columns of different lengths: they would pair records wrongly.
+
+        Raises ValueError naming the column.
+        """
+        for name in ("keys", "timestamps_ms", "headers"):
+            column = getattr(self, name)
+            if column is not None and len(column) != len(self.values):
+                message = f"{name} of topic '{self.topic}' has {len(column)} rows, values has {len(self.values)}"
+                raise ValueError(message)
+
+    def __len__(self) -> int:
+        """How many records there are."""
+        return len(self.values)
