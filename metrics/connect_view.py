@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import singledispatchmethod
+from typing import TYPE_CHECKING
 
 from metrics import events
 from metrics.catalogue import CATALOGUE, Kind, Metric, connect
 from metrics.connect_task import TaskFigures
-from metrics.instruments import Instruments
+
+if TYPE_CHECKING:
+    from metrics.instruments import Instruments
 
 TASK_METRICS = tuple(
     metric
