@@ -89,7 +89,15 @@ class Environment:
 
     def _install(self, locks: tuple[str, ...]) -> None:
         files = [part for lock in locks for part in ("-r", str(self.requirements / lock))]
-        command = [self.python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input"]
+        command: list[str | Path] = [
+            self.python,
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            "--no-input",
+        ]
         # No build isolation: what builds the one source distribution is locked too (build.txt).
         command += ["--require-hashes", "--no-build-isolation", "--timeout", str(PIP_TIMEOUT_SECONDS), *files]
         installed = subprocess.run(command, check=False, stdout=sys.stderr, timeout=PIP_SECONDS_MAX)

@@ -8,16 +8,12 @@ Ivy's command line: https://ant.apache.org/ivy/history/2.5.3/standalone.html
 from __future__ import annotations
 
 import subprocess
-import xml.etree.ElementTree as ElementTree
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from pathlib import Path
+from xml.etree import ElementTree as ET
 
 from service.setup.failure import SetupFailure
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
-    from service.setup.jars import LockedFile
+from service.setup.jars import LockedFile
 
 FETCH_SECONDS_MAX = 1800
 FETCH_ATTEMPTS_MAX = 3
@@ -43,9 +39,9 @@ class Ivy:
     def fetch(self, files: Iterable[LockedFile]) -> None:
         """Fetch exactly these files into `retrieved`. Their digests are the caller's to check."""
         module = _module()
-        dependencies = ElementTree.SubElement(module, "dependencies")
+        dependencies = ET.SubElement(module, "dependencies")
         for file in files:
-            dependency = ElementTree.SubElement(
+            dependency = ET.SubElement(
                 dependencies,
                 "dependency",
                 {"org": file.organisation, "name": file.module, "rev": file.revision, "conf": "fetched->*"},
@@ -54,26 +50,36 @@ class Ivy:
             artifact = {"name": file.module, "type": file.type, "ext": file.type}
             if file.classifier:
                 artifact[f"{{{_MAVEN}}}classifier"] = file.classifier
-            ElementTree.SubElement(dependency, "artifact", artifact)
+            ET.SubElement(dependency, "artifact", artifact)
         self._run(module, has_descriptors=False)
 
     def resolve(self, coordinates: Iterable[str]) -> None:
         """Fetch modules (`organisation:module:revision`) with all that they need at run time into `retrieved`."""
         module = _module()
-        dependencies = ElementTree.SubElement(module, "dependencies")
+        dependencies = ET.SubElement(module, "dependencies")
         for coordinate in coordinates:
             organisation, name, revision = coordinate.split(":")
             # `default` is Maven's run-time scope plus the module's own artifact; `runtime` lacks the latter.
             attributes = {"org": organisation, "name": name, "rev": revision, "conf": "fetched->default"}
-            ElementTree.SubElement(dependencies, "dependency", attributes)
+            ET.SubElement(dependencies, "dependency", attributes)
         self._run(module, has_descriptors=True)
 
-    def _run(self, module: ElementTree.Element, *, has_descriptors: bool) -> None:
+    def _run(self, module: ET.Element, *, has_descriptors: bool) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
         settings, description, log = (self._folder / name for name in ("settings.xml", "ivy.xml", "ivy.log"))
-        settings.write_bytes(ElementTree.tostring(_settings(has_descriptors=has_descriptors)))
-        description.write_bytes(ElementTree.tostring(module))
-        command = [self._java, "-jar", self._program, "-settings", settings, "-ivy", description, "-confs", "fetched"]
+        settings.write_bytes(ET.tostring(_settings(has_descriptors=has_descriptors)))
+        description.write_bytes(ET.tostring(module))
+        command: list[str | Path] = [
+            self._java,
+            "-jar",
+            self._program,
+            "-settings",
+            settings,
+            "-ivy",
+            description,
+            "-confs",
+            "fetched",
+        ]
         command += ["-cache", self._folder / "cache", "-retrieve", f"{self.retrieved}/{_LAYOUT}"]
         for attempt in range(1, FETCH_ATTEMPTS_MAX + 1):
             with log.open("w", encoding="utf-8") as output:
@@ -87,22 +93,22 @@ class Ivy:
                 raise SetupFailure(message)
 
 
-def _module() -> ElementTree.Element:
-    module = ElementTree.Element("ivy-module", version="2.0")
-    ElementTree.SubElement(module, "info", organisation="headrace", module="jars")
-    configurations = ElementTree.SubElement(module, "configurations")
-    ElementTree.SubElement(configurations, "conf", name="fetched")
+def _module() -> ET.Element:
+    module = ET.Element("ivy-module", version="2.0")
+    ET.SubElement(module, "info", organisation="headrace", module="jars")
+    configurations = ET.SubElement(module, "configurations")
+    ET.SubElement(configurations, "conf", name="fetched")
     return module
 
 
-def _settings(*, has_descriptors: bool) -> ElementTree.Element:
-    root = ElementTree.Element("ivysettings")
+def _settings(*, has_descriptors: bool) -> ET.Element:
+    root = ET.Element("ivysettings")
     # Of locked files every one is wanted, even two revisions of one module; while resolving, the newest wins.
     manager = "latest-revision" if has_descriptors else "all"
-    ElementTree.SubElement(root, "settings", defaultResolver="central", defaultConflictManager=manager)
-    resolvers = ElementTree.SubElement(root, "resolvers")
+    ET.SubElement(root, "settings", defaultResolver="central", defaultConflictManager=manager)
+    resolvers = ET.SubElement(root, "resolvers")
     poms = "true" if has_descriptors else "false"
-    ElementTree.SubElement(resolvers, "ibiblio", name="central", m2compatible="true", usepoms=poms)
+    ET.SubElement(resolvers, "ibiblio", name="central", m2compatible="true", usepoms=poms)
     return root
 
 

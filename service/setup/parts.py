@@ -6,15 +6,12 @@ import importlib.util
 import shutil
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from service.setup.exclusive import exclusive
 from service.setup.failure import SetupFailure
 from service.setup.ivy import Ivy
+from service.setup.jars import JarCache
 from service.setup.prerequisites import require_java
-
-if TYPE_CHECKING:
-    from service.setup.jars import JarCache
 
 
 def ivy_program(site_packages: Path | None = None) -> Path:
