@@ -1,0 +1,1 @@
+"""Configuration: files in Kafka Connect's forms, worker keys, the keys every source connector has."""

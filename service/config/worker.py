@@ -1,0 +1,112 @@
+"""Worker keys, as in ``connect-standalone.properties``, and ours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from fetchers.sdk import Boolean, ConfigModel, Importance, Key
+
+EMBEDDED = "embedded"
+"""Value of ``bootstrap.servers`` and ``schema.registry.url`` that starts the real thing as a child process."""
+
+
+class WorkerConfig(ConfigModel):
+    """One worker: where Kafka is, what it offers to its connectors, how it stops."""
+
+    free_prefixes: ClassVar[tuple[str, ...]] = (
+        "key.converter.",
+        "value.converter.",
+        "header.converter.",
+        "producer.",
+        "consumer.",
+        "admin.",
+        "spark.",
+        "sasl.",
+        "ssl.",
+        "config.providers.",
+        "topic.creation.",
+        "config.storage.",
+        "offset.storage.",
+        "status.storage.",
+        "schema.registry.",
+        "listeners.https.",
+    )
+
+    bootstrap_servers: Annotated[str, Field(min_length=1), Key(importance=Importance.HIGH, kind="LIST")] = EMBEDDED
+    """Kafka brokers as ``host:port,…``; ``embedded`` starts a real Apache Kafka as a child process."""
+    group_id: Annotated[str, Field(min_length=1), Key(importance=Importance.HIGH)] = "headrace"
+    """Name of the worker group; the first part of every transactional id."""
+    data_dir: Annotated[Path, Key(importance=Importance.LOW)] = Path(".headrace")
+    """Directory for what embedded servers keep and for state that may be deleted."""
+    schema_registry_url: Annotated[str | None, Key(importance=Importance.HIGH, kind="LIST")] = None
+    """Schema registry with the Confluent API, for converters that name none; ``embedded`` starts Apicurio."""
+
+    key_converter: Annotated[str, Key(importance=Importance.HIGH, kind="CLASS")] = (
+        "org.apache.kafka.connect.storage.StringConverter"
+    )
+    """Converter of record keys, for connectors that name none."""
+    value_converter: Annotated[str, Key(importance=Importance.HIGH, kind="CLASS")] = (
+        "org.apache.kafka.connect.json.JsonConverter"
+    )
+    """Converter of record values, for connectors that name none."""
+    header_converter: Annotated[str, Key(importance=Importance.LOW, kind="CLASS")] = (
+        "org.apache.kafka.connect.storage.SimpleHeaderConverter"
+    )
+    """Accepted as in Connect; headers of sources are bytes already."""
+
+    offset_storage_topic: Annotated[str, Field(min_length=1), Key(importance=Importance.HIGH)] = "headrace-offsets"
+    """Compacted topic of the source offsets, in Kafka Connect's format."""
+    offset_storage_partitions: Annotated[int, Field(ge=1), Key(importance=Importance.LOW)] = 25
+    """Partitions of the offset topic, when it is created."""
+    offset_storage_replication_factor: Annotated[int | None, Key(importance=Importance.LOW)] = None
+    """Replicas of the offset topic; min(3, brokers) when not given."""
+    offset_storage_file_filename: Annotated[str | None, Key(importance=Importance.LOW)] = None
+    """Accepted and not used: offsets are always kept in the offset topic."""
+    config_storage_topic: Annotated[str, Key(importance=Importance.LOW)] = "headrace-configs"
+    """Topic of connector configs (distributed workers)."""
+    status_storage_topic: Annotated[str, Key(importance=Importance.LOW)] = "headrace-status"
+    """Topic of states (distributed workers)."""
+    dedupe_storage_topic: Annotated[str, Field(min_length=1), Key(importance=Importance.LOW)] = "headrace-dedupe"
+    """Compacted topic of the de-duplication state."""
+
+    listeners: Annotated[str, Key(importance=Importance.LOW, kind="LIST")] = "http://127.0.0.1:8083"
+    """Address of health, metrics and REST; port 0 picks a free one."""
+    task_shutdown_graceful_timeout_ms: Annotated[int, Field(ge=100), Key(importance=Importance.LOW)] = 8_000
+    """Time for all tasks together to deliver what they hold when the worker stops; cancelled at ¾ of it."""
+    offset_flush_interval_ms: Annotated[int, Key(importance=Importance.LOW)] = 60_000
+    """Accepted as in Connect; offsets are committed with every micro-batch."""
+    offset_flush_timeout_ms: Annotated[int, Key(importance=Importance.LOW)] = 5_000
+    """Accepted as in Connect; offsets are committed with every micro-batch."""
+    plugin_path: Annotated[str | None, Key(importance=Importance.LOW, kind="LIST")] = None
+    """Accepted as in Connect; own connectors are found by ``package.module:Class`` on PYTHONPATH."""
+    rest_host_name: Annotated[str | None, Key(importance=Importance.LOW)] = None
+    """Old form of ``listeners``."""
+    rest_port: Annotated[int | None, Key(importance=Importance.LOW)] = None
+    """Old form of ``listeners``."""
+
+    spark_master: Annotated[str, Key(importance=Importance.MEDIUM)] = "local[2]"
+    """Spark master of the conversion job; other ``spark.*`` keys pass through."""
+    spark_remote: Annotated[str | None, Key(importance=Importance.MEDIUM)] = None
+    """Spark Connect server (``sc://host:port``), instead of a driver of our own."""
+    conversion_seconds_max: Annotated[float, Field(gt=0), Key(importance=Importance.LOW)] = 120.0
+    """Time limit of one conversion; after it Spark is restarted."""
+    conversion_slots: Annotated[int | None, Field(ge=1), Key(importance=Importance.LOW)] = None
+    """Conversions at once on this worker; cores + 1 when not given."""
+
+    embedded_kafka_port: Annotated[int, Field(ge=0, le=65535), Key(importance=Importance.LOW)] = 0
+    """Port of the embedded broker; 0 picks a free one."""
+    embedded_registry_port: Annotated[int, Field(ge=0, le=65535), Key(importance=Importance.LOW)] = 0
+    """Port of the embedded registry; 0 picks a free one."""
+
+    log_format: Annotated[Literal["console", "json"], Key(importance=Importance.LOW)] = "console"
+    """One line an event: for people, or JSON."""
+    log_level: Annotated[Literal["DEBUG", "INFO", "WARN", "WARNING", "ERROR"], Key(importance=Importance.LOW)] = "INFO"
+    """Least level that is logged."""
+    topic_creation_enable: Annotated[Boolean, Key(importance=Importance.LOW)] = True
+    """Whether missing topics are created."""
+
+    security_protocol: Annotated[str, Key(importance=Importance.MEDIUM)] = "PLAINTEXT"
+    """Kafka's security protocol; with ``sasl.*`` and ``ssl.*`` as in Kafka's clients."""

@@ -1,0 +1,60 @@
+"""What is done about an error, for every stage, in one place.
+
+==========  ======================================================  ==========================================
+recovery    errors                                                  what happens
+==========  ======================================================  ==========================================
+RETRY       fetch: ``Retriable``; convert: ``ConversionRetriable``  the same step again, in place, with back-off
+RESTART     deliver: ``DeliveryRetriable``; registry unreachable    the task starts anew from committed offsets
+FENCED      deliver: ``WriterFenced``                               FAILED: a newer incarnation has taken over
+FAIL        ``Fatal``, ``RecordRejectedError``, anything unknown    FAILED, with its trace
+==========  ======================================================  ==========================================
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from fetchers.sdk import Retriable
+from service.kafka.errors import DeliveryRetriable, WriterFenced
+from service.registry.errors import RegistryRetriable
+from spark_batch.errors import ConversionRetriable
+
+
+class Recovery(StrEnum):
+    """What is done about an error."""
+
+    RETRY = "retry"
+    RESTART = "restart"
+    FENCED = "fenced"
+    FAIL = "fail"
+
+
+class RecordRejectedError(Exception):
+    """A record failed its contract and ``errors.tolerance`` is ``none``: the task fails, nothing is skipped."""
+
+
+class PoisonedBatchError(Exception):
+    """A micro-batch broke the conversion again and again: the task fails instead of retrying for ever."""
+
+
+_RECOVERIES: tuple[tuple[type[BaseException], Recovery], ...] = (
+    (Retriable, Recovery.RETRY),
+    (ConversionRetriable, Recovery.RETRY),
+    (WriterFenced, Recovery.FENCED),
+    (DeliveryRetriable, Recovery.RESTART),
+    (RegistryRetriable, Recovery.RESTART),
+)
+
+
+def recovery_of(error: BaseException) -> Recovery:
+    """What to do about ``error``; of a group, what its most severe member asks for."""
+    if isinstance(error, BaseExceptionGroup):
+        return max((recovery_of(inner) for inner in error.exceptions), key=list(Recovery).index)
+    return next((recovery for kind, recovery in _RECOVERIES if isinstance(error, kind)), Recovery.FAIL)
+
+
+def root_of(error: BaseException) -> BaseException:
+    """The single error to show for a group: its most severe leaf."""
+    while isinstance(error, BaseExceptionGroup):
+        error = max(error.exceptions, key=lambda inner: list(Recovery).index(recovery_of(inner)))
+    return error

@@ -1,0 +1,52 @@
+"""What a task is busy with; idleness is judged by it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from fetchers.sdk import Clock
+
+
+@dataclass(slots=True)
+class Activity:
+    """Counts of what is under way in one task; ``idle_seconds`` sums it up."""
+
+    clock: Clock
+    records_in_hand: int = 0
+    """Fetched and not yet committed."""
+    pages_in_hand: int = 0
+    rounds: int = 0
+    """Full rounds of the source since the start."""
+    waits_for_limit: int = 0
+    is_retrying: bool = False
+    active_at: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Starting counts as activity."""
+        self.active_at = self.clock.monotonic()
+
+    def touch(self) -> None:
+        """Something was fetched or committed."""
+        self.active_at = self.clock.monotonic()
+
+    def finish_round(self) -> None:
+        """The source has been asked for everything it has."""
+        self.rounds += 1
+
+    @contextmanager
+    def waiting_for_limit(self) -> Iterator[None]:
+        """A wait that is no idleness."""
+        self.waits_for_limit += 1
+        try:
+            yield
+        finally:
+            self.waits_for_limit -= 1
+            self.touch()
+
+    @property
+    def idle_seconds(self) -> float:
+        """For how long there has been nothing to do; 0 while anything is under way."""
+        is_busy = self.pages_in_hand or self.waits_for_limit or self.is_retrying or not self.rounds
+        return 0.0 if is_busy else self.clock.monotonic() - self.active_at

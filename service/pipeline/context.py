@@ -1,0 +1,93 @@
+"""The worker's side of ``FetchContext``: what one running fetcher sees."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from types import MappingProxyType
+from typing import Any
+
+from fetchers.sdk import Clock, HttpAccess, Offset, Page, Partition
+from fetchers.sdk.context import partition_key
+from metrics.events import Emit, Event, SourceLagMeasured
+from service.domain.ids import TaskId
+from service.pipeline.activity import Activity
+
+
+class TaskContext:
+    """Stored offsets first, then those of the pages handed over: a retried fetch resumes after the last page."""
+
+    def __init__(
+        self,
+        task_id: TaskId,
+        *,
+        partition: Partition,
+        offsets: Mapping[tuple[tuple[str, Any], ...], Offset],
+        http: HttpAccess,
+        clock: Clock,
+        emit: Emit,
+        activity: Activity,
+    ) -> None:
+        """``partition``: the connector's only one, for ``offset``; ``offsets``: as read from the offset topic."""
+        self._task_id = task_id
+        self._partition = partition
+        self._offsets = dict(offsets)
+        self._http = http
+        self._clock = clock
+        self._emit = emit
+        self._activity = activity
+
+    @property
+    def connector(self) -> str:
+        """Name of the connector."""
+        return self._task_id.connector
+
+    @property
+    def task(self) -> int:
+        """Number of the task."""
+        return self._task_id.task
+
+    @property
+    def offset(self) -> Offset:
+        """Where to resume in the only source partition."""
+        return self.offset_of(self._partition)
+
+    def offset_of(self, partition: Partition) -> Offset:
+        """Where to resume in this source partition."""
+        return self._offsets.get(partition_key(partition), {})
+
+    @property
+    def offsets(self) -> Mapping[tuple[tuple[str, Any], ...], Offset]:
+        """Where to resume in every source partition."""
+        return MappingProxyType(self._offsets)
+
+    @property
+    def http(self) -> HttpAccess:
+        """Shared http client."""
+        return self._http
+
+    @property
+    def clock(self) -> Clock:
+        """Time."""
+        return self._clock
+
+    def emit(self, event: Event) -> None:
+        """Tell of a fact."""
+        self._emit(event)
+
+    def finish_round(self) -> None:
+        """The source has been asked for everything it has."""
+        self._activity.finish_round()
+
+    def waiting_for_limit(self) -> AbstractContextManager[None]:
+        """Mark a wait that is no idleness."""
+        return self._activity.waiting_for_limit()
+
+    def report_lag(self, seconds: float) -> None:
+        """How far behind the source the newest record is."""
+        self._emit(SourceLagMeasured(self.connector, self.task, seconds=seconds))
+
+    def advance(self, page: Page) -> None:
+        """Remember where to resume after a page that was handed over."""
+        partition = self._partition if page.partition is None else page.partition
+        self._offsets[partition_key(partition)] = page.offset

@@ -1,0 +1,82 @@
+"""The convert stage: micro-batch → Arrow table → Spark job → outcome, tried again when Spark was lost."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from fetchers.sdk import BackOff, Clock
+from metrics.events import BatchConverted, RetryScheduled, TaskEvents
+from service.domain.errors import PoisonedBatchError
+from service.pipeline.batching import MicroBatch
+from spark_batch.errors import ConversionRetriable
+from spark_batch.plan import ConversionPlan
+from spark_batch.tables import INPUT_SCHEMA
+
+Convert = Callable[[ConversionPlan, pa.Table], Awaitable[pa.Table]]
+
+
+@dataclass(frozen=True, slots=True)
+class ConvertedBatch:
+    """A micro-batch, its input columns and the verdict on each of its records."""
+
+    batch: MicroBatch
+    records: pa.Table
+    outcome: pa.Table
+
+
+@dataclass(frozen=True, slots=True)
+class ConvertStage:
+    """One task's plan and the worker's conversion service."""
+
+    convert: Convert
+    plan: ConversionPlan
+    events: TaskEvents
+    clock: Clock
+    back_off: BackOff = BackOff()
+    attempts_max: int = 4
+    """A conversion that is lost this often is the batch's own doing."""
+
+    async def run(self, batch: MicroBatch) -> ConvertedBatch:
+        """Convert; raises ``ConversionFatal``, or ``PoisonedBatchError`` after ``attempts_max`` lost conversions."""
+        records = input_table(batch)
+        for attempt in range(1, self.attempts_max + 1):
+            started_at = self.clock.monotonic()
+            try:
+                outcome = await self.convert(self.plan, records)
+            except ConversionRetriable as error:
+                await self._wait(error, attempt)
+            else:
+                self.events(BatchConverted, records=batch.records, seconds=self.clock.monotonic() - started_at)
+                return ConvertedBatch(batch, records, outcome)
+        message = f"the conversion of one micro-batch of {batch.records} records was lost {self.attempts_max} times"
+        raise PoisonedBatchError(message)
+
+    async def _wait(self, error: ConversionRetriable, attempt: int) -> None:
+        wait_seconds = self.back_off.wait_seconds(attempt)
+        self.events(
+            RetryScheduled,
+            stage="convert",
+            error_class=type(error).__name__,
+            attempt=attempt,
+            wait_seconds=wait_seconds,
+        )
+        await self.clock.sleep(wait_seconds)
+
+
+def input_table(batch: MicroBatch) -> pa.Table:
+    """The pages' columns one after another, as the conversion takes them; no copy of a payload."""
+    pages = [item.page for item in batch.pages]
+    columns = {
+        "key": [_column(page.keys, pa.binary(), len(page)) for page in pages],
+        "value": [page.payloads for page in pages],
+        "timestamp": [_column(page.timestamps_ms, pa.int64(), len(page)) for page in pages],
+    }
+    arrays = [pa.chunked_array(chunks, type=INPUT_SCHEMA.field(name).type) for name, chunks in columns.items()]
+    return pa.table(arrays, schema=INPUT_SCHEMA)
+
+
+def _column(values: pa.Array | None, kind: pa.DataType, length: int) -> pa.Array:
+    return pa.nulls(length, kind) if values is None else values

@@ -1,0 +1,66 @@
+"""Dead letters of a source: the original bytes, and headers that say what happened and where they came from.
+
+Kafka Connect has dead letters for sinks only (KIP-298). The same ``__connect.errors.*`` headers are used here,
+plus ``__headrace.errors.*`` for what only a source has: its partition, its offset, and a short reason.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from fetchers.sdk import Offset, Partition
+from service.domain.ids import TaskId
+from service.kafka.records import Header, TopicRecords
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """One rejected record."""
+
+    key: bytes | None
+    value: bytes | None
+    stage: str
+    reason: str
+    message: str
+    topic: str
+    """Topic it would have gone to."""
+    partition: Partition
+    offset: Offset
+
+
+def as_json(values: Partition | Offset) -> str:
+    """A source partition or offset in one line, keys sorted."""
+    return json.dumps(dict(values), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def dead_letter_headers(letter: DeadLetter, task_id: TaskId, *, class_name: str) -> list[Header]:
+    """Headers of one dead letter; every value is UTF-8 text."""
+    texts = {
+        "__connect.errors.topic": letter.topic,
+        "__connect.errors.connector.name": task_id.connector,
+        "__connect.errors.task.id": str(task_id.task),
+        "__connect.errors.stage": letter.stage,
+        "__connect.errors.class.name": class_name,
+        "__connect.errors.exception.class.name": "org.apache.kafka.connect.errors.DataException",
+        "__connect.errors.exception.message": letter.message,
+        "__headrace.errors.reason": letter.reason,
+        "__headrace.errors.source.partition": as_json(letter.partition),
+        "__headrace.errors.source.offset": as_json(letter.offset),
+    }
+    return [(name, text.encode()) for name, text in texts.items()]
+
+
+def dead_letter_records(
+    letters: Sequence[DeadLetter], task_id: TaskId, *, topic: str, class_name: str
+) -> TopicRecords:
+    """The letters as records of the dead-letter topic."""
+    return TopicRecords(
+        topic=topic,
+        keys=pa.array([letter.key for letter in letters], pa.binary()),
+        values=pa.array([letter.value for letter in letters], pa.binary()),
+        headers=[dead_letter_headers(letter, task_id, class_name=class_name) for letter in letters],
+    )

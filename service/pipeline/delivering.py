@@ -1,0 +1,135 @@
+"""The deliver stage: one Kafka transaction for each micro-batch, in order.
+
+It carries the records, the dead letters, the de-duplication state and the source offsets. Only its commit moves
+the source offset: whatever dies before is fetched again, whatever dies after is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from fetchers.sdk import Clock, Offset, Partition
+from metrics.events import (
+    DeadLettersWritten,
+    EndToEndMeasured,
+    OffsetCommitted,
+    RecordRejectedLogged,
+    RecordsDeduplicated,
+    RecordsDelivered,
+    RecordsRejected,
+    TaskEvents,
+    TransactionAborted,
+    TransactionCommitted,
+)
+from service.domain.errors import RecordRejectedError
+from service.domain.ids import TaskId
+from service.kafka import TopicRecords, Writer
+from service.kafka.errors import KafkaFailure
+from service.pipeline.activity import Activity
+from service.pipeline.converting import ConvertedBatch
+from service.pipeline.dead_letters import as_json, dead_letter_records
+from service.pipeline.settlement import Settlement, SettlementRules, settle
+from service.stores import DedupeState, OffsetStore
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterRules:
+    """Where rejected records go, and who is told."""
+
+    topic: str
+    class_name: str
+    """Shown in ``__connect.errors.class.name``: the converter that refused."""
+    is_logged: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DeliverStage:
+    """One task's door to Kafka."""
+
+    task_id: TaskId
+    writer: Writer
+    offsets: OffsetStore
+    dedupe: DedupeState
+    rules: SettlementRules
+    dead_letters: DeadLetterRules
+    on_committed: Callable[[Partition, Offset], Awaitable[None]]
+    activity: Activity
+    events: TaskEvents
+    clock: Clock
+
+    async def run(self, converted: ConvertedBatch) -> None:
+        """Settle and commit one micro-batch; raises ``RecordRejectedError`` after delivering what came before it."""
+        settlement = settle(converted, self.rules, self.dedupe)
+        if settlement.pages:
+            await self._commit(settlement)
+        if settlement.failure:
+            letter = settlement.failure.letter
+            self.events(RecordsRejected, stage=letter.stage, reason=letter.reason, count=1, is_tolerated=False)
+            raise RecordRejectedError(str(settlement.failure))
+
+    async def _commit(self, settlement: Settlement) -> None:
+        started_at = self.clock.monotonic()
+        writes = self._writes(settlement)
+        try:
+            await self.writer.commit(writes)
+        except KafkaFailure as error:
+            self.dedupe.rollback()
+            self.events(
+                TransactionAborted, error_class=type(error).__name__, dead_letters=len(settlement.letters)
+            )
+            raise
+        self.dedupe.commit()
+        self._tell(settlement, writes, seconds=self.clock.monotonic() - started_at)
+        for partition, offset in settlement.offsets:
+            await self.on_committed(partition, offset)
+
+    def _writes(self, settlement: Settlement) -> list[TopicRecords]:
+        """What the transaction carries; the offsets come last, for writers without transactions."""
+        writes = list(settlement.records)
+        if settlement.letters:
+            writes.append(
+                dead_letter_records(
+                    settlement.letters,
+                    self.task_id,
+                    topic=self.dead_letters.topic,
+                    class_name=self.dead_letters.class_name,
+                )
+            )
+        writes.extend(self.dedupe.encode(settlement.fresh_hashes))
+        writes.append(self.offsets.encode(self.task_id.connector, settlement.offsets))
+        return writes
+
+    def _tell(self, settlement: Settlement, writes: list[TopicRecords], *, seconds: float) -> None:
+        now = self.clock.monotonic()
+        self.activity.pages_in_hand -= len(settlement.pages)
+        self.activity.records_in_hand -= settlement.fetched
+        self.activity.touch()
+        written = settlement.delivered + len(settlement.letters)
+        self.events(TransactionCommitted, records=written, source_records=settlement.fetched, seconds=seconds)
+        self.events(OffsetCommitted, seconds=seconds)
+        if settlement.delivered:
+            payload_bytes = sum(write.values.nbytes for write in writes[: len(settlement.records)])
+            self.events(RecordsDelivered, records=settlement.delivered, bytes=payload_bytes)
+        if settlement.deduplicated:
+            self.events(RecordsDeduplicated, count=settlement.deduplicated)
+        for (stage, reason), count in settlement.rejected.items():
+            self.events(RecordsRejected, stage=stage, reason=reason, count=count)
+        if settlement.letters:
+            self.events(DeadLettersWritten, count=len(settlement.letters))
+        for item in settlement.pages:
+            if len(item.page):
+                self.events(EndToEndMeasured, seconds=now - item.fetched_at, count=len(item.page))
+        if self.dead_letters.is_logged:
+            self._log(settlement)
+
+    def _log(self, settlement: Settlement) -> None:
+        for letter in settlement.letters:
+            self.events(
+                RecordRejectedLogged,
+                stage=letter.stage,
+                reason=letter.reason,
+                message=letter.message,
+                source_partition=as_json(letter.partition),
+                source_offset=as_json(letter.offset),
+            )

@@ -1,0 +1,93 @@
+"""The fetch stage: iterates the fetcher, waits for room in the queue, retries what may pass."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, cast
+
+from fetchers.sdk import BackOff, Clock, Page, Retriable, SourceConnector
+from metrics.events import PageFetched, QueueStalled, RetryScheduled, TaskEvents
+from service.pipeline.activity import Activity
+from service.pipeline.context import TaskContext
+from service.pipeline.queue import BoundedQueue, QueuedPage
+
+
+@dataclass(frozen=True, slots=True)
+class FetchRetry:
+    """How often and how long a failing fetch is tried again."""
+
+    back_off: BackOff = BackOff()
+    seconds_max: float | None = None
+    """Time since the last success after which a retriable error fails the task; None: never."""
+
+
+@dataclass(slots=True)
+class FetchStage:
+    """One task's fetcher and where its pages go."""
+
+    connector: SourceConnector[Any]
+    context: TaskContext
+    queue: BoundedQueue
+    activity: Activity
+    events: TaskEvents
+    clock: Clock
+    retry: FetchRetry
+    pages_handed_over: int = 0
+    """Since the start; progress resets the back-off."""
+
+    async def run(self) -> None:
+        """Fetch until the source has no more; raises ``Fatal``, and ``Retriable`` when patience is over."""
+        attempt = 0
+        failing_since = self.clock.monotonic()
+        while True:
+            pages_before = self.pages_handed_over
+            try:
+                await self._fetch_once()
+            except Retriable as error:
+                if self.pages_handed_over > pages_before:
+                    attempt, failing_since = 0, self.clock.monotonic()
+                attempt += 1
+                if self._is_patience_over(failing_since):
+                    raise
+                await self._wait(error, attempt)
+            else:
+                self.activity.finish_round()
+                return
+
+    async def _fetch_once(self) -> None:
+        pages = cast("AsyncGenerator[Page, None]", self.connector.fetch(self.context))
+        async with aclosing(pages):
+            async for page in pages:
+                self.activity.is_retrying = False
+                await self._hand_over(page)
+
+    async def _hand_over(self, page: Page) -> None:
+        fetched_at = self.clock.monotonic()
+        self.activity.pages_in_hand += 1
+        self.activity.records_in_hand += len(page)
+        self.activity.touch()
+        self.events(PageFetched, records=len(page), bytes=page.bytes)
+        await self.queue.put(QueuedPage(page, fetched_at))
+        stalled_seconds = self.clock.monotonic() - fetched_at
+        if stalled_seconds > 0.001:  # noqa: PLR2004 - shorter is the price of a context switch
+            self.events(QueueStalled, seconds=stalled_seconds)
+        self.context.advance(page)
+        self.pages_handed_over += 1
+
+    def _is_patience_over(self, failing_since: float) -> bool:
+        patience = self.retry.seconds_max
+        return patience is not None and self.clock.monotonic() - failing_since > patience
+
+    async def _wait(self, error: Retriable, attempt: int) -> None:
+        wait_seconds = self.retry.back_off.wait_seconds(attempt, asked_seconds=error.wait_seconds)
+        self.events(
+            RetryScheduled,
+            stage="fetch",
+            error_class=type(error).__name__,
+            attempt=attempt,
+            wait_seconds=wait_seconds,
+        )
+        self.activity.is_retrying = True
+        await self.clock.sleep(wait_seconds)

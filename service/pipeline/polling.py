@@ -1,0 +1,56 @@
+"""The poll loop: drains the queue into micro-batches and never fetches, converts or sleeps itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+from fetchers.sdk import Clock
+from service.pipeline.batching import Batcher, BatchLimits, CloseReason, MicroBatch
+from service.pipeline.queue import BoundedQueue
+
+
+async def poll(
+    queue: BoundedQueue, *, limits: BatchLimits, is_converting: Callable[[], bool], clock: Clock
+) -> AsyncIterator[MicroBatch]:
+    """Yield micro-batches until the queue is closed and empty.
+
+    Whoever ends a conversion must ``queue.nudge()``: it may be the moment to close an unfinished micro-batch.
+    Pages of an unfinished source transaction that the queue's end cuts off are left out: they are fetched again.
+    """
+    batcher = Batcher(limits)
+    while True:
+        async for batch in _drain(queue, batcher, clock):
+            yield batch
+        reason = batcher.reason_to_close(now=clock.monotonic(), is_converting=is_converting())
+        if reason is None and queue.statistics().is_closed:
+            if batcher.is_closable:
+                yield batcher.close(CloseReason.STOP, now=clock.monotonic())
+            return
+        if reason is not None:
+            yield batcher.close(reason, now=clock.monotonic())
+        elif batcher.is_closable:
+            await _wait_until(batcher.due_at, queue, is_converting, clock)
+        else:
+            await queue.wait_for_news()
+
+
+async def _drain(queue: BoundedQueue, batcher: Batcher, clock: Clock) -> AsyncIterator[MicroBatch]:
+    """Move what is there; yield whenever the next page must open a new micro-batch."""
+    while (item := queue.peek()) is not None:
+        if batcher.would_overflow(item):
+            yield batcher.close(batcher.overflow_reason(item), now=clock.monotonic())
+            continue
+        batcher.add(await queue.take(), now=clock.monotonic())
+        reason = batcher.reason_to_close(now=clock.monotonic(), is_converting=True)
+        if reason in {CloseReason.COUNT, CloseReason.BYTES}:
+            yield batcher.close(reason, now=clock.monotonic())
+
+
+async def _wait_until(due_at: float, queue: BoundedQueue, is_converting: Callable[[], bool], clock: Clock) -> None:
+    """Wait for a page, the end of the conversions, or the age limit."""
+    try:
+        async with asyncio.timeout(max(0.0, due_at - clock.monotonic())):
+            await queue.wait_for_news(is_news=lambda: not is_converting())
+    except TimeoutError:
+        return

@@ -1,0 +1,263 @@
+"""What becomes of each record of a converted micro-batch: delivered, dead-lettered, dropped as a duplicate.
+
+Pure: columns in, columns and counts out. Only rejected records are looked at one by one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fetchers.sdk import DedupeScope, Offset, Partition
+from fetchers.sdk.context import partition_key
+from service.kafka.records import TopicRecords
+from service.pipeline.converting import ConvertedBatch
+from service.pipeline.dead_letters import DeadLetter
+from service.pipeline.queue import QueuedPage
+
+HASH_BYTES = 16
+Mask = npt.NDArray[np.bool_]
+
+
+class SeenHashes(Protocol):
+    """The de-duplication index of a task: tentative until the commit of the micro-batch."""
+
+    def fresh_mask(self, hashes: npt.NDArray[np.uint8], is_valid: Mask, window: str) -> Mask:
+        """True where a hash is seen for the first time; rows without a hash are always fresh."""
+
+
+@dataclass(frozen=True, slots=True)
+class FirstFailure:
+    """The record at which a task with ``errors.tolerance=none`` fails."""
+
+    letter: DeadLetter
+
+    def __str__(self) -> str:
+        """One line for status and log: never the record's content."""
+        return (
+            f"record rejected ({self.letter.reason}): {self.letter.message}; source partition "
+            f"{dict(self.letter.partition)}, offset {dict(self.letter.offset)}. errors.tolerance=none fails the task: "
+            "mend the contract or the source, or set errors.tolerance=all to send such records to the dead letters"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """Everything one transaction carries, and the accounts of it."""
+
+    pages: tuple[QueuedPage, ...]
+    records: tuple[TopicRecords, ...]
+    letters: tuple[DeadLetter, ...]
+    offsets: tuple[tuple[Partition, Offset], ...]
+    """The last offset of each source partition."""
+    fresh_hashes: tuple[tuple[DedupeScope | None, npt.NDArray[np.uint8]], ...]
+    fetched: int
+    delivered: int
+    deduplicated: int
+    failure: FirstFailure | None = None
+
+    @property
+    def rejected(self) -> Counter[tuple[str, str]]:
+        """Dead letters by (stage, reason)."""
+        return Counter((letter.stage, letter.reason) for letter in self.letters)
+
+
+@dataclass(frozen=True, slots=True)
+class SettlementRules:
+    """A task's choices."""
+
+    topic: str
+    partition: Partition
+    """Of pages that name none."""
+    is_tolerant: bool
+    has_dedupe: bool
+
+
+def settle(converted: ConvertedBatch, rules: SettlementRules, seen: SeenHashes) -> Settlement:
+    """Decide about every record, in source order."""
+    rows = _Rows.of(converted, rules)
+    rejected = rows.rejected_mask()
+    failure = None
+    if not rules.is_tolerant and rejected.any():
+        first = int(np.argmax(rejected))
+        failure = FirstFailure(rows.letter(first))
+        rows = rows.up_to_page_of(first)
+        rejected = rejected[: rows.count]
+    fresh, fresh_hashes = _fresh(rows, rules, seen)
+    delivered = fresh & ~rejected
+    dead = np.flatnonzero(fresh & rejected)
+    return Settlement(
+        pages=rows.pages,
+        records=tuple(rows.records(delivered)),
+        letters=tuple(rows.letter(int(row)) for row in dead),
+        offsets=_last_offsets(rows.pages, rules),
+        fresh_hashes=fresh_hashes,
+        fetched=rows.count,
+        delivered=int(delivered.sum()),
+        deduplicated=rows.count - int(fresh.sum()),
+        failure=failure,
+    )
+
+
+def _last_offsets(pages: tuple[QueuedPage, ...], rules: SettlementRules) -> tuple[tuple[Partition, Offset], ...]:
+    last: dict[Any, tuple[Partition, Offset]] = {}
+    for item in pages:
+        partition = rules.partition if item.page.partition is None else item.page.partition
+        last[partition_key(partition)] = (partition, item.page.offset)
+    return tuple(last.values())
+
+
+def _fresh(
+    rows: _Rows, rules: SettlementRules, seen: SeenHashes
+) -> tuple[Mask, tuple[tuple[DedupeScope | None, npt.NDArray[np.uint8]], ...]]:
+    """Which records are no duplicates, and the new hashes of each run of pages with one window."""
+    if not rules.has_dedupe or not rows.count:
+        return np.ones(rows.count, dtype=bool), ()
+    hashes, is_valid = _hash_matrix(rows.outcome.column("dedupe"))
+    fresh = np.empty(rows.count, dtype=bool)
+    added = []
+    for scope, start, end in rows.scopes():
+        part = slice(start, end)
+        fresh[part] = seen.fresh_mask(hashes[part], is_valid[part], scope.window if scope else "")
+        added.append((scope, hashes[part][fresh[part] & is_valid[part]]))
+    return fresh, tuple(added)
+
+
+def _hash_matrix(column: pa.ChunkedArray) -> tuple[npt.NDArray[np.uint8], Mask]:
+    """An (n, 16) matrix of the hashes, and which rows have one."""
+    array = column.combine_chunks()
+    is_valid = np.asarray(pc.is_valid(array).to_numpy(zero_copy_only=False), dtype=bool)
+    filled = pc.fill_null(array, b"\0" * HASH_BYTES).cast(pa.binary(HASH_BYTES))
+    data = np.frombuffer(filled.buffers()[1], dtype=np.uint8, count=len(filled) * HASH_BYTES)
+    return data.reshape(-1, HASH_BYTES), is_valid
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """The records of some whole pages, with their verdicts."""
+
+    pages: tuple[QueuedPage, ...]
+    starts: npt.NDArray[np.int64]
+    """First row of each page, and the count of rows at the end."""
+    input: pa.Table
+    outcome: pa.Table
+    rules: SettlementRules
+
+    @classmethod
+    def of(cls, converted: ConvertedBatch, rules: SettlementRules) -> _Rows:
+        pages = converted.batch.pages
+        starts = np.concatenate(([0], np.cumsum([len(item.page) for item in pages], dtype=np.int64)))
+        return cls(pages, starts, converted.records, converted.outcome, rules)
+
+    @property
+    def count(self) -> int:
+        return int(self.starts[-1])
+
+    def rejected_mask(self) -> Mask:
+        """Rows that conversion refused, or that their fetcher could not vouch for."""
+        mask = np.array(pc.is_valid(self.outcome.column("reason")).to_numpy(), dtype=bool)
+        for start, item in zip(self.starts, self.pages, strict=False):
+            for rejection in item.page.rejections:
+                mask[int(start) + rejection.index] = True
+        return mask
+
+    def up_to_page_of(self, row: int) -> _Rows:
+        """Only the pages before the one that holds ``row``."""
+        page = self._page_of(row)
+        count = int(self.starts[page])
+        return replace(
+            self,
+            pages=self.pages[:page],
+            starts=self.starts[: page + 1],
+            input=self.input.slice(0, count),
+            outcome=self.outcome.slice(0, count),
+        )
+
+    def scopes(self) -> Iterator[tuple[DedupeScope | None, int, int]]:
+        """Runs of pages with one de-duplication window, with their rows."""
+        run_start = 0
+        for index, item in enumerate(self.pages):
+            is_last = index + 1 == len(self.pages)
+            if is_last or self.pages[index + 1].page.dedupe != item.page.dedupe:
+                yield item.page.dedupe, run_start, int(self.starts[index + 1])
+                run_start = int(self.starts[index + 1])
+
+    def records(self, mask: Mask) -> Iterator[TopicRecords]:
+        """The chosen rows, as columns for each topic."""
+        if not mask.any():
+            return
+        topics = self._topics()
+        if topics is None:
+            yield self._topic_records(self.rules.topic, mask)
+            return
+        for topic in pc.unique(topics).to_pylist():
+            chosen = mask & pc.equal(topics, topic).to_numpy(zero_copy_only=False)
+            if chosen.any():
+                yield self._topic_records(topic, chosen)
+
+    def letter(self, row: int) -> DeadLetter:
+        """One rejected row with its original bytes."""
+        page_index = self._page_of(row)
+        page = self.pages[page_index].page
+        index = row - int(self.starts[page_index])
+        own = next((rejection for rejection in page.rejections if rejection.index == index), None)
+        position = {} if page.positions is None else {page.position_name: page.positions[index].as_py()}
+        return DeadLetter(
+            key=self.input.column("key")[row].as_py(),
+            value=self.input.column("value")[row].as_py(),
+            stage="TASK_POLL" if own else self.outcome.column("stage")[row].as_py(),
+            reason=own.reason if own else self.outcome.column("reason")[row].as_py(),
+            message=own.message if own else self.outcome.column("message")[row].as_py() or "",
+            topic=page.topic or self.rules.topic,
+            partition=self.rules.partition if page.partition is None else page.partition,
+            offset={**page.offset, **position},
+        )
+
+    def _page_of(self, row: int) -> int:
+        return int(np.searchsorted(self.starts, row, side="right")) - 1
+
+    def _topics(self) -> pa.Array | None:
+        """The topic of each row; None when all rows go to the configured one."""
+        routed = self.outcome.column("topic")
+        has_own = any(item.page.topic for item in self.pages)
+        if not has_own and routed.null_count == len(routed):
+            return None
+        own = np.repeat(
+            np.array([item.page.topic or self.rules.topic for item in self.pages], dtype=object), np.diff(self.starts)
+        )
+        return pc.coalesce(routed.combine_chunks(), pa.array(own, pa.string()))
+
+    def _topic_records(self, topic: str, mask: Mask) -> TopicRecords:
+        """Columns of the rows in ``mask``; without copying when that is all of them."""
+        table = self.outcome.select(["key", "value", "timestamp"])
+        headers = self._headers(mask)
+        if not mask.all():
+            table = table.filter(pa.array(mask))
+        table = table.combine_chunks()
+        keys, timestamps = _contiguous(table.column("key")), _contiguous(table.column("timestamp"))
+        return TopicRecords(
+            topic=topic,
+            values=_contiguous(table.column("value")),
+            keys=None if keys.null_count == len(keys) else keys,
+            timestamps_ms=None if timestamps.null_count == len(timestamps) else timestamps,
+            headers=headers,
+        )
+
+    def _headers(self, mask: Mask) -> list[Any] | None:
+        if all(item.page.headers is None for item in self.pages):
+            return None
+        every: list[Any] = []
+        for item in self.pages:
+            every.extend(item.page.headers if item.page.headers is not None else [()] * len(item.page))
+        return [every[row] for row in np.flatnonzero(mask)]
+
+
+def _contiguous(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

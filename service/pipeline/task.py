@@ -1,0 +1,212 @@
+"""One source task: the wiring of the flow, readable as its summary.
+
+``run`` ends when the task was asked to stop and everything fetched is delivered, or with the error that ended it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from fetchers.sdk import Clock, HttpAccess, SourceConnector
+from fetchers.sdk.context import partition_key
+from metrics.events import BatchClosed, Emit, QueueChanged, TaskEvents, TaskStarted
+from service.domain.ids import TaskId
+from service.kafka import Writer
+from service.pipeline.activity import Activity
+from service.pipeline.batching import BatchLimits, MicroBatch
+from service.pipeline.context import TaskContext
+from service.pipeline.converting import Convert, ConvertedBatch, ConvertStage
+from service.pipeline.delivering import DeadLetterRules, DeliverStage
+from service.pipeline.fetching import FetchRetry, FetchStage
+from service.pipeline.polling import poll
+from service.pipeline.queue import BoundedQueue, QueueLimits, QueueStatistics
+from service.pipeline.settlement import SettlementRules
+from service.stores import DedupeState, OffsetStore
+from spark_batch.plan import ConversionPlan
+
+
+@dataclass(frozen=True, slots=True)
+class FlowSettings:
+    """Limits and rules of one task's flow."""
+
+    topic: str
+    plan: ConversionPlan
+    dead_letters: DeadLetterRules
+    is_tolerant: bool = False
+    queue: QueueLimits = QueueLimits()
+    batch: BatchLimits = BatchLimits()
+    conversions_max: int = 2
+    """Micro-batches of this task in conversion at once."""
+    fetch_retry: FetchRetry = FetchRetry()
+
+
+@dataclass(frozen=True, slots=True)
+class FlowParts:
+    """What the worker lends to a task."""
+
+    open_writer: Callable[[TaskId], Writer]
+    offsets: OffsetStore
+    open_dedupe: Callable[[TaskId], DedupeState]
+    convert: Convert
+    http: HttpAccess
+    clock: Clock
+    emit: Emit
+    stop_seconds_max: float = 5.0
+
+
+@dataclass(slots=True)
+class SourceTask:
+    """One incarnation of a task; a restart makes a new one."""
+
+    task_id: TaskId
+    connector: SourceConnector[Any]
+    settings: FlowSettings
+    parts: FlowParts
+    on_running: Callable[[], None] = lambda: None
+    activity: Activity = field(init=False)
+    _stop: asyncio.Event = field(init=False, default_factory=asyncio.Event)
+    _converting: int = field(init=False, default=0)
+
+    def __post_init__(self) -> None:
+        """Nothing runs yet."""
+        self.activity = Activity(self.parts.clock)
+
+    def request_stop(self) -> None:
+        """Stop fetching; what is fetched is still delivered."""
+        self._stop.set()
+
+    async def run(self) -> None:
+        """Initialise the writer, *then* read the offsets, then flow.
+
+        In this order a zombie can change no offset that was read here: it is fenced before (KIP-618).
+        """
+        events = TaskEvents(self.parts.emit, self.task_id.connector, self.task_id.task)
+        started_at = self.parts.clock.monotonic()
+        is_started = False
+        try:
+            async with self._writer() as writer:
+                fetch, deliver, queue = await self._wire(writer, events)
+                is_started = True
+                events(TaskStarted, is_success=True, seconds=self.parts.clock.monotonic() - started_at)
+                self.on_running()
+                await self._flow(fetch, deliver, queue, events)
+        finally:
+            if not is_started:
+                events(TaskStarted, is_success=False, seconds=self.parts.clock.monotonic() - started_at)
+
+    @asynccontextmanager
+    async def _writer(self) -> AsyncIterator[Writer]:
+        writer = self.parts.open_writer(self.task_id)
+        try:
+            await writer.start()
+            yield writer
+        finally:
+            await asyncio.shield(writer.stop())
+
+    async def _wire(self, writer: Writer, events: TaskEvents) -> tuple[FetchStage, DeliverStage, BoundedQueue]:
+        """Read what was committed, and put the stages together."""
+        parts, settings = self.parts, self.settings
+        stored = await parts.offsets.read(self.task_id.connector)
+        dedupe = parts.open_dedupe(self.task_id)
+        await dedupe.load()
+        queue = BoundedQueue(settings.queue, on_change=lambda now: self._tell_queue(events, now))
+        context = TaskContext(
+            self.task_id,
+            partition=self.connector.partition(),
+            offsets={partition_key(partition): offset for partition, offset in stored},
+            http=parts.http,
+            clock=parts.clock,
+            emit=parts.emit,
+            activity=self.activity,
+        )
+        fetch = FetchStage(
+            self.connector, context, queue, self.activity, events, parts.clock, settings.fetch_retry
+        )
+        deliver = DeliverStage(
+            task_id=self.task_id,
+            writer=writer,
+            offsets=parts.offsets,
+            dedupe=dedupe,
+            rules=SettlementRules(
+                topic=settings.topic,
+                partition=self.connector.partition(),
+                is_tolerant=settings.is_tolerant,
+                has_dedupe=bool(settings.plan.dedupe_fields),
+            ),
+            dead_letters=settings.dead_letters,
+            on_committed=self.connector.on_committed,
+            activity=self.activity,
+            events=events,
+            clock=parts.clock,
+        )
+        return fetch, deliver, queue
+
+    async def _flow(self, fetch: FetchStage, deliver: DeliverStage, queue: BoundedQueue, events: TaskEvents) -> None:
+        """Fetch, convert and deliver at the same time until stopped and drained."""
+        ordered: asyncio.Queue[asyncio.Task[ConvertedBatch] | None] = asyncio.Queue()
+        slots = asyncio.Semaphore(self.settings.conversions_max)
+        async with asyncio.TaskGroup() as group:
+            fetching = group.create_task(fetch.run(), name=f"{self.task_id} fetch")
+            group.create_task(self._stop_when_asked(fetching, queue), name=f"{self.task_id} stop")
+            group.create_task(self._deliver_in_order(ordered, deliver, slots), name=f"{self.task_id} deliver")
+            convert = ConvertStage(self.parts.convert, self.settings.plan, events, self.parts.clock)
+            async for batch in self._poll(queue):
+                events(
+                    BatchClosed,
+                    records=batch.records,
+                    bytes=batch.bytes,
+                    age_seconds=batch.age_seconds,
+                    reason=batch.reason.value,
+                )
+                await slots.acquire()
+                self._converting += 1
+                conversion = group.create_task(
+                    self._convert(convert.run, batch, queue), name=f"{self.task_id} convert"
+                )
+                ordered.put_nowait(conversion)
+            ordered.put_nowait(None)
+
+    def _poll(self, queue: BoundedQueue) -> AsyncIterator[MicroBatch]:
+        return poll(
+            queue, limits=self.settings.batch, is_converting=lambda: self._converting > 0, clock=self.parts.clock
+        )
+
+    async def _convert(
+        self, convert: Callable[[MicroBatch], Awaitable[ConvertedBatch]], batch: MicroBatch, queue: BoundedQueue
+    ) -> ConvertedBatch:
+        try:
+            return await convert(batch)
+        finally:
+            self._converting -= 1
+            await queue.nudge()
+
+    async def _deliver_in_order(
+        self,
+        ordered: asyncio.Queue[asyncio.Task[ConvertedBatch] | None],
+        deliver: DeliverStage,
+        slots: asyncio.Semaphore,
+    ) -> None:
+        while (conversion := await ordered.get()) is not None:
+            converted = await conversion
+            slots.release()
+            await deliver.run(converted)
+
+    async def _stop_when_asked(self, fetching: asyncio.Task[None], queue: BoundedQueue) -> None:
+        """A fetcher that has no more leaves its task running and idle, as in Connect."""
+        await self._stop.wait()
+        fetching.cancel()
+        await queue.close()
+
+    def _tell_queue(self, events: TaskEvents, now: QueueStatistics) -> None:
+        limits = self.settings.queue
+        events(
+            QueueChanged,
+            records=now.records,
+            bytes=now.bytes,
+            records_max=limits.records_max,
+            bytes_max=limits.bytes_max,
+        )
