@@ -34,6 +34,11 @@ async def close_producer(producer: AIOKafkaProducer, *, seconds_max: float) -> N
     except asyncio.CancelledError:
         await _close_by_force(producer)
         raise
+    finally:
+        _look_at(producer._txn_manager.wait_for_transaction_end())  # noqa: SLF001
+        for batches in producer._message_accumulator._batches.values():  # noqa: SLF001
+            for batch in batches:
+                _look_at(batch._drain_waiter)  # noqa: SLF001
 
 
 async def _close_by_force(producer: AIOKafkaProducer) -> None:
@@ -48,10 +53,15 @@ async def _close_by_force(producer: AIOKafkaProducer) -> None:
             task.cancel()
         await asyncio.wait(tasks, timeout=_FORCED_SECONDS_MAX / _CANCELLATIONS_MAX)
         for task in tasks:
-            if task.done() and not task.cancelled():
-                task.exception()
+            _look_at(task)
     for connection in list(producer.client._conns.values()):  # noqa: SLF001
         connection.close()
+
+
+def _look_at(future: asyncio.Future[object] | None) -> None:
+    """Take note of an outcome that nobody waits for, so that asyncio does not report it as lost."""
+    if future is not None and future.done() and not future.cancelled():
+        future.exception()
 
 
 def _runs_for(task: asyncio.Task[object], owners: tuple[object, ...]) -> bool:

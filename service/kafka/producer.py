@@ -123,20 +123,24 @@ class _Connection:
         try:
             async with asyncio.timeout(seconds_max):
                 await deliver()
-        except KafkaFailure:
-            await self._abort()
-            raise
-        except CLIENT_ERRORS as error:
+        except BaseException as error:
             failure = self._failure(error, open_seconds=time.monotonic() - started)
             await self._abort()
+            if failure is None:
+                raise
             raise failure from error
-        except asyncio.CancelledError:
-            await self._abort()
-            raise
         self.is_usable = True
 
-    def _failure(self, error: BaseException, *, open_seconds: float) -> KafkaFailure:
-        # The library replaces the cause of a dead sender by a copy without it.
+    def _failure(self, error: BaseException, *, open_seconds: float) -> KafkaFailure | None:
+        """Give the failure that `error` stands for; None for what is already one, a cancellation or a bug."""
+        if isinstance(error, ExceptionGroup):
+            # Lanes fail side by side; one bug among them must not pass for a broker's fault.
+            is_kafka = error.split((*CLIENT_ERRORS, KafkaFailure))[1] is None
+        else:
+            is_kafka = isinstance(error, CLIENT_ERRORS)
+        if not is_kafka:
+            return None
+        # The library hands out copies of what ended its sender, without their causes.
         sender = self.producer._sender.sender_task  # noqa: SLF001
         if sender is not None and sender.done() and not sender.cancelled():
             error = sender.exception() or error

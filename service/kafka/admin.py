@@ -1,0 +1,149 @@
+"""Topics: make those that are missing, look at those that are there, never change them."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from aiokafka import errors as kafka
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+
+from service.kafka.errors import CLIENT_ERRORS, DeliveryFatal, DeliveryRetriable, classify
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    from service.kafka.client import KafkaSettings
+
+ADMIN_SECONDS_MAX = 30.0
+BROKER_DEFAULT = -1
+_REPLICATION_MAX = 3
+_LEADER_POLL_SECONDS = 0.1
+
+
+class KafkaAdmin:
+    """One connection for questions and changes about topics; use it inside `opened`."""
+
+    def __init__(self, client: AIOKafkaAdminClient) -> None:
+        """Wrap a started client."""
+        self._client = client
+
+    @classmethod
+    @asynccontextmanager
+    async def opened(cls, settings: KafkaSettings) -> AsyncIterator[KafkaAdmin]:
+        """Connect for the length of a block; errors inside come out by recovery.
+
+        Raises DeliveryFatal, DeliveryRetriable.
+        """
+        client = AIOKafkaAdminClient(**settings.connection_arguments())
+        try:
+            async with asyncio.timeout(ADMIN_SECONDS_MAX):
+                await client.start()
+            yield cls(client)
+        except CLIENT_ERRORS as error:
+            raise classify(error, doing="administering topics") from error
+        finally:
+            try:
+                async with asyncio.timeout(ADMIN_SECONDS_MAX):
+                    await client.close()
+            except CLIENT_ERRORS as error:
+                raise classify(error, doing="disconnecting") from error
+
+    async def ensure_topic(
+        self,
+        name: str,
+        *,
+        partitions: int = BROKER_DEFAULT,
+        replication: int | None = None,
+        config: Mapping[str, str] | None = None,
+    ) -> bool:
+        """Create a topic unless it exists, and wait until its partitions have leaders; True = created.
+
+        `partitions` -1 = the broker's default. `replication` None = one copy a broker, three at most;
+        -1 = the broker's default. An existing topic is never changed.
+        Raises DeliveryFatal, DeliveryRetriable.
+        """
+        async with asyncio.timeout(ADMIN_SECONDS_MAX):
+            if await self._partitions(name):
+                return False
+            if replication is None:
+                replication = min(_REPLICATION_MAX, len(await self.brokers()))
+            topic = NewTopic(name, partitions, replication, topic_configs=dict(config or {}))
+            response = await self._client.create_topics([topic])
+            is_created = _demand_created(name, response.topic_errors[0])
+            # Sleeping is right here: the cluster has no way to tell a client that a leader is elected.
+            while not await self._partitions(name):
+                await asyncio.sleep(_LEADER_POLL_SECONDS)
+        return is_created
+
+    async def brokers(self) -> list[int]:
+        """Ids of the live brokers."""
+        async with asyncio.timeout(ADMIN_SECONDS_MAX):
+            cluster = await self._client.describe_cluster()
+        return [broker["node_id"] for broker in cluster["brokers"]]
+
+    async def topics(self) -> list[str]:
+        """Names of all topics that this user may see."""
+        async with asyncio.timeout(ADMIN_SECONDS_MAX):
+            names: list[str] = await self._client.list_topics()
+        return names
+
+    async def partition_count(self, name: str) -> int:
+        """How many partitions a topic has; 0 = it does not exist, or not all have leaders yet."""
+        async with asyncio.timeout(ADMIN_SECONDS_MAX):
+            return len(await self._partitions(name))
+
+    async def topic_config(self, name: str) -> dict[str, str | None]:
+        """Effective settings of a topic.
+
+        Raises DeliveryFatal when it does not exist or may not be described.
+        """
+        async with asyncio.timeout(ADMIN_SECONDS_MAX):
+            responses = await self._client.describe_configs([ConfigResource(ConfigResourceType.TOPIC, name)])
+        error_code, text, _, _, entries = responses[0].resources[0]
+        if error_code:
+            message = f"settings of topic '{name}' cannot be read: {text or kafka.for_code(error_code).__name__}"
+            raise DeliveryFatal(message)
+        return {entry[0]: entry[1] for entry in entries}
+
+    async def demand_compacted(self, name: str, *, worker_key: str, purpose: str) -> None:
+        """Check that a state topic's clean-up is exactly `compact`.
+
+        Raises DeliveryFatal with Kafka Connect's text otherwise: a topic that deletes by age forgets state.
+        """
+        policy = (await self.topic_config(name)).get("cleanup.policy")
+        if policy != "compact":
+            message = (
+                f"Topic '{name}' supplied via the '{worker_key}' property is required to have "
+                f"'cleanup.policy=compact' to guarantee consistency and durability of {purpose}, but found the "
+                f"topic currently has 'cleanup.policy={policy}'. Continuing would likely result in eventually "
+                f"losing {purpose} and problems restarting this Connect cluster in the future. Change the "
+                f"'{worker_key}' property in the Connect worker configurations to use a topic with "
+                "'cleanup.policy=compact'."
+            )
+            raise DeliveryFatal(message)
+
+    async def _partitions(self, name: str) -> list[dict[str, Any]]:
+        """Partitions of a topic if it exists and all of them have leaders, else none."""
+        # Of all topics, because describing one by name may create it.
+        for topic in await self._client.describe_topics():
+            if topic["topic"] == name:
+                partitions: list[dict[str, Any]] = topic["partitions"]
+                return [] if any(partition["leader"] < 0 for partition in partitions) else partitions
+        return []
+
+
+def _demand_created(name: str, outcome: tuple[Any, ...]) -> bool:
+    """Judge a create answer: True = created, False = someone else was quicker."""
+    _, error_code, *rest = outcome
+    error = kafka.for_code(error_code)
+    if error is kafka.NoError:
+        return True
+    if error is kafka.TopicAlreadyExistsError:
+        return False
+    told = f"topic '{name}' cannot be created: {rest[0] if rest and rest[0] else error.__name__}"
+    if error.retriable or error in (kafka.RequestTimedOutError, kafka.NotControllerError):
+        raise DeliveryRetriable(told)
+    raise DeliveryFatal(told)

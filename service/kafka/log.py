@@ -1,0 +1,66 @@
+"""Compacted topics as state: read from the beginning once, then only what came since.
+
+`read_to_end` must see everything that was committed before it was called. A reader of committed
+records stops at the first open transaction, so the target is the end that an *uncommitted* reader
+sees, and the reader waits until the transactions before it have ended one way or the other.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from service.kafka.reader import StoredRecord, TopicFeed
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from service.kafka.client import KafkaSettings
+
+__all__ = ["CompactedLog", "StoredRecord"]
+
+# Longer than any transaction may stay open by its own time limit (60 s unless changed), plus the abort.
+PENDING_SECONDS_MAX = 75.0
+
+
+class CompactedLog:
+    """A topic whose last record of each key counts. Holds one open reader between calls.
+
+    Records of one key come in order; those of different partitions in any order. For one caller at a time.
+    """
+
+    def __init__(
+        self, settings: KafkaSettings, topic: str, *, pending_seconds_max: float = PENDING_SECONDS_MAX
+    ) -> None:
+        """Prepare; connects with the first read. `pending_seconds_max` bounds the wait for open transactions."""
+        self.topic = topic
+        self._settings = settings
+        self._pending_seconds_max = pending_seconds_max
+        self._feed: TopicFeed | None = None
+
+    async def read_to_end(self) -> AsyncIterator[list[StoredRecord]]:
+        """All committed records since the last call (the first: since the beginning), as lists.
+
+        Raises DeliveryFatal, DeliveryRetriable; after an error or a reading left half-way the next
+        call begins at the beginning again, which changes nothing for a reader that keeps last values.
+        """
+        feed, self._feed = self._feed, None
+        is_done = False
+        try:
+            if feed is None:
+                feed = await TopicFeed.open(self._settings, self.topic)
+            async with TopicFeed.opened(self._settings, self.topic, is_committed=False) as uncommitted:
+                ends = await uncommitted.ends()
+            async for records in feed.read_until(ends, stall_seconds_max=self._pending_seconds_max):
+                yield records
+            is_done = True
+        finally:
+            if is_done:
+                self._feed = feed
+            elif feed is not None:
+                await feed.close()
+
+    async def close(self) -> None:
+        """Disconnect; a later read begins at the beginning."""
+        feed, self._feed = self._feed, None
+        if feed is not None:
+            await feed.close()

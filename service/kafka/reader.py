@@ -1,0 +1,166 @@
+"""Reads a topic from its beginning to where it ends now, seeing only what was committed.
+
+For `topic read`, audits, and (through `service.kafka.log`) the worker's own state topics.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Self, TypeAlias
+
+from aiokafka import AIOKafkaConsumer
+from aiokafka.structs import ConsumerRecord, TopicPartition
+
+from service.kafka.errors import CLIENT_ERRORS, DeliveryFatal, DeliveryRetriable, classify
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from service.kafka.client import KafkaSettings
+
+# Has topic, partition, offset, timestamp (ms), key, value, headers; key and value are bytes or None.
+StoredRecord: TypeAlias = "ConsumerRecord[bytes | None, bytes | None]"
+Ends: TypeAlias = dict[TopicPartition, int]
+
+CONNECT_SECONDS_MAX = 30.0
+STALL_SECONDS_MAX = 60.0
+CLOSE_SECONDS_MAX = 5.0
+_POLL_MS = 200
+_FETCH_BYTES_MAX = 4 * 1_048_576
+_BATCH_RECORDS_MAX = 20_000
+
+
+async def read_topic(
+    settings: KafkaSettings, topic: str, *, stall_seconds_max: float = STALL_SECONDS_MAX
+) -> AsyncIterator[list[StoredRecord]]:
+    """Every committed record of a topic, in lists of one partition each, up to its end at the time of the call.
+
+    The end is the last stable offset: records of transactions still open are not waited for.
+    Raises DeliveryFatal for a missing topic, DeliveryRetriable when nothing comes for the time given.
+    """
+    async with TopicFeed.opened(settings, topic) as feed:
+        async for records in feed.read_until(await feed.ends(), stall_seconds_max=stall_seconds_max):
+            yield records
+
+
+class TopicFeed:
+    """An open reader over all partitions of one topic, positioned at the beginning."""
+
+    def __init__(self, consumer: AIOKafkaConsumer, topic: str, *, partitions: list[TopicPartition]) -> None:
+        """Wrap a started consumer; use `opened` or `open`."""
+        self._consumer = consumer
+        self._topic = topic
+        self._partitions = partitions
+
+    @classmethod
+    async def open(cls, settings: KafkaSettings, topic: str, *, is_committed: bool = True) -> Self:
+        """Connect and assign all partitions; `is_committed` False also sees open and aborted transactions.
+
+        Raises DeliveryFatal for a missing topic or permission, else DeliveryRetriable.
+        """
+        consumer = AIOKafkaConsumer(
+            **settings.connection_arguments(),
+            group_id=None,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            isolation_level="read_committed" if is_committed else "read_uncommitted",
+            max_partition_fetch_bytes=_FETCH_BYTES_MAX,
+        )
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS_MAX):
+                await consumer.start()
+                # Asked of the whole cluster, because asking for one topic by name may create it.
+                cluster = await consumer._client.fetch_all_metadata()  # noqa: SLF001 - no public way
+        except CLIENT_ERRORS as error:
+            await _close(consumer)
+            raise classify(error, doing=f"opening topic '{topic}' for reading") from error
+        except asyncio.CancelledError:
+            await _close(consumer)
+            raise
+        numbers = cluster.partitions_for_topic(topic)
+        if not numbers:
+            await _close(consumer)
+            is_refused = topic in cluster.unauthorized_topics
+            message = f"topic '{topic}' " + ("may not be read by this user" if is_refused else "does not exist")
+            raise DeliveryFatal(message)
+        partitions = [TopicPartition(topic, number) for number in sorted(numbers)]
+        consumer.assign(partitions)
+        return cls(consumer, topic, partitions=partitions)
+
+    @classmethod
+    @asynccontextmanager
+    async def opened(cls, settings: KafkaSettings, topic: str, *, is_committed: bool = True) -> AsyncIterator[Self]:
+        """Open for the length of a block."""
+        feed = await cls.open(settings, topic, is_committed=is_committed)
+        try:
+            yield feed
+        finally:
+            await feed.close()
+
+    async def close(self) -> None:
+        """Disconnect, within a time limit."""
+        await _close(self._consumer)
+
+    async def ends(self) -> Ends:
+        """Offset after the last record of each partition, as this reader's isolation sees it."""
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS_MAX):
+                ends: Ends = await self._consumer.end_offsets(self._partitions)
+        except CLIENT_ERRORS as error:
+            raise classify(error, doing=f"asking where topic '{self._topic}' ends") from error
+        return ends
+
+    async def read_until(self, ends: Ends, *, stall_seconds_max: float) -> AsyncIterator[list[StoredRecord]]:
+        """Read on from where it stands until every partition has reached its end; no record past an end.
+
+        Positions may pass over aborted records and transaction markers, which are never seen.
+        Raises DeliveryRetriable when no partition moves for `stall_seconds_max`.
+        """
+        clock = asyncio.get_running_loop().time
+        moved_at, last = clock(), {}
+        while behind := await self._behind(ends):
+            position = dict(behind)
+            if position != last:
+                moved_at, last = clock(), position
+            elif clock() - moved_at > stall_seconds_max:
+                where = ", ".join(f"{tp.partition} at {at} of {ends[tp]}" for tp, at in behind.items())
+                message = f"topic '{self._topic}' does not move (partition {where}): a transaction is open, or no leader"
+                raise DeliveryRetriable(message)
+            for partition, records in (await self._poll(list(behind))).items():
+                end = ends[partition]
+                yield records if records[-1].offset < end else [r for r in records if r.offset < end]
+
+    async def _behind(self, ends: Ends) -> dict[TopicPartition, int]:
+        """Partitions that have not reached their end, with their positions."""
+        behind = {}
+        for partition, end in ends.items():
+            if end == 0:
+                continue
+            try:
+                async with asyncio.timeout(CONNECT_SECONDS_MAX):
+                    position = await self._consumer.position(partition)
+            except CLIENT_ERRORS as error:
+                raise classify(error, doing=f"finding the beginning of topic '{self._topic}'") from error
+            if position < end:
+                behind[partition] = position
+        return behind
+
+    async def _poll(self, partitions: list[TopicPartition]) -> dict[TopicPartition, list[StoredRecord]]:
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS_MAX):
+                got: dict[TopicPartition, list[StoredRecord]] = await self._consumer.getmany(
+                    *partitions, timeout_ms=_POLL_MS, max_records=_BATCH_RECORDS_MAX
+                )
+        except CLIENT_ERRORS as error:
+            raise classify(error, doing=f"reading topic '{self._topic}'") from error
+        return got
+
+
+async def _close(consumer: AIOKafkaConsumer) -> None:
+    try:
+        async with asyncio.timeout(CLOSE_SECONDS_MAX):
+            await consumer.stop()
+    except CLIENT_ERRORS:
+        # Its broker is gone; the sockets go with the garbage collector.
+        return

@@ -1,0 +1,62 @@
+"""JSON text exactly as Jackson's default generator writes it, which is what Kafka Connect stores.
+
+Facts from `com.fasterxml.jackson.core` (2.x): text stays UTF-8 (nothing outside ASCII is escaped, U+2028
+included); quote and backslash are escaped; of the control characters \\b \\t \\n \\f \\r have short forms,
+the others are \\u00XX with capital digits; doubles as `Double.toString` writes them.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+
+_ESCAPED = re.compile(r'[\x00-\x1f"\\]')
+_SHORT = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
+_PLAIN_FROM, _PLAIN_BELOW = 1e-3, 1e7
+
+
+def to_json(value: object) -> str:
+    """Write text, numbers, booleans, null, and maps and lists of them, without blanks.
+
+    Raises ValueError for a NaN or infinity, a lone surrogate, a map key that is not text, any other type.
+    """
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return _text(value)
+        case int():
+            return str(value)
+        case float():
+            return _double(value)
+        case Mapping():
+            return "{" + ",".join(f"{_text(key)}:{to_json(item)}" for key, item in value.items()) + "}"
+        case Sequence() if not isinstance(value, bytes | bytearray | memoryview):
+            return "[" + ",".join(to_json(item) for item in value) + "]"
+    message = f"an offset may hold text, numbers, booleans and null, not {type(value).__name__}"
+    raise ValueError(message)
+
+
+def _text(text: object) -> str:
+    if not isinstance(text, str):
+        message = f"names in offsets must be text, not {type(text).__name__}"
+        raise ValueError(message)  # noqa: TRY004 - callers catch one class for everything unwritable
+    text.encode()  # a lone surrogate raises UnicodeEncodeError, a ValueError
+    return '"' + _ESCAPED.sub(lambda found: _SHORT.get(found[0]) or f"\\u{ord(found[0]):04X}", text) + '"'
+
+
+def _double(number: float) -> str:
+    """`Double.toString`: plain between 10⁻³ and 10⁷, else one digit before the point and an exponent."""
+    if not math.isfinite(number):
+        message = "an offset may not hold NaN or infinity"
+        raise ValueError(message)
+    if number == 0 or _PLAIN_FROM <= abs(number) < _PLAIN_BELOW:
+        return repr(number)
+    sign, digits, exponent = Decimal(repr(number)).as_tuple()
+    text = "".join(map(str, digits)).rstrip("0") or "0"
+    power = int(exponent) + len(digits) - 1
+    return f"{'-' if sign else ''}{text[0]}.{text[1:] or '0'}E{power}"
