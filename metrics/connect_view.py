@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     from metrics.instruments import Instruments
 
 TASK_METRICS = tuple(
-    metric
-    for metric in CATALOGUE
-    if metric.name.startswith((connect.SOURCE_TASK, connect.TASK_ERROR))
+    metric for metric in CATALOGUE if metric.name.startswith((connect.SOURCE_TASK, connect.TASK_ERROR))
 )
 TASK_COUNTERS = tuple(m for m in TASK_METRICS if m.kind in {Kind.COUNTER, Kind.UNTYPED})
 

@@ -43,9 +43,7 @@ class RecordingEmitter:
         """Return the events of one class, in order of arrival."""
         return [event for event in self.events if isinstance(event, kind)]
 
-    async def wait_for(
-        self, kind: type[Kind], *, count: int = 1, timeout_seconds: float = 10.0
-    ) -> list[Kind]:
+    async def wait_for(self, kind: type[Kind], *, count: int = 1, timeout_seconds: float = 10.0) -> list[Kind]:
         """Wait until ``count`` events of ``kind`` have come, those before the call included.
 
         Raises TimeoutError with what came instead.

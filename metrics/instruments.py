@@ -87,9 +87,7 @@ class Instruments(Collector):
         buckets.counts[bisect_left(metric.buckets, value)] += count
         buckets.total += value * count
 
-    def forget(
-        self, connector: str, task: int | None = None, *, metrics: Iterable[Metric] = CATALOGUE
-    ) -> None:
+    def forget(self, connector: str, task: int | None = None, *, metrics: Iterable[Metric] = CATALOGUE) -> None:
         """Remove the series of a task, or (``task`` None) of a connector and all its tasks."""
         for metric in metrics:
             if metric.labels[:1] != ("connector",):
@@ -130,9 +128,7 @@ class Instruments(Collector):
             is_in_bounds = value in allowed
         else:
             seen = self._words.setdefault((metric.name, label), set())
-            is_in_bounds = value in seen or (
-                len(seen) < LABEL_VALUES_MAX and WORD.fullmatch(value) is not None
-            )
+            is_in_bounds = value in seen or (len(seen) < LABEL_VALUES_MAX and WORD.fullmatch(value) is not None)
             if is_in_bounds:
                 seen.add(value)
         if is_in_bounds or value == OTHER:

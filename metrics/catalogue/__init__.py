@@ -12,10 +12,7 @@ from metrics.catalogue.declaration import Kind, Metric
 __all__ = ["CATALOGUE", "Kind", "Metric", "series_names"]
 
 CATALOGUE: tuple[Metric, ...] = tuple(
-    value
-    for room in (own, connect, process)
-    for value in vars(room).values()
-    if isinstance(value, Metric)
+    value for room in (own, connect, process) for value in vars(room).values() if isinstance(value, Metric)
 )
 
 

@@ -15,9 +15,7 @@ RETRY_STAGES = ("stage", ("fetch", "convert", "deliver"))
 COMPONENTS = ("component", ("kafka", "registry", "spark"))
 METHODS = ("method", ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
 
-BUILD_INFO = Metric(
-    "headrace_build_info", Kind.INFO, "The running version of headrace.", ("version",)
-)
+BUILD_INFO = Metric("headrace_build_info", Kind.INFO, "The running version of headrace.", ("version",))
 COMPONENT_READY = Metric(
     "headrace_component_ready",
     Kind.GAUGE,
@@ -66,9 +64,7 @@ RECORDS_FETCHED = Metric(
     "Records handed over by the fetcher.",
     TASK,
 )
-PAGE_BYTES = Metric(
-    "headrace_page_bytes_total", Kind.COUNTER, "Payload bytes handed over by the fetcher.", TASK
-)
+PAGE_BYTES = Metric("headrace_page_bytes_total", Kind.COUNTER, "Payload bytes handed over by the fetcher.", TASK)
 RATE_LIMIT_WAIT = Metric(
     "headrace_rate_limit_wait_seconds_total",
     Kind.COUNTER,
@@ -91,13 +87,9 @@ SOURCE_LAG = Metric(
 # --- queue and micro-batches
 
 QUEUE_RECORDS = Metric("headrace_queue_records", Kind.GAUGE, "Records in the queue.", TASK)
-QUEUE_RECORDS_LIMIT = Metric(
-    "headrace_queue_records_limit", Kind.GAUGE, "Records the queue may hold.", TASK
-)
+QUEUE_RECORDS_LIMIT = Metric("headrace_queue_records_limit", Kind.GAUGE, "Records the queue may hold.", TASK)
 QUEUE_BYTES = Metric("headrace_queue_bytes", Kind.GAUGE, "Payload bytes in the queue.", TASK)
-QUEUE_BYTES_LIMIT = Metric(
-    "headrace_queue_bytes_limit", Kind.GAUGE, "Payload bytes the queue may hold.", TASK
-)
+QUEUE_BYTES_LIMIT = Metric("headrace_queue_bytes_limit", Kind.GAUGE, "Payload bytes the queue may hold.", TASK)
 QUEUE_WAIT = Metric(
     "headrace_queue_wait_seconds",
     Kind.HISTOGRAM,
@@ -151,21 +143,11 @@ RECORDS_REJECTED = Metric(
     "Records that failed validation or conversion.",
     (*TASK, "stage", "reason"),
 )
-CONVERSIONS_RUNNING = Metric(
-    "headrace_conversions_running", Kind.GAUGE, "Conversions running on this worker."
-)
-CONVERSIONS_WAITING = Metric(
-    "headrace_conversions_waiting", Kind.GAUGE, "Conversions waiting for a slot."
-)
-CONVERSION_SLOTS = Metric(
-    "headrace_conversion_slots", Kind.GAUGE, "Conversions that may run at once."
-)
-SPARK_STARTS = Metric(
-    "headrace_spark_starts_total", Kind.COUNTER, "Spark sessions started by this worker."
-)
-SPARK_START_SECONDS = Metric(
-    "headrace_spark_start_seconds", Kind.GAUGE, "How long the last start of Spark took."
-)
+CONVERSIONS_RUNNING = Metric("headrace_conversions_running", Kind.GAUGE, "Conversions running on this worker.")
+CONVERSIONS_WAITING = Metric("headrace_conversions_waiting", Kind.GAUGE, "Conversions waiting for a slot.")
+CONVERSION_SLOTS = Metric("headrace_conversion_slots", Kind.GAUGE, "Conversions that may run at once.")
+SPARK_STARTS = Metric("headrace_spark_starts_total", Kind.COUNTER, "Spark sessions started by this worker.")
+SPARK_START_SECONDS = Metric("headrace_spark_start_seconds", Kind.GAUGE, "How long the last start of Spark took.")
 
 # --- deliver
 
