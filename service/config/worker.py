@@ -44,13 +44,9 @@ class WorkerConfig(ConfigModel):
     schema_registry_url: Annotated[str | None, Key(importance=Importance.HIGH, kind="LIST")] = None
     """Schema registry with the Confluent API, for converters that name none; ``embedded`` starts Apicurio."""
 
-    key_converter: Annotated[str, Key(importance=Importance.HIGH, kind="CLASS")] = (
-        "org.apache.kafka.connect.storage.StringConverter"
-    )
+    key_converter: Annotated[str, Key(importance=Importance.HIGH, kind="CLASS")] = "string"
     """Converter of record keys, for connectors that name none."""
-    value_converter: Annotated[str, Key(importance=Importance.HIGH, kind="CLASS")] = (
-        "org.apache.kafka.connect.json.JsonConverter"
-    )
+    value_converter: Annotated[str, Key(importance=Importance.HIGH, kind="CLASS")] = "json"
     """Converter of record values, for connectors that name none."""
     header_converter: Annotated[str, Key(importance=Importance.LOW, kind="CLASS")] = (
         "org.apache.kafka.connect.storage.SimpleHeaderConverter"

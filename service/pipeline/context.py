@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from types import MappingProxyType
 from typing import Any
 
-from fetchers.sdk import Clock, HttpAccess, Offset, Page, Partition
+from fetchers.sdk import Clock, HttpAccess, HttpDoor, Offset, Page, Partition
 from fetchers.sdk.context import partition_key
 from metrics.events import Emit, Event, SourceLagMeasured
 from service.domain.ids import TaskId
@@ -23,7 +23,7 @@ class TaskContext:
         *,
         partition: Partition,
         offsets: Mapping[tuple[tuple[str, Any], ...], Offset],
-        http: HttpAccess,
+        http: HttpDoor,
         clock: Clock,
         emit: Emit,
         activity: Activity,
@@ -32,7 +32,7 @@ class TaskContext:
         self._task_id = task_id
         self._partition = partition
         self._offsets = dict(offsets)
-        self._http = http
+        self._http = http.for_task(self)
         self._clock = clock
         self._emit = emit
         self._activity = activity

@@ -18,6 +18,17 @@ from service.kafka.records import Header, TopicRecords
 
 
 @dataclass(frozen=True, slots=True)
+class DeadLetterRules:
+    """Where rejected records go, and who is told."""
+
+    topic: str
+    class_name: str
+    """Shown in ``__connect.errors.class.name``: the converter that refused."""
+    has_headers: bool = True
+    is_logged: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class DeadLetter:
     """One rejected record."""
 
@@ -55,12 +66,13 @@ def dead_letter_headers(letter: DeadLetter, task_id: TaskId, *, class_name: str)
 
 
 def dead_letter_records(
-    letters: Sequence[DeadLetter], task_id: TaskId, *, topic: str, class_name: str
+    letters: Sequence[DeadLetter], task_id: TaskId, *, rules: DeadLetterRules
 ) -> TopicRecords:
     """The letters as records of the dead-letter topic."""
+    headers = [dead_letter_headers(letter, task_id, class_name=rules.class_name) for letter in letters]
     return TopicRecords(
-        topic=topic,
+        topic=rules.topic,
         keys=pa.array([letter.key for letter in letters], pa.binary()),
         values=pa.array([letter.value for letter in letters], pa.binary()),
-        headers=[dead_letter_headers(letter, task_id, class_name=class_name) for letter in letters],
+        headers=headers if rules.has_headers else None,
     )

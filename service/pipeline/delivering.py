@@ -28,19 +28,9 @@ from service.kafka import TopicRecords, Writer
 from service.kafka.errors import KafkaFailure
 from service.pipeline.activity import Activity
 from service.pipeline.converting import ConvertedBatch
-from service.pipeline.dead_letters import as_json, dead_letter_records
+from service.pipeline.dead_letters import DeadLetterRules, as_json, dead_letter_records
 from service.pipeline.settlement import Settlement, SettlementRules, settle
 from service.stores import DedupeState, OffsetStore
-
-
-@dataclass(frozen=True, slots=True)
-class DeadLetterRules:
-    """Where rejected records go, and who is told."""
-
-    topic: str
-    class_name: str
-    """Shown in ``__connect.errors.class.name``: the converter that refused."""
-    is_logged: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +78,7 @@ class DeliverStage:
         """What the transaction carries; the offsets come last, for writers without transactions."""
         writes = list(settlement.records)
         if settlement.letters:
-            writes.append(
-                dead_letter_records(
-                    settlement.letters,
-                    self.task_id,
-                    topic=self.dead_letters.topic,
-                    class_name=self.dead_letters.class_name,
-                )
-            )
+            writes.append(dead_letter_records(settlement.letters, self.task_id, rules=self.dead_letters))
         writes.extend(self.dedupe.encode(settlement.fresh_hashes))
         writes.append(self.offsets.encode(self.task_id.connector, settlement.offsets))
         return writes

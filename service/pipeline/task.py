@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from fetchers.sdk import Clock, HttpAccess, SourceConnector
+from fetchers.sdk import Clock, HttpDoor, SourceConnector
 from fetchers.sdk.context import partition_key
 from metrics.events import BatchClosed, Emit, QueueChanged, TaskEvents, TaskStarted
 from service.domain.ids import TaskId
@@ -20,7 +21,8 @@ from service.pipeline.activity import Activity
 from service.pipeline.batching import BatchLimits, MicroBatch
 from service.pipeline.context import TaskContext
 from service.pipeline.converting import Convert, ConvertedBatch, ConvertStage
-from service.pipeline.delivering import DeadLetterRules, DeliverStage
+from service.pipeline.dead_letters import DeadLetterRules
+from service.pipeline.delivering import DeliverStage
 from service.pipeline.fetching import FetchRetry, FetchStage
 from service.pipeline.polling import poll
 from service.pipeline.queue import BoundedQueue, QueueLimits, QueueStatistics
@@ -52,7 +54,7 @@ class FlowParts:
     offsets: OffsetStore
     open_dedupe: Callable[[TaskId], DedupeState]
     convert: Convert
-    http: HttpAccess
+    http: HttpDoor
     clock: Clock
     emit: Emit
     stop_seconds_max: float = 5.0
@@ -117,7 +119,7 @@ class SourceTask:
         context = TaskContext(
             self.task_id,
             partition=self.connector.partition(),
-            offsets={partition_key(partition): offset for partition, offset in stored},
+            offsets={partition_key(json.loads(partition)): offset for partition, offset in stored.items()},
             http=parts.http,
             clock=parts.clock,
             emit=parts.emit,

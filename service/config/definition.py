@@ -1,0 +1,227 @@
+"""A connector's whole config, read: its class, its own config, the worker's share of it, and the conversion plan.
+
+Everything that can be found wrong without asking the outside is found at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from fetchers.catalog import PLUGINS, Plugin, find_plugin
+from fetchers.sdk import ConfigKey, FetcherConfig, Finding, SourceConnector
+from fetchers.sdk.config import masked, unknown_keys
+from service.config.connector import SourceConnectorConfig
+from service.config.converters import Converter, ConverterReading, read_converter
+from spark_batch.plan import Contract, ConversionPlan, PayloadFormat, Rule, UnknownFields
+from spark_batch.plan import Finding as PlanFinding
+
+RULES_PREFIX = "contract.rules."
+
+
+@dataclass(frozen=True, slots=True)
+class ContractSource:
+    """Where ``contract.schema`` is to be had: its text, or a registry subject."""
+
+    text: str | None = None
+    subject: str | None = None
+    version: str = "latest"
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorDefinition:
+    """One connector as configured, ready to be planned."""
+
+    properties: Mapping[str, str]
+    plugin: Plugin
+    connector_class: type[SourceConnector[Any]]
+    common: SourceConnectorConfig
+    own: FetcherConfig
+    key_converter: Converter
+    value_converter: Converter
+    contract_source: ContractSource | None
+
+    @property
+    def name(self) -> str:
+        """Name of the connector."""
+        return self.common.name
+
+    @property
+    def topic(self) -> str:
+        """Topic of records that name none."""
+        return self.own.topic
+
+    def masked_properties(self) -> dict[str, str]:
+        """The config as it may be shown."""
+        return masked(self.properties, self.connector_class.config_class.keys())
+
+    def for_task(self, overrides: Mapping[str, str]) -> SourceConnector[Any]:
+        """An instance for one task."""
+        parsed = self.connector_class.config_class.parse({**self.properties, **overrides})
+        if parsed.config is None:
+            message = f"task config of {self.name} is not valid: {[f.message for f in parsed.findings]}"
+            raise ValueError(message)
+        return self.connector_class(parsed.config)
+
+    def plan(self, contract_schema: str | None) -> ConversionPlan:
+        """The conversion plan, without schema ids yet."""
+        common = self.common
+        contract = None
+        if contract_schema is not None:
+            rules = tuple(
+                Rule(key.removeprefix(RULES_PREFIX), expression)
+                for key, expression in sorted(self.properties.items())
+                if key.startswith(RULES_PREFIX)
+            )
+            contract = Contract(contract_schema, rules, UnknownFields(common.contract_unknown_fields))
+        dedupe = self.connector_class.default_dedupe_fields if common.dedupe_fields is None else common.dedupe_fields
+        return ConversionPlan(
+            payload_format=PayloadFormat(self.connector_class.payload_kind.value),
+            contract=contract,
+            key_fields=common.key_fields,
+            timestamp_field=common.timestamp_field,
+            dedupe_fields=dedupe,
+            key_converter=self.key_converter.spec,
+            value_converter=self.value_converter.spec,
+            record_bytes_max=common.record_bytes_max,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class DefinitionReading:
+    """A definition, or why there is none; warnings come with either."""
+
+    definition: ConnectorDefinition | None
+    findings: tuple[Finding, ...]
+
+
+def read_definition(properties: Mapping[str, str], *, worker: Mapping[str, str]) -> DefinitionReading:
+    """Read a connector's config; every finding at once."""
+    class_name = properties.get("connector.class", "")
+    plugin = find_plugin(class_name) if class_name else None
+    common = SourceConnectorConfig.parse(properties)
+    if plugin is None:
+        return DefinitionReading(None, (*common.findings, *_no_plugin(class_name)))
+    try:
+        connector_class = plugin.load()
+    except (ImportError, AttributeError) as error:
+        finding = Finding("connector.class", class_name, f"Class {class_name} could not be found: {error}")
+        return DefinitionReading(None, (*common.findings, finding))
+    own = connector_class.config_class.parse(properties)
+    key, value = (read_converter(side, properties, worker) for side in ("key", "value"))
+    contract_source, contract_findings = _contract_source(properties.get("contract.schema"))
+    findings = [
+        *common.findings,
+        *own.findings,
+        *key.findings,
+        *value.findings,
+        *contract_findings,
+        *_strangers(properties, connector_class.config_class),
+    ]
+    if any(finding.is_error for finding in findings):
+        return DefinitionReading(None, tuple(findings))
+    definition = ConnectorDefinition(
+        properties=dict(properties),
+        plugin=plugin,
+        connector_class=connector_class,
+        common=_present(common.config),
+        own=_present(own.config),
+        key_converter=_converter(key),
+        value_converter=_converter(value),
+        contract_source=contract_source,
+    )
+    findings.extend(connector_class(definition.own).findings())
+    findings.extend(plan_findings(definition))
+    is_refused = any(finding.is_error for finding in findings)
+    return DefinitionReading(None if is_refused else definition, tuple(findings))
+
+
+def plan_findings(definition: ConnectorDefinition) -> Sequence[Finding]:
+    """What is wrong with the plan, as far as it is known: a contract in a registry is not looked up here."""
+    source = definition.contract_source
+    if source is not None and source.text is None:
+        return ()
+    plan = definition.plan(source.text if source else None)
+    return as_findings(plan.validate())
+
+
+def as_findings(found: Iterable[PlanFinding]) -> tuple[Finding, ...]:
+    """What the conversion found, in the words of configuration."""
+    return tuple(
+        Finding(item.key, item.value, f"Invalid value {item.value} for configuration {item.key}: Expected {item.expected}")
+        for item in found
+    )
+
+
+def known_keys(config_class: type[FetcherConfig]) -> tuple[ConfigKey, ...]:
+    """Every key a connector of this class may have: Connect's and ours, then its own."""
+    return (*SourceConnectorConfig.keys(), *config_class.keys())
+
+
+def with_schema(definition: ConnectorDefinition, text: str) -> ConnectorDefinition:
+    """The definition with its contract looked up."""
+    return replace(definition, contract_source=ContractSource(text=text))
+
+
+def _present(config: Any) -> Any:  # noqa: ANN401 - narrows an optional that was checked
+    if config is None:
+        message = "a config without findings is missing"
+        raise AssertionError(message)
+    return config
+
+
+def _converter(reading: ConverterReading) -> Converter:
+    converter: Converter = _present(reading.converter)
+    return converter
+
+
+def _strangers(properties: Mapping[str, str], config_class: type[FetcherConfig]) -> tuple[Finding, ...]:
+    known = [key.name for key in known_keys(config_class)]
+    connect_keys = {
+        "connector.plugin.version",
+        "tasks.max.enforce",
+        "header.converter",
+        "key.converter.plugin.version",
+        "value.converter.plugin.version",
+        "header.converter.plugin.version",
+        "transforms",
+        "predicates",
+        "config.action.reload",
+        "topic.creation.groups",
+        "transaction.boundary",
+        "transaction.boundary.interval.ms",
+        "offsets.storage.topic",
+    }
+    prefixes = (*SourceConnectorConfig.free_prefixes, *config_class.free_prefixes)
+    return unknown_keys(properties, [*known, *connect_keys], free_prefixes=prefixes)
+
+
+def _no_plugin(class_name: str) -> tuple[Finding, ...]:
+    if not class_name:
+        return ()
+    available = ", ".join(plugin.name for plugin in PLUGINS)
+    message = (
+        f"Failed to find any class that implements Connector and which name matches {class_name}, "
+        f"available connectors are: {available}"
+    )
+    return (Finding("connector.class", class_name, message),)
+
+
+def _contract_source(value: str | None) -> tuple[ContractSource | None, tuple[Finding, ...]]:
+    if not value:
+        return None, ()
+    if value.startswith("registry:"):
+        subject, _, version = value.removeprefix("registry:").partition(":")
+        return ContractSource(subject=subject, version=version or "latest"), ()
+    if not value.startswith("file:"):
+        return ContractSource(text=value), ()
+    path = Path(value.removeprefix("file:"))
+    try:
+        return ContractSource(text=path.read_text(encoding="utf-8")), ()
+    except (OSError, UnicodeDecodeError) as error:
+        text = f"Invalid value {value} for configuration contract.schema: the file cannot be read: {error}"
+        return None, (Finding("contract.schema", value, text),)
+
+

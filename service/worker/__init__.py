@@ -1,0 +1,1 @@
+"""Runs connectors: supervises their tasks, restarts what may be restarted, stops in stages."""

@@ -1,0 +1,130 @@
+"""From a connector's definition to its tasks: contract looked up, schemas registered, topics there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from fetchers.sdk import BackOff, Fatal
+from fetchers.sdk.config import Finding
+from metrics.events import TaskEvents
+from service.config.definition import ConnectorDefinition, as_findings
+from service.domain.ids import TaskId
+from service.pipeline.batching import BatchLimits
+from service.pipeline.dead_letters import DeadLetterRules
+from service.pipeline.fetching import FetchRetry
+from service.pipeline.queue import QueueLimits
+from service.pipeline.task import FlowParts, FlowSettings, SourceTask
+from service.worker.supervising import RestartPolicy, TaskSupervisor
+from spark_batch.plan import ConversionPlan
+from spark_batch.plan import Finding as PlanFinding
+
+
+class ContractRefusedError(Fatal):
+    """A contract that only Spark or the registry could find wrong."""
+
+
+class PlanCheck(Protocol):
+    """Asks Spark whether the rules of a plan are valid expressions."""
+
+    async def __call__(self, plan: ConversionPlan) -> Sequence[PlanFinding]:
+        """All findings."""
+
+
+class Schemas(Protocol):
+    """The schema registry's part in a plan."""
+
+    async def contract_of(self, definition: ConnectorDefinition) -> str | None:
+        """Text of the contract's schema, from wherever it is."""
+
+    async def with_ids(self, definition: ConnectorDefinition, plan: ConversionPlan) -> ConversionPlan:
+        """Check compatibility and register; the plan with the registry's ids."""
+
+
+class Topics(Protocol):
+    """Makes the topics of a connector before anything is produced."""
+
+    async def ensure(self, definition: ConnectorDefinition) -> None:
+        """Its target and dead-letter topics."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorParts:
+    """What the worker lends to connectors."""
+
+    flow: FlowParts
+    schemas: Schemas
+    topics: Topics
+    check_plan: PlanCheck
+
+
+def supervisors(definition: ConnectorDefinition, parts: ConnectorParts) -> tuple[TaskSupervisor, ...]:
+    """One supervisor for each task of the connector."""
+    connector = definition.for_task({})
+    overrides = connector.task_configs(definition.common.tasks_max)
+    return tuple(
+        _supervisor(definition, TaskId(definition.name, number), override, parts)
+        for number, override in enumerate(overrides)
+    )
+
+
+def _supervisor(
+    definition: ConnectorDefinition, task_id: TaskId, override: Mapping[str, str], parts: ConnectorParts
+) -> TaskSupervisor:
+    async def make_task() -> SourceTask:
+        plan = await _plan(definition, parts)
+        await parts.topics.ensure(definition)
+        settings = flow_settings(definition, plan)
+        return SourceTask(task_id, definition.for_task(override), settings, parts.flow)
+
+    common = definition.common
+    cap_seconds = common.errors_retry_delay_max_ms / 1000
+    first_seconds = common.errors_restart_backoff_ms / 1000
+    return TaskSupervisor(
+        task_id=task_id,
+        make_task=make_task,
+        policy=RestartPolicy(
+            common.errors_restart_max,
+            BackOff(first_seconds=first_seconds, cap_seconds=max(cap_seconds, first_seconds)),
+        ),
+        events=TaskEvents(parts.flow.emit, task_id.connector, task_id.task),
+        clock=parts.flow.clock,
+    )
+
+
+async def _plan(definition: ConnectorDefinition, parts: ConnectorParts) -> ConversionPlan:
+    """The whole plan; raises ``ContractRefusedError`` with all findings."""
+    plan = definition.plan(await parts.schemas.contract_of(definition))
+    findings = as_findings(plan.validate()) or as_findings(await parts.check_plan(plan))
+    if findings:
+        raise ContractRefusedError(_told(findings))
+    return await parts.schemas.with_ids(definition, plan)
+
+
+def _told(findings: Sequence[Finding]) -> str:
+    return "; ".join(finding.message for finding in findings)
+
+
+def flow_settings(definition: ConnectorDefinition, plan: ConversionPlan) -> FlowSettings:
+    """A connector's keys as the limits and rules of its flow."""
+    common = definition.common
+    retry_seconds = common.errors_retry_timeout / 1000
+    return FlowSettings(
+        topic=definition.topic,
+        plan=plan,
+        dead_letters=DeadLetterRules(
+            topic=common.dead_letter_topic,
+            class_name=definition.value_converter.class_name,
+            has_headers=common.errors_deadletterqueue_context_headers_enable,
+            is_logged=common.errors_log_enable,
+        ),
+        is_tolerant=common.is_tolerant,
+        queue=QueueLimits(common.queue_records_max, common.queue_bytes_max),
+        batch=BatchLimits(common.batch_records_max, common.batch_bytes_max, common.batch_age_ms_max / 1000),
+        conversions_max=common.batch_conversions_max,
+        fetch_retry=FetchRetry(
+            back_off=BackOff(cap_seconds=common.errors_retry_delay_max_ms / 1000),
+            seconds_max=retry_seconds if retry_seconds > 0 else None,
+        ),
+    )

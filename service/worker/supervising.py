@@ -1,0 +1,118 @@
+"""One task through all its incarnations: start, restart with back-off while the failure is retriable, stop."""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from fetchers.sdk import BackOff, Clock
+from metrics.events import StopReported, TaskEvents, TaskFailed, TaskRestarted, TaskStateChanged
+from service.domain.errors import Recovery, recovery_of, root_of
+from service.domain.ids import TaskId
+from service.domain.states import TaskState, transition
+from service.pipeline.task import SourceTask
+
+HEALTHY_AFTER_SECONDS = 60.0
+"""A run this long counts as healthy: the next failure begins the back-off anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class RestartPolicy:
+    """Whether and how soon a task that failed on something retriable starts again."""
+
+    restarts_max: int = 1_000_000
+    """In a row; 0 = never."""
+    back_off: BackOff = BackOff(first_seconds=1.0)
+
+
+@dataclass(slots=True)
+class TaskSupervisor:
+    """Owner of one task's state."""
+
+    task_id: TaskId
+    make_task: Callable[[], Awaitable[SourceTask]]
+    """A new incarnation; may ask the outside (schema registry) and raise what ``recovery_of`` knows."""
+    policy: RestartPolicy
+    events: TaskEvents
+    clock: Clock
+    state: TaskState = TaskState.UNASSIGNED
+    trace: str | None = None
+    """Why the state is FAILED, for people."""
+    _current: SourceTask | None = None
+    _stop: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def run(self) -> None:
+        """Until stopped, or FAILED for good. Never raises for a failing task: one connector harms no other."""
+        restarts = 0
+        while not self._stop.is_set():
+            started_at = self.clock.monotonic()
+            try:
+                await self._run_once()
+            except Exception as error:  # noqa: BLE001 - the border of a task: any bug in it is a FAILED task, no more
+                if self.clock.monotonic() - started_at > HEALTHY_AFTER_SECONDS:
+                    restarts = 0
+                restarts += 1
+                if not self._may_restart(error, restarts):
+                    self._fail(error)
+                    return
+                await self._wait_to_restart(error, restarts)
+            else:
+                break
+        self._enter(TaskState.UNASSIGNED, reason="stopped")
+
+    def request_stop(self) -> None:
+        """Stage one: stop fetching, deliver what is there."""
+        self._stop.set()
+        if self._current is not None:
+            self._current.request_stop()
+
+    def report_stop(self, *, seconds: float, is_complete: bool) -> None:
+        """Say what was left."""
+        left = 0 if self._current is None else self._current.activity.records_in_hand
+        self.events(StopReported, left_records=left, seconds=seconds, is_complete=is_complete)
+
+    @property
+    def idle_seconds(self) -> float:
+        """For how long there has been nothing to do."""
+        if self.state is not TaskState.RUNNING or self._current is None:
+            return 0.0
+        return self._current.activity.idle_seconds
+
+    @property
+    def is_failed(self) -> bool:
+        """Whether a person must act."""
+        return self.state is TaskState.FAILED
+
+    async def _run_once(self) -> None:
+        task = await self.make_task()
+        task.on_running = lambda: self._enter(TaskState.RUNNING)
+        self._current = task
+        if self._stop.is_set():
+            return
+        await task.run()
+
+    def _may_restart(self, error: BaseException, restarts: int) -> bool:
+        is_retriable = recovery_of(error) in {Recovery.RETRY, Recovery.RESTART}
+        return is_retriable and restarts <= self.policy.restarts_max
+
+    async def _wait_to_restart(self, error: BaseException, restarts: int) -> None:
+        cause = root_of(error)
+        self._enter(TaskState.RESTARTING, reason=f"{type(cause).__name__}: {cause}")
+        self.events(TaskRestarted, attempt=restarts)
+        try:
+            async with asyncio.timeout(self.policy.back_off.wait_seconds(restarts)):
+                await self._stop.wait()
+        except TimeoutError:
+            return
+
+    def _fail(self, error: BaseException) -> None:
+        cause = root_of(error)
+        self.trace = "".join(traceback.format_exception(cause))
+        self.events(TaskFailed, error_class=type(cause).__name__, message=str(cause), trace=self.trace)
+        self._enter(TaskState.FAILED, reason=type(cause).__name__)
+
+    def _enter(self, state: TaskState, *, reason: str = "") -> None:
+        self.state = transition(self.state, state)
+        self.events(TaskStateChanged, state=state.value, reason=reason)
