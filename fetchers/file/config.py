@@ -1,0 +1,41 @@
+"""Config of ``FileStreamSource``: Kafka Connect's three keys, and what headrace adds."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from fetchers.sdk import FetcherConfig, Importance, Key
+
+MIB = 1 << 20
+
+
+class FileStreamConfig(FetcherConfig):
+    """Lines of a file, of every file that matches a pattern, or of standard input."""
+
+    file: Annotated[str | None, Key(importance=Importance.HIGH, example="/var/log/app/*.log")] = None
+    """Source filename. If not specified, the standard input will be used.
+
+    May be a pattern (``*``, ``?``, ``[…]``, ``**`` for folders in between); each matching file is then a source
+    partition of its own, and files that appear later are picked up. A file of literally that name goes first.
+    """
+    batch_size: Annotated[int, Field(ge=1), Key(importance=Importance.LOW)] = 2_000
+    """Lines a page should hold at least, where the file has them; a page is at most four ``file.page.bytes``."""
+    poll_interval_ms: Annotated[int, Field(ge=1), Key(importance=Importance.LOW)] = 500
+    """Milliseconds between two looks at files that are read to their end."""
+    file_start: Annotated[Literal["beginning", "end"], Key(importance=Importance.LOW)] = "beginning"
+    """Where to begin in files that are there when the connector starts for the first time.
+
+    ``end`` is behind the last finished line. Files that appear later are read from their beginning.
+    """
+    file_last_line: Annotated[Literal["wait", "deliver"], Key(importance=Importance.LOW)] = "wait"
+    """What to do with a last line that has no line end: wait for it, or deliver it after some idleness."""
+    file_last_line_idle_ms: Annotated[int, Field(ge=1), Key(importance=Importance.LOW)] = 5_000
+    """Milliseconds without growth after which ``file.last.line=deliver`` gives up the last line as it is."""
+    file_rotate_wait_ms: Annotated[int, Field(ge=0), Key(importance=Importance.LOW)] = 1_000
+    """Milliseconds a file that was renamed or deleted must be without growth before its successor is read."""
+    file_page_bytes: Annotated[int, Field(ge=1, le=256 * MIB), Key(importance=Importance.LOW)] = MIB
+    """Bytes read at a time; a page holds the lines that end in them."""
+    file_line_bytes_max: Annotated[int, Field(ge=1, le=1024 * MIB), Key(importance=Importance.LOW)] = 16 * MIB
+    """Longest line in bytes. A longer one fails the task, which names its file and position."""

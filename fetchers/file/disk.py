@@ -1,0 +1,182 @@
+"""The only place that opens files: what the operating system says about them, and what to do about its errors."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol, Self
+
+from fetchers.file.mark import Mark, StoredOffset
+from fetchers.sdk import Fatal, FetchError, Retriable
+
+ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR})
+DENIED = frozenset({errno.EACCES, errno.EPERM})
+SEARCH_BYTES = 1 << 20
+HOPELESS = frozenset({errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.EINVAL})
+
+
+@dataclass(frozen=True, slots=True)
+class FileLook:
+    """What one ``stat`` shows; equal looks mean that nothing happened in between."""
+
+    device: int
+    inode: int
+    size: int
+    modified_ns: int
+
+    @property
+    def identity(self) -> tuple[int, int]:
+        """Which file it is, whatever its name."""
+        return self.device, self.inode
+
+
+def look_at(path: str) -> FileLook | None:
+    """Look at a path; None when nothing is there."""
+    try:
+        return _look(os.stat(path))
+    except OSError as error:
+        if error.errno in ABSENT:
+            return None
+        raise
+
+
+def _look(status: os.stat_result) -> FileLook:
+    return FileLook(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+
+
+class ByteSource(Protocol):
+    """Bytes of one opened file, by position."""
+
+    path: str
+    identity: tuple[int, int]
+
+    def read_at(self, bytes_max: int, position: int) -> bytes:
+        """Read what is there at ``position``; empty at the end."""
+
+    def is_rewritten(self, mark: Mark, unfinished_edge: bytes, end: int) -> bool | None:
+        """Whether what was read up to ``end`` is no longer in the file; None: only the unfinished line is not."""
+
+    def last_line_end(self) -> int:
+        """Position behind the last line end that is there now."""
+
+    def is_behind(self, look: FileLook, end: int) -> bool:
+        """Whether the file, as it looks, has bytes beyond ``end``."""
+
+    def is_unlinked(self) -> bool:
+        """Whether no name leads to the file any more."""
+
+    def is_finished(self) -> bool:
+        """Whether what was read so far is all that the file can mean."""
+
+    def close(self) -> None:
+        """Give the file back."""
+
+
+class PlainFile:
+    """A regular file, held open so that a rename does not take it away."""
+
+    def __init__(self, path: str) -> None:
+        """Raise OSError as ``open`` does, Fatal for what is not a regular file."""
+        # Without O_NONBLOCK a named pipe would block here until someone writes to it.
+        self.descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        self.path = path
+        status = os.fstat(self.descriptor)
+        self.identity = (status.st_dev, status.st_ino)
+        if not stat.S_ISREG(status.st_mode):
+            self.close()
+            message = f"'{path}' is not a regular file; give a file, or pipe it into standard input"
+            raise Fatal(message)
+
+    def __enter__(self) -> Self:
+        """Close at the end of the block."""
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        """Close."""
+        self.close()
+
+    def read_at(self, bytes_max: int, position: int) -> bytes:
+        """Read what is there at ``position``; empty at the end."""
+        return os.pread(self.descriptor, bytes_max, position)
+
+    def look(self) -> FileLook:
+        """What ``fstat`` shows."""
+        return _look(os.fstat(self.descriptor))
+
+    def is_rewritten(self, mark: Mark, unfinished_edge: bytes, end: int) -> bool | None:
+        """Compare the edges of what was read. None: only the unfinished line changed."""
+        if self.look().size < mark.position or not mark.is_in(self.read_at):
+            return True
+        length = len(unfinished_edge)
+        return None if self.read_at(length, end - length) != unfinished_edge else False
+
+    def last_line_end(self) -> int:
+        """Search backwards, block by block."""
+        position = self.look().size
+        while position:
+            start = max(0, position - SEARCH_BYTES)
+            found = self.read_at(position - start, start).rfind(b"\n")
+            if found >= 0:
+                return start + found + 1
+            position = start
+        return 0
+
+    def is_behind(self, look: FileLook, end: int) -> bool:
+        """Whether the file has grown."""
+        return look.size > end
+
+    def is_unlinked(self) -> bool:
+        """Whether it was deleted, or another file was moved over it."""
+        return os.fstat(self.descriptor).st_nlink == 0
+
+    def is_finished(self) -> bool:
+        """Plain text may end anywhere."""
+        return True
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+        self.descriptor = -1
+
+
+Opener = Callable[[str], ByteSource]
+
+
+def open_if_there(path: str, opener: Opener) -> ByteSource | None:
+    """Open a path; None when nothing is there."""
+    try:
+        return opener(path)
+    except OSError as error:
+        if error.errno in ABSENT:
+            return None
+        raise
+
+
+def find_moved(path: str, stored: StoredOffset, opener: Opener) -> ByteSource | None:
+    """Find in its folder the file that was ``path`` when the offset was stored, under its new name."""
+    folder = os.path.dirname(path) or "."
+    if stored.inode is None or stored.signature is None or not os.path.isdir(folder):
+        return None
+    with os.scandir(folder) as entries:
+        candidates = [os.path.join(os.path.dirname(path), entry.name) for entry in entries if entry.inode() == stored.inode]
+    for candidate in candidates:
+        source = open_if_there(candidate, opener) if os.path.isfile(candidate) else None
+        if source is not None and stored.mark_in(source.read_at) is not None:
+            return source
+        if source is not None:
+            source.close()
+    return None
+
+
+def fetch_error(error: OSError, path: str) -> FetchError:
+    """Class an error of the operating system by recovery."""
+    reason = f"'{path}': {error.strerror or error}"
+    if error.errno in DENIED:
+        return Fatal(f"{reason}; let the worker's user read it")
+    if error.errno in HOPELESS:
+        return Fatal(f"{reason}; set 'file' to a file, or to a pattern of files")
+    return Retriable(reason)

@@ -1,0 +1,61 @@
+"""What a file can do under its reader, told as events."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from metrics.events import Level, TaskEvent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileEvent(TaskEvent):
+    """A fact about one file."""
+
+    logger: ClassVar[str] = "headrace.fetch.file"
+    level: ClassVar[Level] = Level.INFO
+    file: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileMissing(FileEvent):
+    """The file is not there; it is waited for. Told once."""
+
+    level: ClassVar[Level] = Level.WARNING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileRestarted(FileEvent):
+    """Reading begins at byte 0 again, having been at ``position``.
+
+    ``reason``: truncated | replaced | unknown (the offset fits no file that is there).
+    """
+
+    level: ClassVar[Level] = Level.WARNING
+    reason: str
+    position: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileFollowed(FileEvent):
+    """The file was renamed and is read on, from ``position``; it was ``former`` before."""
+
+    former: str
+    position: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastLineGivenUp(FileEvent):
+    """A line without end was delivered as it is. ``reason``: idle | rotated."""
+
+    reason: str
+    position: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnfinishedLineLost(FileEvent):
+    """``bytes`` of a line without end went with the truncation of their file."""
+
+    level: ClassVar[Level] = Level.WARNING
+    position: int
+    bytes: int

@@ -1,0 +1,122 @@
+"""``FileStreamSource``: the lines of a file, of all files of a pattern, or of standard input.
+
+Source partition ``{"filename": path}``, source offset ``{"position": bytes, …}`` (see ``mark``); positions of
+records are bytes too. Values are the lines' bytes as they are, keys and timestamps null, as in Kafka Connect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing
+from typing import ClassVar, TypeVar
+
+from fetchers.file.config import FileStreamConfig
+from fetchers.file.disk import PlainFile, fetch_error
+from fetchers.file.followed import FollowedFile, Reading, Turn
+from fetchers.file.fileset import FileSet, Looks
+from fetchers.file.mark import StoredOffset, stored_offset
+from fetchers.file.threads import FileThread, shared_looks
+from fetchers.sdk import FetchContext, Page, Partition, PayloadKind, SourceConnector
+
+T = TypeVar("T")
+
+
+class FileStreamSource(SourceConnector[FileStreamConfig]):
+    """Follows files, and never reads a byte twice or not at all."""
+
+    payload_kind: ClassVar[PayloadKind] = PayloadKind.TEXT
+
+    def partition(self) -> Partition:
+        """The file as configured; nothing for standard input, where no offset makes sense."""
+        return {} if self.config.file is None else {"filename": self.config.file}
+
+    async def fetch(self, context: FetchContext) -> AsyncIterator[Page]:
+        """Yield pages of whole lines, file by file in turn; for ever, except from standard input."""
+        if self.config.file is None:
+            raise NotImplementedError
+        reading = _reading(self.config, context)
+        stored = _stored_offsets(self.config.file, context)
+        files = FileSet(self.config.file, reading, stored=stored, is_from_end=self.config.file_start == "end")
+        thread = FileThread()
+        try:
+            async with aclosing(self._follow(files, thread, context)) as pages:
+                async for page in pages:
+                    yield page
+        finally:
+            thread.rest(files.close)
+
+    async def _follow(self, files: FileSet, thread: FileThread, context: FetchContext) -> AsyncGenerator[Page]:
+        looks = shared_looks()
+        while True:
+            found = await looks.run(files.look, subject=files.name)
+            if not files.is_arranged(found):
+                async with aclosing(_arrange(files, found, thread, context)) as pages:
+                    async for page in pages:
+                        yield page
+            active = files.needing_turn(found)
+            is_finished = True
+            look_at = context.clock.monotonic() + self.config.poll_interval
+            while active and context.clock.monotonic() < look_at:
+                for followed in tuple(active):
+                    turn = await _take_turn(followed, thread, context)
+                    if turn.page is not None:
+                        yield turn.page
+                    if not turn.has_more:
+                        active.remove(followed)
+                    is_finished = is_finished and not turn.is_waiting
+            if not active:
+                thread.rest()
+                if is_finished:
+                    context.finish_round()
+                    context.report_lag(0.0)
+                await context.clock.sleep(self.config.poll_interval)
+
+
+async def _arrange(files: FileSet, found: Looks, thread: FileThread, context: FetchContext) -> AsyncGenerator[Page]:
+    pages = files.arrange(found)
+    while (page := await _run(thread, lambda: next(pages, None), files.name)) is not None:
+        yield page
+    for event in files.events:
+        context.emit(event)
+    files.events.clear()
+
+
+async def _run(thread: FileThread, call: Callable[[], T], path: str) -> T:
+    try:
+        return await thread.run(call, subject=path)
+    except OSError as error:
+        raise fetch_error(error, path) from error
+
+
+def _stored_offsets(file: str, context: FetchContext) -> dict[str, StoredOffset]:
+    """Stored source offsets by path: those of the files of a pattern, or of the one file."""
+    partitions = [dict(partition) for partition in context.offsets] or [{"filename": file}]
+    offsets = {
+        str(partition["filename"]): stored_offset(context.offset_of(partition))
+        for partition in partitions
+        if partition.keys() == {"filename"}
+    }
+    return {path: offset for path, offset in offsets.items() if offset is not None}
+
+
+async def _take_turn(followed: FollowedFile, thread: FileThread, context: FetchContext) -> Turn:
+    """Read one page in the task's thread, and tell what happened."""
+    now = context.clock.monotonic()
+    turn = await _run(thread, lambda: followed.turn(now), followed.path)
+    for event in turn.events:
+        context.emit(event)
+    return turn
+
+
+def _reading(config: FileStreamConfig, context: FetchContext) -> Reading:
+    idle_seconds = config.file_last_line_idle_ms / 1000 if config.file_last_line == "deliver" else None
+    return Reading(
+        connector=context.connector,
+        task=context.task,
+        opener=PlainFile,
+        page_bytes=config.file_page_bytes,
+        page_lines=config.batch_size,
+        line_bytes_max=config.file_line_bytes_max,
+        rotate_wait_seconds=config.file_rotate_wait_ms / 1000,
+        last_line_idle_seconds=idle_seconds,
+    )

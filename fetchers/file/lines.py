@@ -1,0 +1,147 @@
+"""Bytes to lines: whole blocks are split at once, with nothing per line in Python.
+
+A line ends with ``\\n`` or ``\\r\\n``. A lone ``\\r``, U+2028, U+0085 and NUL are bytes like others; text is not decoded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fetchers.file.mark import EDGE_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """Finished lines of one stretch of a file."""
+
+    payloads: pa.BinaryArray
+    """The lines without their ends."""
+    positions: pa.Int64Array
+    """Byte at which each line begins."""
+    end: int
+    """Byte behind the last line's end."""
+    raw: bytes
+    """The bytes of this stretch, line ends included."""
+
+    def __len__(self) -> int:
+        """Count of lines."""
+        return len(self.payloads)
+
+
+class LineTooLongError(ValueError):
+    """A line without end in sight within the limit; ``position`` is the byte it begins at."""
+
+    def __init__(self, position: int) -> None:
+        super().__init__(f"line at byte {position} is too long")
+        self.position = position
+
+
+def split_lines(data: bytes, position: int) -> Lines:
+    """Split ``data``, which begins at byte ``position`` and ends with ``\\n``."""
+    parts = pc.split_pattern(pa.array([data[:-1]], pa.binary()), "\n").flatten()
+    offsets = np.frombuffer(parts.buffers()[1], np.int32)[parts.offset : parts.offset + len(parts)]
+    # Every line before this one had its "\n" taken out.
+    positions = offsets.astype(np.int64) - int(offsets[0]) + np.arange(len(parts)) + position
+    payloads = _without_carriage_returns(parts) if b"\r\n" in data else parts
+    return Lines(payloads, pa.array(positions, pa.int64()), position + len(data), data)
+
+
+def last_line(data: bytes, position: int) -> Lines:
+    """Take ``data`` as one line that will get no end."""
+    return Lines(pa.array([data], pa.binary()), pa.array([position], pa.int64()), position + len(data), data)
+
+
+class LineAssembler:
+    """Keeps the unfinished last line between blocks."""
+
+    def __init__(self, *, position: int, line_bytes_max: int) -> None:
+        self.position = position
+        """Byte behind the last finished line: where to resume."""
+        self._line_bytes_max = line_bytes_max
+        self._unfinished: list[bytes] = []
+        self._unfinished_bytes = 0
+        self._is_too_long = False
+
+    @property
+    def end(self) -> int:
+        """Byte behind everything that was fed."""
+        return self.position + self._unfinished_bytes
+
+    @property
+    def unfinished(self) -> bytes:
+        """The last line as far as it is known."""
+        return b"".join(self._unfinished)
+
+    @property
+    def unfinished_edge(self) -> bytes:
+        """The last bytes of the unfinished line."""
+        return self._unfinished[-1][-EDGE_BYTES:] if self._unfinished else b""
+
+    def feed(self, block: bytes) -> Lines | None:
+        """Add what follows in the file; the lines that end in it, if any.
+
+        Raises LineTooLongError when the line at ``position`` is too long. Lines before one that is too long are
+        returned first, and the error comes with the next call.
+        """
+        if self._is_too_long:
+            raise LineTooLongError(self.position)
+        finished, line_end, rest = block.rpartition(b"\n")
+        if not line_end:
+            self._keep(block)
+            if self._is_too_long:
+                raise LineTooLongError(self.position)
+            return None
+        lines = split_lines(b"".join((*self._unfinished, finished, line_end)), self.position)
+        index = _index_of_too_long(lines, self._line_bytes_max)
+        if index == 0:
+            raise LineTooLongError(self.position)
+        self.drop_unfinished()
+        if index is not None:
+            lines = _first(lines, index, self.position)
+        self.position = lines.end
+        self._is_too_long = index is not None
+        self._keep(rest)
+        return lines
+
+    def give_up_unfinished(self) -> Lines | None:
+        """Return the unfinished line as a line, if there is one."""
+        if not self._unfinished_bytes:
+            return None
+        lines = last_line(self.unfinished, self.position)
+        self.drop_unfinished()
+        self.position = lines.end
+        return lines
+
+    def drop_unfinished(self) -> None:
+        """Forget the unfinished line; the file is to be read again from ``position``."""
+        self._unfinished = []
+        self._unfinished_bytes = 0
+
+    def _keep(self, block: bytes) -> None:
+        if not block:
+            return
+        self._unfinished.append(block)
+        self._unfinished_bytes += len(block)
+        # One more byte may be the "\r" of a line end that is not here yet.
+        self._is_too_long |= self._unfinished_bytes > self._line_bytes_max + 1
+
+
+def _index_of_too_long(lines: Lines, line_bytes_max: int) -> int | None:
+    lengths = pc.binary_length(lines.payloads)
+    if pc.max(lengths).as_py() <= line_bytes_max:
+        return None
+    return int(np.argmax(lengths.to_numpy() > line_bytes_max))
+
+
+def _first(lines: Lines, count: int, position: int) -> Lines:
+    end = lines.positions[count].as_py()
+    return Lines(lines.payloads[:count], lines.positions[:count], end, lines.raw[: end - position])
+
+
+def _without_carriage_returns(lines: pa.BinaryArray) -> pa.BinaryArray:
+    """Take one ``\\r`` from the end of each line that has one."""
+    return pc.if_else(pc.ends_with(lines, "\r"), pc.binary_slice(lines, 0, -1), lines)
