@@ -1,0 +1,209 @@
+"""Asks a Confluent-compatible schema registry (REST API v1; Apicurio's `ccompat/v7` speaks it too).
+
+Five calls, over HTTP, with the URLs tried in turn. Answers that can never change (a schema's id, the
+schema of an id) are remembered; a failure is not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import quote
+
+import aiohttp
+from yarl import URL
+
+from service.registry.errors import IncompatibleSchema, RegistryFatal, RegistryRetriable, SchemaNotFound
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from service.registry.settings import RegistrySettings
+
+_CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
+_ANSWER_BYTES_MAX = 8 * 1_048_576
+_CACHE_ENTRIES_MAX = 1000
+_CONNECTIONS_MAX = 8
+_NOT_FOUND = 404
+_CONFLICT = 409
+_RETRIABLE = frozenset({408, 425, 429})
+_SERVER_ERROR = 500
+_OK_BELOW = 300
+
+
+@dataclass(frozen=True)
+class RegisteredSchema:
+    """A schema (Avro, JSON text) with the number that stands for it in records."""
+
+    id: int
+    schema: str
+    version: int | None = None
+
+
+@dataclass(frozen=True)
+class _Answer:
+    status: int
+    body: dict[str, Any]
+
+    @property
+    def message(self) -> str:
+        return str(self.body.get("message") or self.body)
+
+
+class RegistryClient:
+    """One registry, however many URLs it has. Use as an async context manager."""
+
+    def __init__(self, settings: RegistrySettings) -> None:
+        """Prepare; connects when asked."""
+        self.settings = settings
+        self._session: aiohttp.ClientSession | None = None
+        self._first_url = 0
+        self._ids: OrderedDict[tuple[str, str], int] = OrderedDict()
+        self._schemas: OrderedDict[int, str] = OrderedDict()
+
+    async def __aenter__(self) -> Self:
+        """Open the connection pool; no request is made yet."""
+        user = self.settings.user
+        self._session = aiohttp.ClientSession(
+            auth=None if user is None else aiohttp.BasicAuth(user, self.settings.password or "", encoding="utf-8"),
+            timeout=aiohttp.ClientTimeout(total=self.settings.request_seconds_max),
+            connector=aiohttp.TCPConnector(limit=_CONNECTIONS_MAX),
+            headers={"Content-Type": _CONTENT_TYPE, "Accept": f"{_CONTENT_TYPE}, application/json"},
+        )
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the connection pool."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def check_compatible(self, subject: str, schema: str) -> None:
+        """Ask whether the subject would take this schema as its next version; a new subject takes any.
+
+        Raises IncompatibleSchema with the registry's reasons, RegistryFatal, RegistryRetriable.
+        """
+        path = f"/compatibility/subjects/{_quoted(subject)}/versions/latest?verbose=true"
+        answer = await self._ask("POST", path, {"schema": schema})
+        if answer.status == _NOT_FOUND:
+            return
+        if answer.status == _CONFLICT or _demand(answer, subject).get("is_compatible") is not True:
+            reasons = answer.body.get("messages") or [answer.body.get("message") or "its compatibility level refuses it"]
+            message = f"subject '{subject}' does not take the schema: " + "; ".join(map(str, reasons))
+            raise IncompatibleSchema(message)
+
+    async def register(self, subject: str, schema: str) -> int:
+        """Id under which records with this schema are written, by the settings' policy; remembered.
+
+        `auto.register.schemas`: put it there unless it is. Without: it must be there already.
+        `use.latest.version`: it must *be* the latest version, since records are written with this schema
+        and must not carry the number of another.
+        Raises IncompatibleSchema, SchemaNotFound, RegistryFatal, RegistryRetriable.
+        """
+        key = (subject, schema)
+        if key not in self._ids:
+            _remember(self._ids, key, await self._schema_id(subject, schema))
+        return self._ids[key]
+
+    async def _schema_id(self, subject: str, schema: str) -> int:
+        if self.settings.is_latest_used:
+            latest = await self.latest(subject)
+            if json.loads(latest.schema) != json.loads(schema):
+                message = f"the latest version of subject '{subject}' is not this schema; use contract.schema=registry:{subject}"
+                raise RegistryFatal(message)
+            return latest.id
+        path = f"/subjects/{_quoted(subject)}"
+        if self.settings.is_auto_registered:
+            path += "/versions"
+        answer = await self._ask("POST", path, {"schema": schema})
+        if answer.status == _CONFLICT:
+            message = f"subject '{subject}' does not take the schema: {answer.message}"
+            raise IncompatibleSchema(message)
+        return int(_demand(answer, f"the schema for subject '{subject}'")["id"])
+
+    async def by_id(self, schema_id: int) -> str:
+        """Schema of an id, remembered.
+
+        Raises SchemaNotFound, RegistryFatal (not Avro, or made of several schemas), RegistryRetriable.
+        """
+        if schema_id not in self._schemas:
+            answer = await self._ask("GET", f"/schemas/ids/{schema_id}")
+            _remember(self._schemas, schema_id, _avro(_demand(answer, f"schema id {schema_id}")))
+        return self._schemas[schema_id]
+
+    async def latest(self, subject: str, *, version: int | None = None) -> RegisteredSchema:
+        """Newest version of a subject, or the version given; never remembered.
+
+        Raises SchemaNotFound, RegistryFatal, RegistryRetriable.
+        """
+        answer = await self._ask("GET", f"/subjects/{_quoted(subject)}/versions/{version or 'latest'}")
+        body = _demand(answer, f"subject '{subject}'")
+        return RegisteredSchema(int(body["id"]), _avro(body), int(body["version"]))
+
+    async def _ask(self, method: str, path: str, body: dict[str, str] | None = None) -> _Answer:
+        """Try every URL once, beginning with the one that answered last."""
+        urls = self.settings.urls
+        failures = []
+        for offset in range(len(urls)):
+            index = (self._first_url + offset) % len(urls)
+            try:
+                answer = await self._ask_one(method, urls[index] + path, body)
+            except (aiohttp.ClientError, TimeoutError, asyncio.IncompleteReadError) as error:
+                failures.append(f"{urls[index]}: {type(error).__name__} {error}".strip())
+                continue
+            if answer.status in _RETRIABLE or answer.status >= _SERVER_ERROR:
+                failures.append(f"{urls[index]}: {answer.status} {answer.message}")
+                continue
+            self._first_url = index
+            return answer
+        raise RegistryRetriable("no schema registry answers: " + "; ".join(failures))
+
+    async def _ask_one(self, method: str, url: str, body: dict[str, str] | None) -> _Answer:
+        if self._session is None:
+            message = "the registry client is not open"
+            raise RuntimeError(message)
+        async with self._session.request(method, URL(url, encoded=True), json=body, allow_redirects=False) as response:
+            raw = bytearray()
+            async for chunk in response.content.iter_any():
+                raw += chunk
+                if len(raw) > _ANSWER_BYTES_MAX:
+                    message = f"{url} answers with more than {_ANSWER_BYTES_MAX} bytes"
+                    raise RegistryFatal(message)
+            try:
+                parsed = json.loads(bytes(raw) or b"{}")
+            except ValueError:
+                parsed = {"message": bytes(raw[:200]).decode(errors="replace")}
+            return _Answer(response.status, parsed if isinstance(parsed, dict) else {"message": str(parsed)[:200]})
+
+
+def _demand(answer: _Answer, what: str) -> dict[str, Any]:
+    if answer.status < _OK_BELOW:
+        return answer.body
+    if answer.status == _NOT_FOUND:
+        message = f"{what} is not in the registry: {answer.message}"
+        raise SchemaNotFound(message)
+    message = f"the registry refuses {what} ({answer.status}): {answer.message}"
+    raise RegistryFatal(message)
+
+
+def _avro(body: dict[str, Any]) -> str:
+    kind = body.get("schemaType") or "AVRO"
+    if kind != "AVRO" or body.get("references"):
+        message = f"only self-contained Avro schemas can be used, this one is {kind} with {len(body.get('references') or ())} references"
+        raise RegistryFatal(message)
+    return str(body["schema"])
+
+
+def _remember(cache: OrderedDict[Any, Any], key: object, value: object) -> None:
+    cache[key] = value
+    if len(cache) > _CACHE_ENTRIES_MAX:
+        cache.popitem(last=False)
+
+
+def _quoted(subject: str) -> str:
+    return quote(subject, safe="")

@@ -1,0 +1,284 @@
+"""De-duplication state in Kafka: what a transaction delivers and what it remembers can never differ.
+
+A compacted topic (`headrace-dedupe` unless named otherwise) holds one chunk of hashes for each
+micro-batch and window: key `["<connector>",<task>,"<window>",<sequence>]`, value the packed 16-byte
+hashes, null once the window is closed. A micro-batch's chunks travel in its own transaction.
+
+Chunks of slow sources are tiny, so a window's small chunks are rewritten as one now and then.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from service.kafka.admin import KafkaAdmin
+from service.kafka.log import CompactedLog
+from service.kafka.records import TopicRecords
+from service.stores.dedupe import NO_WINDOW, DedupeIndex, DedupeLimits
+from service.stores.hashes import HASH_BYTES
+from service.stores.jackson import to_json
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import numpy.typing as npt
+
+    from fetchers.sdk import DedupeScope
+    from service.kafka.client import KafkaSettings
+    from service.kafka.log import StoredRecord
+
+TOPIC = "headrace-dedupe"
+CHUNK_BYTES_MAX = 512 * 1024
+PARTITIONS = 1
+# A window with that many chunks below that size gets them rewritten as one.
+SMALL_CHUNKS_MAX = 256
+SMALL_CHUNK_BYTES = 1024
+
+
+class DedupeState(Protocol):
+    """What the deliver stage asks: notes are tentative until the transaction's fate is known."""
+
+    async def load(self) -> None:
+        """Read the committed state; call it once, after the task's writer has started."""
+
+    def fresh_mask(
+        self, hashes: npt.NDArray[np.uint8], is_valid: npt.NDArray[np.bool_], window: str
+    ) -> npt.NDArray[np.bool_]:
+        """True for rows seen for the first time (see `DedupeIndex.fresh_mask`)."""
+
+    def encode(self, fresh: Sequence[tuple[DedupeScope | None, npt.NDArray[np.uint8]]]) -> list[TopicRecords]:
+        """Records that make the fresh hashes, and the closing of windows, last."""
+
+    def commit(self) -> None:
+        """Tell that the transaction is committed."""
+
+    def rollback(self) -> None:
+        """Tell that it is not."""
+
+
+class NoDedupe:
+    """The state of a task that does not de-duplicate: everything is fresh, nothing is kept."""
+
+    async def load(self) -> None:
+        """See `DedupeState`."""
+
+    def fresh_mask(
+        self, hashes: npt.NDArray[np.uint8], is_valid: npt.NDArray[np.bool_], window: str
+    ) -> npt.NDArray[np.bool_]:
+        """See `DedupeState`."""
+        del is_valid, window
+        return np.ones(len(hashes), dtype=bool)
+
+    def encode(self, fresh: Sequence[tuple[DedupeScope | None, npt.NDArray[np.uint8]]]) -> list[TopicRecords]:
+        """See `DedupeState`."""
+        del fresh
+        return []
+
+    def commit(self) -> None:
+        """See `DedupeState`."""
+
+    def rollback(self) -> None:
+        """See `DedupeState`."""
+
+
+@dataclass(frozen=True)
+class DedupeStore:
+    """The topic; `open` gives the state of one task."""
+
+    settings: KafkaSettings
+    topic: str = TOPIC
+
+    async def ensure(self, *, replication: int | None = None, config: Mapping[str, str] | None = None) -> None:
+        """Create the topic if it is missing, and check that it is compacted.
+
+        Raises DeliveryFatal, DeliveryRetriable.
+        """
+        async with KafkaAdmin.opened(self.settings) as admin:
+            await admin.ensure_topic(
+                self.topic,
+                partitions=PARTITIONS,
+                replication=replication,
+                config={**(config or {}), "cleanup.policy": "compact"},
+            )
+            await admin.demand_compacted(self.topic, worker_key="dedupe.storage.topic", purpose="de-duplication state")
+
+    def open(self, connector: str, task: int, *, limits: DedupeLimits | None = None) -> StoredDedupe:
+        """State of one task; nothing is read before `load`."""
+        return StoredDedupe(self, connector, task, index=DedupeIndex(limits or DedupeLimits()))
+
+
+@dataclass
+class _Chunk:
+    """A chunk in the topic; small ones keep their bytes, to be rewritten."""
+
+    sequence: int
+    hashes: int
+    small: bytes | None
+
+    @classmethod
+    def of(cls, sequence: int, packed: bytes) -> _Chunk:
+        is_small = len(packed) <= SMALL_CHUNK_BYTES
+        return cls(sequence, len(packed) // HASH_BYTES, packed if is_small else None)
+
+
+@dataclass
+class _Change:
+    """What one micro-batch does to the chunks, once it is committed."""
+
+    added: list[tuple[str, _Chunk]] = field(default_factory=list)
+    gone: list[tuple[str, int]] = field(default_factory=list)
+    oldest_open: str = NO_WINDOW
+    keys: list[bytes] = field(default_factory=list)
+    values: list[bytes | None] = field(default_factory=list)
+
+
+@dataclass
+class StoredDedupe:
+    """The de-duplication state of one task: index in memory, chunks in the topic."""
+
+    store: DedupeStore
+    connector: str
+    task: int
+    index: DedupeIndex
+    _chunks: dict[str, list[_Chunk]] = field(default_factory=lambda: defaultdict(list))
+    _next_sequence: int = 0
+    _change: _Change = field(default_factory=_Change)
+
+    async def load(self) -> None:
+        """Read the committed state.
+
+        Raises DeliveryFatal, DeliveryRetriable.
+        """
+        log = CompactedLog(self.store.settings, self.store.topic)
+        live: dict[int, tuple[str, bytes]] = {}
+        try:
+            async for records in log.read_to_end():
+                for record in records:
+                    self._read(record, live)
+        finally:
+            await log.close()
+        for sequence, (window, packed) in sorted(live.items()):
+            self._chunks[window].append(_Chunk.of(sequence, packed))
+            hashes = np.frombuffer(packed, dtype=np.uint8).reshape(-1, HASH_BYTES)
+            self.index.fresh_mask(hashes, np.ones(len(hashes), dtype=bool), window)
+            self.index.commit()
+        self.index.slide()
+
+    def _read(self, record: StoredRecord, live: dict[int, tuple[str, bytes]]) -> None:
+        place = _parse_key(record.key)
+        if place is None or place[:2] != (self.connector, self.task):
+            return
+        window, sequence = place[2:]
+        # Numbers are never used twice, not even those of chunks that are gone.
+        self._next_sequence = max(self._next_sequence, sequence + 1)
+        if record.value is None:
+            live.pop(sequence, None)
+        else:
+            live[sequence] = (window, record.value)
+
+    def fresh_mask(
+        self, hashes: npt.NDArray[np.uint8], is_valid: npt.NDArray[np.bool_], window: str
+    ) -> npt.NDArray[np.bool_]:
+        """See `DedupeState`."""
+        return self.index.fresh_mask(hashes, is_valid, window)
+
+    def encode(self, fresh: Sequence[tuple[DedupeScope | None, npt.NDArray[np.uint8]]]) -> list[TopicRecords]:
+        """See `DedupeState`."""
+        change = self._change = _Change()
+        by_window: dict[str, list[bytes]] = defaultdict(list)
+        for scope, hashes in fresh:
+            window = NO_WINDOW if scope is None else scope.window
+            by_window[window].append(hashes.tobytes())
+            if scope is not None:
+                change.oldest_open = max(change.oldest_open, scope.oldest_open)
+        for window, parts in by_window.items():
+            if window == NO_WINDOW or window >= change.oldest_open:
+                self._add(change, window, b"".join(parts))
+        self._close_windows(change)
+        self._slide(change)
+        if not change.keys:
+            return []
+        return [TopicRecords(self.store.topic, pa.array(change.values, pa.binary()), pa.array(change.keys, pa.binary()))]
+
+    def _add(self, change: _Change, window: str, packed: bytes) -> None:
+        if not packed:
+            return
+        small = [chunk for chunk in self._chunks[window] if chunk.small is not None]
+        # The sliding window gives chunks up by age, so there they keep their places.
+        if len(small) >= SMALL_CHUNKS_MAX and window != NO_WINDOW:
+            packed = b"".join(chunk.small or b"" for chunk in small) + packed
+            for chunk in small:
+                self._drop(change, window, chunk.sequence)
+        for start in range(0, len(packed), CHUNK_BYTES_MAX):
+            part = packed[start : start + CHUNK_BYTES_MAX]
+            chunk = _Chunk.of(self._next_sequence, part)
+            self._next_sequence += 1
+            change.added.append((window, chunk))
+            change.keys.append(self._key(window, chunk.sequence))
+            change.values.append(part)
+
+    def _close_windows(self, change: _Change) -> None:
+        for window, chunks in self._chunks.items():
+            if window != NO_WINDOW and window < change.oldest_open:
+                for chunk in chunks:
+                    self._drop(change, window, chunk.sequence)
+
+    def _slide(self, change: _Change) -> None:
+        chunks = [*self._chunks[NO_WINDOW], *(chunk for window, chunk in change.added if window == NO_WINDOW)]
+        excess = sum(chunk.hashes for chunk in chunks) - self.index.limits.records_max
+        for chunk in chunks[:-1]:
+            # The index gives up whole eighths; the topic follows chunk by chunk and never forgets more than it.
+            if excess < chunk.hashes:
+                break
+            excess -= chunk.hashes
+            self._drop(change, NO_WINDOW, chunk.sequence)
+
+    def _drop(self, change: _Change, window: str, sequence: int) -> None:
+        change.gone.append((window, sequence))
+        change.keys.append(self._key(window, sequence))
+        change.values.append(None)
+
+    def _key(self, window: str, sequence: int) -> bytes:
+        return to_json([self.connector, self.task, window, sequence]).encode()
+
+    def commit(self) -> None:
+        """See `DedupeState`."""
+        change, self._change = self._change, _Change()
+        for window, chunk in change.added:
+            self._chunks[window].append(chunk)
+        gone: dict[str, set[int]] = defaultdict(set)
+        for window, sequence in change.gone:
+            gone[window].add(sequence)
+        for window, sequences in gone.items():
+            left = [chunk for chunk in self._chunks[window] if chunk.sequence not in sequences]
+            if left:
+                self._chunks[window] = left
+            else:
+                del self._chunks[window]
+        self.index.commit()
+        if change.oldest_open:
+            self.index.forget_before(change.oldest_open)
+        self.index.slide()
+
+    def rollback(self) -> None:
+        """See `DedupeState`; the sequence numbers that were given out stay unused."""
+        self._change = _Change()
+        self.index.rollback()
+
+
+def _parse_key(key: bytes | None) -> tuple[str, int, str, int] | None:
+    """Connector, task, window, sequence; None for a record that is not ours."""
+    try:
+        parts = json.loads(key or b"null")
+    except ValueError:
+        return None
+    if not isinstance(parts, list) or [type(part) for part in parts] != [str, int, str, int]:
+        return None
+    connector, task, window, sequence = parts
+    return connector, task, window, sequence
