@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fetchers.sdk import Finding, Severity
+from service.registry.settings import RegistrySettings
 from spark_batch.plan import ConverterKind, ConverterSpec
 
 CLASS_NAMES: Mapping[str, ConverterKind] = {
@@ -19,18 +20,7 @@ CLASS_NAMES: Mapping[str, ConverterKind] = {
     "io.confluent.connect.avro.AvroConverter": ConverterKind.AVRO,
 }
 _MISPRINT = "schema.enable"
-_SUBJECT_STRATEGIES = ("TopicNameStrategy", "RecordNameStrategy", "TopicRecordNameStrategy")
-
-
-@dataclass(frozen=True, slots=True)
-class RegistryUse:
-    """How an Avro converter uses the schema registry."""
-
-    url: str
-    settings: Mapping[str, str]
-    """The converter's own settings, prefix cut (authentication, ``auto.register.schemas`` …)."""
-    subject_strategy: str = "TopicNameStrategy"
-
+_URL = "schema.registry.url"
 
 @dataclass(frozen=True, slots=True)
 class Converter:
@@ -38,7 +28,7 @@ class Converter:
 
     spec: ConverterSpec
     class_name: str
-    registry: RegistryUse | None = None
+    registry: RegistrySettings | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +81,17 @@ def _misprint(key: str, own: Mapping[str, str]) -> tuple[Finding, ...]:
 def _avro(
     key: str, name: str, own: Mapping[str, str], connector: Mapping[str, str], worker: Mapping[str, str]
 ) -> ConverterReading:
-    url = own.get("schema.registry.url") or connector.get("schema.registry.url") or worker.get("schema.registry.url")
+    url = own.get(_URL) or connector.get(_URL) or worker.get(_URL)
     if not url:
-        text = f'Missing required configuration "{key}.schema.registry.url" which has no default value.'
-        return ConverterReading(None, (Finding(f"{key}.schema.registry.url", None, text),))
-    strategy_key = f"{key.removesuffix('.converter')}.subject.name.strategy"
-    strategy = own.get(strategy_key, _SUBJECT_STRATEGIES[0]).rpartition(".")[2]
-    if strategy not in _SUBJECT_STRATEGIES:
-        text = f"Invalid value {strategy} for configuration {key}.{strategy_key}: String must be one of: {', '.join(_SUBJECT_STRATEGIES)}"
-        return ConverterReading(None, (Finding(f"{key}.{strategy_key}", strategy, text),))
-    return ConverterReading(Converter(ConverterSpec(ConverterKind.AVRO), name, RegistryUse(url, own, strategy)))
+        text = f'Missing required configuration "{key}.{_URL}" which has no default value.'
+        return ConverterReading(None, (Finding(f"{key}.{_URL}", None, text),))
+    settings, doubts = RegistrySettings.parse({**own, _URL: url})
+    findings = tuple(
+        Finding(
+            f"{key}.{doubt.key}",
+            doubt.value,
+            f"Invalid value {doubt.value} for configuration {key}.{doubt.key}: Expected {doubt.expected}",
+        )
+        for doubt in doubts
+    )
+    return ConverterReading(Converter(ConverterSpec(ConverterKind.AVRO), name, settings), findings)

@@ -25,7 +25,7 @@ _U, _R, _P, _S, _F, _X = (
     TaskState.RESTARTING,
 )
 LEGAL_TRANSITIONS: dict[TaskState, frozenset[TaskState]] = {
-    _U: frozenset({_R, _P, _S, _F}),
+    _U: frozenset({_R, _P, _S, _F, _X}),
     _R: frozenset({_U, _P, _S, _F, _X}),
     _P: frozenset({_U, _R, _S, _F, _X}),
     _S: frozenset({_U, _R, _P, _F}),

@@ -12,8 +12,8 @@ from metrics.events import BatchConverted, RetryScheduled, TaskEvents
 from service.domain.errors import PoisonedBatchError
 from service.pipeline.batching import MicroBatch
 from spark_batch.errors import ConversionRetriable
+from spark_batch.outcome import INPUT_SCHEMA
 from spark_batch.plan import ConversionPlan
-from spark_batch.tables import INPUT_SCHEMA
 
 Convert = Callable[[ConversionPlan, pa.Table], Awaitable[pa.Table]]
 

@@ -24,13 +24,15 @@ from metrics.events import (
 )
 from service.domain.errors import RecordRejectedError
 from service.domain.ids import TaskId
-from service.kafka import TopicRecords, Writer
+from service.kafka.producer import Writer
+from service.kafka.records import TopicRecords
 from service.kafka.errors import KafkaFailure
 from service.pipeline.activity import Activity
 from service.pipeline.converting import ConvertedBatch
 from service.pipeline.dead_letters import DeadLetterRules, as_json, dead_letter_records
+from service.pipeline.deduplicating import DedupeState
 from service.pipeline.settlement import Settlement, SettlementRules, settle
-from service.stores import DedupeState, OffsetStore
+from service.stores.offsets import OffsetStore
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from fetchers.sdk import Clock, HttpDoor, SourceConnector
 from fetchers.sdk.context import partition_key
 from metrics.events import BatchClosed, Emit, QueueChanged, TaskEvents, TaskStarted
 from service.domain.ids import TaskId
-from service.kafka import Writer
+from service.kafka.producer import Writer
 from service.pipeline.activity import Activity
 from service.pipeline.batching import BatchLimits, MicroBatch
 from service.pipeline.context import TaskContext
@@ -25,9 +25,10 @@ from service.pipeline.dead_letters import DeadLetterRules
 from service.pipeline.delivering import DeliverStage
 from service.pipeline.fetching import FetchRetry, FetchStage
 from service.pipeline.polling import poll
+from service.pipeline.deduplicating import DedupeState
 from service.pipeline.queue import BoundedQueue, QueueLimits, QueueStatistics
 from service.pipeline.settlement import SettlementRules
-from service.stores import DedupeState, OffsetStore
+from service.stores.offsets import OffsetStore
 from spark_batch.plan import ConversionPlan
 
 
@@ -50,14 +51,11 @@ class FlowSettings:
 class FlowParts:
     """What the worker lends to a task."""
 
-    open_writer: Callable[[TaskId], Writer]
     offsets: OffsetStore
-    open_dedupe: Callable[[TaskId], DedupeState]
     convert: Convert
     http: HttpDoor
     clock: Clock
     emit: Emit
-    stop_seconds_max: float = 5.0
 
 
 @dataclass(slots=True)
@@ -68,6 +66,8 @@ class SourceTask:
     connector: SourceConnector[Any]
     settings: FlowSettings
     parts: FlowParts
+    open_writer: Callable[[], Writer]
+    open_dedupe: Callable[[], DedupeState]
     on_running: Callable[[], None] = lambda: None
     activity: Activity = field(init=False)
     _stop: asyncio.Event = field(init=False, default_factory=asyncio.Event)
@@ -102,7 +102,7 @@ class SourceTask:
 
     @asynccontextmanager
     async def _writer(self) -> AsyncIterator[Writer]:
-        writer = self.parts.open_writer(self.task_id)
+        writer = self.open_writer()
         try:
             await writer.start()
             yield writer
@@ -113,7 +113,7 @@ class SourceTask:
         """Read what was committed, and put the stages together."""
         parts, settings = self.parts, self.settings
         stored = await parts.offsets.read(self.task_id.connector)
-        dedupe = parts.open_dedupe(self.task_id)
+        dedupe = self.open_dedupe()
         await dedupe.load()
         queue = BoundedQueue(settings.queue, on_change=lambda now: self._tell_queue(events, now))
         context = TaskContext(

@@ -16,6 +16,7 @@ from service.pipeline.dead_letters import DeadLetterRules
 from service.pipeline.fetching import FetchRetry
 from service.pipeline.queue import QueueLimits
 from service.pipeline.task import FlowParts, FlowSettings, SourceTask
+from service.worker.lending import DedupeStates, Writers
 from service.worker.supervising import RestartPolicy, TaskSupervisor
 from spark_batch.plan import ConversionPlan
 from spark_batch.plan import Finding as PlanFinding
@@ -54,6 +55,8 @@ class ConnectorParts:
     """What the worker lends to connectors."""
 
     flow: FlowParts
+    writers: Writers
+    dedupe: DedupeStates
     schemas: Schemas
     topics: Topics
     check_plan: PlanCheck
@@ -76,7 +79,20 @@ def _supervisor(
         plan = await _plan(definition, parts)
         await parts.topics.ensure(definition)
         settings = flow_settings(definition, plan)
-        return SourceTask(task_id, definition.for_task(override), settings, parts.flow)
+        return SourceTask(
+            task_id,
+            definition.for_task(override),
+            settings,
+            parts.flow,
+            open_writer=lambda: parts.writers.open(
+                task_id,
+                connector=definition.properties,
+                is_exactly_once=definition.common.delivery_guarantee == "exactly_once",
+            ),
+            open_dedupe=lambda: parts.dedupe.open(
+                task_id, records_max=definition.common.dedupe_records_max, is_used=bool(plan.dedupe_fields)
+            ),
+        )
 
     common = definition.common
     cap_seconds = common.errors_retry_delay_max_ms / 1000

@@ -1,0 +1,185 @@
+"""The composition root: makes every part of a worker and puts them together. Nothing else does.
+
+Order of the start: HTTP first (health can be asked from the first moment), then Kafka and the registry, Spark in the
+background; tasks start at once and wait for what they need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+
+from fetchers.catalog import shared_http
+from fetchers.sdk.clock import SystemClock
+from metrics.events import ComponentStateChanged, ConfigWarning, ConnectorStarted, Emit, WorkerStarted
+from metrics.fanout import Emitter
+from metrics.logging import LogObserver
+from metrics.prometheus import PrometheusObserver
+from service.background import Background
+from service.config.definition import ConnectorDefinition
+from service.config.job import Job
+from service.config.worker import EMBEDDED, WorkerConfig
+from service.embedded.broker import EmbeddedBroker, embedded_kafka
+from service.embedded.jars import spark_avro_jar
+from service.embedded.registry import embedded_registry
+from service.pipeline.task import FlowParts
+from service.registry.settings import RegistrySettings
+from service.rest.health import Health
+from service.rest.server import HttpPages, serving
+from service.stores.offsets import OffsetStore
+from service.version import VERSION
+from service.worker.connectors import ConnectorParts, supervisors
+from service.worker.conversion import ConversionService
+from service.worker.schemas import RegistrySchemas
+from service.worker.lending import ClientSettings, DedupeStates, Writers
+from service.worker.supervising import TaskSupervisor
+from service.worker.topics import ConnectorTopics
+from service.worker.worker import Worker
+from spark_batch.session import SparkSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """Where a running worker and what it embeds can be reached."""
+
+    rest: str
+    bootstrap: str
+    registry: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunningWorker:
+    """A worker whose parts are started; ``worker.run`` runs its tasks."""
+
+    worker: Worker
+    addresses: Addresses
+    metrics: PrometheusObserver
+    spark: ConversionService
+    broker: EmbeddedBroker | None
+
+
+@asynccontextmanager
+async def open_worker(job: Job, *, observers: tuple[Emit, ...] = ()) -> AsyncIterator[RunningWorker]:
+    """Start every part, yield the worker, and stop every part in reverse order."""
+    config, clock = job.worker, SystemClock()
+    health, metrics = Health(), PrometheusObserver()
+    emit = Emitter(metrics, health, LogObserver(), *observers)
+    started_at = clock.monotonic()
+    async with AsyncExitStack() as stack:
+        rest_url = await stack.enter_async_context(
+            serving(_listener(config), HttpPages(health, metrics, VERSION), emit)
+        )
+        background = await stack.enter_async_context(Background())
+        spark = await stack.enter_async_context(ConversionService(_spark_settings(job), config, emit))
+        broker, bootstrap = await _kafka(config, stack, background, emit)
+        addresses = Addresses(rest_url, bootstrap, await _registry(job, stack))
+        _tell_warnings(job, emit)
+        parts = await _connector_parts(job, addresses, spark, emit, stack)
+        definitions = job.definitions(registry_url=addresses.registry)
+        tasks = [task for definition in definitions for task in _started(definition, parts)]
+        worker = Worker(tasks, clock, emit, config.task_shutdown_graceful_timeout_ms / 1000)
+        health.is_started = True
+        seconds = clock.monotonic() - started_at
+        emit(WorkerStarted(version=VERSION, group_id=config.group_id, rest_url=rest_url, seconds=seconds))
+        yield RunningWorker(worker, addresses, metrics, spark, broker)
+
+
+async def _kafka(
+    config: WorkerConfig, stack: AsyncExitStack, background: Background, emit: Emit
+) -> tuple[EmbeddedBroker | None, str]:
+    """Start the embedded broker if it is asked for, and keep it running."""
+    if config.bootstrap_servers != EMBEDDED:
+        return None, config.bootstrap_servers
+    broker = await stack.enter_async_context(embedded_kafka(data_dir=config.data_dir, port=config.embedded_kafka_port))
+    background.start(_keep_running(broker, emit), name="embedded broker")
+    return broker, broker.bootstrap
+
+
+async def _keep_running(broker: EmbeddedBroker, emit: Emit) -> None:
+    """A broker that died is started again, on the same port and data."""
+    while True:
+        await broker.wait_exited()
+        emit(ComponentStateChanged(component="kafka", is_ready=False, detail="the embedded broker ended; starting it"))
+        await broker.start()
+        emit(ComponentStateChanged(component="kafka", is_ready=True, detail=broker.bootstrap))
+
+
+async def _registry(job: Job, stack: AsyncExitStack) -> str | None:
+    """Start the embedded registry if anything names it."""
+    if not job.needs_embedded_registry:
+        url = job.worker.schema_registry_url
+        return None if url == EMBEDDED else url
+    registry = await stack.enter_async_context(
+        embedded_registry(data_dir=job.worker.data_dir, port=job.worker.embedded_registry_port)
+    )
+    return registry.url
+
+
+async def _connector_parts(
+    job: Job, addresses: Addresses, spark: ConversionService, emit: Emit, stack: AsyncExitStack
+) -> ConnectorParts:
+    """What connectors and their tasks are lent."""
+    config = job.worker
+    clients = ClientSettings(job.worker_properties, addresses.bootstrap)
+    offsets = OffsetStore(clients.of("consumer"), config.offset_storage_topic)
+    stack.push_async_callback(offsets.close)
+    registry = None
+    if addresses.registry is not None:
+        registry, _ = RegistrySettings.parse({**job.worker_properties, "schema.registry.url": addresses.registry})
+    flow = FlowParts(
+        offsets=offsets,
+        convert=spark.convert,
+        http=await stack.enter_async_context(shared_http()),
+        clock=SystemClock(),
+        emit=emit,
+    )
+    return ConnectorParts(
+        flow=flow,
+        writers=Writers(clients, config.group_id, config.offset_storage_topic),
+        dedupe=DedupeStates(clients, config),
+        schemas=await stack.enter_async_context(RegistrySchemas(contract_registry=registry)),
+        topics=ConnectorTopics(clients.of("admin"), offsets, config),
+        check_plan=spark.check,
+    )
+
+
+def _started(definition: ConnectorDefinition, parts: ConnectorParts) -> Sequence[TaskSupervisor]:
+    """A connector's tasks."""
+    tasks = supervisors(definition, parts)
+    parts.flow.emit(
+        ConnectorStarted(
+            definition.name,
+            is_success=True,
+            connector_class=definition.plugin.name,
+            version=definition.connector_class.version,
+        )
+    )
+    return tasks
+
+
+def _tell_warnings(job: Job, emit: Emit) -> None:
+    for source in job.warnings:
+        for finding in source.findings:
+            emit(ConfigWarning(key=finding.key, message=finding.message, connector=source.source))
+
+
+def _listener(config: WorkerConfig) -> str:
+    """The listener, also in the old form ``rest.host.name`` and ``rest.port``."""
+    if config.rest_port is None and config.rest_host_name is None:
+        return config.listeners.split(",")[0].strip()
+    return f"http://{config.rest_host_name or '127.0.0.1'}:{config.rest_port or 8083}"
+
+
+def _spark_settings(job: Job) -> SparkSettings:
+    """``spark.*`` keys as they are, the jar where set-up put it."""
+    config = job.worker
+    options = tuple((key, value) for key, value in job.worker_properties.items() if key.startswith("spark."))
+    own = {"spark.master", "spark.remote", "spark.driver.memory"}
+    return SparkSettings(
+        master=config.spark_master,
+        remote=config.spark_remote,
+        avro_jar=None if config.spark_remote else spark_avro_jar(),
+        driver_memory=job.worker_properties.get("spark.driver.memory", "1g"),
+        options=tuple((key, value) for key, value in options if key not in own),
+    )

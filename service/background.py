@@ -1,0 +1,34 @@
+"""Tasks that live as long as a worker: one parent for all of them, cancelled at its end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from types import TracebackType
+from typing import Any, Self
+
+
+class Background:
+    """Use as an async context manager; an error in a task ends the block with it."""
+
+    def __init__(self) -> None:
+        """Nothing runs yet."""
+        self._group = asyncio.TaskGroup()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> Self:
+        """Open the parent."""
+        await self._group.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Cancel every task and wait for its end."""
+        for task in self._tasks:
+            task.cancel()
+        await self._group.__aexit__(kind, error, trace)
+
+    def start(self, work: Coroutine[Any, Any, None], *, name: str) -> None:
+        """Run ``work`` until it ends or the block does."""
+        self._tasks.append(self._group.create_task(work, name=name))

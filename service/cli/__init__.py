@@ -1,0 +1,1 @@
+"""The command line: one word for each errand."""

@@ -1,0 +1,19 @@
+"""Shows what is wrong with a configuration: all of it, at once."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.table import Table
+
+from service.config.job import ConfigRefusedError
+
+
+def print_refusal(refusal: ConfigRefusedError) -> None:
+    """One table on standard error: file, key, value (masked), what was expected."""
+    table = Table(title="Configuration refused", title_justify="left", show_lines=False)
+    for column in ("file", "", "key", "value", "finding"):
+        table.add_column(column, overflow="fold")
+    for source in refusal.sources:
+        for finding in source.findings:
+            table.add_row(source.source, finding.severity.value, finding.key, finding.value or "", finding.message)
+    Console(stderr=True, width=None).print(table)

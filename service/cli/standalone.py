@@ -1,0 +1,58 @@
+"""``headrace standalone``: the user's own job, until idle or until told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from metrics.logging import LogFormat, configure_logging
+from service.app import open_worker
+from service.cli.findings import print_refusal
+from service.config.job import ConfigRefusedError, Job, read_job
+from service.worker.worker import Worker
+
+EXIT_CLEAN, EXIT_FAILED, EXIT_CONFIG = 0, 1, 2
+
+
+async def run_standalone(worker_file: Path, connector_files: Sequence[Path], *, idle_seconds: float | None) -> int:
+    """Exit code: 0 clean, 1 a task FAILED, 2 configuration."""
+    try:
+        job = read_job(worker_file, connector_files)
+    except ConfigRefusedError as refusal:
+        print_refusal(refusal)
+        return EXIT_CONFIG
+    configure_logging(format=LogFormat(job.worker.log_format), level=job.worker.log_level)
+    return await run_job(job, idle_seconds=idle_seconds)
+
+
+async def run_job(job: Job, *, idle_seconds: float | None) -> int:
+    """Run a valid job to its end."""
+    raise_file_limit()
+    async with open_worker(job) as running:
+        with stopping_on_signals(running.worker):
+            await running.worker.run(idle_seconds=idle_seconds)
+        return EXIT_FAILED if running.worker.has_failed else EXIT_CLEAN
+
+
+@contextmanager
+def stopping_on_signals(worker: Worker) -> Iterator[None]:
+    """SIGTERM and SIGINT begin the staged stop."""
+    loop = asyncio.get_running_loop()
+    signals = (signal.SIGTERM, signal.SIGINT)
+    for number in signals:
+        loop.add_signal_handler(number, worker.request_stop, signal.Signals(number).name)
+    try:
+        yield
+    finally:
+        for number in signals:
+            loop.remove_signal_handler(number)
+
+
+def raise_file_limit() -> None:
+    """As many open files as the system lets us have: each task costs two sockets."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

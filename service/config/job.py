@@ -1,0 +1,128 @@
+"""A standalone job: a worker's config and its connectors', read and validated together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fetchers.sdk import Finding, Severity
+from fetchers.sdk.config import unknown_keys
+from service.config.definition import ConnectorDefinition, read_definition
+from service.config.files import ConfigFileError, read_properties
+from service.config.worker import EMBEDDED, WorkerConfig
+
+_REGISTRY_KEY = "schema.registry.url"
+_PLACEHOLDER_URL = "http://127.0.0.1:1"
+"""Stands for the embedded registry while configs are validated before it is started."""
+_CONVERTER_DEFAULTS = {"key.converter": "string", "value.converter": "json"}
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFindings:
+    """What was found in one file."""
+
+    source: str
+    findings: tuple[Finding, ...]
+
+
+class ConfigRefusedError(Exception):
+    """At least one finding is an error; carries all of them, of all files."""
+
+    def __init__(self, sources: Sequence[SourceFindings]) -> None:
+        """Keep the findings for whoever shows them."""
+        super().__init__("configuration refused")
+        self.sources = tuple(sources)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A worker's config and its connectors' properties, valid together."""
+
+    worker: WorkerConfig
+    worker_properties: Mapping[str, str]
+    connectors: tuple[Mapping[str, str], ...]
+    warnings: tuple[SourceFindings, ...] = ()
+
+    @property
+    def needs_embedded_registry(self) -> bool:
+        """Whether anything names the embedded registry."""
+        return any(
+            key.endswith(_REGISTRY_KEY) and value == EMBEDDED
+            for properties in (self.worker_properties, *self.connectors)
+            for key, value in properties.items()
+        )
+
+    def definitions(self, *, registry_url: str | None = None) -> tuple[ConnectorDefinition, ...]:
+        """The connectors, with the embedded registry's URL in place."""
+        worker = _with_defaults(_with_registry(self.worker_properties, registry_url or _PLACEHOLDER_URL))
+        readings = [
+            read_definition(_with_registry(connector, registry_url or _PLACEHOLDER_URL), worker=worker)
+            for connector in self.connectors
+        ]
+        return tuple(reading.definition for reading in readings if reading.definition is not None)
+
+
+def read_job(worker_file: Path, connector_files: Sequence[Path]) -> Job:
+    """Read and validate everything; raises ``ConfigRefusedError`` with all findings of all files."""
+    files = [worker_file, *connector_files]
+    contents: list[Mapping[str, str]] = []
+    problems = []
+    for path in files:
+        try:
+            contents.append(read_properties(path))
+        except ConfigFileError as error:
+            problems.append(SourceFindings(str(path), (Finding("", None, str(error)),)))
+    if problems:
+        raise ConfigRefusedError(problems)
+    return make_job(contents[0], contents[1:], sources=[str(path) for path in files])
+
+
+def make_job(
+    worker_properties: Mapping[str, str], connectors: Sequence[Mapping[str, str]], *, sources: Sequence[str] = ()
+) -> Job:
+    """Validate; raises ``ConfigRefusedError`` with all findings."""
+    names = list(sources) or ["worker", *(connector.get("name", "connector") for connector in connectors)]
+    parsed = WorkerConfig.parse(worker_properties)
+    known = [key.name for key in WorkerConfig.keys()]
+    strangers = unknown_keys(worker_properties, known, free_prefixes=WorkerConfig.free_prefixes)
+    found = [SourceFindings(names[0], (*parsed.findings, *strangers, *_worker_remarks(worker_properties)))]
+    worker = _with_defaults(_with_registry(worker_properties, _PLACEHOLDER_URL))
+    for source, connector in zip(names[1:], connectors, strict=True):
+        reading = read_definition(_with_registry(connector, _PLACEHOLDER_URL), worker=worker)
+        found.append(SourceFindings(source, reading.findings))
+    found.extend(_doubles(names[1:], connectors))
+    if parsed.config is None or any(finding.is_error for source in found for finding in source.findings):
+        raise ConfigRefusedError([source for source in found if source.findings])
+    return Job(parsed.config, dict(worker_properties), tuple(connectors), tuple(item for item in found if item.findings))
+
+
+def _doubles(sources: Sequence[str], connectors: Sequence[Mapping[str, str]]) -> list[SourceFindings]:
+    """Two connectors of one name would fence each other for ever."""
+    seen: dict[str, str] = {}
+    doubles = []
+    for source, connector in zip(sources, connectors, strict=True):
+        name = connector.get("name", "")
+        if name in seen:
+            text = f"Connector {name} already exists (in {seen[name]})"
+            doubles.append(SourceFindings(source, (Finding("name", name, text),)))
+        seen.setdefault(name, source)
+    return doubles
+
+
+def _worker_remarks(properties: Mapping[str, str]) -> tuple[Finding, ...]:
+    key = "offset.storage.file.filename"
+    if key not in properties:
+        return ()
+    text = "Not used: source offsets are kept in the offset topic, in standalone workers too."
+    return (Finding(key, properties[key], text, Severity.WARNING),)
+
+
+def _with_registry(properties: Mapping[str, str], url: str) -> dict[str, str]:
+    return {
+        key: url if key.endswith(_REGISTRY_KEY) and value == EMBEDDED else value for key, value in properties.items()
+    }
+
+
+def _with_defaults(worker: Mapping[str, str]) -> dict[str, str]:
+    return {**_CONVERTER_DEFAULTS, **worker}

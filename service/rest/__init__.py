@@ -1,0 +1,1 @@
+"""HTTP of a worker: health, metrics, and (with the control plane) Connect's REST."""

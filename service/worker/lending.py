@@ -1,0 +1,56 @@
+"""What a worker lends to its tasks from Kafka: client settings, writers, de-duplication states."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from service.config.worker import WorkerConfig
+from service.domain.ids import TaskId
+from service.kafka.client import KafkaSettings
+from service.kafka.producer import IdempotentWriter, TransactionalWriter, Writer
+from service.pipeline.deduplicating import DedupeState, NoDedupe
+
+
+@dataclass(frozen=True, slots=True)
+class ClientSettings:
+    """Settings of Kafka clients by role: the worker's, over them a connector's overrides (as in Connect)."""
+
+    worker_properties: Mapping[str, str]
+    bootstrap: str
+    """The real address, where the properties may say ``embedded``."""
+
+    def of(self, role: str, connector: Mapping[str, str] | None = None) -> KafkaSettings:
+        """``role``: producer, consumer or admin. Doubts were told when the config was read."""
+        worker = {**self.worker_properties, "bootstrap.servers": self.bootstrap}
+        settings, _ = KafkaSettings.parse(worker, connector=connector, role=role)
+        return settings
+
+
+@dataclass(frozen=True, slots=True)
+class Writers:
+    """Opens a task's writer."""
+
+    clients: ClientSettings
+    group_id: str
+    offset_topic: str
+
+    def open(self, task_id: TaskId, *, connector: Mapping[str, str], is_exactly_once: bool) -> Writer:
+        """Not started yet; a restart of the task opens another."""
+        settings = self.clients.of("producer", connector)
+        if is_exactly_once:
+            return TransactionalWriter(settings, transactional_id=task_id.transactional_id(self.group_id))
+        return IdempotentWriter(settings, last_topic=self.offset_topic)
+
+
+@dataclass(frozen=True, slots=True)
+class DedupeStates:
+    """Opens a task's de-duplication state."""
+
+    clients: ClientSettings
+    config: WorkerConfig
+
+    def open(self, task_id: TaskId, *, records_max: int, is_used: bool) -> DedupeState:
+        """Not loaded yet."""
+        del task_id, records_max, is_used
+        return NoDedupe()

@@ -1,0 +1,70 @@
+"""The schema registry's part in a connector's plan: contracts kept there, ids of what is written."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import Self
+
+from service.config.definition import ConnectorDefinition
+from service.registry.client import RegistryClient
+from service.registry.errors import RegistryFatal
+from service.registry.settings import RegistrySettings
+from spark_batch.plan import ConversionPlan
+
+
+class RegistrySchemas:
+    """One client for each registry that connectors name; use as an async context manager."""
+
+    def __init__(self, *, contract_registry: RegistrySettings | None = None) -> None:
+        """``contract_registry``: the worker's, for contracts of connectors whose converters use none."""
+        self._contract_registry = contract_registry
+        self._stack = AsyncExitStack()
+        self._clients: dict[RegistrySettings, RegistryClient] = {}
+
+    async def __aenter__(self) -> Self:
+        """Nothing is asked yet."""
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close every client."""
+        await self._stack.aclose()
+
+    async def contract_of(self, definition: ConnectorDefinition) -> str | None:
+        """Text of the contract's schema; raises ``RegistryRetriable``, ``RegistryFatal``."""
+        source = definition.contract_source
+        if source is None or source.subject is None:
+            return source.text if source else None
+        settings = definition.value_converter.registry or self._contract_registry
+        if settings is None:
+            message = "contract.schema names a registry subject, and no schema.registry.url is configured"
+            raise RegistryFatal(message)
+        client = await self._client(settings)
+        version = None if source.version == "latest" else int(source.version)
+        return (await client.latest(source.subject, version=version)).schema
+
+    async def with_ids(self, definition: ConnectorDefinition, plan: ConversionPlan) -> ConversionPlan:
+        """Check compatibility, then register; nothing has been produced yet."""
+        key_id = await self._id(definition.key_converter.registry, definition.topic, plan.key_schema(), is_key=True)
+        value_id = await self._id(
+            definition.value_converter.registry, definition.topic, plan.value_schema(), is_key=False
+        )
+        return plan.with_schema_ids(key=key_id, value=value_id)
+
+    async def _id(
+        self, settings: RegistrySettings | None, topic: str, schema: str | None, *, is_key: bool
+    ) -> int | None:
+        if settings is None or schema is None:
+            return None
+        strategy = settings.key_strategy if is_key else settings.value_strategy
+        subject = strategy.subject(topic, schema, is_key=is_key)
+        client = await self._client(settings)
+        await client.check_compatible(subject, schema)
+        return await client.register(subject, schema)
+
+    async def _client(self, settings: RegistrySettings) -> RegistryClient:
+        if settings not in self._clients:
+            self._clients[settings] = await self._stack.enter_async_context(RegistryClient(settings))
+        return self._clients[settings]
