@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import Any
 
 from fetchers.sdk.connector import SourceConnector
+from fetchers.toolkit.http import SharedHttp
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,3 +64,11 @@ def find_plugin(name: str, *, extra: Mapping[str, str] | None = None) -> Plugin 
     if ":" in name:
         return Plugin(name, name)
     return next((plugin for plugin in PLUGINS if plugin.answers_to(name)), None)
+
+
+def shared_http(*, version: str = "0.1.0") -> SharedHttp:
+    """The one http client of a worker, to be opened with ``async with`` and given to contexts by ``for_task``.
+
+    ``version``: headrace's own, for ``User-Agent``. (The door through which ``service`` reaches the toolkit.)
+    """
+    return SharedHttp(version=version)

@@ -16,6 +16,7 @@ The worker calls ``fetch`` once for each start of a task and iterates it; every 
 offset to resume from after it. Stopping is cancellation: a fetcher needs no stop flag, only ``finally``.
 """
 
+from fetchers.sdk.clock import Clock, SystemClock
 from fetchers.sdk.config import (
     Boolean,
     ConfigKey,
@@ -32,18 +33,35 @@ from fetchers.sdk.config import (
     Severity,
 )
 from fetchers.sdk.connector import ConnectorSettingsError, SourceConnector
-from fetchers.sdk.context import Clock, FetchContext, HttpAccess, HttpResponse
+from fetchers.sdk.context import FetchContext, partition_key
 from fetchers.sdk.errors import Fatal, FetchError, RateLimited, Retriable
+from fetchers.sdk.http import (
+    Authorizer,
+    Credentials,
+    HttpAccess,
+    HttpDoor,
+    HttpLimits,
+    HttpResponse,
+    HttpStream,
+    Records,
+    RequestBudget,
+    RequestOptions,
+    StatusTable,
+    StatusVerdict,
+    TlsSettings,
+)
 from fetchers.sdk.page import DedupeScope, Offset, Page, Partition, PayloadKind, Rejection, Scalar
 from fetchers.sdk.retry import BackOff
 
 __all__ = [
+    "Authorizer",
     "BackOff",
     "Boolean",
     "Clock",
     "ConfigKey",
     "ConfigModel",
     "ConnectorSettingsError",
+    "Credentials",
     "DedupeScope",
     "Fatal",
     "FetchContext",
@@ -51,7 +69,10 @@ __all__ = [
     "FetcherConfig",
     "Finding",
     "HttpAccess",
+    "HttpDoor",
+    "HttpLimits",
     "HttpResponse",
+    "HttpStream",
     "HttpUrl",
     "Importance",
     "IsoDate",
@@ -63,10 +84,18 @@ __all__ = [
     "Partition",
     "PayloadKind",
     "RateLimited",
+    "Records",
     "Rejection",
+    "RequestBudget",
+    "RequestOptions",
     "Retriable",
     "Scalar",
     "Secret",
     "Severity",
     "SourceConnector",
+    "StatusTable",
+    "StatusVerdict",
+    "SystemClock",
+    "TlsSettings",
+    "partition_key",
 ]

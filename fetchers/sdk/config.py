@@ -161,7 +161,7 @@ class ConfigModel(BaseModel):
         try:
             return ParsedConfig(cls.model_validate(texts), ())
         except ValidationError as error:
-            keys = {key.name: key for key in cls.keys()}
+            keys = {key.name: key for key in cls.keys()}  # noqa: SIM118 - not a mapping's
             return ParsedConfig(None, tuple(_finding(detail, texts, keys) for detail in error.errors()))
 
     @classmethod

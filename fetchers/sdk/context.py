@@ -2,65 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from datetime import datetime
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
+from fetchers.sdk.clock import Clock, SystemClock
+from fetchers.sdk.http import HttpAccess, HttpResponse
 from fetchers.sdk.page import Offset, Partition
 from metrics.events import Event
 
-
-class Clock(Protocol):
-    """Time; replaced by a virtual one in tests."""
-
-    def now(self) -> datetime:
-        """Wall clock, aware, UTC."""
-
-    def monotonic(self) -> float:
-        """Seconds that never run backwards."""
-
-    async def sleep(self, seconds: float) -> None:
-        """Wait; cancellation ends it at once."""
-
-
-class HttpResponse(Protocol):
-    """A whole answer of an API, its body limited in size."""
-
-    @property
-    def status(self) -> int:
-        """HTTP status code."""
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """Header fields, names without regard to case."""
-
-    @property
-    def body(self) -> bytes:
-        """Decoded (gunzipped) body."""
-
-    def records(self, path: str = "", *, newer_than: tuple[str, Any] | None = None) -> Any:  # noqa: ANN401 - see below
-        """Raw slices of the body: the elements of the array at ``path``.
-
-        With ``newer_than=(field path, value)`` only elements whose field is greater; the result's ``highest``
-        is the greatest value seen. (A list of ``bytes``; the concrete class is the toolkit's ``RecordSlices``.)
-        """
-
-
-class HttpAccess(Protocol):
-    """The shared http client, bound to one task: its time-outs, limits, rate budget and metrics."""
-
-    def poll(self, url: str, *, every: float, **request: Any) -> AsyncIterator[HttpResponse]:  # noqa: ANN401 - httplike
-        """Ask again and again, ``every`` seconds apart; each turn is one round of the source.
-
-        Failures with a retriable status raise ``Retriable``, others ``Fatal`` (see the toolkit's status table).
-        """
-
-    async def request(self, method: str, url: str, **request: Any) -> HttpResponse:  # noqa: ANN401 - httplike
-        """One request with its whole answer."""
-
-    def stream(self, method: str, url: str, **request: Any) -> AbstractAsyncContextManager[Any]:  # noqa: ANN401
-        """One request whose body is read in chunks and never held whole."""
+__all__ = ["Clock", "FetchContext", "HttpAccess", "HttpResponse", "SystemClock", "partition_key"]
 
 
 class FetchContext(Protocol):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TypeAlias
+from typing import Any, TypeAlias, cast
 
 import pyarrow as pa
 
@@ -19,6 +19,9 @@ Partition: TypeAlias = Mapping[str, Scalar]
 Offset: TypeAlias = Mapping[str, Scalar]
 """Where to resume in a source partition. Flat: Connect stores no nested structures."""
 Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
+Payload: TypeAlias = "bytes | None"
+"""One raw payload; None is a tombstone."""
+Column: TypeAlias = "pa.Array[Any]"
 
 
 class PayloadKind(StrEnum):
@@ -61,7 +64,7 @@ class Page:
     A page may be empty: it then only moves the source offset. It is never split, and it is committed as a whole.
     """
 
-    payloads: Sequence[bytes | None] | pa.Array
+    payloads: Sequence[bytes | None] | Column
     """Raw payloads in source order; null is a tombstone. Kept as a ``pa.binary()`` array."""
     offset: Offset
     """Where to resume after this page."""
@@ -69,18 +72,18 @@ class Page:
     """Source partition; the connector's only one when not given."""
     topic: str | None = None
     """Topic of these records; the config's ``topic`` when not given."""
-    keys: Sequence[bytes | None] | pa.Array | None = None
-    timestamps_ms: Sequence[int | None] | pa.Array | None = None
+    keys: Sequence[bytes | None] | Column | None = None
+    timestamps_ms: Sequence[int | None] | Column | None = None
     """Record timestamps, milliseconds since the epoch, UTC; null = the time of delivery."""
     headers: Sequence[Headers] | None = None
-    positions: Sequence[int] | pa.Array | None = None
+    positions: Sequence[int] | Column | None = None
     """For each record a number that finds it again in the source (a byte position, a line number)."""
     position_name: str = "position"
     rejections: tuple[Rejection, ...] = ()
     dedupe: DedupeScope | None = None
     ends_transaction: bool = True
     """False while a transaction of the source goes on: it is committed to Kafka as one."""
-    bytes: int = field(init=False, default=0)
+    bytes: int = field(init=False, default=0)  # keep last: it hides the builtin from what follows
     """Size of the payload column, in bytes."""
 
     def __post_init__(self) -> None:
@@ -95,7 +98,7 @@ class Page:
             if values is not None and len(values) != len(self.payloads):
                 message = f"page has {len(self.payloads)} payloads and {len(values)} {name}"
                 raise ValueError(message)
-        self._set("bytes", self.payloads.nbytes)
+        self._set("bytes", self.payload_column.nbytes)
 
     def _set(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)
@@ -104,21 +107,20 @@ class Page:
         """Count of records."""
         return len(self.payloads)
 
-    def values(self) -> Iterator[bytes | None]:
+    def values(self) -> Iterator[Payload]:
         """Payloads one by one; for tests and debugging, not for the flow."""
-        for payload in self.payload_column:
-            yield payload.as_py()
+        yield from self.payload_column.to_pylist()
 
     @property
-    def payload_column(self) -> pa.Array:
+    def payload_column(self) -> Column:
         """The payloads as ``pa.binary()``."""
-        return self.payloads
+        return cast("Column", self.payloads)
 
 
-def _column(values: Sequence[object] | pa.Array, kind: pa.DataType) -> pa.Array:
+def _column(values: object, kind: pa.DataType) -> Column:
     """One contiguous array of the wanted type; a chunked array is joined."""
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
     if isinstance(values, pa.Array):
         return values if values.type == kind else values.cast(kind)
-    return pa.array(values, type=kind)
+    return pa.array(cast("Sequence[Any]", values), type=kind)

@@ -1,0 +1,23 @@
+"""Fakes for testing a fetcher, and the contract suite that every fetcher must pass.
+
+``FakeContext`` stands in for the worker, ``collect`` runs a fetcher against it. ``FetcherContract`` is the suite; it
+needs a ``FetcherCase``: which config to use and how to set up a scripted source (see ``case``).
+"""
+
+from fetchers.sdk.testing.case import BadConfig, FetcherCase, ScriptedSource
+from fetchers.sdk.testing.clock import FakeClock
+from fetchers.sdk.testing.collect import ManyPagesError, collect, running
+from fetchers.sdk.testing.context import FakeContext
+from fetchers.sdk.testing.contract import FetcherContract
+
+__all__ = [
+    "BadConfig",
+    "FakeClock",
+    "FakeContext",
+    "FetcherCase",
+    "FetcherContract",
+    "ManyPagesError",
+    "ScriptedSource",
+    "collect",
+    "running",
+]

@@ -1,0 +1,294 @@
+"""The contract suite: what every fetcher must do, whatever it reads.
+
+Make a subclass in a test file and pytest runs it (``asyncio_mode = auto``)::
+
+    class TestQuakes(FetcherContract):
+        case = QuakesCase()
+        open_http = staticmethod(shared_http)
+"""
+
+# ruff: noqa: S101 - this is test code that ships: assert is how it speaks
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import traceback
+from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from fetchers.sdk.config import ConfigKey
+from fetchers.sdk.connector import SourceConnector
+from fetchers.sdk.errors import Fatal
+from fetchers.sdk.http import HttpDoor
+from fetchers.sdk.page import Page
+from fetchers.sdk.testing.case import FetcherCase, ScriptedSource
+from fetchers.sdk.testing.collect import collect, running
+from fetchers.sdk.testing.context import FakeContext
+
+if TYPE_CHECKING:
+    import pytest
+
+STOP_SECONDS_MAX = 1.0
+BLOCKED_SECONDS_MAX = 10.0
+QUIET_SECONDS = 0.3
+"""How long a full queue is simulated, in real time: enough for a source on the loopback to send megabytes."""
+
+
+class FetcherContract:
+    """Tests of one fetcher; ``case`` and, for fetchers that use http, ``open_http`` are set by the subclass."""
+
+    case: ClassVar[FetcherCase]
+    open_http: ClassVar[Callable[[], AbstractAsyncContextManager[HttpDoor]] | None] = None
+
+    async def test_opens_twice(self, tmp_path: Path) -> None:
+        """Two instances, one after the other and side by side, read the same from the same place."""
+        async with self._open(tmp_path) as bench:
+            first = await collect(bench.connector(), bench.context())
+            second = await collect(bench.connector(), bench.context())
+            async with asyncio.TaskGroup() as group:
+                sides = [group.create_task(collect(bench.connector(), bench.context())) for _ in range(2)]
+            for pages in (first, second, *(side.result() for side in sides)):
+                self._assert_same(_payloads(pages), bench.source.expected)
+
+    async def test_gives_more_than_one_page(self, tmp_path: Path) -> None:
+        """The case has enough records to be worth the suite's while: several pages, several offsets."""
+        async with self._open(tmp_path) as bench:
+            pages = await collect(bench.connector(), bench.context())
+            assert len([page for page in pages if len(page)]) > 1
+
+    async def test_resumes_from_any_committed_offset(self, tmp_path: Path) -> None:
+        """From the offset of any page the rest comes, without gap or repeat, and so does what is new since."""
+        async with self._open(tmp_path) as bench:
+            whole = await collect(bench.connector(), bench.context())
+            cuts = [whole[:count] for count in range(len(whole) + 1)]
+            for before in cuts:
+                context = bench.context(after=before)
+                rest = await collect(bench.connector(), context)
+                self._assert_resumed(before, rest, bench.source.expected)
+            await bench.source.add()
+            for before in cuts:
+                context = bench.context(after=before)
+                rest = await collect(bench.connector(), context)
+                self._assert_resumed(before, rest, bench.source.expected)
+
+    async def test_goes_on_when_new_records_come(self, tmp_path: Path) -> None:
+        """A running fetcher delivers what appears after its first round, once."""
+        async with self._open(tmp_path) as bench:
+            context = bench.context()
+            pages: list[Page] = []
+            has_added = False
+            async with running(bench.connector(), context) as stream, asyncio.timeout(BLOCKED_SECONDS_MAX):
+                async for page in stream:
+                    pages.append(page)
+                    if not has_added and _count(pages) >= len(bench.source.expected):
+                        await bench.source.add()
+                        has_added = True
+                    elif has_added and self._distinct(pages) >= len(bench.source.expected):
+                        break
+            self._assert_resumed(pages, [], bench.source.expected)
+
+    async def test_stops_while_blocked_on_the_source(self, tmp_path: Path) -> None:
+        """Cancelled while the source hangs, it ends at once and leaves no task behind."""
+        async with self._open(tmp_path) as bench:
+            await bench.source.hang()
+            before = asyncio.all_tasks()
+            async with asyncio.TaskGroup() as group:
+                task = group.create_task(collect(bench.connector(), bench.context(), rounds=1_000_000))
+                async with asyncio.timeout(BLOCKED_SECONDS_MAX):
+                    await bench.source.wait_until_asked()
+                await _assert_stops(task)
+            assert asyncio.all_tasks() <= before, "the fetcher left tasks behind"
+
+    async def test_stops_while_it_waits_for_the_next_round(self, tmp_path: Path) -> None:
+        """Cancelled between two rounds, it ends at once."""
+        async with self._open(tmp_path) as bench:
+            context = bench.context()
+            context.clock.is_automatic = False
+            finished = asyncio.Event()
+            before = asyncio.all_tasks()
+            async with asyncio.TaskGroup() as group:
+                task = group.create_task(_exhaust(bench.connector(), context, finished))
+                async with asyncio.timeout(BLOCKED_SECONDS_MAX):
+                    await finished.wait()
+                await _assert_stops(task)
+            assert asyncio.all_tasks() <= before, "the fetcher left tasks behind"
+
+    async def test_obeys_a_full_queue(self, tmp_path: Path) -> None:
+        """While nobody asks for the next page it takes no more than a bounded amount from the source."""
+        async with self._open(tmp_path) as bench, running(bench.connector(), bench.context()) as stream:
+            await anext(stream)
+            await asyncio.sleep(QUIET_SECONDS)
+            given = bench.source.records_given
+            assert given is None or given <= self.case.records_ahead_max
+
+    async def test_refuses_bad_configs_with_all_findings(self, tmp_path: Path) -> None:
+        """Every mistake of a config is named in one answer, and the good config has none."""
+        async with self._open(tmp_path) as bench:
+            good = dict(bench.source.properties)
+            assert _error_keys(self.case.connector, good) == set()
+            assert self.case.bad_configs, "the case has no bad config"
+            for bad in self.case.bad_configs:
+                changed = {**good, **bad.changes}
+                texts = {key: value for key, value in changed.items() if value is not None}
+                assert _error_keys(self.case.connector, texts) == set(bad.keys), f"findings for {bad.changes}"
+            required = {key.name for key in _keys(self.case.connector) if key.is_required}
+            assert required <= _error_keys(self.case.connector, {}), "a required key is not missed"
+
+    async def test_says_why_a_person_must_act(self, tmp_path: Path) -> None:
+        """What only a person can mend is raised as Fatal, with a message."""
+        async with self._open(tmp_path) as bench:
+            await bench.source.refuse()
+            error = await _failure(bench.connector(), bench.context())
+            assert isinstance(error, Fatal), f"raised {error!r}"
+            assert str(error)
+
+    async def test_leaks_no_secret(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+        """No secret shows in config texts, pages, offsets, events, errors or logs, whether things go well or not."""
+        caplog.set_level(logging.DEBUG)
+        async with self._open(tmp_path) as bench:
+            connector = bench.connector()
+            context = bench.context()
+            pages = await collect(connector, context)
+            await bench.source.refuse()
+            failed = bench.context()
+            error = await _failure(bench.connector(), failed)
+            said = [
+                repr(connector.config),
+                str(connector.config),
+                str(connector.config.texts()),
+                *(str((dict(page.offset), page.partition, page.headers, page.rejections)) for page in pages),
+                *(str(event) for event in (*context.events, *failed.events)),
+                "".join(traceback.format_exception(error)),
+                caplog.text,
+            ]
+            broken = {key: "" for key in bench.source.properties if key not in _secret_keys(self.case.connector)}
+            said += [str(self.case.connector.config_class.parse({**bench.source.properties, **broken}).findings)]
+            for secret in self.case.secrets:
+                assert not [text for text in said if secret in text], "a secret is shown"
+            used = set(bench.source.properties.values())
+            assert all(any(secret in value for value in used) for secret in self.case.secrets), "unused secret"
+
+    # --- how the tests look at things
+
+    @asynccontextmanager
+    async def _open(self, folder: Path) -> AsyncIterator[_Bench]:
+        async with AsyncExitStack() as stack:
+            source = await stack.enter_async_context(self.case.source(folder))
+            opener = type(self).open_http
+            http = await stack.enter_async_context(opener()) if opener is not None else None
+            yield _Bench(self.case, source, http)
+
+    def _known_by(self, payload: bytes) -> Hashable:
+        key = self.case.dedupe_key(payload)
+        return payload if key is None else key
+
+    def _distinct(self, pages: Sequence[Page]) -> int:
+        payloads = _payloads(pages)
+        if payloads and self.case.dedupe_key(payloads[0]) is None:
+            return len(payloads)
+        return len({self._known_by(payload) for payload in payloads})
+
+    def _assert_same(self, found: Sequence[bytes], expected: Sequence[bytes]) -> None:
+        if self.case.is_ordered:
+            assert list(found) == list(expected)
+        else:
+            assert sorted(found) == sorted(expected)
+
+    def _assert_resumed(self, before: Sequence[Page], rest: Sequence[Page], expected: Sequence[bytes]) -> None:
+        """What the worker delivers in two runs, having dropped what it may drop, is what the source has."""
+        seen: set[tuple[Hashable, str]] = set()
+        delivered = []
+        for page in (*before, *rest):
+            for payload in _payloads([page]):
+                if page.dedupe is not None and self.case.dedupe_key(payload) is not None:
+                    known = (self._known_by(payload), page.dedupe.window)
+                    if known in seen:
+                        continue
+                    seen.add(known)
+                delivered.append(payload)
+        self._assert_same(delivered, expected)
+
+
+class _Bench:
+    """What a test works with: the source, and a maker of instances and contexts."""
+
+    def __init__(self, case: FetcherCase, source: ScriptedSource, http: HttpDoor | None) -> None:
+        self.case = case
+        self.source = source
+        self._http = http
+
+    def connector(self) -> SourceConnector[Any]:
+        """Make an instance for the first of the connector's tasks, as the worker does."""
+        kind = self.case.connector
+        parsed = kind.config_class.parse(self.source.properties)
+        assert parsed.config is not None, parsed.findings
+        parts = kind(parsed.config).task_configs(1)
+        assert len(parts) == 1, "task_configs(1) gives one task"
+        own = kind.config_class.parse({**self.source.properties, **parts[0]})
+        assert own.config is not None, own.findings
+        return kind(own.config)
+
+    def context(self, *, after: Sequence[Page] = ()) -> FakeContext:
+        """Make a context that has the offsets of these pages committed."""
+        own = self.connector().partition()
+        context = FakeContext(partition=own, http=self._http)
+        for page in after:
+            context.commit(page, default=own)
+        return context
+
+
+def _payloads(pages: Sequence[Page]) -> list[bytes]:
+    return [payload for page in pages for payload in page.values() if payload is not None]
+
+
+def _count(pages: Sequence[Page]) -> int:
+    return sum(len(page) for page in pages)
+
+
+def _error_keys(kind: type[SourceConnector[Any]], properties: Mapping[str, str]) -> set[str]:
+    parsed = kind.config_class.parse(properties)
+    findings = list(parsed.findings)
+    if parsed.config is not None:
+        findings += kind(parsed.config).findings()
+    return {finding.key for finding in findings if finding.is_error}
+
+
+def _secret_keys(kind: type[SourceConnector[Any]]) -> set[str]:
+    return {key.name for key in _keys(kind) if key.kind == "PASSWORD"}
+
+
+def _keys(kind: type[SourceConnector[Any]]) -> tuple[ConfigKey, ...]:
+    return kind.config_class.keys()
+
+
+async def _exhaust(connector: SourceConnector[Any], context: FakeContext, finished: asyncio.Event) -> None:
+    """Take pages for ever; ``finished`` is set with the first round."""
+
+    def on_round(_count: int) -> None:
+        finished.set()
+
+    stream = connector.fetch(context)
+    context.on_round = on_round
+    async for _page in stream:
+        context.on_round = on_round
+    finished.set()
+
+
+async def _assert_stops(task: asyncio.Task[Any]) -> None:
+    task.cancel()
+    done, _pending = await asyncio.wait({task}, timeout=STOP_SECONDS_MAX)
+    assert task in done, f"still running {STOP_SECONDS_MAX} s after it was cancelled"
+
+
+async def _failure(connector: SourceConnector[Any], context: FakeContext) -> BaseException:
+    """Run until something is raised, and give it back."""
+    with suppress(TimeoutError):
+        try:
+            await collect(connector, context, rounds=3, seconds_max=BLOCKED_SECONDS_MAX)
+        except (Fatal, Exception) as error:  # noqa: BLE001 - whatever it is, the test looks at it
+            return error
+    message = "the fetcher raised nothing though its source refuses"
+    raise AssertionError(message)

@@ -1,0 +1,78 @@
+"""Reads a few fields of many records without building the records.
+
+One msgspec call decodes a whole array into a struct that has only the wanted fields; everything else is skipped
+at the speed of the scanner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeAlias
+
+import msgspec
+
+from fetchers.sdk.errors import Fatal
+
+FieldValue: TypeAlias = "str | int | float | None"
+"""Value of a field; None where it is missing or null."""
+
+
+class FieldReader:
+    """Reads the fields at ``paths`` (dots between names) of JSON objects."""
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        self.paths = tuple(paths)
+        self._steps = [_attributes(path) for path in self.paths]
+        shape = _shape([path.split(".") for path in self.paths])
+        self._one = msgspec.json.Decoder(shape)
+        self._many = msgspec.json.Decoder(list[shape])  # type: ignore[valid-type]  # a type made at run time
+
+    def of_array(self, array: bytes | msgspec.Raw) -> list[tuple[FieldValue, ...]] | None:
+        """The fields of every element of a JSON array; None where an element is not such an object."""
+        try:
+            return [self._values(item) for item in self._many.decode(array)]
+        except msgspec.MsgspecError:
+            return None
+
+    def of_each(self, records: Iterable[bytes]) -> list[tuple[FieldValue, ...] | None]:
+        """The fields of each record; None for one that is no object or has something else in such a field."""
+        return [self._of_one(record) for record in records]
+
+    def _of_one(self, record: bytes) -> tuple[FieldValue, ...] | None:
+        try:
+            return self._values(self._one.decode(record))
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            return None
+
+    def _values(self, item: Any) -> tuple[FieldValue, ...]:  # noqa: ANN401 - a struct made at run time
+        values = []
+        for names in self._steps:
+            value = item
+            for name in names:
+                value = getattr(value, name)
+                if value is None:
+                    break
+            values.append(value)
+        return tuple(values)
+
+
+def _attributes(path: str) -> tuple[str, ...]:
+    return tuple(f"f_{name.encode().hex()}" for name in path.split("."))
+
+
+def _shape(paths: Sequence[Sequence[str]]) -> Any:  # noqa: ANN401 - a type made at run time
+    """A struct class with these fields. Raises Fatal where a path is both a value and an object."""
+    children: dict[str, list[Sequence[str]]] = {}
+    for path in paths:
+        children.setdefault(path[0], []).append(path[1:])
+    fields: list[tuple[str, Any, None]] = []
+    names: dict[str, str] = {}
+    for name, rests in children.items():
+        deeper = [rest for rest in rests if rest]
+        if deeper and len(deeper) != len(rests):
+            message = f"field {name!r} is asked for both as a value and as an object"
+            raise Fatal(message)
+        attribute = f"f_{name.encode().hex()}"
+        names[attribute] = name
+        fields.append((attribute, _shape(deeper) | None if deeper else str | int | float | None, None))
+    return msgspec.defstruct("Fields", fields, rename=names)

@@ -1,0 +1,254 @@
+"""What a fetcher holds of the http client: requests, streams and polls of one task."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Unpack
+
+import aiohttp
+from multidict import CIMultiDict
+from yarl import URL
+
+from fetchers.sdk.context import FetchContext
+from fetchers.sdk.errors import Fatal, FetchError, RateLimited, Retriable
+from fetchers.sdk.http import (
+    Credentials,
+    HttpLimits,
+    RequestBudget,
+    RequestOptions,
+    StatusTable,
+    StatusVerdict,
+    TlsSettings,
+)
+from fetchers.toolkit.http import redirects
+from fetchers.toolkit.http.answer import HttpAnswer
+from fetchers.toolkit.http.failures import outside_errors, place_of
+from fetchers.toolkit.http.retry_after import retry_after_seconds
+from fetchers.toolkit.http.stream import ResponseStream, TooLargeError
+from metrics.events import FetchCompleted
+
+if TYPE_CHECKING:
+    from fetchers.toolkit.http.shared import SharedHttp
+
+REQUESTS_OPEN_MAX = 16
+"""Requests that one task may have open at once."""
+_UNAUTHORIZED = 401
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """A request ready to be sent, and what may be said of it."""
+
+    method: str
+    url: URL
+    options: RequestOptions
+    credentials: Credentials = field(default_factory=Credentials)
+
+    @property
+    def headers(self) -> CIMultiDict[str]:
+        return CIMultiDict({**self.options.get("headers", {}), **self.credentials.headers})
+
+    @property
+    def secrets(self) -> Sequence[str]:
+        auth = self.options.get("auth")
+        password = (self.url.password,) if self.url.password else ()
+        return (*self.options.get("secrets", ()), *(auth.secrets if auth else ()), *password)
+
+    @property
+    def place(self) -> str:
+        return place_of(self.url, self.secrets)
+
+    @property
+    def carries_credentials(self) -> bool:
+        return redirects.has_credentials(
+            self.options.get("headers", {}),
+            is_authorized=self.options.get("auth") is not None or self.url.user is not None,
+            has_secrets=bool(self.options.get("secrets")),
+        )
+
+
+class TaskHttp:
+    """The ``HttpAccess`` of one task."""
+
+    def __init__(self, shared: SharedHttp, context: FetchContext) -> None:
+        self._shared = shared
+        self._context = context
+        self._open_requests = asyncio.Semaphore(REQUESTS_OPEN_MAX)
+
+    async def poll(self, url: str, *, every: float, **options: Unpack[RequestOptions]) -> AsyncIterator[HttpAnswer]:
+        """Ask again and again, ``every`` seconds from start to start; each turn is one round of the source."""
+        clock = self._context.clock
+        while True:
+            started = clock.monotonic()
+            yield await self.request("GET", url, **options)
+            self._context.finish_round()
+            await clock.sleep(max(0.0, started + every - clock.monotonic()))
+
+    async def request(self, method: str, url: str, **options: Unpack[RequestOptions]) -> HttpAnswer:
+        """One request with its whole answer."""
+        limits = options.get("limits", HttpLimits())
+        async with self.stream(method, url, **options) as stream:
+            place = place_of(URL(url), options.get("secrets", ()))
+            try:
+                with outside_errors(place):
+                    async with asyncio.timeout(limits.total_seconds):
+                        body = await stream.read(bytes_max=limits.response_bytes_max)
+            except TooLargeError as error:
+                message = f"{place}: the answer is larger than {error.bytes_max} bytes"
+                raise Fatal(message) from error
+            return HttpAnswer(
+                stream.status, stream.headers, body, stream.url, links=stream.links, is_skipped=stream.is_skipped
+            )
+
+    @asynccontextmanager
+    async def stream(self, method: str, url: str, **options: Unpack[RequestOptions]) -> AsyncIterator[ResponseStream]:
+        """One request whose body is read in chunks and never held whole."""
+        request = _Request(method.upper(), _url(url, options), options)
+        clock = self._context.clock
+        stream: ResponseStream | None = None
+        outcome = "ok"
+        await self._enter(request)
+        started = clock.monotonic()
+        try:
+            stream = await self._authorized(request)
+            await self._judge(stream, request)
+            yield stream
+        except FetchError as error:
+            outcome = _outcome(error)
+            raise
+        finally:
+            self._open_requests.release()
+            if stream is not None:
+                stream.close()
+            if stream is not None or outcome != "ok":
+                received = stream.bytes_received if stream is not None else 0
+                self._emit(outcome, received, clock.monotonic() - started)
+
+    def _emit(self, outcome: str, received: int, seconds: float) -> None:
+        context = self._context
+        event = FetchCompleted(context.connector, context.task, outcome=outcome, bytes=received, seconds=seconds)
+        context.emit(event)
+
+    async def _enter(self, request: _Request) -> None:
+        """Take one of the task's places; a fetcher that holds them all would wait for itself for ever."""
+        limits = request.options.get("limits", HttpLimits())
+        try:
+            async with asyncio.timeout(limits.connect_seconds):
+                await self._open_requests.acquire()
+        except TimeoutError as error:
+            message = f"{request.place}: {REQUESTS_OPEN_MAX} requests of this task are open already"
+            raise Retriable(message) from error
+
+    async def _authorized(self, request: _Request) -> ResponseStream:
+        """The answer; after a 401 once more when the credentials can be renewed."""
+        auth = request.options.get("auth")
+        if auth is None:
+            return await self._followed(request)
+        first = replace(request, credentials=await auth.credentials(self))
+        stream = await self._followed(first)
+        if stream.status != _UNAUTHORIZED or not auth.refuse(first.credentials):
+            return stream
+        stream.close()
+        return await self._followed(replace(request, credentials=await auth.credentials(self)))
+
+    async def _followed(self, request: _Request) -> ResponseStream:
+        """The answer that is no redirect."""
+        for _ in range(redirects.REDIRECTS_MAX + 1):
+            stream = await self._sent(request)
+            if stream.status not in redirects.STATUSES:
+                return stream
+            stream.close()
+            place = request.place
+            target = redirects.redirected(
+                request.url,
+                stream.headers.get("Location"),
+                place=place,
+                carries_credentials=request.carries_credentials,
+            )
+            method = redirects.method_after(stream.status, request.method, place=place)
+            # The query is part of the target; a body belongs to the method that was asked for.
+            options = request.options if method == request.method else _without_body(request.options)
+            request = replace(request, url=target, method=method, options=options)
+        message = f"{request.place}: redirected more than {redirects.REDIRECTS_MAX} times"
+        raise Fatal(message)
+
+    async def _sent(self, request: _Request) -> ResponseStream:
+        """Send it, when the budget allows, and wait for the beginning of the answer."""
+        options = request.options
+        limits = options.get("limits", HttpLimits())
+        budget = options.get("budget")
+        tls = await self._shared.tls_context(options.get("tls", TlsSettings()))
+        url = request.url.update_query(request.credentials.query) if request.credentials.query else request.url
+        timeout = aiohttp.ClientTimeout(sock_connect=limits.connect_seconds, sock_read=limits.read_seconds)
+        async with budget.turn(self._context) if budget else nullcontext():
+            with outside_errors(request.place):
+                response = await self._shared.session.request(
+                    request.method,
+                    url,
+                    headers=request.headers,
+                    data=options.get("body"),
+                    allow_redirects=False,
+                    timeout=timeout,
+                    ssl=tls,
+                )
+        verdict = options.get("statuses", StatusTable()).verdict(response.status)
+        is_skipped = verdict is StatusVerdict.SKIP
+        return ResponseStream(response, place=request.place, secrets=request.secrets, is_skipped=is_skipped)
+
+    async def _judge(self, stream: ResponseStream, request: _Request) -> None:
+        """Raise what the status table says about the status."""
+        verdict = request.options.get("statuses", StatusTable()).verdict(stream.status)
+        if verdict in {StatusVerdict.ACCEPT, StatusVerdict.SKIP}:
+            return
+        limits = request.options.get("limits", HttpLimits())
+        try:
+            async with asyncio.timeout(limits.read_seconds):
+                quoted = await stream.excerpt()
+        except TimeoutError:
+            quoted = ""  # the status alone is enough to act on
+        message = f"{request.place}: {_status_words(stream.status)}" + (f": {quoted}" if quoted else "")
+        if verdict is StatusVerdict.FATAL:
+            raise Fatal(message)
+        wait = retry_after_seconds(stream.headers.get("Retry-After"), now=self._context.clock.now())
+        if verdict is StatusVerdict.RATE_LIMITED:
+            budget: RequestBudget | None = request.options.get("budget")
+            if budget is not None and wait is not None:
+                budget.hold(wait, self._context.clock)
+            raise RateLimited(message, wait_seconds=wait)
+        raise Retriable(message, wait_seconds=wait)
+
+
+def _url(text: str, options: RequestOptions) -> URL:
+    """The URL with the query of the options. Raises Fatal where it is none."""
+    try:
+        url = URL(text)
+    except ValueError as error:
+        message = "the URL cannot be read"
+        raise Fatal(message) from error
+    if url.scheme not in {"http", "https"} or not url.host:
+        message = f"{place_of(url, options.get('secrets', ()))}: not an absolute http(s) URL"
+        raise Fatal(message)
+    return url.update_query(dict(options["query"])) if options.get("query") else url
+
+
+def _without_body(options: RequestOptions) -> RequestOptions:
+    bare = options.copy()
+    bare["body"] = None
+    return bare
+
+
+def _status_words(status: int) -> str:
+    try:
+        return f"status {status} ({HTTPStatus(status).phrase})"
+    except ValueError:
+        return f"status {status}"
+
+
+def _outcome(error: FetchError) -> str:
+    if isinstance(error, RateLimited):
+        return "rate_limited"
+    return "retriable" if isinstance(error, Retriable) else "fatal"

@@ -1,0 +1,114 @@
+"""A body read piece by piece, with a sure verdict on its end."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+
+import aiohttp
+
+from fetchers.sdk.errors import Retriable
+from fetchers.toolkit.http.decoding import decoder_for
+from fetchers.toolkit.http.failures import EXCERPT_CHARACTERS_MAX, excerpt, outside_errors
+
+_EXCERPT_BYTES = 8 * EXCERPT_CHARACTERS_MAX
+
+
+class ResponseStream:
+    """The ``HttpStream`` of a fetcher."""
+
+    def __init__(
+        self, response: aiohttp.ClientResponse, *, place: str, secrets: Sequence[str], is_skipped: bool
+    ) -> None:
+        self._response = response
+        self._place = place
+        self._secrets = secrets
+        self.is_skipped = is_skipped
+        self.is_complete = False
+        self.bytes_received = 0
+
+    @property
+    def status(self) -> int:
+        """HTTP status code."""
+        return self._response.status
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Header fields, names without regard to case; of a repeated field the first."""
+        return self._response.headers
+
+    @property
+    def links(self) -> Sequence[str]:
+        """Every ``Link`` field."""
+        return tuple(self._response.headers.getall("Link", ()))
+
+    @property
+    def url(self) -> str:
+        """Where the answer came from, redirects followed; may hold secrets."""
+        return str(self._response.url)
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """Decoded bytes as they come; ends only at a clean end, else raises ``Retriable``."""
+        if self.is_skipped:
+            self.is_complete = True
+            return
+        content = self._response.content
+        with outside_errors(self._place):
+            decoder = decoder_for(
+                self._response.headers.get("Content-Encoding", ""),
+                is_empty=self._response.headers.get("Content-Length") == "0",
+            )
+        while True:
+            # The consumer's own errors must not pass through ``outside_errors``: nothing is yielded inside it.
+            with outside_errors(self._place):
+                data = await content.readany()
+            if not data:
+                break
+            self.bytes_received += len(data)
+            pieces = decoder.feed(data)
+            while True:
+                with outside_errors(self._place):
+                    piece = next(pieces, None)
+                if piece is None:
+                    break
+                yield piece
+        with outside_errors(self._place):
+            decoder.finish()
+        self.is_complete = True
+
+    def close(self) -> None:
+        """Give the connection back, or break it where the body was not read to its end."""
+        if self.is_complete and not self.is_skipped:
+            self._response.release()
+        else:
+            self._response.close()
+
+    async def read(self, *, bytes_max: int) -> bytes:
+        """The whole decoded body. Raises Retriable when it is cut, ``TooLargeError`` over ``bytes_max``."""
+        parts: list[bytes] = []
+        size = 0
+        async for chunk in self.chunks():
+            size += len(chunk)
+            if size > bytes_max:
+                raise TooLargeError(bytes_max)
+            parts.append(chunk)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    async def excerpt(self, characters_max: int = EXCERPT_CHARACTERS_MAX) -> str:
+        """The beginning of the body on one line, secrets hidden; empty when nothing of it can be read."""
+        head = b""
+        try:
+            async for chunk in self.chunks():
+                head += chunk
+                if len(head) >= _EXCERPT_BYTES:
+                    break
+        except Retriable:
+            pass  # what came before the cut is still worth showing
+        return excerpt(head, self._secrets, characters_max=characters_max)
+
+
+class TooLargeError(Exception):
+    """An answer is larger than the limit given as ``bytes_max``."""
+
+    def __init__(self, bytes_max: int) -> None:
+        super().__init__(bytes_max)
+        self.bytes_max = bytes_max

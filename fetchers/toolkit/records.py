@@ -1,0 +1,168 @@
+"""Records as slices of the bytes that came in, never parsed and written again.
+
+Parsing and dumping would lose duplicate keys, digits and escapes before any verdict is passed on a record.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Self, overload
+
+import msgspec
+
+from fetchers.sdk.errors import Fatal, Retriable
+from fetchers.sdk.http import Records
+from fetchers.toolkit.fields import FieldReader, FieldValue
+from fetchers.toolkit.watermark import Watermark, compare, is_after
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_BLANK = b" \t\r\n"
+_READERS_MAX = 256
+
+
+class RecordSlices(Records):
+    """Raw records of one answer, in its order."""
+
+    def __init__(self, records: Sequence[bytes], *, highest: Watermark = None) -> None:
+        self._records = records
+        self._highest = highest
+
+    @property
+    def highest(self) -> Watermark:
+        """Greatest value of the ``newer_than`` field among all elements and the given value."""
+        return self._highest
+
+    @overload
+    def __getitem__(self, index: int) -> bytes: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[bytes]: ...
+    def __getitem__(self, index: int | slice) -> bytes | Sequence[bytes]:
+        """One record, or some."""
+        return self._records[index]
+
+    def __len__(self) -> int:
+        """Count of records."""
+        return len(self._records)
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Records in the order of the answer."""
+        return iter(self._records)
+
+    @classmethod
+    def of_json(cls, body: bytes, path: str = "", *, newer_than: tuple[str, Watermark] | None = None) -> Self:
+        """Elements of the array at ``path``; a single object there is one record, null none.
+
+        Raises Retriable where the body is no JSON, Fatal where ``path`` leads nowhere.
+        """
+        array = _at(body, path)
+        return cls._newer(_elements(array, path), newer_than)
+
+    @classmethod
+    def of_ndjson(cls, body: bytes, *, newer_than: tuple[str, Watermark] | None = None) -> Self:
+        r"""Lines, split on ``\n`` only; blank lines are no records."""
+        lines = [line for line in (line.strip(_BLANK) for line in body.split(b"\n")) if line]
+        return cls._newer(lines, newer_than)
+
+    @classmethod
+    def of_csv(cls, body: bytes, *, newer_than: tuple[str, Watermark] | None = None) -> Self:
+        """Rows as JSON objects of text values, named by the first row (RFC 4180).
+
+        Raises Retriable where a quoted field has no end, Fatal for text that is not UTF-8 or an unfit row.
+        """
+        return cls._newer(_csv_objects(body), newer_than)
+
+    @classmethod
+    def _newer(cls, records: Sequence[bytes], newer_than: tuple[str, Watermark] | None) -> Self:
+        if newer_than is None:
+            return cls(records)
+        path, mark = newer_than
+        highest: Watermark = mark
+        kept = []
+        for record, value in zip(records, field_values(records, path), strict=True):
+            if is_after(value, mark):
+                kept.append(record)
+                if highest is None or compare(value, highest) > 0:
+                    highest = value
+        return cls(kept, highest=highest)
+
+
+def field_values(records: Sequence[bytes], path: str) -> list[str | int | float]:
+    """The value of a field in each record. Raises Fatal, with the record's position, where there is none.
+
+    Without the value nobody can tell whether the record is new; passing it on would repeat it with every poll.
+    """
+    values: list[str | int | float] = []
+    for position, found in enumerate(_reader(path).of_each(records)):
+        value: FieldValue = found[0] if found else None
+        if value is None:
+            message = f"record {position} of the answer has no text or number in its field {path!r}"
+            raise Fatal(message)
+        values.append(value)
+    return values
+
+
+@lru_cache(maxsize=_READERS_MAX)
+def _reader(path: str) -> FieldReader:
+    return FieldReader((path,))
+
+
+def _at(body: bytes, path: str) -> bytes | msgspec.Raw:
+    """The JSON value at ``path``."""
+    value: bytes | msgspec.Raw = body.removeprefix(_BYTE_ORDER_MARK)
+    for step in path.split(".") if path else ():
+        try:
+            members = msgspec.json.decode(value, type=dict[str, msgspec.Raw])
+        except msgspec.ValidationError as error:
+            message = f"the answer has no object above {step!r} of the path {path!r}"
+            raise Fatal(message) from error
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            message = "the answer is no JSON"
+            raise Retriable(message) from error
+        if step not in members:
+            message = f"the answer has nothing at {step!r} of the path {path!r}"
+            raise Fatal(message)
+        value = members[step]
+    return value
+
+
+def _elements(array: bytes | msgspec.Raw, path: str) -> list[bytes]:
+    try:
+        value = msgspec.json.decode(array, type=list[msgspec.Raw] | dict[str, msgspec.Raw] | None)
+    except msgspec.ValidationError as error:
+        message = f"the answer has neither array nor object at the path {path!r}"
+        raise Fatal(message) from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        message = "the answer is no JSON"
+        raise Retriable(message) from error
+    if value is None:
+        return []
+    if isinstance(value, dict):
+        return [bytes(array).strip(_BLANK)]
+    return [bytes(item) for item in value]
+
+
+def _csv_objects(body: bytes) -> list[bytes]:
+    try:
+        text = body.removeprefix(_BYTE_ORDER_MARK).decode()
+    except UnicodeDecodeError as error:
+        message = f"the CSV is not UTF-8 at byte {error.start}"
+        raise Fatal(message) from error
+    rows = csv.reader(io.StringIO(text, newline=""), strict=True)
+    try:
+        table = [row for row in rows if row]
+    except csv.Error as error:
+        message = f"the CSV is broken at line {rows.line_num}: {error}"
+        raise Retriable(message) from error
+    if not table:
+        return []
+    names = table[0]
+    objects = []
+    for number, row in enumerate(table[1:], start=1):
+        if len(row) != len(names):
+            message = f"row {number} of the CSV has {len(row)} fields, and the first row has {len(names)}"
+            raise Fatal(message)
+        objects.append(msgspec.json.encode(dict(zip(names, row, strict=True))))
+    return objects

@@ -1,0 +1,54 @@
+"""How far a source has been read, told by the values of a field: which of two values is the later one."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import TypeAlias
+
+from fetchers.sdk.errors import Fatal
+
+Watermark: TypeAlias = "str | int | float | None"
+"""The value of an offset field as it is stored. None: nothing has been read yet."""
+Order: TypeAlias = "tuple[str, Decimal | int | float | str | tuple[datetime, str]]"
+"""A kind, and within the kind something that Python can compare."""
+
+_NUMBER = re.compile(r"-?[0-9]{1,400}(?:\.[0-9]{1,400})?\Z")
+_INSTANT = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:[.,](\d+))?)?(?:Z|[+-]\d\d:?\d\d)?)?\Z", re.ASCII)
+_FRACTION = re.compile(r"[.,]\d+")
+
+
+def order_of(value: str | float) -> Order:
+    """What a value is compared by: numbers (also written as text), instants in ISO 8601, other text.
+
+    Text alone would put ``9`` after ``10`` and ``…00Z`` after ``…00.5Z``. An instant without zone is taken as UTC.
+    """
+    if not isinstance(value, str):
+        return ("number", value)
+    if _NUMBER.match(value):
+        return ("number", Decimal(value))
+    instant = _INSTANT.match(value)
+    if instant:
+        try:
+            whole = datetime.fromisoformat(_FRACTION.sub("", value, count=1))
+        except ValueError:
+            return ("text", value)  # such as month 13
+        aware = whole if whole.tzinfo else whole.replace(tzinfo=UTC)
+        # The fraction as text without end zeros sorts like the number, with digits beyond microseconds kept.
+        return ("time", (aware.astimezone(UTC), (instant.group(1) or "").rstrip("0")))
+    return ("text", value)
+
+
+def is_after(value: str | float, mark: Watermark) -> bool:
+    """Whether ``value`` is later than ``mark``. Raises Fatal where the two cannot be compared."""
+    return mark is None or compare(value, mark) > 0
+
+
+def compare(first: str | float, second: str | float) -> int:
+    """-1, 0 or 1. Raises Fatal where one is a number or an instant and the other is not."""
+    one, other = order_of(first), order_of(second)
+    if one[0] != other[0]:
+        message = f"an offset field holds values that cannot be compared: {one[0]} and {other[0]}"
+        raise Fatal(message)
+    return (one[1] > other[1]) - (one[1] < other[1])  # type: ignore[operator]  # same kind, same type
