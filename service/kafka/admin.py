@@ -73,8 +73,8 @@ class KafkaAdmin:
             topic = NewTopic(name, partitions, replication, topic_configs=dict(config or {}))
             response = await self._client.create_topics([topic])
             is_created = _demand_created(name, response.topic_errors[0])
-            # Sleeping is right here: the cluster has no way to tell a client that a leader is elected.
-            while not await self._partitions(name):
+            # The cluster has no way to tell a client that a leader is elected, so it is asked.
+            while not await self._partitions(name):  # noqa: ASYNC110
                 await asyncio.sleep(_LEADER_POLL_SECONDS)
         return is_created
 
@@ -104,8 +104,9 @@ class KafkaAdmin:
             responses = await self._client.describe_configs([ConfigResource(ConfigResourceType.TOPIC, name)])
         error_code, text, _, _, entries = responses[0].resources[0]
         if error_code:
-            message = f"settings of topic '{name}' cannot be read: {text or kafka.for_code(error_code).__name__}"
-            raise DeliveryFatal(message)
+            raise DeliveryFatal(
+                f"settings of topic '{name}' cannot be read: {text or kafka.for_code(error_code).__name__}"
+            )
         return {entry[0]: entry[1] for entry in entries}
 
     async def demand_compacted(self, name: str, *, worker_key: str, purpose: str) -> None:
@@ -115,7 +116,7 @@ class KafkaAdmin:
         """
         policy = (await self.topic_config(name)).get("cleanup.policy")
         if policy != "compact":
-            message = (
+            raise DeliveryFatal(
                 f"Topic '{name}' supplied via the '{worker_key}' property is required to have "
                 f"'cleanup.policy=compact' to guarantee consistency and durability of {purpose}, but found the "
                 f"topic currently has 'cleanup.policy={policy}'. Continuing would likely result in eventually "
@@ -123,7 +124,6 @@ class KafkaAdmin:
                 f"'{worker_key}' property in the Connect worker configurations to use a topic with "
                 "'cleanup.policy=compact'."
             )
-            raise DeliveryFatal(message)
 
     async def _partitions(self, name: str) -> list[dict[str, Any]]:
         """Partitions of a topic if it exists and all of them have leaders, else none."""

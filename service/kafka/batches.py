@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from service.kafka.records import Header, TopicRecords
+    from service.kafka.records import Column, Header, TopicRecords
 
 # baseOffset batchLength leaderEpoch magic crc attributes lastOffsetDelta firstTimestamp maxTimestamp
 # producerId producerEpoch baseSequence recordCount
@@ -43,6 +43,10 @@ RECORD_OVERHEAD_BYTES_MAX = 5 + 1 + 10 + 5 + 5 + 5
 BATCH_HEADER_BYTES = _HEADER.size
 _VARINT_BITS = 7
 
+# The stubs of these kernels cover fewer combinations of arguments than the kernels.
+_join: Any = pc.binary_join_element_wise
+_binary_length: Any = pc.binary_length
+
 _CODECS: dict[str, tuple[int, Callable[[bytes], bytes]]] = {
     "gzip": (1, codec.gzip_encode),
     "snappy": (2, codec.snappy_encode),
@@ -55,10 +59,10 @@ _CODECS: dict[str, tuple[int, Callable[[bytes], bytes]]] = {
 class Columns:
     """The normalised columns of some records: every one present, plain binary, nulls resolved."""
 
-    values: pa.Array
-    keys: pa.Array | None
+    values: Column
+    keys: Column | None
     timestamps_ms: npt.NDArray[np.int64]
-    header_blocks: pa.Array | None
+    header_blocks: Column | None
 
     @classmethod
     def of(cls, records: TopicRecords, *, now_ms: int) -> Columns:
@@ -68,7 +72,7 @@ class Columns:
         if stamps is None:
             timestamps = np.full(count, now_ms, dtype=np.int64)
         else:
-            timestamps = np.asarray(pc.fill_null(_flat(stamps, pa.int64()), now_ms))
+            timestamps = np.asarray(_flat(stamps, pa.int64()).fill_null(now_ms))
         keys = None if records.keys is None else _flat(records.keys, pa.binary())
         if keys is not None and keys.null_count == count:
             keys = None
@@ -92,11 +96,12 @@ class Columns:
 
     def take(self, rows: npt.NDArray[np.int64]) -> Columns:
         """Copy some records, in the order given."""
+        index: Any = pa.array(rows)
         return Columns(
-            self.values.take(pa.array(rows)),
-            None if self.keys is None else self.keys.take(pa.array(rows)),
+            self.values.take(index),
+            None if self.keys is None else self.keys.take(index),
             self.timestamps_ms[rows],
-            None if self.header_blocks is None else self.header_blocks.take(pa.array(rows)),
+            None if self.header_blocks is None else self.header_blocks.take(index),
         )
 
     def sizes_bytes(self) -> npt.NDArray[np.int64]:
@@ -104,7 +109,8 @@ class Columns:
         sizes = np.maximum(_lengths(self.values), 0) + RECORD_OVERHEAD_BYTES_MAX
         if self.keys is not None:
             sizes += np.maximum(_lengths(self.keys), 0)
-        return sizes + (1 if self.header_blocks is None else _lengths(self.header_blocks))
+        sizes += 1 if self.header_blocks is None else _lengths(self.header_blocks)
+        return sizes
 
     def pieces(self, *, batch_bytes_max: int) -> Iterator[Columns]:
         """Cut into runs that each fit one batch; a record over the limit goes alone."""
@@ -204,11 +210,12 @@ def encode_records(columns: Columns) -> memoryview:
     attributes = (np.zeros((count, 1), np.uint8), np.ones(count, np.int64))
     start = (_varints(body), attributes, stamp, place, key_size)
     ends = pa.scalar(_NO_HEADERS, pa.binary()) if blocks is None else blocks
+    parts: tuple[object, ...]
     if keys is None:
         parts = (_interleave(*start, value_size), values, ends)
     else:
         parts = (_interleave(*start), keys, _interleave(value_size), values, ends)
-    joined = pc.binary_join_element_wise(*parts, pa.scalar(b"", pa.binary()), null_handling="replace")
+    joined = _join(*parts, pa.scalar(b"", pa.binary()), null_handling="replace")
     _, offsets_buffer, data_buffer = joined.buffers()
     offsets = np.frombuffer(offsets_buffer, dtype=np.int32)[joined.offset : joined.offset + count + 1]
     return memoryview(data_buffer)[int(offsets[0]) : int(offsets[-1])]
@@ -234,24 +241,22 @@ def _varints(numbers: npt.NDArray[np.int64]) -> _Varints:
     return matrix, sizes
 
 
-def _interleave(*parts: _Varints) -> pa.Array:
+def _interleave(*parts: _Varints) -> Column:
     """Concatenate the used bytes of several byte matrices row by row, as a binary column."""
     matrix = np.concatenate([part[0] for part in parts], axis=1)
-    used = np.concatenate(
-        [np.arange(part[0].shape[1]) < part[1][:, np.newaxis] for part in parts], axis=1
-    )
+    used = np.concatenate([np.arange(part[0].shape[1]) < part[1][:, np.newaxis] for part in parts], axis=1)
     offsets = np.zeros(len(matrix) + 1, dtype=np.int32)
     np.cumsum(sum(part[1] for part in parts), out=offsets[1:])
     data = matrix[used]
-    return pa.Array.from_buffers(pa.binary(), len(matrix), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+    return pa.Array.from_buffers(pa.binary(), len(matrix), [None, pa.py_buffer(offsets.data), pa.py_buffer(data.data)])
 
 
-def _lengths(column: pa.Array) -> npt.NDArray[np.int64]:
+def _lengths(column: Column) -> npt.NDArray[np.int64]:
     """Byte length of each row, -1 for null."""
-    return np.asarray(pc.fill_null(pc.binary_length(column), -1)).astype(np.int64)
+    return np.asarray(_binary_length(column).fill_null(-1)).astype(np.int64)
 
 
-def _flat(column: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
+def _flat(column: Column | pa.ChunkedArray[Any], kind: pa.DataType) -> Column:
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
     return column if column.type == kind else column.cast(kind)

@@ -35,7 +35,8 @@ FIXED = frozenset(
 WITHOUT_EFFECT = frozenset(
     {
         "buffer.memory", "max.block.ms", "client.dns.lookup", "send.buffer.bytes", "receive.buffer.bytes",
-        "reconnect.backoff.ms", "reconnect.backoff.max.ms", "retry.backoff.max.ms", "socket.connection.setup.timeout.ms",
+        "reconnect.backoff.ms", "reconnect.backoff.max.ms", "retry.backoff.max.ms",
+        "socket.connection.setup.timeout.ms",
         "socket.connection.setup.timeout.max.ms", "interceptor.classes", "metric.reporters", "linger.ms",
     }
 )  # fmt: skip

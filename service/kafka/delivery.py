@@ -115,8 +115,7 @@ class Lanes:
         except (TimeoutError, kafka.UnknownTopicOrPartitionError) as error:
             # An unreachable broker looks the same; only an answer about the cluster proves the topic missing.
             await self._producer.client.fetch_all_metadata()
-            message = f"topic '{name}' does not exist and the brokers do not create it"
-            raise DeliveryFatal(message) from error
+            raise DeliveryFatal(f"topic '{name}' does not exist and the brokers do not create it") from error
         if name not in self._bytes_max:
             self._bytes_max[name] = await self._message_bytes_max(name)
         return _Topic(name, len(numbers), self._limits.batch_bytes_max, self._bytes_max[name])
@@ -143,7 +142,7 @@ def _cut(write: TopicRecords, *, topic: _Topic, first_partition: int, now_ms: in
         )
     batch_bytes_max = min(topic.batch_bytes_max, topic.record_bytes_max)
     if columns.keys is None:
-        # Whole batches to one partition, the next batch to the next: as evenly spread as single records, in few batches.
+        # Whole batches to one partition, the next batch to the next: spread as evenly, in fewer batches.
         for index, piece in enumerate(columns.pieces(batch_bytes_max=batch_bytes_max)):
             yield (first_partition + index) % topic.partitions, piece
         return

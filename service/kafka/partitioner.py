@@ -14,7 +14,8 @@ import numpy as np
 
 if TYPE_CHECKING:
     import numpy.typing as npt
-    import pyarrow as pa
+
+    from service.kafka.records import Column
 
 _SEED = 0x9747B28C
 _MIX = 0x5BD1E995
@@ -25,7 +26,7 @@ _LANE_BYTES = 4
 _LOCKSTEP_BYTES_MAX = 2048
 
 
-def key_partitions(keys: pa.Array, *, partitions: int) -> npt.NDArray[np.int32]:
+def key_partitions(keys: Column, *, partitions: int) -> npt.NDArray[np.int32]:
     """Partition of each key of a binary column, -1 where the key is null."""
     hashes = murmur2_column(keys)
     chosen = ((hashes & np.uint32(0x7FFFFFFF)) % np.uint32(partitions)).astype(np.int32)
@@ -34,12 +35,14 @@ def key_partitions(keys: pa.Array, *, partitions: int) -> npt.NDArray[np.int32]:
     return chosen
 
 
-def murmur2_column(column: pa.Array) -> npt.NDArray[np.uint32]:
+def murmur2_column(column: Column) -> npt.NDArray[np.uint32]:
     """Hash of each value of a binary (not large_binary) column; null rows hash as empty."""
     count = len(column)
     _, offsets_buffer, data_buffer = column.buffers()
-    offsets = np.frombuffer(offsets_buffer, dtype=np.int32)[column.offset : column.offset + count + 1].astype(np.int64)
-    raw = np.frombuffer(data_buffer, dtype=np.uint8) if data_buffer is not None else np.zeros(0, np.uint8)
+    if offsets_buffer is None or data_buffer is None:
+        return np.full(count, murmur2(b""), dtype=np.uint32)
+    offsets = np.frombuffer(memoryview(offsets_buffer), dtype=np.int32)[column.offset :][: count + 1].astype(np.int64)
+    raw = np.frombuffer(memoryview(data_buffer), dtype=np.uint8)
     starts, lengths = offsets[:-1], np.diff(offsets)
     hashes = np.empty(count, dtype=np.uint32)
     is_long = lengths > _LOCKSTEP_BYTES_MAX

@@ -74,21 +74,18 @@ class _Connection:
     @property
     def producer(self) -> AIOKafkaProducer:
         if self._producer is None:
-            message = "the writer is not started"
-            raise DeliveryRetriable(message)
+            raise DeliveryRetriable("the writer is not started")
         return self._producer
 
     @property
     def lanes(self) -> Lanes:
         if self._lanes is None:
-            message = "the writer is not started"
-            raise DeliveryRetriable(message)
+            raise DeliveryRetriable("the writer is not started")
         return self._lanes
 
     async def start(self) -> None:
         if self._producer is not None:
-            message = "a writer is started once; make a new one"
-            raise RuntimeError(message)
+            raise RuntimeError("a writer is started once; make a new one")
         try:
             self._producer = self._new_producer()
             async with asyncio.timeout(START_SECONDS_MAX):
@@ -116,8 +113,7 @@ class _Connection:
     async def deliver(self, deliver: Callable[[], Awaitable[None]], *, seconds_max: float) -> None:
         """Run one commit: guard, time limit, errors by recovery; only a clean end leaves the writer usable."""
         if not self.is_usable:
-            message = "the writer is used up, not started, or busy with another commit"
-            raise DeliveryRetriable(message)
+            raise DeliveryRetriable("the writer is used up, not started, or busy with another commit")
         self.is_usable = False
         started = time.monotonic()
         try:

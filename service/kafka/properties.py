@@ -23,7 +23,13 @@ _CONNECTION = (
 _PRODUCER = (
     "compression.type", "batch.size", "max.request.size", "transaction.timeout.ms", "delivery.timeout.ms",
 )  # fmt: skip
-_SECRET = ("sasl.jaas.config", "ssl.key.password", "ssl.keystore.key", "ssl.keystore.password", "ssl.truststore.password")
+_SECRET = (
+    "sasl.jaas.config",
+    "ssl.key.password",
+    "ssl.keystore.key",
+    "ssl.keystore.password",
+    "ssl.truststore.password",
+)
 # Connect forces "for ever"; a commit that may wait for ever cannot be taken back.
 _FOR_EVER_MS = 2_147_483_647
 

@@ -118,15 +118,17 @@ class TopicFeed:
         Raises DeliveryRetriable when no partition moves for `stall_seconds_max`.
         """
         clock = asyncio.get_running_loop().time
-        moved_at, last = clock(), {}
+        moved_at = clock()
+        last: Ends = {}
         while behind := await self._behind(ends):
             position = dict(behind)
             if position != last:
                 moved_at, last = clock(), position
             elif clock() - moved_at > stall_seconds_max:
                 where = ", ".join(f"{tp.partition} at {at} of {ends[tp]}" for tp, at in behind.items())
-                message = f"topic '{self._topic}' does not move (partition {where}): a transaction is open, or no leader"
-                raise DeliveryRetriable(message)
+                raise DeliveryRetriable(
+                    f"topic '{self._topic}' does not move (partition {where}): a transaction is open, or no leader"
+                )
             for partition, records in (await self._poll(list(behind))).items():
                 end = ends[partition]
                 yield records if records[-1].offset < end else [r for r in records if r.offset < end]

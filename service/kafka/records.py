@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Header: TypeAlias = tuple[str, bytes | None]
+Column: TypeAlias = "pa.Array[Any]"
 
 
 @dataclass(frozen=True)
@@ -23,9 +24,9 @@ class TopicRecords:
     """
 
     topic: str
-    values: pa.Array
-    keys: pa.Array | None = None
-    timestamps_ms: pa.Array | None = None
+    values: Column
+    keys: Column | None = None
+    timestamps_ms: Column | None = None
     headers: Sequence[Sequence[Header]] | None = None
 
     def __post_init__(self) -> None:
@@ -36,8 +37,9 @@ class TopicRecords:
         for name in ("keys", "timestamps_ms", "headers"):
             column = getattr(self, name)
             if column is not None and len(column) != len(self.values):
-                message = f"{name} of topic '{self.topic}' has {len(column)} rows, values has {len(self.values)}"
-                raise ValueError(message)
+                raise ValueError(
+                    f"{name} of topic '{self.topic}' has {len(column)} rows, values has {len(self.values)}"
+                )
 
     def __len__(self) -> int:
         """How many records there are."""

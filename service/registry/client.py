@@ -93,9 +93,10 @@ class RegistryClient:
         if answer.status == _NOT_FOUND:
             return
         if answer.status == _CONFLICT or _demand(answer, subject).get("is_compatible") is not True:
-            reasons = answer.body.get("messages") or [answer.body.get("message") or "its compatibility level refuses it"]
-            message = f"subject '{subject}' does not take the schema: " + "; ".join(map(str, reasons))
-            raise IncompatibleSchema(message)
+            reasons = answer.body.get("messages") or [
+                answer.body.get("message") or "its compatibility level refuses it"
+            ]
+            raise IncompatibleSchema(f"subject '{subject}' does not take the schema: " + "; ".join(map(str, reasons)))
 
     async def register(self, subject: str, schema: str) -> int:
         """Id under which records with this schema are written, by the settings' policy; remembered.
@@ -114,16 +115,17 @@ class RegistryClient:
         if self.settings.is_latest_used:
             latest = await self.latest(subject)
             if json.loads(latest.schema) != json.loads(schema):
-                message = f"the latest version of subject '{subject}' is not this schema; use contract.schema=registry:{subject}"
-                raise RegistryFatal(message)
+                raise RegistryFatal(
+                    f"the latest version of subject '{subject}' is not this schema; "
+                    f"use contract.schema=registry:{subject}"
+                )
             return latest.id
         path = f"/subjects/{_quoted(subject)}"
         if self.settings.is_auto_registered:
             path += "/versions"
         answer = await self._ask("POST", path, {"schema": schema})
         if answer.status == _CONFLICT:
-            message = f"subject '{subject}' does not take the schema: {answer.message}"
-            raise IncompatibleSchema(message)
+            raise IncompatibleSchema(f"subject '{subject}' does not take the schema: {answer.message}")
         return int(_demand(answer, f"the schema for subject '{subject}'")["id"])
 
     async def by_id(self, schema_id: int) -> str:
@@ -165,15 +167,13 @@ class RegistryClient:
 
     async def _ask_one(self, method: str, url: str, body: dict[str, str] | None) -> _Answer:
         if self._session is None:
-            message = "the registry client is not open"
-            raise RuntimeError(message)
+            raise RuntimeError("the registry client is not open")
         async with self._session.request(method, URL(url, encoded=True), json=body, allow_redirects=False) as response:
             raw = bytearray()
             async for chunk in response.content.iter_any():
                 raw += chunk
                 if len(raw) > _ANSWER_BYTES_MAX:
-                    message = f"{url} answers with more than {_ANSWER_BYTES_MAX} bytes"
-                    raise RegistryFatal(message)
+                    raise RegistryFatal(f"{url} answers with more than {_ANSWER_BYTES_MAX} bytes")
             try:
                 parsed = json.loads(bytes(raw) or b"{}")
             except ValueError:
@@ -185,17 +185,15 @@ def _demand(answer: _Answer, what: str) -> dict[str, Any]:
     if answer.status < _OK_BELOW:
         return answer.body
     if answer.status == _NOT_FOUND:
-        message = f"{what} is not in the registry: {answer.message}"
-        raise SchemaNotFound(message)
-    message = f"the registry refuses {what} ({answer.status}): {answer.message}"
-    raise RegistryFatal(message)
+        raise SchemaNotFound(f"{what} is not in the registry: {answer.message}")
+    raise RegistryFatal(f"the registry refuses {what} ({answer.status}): {answer.message}")
 
 
 def _avro(body: dict[str, Any]) -> str:
     kind = body.get("schemaType") or "AVRO"
     if kind != "AVRO" or body.get("references"):
-        message = f"only self-contained Avro schemas can be used, this one is {kind} with {len(body.get('references') or ())} references"
-        raise RegistryFatal(message)
+        count = len(body.get("references") or ())
+        raise RegistryFatal(f"only self-contained Avro schemas can be used, this one is {kind} with {count} references")
     return str(body["schema"])
 
 

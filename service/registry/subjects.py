@@ -39,8 +39,7 @@ def full_name(schema: str) -> str:
     """
     parsed = json.loads(schema)
     name = parsed.get("name") if isinstance(parsed, dict) else None
-    if not isinstance(name, str):
-        message = "this subject strategy needs a named schema (a record), and this schema has no name"
-        raise ValueError(message)
+    if name is None:
+        raise ValueError("this subject strategy needs a named schema (a record), and this schema has no name")
     namespace = parsed.get("namespace")
     return name if "." in name or not namespace else f"{namespace}.{name}"

@@ -28,7 +28,7 @@ _SEGMENTS = 8
 
 @dataclass(frozen=True)
 class DedupeLimits:
-    """`records_max` bounds sources without windows; above `memory_bytes_max` hashes go to files in `spill_directory`."""
+    """`records_max` bounds sources without windows; above `memory_bytes_max` hashes go to `spill_directory`."""
 
     records_max: int = RECORDS_MAX
     memory_bytes_max: int = MEMORY_BYTES_MAX
@@ -69,7 +69,8 @@ class DedupeIndex:
         is_new = np.ones(len(rows), dtype=bool)
         is_new[1:] = (high[1:] != high[:-1]) | (low[1:] != low[:-1])
         candidates = np.flatnonzero(is_new)
-        for known in (*self._sets(window), *self._pending[window]):
+        known_sets: list[HashSet | Run] = [*self._sets(window), *self._pending[window]]
+        for known in known_sets:
             seen = known.contains(high[candidates], low[candidates])
             is_new[candidates[seen]] = False
             candidates = candidates[~seen]

@@ -204,7 +204,9 @@ class StoredDedupe:
         self._slide(change)
         if not change.keys:
             return []
-        return [TopicRecords(self.store.topic, pa.array(change.values, pa.binary()), pa.array(change.keys, pa.binary()))]
+        return [
+            TopicRecords(self.store.topic, pa.array(change.values, pa.binary()), pa.array(change.keys, pa.binary()))
+        ]
 
     def _add(self, change: _Change, window: str, packed: bytes) -> None:
         if not packed:

@@ -1,8 +1,8 @@
-"""JSON text exactly as Jackson's default generator writes it, which is what Kafka Connect stores.
+r"""JSON text exactly as Jackson's default generator writes it, which is what Kafka Connect stores.
 
 Facts from `com.fasterxml.jackson.core` (2.x): text stays UTF-8 (nothing outside ASCII is escaped, U+2028
-included); quote and backslash are escaped; of the control characters \\b \\t \\n \\f \\r have short forms,
-the others are \\u00XX with capital digits; doubles as `Double.toString` writes them.
+included); quote and backslash are escaped; of the control characters \b \t \n \f \r have short forms,
+the others are \u00XX with capital digits; doubles as `Double.toString` writes them.
 """
 
 from __future__ import annotations
@@ -22,29 +22,22 @@ def to_json(value: object) -> str:
 
     Raises ValueError for a NaN or infinity, a lone surrogate, a map key that is not text, any other type.
     """
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "true" if value else "false"
-        case str():
-            return _text(value)
-        case int():
-            return str(value)
-        case float():
-            return _double(value)
-        case Mapping():
-            return "{" + ",".join(f"{_text(key)}:{to_json(item)}" for key, item in value.items()) + "}"
-        case Sequence() if not isinstance(value, bytes | bytearray | memoryview):
-            return "[" + ",".join(to_json(item) for item in value) + "]"
-    message = f"an offset may hold text, numbers, booleans and null, not {type(value).__name__}"
-    raise ValueError(message)
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, str):
+        return _text(value)
+    if isinstance(value, int | float):
+        return _double(value) if isinstance(value, float) else str(value)
+    if isinstance(value, Mapping):
+        return "{" + ",".join(f"{_text(key)}:{to_json(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray | memoryview):
+        return "[" + ",".join(to_json(item) for item in value) + "]"
+    raise ValueError(f"an offset may hold text, numbers, booleans and null, not {type(value).__name__}")
 
 
 def _text(text: object) -> str:
     if not isinstance(text, str):
-        message = f"names in offsets must be text, not {type(text).__name__}"
-        raise ValueError(message)  # noqa: TRY004 - callers catch one class for everything unwritable
+        raise ValueError(f"names in offsets must be text, not {type(text).__name__}")  # noqa: TRY004 - callers catch one class for everything unwritable
     text.encode()  # a lone surrogate raises UnicodeEncodeError, a ValueError
     return '"' + _ESCAPED.sub(lambda found: _SHORT.get(found[0]) or f"\\u{ord(found[0]):04X}", text) + '"'
 
@@ -52,8 +45,7 @@ def _text(text: object) -> str:
 def _double(number: float) -> str:
     """`Double.toString`: plain between 10⁻³ and 10⁷, else one digit before the point and an exponent."""
     if not math.isfinite(number):
-        message = "an offset may not hold NaN or infinity"
-        raise ValueError(message)
+        raise ValueError("an offset may not hold NaN or infinity")
     if number == 0 or _PLAIN_FROM <= abs(number) < _PLAIN_BELOW:
         return repr(number)
     sign, digits, exponent = Decimal(repr(number)).as_tuple()

@@ -28,7 +28,6 @@ Offset: TypeAlias = "Mapping[str, object]"
 
 PARTITIONS = 25
 WORKER_KEY = "offset.storage.topic"
-_KEY_PARTS = 2
 
 
 def canonical_partition(partition: Mapping[str, object]) -> str:
@@ -113,12 +112,7 @@ class OffsetStore:
 
 
 def _decode_key(key: bytes | None) -> tuple[str, str]:
-    parts = json.loads(key or b"null")
-    if not isinstance(parts, list) or len(parts) != _KEY_PARTS:
-        message = "not an offset key"
-        raise ValueError(message)
-    connector, partition = parts
-    if not isinstance(connector, str) or not isinstance(partition, dict | None):
-        message = "not an offset key"
-        raise ValueError(message)
-    return connector, canonical_partition(partition or {})
+    match json.loads(key or b"null"):
+        case [str(connector), dict() | None as partition]:
+            return connector, canonical_partition(partition or {})
+    raise ValueError("not an offset key")
