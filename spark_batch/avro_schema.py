@@ -1,0 +1,244 @@
+"""Reads a contract's Avro schema text into the types of `avro_types`, collecting every finding."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from spark_batch.avro_defaults import canonical_default
+from spark_batch.avro_types import (
+    Array,
+    AvroType,
+    Decimal,
+    Enum,
+    Field,
+    Fixed,
+    JsonValue,
+    Map,
+    Primitive,
+    Record,
+    Slot,
+    Temporal,
+    Uuid,
+)
+
+DECIMAL_PRECISION_MAX = 38
+"""Spark's widest decimal."""
+FIXED_BYTES_MAX = 1 << 20
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NAMED = {"record", "enum", "fixed"}
+
+
+@dataclass(frozen=True)
+class SchemaFinding:
+    """Something about the schema that cannot be honoured: where, and what was expected there."""
+
+    path: str
+    seen: str
+    expected: str
+
+
+@dataclass(frozen=True)
+class ParsedSchema:
+    """The record of the contract (None when there are findings), and the findings."""
+
+    record: Record | None
+    findings: tuple[SchemaFinding, ...]
+
+
+@lru_cache(maxsize=256)
+def parse_schema(text: str) -> ParsedSchema:
+    """Parse Avro schema text; never raises for bad text, it is a finding."""
+    reader = _Reader()
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        return ParsedSchema(None, (SchemaFinding("", text[:80], "an Avro schema as JSON"),))
+    parsed = reader.type(document, "", namespace="")
+    if parsed is not None and not isinstance(parsed, Record):
+        reader.find("", str(document)[:80], "a record at the top of the schema")
+    record = parsed if isinstance(parsed, Record) and not reader.findings else None
+    return ParsedSchema(record, tuple(reader.findings))
+
+
+@dataclass
+class _Reader:
+    """Walks the schema document once; named types may be used again by name, but not inside themselves."""
+
+    findings: list[SchemaFinding] = field(default_factory=list)
+    named: dict[str, AvroType | None] = field(default_factory=dict)
+
+    def find(self, path: str, seen: object, expected: str) -> None:
+        self.findings.append(SchemaFinding(path, str(seen)[:80], expected))
+
+    def slot(self, document: JsonValue, path: str, *, namespace: str) -> Slot | None:
+        if not isinstance(document, list):
+            parsed = self.type(document, path, namespace=namespace)
+            return None if parsed is None else Slot(parsed, is_nullable=parsed is Primitive.NULL)
+        others = [branch for branch in document if branch != "null"]
+        if len(document) != 2 or len(others) != 1:  # noqa: PLR2004 - "T or null" has two branches
+            self.find(path, json.dumps(document), 'a union of "null" and one other type')
+            return None
+        parsed = self.type(others[0], path, namespace=namespace)
+        return None if parsed is None else Slot(parsed, is_nullable=True)
+
+    def type(self, document: JsonValue, path: str, *, namespace: str) -> AvroType | None:
+        if isinstance(document, str):
+            return self._by_name(document, path, namespace=namespace)
+        if isinstance(document, list):
+            self.find(path, json.dumps(document), "one type (a union may stand only for a field, an item or a value)")
+            return None
+        if not isinstance(document, dict):
+            self.find(path, document, "an Avro type")
+            return None
+        kind = document.get("type")
+        if isinstance(kind, (dict, list)):
+            return self.type(kind, path, namespace=namespace)
+        if kind in _NAMED:
+            return self._named_type(document, path, namespace=namespace)
+        if kind == "array":
+            items = self.slot(document.get("items"), f"{path}[]", namespace=namespace)
+            return None if items is None else Array(items)
+        if kind == "map":
+            values = self.slot(document.get("values"), f"{path}{{}}", namespace=namespace)
+            return None if values is None else Map(values)
+        return self._by_name(kind, path, namespace=namespace, document=document)
+
+    def _by_name(
+        self, name: JsonValue, path: str, *, namespace: str, document: JsonValue = None,
+    ) -> AvroType | None:
+        if name in set(Primitive):
+            return self._primitive(Primitive(name), document or {}, path)
+        full = _full_name(name, namespace) if isinstance(name, str) else None
+        if full not in self.named:
+            self.find(path, name, "a known Avro type")
+            return None
+        known = self.named[full]
+        if known is None:
+            self.find(path, name, "a schema without recursion (this type contains itself)")
+        return known
+
+    def _primitive(self, kind: Primitive, document: JsonValue, path: str) -> AvroType | None:
+        logical = document.get("logicalType")
+        if logical is None:
+            return kind
+        if logical == "decimal" and kind is Primitive.BYTES:
+            return self._decimal(document, path, size=None)
+        if logical == "uuid" and kind is Primitive.STRING:
+            return Uuid()
+        if logical in set(Temporal) and Temporal(logical).base is kind:
+            return Temporal(logical)
+        self.find(path, f"{kind} {logical}", "a logical type that this base type carries and that is supported")
+        return None
+
+    def _decimal(self, document: JsonValue, path: str, *, size: int | None) -> Decimal | None:
+        precision, scale = document.get("precision"), document.get("scale", 0)
+        if not _is_whole(precision) or not 1 <= precision <= DECIMAL_PRECISION_MAX:
+            self.find(path, precision, f"a precision from 1 to {DECIMAL_PRECISION_MAX}")
+            return None
+        if not _is_whole(scale) or not 0 <= scale <= precision:
+            self.find(path, scale, "a scale from 0 to the precision")
+            return None
+        if size is not None and 10**precision - 1 > (1 << (8 * size - 1)) - 1:
+            self.find(path, precision, f"a precision that {size} bytes can hold")
+            return None
+        return Decimal(precision, scale, size)
+
+    def _named_type(self, document: JsonValue, path: str, *, namespace: str) -> AvroType | None:
+        name, own = document.get("name"), document.get("namespace", namespace)
+        if not isinstance(name, str) or not all(_NAME.fullmatch(part) for part in name.split(".")):
+            self.find(path, name, "a name by Avro's rules")
+            return None
+        full = _full_name(name, own if isinstance(own, str) else "")
+        if full in self.named:
+            self.find(path, full, "a name that is not yet defined")
+            return None
+        self.named[full] = None
+        parsed = self._named_body(document, path, full)
+        if parsed is None:
+            del self.named[full]
+        else:
+            self.named[full] = parsed
+        return parsed
+
+    def _named_body(self, document: JsonValue, path: str, full: str) -> AvroType | None:
+        if document["type"] == "enum":
+            return self._enum(document, path, full)
+        if document["type"] == "fixed":
+            return self._fixed(document, path, full)
+        return self._record(document, path, full)
+
+    def _enum(self, document: JsonValue, path: str, full: str) -> Enum | None:
+        symbols = document.get("symbols")
+        is_good = isinstance(symbols, list) and symbols and all(
+            isinstance(symbol, str) and _NAME.fullmatch(symbol) for symbol in symbols
+        )
+        if not is_good or len(set(symbols)) != len(symbols):
+            self.find(path, symbols, "a list of different symbols by Avro's rules")
+            return None
+        return Enum(full, tuple(symbols))
+
+    def _fixed(self, document: JsonValue, path: str, full: str) -> AvroType | None:
+        size = document.get("size")
+        if not _is_whole(size) or not 1 <= size <= FIXED_BYTES_MAX:
+            self.find(path, size, f"a size from 1 to {FIXED_BYTES_MAX}")
+            return None
+        logical = document.get("logicalType")
+        if logical == "decimal":
+            return self._decimal(document, path, size=size)
+        if logical is not None:
+            self.find(path, f"fixed {logical}", "decimal, or no logical type")
+            return None
+        return Fixed(full, size)
+
+    def _record(self, document: JsonValue, path: str, full: str) -> Record | None:
+        entries = document.get("fields")
+        if not isinstance(entries, list) or not entries:
+            self.find(path, entries, "at least one field")
+            return None
+        namespace = full.rpartition(".")[0]
+        fields = [self._field(entry, path, namespace=namespace) for entry in entries]
+        good = [entry for entry in fields if entry is not None]
+        for attribute in ("name", "json_name"):
+            names = [getattr(entry, attribute) for entry in good]
+            for name in sorted({name for name in names if names.count(name) > 1}):
+                self.find(f"{path}.{name}".lstrip("."), name, f"a {attribute.replace('_', '.')} used once")
+        return Record(full, tuple(good), doc=_text(document.get("doc"))) if len(good) == len(entries) else None
+
+    def _field(self, document: JsonValue, path: str, *, namespace: str) -> Field | None:
+        name = document.get("name") if isinstance(document, dict) else None
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            self.find(path, name, "a field name by Avro's rules (map other names by json.name)")
+            return None
+        own = f"{path}.{name}".lstrip(".")
+        json_name = document.get("json.name", name)
+        if not isinstance(json_name, str):
+            self.find(own, json_name, "json.name as text")
+            return None
+        slot = self.slot(document.get("type"), own, namespace=namespace)
+        if slot is None:
+            return None
+        default = None
+        if "default" in document:
+            default = canonical_default(slot, document["default"], is_null_first=_is_null_first(document["type"]))
+            if default is None:
+                self.find(own, json.dumps(document["default"]), "a default of the (first) type")
+        return Field(name, json_name, slot, default, doc=_text(document.get("doc")))
+
+
+def _full_name(name: str, namespace: str) -> str:
+    return name if "." in name or not namespace else f"{namespace}.{name}"
+
+
+def _is_null_first(document: JsonValue) -> bool:
+    return document == "null" or (isinstance(document, list) and document[0] == "null")
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None

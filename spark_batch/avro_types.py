@@ -1,0 +1,135 @@
+"""The contract's types: Avro schema text parsed into frozen values, with all findings at once.
+
+Only what the conversion can express without changing a value is accepted (Avro 1.12 specification, sections "Schema
+Declaration" and "Logical Types"); everything else is a finding, never a silent fallback. Recursive records and unions
+other than "T or null" are such findings. The attribute `json.name` of a field names it in the payload.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+
+class Primitive(StrEnum):
+    """Avro's primitive types."""
+
+    NULL = "null"
+    BOOLEAN = "boolean"
+    INT = "int"
+    LONG = "long"
+    FLOAT = "float"
+    DOUBLE = "double"
+    STRING = "string"
+    BYTES = "bytes"
+
+
+class Temporal(StrEnum):
+    """Logical types of dates and times; the value is Avro's own name."""
+
+    DATE = "date"
+    TIME_MILLIS = "time-millis"
+    TIME_MICROS = "time-micros"
+    TIMESTAMP_MILLIS = "timestamp-millis"
+    TIMESTAMP_MICROS = "timestamp-micros"
+    LOCAL_TIMESTAMP_MILLIS = "local-timestamp-millis"
+    LOCAL_TIMESTAMP_MICROS = "local-timestamp-micros"
+
+    @property
+    def base(self) -> Primitive:
+        """The primitive type that carries it."""
+        return Primitive.INT if self in {Temporal.DATE, Temporal.TIME_MILLIS} else Primitive.LONG
+
+    @property
+    def units_per_second(self) -> int:
+        """Units of the carried number in one second (0 for dates)."""
+        if self is Temporal.DATE:
+            return 0
+        return 1_000 if self.value.endswith("millis") else 1_000_000
+
+
+@dataclass(frozen=True)
+class Decimal:
+    """A decimal number, exact within precision and scale; `size` bytes where it is carried by a fixed."""
+
+    precision: int
+    scale: int
+    size: int | None = None
+
+
+@dataclass(frozen=True)
+class Uuid:
+    """A string in the canonical form of RFC 4122."""
+
+
+@dataclass(frozen=True)
+class Enum:
+    """One of the symbols, as text."""
+
+    name: str
+    symbols: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """Exactly `size` bytes."""
+
+    name: str
+    size: int
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A place for a value: its type, and whether null may stand there."""
+
+    type: AvroType
+    is_nullable: bool = False
+
+
+@dataclass(frozen=True)
+class Array:
+    """A list of items."""
+
+    items: Slot
+
+
+@dataclass(frozen=True)
+class Map:
+    """Text keys to values."""
+
+    values: Slot
+
+
+@dataclass(frozen=True)
+class Field:
+    """One field of a record; `default` is the default as JSON value, canonical text, None where there is none."""
+
+    name: str
+    json_name: str
+    slot: Slot
+    default: str | None = None
+    doc: str | None = None
+
+    @property
+    def has_value_default(self) -> bool:
+        """Whether a missing field becomes something other than null."""
+        return self.default is not None and self.default != "null"
+
+
+@dataclass(frozen=True)
+class Record:
+    """Named fields; `name` is the full name."""
+
+    name: str
+    fields: tuple[Field, ...]
+    doc: str | None = None
+
+    def field(self, name: str) -> Field | None:
+        """The field of that Avro name."""
+        return next((field for field in self.fields if field.name == name), None)
+
+
+AvroType = Primitive | Temporal | Decimal | Uuid | Enum | Fixed | Array | Map | Record
+JsonValue = Any
+"""Whatever `json.loads` gives."""

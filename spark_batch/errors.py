@@ -1,0 +1,15 @@
+"""Errors of a conversion, by recovery. A bad record is never an error: it is a rejected outcome."""
+
+from __future__ import annotations
+
+
+class ConversionError(Exception):
+    """A whole micro-batch could not be converted."""
+
+
+class ConversionRetriable(ConversionError):
+    """Spark was lost, restarted or too slow: the same micro-batch may be given again."""
+
+
+class ConversionFatal(ConversionError):
+    """The plan or the job is wrong: the same micro-batch would fail again."""

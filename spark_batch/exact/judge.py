@@ -1,0 +1,215 @@
+"""The verdict on one parsed payload under a contract, and its canonical form when it is valid.
+
+The canonical form (see `avro_defaults`) leaves nothing to interpret, so the columns of a second, small job can turn it
+into output without checks of their own.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+import re
+from decimal import Decimal as ExactNumber
+from json.encoder import encode_basestring
+from typing import TYPE_CHECKING, NoReturn, cast
+
+from spark_batch.avro_defaults import INTEGER_BITS
+from spark_batch.avro_types import (
+    Array,
+    AvroType,
+    Decimal,
+    Enum,
+    Field,
+    Fixed,
+    JsonValue,
+    Map,
+    Primitive,
+    Record,
+    Slot,
+    Temporal,
+    Uuid,
+)
+from spark_batch.exact.instants import InstantError, parse_instant
+from spark_batch.exact.json_text import Number, RejectedPayload
+from spark_batch.outcome import Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_INTEGER = re.compile(r"-?[0-9]+")
+_DIGITS_MAX = 400
+"""Longer literals are compared by magnitude only: no supported type reaches so far."""
+FLOAT_MAX = 3.4028234663852886e38
+_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+
+
+def canonical_record(record: Record, value: JsonValue, *, is_unknown_refused: bool) -> str:
+    """Canonical text of a valid payload; raises RejectedPayload, naming the field, for any other."""
+    return _Judge(is_unknown_refused=is_unknown_refused).record(record, value, "")
+
+
+class _Judge:
+    """Walks type and value together."""
+
+    def __init__(self, *, is_unknown_refused: bool) -> None:
+        self._is_unknown_refused = is_unknown_refused
+
+    def record(self, record: Record, value: JsonValue, path: str) -> str:
+        if not isinstance(value, dict):
+            _refuse(Reason.WRONG_TYPE, path, "an object")
+        if self._is_unknown_refused:
+            known = {field.json_name for field in record.fields}
+            unknown = next((name for name in value if name not in known), None)
+            if unknown is not None:
+                _refuse(Reason.UNKNOWN_FIELD, _join(path, unknown), "no field of that name")
+        texts = [f"{encode_basestring(f.name)}:{self._field(f, value, path)}" for f in record.fields]
+        return f"{{{','.join(texts)}}}"
+
+    def _field(self, field: Field, values: dict[str, JsonValue], path: str) -> str:
+        own = _join(path, field.json_name)
+        if field.json_name in values:
+            return self.slot(field.slot, values[field.json_name], own)
+        if field.default is not None:
+            return field.default
+        if field.slot.is_nullable:
+            return "null"
+        return _refuse(Reason.MISSING_FIELD, own, "a value")
+
+    def slot(self, slot: Slot, value: JsonValue, path: str) -> str:
+        if value is None:
+            if slot.is_nullable:
+                return "null"
+            _refuse(Reason.NULL_NOT_ALLOWED, path, "a value other than null")
+        return self._value(slot.type, value, path)
+
+    def _value(self, kind: AvroType, value: JsonValue, path: str) -> str:
+        if isinstance(kind, Record):
+            return self.record(kind, value, path)
+        if isinstance(kind, Array):
+            if not isinstance(value, list):
+                _refuse(Reason.WRONG_TYPE, path, "an array")
+            return f"[{','.join(self.slot(kind.items, item, f'{path}[{at}]') for at, item in enumerate(value))}]"
+        if isinstance(kind, Map):
+            if not isinstance(value, dict):
+                _refuse(Reason.WRONG_TYPE, path, "an object")
+            entries = (
+                f"{encode_basestring(key)}:{self.slot(kind.values, item, _join(path, key))}"
+                for key, item in value.items()
+            )
+            return f"{{{','.join(entries)}}}"
+        return _scalar(kind, value, path)
+
+
+def _scalar(kind: AvroType, value: JsonValue, path: str) -> str:
+    if isinstance(kind, Temporal):
+        return _instant(kind, value, path)
+    if isinstance(kind, Decimal):
+        return _decimal(kind, value, path)
+    if isinstance(kind, (Fixed, Enum, Uuid)) or kind in {Primitive.STRING, Primitive.BYTES}:
+        return _text(kind, value, path)
+    return _PRIMITIVES[cast("Primitive", kind)](value, path)
+
+
+def _text(kind: AvroType, value: JsonValue, path: str) -> str:
+    if not isinstance(value, str) or isinstance(value, Number):
+        _refuse(Reason.WRONG_TYPE, path, "text")
+    if isinstance(kind, Enum) and value not in kind.symbols:
+        _refuse(Reason.UNKNOWN_SYMBOL, path, "a symbol of the enum")
+    if isinstance(kind, Uuid) and not _UUID.fullmatch(value):
+        _refuse(Reason.WRONG_TYPE, path, "a UUID")
+    if isinstance(kind, Fixed) or kind is Primitive.BYTES:
+        _refuse_bad_base64(value, path, size=getattr(kind, "size", None))
+    return encode_basestring(value)
+
+
+def _refuse_bad_base64(value: str, path: str, *, size: int | None) -> None:
+    try:
+        raw = base64.b64decode(value.encode(), validate=True)
+    except (binascii.Error, ValueError):
+        _refuse(Reason.WRONG_TYPE, path, "base64 text")
+    if base64.b64encode(raw).decode() != value:
+        _refuse(Reason.WRONG_TYPE, path, "base64 text")
+    if size is not None and len(raw) != size:
+        _refuse(Reason.OUT_OF_RANGE, path, f"base64 text of {size} bytes")
+
+
+def _boolean(value: JsonValue, path: str) -> str:
+    if not isinstance(value, bool):
+        _refuse(Reason.WRONG_TYPE, path, "a boolean")
+    return "true" if value else "false"
+
+
+def _integer(kind: Primitive) -> Callable[[JsonValue, str], str]:
+    half = 1 << (INTEGER_BITS[kind] - 1)
+
+    def check(value: JsonValue, path: str) -> str:
+        if not isinstance(value, Number) or not _INTEGER.fullmatch(value):
+            _refuse(Reason.WRONG_TYPE, path, "an integer")
+        if len(value) > _DIGITS_MAX or not -half <= int(value) < half:
+            _refuse(Reason.OUT_OF_RANGE, path, f"an integer of {INTEGER_BITS[kind]} bits")
+        return str(int(value))
+
+    return check
+
+
+def _real(limit: float) -> Callable[[JsonValue, str], str]:
+    def check(value: JsonValue, path: str) -> str:
+        if not isinstance(value, Number):
+            _refuse(Reason.WRONG_TYPE, path, "a number")
+        number = float(value)
+        if not math.isfinite(number) or abs(number) > limit:
+            _refuse(Reason.OUT_OF_RANGE, path, "a number in the range of its type")
+        return value if len(value) <= _DIGITS_MAX else repr(number)
+
+    return check
+
+
+def _nothing(value: JsonValue, path: str) -> str:  # noqa: ARG001 - nulls never come here
+    return _refuse(Reason.WRONG_TYPE, path, "null")
+
+
+_PRIMITIVES: dict[Primitive, Callable[[JsonValue, str], str]] = {
+    Primitive.NULL: _nothing,
+    Primitive.BOOLEAN: _boolean,
+    Primitive.INT: _integer(Primitive.INT),
+    Primitive.LONG: _integer(Primitive.LONG),
+    Primitive.FLOAT: _real(FLOAT_MAX),
+    Primitive.DOUBLE: _real(math.inf),
+}
+
+
+def _decimal(kind: Decimal, value: JsonValue, path: str) -> str:
+    if not isinstance(value, Number):
+        _refuse(Reason.WRONG_TYPE, path, "a number")
+    sign, digits, exponent = ExactNumber(value[:_DIGITS_MAX]).as_tuple() if len(value) <= _DIGITS_MAX else (0, (), 0)
+    if len(value) > _DIGITS_MAX or not isinstance(exponent, int):
+        _refuse(Reason.OUT_OF_RANGE, path, "a number of a sensible length")
+    unscaled = "".join(map(str, digits)).lstrip("0")
+    stripped = unscaled.rstrip("0")
+    exponent += len(unscaled) - len(stripped)
+    if not stripped:
+        return "0"
+    if -exponent > kind.scale or len(stripped) + exponent > kind.precision - kind.scale:
+        _refuse(Reason.OUT_OF_RANGE, path, f"at most {kind.precision} digits, {kind.scale} of them after the point")
+    plain = f"{stripped}{'0' * exponent}" if exponent >= 0 else stripped.rjust(1 - exponent, "0")
+    if exponent < 0:
+        plain = f"{plain[:exponent]}.{plain[exponent:]}"
+    return f"-{plain}" if sign else plain
+
+
+def _instant(kind: Temporal, value: JsonValue, path: str) -> str:
+    if isinstance(value, bool) or not isinstance(value, str):
+        _refuse(Reason.WRONG_TYPE, path, f"a {kind.value} as number or ISO 8601 text")
+    try:
+        return str(parse_instant(kind, value, is_number=isinstance(value, Number)))
+    except InstantError as error:
+        return _refuse(error.reason, path, str(error))
+
+
+def _join(path: str, name: str) -> str:
+    return f"{path}.{name[:100]}" if path else name[:100]
+
+
+def _refuse(reason: Reason, path: str, expected: str) -> NoReturn:
+    raise RejectedPayload(reason, f"{path or 'record'}: expected {expected}")

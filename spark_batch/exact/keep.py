@@ -1,0 +1,64 @@
+"""`contract.unknown.fields=keep`: the payload's own object, with only what the contract changes.
+
+Fields take their Avro names, missing ones with a default get it, dates and instants become numbers; everything else,
+unknown fields and the digits of every number included, stays as it was written.
+"""
+
+from __future__ import annotations
+
+from spark_batch.avro_types import Array, AvroType, JsonValue, Map, Record, Slot, Temporal
+from spark_batch.exact.fields import json_text
+from spark_batch.exact.instants import parse_instant
+from spark_batch.exact.json_text import Number
+
+
+def is_kept_whole(record: Record) -> bool:
+    """Whether every valid payload under this contract is its own kept form."""
+    return all(
+        field.name == field.json_name and not field.has_value_default and _is_type_kept(field.slot.type)
+        for field in record.fields
+    )
+
+
+def kept_payload(record: Record, value: JsonValue) -> bytes:
+    """The kept form of a valid payload."""
+    return _record(record, value).encode()
+
+
+def _is_type_kept(kind: AvroType) -> bool:
+    if isinstance(kind, Record):
+        return is_kept_whole(kind)
+    if isinstance(kind, Array):
+        return _is_type_kept(kind.items.type)
+    return _is_type_kept(kind.values.type) if isinstance(kind, Map) else not isinstance(kind, Temporal)
+
+
+def _record(record: Record, value: JsonValue) -> str:
+    texts = {}
+    for field in record.fields:
+        if field.json_name in value:
+            texts[field.name] = _slot(field.slot, value[field.json_name])
+        elif field.has_value_default and field.default is not None:
+            texts[field.name] = field.default
+    known = {field.json_name for field in record.fields}
+    texts |= {name: _as_written(item) for name, item in value.items() if name not in known and name not in texts}
+    return "{" + ",".join(f"{json_text(name)}:{text}" for name, text in texts.items()) + "}"
+
+
+def _slot(slot: Slot, value: JsonValue) -> str:
+    kind = slot.type
+    if value is None:
+        return "null"
+    if isinstance(kind, Record):
+        return _record(kind, value)
+    if isinstance(kind, Array):
+        return f"[{','.join(_slot(kind.items, item) for item in value)}]"
+    if isinstance(kind, Map):
+        return "{" + ",".join(f"{json_text(str(key))}:{_slot(kind.values, item)}" for key, item in value.items()) + "}"
+    if isinstance(kind, Temporal):
+        return str(parse_instant(kind, value, is_number=isinstance(value, Number)))
+    return _as_written(value)
+
+
+def _as_written(value: JsonValue) -> str:
+    return json_text(value, number=str)

@@ -1,0 +1,73 @@
+"""The exact path over the suspicious payloads of a micro-batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from spark_batch.exact.fields import dedupe_hash, json_text, loose_key, loose_timestamp, payload_hash
+from spark_batch.exact.json_text import RejectedPayload, parse
+from spark_batch.exact.judge import canonical_record
+from spark_batch.exact.keep import kept_payload
+from spark_batch.outcome import Rejection, Stage
+from spark_batch.plan import ConversionPlan, ConverterKind, UnknownFields
+
+if TYPE_CHECKING:
+    from spark_batch.avro_types import JsonValue
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the exact path says of one payload.
+
+    With `canonical` the canonical job still has to write it; otherwise `value` is the value as it goes out.
+    """
+
+    rejection: Rejection | None = None
+    canonical: str | None = None
+    value: bytes | None = None
+    key: bytes | None = None
+    timestamp: int | None = None
+    dedupe: bytes | None = None
+
+
+def exact_verdict(plan: ConversionPlan, payload: bytes) -> Verdict:
+    """The verdict on one payload of a plan that reads JSON; never raises for a bad payload."""
+    try:
+        value = parse(payload)
+    except RejectedPayload as refusal:
+        return Verdict(refusal.rejection, dedupe=payload_hash(payload) if plan.dedupe_fields else None)
+    dedupe = dedupe_hash(plan.dedupe_fields, value, payload) if plan.dedupe_fields else None
+    try:
+        return _judged(plan, payload, value, dedupe)
+    except RejectedPayload as refusal:
+        return Verdict(refusal.rejection, dedupe=dedupe)
+
+
+def _judged(plan: ConversionPlan, payload: bytes, value: JsonValue, dedupe: bytes | None) -> Verdict:
+    if plan.record is not None and plan.contract is not None:
+        policy = plan.contract.unknown_fields
+        canonical = canonical_record(plan.record, value, is_unknown_refused=policy is UnknownFields.REJECT)
+        kept = kept_payload(plan.record, value) if policy is UnknownFields.KEEP else payload
+        return Verdict(canonical=canonical, value=kept, dedupe=dedupe)
+    timestamp = None
+    if plan.timestamp_field is not None:
+        try:
+            timestamp = loose_timestamp(plan.timestamp_field, value)
+        except RejectedPayload as refusal:
+            rejection = Rejection(refusal.rejection.reason, refusal.rejection.message, Stage.TRANSFORMATION)
+            return Verdict(rejection, dedupe=dedupe)
+    written = payload
+    if plan.value_converter.kind is ConverterKind.JSON and plan.value_converter.is_schema_enveloped:
+        written = b'{"schema":null,"payload":' + payload + b"}"
+    return Verdict(value=written, key=_loose_key(plan, value), timestamp=timestamp, dedupe=dedupe)
+
+
+def _loose_key(plan: ConversionPlan, value: JsonValue) -> bytes | None:
+    if not plan.key_fields:
+        return None
+    if plan.key_converter.kind is not ConverterKind.JSON:
+        text = loose_key(plan.key_fields[0], value)
+        return None if text is None else text.encode()
+    fields = value if isinstance(value, dict) else {}
+    return json_text({name: fields.get(name) for name in plan.key_fields}).encode()

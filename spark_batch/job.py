@@ -1,0 +1,225 @@
+"""The columns of a plan, built once: payloads in, verdicts, values, keys, timestamps and hashes out.
+
+Two forms of the same job. The *swift* one reads raw payloads and marks the records it cannot vouch for as suspicious;
+the *canonical* one reads what the exact path has judged and rewritten. Both end in the same rules and serializers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812 - the customary name
+
+from spark_batch.avro_types import AvroType, Record, Temporal
+from spark_batch.decode import canonical_value, decode_record
+from spark_batch.exact.json_text import DEPTH_MAX
+from spark_batch.payload_fields import dedupe_hash, loose_json, loose_text, loose_timestamp
+from spark_batch.plan import ConversionPlan, ConverterKind, PayloadFormat, UnknownFields
+from spark_batch.serialize import record_bytes, text_bytes
+from spark_batch.serialize.avro import framed_avro
+from spark_batch.serialize.connect_json import json_text
+from spark_batch.shapes import CORRUPT, canonical_shape, payload_shape
+from spark_batch.variant_paths import PAYLOAD, VARIANT, is_one_value, parsed_payload
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+ORDINAL = "__headrace_ordinal"
+KEY = "__headrace_key"
+VALUE = "__headrace_value"
+VERDICT = "__headrace_verdict"
+TIMESTAMP = "__headrace_timestamp"
+DEDUPE = "__headrace_dedupe"
+VALID, SUSPICIOUS, FIRST_RULE = 0, 1, 2
+"""Verdicts of the job; FIRST_RULE + n means that rule n failed."""
+_PARSED, _RECORD, _SWIFT = "__headrace_parsed", "__headrace_record", "__headrace_swift"
+_JSON_OPTIONS = {
+    "mode": "PERMISSIVE",
+    "columnNameOfCorruptRecord": CORRUPT,
+    "allowNonNumericNumbers": "false",
+    "allowSingleQuotes": "false",
+}
+_SHORT_CHARACTERS = 2 * DEPTH_MAX
+_HIGH_THEN_LOW = r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+
+
+@dataclass(frozen=True)
+class Job:
+    """Columns in steps: each step selects from the one before."""
+
+    steps: tuple[tuple[Column, ...], ...]
+
+    def applied(self, frame: DataFrame) -> DataFrame:
+        """The frame (columns ORDINAL, PAYLOAD as text, and KEY where asked for) with the job applied."""
+        for step in self.steps:
+            frame = frame.select(*step)
+        return frame
+
+
+def swift_job(plan: ConversionPlan, *, has_key: bool) -> Job:
+    """The job over raw payloads; `has_key` where page keys are to be converted too."""
+    kept = [F.col(KEY)] if has_key else []
+    if not plan.is_json:
+        return Job(((F.col(ORDINAL), F.lit(VALID).alias(VERDICT), *_text_outputs(plan, has_key=has_key)),))
+    parsed = [] if plan.record is None else [F.from_json(F.col(PAYLOAD), payload_shape(plan.record), _JSON_OPTIONS)]
+    first = [F.col(ORDINAL), F.col(PAYLOAD), *kept, parsed_payload().alias(VARIANT)]
+    first += [column.alias(_PARSED) for column in parsed]
+    proof = _is_sound_text() & is_one_value()
+    second = [F.col(ORDINAL), F.col(PAYLOAD), *kept, F.col(VARIANT)]
+    if plan.record is not None and plan.contract is not None:
+        is_refused = plan.contract.unknown_fields is UnknownFields.REJECT
+        decoded = decode_record(plan.record, F.col(_PARSED), is_unknown_refused=is_refused)
+        proof = proof & (F.ascii(F.ltrim(PAYLOAD)) == ord("{")) & F.col(_PARSED).getField(CORRUPT).isNull()
+        proof = _certain(proof if decoded.proof is None else proof & decoded.proof)
+        second.append(F.when(proof, decoded.value).alias(_RECORD))
+    second.append(_certain(proof).alias(_SWIFT))
+    last = _outputs(plan, F.col(_SWIFT), has_key=has_key, is_swift=True)
+    return Job((tuple(first), tuple(second), *_scope_for_rules(plan), last))
+
+
+def canonical_job(plan: ConversionPlan, record: Record) -> Job:
+    """The job over canonical texts (columns ORDINAL and PAYLOAD) of a plan with a contract."""
+    parsed = F.from_json(F.col(PAYLOAD), canonical_shape(record), _JSON_OPTIONS)
+    is_read = _certain(F.col(_PARSED).getField(CORRUPT).isNull())
+    typed = F.when(is_read, canonical_value(record, F.col(_PARSED)))
+    return Job(
+        (
+            (F.col(ORDINAL), parsed.alias(_PARSED)),
+            (F.col(ORDINAL), typed.alias(_RECORD), is_read.alias(_SWIFT)),
+            *_scope_for_rules(plan),
+            _outputs(plan, F.col(_SWIFT), has_key=False, is_swift=False),
+        ),
+    )
+
+
+def is_value_written(plan: ConversionPlan) -> bool:
+    """Whether the job writes values; otherwise the payload itself is the value."""
+    kind = plan.value_converter
+    if kind.kind in {ConverterKind.STRING, ConverterKind.BYTES}:
+        return False
+    if plan.contract is not None:
+        return plan.contract.unknown_fields is not UnknownFields.KEEP
+    return plan.payload_format is not PayloadFormat.JSON or kind.is_schema_enveloped
+
+
+def is_page_key_written(plan: ConversionPlan) -> bool:
+    """Whether keys that come with the page must be converted (they are text) rather than passed on."""
+    return not plan.key_fields and plan.key_converter.kind in {ConverterKind.JSON, ConverterKind.AVRO}
+
+
+def _text_outputs(plan: ConversionPlan, *, has_key: bool) -> list[Column]:
+    outputs = []
+    if is_value_written(plan):
+        spec = plan.value_converter
+        is_binary = plan.payload_format is PayloadFormat.BYTES
+        written = (
+            framed_avro(F.col(PAYLOAD), avro_schema=plan.value_schema(), schema_id=spec.schema_id)
+            if is_binary
+            else text_bytes(F.col(PAYLOAD), spec=spec)
+        )
+        outputs.append(written.alias(VALUE))
+    if has_key:
+        outputs.append(text_bytes(F.col(KEY), spec=plan.key_converter).alias(KEY))
+    return outputs
+
+
+def _outputs(plan: ConversionPlan, proof: Column, *, has_key: bool, is_swift: bool) -> tuple[Column, ...]:
+    outputs: list[Column] = []
+    if is_value_written(plan):
+        outputs.append(_value(plan).alias(VALUE))
+    if has_key:
+        outputs.append(text_bytes(F.col(KEY), spec=plan.key_converter).alias(KEY))
+    if plan.key_fields:
+        key = _record_key(plan, plan.record) if plan.record is not None else _loose_key(plan)
+        outputs.append(key.alias(KEY))
+        if plan.record is None:
+            proof = reduce(lambda left, right: left & right, map(_is_plain, plan.key_fields), proof)
+    if plan.timestamp_field is not None:
+        timestamp, is_certain = _timestamp(plan, plan.timestamp_field)
+        outputs.append(timestamp.alias(TIMESTAMP))
+        proof = proof if is_certain is None else proof & is_certain
+    if plan.dedupe_fields and is_swift:
+        hashed = dedupe_hash(plan.dedupe_fields)
+        outputs.append(hashed.alias(DEDUPE))
+        proof = proof & hashed.isNotNull()
+    return (F.col(ORDINAL), _verdict(plan, _certain(proof)).alias(VERDICT), *outputs)
+
+
+def _verdict(plan: ConversionPlan, proof: Column) -> Column:
+    verdict = F.when(~proof, F.lit(SUSPICIOUS))
+    for index, rule in enumerate(plan.contract.rules if plan.contract else ()):
+        verdict = verdict.when(~_certain(F.expr(rule.expression)), F.lit(FIRST_RULE + index))
+    return verdict.otherwise(F.lit(VALID))
+
+
+def _scope_for_rules(plan: ConversionPlan) -> list[tuple[Column, ...]]:
+    """A step that puts the contract's fields beside the job's own columns, for the rules to name them."""
+    if plan.record is None or plan.contract is None or not plan.contract.rules:
+        return []
+    fields = [F.col(_RECORD).getField(field.name).alias(field.name) for field in plan.record.fields]
+    return [(F.col("*"), *fields)]
+
+
+def _value(plan: ConversionPlan) -> Column:
+    if plan.record is not None:
+        schema = plan.value_schema()
+        return record_bytes(plan.record, F.col(_RECORD), spec=plan.value_converter, avro_schema=schema)
+    return F.concat(F.lit('{"schema":null,"payload":'), F.col(PAYLOAD), F.lit("}")).cast("binary")
+
+
+def _record_key(plan: ConversionPlan, record: Record) -> Column:
+    fields = [field for field in map(record.field, plan.key_fields) if field is not None]
+    columns = [F.col(_RECORD).getField(field.name).alias(field.name) for field in fields]
+    if plan.key_converter.kind in {ConverterKind.STRING, ConverterKind.BYTES}:
+        return columns[0].cast("string").cast("binary")
+    key = F.when(F.col(_RECORD).isNotNull(), F.struct(*columns))
+    shape = Record(f"{record.name}Key", tuple(fields))
+    return record_bytes(shape, key, spec=plan.key_converter, avro_schema=plan.key_schema())
+
+
+def _loose_key(plan: ConversionPlan) -> Column:
+    if plan.key_converter.kind is not ConverterKind.JSON:
+        text = loose_text(plan.key_fields[0])
+        return (F.lit(None).cast("string") if text is None else text).cast("binary")
+    parts = []
+    for name in plan.key_fields:
+        text = loose_json(name)
+        parts += [json_text(F.lit(name)), F.lit(":"), F.lit(None) if text is None else text, F.lit(",")]
+    return F.concat(F.lit("{"), *parts[:-1], F.lit("}")).cast("binary")
+
+
+def _is_plain(name: str) -> Column:
+    text = loose_json(name)
+    return F.lit(False) if text is None else text.isNotNull()  # noqa: FBT003 - a literal
+
+
+def _timestamp(plan: ConversionPlan, path: str) -> tuple[Column, Column | None]:
+    if plan.record is None:
+        return loose_timestamp(path)
+    kind: AvroType = plan.record
+    column = F.col(_RECORD)
+    for name in path.split("."):
+        field = next(f for f in kind.fields if f.json_name == name)  # type: ignore[union-attr]
+        kind, column = field.slot.type, column.getField(field.name)
+    return (F.unix_millis(column) if isinstance(kind, Temporal) else column), None
+
+
+def _is_sound_text() -> Column:
+    """No lone surrogate and no nesting beyond the limit, told cheaply; unsure means false.
+
+    A pair of surrogate escapes is cut out; whatever surrogate is left stands alone. That holds only where no backslash
+    is itself escaped before a `u`, so such payloads are left to the exact path.
+    """
+    text = F.col(PAYLOAD)
+    has_surrogate = text.contains("\\ud") | text.contains("\\uD")
+    left = F.regexp_replace(text, _HIGH_THEN_LOW, "")
+    is_paired = ~text.contains("\\\\u") & ~left.contains("\\ud") & ~left.contains("\\uD")
+    openers = F.length(text) - F.length(F.translate(text, "[{", ""))
+    is_flat = (F.length(text) <= _SHORT_CHARACTERS) | (openers <= DEPTH_MAX)
+    return (~has_surrogate | is_paired) & is_flat
+
+
+def _certain(column: Column) -> Column:
+    return F.coalesce(column, F.lit(False))  # noqa: FBT003 - a literal

@@ -1,0 +1,73 @@
+"""Shapes of what goes into a conversion and what comes out of it, and the bounded vocabulary of rejections."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import pyarrow as pa
+
+
+class Stage(StrEnum):
+    """Where a record was rejected: Kafka Connect's stage names."""
+
+    VALUE_CONVERTER = "VALUE_CONVERTER"
+    KEY_CONVERTER = "KEY_CONVERTER"
+    TRANSFORMATION = "TRANSFORMATION"
+
+
+class Reason(StrEnum):
+    """Why a record was rejected; bounded, so that it may label a metric."""
+
+    MALFORMED_JSON = "malformed_json"
+    INVALID_UTF8 = "invalid_utf8"
+    LONE_SURROGATE = "lone_surrogate"
+    DUPLICATE_KEY = "duplicate_key"
+    TOO_DEEP = "too_deep"
+    TOO_LARGE = "too_large"
+    WRONG_TYPE = "wrong_type"
+    OUT_OF_RANGE = "out_of_range"
+    MISSING_FIELD = "missing_field"
+    NULL_NOT_ALLOWED = "null_not_allowed"
+    UNKNOWN_FIELD = "unknown_field"
+    UNKNOWN_SYMBOL = "unknown_symbol"
+    RULE_FAILED = "rule_failed"
+    UNREPRESENTABLE = "unrepresentable"
+
+
+@dataclass(frozen=True)
+class Rejection:
+    """One record's rejection. The message names the field and what was expected, never the value."""
+
+    reason: Reason
+    message: str
+    stage: Stage = Stage.VALUE_CONVERTER
+
+
+INPUT_SCHEMA = pa.schema(
+    [
+        pa.field("key", pa.binary()),
+        pa.field("value", pa.binary()),
+        pa.field("timestamp", pa.int64()),
+    ],
+)
+"""Raw payloads as fetched; a null value is a tombstone; timestamps are milliseconds since the epoch."""
+
+OUTCOME_SCHEMA = pa.schema(
+    [
+        pa.field("ordinal", pa.int32(), nullable=False),
+        pa.field("key", pa.binary()),
+        pa.field("value", pa.binary()),
+        pa.field("timestamp", pa.int64()),
+        pa.field("dedupe", pa.binary()),
+        pa.field("topic", pa.string()),
+        pa.field("stage", pa.string()),
+        pa.field("reason", pa.string()),
+        pa.field("message", pa.string()),
+    ],
+)
+"""One row for each input row, in the input's order.
+
+`reason` null means valid; a rejected row has neither key nor value (the caller holds the original bytes). `dedupe` is a
+16-byte hash where the plan names fields for it; `topic` null means the configured one.
+"""

@@ -1,0 +1,142 @@
+"""What is wrong with a plan, all at once, told without starting Spark."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from spark_batch.avro_schema import parse_schema
+from spark_batch.avro_types import AvroType, Primitive, Record, Temporal
+
+if TYPE_CHECKING:
+    from spark_batch.plan import ConversionPlan
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing to mend: the configuration key, the value seen, and what was expected instead."""
+
+    key: str
+    value: str
+    expected: str
+
+
+def plan_findings(plan: ConversionPlan) -> list[Finding]:
+    """All findings; empty means the plan can be run (rules are checked by the runner, which has Spark)."""
+    findings = _schema_findings(plan)
+    findings += _converter_findings(plan)
+    findings += _path_findings(plan)
+    if plan.record_bytes_max < 1:
+        findings.append(Finding("record.bytes.max", str(plan.record_bytes_max), "a number of bytes, at least 1"))
+    return findings
+
+
+def _schema_findings(plan: ConversionPlan) -> list[Finding]:
+    if plan.contract is None:
+        return []
+    findings = [
+        Finding("contract.schema", f"{finding.path or 'schema'}: {finding.seen}", finding.expected)
+        for finding in parse_schema(plan.contract.schema).findings
+    ]
+    names = [rule.name for rule in plan.contract.rules]
+    findings += [
+        Finding(f"contract.rules.{name}", name, "a rule name used once")
+        for name in sorted({name for name in names if names.count(name) > 1})
+    ]
+    kind = plan.value_converter
+    if plan.contract.unknown_fields == "keep" and (kind.kind != "json" or kind.is_schema_enveloped):
+        findings.append(Finding("contract.unknown.fields", "keep", "a JSON value converter without schemas"))
+    if kind.kind == "json" and kind.is_schema_enveloped and plan.record and _has_null_type(plan.record):
+        findings.append(Finding("contract.schema", "null", "no field of type null (Connect has no such type)"))
+    return findings
+
+
+def _has_null_type(record: Record) -> bool:
+    return any(_is_null_type(field.slot.type) for field in record.fields)
+
+
+def _is_null_type(kind: AvroType) -> bool:
+    slot = getattr(kind, "items", None) or getattr(kind, "values", None)
+    if slot is not None:
+        return _is_null_type(slot.type)
+    return _has_null_type(kind) if isinstance(kind, Record) else kind is Primitive.NULL
+
+
+def _converter_findings(plan: ConversionPlan) -> list[Finding]:
+    findings = []
+    is_loose_json = plan.payload_format == "json" and plan.contract is None
+    if is_loose_json and plan.value_converter.kind == "avro":
+        findings.append(Finding("value.converter", "avro", "a contract.schema, which Avro values need"))
+    if is_loose_json and plan.key_fields and plan.key_converter.kind == "avro":
+        findings.append(Finding("key.converter", "avro", "a contract.schema, which Avro keys need"))
+    if is_loose_json and plan.key_fields and plan.key_converter.is_schema_enveloped:
+        findings.append(Finding("key.converter.schemas.enable", "true", "a contract.schema, or no schemas"))
+    if plan.payload_format == "bytes" and plan.contract is None and plan.value_converter.kind in {"json", "string"}:
+        expected = "a converter for bytes or Avro, or a contract.schema"
+        findings.append(Finding("value.converter", plan.value_converter.kind, expected))
+    if plan.key_fields and plan.key_converter.kind in {"string", "bytes"} and len(plan.key_fields) > 1:
+        findings.append(Finding("key.converter", plan.key_converter.kind, "JSON or Avro for a key of several fields"))
+    return findings
+
+
+def _path_findings(plan: ConversionPlan) -> list[Finding]:
+    named = [("key.fields", plan.key_fields), ("dedupe.fields", plan.dedupe_fields)]
+    named.append(("timestamp.field", (plan.timestamp_field,) if plan.timestamp_field else ()))
+    findings = []
+    for key, paths in named:
+        if paths and not plan.is_json:
+            findings.append(Finding(key, ",".join(paths), "JSON payloads or a contract.schema"))
+        findings += [
+            Finding(key, path, "a field named once") for path in sorted({p for p in paths if paths.count(p) > 1})
+        ]
+        findings += [Finding(key, path, "a non-empty dotted path") for path in paths if not all(path.split("."))]
+    if plan.record is not None:
+        findings += _contract_paths(plan, plan.record)
+    return findings
+
+
+def _contract_paths(plan: ConversionPlan, record: Record) -> list[Finding]:
+    findings = [
+        Finding("key.fields", name, "a field of contract.schema")
+        for name in plan.key_fields
+        if record.field(name) is None
+    ]
+    may_be_unknown = plan.contract is not None and plan.contract.unknown_fields != "reject"
+    for path in plan.dedupe_fields:
+        kind = type_at(record, path)
+        if kind is False or (kind is None and not may_be_unknown):
+            findings.append(Finding("dedupe.fields", path, "a path that payloads under contract.schema can have"))
+    if plan.timestamp_field is not None:
+        kind = type_at(record, plan.timestamp_field)
+        instants = {Temporal.TIMESTAMP_MILLIS, Temporal.TIMESTAMP_MICROS, Primitive.LONG}
+        if not isinstance(kind, (Primitive, Temporal)) or kind not in instants:
+            expected = "a long or timestamp field of contract.schema"
+            findings.append(Finding("timestamp.field", plan.timestamp_field, expected))
+    if plan.key_converter.kind in {"string", "bytes"} and len(plan.key_fields) == 1:
+        findings += _text_key_findings(plan, record)
+    return findings
+
+
+def _text_key_findings(plan: ConversionPlan, record: Record) -> list[Finding]:
+    """A struct has no text form of its own that a reader could rely on."""
+    field = record.field(plan.key_fields[0])
+    if field is None or isinstance(field.slot.type, (Primitive,)) or not hasattr(field.slot.type, "__dict__"):
+        return []
+    if type(field.slot.type).__name__ in {"Record", "Array", "Map"}:
+        return [Finding("key.converter", plan.key_converter.kind, "JSON or Avro for a key that is not a plain value")]
+    return []
+
+
+def type_at(record: Record, path: str) -> AvroType | bool | None:
+    """The type at a dotted path of payload names; None where the contract does not know it, False where it cannot be."""
+    kind: AvroType = record
+    for name in path.split("."):
+        if type(kind).__name__ == "Map":
+            return None
+        if not isinstance(kind, Record):
+            return False
+        field = next((field for field in kind.fields if field.json_name == name), None)
+        if field is None:
+            return None
+        kind = field.slot.type
+    return kind

@@ -1,0 +1,41 @@
+"""Typed columns to the bytes of a key or a value, one module for each converter."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812 - the customary name
+
+from spark_batch.plan import ConverterKind, ConverterSpec
+from spark_batch.serialize.avro import framed_avro
+from spark_batch.serialize.connect_json import envelope, json_payload, json_text
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+    from spark_batch.avro_types import Record
+
+TEXT_SCHEMA = '{"type":"string","optional":false}'
+"""Connect's schema of plain required text, as its JSON converter writes it."""
+
+
+def record_bytes(record: Record, value: Column, *, spec: ConverterSpec, avro_schema: str | None) -> Column:
+    """A record (null stays null) as Avro or JSON."""
+    if spec.kind is ConverterKind.AVRO:
+        return framed_avro(value, avro_schema=avro_schema, schema_id=spec.schema_id)
+    text = F.to_json(json_payload(record, value), {"ignoreNullFields": "false"})
+    if spec.is_schema_enveloped:
+        text = envelope(record, text)
+    return F.when(value.isNotNull(), text).cast("binary")
+
+
+def text_bytes(text: Column, *, spec: ConverterSpec) -> Column:
+    """Plain text (null stays null) in the form of the converter."""
+    if spec.kind is ConverterKind.AVRO:
+        return framed_avro(text, avro_schema='"string"', schema_id=spec.schema_id)
+    if spec.kind is not ConverterKind.JSON:
+        return text.cast("binary")
+    written = json_text(text)
+    if spec.is_schema_enveloped:
+        written = F.concat(F.lit(f'{{"schema":{TEXT_SCHEMA},"payload":'), written, F.lit("}"))
+    return F.when(text.isNotNull(), written).cast("binary")

@@ -1,0 +1,153 @@
+"""JSON as Kafka Connect's JsonConverter writes it, with and without the schema envelope.
+
+Source of the forms: Connect's data model and JsonConverter, key order as written there (`type`, then `items` or
+`keys`/`values` or `fields`, `optional`, `name`, `version`, `doc`, `parameters`, `default`, `field`).
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812 - the customary name
+from pyspark.sql.avro.functions import to_avro
+
+from spark_batch.avro_types import Array, AvroType, Decimal, Field, Fixed, JsonValue, Map, Primitive, Record, Temporal
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+_TYPES: dict[AvroType, str] = {
+    Primitive.BOOLEAN: "boolean",
+    Primitive.INT: "int32",
+    Primitive.LONG: "int64",
+    Primitive.FLOAT: "float",
+    Primitive.DOUBLE: "double",
+    Primitive.BYTES: "bytes",
+}
+_LOGICAL_NAMES = {
+    Temporal.DATE: "org.apache.kafka.connect.data.Date",
+    Temporal.TIME_MILLIS: "org.apache.kafka.connect.data.Time",
+    Temporal.TIMESTAMP_MILLIS: "org.apache.kafka.connect.data.Timestamp",
+}
+_DECIMAL_NAME = "org.apache.kafka.connect.data.Decimal"
+
+
+def json_text(text: Column) -> Column:
+    """Text as a JSON string."""
+    listed = F.to_json(F.array(text))
+    return F.substring(listed, 2, F.length(listed) - 2)
+
+
+def envelope(record: Record, payload: Column) -> Column:
+    """The payload's JSON text with its Connect schema."""
+    schema = json.dumps(connect_schema(record), separators=(",", ":"), ensure_ascii=False)
+    return F.concat(F.lit(f'{{"schema":{schema},"payload":'), payload, F.lit("}"))
+
+
+def json_payload(kind: AvroType, value: Column) -> Column:
+    """A typed value in the form whose `to_json` is what Connect writes."""
+    if isinstance(kind, Record):
+        fields = [json_payload(f.slot.type, value.getField(f.name)).alias(f.name) for f in kind.fields]
+        return F.when(value.isNotNull(), F.struct(*fields))
+    if isinstance(kind, Array):
+        return F.transform(value, lambda item: json_payload(kind.items.type, item))
+    if isinstance(kind, Map):
+        return F.transform_values(value, lambda _, item: json_payload(kind.values.type, item))
+    if isinstance(kind, Decimal):
+        return _unscaled_base64(kind, value)
+    return _instant_number(kind, value) if isinstance(kind, Temporal) else value
+
+
+def _unscaled_base64(kind: Decimal, value: Column) -> Column:
+    """Base64 of the unscaled value, two's complement, shortest form: taken from Avro's own encoding of it.
+
+    Avro writes bytes as a length (one byte here, as 38 digits need at most 16) and the bytes.
+    """
+    schema = {"type": "bytes", "logicalType": "decimal", "precision": kind.precision, "scale": kind.scale}
+    encoded = to_avro(value, json.dumps(schema))
+    return F.base64(F.substring(encoded, 2, 1 << 10))
+
+
+def _instant_number(kind: Temporal, value: Column) -> Column:
+    if kind is Temporal.DATE:
+        return F.unix_date(value)
+    if kind in {Temporal.TIME_MILLIS, Temporal.TIME_MICROS}:
+        return value
+    instant = value.cast("timestamp")
+    return F.unix_millis(instant) if kind.units_per_second == 1_000 else F.unix_micros(instant)  # noqa: PLR2004
+
+
+def connect_schema(record: Record) -> JsonValue:
+    """The Connect schema of a contract."""
+    return _schema(record, is_optional=False, default=None)
+
+
+def _schema(kind: AvroType, *, is_optional: bool, default: JsonValue) -> dict[str, JsonValue]:
+    schema = _structure(kind)
+    schema["optional"] = is_optional
+    schema.update(_attributes(kind))
+    if default is not None:
+        schema["default"] = default
+    return schema
+
+
+def _structure(kind: AvroType) -> dict[str, JsonValue]:
+    if isinstance(kind, Record):
+        return {"type": "struct", "fields": [_field_schema(field) for field in kind.fields]}
+    if isinstance(kind, Array):
+        items = _schema(kind.items.type, is_optional=kind.items.is_nullable, default=None)
+        return {"type": "array", "items": items}
+    if isinstance(kind, Map):
+        values = _schema(kind.values.type, is_optional=kind.values.is_nullable, default=None)
+        return {"type": "map", "keys": {"type": "string", "optional": False}, "values": values}
+    if isinstance(kind, (Decimal, Fixed)):
+        return {"type": "bytes"}
+    return {"type": _TYPES[kind.base if isinstance(kind, Temporal) else kind] if kind in _TYPES or
+            isinstance(kind, Temporal) else "string"}
+
+
+def _attributes(kind: AvroType) -> dict[str, JsonValue]:
+    if isinstance(kind, Record):
+        return {"name": kind.name, **({"doc": kind.doc} if kind.doc else {})}
+    if isinstance(kind, Decimal):
+        parameters = {"scale": str(kind.scale), "connect.decimal.precision": str(kind.precision)}
+        return {"name": _DECIMAL_NAME, "version": 1, "parameters": parameters}
+    if isinstance(kind, Temporal) and kind in _LOGICAL_NAMES:
+        return {"name": _LOGICAL_NAMES[kind], "version": 1}
+    return {"name": kind.name} if isinstance(kind, Fixed) else {}
+
+
+def _field_schema(field: Field) -> JsonValue:
+    default = None
+    if field.has_value_default and field.default is not None:
+        default = _connect_default(field.slot.type, json.loads(field.default, parse_float=str))
+    schema = _schema(field.slot.type, is_optional=field.slot.is_nullable, default=default)
+    if field.doc and "doc" not in schema:
+        schema = _with_doc(schema, field.doc)
+    return {**schema, "field": field.name}
+
+
+def _with_doc(schema: dict[str, JsonValue], doc: str) -> dict[str, JsonValue]:
+    """`doc` stands before `parameters` and `default`."""
+    late = {"parameters", "default"}
+    early = {key: value for key, value in schema.items() if key not in late}
+    return {**early, "doc": doc, **{key: value for key, value in schema.items() if key in late}}
+
+
+def _connect_default(kind: AvroType, value: JsonValue) -> JsonValue:
+    """A canonical default (floats as their text) in Connect's JSON form."""
+    if isinstance(kind, Decimal):
+        unscaled = int(str(value).replace(".", "")) if "." in str(value) else int(value) * 10**kind.scale
+        size = (unscaled + (unscaled < 0)).bit_length() // 8 + 1
+        return base64.b64encode(unscaled.to_bytes(size, "big", signed=True)).decode()
+    if kind in {Primitive.FLOAT, Primitive.DOUBLE}:
+        return float(value)
+    if isinstance(kind, Record) and isinstance(value, dict):
+        return {f.name: _connect_default(f.slot.type, value[f.name]) for f in kind.fields}
+    if isinstance(kind, Array) and isinstance(value, list):
+        return [_connect_default(kind.items.type, item) for item in value]
+    if isinstance(kind, Map) and isinstance(value, dict):
+        return {key: _connect_default(kind.values.type, item) for key, item in value.items()}
+    return value

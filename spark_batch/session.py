@@ -1,0 +1,114 @@
+"""The Spark session: started with the settings the job relies on, and started again after its JVM was lost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyspark
+from pyspark.sql import SparkSession
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_SESSION_SETTINGS = {
+    "spark.sql.caseSensitive": "true",
+    "spark.sql.ansi.enabled": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.localRelationThreshold": "0",
+    "spark.sql.optimizer.enableJsonExpressionOptimization": "false",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.debug.maxToStringFields": "10",
+}
+"""What exactness and speed rest on; set on every session, whoever started the server.
+
+Case-sensitive names, because JSON's are; no ANSI mode, because a rule must give null and not fail the micro-batch; UTC,
+because instants are read without a zone of the machine; no local relations, which would be evaluated interpreted on
+the driver; no pruning of `from_json`, because all of the payload must be read.
+"""
+_LAUNCH_SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.log.level": "ERROR",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
+}
+
+
+@dataclass(frozen=True)
+class SparkSettings:
+    """Where and how Spark runs.
+
+    `remote` (e.g. `sc://host:15002`) means Spark Connect, and then the server brings its own spark-avro; otherwise a
+    JVM is launched for `master` with `avro_jar` on its class path. `options` are `spark.*` settings passed through.
+    """
+
+    master: str = "local[2]"
+    remote: str | None = None
+    avro_jar: Path | None = None
+    driver_memory: str = "1g"
+    options: tuple[tuple[str, str], ...] = ()
+
+
+def start_session(settings: SparkSettings) -> SparkSession:
+    """A session ready for conversions; blocks for seconds while a JVM starts. Raises what Spark raises."""
+    session = _connect(settings) if settings.remote is not None else _launch(settings)
+    for name, value in {**_SESSION_SETTINGS, **_session_options(settings)}.items():
+        session.conf.set(name, value)
+    return session
+
+
+def kill_jvm(session: SparkSession | None) -> None:
+    """End the launched JVM at once, whatever it is doing, and clear what PySpark remembers of it."""
+    gateway = pyspark.SparkContext._gateway  # noqa: SLF001 - PySpark offers no public way to end a hanging JVM
+    process = getattr(gateway, "proc", None)
+    if process is not None:
+        process.kill()
+        process.wait()
+    _forget_jvm(session)
+
+
+def jvm_pid() -> int | None:
+    """Process id of the launched JVM, None where there is none (Spark Connect, or not started)."""
+    process = getattr(pyspark.SparkContext._gateway, "proc", None)  # noqa: SLF001 - no public way
+    return None if process is None else int(process.pid)
+
+
+def is_jvm_alive() -> bool:
+    """Whether the launched JVM still runs."""
+    process = getattr(pyspark.SparkContext._gateway, "proc", None)  # noqa: SLF001 - no public way
+    return process is not None and process.poll() is None
+
+
+def _connect(settings: SparkSettings) -> SparkSession:
+    assert settings.remote is not None  # noqa: S101 - told to the type checker
+    return SparkSession.builder.remote(settings.remote).create()
+
+
+def _launch(settings: SparkSettings) -> SparkSession:
+    builder = SparkSession.builder.master(settings.master).appName("headrace")
+    launch = {**_LAUNCH_SETTINGS, "spark.driver.memory": settings.driver_memory}
+    if settings.avro_jar is not None:
+        launch["spark.jars"] = str(settings.avro_jar)
+    for name, value in {**launch, **dict(settings.options)}.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def _session_options(settings: SparkSettings) -> dict[str, str]:
+    """Passed-through settings that a running session can take (the launch has taken all of them already)."""
+    if settings.remote is None:
+        return {}
+    return {name: value for name, value in settings.options if name.startswith("spark.sql.")}
+
+
+def _forget_jvm(session: SparkSession | None) -> None:
+    """PySpark keeps the gateway of a dead JVM; until it is cleared every new session is refused a connection."""
+    context = pyspark.SparkContext
+    context._active_spark_context = None  # noqa: SLF001 - see above
+    context._gateway = None  # noqa: SLF001 - see above
+    context._jvm = None  # noqa: SLF001 - see above
+    SparkSession._instantiatedSession = None  # noqa: SLF001 - see above
+    if session is not None:
+        type(session)._activeSession = None  # type: ignore[attr-defined]  # noqa: SLF001 - see above
