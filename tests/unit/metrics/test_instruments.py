@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, generate_latest
 
@@ -106,6 +106,7 @@ def test_forgetting_a_task_leaves_its_brothers_and_namesakes() -> None:
         assert exposition.value(name, connector="cc", task="1") == 1
 
 
+@settings(deadline=None)  # parses an exposition each time
 @given(
     st.lists(st.tuples(st.floats(min_value=0, max_value=1e5), st.integers(min_value=1, max_value=100_000)), min_size=1)
 )

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from metrics.events import (
@@ -72,6 +72,7 @@ def test_an_event_is_one_json_line_with_its_fields() -> None:
 
 
 @pytest.mark.parametrize("format", list(LogFormat))
+@settings(deadline=None)  # configures the process each time
 @given(text=st.text())
 def test_no_text_breaks_a_line(format: LogFormat, text: str) -> None:  # noqa: A002 - the option's name
     """A trace or message with any line end stays on one line."""

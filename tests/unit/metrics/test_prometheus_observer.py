@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from metrics.events import (
@@ -283,6 +283,7 @@ deliveries = st.lists(
 )
 
 
+@settings(deadline=None)  # parses an exposition each time
 @given(deliveries)
 def test_the_books_balance(batches: list[tuple[int, int, int, int]]) -> None:
     """Whatever is settled: fetched = delivered + dead-lettered + duplicates + active."""
