@@ -31,8 +31,8 @@ from service.stores.offsets import OffsetStore
 from service.version import VERSION
 from service.worker.connectors import ConnectorParts, supervisors
 from service.worker.conversion import ConversionService
-from service.worker.schemas import RegistrySchemas
 from service.worker.lending import ClientSettings, DedupeStates, Writers
+from service.worker.schemas import RegistrySchemas
 from service.worker.supervising import TaskSupervisor
 from service.worker.topics import ConnectorTopics
 from service.worker.worker import Worker
@@ -70,12 +70,14 @@ async def open_worker(job: Job, *, observers: tuple[Emit, ...] = ()) -> AsyncIte
         rest_url = await stack.enter_async_context(
             serving(_listener(config), HttpPages(health, metrics, VERSION), emit)
         )
+        spark = ConversionService(_spark_settings(job), config, clock=clock, emit=emit)
+        stack.push_async_callback(spark.stop)
         background = await stack.enter_async_context(Background())
-        spark = await stack.enter_async_context(ConversionService(_spark_settings(job), config, emit))
+        background.start(spark.run(), name="spark")
         broker, bootstrap = await _kafka(config, stack, background, emit)
         addresses = Addresses(rest_url, bootstrap, await _registry(job, stack))
         _tell_warnings(job, emit)
-        parts = await _connector_parts(job, addresses, spark, emit, stack)
+        parts = await _connector_parts(job, addresses, spark=spark, emit=emit, stack=stack)
         definitions = job.definitions(registry_url=addresses.registry)
         tasks = [task for definition in definitions for task in _started(definition, parts)]
         worker = Worker(tasks, clock, emit, config.task_shutdown_graceful_timeout_ms / 1000)
@@ -117,7 +119,7 @@ async def _registry(job: Job, stack: AsyncExitStack) -> str | None:
 
 
 async def _connector_parts(
-    job: Job, addresses: Addresses, spark: ConversionService, emit: Emit, stack: AsyncExitStack
+    job: Job, addresses: Addresses, *, spark: ConversionService, emit: Emit, stack: AsyncExitStack
 ) -> ConnectorParts:
     """What connectors and their tasks are lent."""
     config = job.worker

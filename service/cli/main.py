@@ -20,9 +20,11 @@ def main() -> None:
 @main.command()
 @click.argument("worker", type=click.Path(dir_okay=False, path_type=Path))
 @click.argument("connectors", nargs=-1, required=True, type=click.Path(dir_okay=False, path_type=Path))
-@click.option("--until-idle", metavar="SECONDS", type=click.FloatRange(min=0), help="End after all were idle that long.")
+@click.option(
+    "--until-idle", metavar="SECONDS", type=click.FloatRange(min=0), help="End after all were idle that long."
+)
 def standalone(worker: Path, connectors: tuple[Path, ...], until_idle: float | None) -> None:
-    """Run connectors in one process: WORKER and CONNECTORS are .properties or .json files, as for connect-standalone."""
+    """Run connectors in one process; the files are those of connect-standalone, .json too."""
     from service.cli.standalone import run_standalone  # noqa: PLC0415 - help must not wait for Spark's imports
 
     sys.exit(asyncio.run(run_standalone(worker, connectors, idle_seconds=until_idle)))

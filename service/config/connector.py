@@ -12,7 +12,9 @@ COMMON, ERRORS, EXACTLY_ONCE, TOPICS = "Common", "Error Handling", "Exactly Once
 CONTRACT, FLOW = "Contract", "Flow"
 
 
-def _key(group: str, order: int, display_name: str, *, importance: Importance = Importance.LOW, kind: str | None = None) -> Key:
+def _key(
+    group: str, order: int, display_name: str, *, importance: Importance = Importance.LOW, kind: str | None = None
+) -> Key:
     return Key(importance=importance, group=group, order=order, width="MEDIUM", display_name=display_name, kind=kind)
 
 

@@ -22,6 +22,7 @@ CLASS_NAMES: Mapping[str, ConverterKind] = {
 _MISPRINT = "schema.enable"
 _URL = "schema.registry.url"
 
+
 @dataclass(frozen=True, slots=True)
 class Converter:
     """One converter, ready for a plan once its schema has an id."""

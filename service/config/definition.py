@@ -150,7 +150,9 @@ def plan_findings(definition: ConnectorDefinition) -> Sequence[Finding]:
 def as_findings(found: Iterable[PlanFinding]) -> tuple[Finding, ...]:
     """What the conversion found, in the words of configuration."""
     return tuple(
-        Finding(item.key, item.value, f"Invalid value {item.value} for configuration {item.key}: Expected {item.expected}")
+        Finding(
+            item.key, item.value, f"Invalid value {item.value} for configuration {item.key}: Expected {item.expected}"
+        )
         for item in found
     )
 
@@ -223,5 +225,3 @@ def _contract_source(value: str | None) -> tuple[ContractSource | None, tuple[Fi
     except (OSError, UnicodeDecodeError) as error:
         text = f"Invalid value {value} for configuration contract.schema: the file cannot be read: {error}"
         return None, (Finding("contract.schema", value, text),)
-
-

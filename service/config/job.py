@@ -94,7 +94,9 @@ def make_job(
     found.extend(_doubles(names[1:], connectors))
     if parsed.config is None or any(finding.is_error for source in found for finding in source.findings):
         raise ConfigRefusedError([source for source in found if source.findings])
-    return Job(parsed.config, dict(worker_properties), tuple(connectors), tuple(item for item in found if item.findings))
+    return Job(
+        parsed.config, dict(worker_properties), tuple(connectors), tuple(item for item in found if item.findings)
+    )
 
 
 def _doubles(sources: Sequence[str], connectors: Sequence[Mapping[str, str]]) -> list[SourceFindings]:

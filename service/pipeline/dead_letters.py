@@ -65,9 +65,7 @@ def dead_letter_headers(letter: DeadLetter, task_id: TaskId, *, class_name: str)
     return [(name, text.encode()) for name, text in texts.items()]
 
 
-def dead_letter_records(
-    letters: Sequence[DeadLetter], task_id: TaskId, *, rules: DeadLetterRules
-) -> TopicRecords:
+def dead_letter_records(letters: Sequence[DeadLetter], task_id: TaskId, *, rules: DeadLetterRules) -> TopicRecords:
     """The letters as records of the dead-letter topic."""
     headers = [dead_letter_headers(letter, task_id, class_name=rules.class_name) for letter in letters]
     return TopicRecords(

@@ -24,9 +24,9 @@ from metrics.events import (
 )
 from service.domain.errors import RecordRejectedError
 from service.domain.ids import TaskId
+from service.kafka.errors import KafkaFailure
 from service.kafka.producer import Writer
 from service.kafka.records import TopicRecords
-from service.kafka.errors import KafkaFailure
 from service.pipeline.activity import Activity
 from service.pipeline.converting import ConvertedBatch
 from service.pipeline.dead_letters import DeadLetterRules, as_json, dead_letter_records
@@ -67,9 +67,7 @@ class DeliverStage:
             await self.writer.commit(writes)
         except KafkaFailure as error:
             self.dedupe.rollback()
-            self.events(
-                TransactionAborted, error_class=type(error).__name__, dead_letters=len(settlement.letters)
-            )
+            self.events(TransactionAborted, error_class=type(error).__name__, dead_letters=len(settlement.letters))
             raise
         self.dedupe.commit()
         self._tell(settlement, writes, seconds=self.clock.monotonic() - started_at)

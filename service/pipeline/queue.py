@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from fetchers.sdk import Page
 
 
-class QueueClosed(Exception):  # noqa: N818 - a fact, not a fault
+class QueueClosed(Exception):
     """Nothing more will come: the queue is closed and empty."""
 
 

@@ -22,10 +22,10 @@ from service.pipeline.batching import BatchLimits, MicroBatch
 from service.pipeline.context import TaskContext
 from service.pipeline.converting import Convert, ConvertedBatch, ConvertStage
 from service.pipeline.dead_letters import DeadLetterRules
+from service.pipeline.deduplicating import DedupeState
 from service.pipeline.delivering import DeliverStage
 from service.pipeline.fetching import FetchRetry, FetchStage
 from service.pipeline.polling import poll
-from service.pipeline.deduplicating import DedupeState
 from service.pipeline.queue import BoundedQueue, QueueLimits, QueueStatistics
 from service.pipeline.settlement import SettlementRules
 from service.stores.offsets import OffsetStore
@@ -125,9 +125,7 @@ class SourceTask:
             emit=parts.emit,
             activity=self.activity,
         )
-        fetch = FetchStage(
-            self.connector, context, queue, self.activity, events, parts.clock, settings.fetch_retry
-        )
+        fetch = FetchStage(self.connector, context, queue, self.activity, events, parts.clock, settings.fetch_retry)
         deliver = DeliverStage(
             task_id=self.task_id,
             writer=writer,
@@ -166,9 +164,7 @@ class SourceTask:
                 )
                 await slots.acquire()
                 self._converting += 1
-                conversion = group.create_task(
-                    self._convert(convert.run, batch, queue), name=f"{self.task_id} convert"
-                )
+                conversion = group.create_task(self._convert(convert.run, batch, queue), name=f"{self.task_id} convert")
                 ordered.put_nowait(conversion)
             ordered.put_nowait(None)
 

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
 
 from metrics.events import Emit, RequestAnswered
 from metrics.prometheus import CONTENT_TYPE, PrometheusObserver
 from service.rest.health import Health
 
 REQUEST_BYTES_MAX = 1024 * 1024
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ async def serving(listener: str, pages: HttpPages, emit: Emit) -> AsyncIterator[
         await runner.cleanup()
 
 
-def _observed(emit: Emit, version: str) -> Callable[[web.Request, Handler], Awaitable[web.StreamResponse]]:
+def _observed(emit: Emit, version: str) -> Middleware:
     """Count every answer, by route pattern."""
 
     @web.middleware

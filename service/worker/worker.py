@@ -56,9 +56,9 @@ class Worker:
         done: set[asyncio.Task[None]] = set()
         if running:
             done, _ = await asyncio.wait(running, timeout=self.stop_seconds_max * CANCEL_AT_SHARE)
-        for supervisor, task in zip(self.tasks, running, strict=True):
-            task.cancel()
-            supervisor.report_stop(seconds=self.clock.monotonic() - started_at, is_complete=task in done)
+        for supervisor, work in zip(self.tasks, running, strict=True):
+            work.cancel()
+            supervisor.report_stop(seconds=self.clock.monotonic() - started_at, is_complete=work in done)
 
     async def _watch_idleness(self, idle_seconds: float | None) -> None:
         if idle_seconds is None:
