@@ -1,5 +1,7 @@
 """The only place that opens files: what the operating system says about them, and what to do about its errors."""
 
+# ruff: noqa: PTH112, PTH113, PTH116, PTH118, PTH120 - paths stay the texts that were configured: they name source partitions
+
 from __future__ import annotations
 
 import errno
@@ -52,12 +54,17 @@ class ByteSource(Protocol):
 
     path: str
     identity: tuple[int, int]
+    is_archive: bool
+    """Whether the file was made as a whole: its last line needs no line end."""
 
     def read_at(self, bytes_max: int, position: int) -> bytes:
         """Read what is there at ``position``; empty at the end."""
 
     def is_rewritten(self, mark: Mark, unfinished_edge: bytes, end: int) -> bool | None:
         """Whether what was read up to ``end`` is no longer in the file; None: only the unfinished line is not."""
+
+    def begin_again(self) -> None:
+        """Be ready to be read from byte 0, as another file."""
 
     def last_line_end(self) -> int:
         """Position behind the last line end that is there now."""
@@ -77,6 +84,8 @@ class ByteSource(Protocol):
 
 class PlainFile:
     """A regular file, held open so that a rename does not take it away."""
+
+    is_archive = False
 
     def __init__(self, path: str) -> None:
         """Raise OSError as ``open`` does, Fatal for what is not a regular file."""
@@ -112,6 +121,9 @@ class PlainFile:
             return True
         length = len(unfinished_edge)
         return None if self.read_at(length, end - length) != unfinished_edge else False
+
+    def begin_again(self) -> None:
+        """Nothing is kept between reads."""
 
     def last_line_end(self) -> int:
         """Search backwards, block by block."""
@@ -162,7 +174,9 @@ def find_moved(path: str, stored: StoredOffset, opener: Opener) -> ByteSource | 
     if stored.inode is None or stored.signature is None or not os.path.isdir(folder):
         return None
     with os.scandir(folder) as entries:
-        candidates = [os.path.join(os.path.dirname(path), entry.name) for entry in entries if entry.inode() == stored.inode]
+        candidates = [
+            os.path.join(os.path.dirname(path), entry.name) for entry in entries if entry.inode() == stored.inode
+        ]
     for candidate in candidates:
         source = open_if_there(candidate, opener) if os.path.isfile(candidate) else None
         if source is not None and stored.mark_in(source.read_at) is not None:

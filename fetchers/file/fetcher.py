@@ -8,15 +8,21 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
+from dataclasses import dataclass
+from functools import partial
+from threading import Event
 from typing import ClassVar, TypeVar
 
 from fetchers.file.config import FileStreamConfig
-from fetchers.file.disk import PlainFile, fetch_error
-from fetchers.file.followed import FollowedFile, Reading, Turn
+from fetchers.file.disk import ByteSource, Opener, PlainFile, fetch_error
 from fetchers.file.fileset import FileSet, Looks
+from fetchers.file.followed import FollowedFile, Reading, Turn
+from fetchers.file.gz import GzipFile
+from fetchers.file.lines import LineAssembler
 from fetchers.file.mark import StoredOffset, stored_offset
+from fetchers.file.stdin import read_standard_input
 from fetchers.file.threads import FileThread, shared_looks
-from fetchers.sdk import FetchContext, Page, Partition, PayloadKind, SourceConnector
+from fetchers.sdk import FetchContext, Page, Partition, PayloadKind, Retriable, SourceConnector
 
 T = TypeVar("T")
 
@@ -25,6 +31,13 @@ class FileStreamSource(SourceConnector[FileStreamConfig]):
     """Follows files, and never reads a byte twice or not at all."""
 
     payload_kind: ClassVar[PayloadKind] = PayloadKind.TEXT
+    standard_input: ClassVar[int] = 0
+    """Descriptor that is read when no file is configured."""
+
+    def __init__(self, config: FileStreamConfig) -> None:
+        """Keep the line that standard input has begun: a retry cannot read it again."""
+        super().__init__(config)
+        self._begun = LineAssembler(position=0, line_bytes_max=config.file_line_bytes_max)
 
     def partition(self) -> Partition:
         """The file as configured; nothing for standard input, where no offset makes sense."""
@@ -33,16 +46,37 @@ class FileStreamSource(SourceConnector[FileStreamConfig]):
     async def fetch(self, context: FetchContext) -> AsyncIterator[Page]:
         """Yield pages of whole lines, file by file in turn; for ever, except from standard input."""
         if self.config.file is None:
-            raise NotImplementedError
-        reading = _reading(self.config, context)
-        stored = _stored_offsets(self.config.file, context)
-        files = FileSet(self.config.file, reading, stored=stored, is_from_end=self.config.file_start == "end")
+            pages = self._read_standard_input(context)
+        else:
+            pages = self._read_files(self.config.file, context)
+        async with aclosing(pages):
+            async for page in pages:
+                yield page
+
+    async def _read_standard_input(self, context: FetchContext) -> AsyncGenerator[Page]:
+        thread = FileThread()
+        try:
+            pages = read_standard_input(
+                self.standard_input, self._begun, thread, context, page_bytes=self.config.file_page_bytes
+            )
+            async with aclosing(pages):
+                async for page in pages:
+                    yield page
+        finally:
+            thread.rest()
+
+    async def _read_files(self, file: str, context: FetchContext) -> AsyncGenerator[Page]:
+        stopping = Event()
+        reading = _reading(self.config, context, partial(open_source, stopping=stopping))
+        stored = _stored_offsets(file, context)
+        files = FileSet(file, reading, stored=stored, is_from_end=self.config.file_start == "end")
         thread = FileThread()
         try:
             async with aclosing(self._follow(files, thread, context)) as pages:
                 async for page in pages:
                     yield page
         finally:
+            stopping.set()
             thread.rest(files.close)
 
     async def _follow(self, files: FileSet, thread: FileThread, context: FetchContext) -> AsyncGenerator[Page]:
@@ -54,22 +88,50 @@ class FileStreamSource(SourceConnector[FileStreamConfig]):
                     async for page in pages:
                         yield page
             active = files.needing_turn(found)
-            is_finished = True
-            look_at = context.clock.monotonic() + self.config.poll_interval
-            while active and context.clock.monotonic() < look_at:
-                for followed in tuple(active):
-                    turn = await _take_turn(followed, thread, context)
+            outcome = _Outcome()
+            async with aclosing(_take_turns(active, thread, context, seconds=self.config.poll_interval)) as turns:
+                async for turn in turns:
+                    outcome.heed(turn)
                     if turn.page is not None:
                         yield turn.page
-                    if not turn.has_more:
-                        active.remove(followed)
-                    is_finished = is_finished and not turn.is_waiting
             if not active:
                 thread.rest()
-                if is_finished:
-                    context.finish_round()
-                    context.report_lag(0.0)
+                outcome.tell(context)
                 await context.clock.sleep(self.config.poll_interval)
+
+
+@dataclass(slots=True)
+class _Outcome:
+    """What the turns since the last look amount to."""
+
+    is_finished: bool = True
+    trouble: str | None = None
+
+    def heed(self, turn: Turn) -> None:
+        """Take one turn into account."""
+        self.is_finished = self.is_finished and not turn.is_waiting
+        self.trouble = turn.trouble or self.trouble
+
+    def tell(self, context: FetchContext) -> None:
+        """Say what all files being read to their end means. Raises Retriable for what keeps one from it."""
+        if self.trouble is not None:
+            raise Retriable(self.trouble)
+        if self.is_finished:
+            context.finish_round()
+            context.report_lag(0.0)
+
+
+async def _take_turns(
+    active: list[FollowedFile], thread: FileThread, context: FetchContext, *, seconds: float
+) -> AsyncGenerator[Turn]:
+    """One page of each file in turn, for about ``seconds``; takes out of ``active`` what is read to its end."""
+    end = context.clock.monotonic() + seconds
+    while active and context.clock.monotonic() < end:
+        for followed in tuple(active):
+            turn = await _take_turn(followed, thread, context)
+            if not turn.has_more:
+                active.remove(followed)
+            yield turn
 
 
 async def _arrange(files: FileSet, found: Looks, thread: FileThread, context: FetchContext) -> AsyncGenerator[Page]:
@@ -108,12 +170,17 @@ async def _take_turn(followed: FollowedFile, thread: FileThread, context: FetchC
     return turn
 
 
-def _reading(config: FileStreamConfig, context: FetchContext) -> Reading:
+def open_source(path: str, *, stopping: Event) -> ByteSource:
+    """Open a file as what its name says it is: ``.gz`` is gzip."""
+    return GzipFile(path, stopping) if path.endswith(".gz") else PlainFile(path)
+
+
+def _reading(config: FileStreamConfig, context: FetchContext, opener: Opener) -> Reading:
     idle_seconds = config.file_last_line_idle_ms / 1000 if config.file_last_line == "deliver" else None
     return Reading(
         connector=context.connector,
         task=context.task,
-        opener=PlainFile,
+        opener=opener,
         page_bytes=config.file_page_bytes,
         page_lines=config.batch_size,
         line_bytes_max=config.file_line_bytes_max,

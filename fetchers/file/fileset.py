@@ -5,6 +5,8 @@ offsets are stored by name, so the new name's offset is written first, by a page
 overwrite the old one's: a crash in between loses and repeats nothing.
 """
 
+# ruff: noqa: PTH116, PTH207 - paths stay the texts that were configured: they name source partitions
+
 from __future__ import annotations
 
 import glob
@@ -26,9 +28,7 @@ Looks = Mapping[str, FileLook | None]
 class FileSet:
     """Finds files and keeps one ``FollowedFile`` for each. Not for concurrent use."""
 
-    def __init__(
-        self, name: str, reading: Reading, *, stored: Mapping[str, StoredOffset], is_from_end: bool
-    ) -> None:
+    def __init__(self, name: str, reading: Reading, *, stored: Mapping[str, StoredOffset], is_from_end: bool) -> None:
         """``stored``: source offsets by path. ``is_from_end``: where to begin when there are none at all."""
         self.name = name
         self.events: list[FileEvent] = []
@@ -70,7 +70,7 @@ class FileSet:
 
     def needing_turn(self, looks: Looks) -> list[FollowedFile]:
         """The files that may have something to read. Forgets files of a pattern that are gone and read."""
-        for path in [path for path, file in self._files.items() if file.identity is None and not file.is_opening]:
+        for path in [path for path, file in self._files.items() if file.identity is None and not file.is_pending]:
             if path not in looks:
                 del self._files[path]
         return [file for path, file in self._files.items() if file.needs_turn(looks.get(path))]
@@ -189,4 +189,4 @@ def _one_name_each(paths: Iterable[str]) -> dict[str, FileLook | None]:
         if stat.S_ISREG(status.st_mode):
             look = FileLook(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
             found[look.identity] = (path, look)
-    return {path: look for path, look in sorted(found.values())}
+    return dict(sorted(found.values()))

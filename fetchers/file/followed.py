@@ -26,6 +26,8 @@ from fetchers.sdk import Fatal, Page
 
 PAGE_GROWTH_MAX = 4
 """A page of short reads is filled up to so many times ``page_bytes`` to reach ``batch.size`` lines."""
+UNFINISHED_SECONDS_MAX = 60.0
+"""So long an unfinished archive may stay as it is before the task says so and tries again."""
 DENIED_SECONDS_MAX = 10.0
 """So long a file may refuse to be read before the task fails."""
 
@@ -55,6 +57,8 @@ class Turn:
     """Ask again at once."""
     is_waiting: bool = False
     """Nothing now, but what is here is not done with: the round is not finished."""
+    trouble: str | None = None
+    """What keeps this file from being read, to be raised when all others are read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +97,8 @@ class FollowedFile:
         self._denied_at: float | None = None
         self._grown_at = 0.0
         self._events: list[FileEvent] = []
-        self._begin(Mark())
+        self._mark = Mark()
+        self._assembler = LineAssembler(position=0, line_bytes_max=reading.line_bytes_max)
 
     @property
     def identity(self) -> tuple[int, int] | None:
@@ -101,8 +106,8 @@ class FollowedFile:
         return self._source.identity if self._source else None
 
     @property
-    def is_opening(self) -> bool:
-        """Whether the file was not yet looked for."""
+    def is_pending(self) -> bool:
+        """Whether it needs a turn however its path looks."""
         return self._is_pending
 
     @property
@@ -268,9 +273,7 @@ class FollowedFile:
         if lines is None:
             return None
         self._mark = self._mark.after(lines.raw)
-        return Page(
-            lines.payloads, offset=self.offset, partition={"filename": self.path}, positions=lines.positions
-        )
+        return Page(lines.payloads, offset=self.offset, partition={"filename": self.path}, positions=lines.positions)
 
     def _restart(self, reason: str) -> Turn:
         """The file is another one now: read it from byte 0."""
@@ -278,6 +281,7 @@ class FollowedFile:
         if self._assembler.unfinished:
             lost = len(self._assembler.unfinished)
             self._tell(UnfinishedLineLost, position=self._mark.position, bytes=lost)
+        self._opened.begin_again()
         self._begin(Mark())
         return self._done(has_more=True)
 
@@ -289,17 +293,24 @@ class FollowedFile:
             self._retire_at = now + self._reading.rotate_wait_seconds if self._retire_at is None else self._retire_at
             return self._retire(source, look) if now >= self._retire_at else self._done(is_waiting=True)
         self._retire_at = None
+        if look != self._seen:
+            self._grown_at = now
         self._seen = look
         if source.is_behind(look, self._assembler.end):
             return self._done(has_more=True)
         if not source.is_finished():
-            return self._done(is_waiting=True)
-        idle_seconds = self._reading.last_line_idle_seconds
+            is_cut = now - self._grown_at >= UNFINISHED_SECONDS_MAX
+            trouble = f"'{self.path}' is cut: its gzip trailer is missing and it does not grow" if is_cut else None
+            return self._done(is_waiting=True, trouble=trouble)
+        idle_seconds = self._idle_seconds(source)
         if idle_seconds is None or not self._assembler.unfinished:
             return self._done(is_pending=False)
         if now - self._grown_at < idle_seconds:
             return self._done(is_waiting=True)
         return self._done(self._give_up_last_line("idle"), is_pending=False)
+
+    def _idle_seconds(self, source: ByteSource) -> float | None:
+        return self._reading.rotate_wait_seconds if source.is_archive else self._reading.last_line_idle_seconds
 
     def _retire(self, source: ByteSource, look: FileLook | None) -> Turn:
         """Leave a file that is read to its end and is no longer at the path."""
@@ -338,8 +349,13 @@ class FollowedFile:
         self._events.append(kind(self._reading.connector, self._reading.task, file=self.path, **fields))
 
     def _done(
-        self, page: Page | None = None, *, has_more: bool = False, is_waiting: bool = False, is_pending: bool = True
+        self,
+        page: Page | None = None,
+        *,
+        has_more: bool = False,
+        is_waiting: bool = False,
+        is_pending: bool = True,
+        trouble: str | None = None,
     ) -> Turn:
         self._is_pending = is_pending
-        return Turn(page, self.take_events(), has_more=has_more, is_waiting=is_waiting)
-
+        return Turn(page, self.take_events(), has_more=has_more, is_waiting=is_waiting, trouble=trouble)

@@ -1,11 +1,12 @@
-"""Bytes to lines: whole blocks are split at once, with nothing per line in Python.
+r"""Bytes to lines: whole blocks are split at once, with nothing per line in Python.
 
-A line ends with ``\\n`` or ``\\r\\n``. A lone ``\\r``, U+2028, U+0085 and NUL are bytes like others; text is not decoded.
+A line ends with ``\n`` or ``\r\n``. A lone ``\r``, U+2028, U+0085 and NUL are bytes like others: no text is decoded.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
@@ -41,11 +42,11 @@ class LineTooLongError(ValueError):
 
 
 def split_lines(data: bytes, position: int) -> Lines:
-    """Split ``data``, which begins at byte ``position`` and ends with ``\\n``."""
-    parts = pc.split_pattern(pa.array([data[:-1]], pa.binary()), "\n").flatten()
-    offsets = np.frombuffer(parts.buffers()[1], np.int32)[parts.offset : parts.offset + len(parts)]
-    # Every line before this one had its "\n" taken out.
-    positions = offsets.astype(np.int64) - int(offsets[0]) + np.arange(len(parts)) + position
+    """Split ``data``, which begins at byte ``position`` and ends with a line end."""
+    parts = cast("pa.BinaryArray", pc.split_pattern(pa.array([data[:-1]], pa.binary()), "\n").flatten())
+    lengths = pc.binary_length(parts).to_numpy()
+    # A line begins behind all lines before it and their "\n".
+    positions = position + np.arange(len(parts)) + np.concatenate(([0], np.cumsum(lengths[:-1], dtype=np.int64)))
     payloads = _without_carriage_returns(parts) if b"\r\n" in data else parts
     return Lines(payloads, pa.array(positions, pa.int64()), position + len(data), data)
 
@@ -143,5 +144,6 @@ def _first(lines: Lines, count: int, position: int) -> Lines:
 
 
 def _without_carriage_returns(lines: pa.BinaryArray) -> pa.BinaryArray:
-    """Take one ``\\r`` from the end of each line that has one."""
-    return pc.if_else(pc.ends_with(lines, "\r"), pc.binary_slice(lines, 0, -1), lines)
+    """Take one carriage return from the end of each line that has one."""
+    has_one = pc.ends_with(lines, "\r")
+    return cast("pa.BinaryArray", pc.if_else(has_one, pc.binary_slice(lines, 0, -1), lines))
