@@ -30,7 +30,9 @@ from fetchers.sdk.config import (
     NameList,
     ParsedConfig,
     Secret,
+    SecretMap,
     Severity,
+    TextMap,
 )
 from fetchers.sdk.connector import ConnectorSettingsError, SourceConnector
 from fetchers.sdk.context import FetchContext, partition_key
@@ -91,11 +93,13 @@ __all__ = [
     "Retriable",
     "Scalar",
     "Secret",
+    "SecretMap",
     "Severity",
     "SourceConnector",
     "StatusTable",
     "StatusVerdict",
     "SystemClock",
+    "TextMap",
     "TlsSettings",
     "partition_key",
 ]

@@ -66,6 +66,8 @@ class ConfigKey:
     default: str | None
     documentation: str
     extras: Key = field(default_factory=Key)
+    is_prefix: bool = False
+    """Whether ``name`` (which then ends with a dot) is the beginning of any number of keys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +117,10 @@ def _iso_date(value: object) -> object:
     return value
 
 
+def _is_map(annotation: Any) -> bool:  # noqa: ANN401 - annotations are of any type
+    return get_origin(annotation) is Mapping
+
+
 def _http_url(value: object) -> object:
     """An absolute http(s) URL."""
     if isinstance(value, str) and not value.startswith(("http://", "https://")):
@@ -127,6 +133,10 @@ Boolean = Annotated[bool, BeforeValidator(_boolean)]
 NameList = Annotated[tuple[str, ...], BeforeValidator(_names)]
 IsoDate = Annotated[date, BeforeValidator(_iso_date)]
 HttpUrl = Annotated[str, BeforeValidator(_http_url)]
+TextMap = Mapping[str, str]
+"""All keys under the field's own, such as ``http.query.<name>``, by what follows the prefix."""
+SecretMap = Mapping[str, SecretStr]
+"""The same, with values that are shown nowhere."""
 
 P = TypeVar("P", bound="ConfigModel")
 
@@ -152,14 +162,28 @@ class ConfigModel(BaseModel):
         alias_generator=lambda name: name.replace("_", "."),
     )
     free_prefixes: ClassVar[tuple[str, ...]] = ()
-    """Prefixes under which any key is known, such as ``http.header.``."""
+    """Prefixes under which any key is known, such as ``http.header.``; those of map fields are added by themselves."""
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:  # noqa: ANN401 - passes on what Python gives
+        """Make the prefixes of map fields known."""
+        super().__pydantic_init_subclass__(**kwargs)
+        cls.free_prefixes = tuple(dict.fromkeys((*cls.free_prefixes, *cls._map_prefixes())))
+
+    @classmethod
+    def _map_prefixes(cls) -> tuple[str, ...]:
+        return tuple(f"{info.alias or name}." for name, info in cls.model_fields.items() if _is_map(info.annotation))
 
     @classmethod
     def parse(cls, properties: Mapping[str, str | None]) -> ParsedConfig[Self]:
         """Read a flat map. All findings at once; values masked where the key is a secret."""
         texts = {key: value.strip() for key, value in properties.items() if value is not None}
+        maps = {
+            prefix[:-1]: {key.removeprefix(prefix): text for key, text in texts.items() if key.startswith(prefix)}
+            for prefix in cls._map_prefixes()
+        }
         try:
-            return ParsedConfig(cls.model_validate(texts), ())
+            return ParsedConfig(cls.model_validate(texts | maps), ())
         except ValidationError as error:
             keys = {key.name: key for key in cls.keys()}  # noqa: SIM118 - not a mapping's
             return ParsedConfig(None, tuple(_finding(detail, texts, keys) for detail in error.errors()))
@@ -171,11 +195,14 @@ class ConfigModel(BaseModel):
 
     def texts(self) -> dict[str, str]:
         """Every value in ConfigDef's text form, secrets as ``[hidden]``."""
-        return {
-            info.alias or name: _text(getattr(self, name))
-            for name, info in type(self).model_fields.items()
-            if getattr(self, name) is not None
-        }
+        found: dict[str, str] = {}
+        for name, info in type(self).model_fields.items():
+            value = getattr(self, name)
+            if _is_map(info.annotation):
+                found |= {f"{info.alias or name}.{key}": _text(item) for key, item in value.items()}
+            elif value is not None:
+                found[info.alias or name] = _text(value)
+        return found
 
 
 class FetcherConfig(ConfigModel):
@@ -204,8 +231,10 @@ def unknown_keys(
 
 def masked(properties: Mapping[str, str], keys: Iterable[ConfigKey]) -> dict[str, str]:
     """The map with secret values hidden, for logs and reports."""
-    secrets = {key.name for key in keys if key.kind == "PASSWORD"}
-    return {key: HIDDEN if key in secrets else value for key, value in properties.items()}
+    secrets = [key for key in keys if key.kind == "PASSWORD"]
+    names = {key.name for key in secrets}
+    prefixes = tuple(key.name for key in secrets if key.is_prefix)
+    return {key: HIDDEN if key in names or key.startswith(prefixes) else value for key, value in properties.items()}
 
 
 def _nearest(key: str, names: list[str]) -> str:
@@ -245,14 +274,16 @@ def _reason(detail: ErrorDetails, kind: str) -> str:
 
 def _config_key(name: str, info: FieldInfo) -> ConfigKey:
     extras = next((item for item in info.metadata if isinstance(item, Key)), Key())
-    default = None if info.default in (PydanticUndefined, None) else _text(info.default)
+    is_prefix = _is_map(info.annotation)
+    default = None if is_prefix or info.default in (PydanticUndefined, None) else _text(info.default)
     return ConfigKey(
-        name=info.alias or name,
+        name=f"{info.alias or name}." if is_prefix else info.alias or name,
         kind=extras.kind or _kind(info.annotation, name),
         is_required=info.is_required(),
         default=default,
         documentation=info.description or "",
         extras=extras,
+        is_prefix=is_prefix,
     )
 
 
@@ -264,6 +295,8 @@ def _kind(annotation: Any, name: str) -> str:  # noqa: ANN401 - annotations are 
         return "STRING"
     if origin is tuple:
         return "LIST"
+    if origin is Mapping:
+        return _kind(options[-1], name)
     if options and origin is not None:
         return _kind(options[0], name)
     whole_number = "LONG" if name.endswith(("_ms", "_bytes", "_bytes_max")) else "INT"
