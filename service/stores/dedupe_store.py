@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     from fetchers.sdk import DedupeScope
     from service.kafka.client import KafkaSettings
-    from service.kafka.log import StoredRecord
 
 TOPIC = "headrace-dedupe"
 CHUNK_BYTES_MAX = 512 * 1024
@@ -39,6 +38,10 @@ PARTITIONS = 1
 # A window with that many chunks below that size gets them rewritten as one.
 SMALL_CHUNKS_MAX = 256
 SMALL_CHUNK_BYTES = 1024
+
+
+# Window and packed hashes of each sequence number.
+LiveChunks: TypeAlias = dict[int, tuple[str, bytes]]
 
 
 class DedupeState(Protocol):
@@ -156,31 +159,36 @@ class StoredDedupe:
         Raises DeliveryFatal, DeliveryRetriable.
         """
         log = CompactedLog(self.store.settings, self.store.topic)
-        live: dict[int, tuple[str, bytes]] = {}
+        live: LiveChunks = {}
         try:
             async for records in log.read_to_end():
                 for record in records:
-                    self._read(record, live)
+                    self.read(record.key, record.value, live)
         finally:
             await log.close()
+        self.restore(live)
+
+    def read(self, key: bytes | None, value: bytes | None, live: LiveChunks) -> None:
+        """Apply one record of the topic to the chunks that live; those of other tasks are passed over."""
+        place = _parse_key(key)
+        if place is None or place[:2] != (self.connector, self.task):
+            return
+        window, sequence = place[2:]
+        # Numbers are never used twice, not even those of chunks that are gone.
+        self._next_sequence = max(self._next_sequence, sequence + 1)
+        if value is None:
+            live.pop(sequence, None)
+        else:
+            live[sequence] = (window, value)
+
+    def restore(self, live: LiveChunks) -> None:
+        """Build the index from the chunks that live, oldest first."""
         for sequence, (window, packed) in sorted(live.items()):
             self._chunks[window].append(_Chunk.of(sequence, packed))
             hashes = np.frombuffer(packed, dtype=np.uint8).reshape(-1, HASH_BYTES)
             self.index.fresh_mask(hashes, np.ones(len(hashes), dtype=bool), window)
             self.index.commit()
         self.index.slide()
-
-    def _read(self, record: StoredRecord, live: dict[int, tuple[str, bytes]]) -> None:
-        place = _parse_key(record.key)
-        if place is None or place[:2] != (self.connector, self.task):
-            return
-        window, sequence = place[2:]
-        # Numbers are never used twice, not even those of chunks that are gone.
-        self._next_sequence = max(self._next_sequence, sequence + 1)
-        if record.value is None:
-            live.pop(sequence, None)
-        else:
-            live[sequence] = (window, record.value)
 
     def fresh_mask(
         self, hashes: npt.NDArray[np.uint8], is_valid: npt.NDArray[np.bool_], window: str

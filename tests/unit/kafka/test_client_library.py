@@ -1,0 +1,52 @@
+"""What is reached for inside the client library is there; a new version of it must be looked at first."""
+
+from __future__ import annotations
+
+import aiokafka
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.producer.message_accumulator import BatchBuilder
+from aiokafka.structs import TopicPartition
+
+from service.kafka.batches import EncodedBatch
+from service.kafka.producer import _mend_sequence_numbers
+
+
+async def test_the_pinned_version_has_what_is_used() -> None:
+    """Every private name used by the closing, the writers and the readers exists in this version."""
+    assert aiokafka.__version__ == "0.14.0"
+    producer, consumer = AIOKafkaProducer(transactional_id="x"), AIOKafkaConsumer()
+    try:
+        for name in ("_sender", "_message_accumulator", "_txn_manager", "_closed"):
+            assert hasattr(producer, name)
+        assert hasattr(producer._sender, "sender_task")
+        assert producer._message_accumulator._batches == {}
+        assert producer.client._conns == {}
+        for name in ("is_in_transaction", "wait_for_transaction_end", "_sequence_numbers", "increment_sequence_number"):
+            assert hasattr(producer._txn_manager, name)
+        assert hasattr(consumer, "_client")
+    finally:
+        await producer.stop()
+        # Never started, it has nothing to stop, and its own way of stopping does not expect that.
+        consumer._closed = True
+
+
+def test_an_encoded_batch_stands_in_for_the_librarys_builder() -> None:
+    """All that the accumulator and the sender call on a builder is there."""
+    used = ("_set_producer_state", "_build", "close", "closed", "size", "record_count")
+    for name in used:
+        assert callable(getattr(BatchBuilder, name))
+        assert callable(getattr(EncodedBatch, name))
+
+
+async def test_sequence_numbers_wrap_to_zero() -> None:
+    """After 2³¹−1 comes 0, as brokers demand, and not a negative number."""
+    producer = AIOKafkaProducer(enable_idempotence=True)
+    try:
+        _mend_sequence_numbers(producer)
+        manager, partition = producer._txn_manager, TopicPartition("t", 0)
+        manager.increment_sequence_number(partition, 2**31 - 1)
+        assert manager.sequence_number(partition) == 2**31 - 1
+        manager.increment_sequence_number(partition, 5)
+        assert manager.sequence_number(partition) == 4
+    finally:
+        await producer.stop()

@@ -1,0 +1,72 @@
+"""Client errors come out sorted by what the caller can do."""
+
+from __future__ import annotations
+
+import pytest
+from aiokafka import errors as kafka
+
+from service.kafka.errors import DeliveryFatal, DeliveryRetriable, RecordTooLarge, WriterFenced, classify
+
+
+def caused(error: BaseException, cause: BaseException) -> BaseException:
+    """An error raised from another."""
+    error.__cause__ = cause
+    return error
+
+
+@pytest.mark.parametrize("error", [kafka.ProducerFenced(), kafka.InvalidProducerEpoch(), kafka.for_code(90)()])
+def test_a_newer_writer_means_fenced(error: BaseException) -> None:
+    """Every code that says "there is a newer one" ends the writer for good."""
+    assert isinstance(classify(error, doing="writing"), WriterFenced)
+
+
+def test_an_expired_transaction_is_not_fencing() -> None:
+    """The coordinator reports its own time-out like fencing; a transaction older than its limit may be retried."""
+    assert isinstance(classify(kafka.ProducerFenced(), doing="x", could_be_expired=True), DeliveryRetriable)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        kafka.TopicAuthorizationFailedError("secret-topic"),
+        kafka.MessageSizeTooLargeError(),
+        kafka.InvalidTransactionTimeout(),
+        kafka.for_code(87)(),
+    ],
+)
+def test_what_would_fail_again_is_fatal(error: BaseException) -> None:
+    """Permission, size, configuration and refused records are not retried."""
+    assert isinstance(classify(error, doing="writing"), DeliveryFatal)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        TimeoutError(),
+        ConnectionResetError("gone"),
+        kafka.KafkaConnectionError("no broker"),
+        kafka.NotCoordinatorError(),
+        kafka.OutOfOrderSequenceNumber(),
+        kafka.InvalidProducerIdMapping(),
+        kafka.InvalidTxnState(),
+        kafka.UnknownError(),
+    ],
+)
+def test_what_may_pass_is_retriable(error: BaseException) -> None:
+    """Lost brokers, moves, time-outs and torn producer state are worth a new writer."""
+    assert isinstance(classify(error, doing="writing"), DeliveryRetriable)
+
+
+def test_the_cause_decides() -> None:
+    """The library wraps what ended its sender; the class comes from inside the wrapper or the group."""
+    wrapped = caused(kafka.KafkaError("Unexpected error during batch delivery"), kafka.InvalidProducerEpoch())
+    assert isinstance(classify(wrapped, doing="x"), WriterFenced)
+    group = ExceptionGroup("lanes", [kafka.KafkaConnectionError("gone"), wrapped])  # type: ignore[list-item]
+    assert isinstance(classify(group, doing="x"), WriterFenced)
+
+
+def test_messages_say_what_and_when() -> None:
+    """A message names the error and what was being done, also for a bare time-out."""
+    assert str(classify(TimeoutError(), doing="delivering")) == "TimeoutError, while delivering"
+    too_large = RecordTooLarge(topic="t", row=3, record_bytes=20, record_bytes_max=10)
+    assert "record 3 for topic 't' takes 20 bytes" in str(too_large)

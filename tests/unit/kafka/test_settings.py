@@ -1,0 +1,103 @@
+"""Java's client properties are understood, and what is not is said."""
+
+from __future__ import annotations
+
+import ssl
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from service.kafka.client import KafkaSettings
+from service.kafka.security import parse_jaas
+
+JAAS = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="al=ice" password="p\\"w;d";'
+
+
+def test_the_most_special_source_wins() -> None:
+    """A connector's override beats the worker's role setting, which beats the worker's own."""
+    worker = {
+        "bootstrap.servers": "a:1,b:2",
+        "request.timeout.ms": "1000",
+        "producer.request.timeout.ms": "2000",
+        "producer.compression.type": "LZ4",
+        "consumer.request.timeout.ms": "9000",
+    }
+    settings, findings = KafkaSettings.parse(worker, connector={"producer.override.compression.type": "zstd"})
+    assert findings == ()
+    assert settings.producer.compression == "zstd"
+    assert settings.request_seconds_max == 2.0
+    assert settings.connection_arguments()["bootstrap_servers"] == ["a:1", "b:2"]
+
+
+def test_unknown_keys_name_a_neighbour() -> None:
+    """A misspelt client key is a warning with the nearest known key, and never stops anything."""
+    _, findings = KafkaSettings.parse({"producer.compresion.type": "lz4"})
+    assert [(finding.key, finding.is_error) for finding in findings] == [("producer.compresion.type", False)]
+    assert "compression.type" in findings[0].expected
+
+
+def test_fixed_keys_are_said_to_be_fixed() -> None:
+    """Settings that would break exactly-once are reported and not obeyed."""
+    _, findings = KafkaSettings.parse({"producer.acks": "1", "producer.linger.ms": "5"})
+    assert [finding.key for finding in findings] == ["producer.acks"]
+    assert "exactly-once" in findings[0].expected
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("producer.compression.type", "brotli"),
+        ("producer.batch.size", "many"),
+        ("producer.transaction.timeout.ms", "0"),
+        ("security.protocol", "TLS"),
+        ("ssl.truststore.location", "/nowhere/ca.pem"),
+        ("ssl.keystore.location", "/nowhere/keystore.jks"),
+    ],
+)
+def test_wrong_values_are_findings(key: str, value: str) -> None:
+    """A value that cannot be used is an error with its key, and a default stands in."""
+    settings, findings = KafkaSettings.parse({key: value})
+    assert any(finding.is_error and finding.key.startswith(key.rsplit(".", 1)[0]) for finding in findings)
+    assert settings.security.protocol == "PLAINTEXT"
+
+
+def test_jaas_options_are_unquoted() -> None:
+    """User and password come out of a JAAS entry with quotes, escapes and separators inside."""
+    assert parse_jaas(JAAS) == {"username": "al=ice", "password": 'p"w;d'}
+
+
+def test_sasl_without_user_is_a_finding_without_the_secret() -> None:
+    """An unusable login is reported with the value hidden; a usable one appears nowhere in clear."""
+    worker = {"security.protocol": "SASL_PLAINTEXT", "sasl.jaas.config": 'Plain required password="hunter2";'}
+    _, findings = KafkaSettings.parse(worker)
+    assert [finding.key for finding in findings] == ["sasl.jaas.config"]
+    assert "hunter2" not in repr(findings)
+    settings, findings = KafkaSettings.parse({**worker, "sasl.mechanism": "scram-sha-512", "sasl.jaas.config": JAAS})
+    assert findings == ()
+    assert settings.security.arguments()["sasl_plain_password"] == 'p"w;d'
+    assert settings.security.arguments()["sasl_mechanism"] == "SCRAM-SHA-512"
+    assert 'p"w;d' not in repr(settings)
+
+
+def test_pem_files_make_an_ssl_context(tmp_path: Path) -> None:
+    """A PEM truststore and keystore become a context; hostname checking follows the Java key."""
+    key, certificate, both = tmp_path / "k.pem", tmp_path / "c.pem", tmp_path / "both.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=t", "-keyout", key, "-out", certificate],
+        check=True,
+        capture_output=True,
+    )
+    both.write_text(key.read_text() + certificate.read_text())
+    worker = {
+        "security.protocol": "SSL",
+        "ssl.truststore.location": str(certificate),
+        "ssl.keystore.location": str(both),
+        "ssl.endpoint.identification.algorithm": "",
+    }
+    settings, findings = KafkaSettings.parse(worker)
+    assert findings == ()
+    context = settings.connection_arguments()["ssl_context"]
+    assert isinstance(context, ssl.SSLContext)
+    assert not context.check_hostname
+    assert [entry["subject"] for entry in context.get_ca_certs()] == [((("commonName", "t"),),)]

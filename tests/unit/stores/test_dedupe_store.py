@@ -1,0 +1,177 @@
+"""What the de-duplication state writes into a transaction is what a new incarnation needs."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import numpy.typing as npt
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, rule
+
+from fetchers.sdk import DedupeScope
+from service.kafka.client import KafkaSettings
+from service.kafka.records import TopicRecords
+from service.stores.dedupe import DedupeLimits
+from service.stores.dedupe_store import CHUNK_BYTES_MAX, SMALL_CHUNKS_MAX, DedupeStore, LiveChunks, StoredDedupe
+from service.stores.hashes import HASH_BYTES
+
+STORE = DedupeStore(KafkaSettings(bootstrap="nowhere:1"))
+DAYS = ["2024-01-01", "2024-01-02", "2024-01-03"]
+
+
+class FakeTopic:
+    """A compacted topic: the last value of each key."""
+
+    def __init__(self) -> None:
+        """Begin empty."""
+        self.records: dict[bytes, bytes | None] = {}
+
+    def write(self, writes: list[TopicRecords]) -> None:
+        """Commit a transaction."""
+        for write in writes:
+            assert write.keys is not None
+            self.records.update(zip(write.keys.to_pylist(), write.values.to_pylist(), strict=True))
+
+    def open(self, *, limits: DedupeLimits | None = None, task: int = 0) -> StoredDedupe:
+        """A new incarnation of the task, which has read the topic."""
+        state = STORE.open("c", task, limits=limits)
+        live: LiveChunks = {}
+        for key, value in self.records.items():
+            state.read(key, value, live)
+        state.restore(live)
+        return state
+
+    def live(self) -> list[list[object]]:
+        """Keys that are not forgotten."""
+        return [json.loads(key) for key, value in self.records.items() if value is not None]
+
+
+def hashes_of(numbers: list[int]) -> npt.NDArray[np.uint8]:
+    """Distinct hashes for distinct numbers."""
+    packed = b"".join(number.to_bytes(HASH_BYTES, "big") for number in numbers)
+    return np.frombuffer(packed, dtype=np.uint8).reshape(-1, HASH_BYTES)
+
+
+def see(state: StoredDedupe, numbers: list[int], scope: DedupeScope | None) -> tuple[list[int], list[TopicRecords]]:
+    """Ask about a batch as the deliver stage does: which are fresh, and what to write."""
+    hashes = hashes_of(numbers)
+    mask = state.fresh_mask(hashes, np.ones(len(numbers), dtype=bool), scope.window if scope else "")
+    fresh = [number for number, is_fresh in zip(numbers, mask, strict=True) if is_fresh]
+    return fresh, state.encode([(scope, hashes[mask])])
+
+
+class CrashingTask(RuleBasedStateMachine):
+    """Over commits, aborts and kills, every number of a day is fresh in exactly one committed batch."""
+
+    def __init__(self) -> None:
+        """Begin with an empty topic."""
+        super().__init__()
+        self.topic = FakeTopic()
+        self.state = self.topic.open()
+        self.delivered: dict[str, set[int]] = {}
+        self.oldest_open = DAYS[0]
+
+    @rule(numbers=st.lists(st.integers(0, 9), max_size=8), day=st.sampled_from(DAYS), fate=st.sampled_from("cak"))
+    def batch(self, numbers: list[int], day: str, fate: str) -> None:
+        """A batch is converted, and its transaction committed, aborted, or cut off by a kill."""
+        if day < self.oldest_open:
+            return
+        fresh, writes = see(self.state, numbers, DedupeScope(day, self.oldest_open))
+        known = self.delivered.setdefault(day, set())
+        assert set(fresh) == set(numbers) - known
+        assert len(fresh) == len(set(fresh))
+        if fate == "c":
+            self.topic.write(writes)
+            self.state.commit()
+            known |= set(fresh)
+        elif fate == "a":
+            self.state.rollback()
+        else:
+            self.state = self.topic.open()
+
+    @rule(numbers=st.lists(st.integers(0, 9), max_size=8))
+    def kill_after_commit(self, numbers: list[int]) -> None:
+        """The transaction is committed, but the worker dies before it hears of it."""
+        fresh, writes = see(self.state, numbers, DedupeScope(DAYS[2], self.oldest_open))
+        self.topic.write(writes)
+        self.delivered.setdefault(DAYS[2], set()).update(fresh)
+        self.state = self.topic.open()
+
+    @rule(day=st.sampled_from(DAYS))
+    def close_days(self, day: str) -> None:
+        """Days before this one are closed; their chunks are gone from the topic with that commit."""
+        self.oldest_open = max(self.oldest_open, day)
+        _, writes = see(self.state, [], DedupeScope(DAYS[2], self.oldest_open))
+        self.topic.write(writes)
+        self.state.commit()
+        assert all(str(key[2]) >= self.oldest_open for key in self.topic.live())
+
+
+TestCrashingTask = CrashingTask.TestCase
+
+
+def test_keys_and_values_are_as_documented() -> None:
+    """A chunk's key is connector, task, window and number; its value the packed hashes."""
+    topic = FakeTopic()
+    state = topic.open()
+    fresh, writes = see(state, [1, 2, 1], DedupeScope("2024-01-01", "2024-01-01"))
+    assert fresh == [1, 2]
+    topic.write(writes)
+    assert topic.records == {b'["c",0,"2024-01-01",0]': hashes_of([1, 2]).tobytes()}
+
+
+def test_large_batches_are_split() -> None:
+    """No chunk is larger than half a mebibyte, and together they hold everything."""
+    topic = FakeTopic()
+    state = topic.open()
+    numbers = list(range(CHUNK_BYTES_MAX // HASH_BYTES * 2 + 1))
+    _, writes = see(state, numbers, None)
+    topic.write(writes)
+    assert [len(value or b"") for value in topic.records.values()] == [CHUNK_BYTES_MAX, CHUNK_BYTES_MAX, HASH_BYTES]
+    assert see(topic.open(), numbers, None)[0] == []
+
+
+def test_tasks_do_not_see_each_other() -> None:
+    """The chunks of another task, or of something else in the topic, are passed over."""
+    topic = FakeTopic()
+    topic.write(see(topic.open(task=1), [1], None)[1])
+    topic.records |= {b"not json": b"x", b'["c",0]': b"x", b'["c",true,"",0]': b"x" * 16}
+    assert see(topic.open(), [1], None)[0] == [1]
+
+
+def test_small_chunks_are_rewritten_as_one() -> None:
+    """A slow source leaves few chunks in the topic, not one for every micro-batch of the day."""
+    topic = FakeTopic()
+    state = topic.open()
+    scope = DedupeScope("2024-01-01", "2024-01-01")
+    for number in range(SMALL_CHUNKS_MAX * 3):
+        topic.write(see(state, [number], scope)[1])
+        state.commit()
+    assert len(topic.live()) <= SMALL_CHUNKS_MAX + 3
+    assert see(topic.open(), list(range(SMALL_CHUNKS_MAX * 3)), scope)[0] == []
+
+
+def test_without_windows_the_topic_is_bounded_too() -> None:
+    """The sliding window's oldest chunks are forgotten in the topic as well, the newest never."""
+    limits = DedupeLimits(records_max=100)
+    topic = FakeTopic()
+    state = topic.open(limits=limits)
+    for start in range(0, 1000, 10):
+        fresh, writes = see(state, list(range(start, start + 10)), None)
+        assert len(fresh) == 10
+        topic.write(writes)
+        state.commit()
+        assert len(topic.live()) <= 10
+    newest = list(range(920, 1000))
+    assert see(state, newest, None)[0] == []
+    assert see(topic.open(limits=limits), newest, None)[0] == []
+
+
+def test_an_unchanged_state_writes_nothing() -> None:
+    """A batch of repeats alone needs no record."""
+    topic = FakeTopic()
+    state = topic.open()
+    topic.write(see(state, [1], None)[1])
+    state.commit()
+    assert see(state, [1], None) == ([], [])
