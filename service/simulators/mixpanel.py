@@ -10,7 +10,6 @@ import asyncio
 import base64
 import binascii
 import json
-import time
 from collections import deque
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
@@ -20,6 +19,7 @@ from zoneinfo import ZoneInfo
 
 from aiohttp import web
 
+from fetchers.sdk import Clock, SystemClock
 from service.simulators.mixpanel_answer import Answer, Library, make_answer
 from service.simulators.mixpanel_ledger import Ledger, RequestSeen, Truth
 from service.simulators.mixpanel_settings import Fault, FaultKind, MixpanelSettings
@@ -39,14 +39,15 @@ _RATE_LIMIT_BODY = json.dumps(
 class MixpanelSimulator:
     """One project on a free port of loopback, while the context is open."""
 
-    def __init__(self, settings: MixpanelSettings, *, port: int = 0) -> None:
-        """``port`` 0 takes a free one."""
+    def __init__(self, settings: MixpanelSettings, *, port: int = 0, clock: Clock | None = None) -> None:
+        """``port`` 0 takes a free one; ``clock`` is what limits and days go by, the machine's when None."""
         self.settings = settings
         self.ledger = Ledger(settings)
         self._library = Library(settings)
         self._port = port
         self._runner: web.AppRunner | None = None
         self._now = settings.now
+        self._clock = clock or SystemClock()
         self._sent: deque[float] = deque()
 
     async def __aenter__(self) -> Self:
@@ -151,14 +152,14 @@ class MixpanelSimulator:
     def _answered(
         self, query: Mapping[str, str], response: web.StreamResponse, fault: Fault | None = None
     ) -> web.StreamResponse:
-        scaled = time.monotonic() * self.settings.time_scale
+        scaled = self._clock.monotonic() * self.settings.time_scale
         self.ledger.requests.append(RequestSeen(scaled, response.status, query, fault.kind if fault else ""))
         return response
 
     # --- why a request is refused -----------------------------------------------------------------
 
     def _limit_refusal(self) -> web.Response | None:
-        now = time.monotonic() * self.settings.time_scale
+        now = self._clock.monotonic() * self.settings.time_scale
         while self._sent and self._sent[0] <= now - LIMITS[0][1]:
             self._sent.popleft()
         self._sent.append(now)
@@ -197,7 +198,7 @@ class MixpanelSimulator:
         return None
 
     def _today(self) -> date:
-        now = self._now or datetime.fromtimestamp(time.time(), UTC)
+        now = self._now or self._clock.now()
         return now.astimezone(ZoneInfo(self.settings.time_zone)).date()
 
     def _fault(self, day: date, *, attempt: int) -> Fault | None:
