@@ -49,7 +49,7 @@ class _Series:
 
 
 class Instruments(Collector):
-    """The samples of every metric of the catalogue. Used from one thread, the event loop's.
+    """The samples of every metric of the catalogue; changed on one thread, the event loop's.
 
     Label values are given in the order of ``metric.labels``; ``task`` may be an int.
     """
@@ -106,7 +106,10 @@ class Instruments(Collector):
                 del series.buckets[labels]
 
     def collect(self) -> Iterator[Family]:
-        """Yield the families that have samples, for the client library to write out."""
+        """Yield the families that have samples, for the client library to write out.
+
+        May run on another thread than the changes: it takes copies, each in one step.
+        """
         for series in self._series.values():
             if series.buckets:
                 yield _histogram(series)
@@ -142,7 +145,7 @@ def _histogram(series: _Series) -> Family:
     family = HistogramMetricFamily(metric.name, metric.help, labels=metric.labels)
     bounds = [*(str(float(bound)) for bound in metric.buckets), "+Inf"]
     for labels, buckets in list(series.buckets.items()):
-        cumulative = list(zip(bounds, accumulate(buckets.counts), strict=True))
+        cumulative = list(zip(bounds, accumulate(list(buckets.counts)), strict=True))
         family.add_metric(list(labels), cumulative, buckets.total)
     return family
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 
 import pytest
@@ -309,6 +310,24 @@ def test_the_books_balance(batches: list[tuple[int, int, int, int]]) -> None:
         )
     )
     assert fetched == sum(parts) == sum(map(sum, batches))
+
+
+async def test_metrics_can_be_written_while_events_go_on(scene: Scene) -> None:
+    """Writing aside gives a sound exposition of at least what had happened, while the loop goes on."""
+    scene.task(PageFetched, records=1, bytes=1)
+    async with asyncio.TaskGroup() as group:
+        writing = group.create_task(scene.observe.expose())
+        for number in range(2000):
+            TaskEvents(scene.observe, "orders", number)(EndToEndMeasured, seconds=0.1, count=1)
+            if number % 100 == 0:
+                await asyncio.sleep(0)
+
+    written = Exposition(writing.result())
+    assert written.value("headrace_records_fetched_total", connector="orders", task="0") == 1
+    for (name, labels), count in written.samples.items():
+        if name == "headrace_end_to_end_seconds_count":
+            inner = dict(labels) | {"le": "+Inf"}
+            assert written.value("headrace_end_to_end_seconds_bucket", **inner) == count
 
 
 def test_an_event_without_figures_changes_nothing(scene: Scene) -> None:
