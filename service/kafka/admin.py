@@ -70,7 +70,9 @@ class KafkaAdmin:
                 return False
             if replication is None:
                 replication = min(_REPLICATION_MAX, len(await self.brokers()))
-            topic = NewTopic(name, partitions, replication, topic_configs=dict(config or {}))
+            topic = NewTopic(name, 1, 1, topic_configs=dict(config or {}))
+            # Set afterwards, because the class takes -1, the protocol's "the broker's default" (KIP-464), for nothing.
+            topic.num_partitions, topic.replication_factor = partitions, replication
             response = await self._client.create_topics([topic])
             is_created = _demand_created(name, response.topic_errors[0])
             # The cluster has no way to tell a client that a leader is elected, so it is asked.
