@@ -1,0 +1,95 @@
+"""How the embedded broker is set: one node that is broker and controller, small, and losing nothing.
+
+Names and defaults: https://kafka.apache.org/41/configuration/broker-configs/
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from service.embedded.ports import LOOPBACK
+
+MESSAGE_BYTES_MAX = 8 * 1024 * 1024
+TRANSACTION_SECONDS_MAX = 15 * 60
+NODE_ID = 1
+
+_INTERNAL_PARTITIONS = 4
+
+
+def broker_properties(*, port: int, controller_port: int, log_folder: Path) -> dict[str, str]:
+    """The broker's properties for these ports and this folder of topic data."""
+    return {
+        "process.roles": "broker,controller",
+        "node.id": str(NODE_ID),
+        "controller.quorum.voters": f"{NODE_ID}@{LOOPBACK}:{controller_port}",
+        "controller.listener.names": "CONTROLLER",
+        "listeners": f"PLAINTEXT://{LOOPBACK}:{port},CONTROLLER://{LOOPBACK}:{controller_port}",
+        "advertised.listeners": f"PLAINTEXT://{LOOPBACK}:{port}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "log.dirs": str(log_folder),
+        **_TOPICS,
+        **_INTERNAL_TOPICS,
+        **_SMALL,
+    }
+
+
+_TOPICS = {
+    "num.partitions": "1",
+    "auto.create.topics.enable": "true",
+    "default.replication.factor": "1",
+    "min.insync.replicas": "1",
+    # Record timestamps may come from the source: a backfill of past years must not be deleted by its age.
+    "log.retention.ms": "-1",
+    # Dead letters keep a too large record whole, twice `record.bytes.max` and more.
+    "message.max.bytes": str(MESSAGE_BYTES_MAX),
+    "replica.fetch.max.bytes": str(MESSAGE_BYTES_MAX),
+    "transaction.max.timeout.ms": str(TRANSACTION_SECONDS_MAX * 1000),
+    # Joining a group takes no three seconds of waiting for others.
+    "group.initial.rebalance.delay.ms": "0",
+}
+
+_INTERNAL_TOPICS = {
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": str(_INTERNAL_PARTITIONS),
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": str(_INTERNAL_PARTITIONS),
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "share.coordinator.state.topic.num.partitions": "1",
+}
+
+_SMALL = {
+    "num.network.threads": "2",
+    "num.io.threads": "4",
+    "background.threads": "4",
+    "num.recovery.threads.per.data.dir": "2",
+    # After a kill the controller admits the broker again only when its old session is over; 9 s by default.
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
+    # The default of 128 MiB would be a quarter of the heap.
+    "log.cleaner.dedupe.buffer.size": str(16 * 1024 * 1024),
+}
+
+LOGGING = """\
+status = warn
+appender.file.type = RollingFile
+appender.file.name = file
+appender.file.fileName = {log}
+appender.file.filePattern = {log}.%i
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{{ISO8601}} %-5p %c: %m%n
+appender.file.policies.type = SizeBasedTriggeringPolicy
+appender.file.policies.size = 16MB
+appender.file.strategy.type = DefaultRolloverStrategy
+appender.file.strategy.max = 3
+rootLogger.level = info
+rootLogger.appenderRef.file.ref = file
+"""
+"""log4j2's configuration: everything into one file of at most 64 MB with its predecessors."""
+
+
+def properties_text(properties: dict[str, str]) -> str:
+    """Java's form of properties; a backslash is the only character in our values that has to be escaped."""
+    escaped = {key: value.replace("\\", "\\\\") for key, value in properties.items()}
+    return "".join(f"{key}={value}\n" for key, value in escaped.items())

@@ -1,0 +1,48 @@
+"""Where the JVM parts lie that set-up fetched. Nothing is fetched here: a running service asks no network."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from service.embedded.errors import EmbeddedError
+from service.setup.jars import JarCache, cache_folder
+from service.setup.prerequisites import find_java
+
+
+class PartsMissing(EmbeddedError):
+    """Set-up has not been run, or its cache is damaged."""
+
+
+def java_program() -> Path:
+    """The Java to run; which release it is was checked at set-up."""
+    java = find_java()
+    if java is None:
+        raise PartsMissing("there is no java on the PATH: install Java 17 or newer")
+    return java
+
+
+def class_path(name: str) -> str:
+    """The class path of a set (`kafka`, `connect`): every jar of it."""
+    return os.pathsep.join(str(path) for path in _complete(name).files(name))
+
+
+def spark_avro_jar() -> Path:
+    """The jar that gives Spark its Avro functions, for `spark.jars`."""
+    return _complete("spark").files("spark")[0]
+
+
+def registry_folder() -> Path:
+    """The unpacked schema registry."""
+    cache = _complete("registry")
+    return cache.unpacked(cache.sets["registry"][0])
+
+
+def _complete(name: str) -> JarCache:
+    cache = JarCache(cache_folder())
+    if not cache.is_complete(name):
+        extra = "" if name != "connect" else " bench"
+        raise PartsMissing(
+            f"the JVM parts '{name}' are not in {cache.folder}: call ./headrace{extra} once to fetch them"
+        )
+    return cache
