@@ -8,6 +8,7 @@ records for de-duplication has been dropped.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from typing import Self
@@ -88,10 +89,10 @@ def _day(offset: Offset, name: str) -> date | None:
     value = offset.get(name)
     if value is None:
         return None
-    try:
-        return date.fromisoformat(str(value))
-    except ValueError as error:
-        raise Fatal(_unreadable(name, value)) from error
+    if isinstance(value, str) and len(value) == len("2016-03-22"):
+        with suppress(ValueError):
+            return date.fromisoformat(value)
+    raise Fatal(_unreadable(name, value))
 
 
 def _width(offset: Offset) -> int:

@@ -23,7 +23,7 @@ BLOCK_BYTES = 1024 * 1024
 LINES_MAX = 8_192
 """Lines of one ``Lines``."""
 KEPT_BYTES = 1024 * 1024
-"""What is kept of a line beyond the limit."""
+"""What is kept of a line beyond the limit, at most."""
 TERMINATED_EARLY = b"terminated early"
 _LINE_FEED = 10
 _CARRIAGE_RETURN = 13
@@ -103,7 +103,7 @@ class LineCutter:
             return
         line_end = rest.find(b"\n")
         if line_end < 0:
-            self._oversized = _Oversized(rest[:KEPT_BYTES], len(rest))
+            self._oversized = _Oversized(rest[: _kept_bytes(self.line_bytes_max)], len(rest))
             self._hold(b"")
         elif len(rest) - line_end > self.line_bytes_max:
             raise Retriable(f"the body has nothing but blank lines for {len(rest) - line_end} bytes")
@@ -185,7 +185,7 @@ def _limited(lines: Lines, line_bytes_max: int) -> Lines:
         return lines
     beyond_set = set(beyond.tolist())
     values = [
-        value[:KEPT_BYTES] if value is not None and index in beyond_set else value
+        value[: _kept_bytes(line_bytes_max)] if value is not None and index in beyond_set else value
         for index, value in enumerate(lines.payloads.to_pylist())
     ]
     rejections = tuple(
@@ -194,10 +194,12 @@ def _limited(lines: Lines, line_bytes_max: int) -> Lines:
     return Lines(pa.array(values, pa.binary()), lines.numbers, rejections)
 
 
+def _kept_bytes(line_bytes_max: int) -> int:
+    return min(KEPT_BYTES, line_bytes_max)
+
+
 def _too_large(size: int, limit: int) -> str:
-    return (
-        f"the line has {size} bytes, over mixpanel.line.bytes.max={limit}; the first {min(size, KEPT_BYTES)} are kept"
-    )
+    return f"the line has {size} bytes, over mixpanel.line.bytes.max={limit}; its first {_kept_bytes(limit)} are kept"
 
 
 def _is_json(line: bytes) -> bool:
