@@ -27,6 +27,7 @@ from service.pipeline.task import FlowParts
 from service.registry.settings import RegistrySettings
 from service.rest.health import Health
 from service.rest.server import HttpPages, serving
+from service.stores.dedupe_store import DedupeStore
 from service.stores.offsets import OffsetStore
 from service.version import VERSION
 from service.worker.connectors import ConnectorParts, supervisors
@@ -126,6 +127,7 @@ async def _connector_parts(
     clients = ClientSettings(job.worker_properties, addresses.bootstrap)
     offsets = OffsetStore(clients.of("consumer"), config.offset_storage_topic)
     stack.push_async_callback(offsets.close)
+    dedupe = DedupeStore(clients.of("consumer"), config.dedupe_storage_topic)
     registry = None
     if addresses.registry is not None:
         registry, _ = RegistrySettings.parse({**job.worker_properties, "schema.registry.url": addresses.registry})
@@ -139,9 +141,9 @@ async def _connector_parts(
     return ConnectorParts(
         flow=flow,
         writers=Writers(clients, config.group_id, config.offset_storage_topic),
-        dedupe=DedupeStates(clients, config),
+        dedupe=DedupeStates(dedupe, config.data_dir / "dedupe"),
         schemas=await stack.enter_async_context(RegistrySchemas(contract_registry=registry)),
-        topics=ConnectorTopics(clients.of("admin"), offsets, config),
+        topics=ConnectorTopics(clients.of("admin"), offsets, dedupe, config),
         check_plan=spark.check,
     )
 

@@ -31,9 +31,29 @@ class Activity:
         """Something was fetched or committed."""
         self.active_at = self.clock.monotonic()
 
+    def take_in_hand(self, *, records: int) -> None:
+        """A page was fetched: whatever was being retried works again."""
+        self.pages_in_hand += 1
+        self.records_in_hand += records
+        self.is_retrying = False
+        self.touch()
+
+    def put_down(self, *, pages: int, records: int) -> None:
+        """Pages were committed."""
+        self.pages_in_hand -= pages
+        self.records_in_hand -= records
+        self.touch()
+
     def finish_round(self) -> None:
-        """The source has been asked for everything it has."""
+        """The source has been asked for everything it has.
+
+        A round without news is no activity, unless it is the first one or ends a time of retrying: before it,
+        nobody knew whether there was anything new.
+        """
+        if not self.rounds or self.is_retrying:
+            self.touch()
         self.rounds += 1
+        self.is_retrying = False
 
     @contextmanager
     def waiting_for_limit(self) -> Iterator[None]:

@@ -1,15 +1,21 @@
 """When a micro-batch is complete: a pure decision over pages and a clock reading.
 
 It closes by count, bytes or age, whichever is first, or at once while no conversion is running (then waiting
-would only add latency). It never splits a page, and it never closes inside a transaction of the source.
+would only add latency). It never splits a page, nor a transaction of the source: pages of one that has not
+ended yet stay behind for the next micro-batch. Only a page or transaction larger than a limit exceeds it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from service.domain.errors import SourceTransactionTooLargeError
 from service.pipeline.queue import QueuedPage
+
+OPEN_TRANSACTION_BATCHES_MAX = 8
+"""A transaction of the source is held until it ends, so it may be no larger than this many full micro-batches."""
 
 
 class CloseReason(StrEnum):
@@ -51,46 +57,58 @@ class MicroBatch:
         return sum(item.page.bytes for item in self.pages)
 
 
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """A page that waits for its micro-batch to be complete, and since when."""
+
+    item: QueuedPage
+    since: float
+
+
 class Batcher:
     """Collects pages; says when they are a micro-batch."""
 
     def __init__(self, limits: BatchLimits) -> None:
         """An empty one."""
         self._limits = limits
-        self._pages: list[QueuedPage] = []
+        self._held: list[_Held] = []
+        self._closable_pages = 0
+        """Up to the last end of a transaction of the source."""
         self._records = 0
         self._bytes = 0
-        self._opened_at = 0.0
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to close."""
-        return not self._pages
+        """Whether nothing is held."""
+        return not self._held
 
     @property
     def is_closable(self) -> bool:
-        """Whether closing now would cut no transaction of the source in two."""
-        return bool(self._pages) and self._pages[-1].page.ends_transaction
+        """Whether there is anything that closing now would hand over."""
+        return self._closable_pages > 0
 
     @property
     def due_at(self) -> float:
-        """Monotonic time at which age closes it; only of meaning when not empty."""
-        return self._opened_at + self._limits.age_seconds_max
-
-    def would_overflow(self, item: QueuedPage) -> bool:
-        """Whether this page must open the next micro-batch instead."""
-        return self.is_closable and (
-            self._records + len(item.page) > self._limits.records_max
-            or self._bytes + item.page.bytes > self._limits.bytes_max
-        )
+        """Monotonic time at which age closes it; only of meaning when it is closable."""
+        return self._held[0].since + self._limits.age_seconds_max
 
     def add(self, item: QueuedPage, *, now: float) -> None:
-        """Append a page."""
-        if not self._pages:
-            self._opened_at = now
-        self._pages.append(item)
+        """Append a page; raises ``SourceTransactionTooLargeError`` rather than hold one without end."""
+        self._held.append(_Held(item, now))
         self._records += len(item.page)
         self._bytes += item.page.bytes
+        if item.page.ends_transaction:
+            self._closable_pages = len(self._held)
+        elif not self.is_closable:
+            self._refuse_endless_transaction()
+
+    def reason_to_close_before(self, item: QueuedPage) -> CloseReason | None:
+        """The limit that ``item`` would break, so that it must open the next micro-batch; None when it fits."""
+        if not self.is_closable:
+            return None
+        if self._records + len(item.page) > self._limits.records_max:
+            return CloseReason.COUNT
+        return CloseReason.BYTES if self._bytes + item.page.bytes > self._limits.bytes_max else None
 
     def reason_to_close(self, *, now: float, is_converting: bool) -> CloseReason | None:
         """Why to close now, or None to go on collecting."""
@@ -104,13 +122,24 @@ class Batcher:
             return CloseReason.IDLE
         return CloseReason.AGE if now >= self.due_at else None
 
-    def overflow_reason(self, item: QueuedPage) -> CloseReason:
-        """Which limit ``item`` would break."""
-        by_count = self._records + len(item.page) > self._limits.records_max
-        return CloseReason.COUNT if by_count else CloseReason.BYTES
-
     def close(self, reason: CloseReason, *, now: float) -> MicroBatch:
-        """Hand over what was collected, and start anew."""
-        batch = MicroBatch(tuple(self._pages), reason, now - self._opened_at)
-        self._pages, self._records, self._bytes = [], 0, 0
-        return batch
+        """Hand over what is complete; pages of an unfinished transaction of the source stay."""
+        complete, self._held = self._held[: self._closable_pages], self._held[self._closable_pages :]
+        self._closable_pages = 0
+        self._records = sum(len(held.item.page) for held in self._held)
+        self._bytes = sum(held.item.page.bytes for held in self._held)
+        return MicroBatch(tuple(held.item for held in complete), reason, _age_seconds(complete, now))
+
+    def _refuse_endless_transaction(self) -> None:
+        records_max = self._limits.records_max * OPEN_TRANSACTION_BATCHES_MAX
+        bytes_max = self._limits.bytes_max * OPEN_TRANSACTION_BATCHES_MAX
+        if self._records > records_max or self._bytes > bytes_max or len(self._held) > records_max:
+            message = (
+                f"one transaction of the source has more than {records_max} records or {bytes_max} bytes: "
+                "raise batch.records.max and batch.bytes.max if there is memory for it"
+            )
+            raise SourceTransactionTooLargeError(message)
+
+
+def _age_seconds(held: Sequence[_Held], now: float) -> float:
+    return now - held[0].since if held else 0.0

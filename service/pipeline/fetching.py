@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from fetchers.sdk import BackOff, Clock, Page, Retriable, SourceConnector
 from metrics.events import PageFetched, QueueStalled, RetryScheduled, TaskEvents
@@ -20,7 +21,7 @@ class FetchRetry:
 
     back_off: BackOff = BackOff()
     seconds_max: float | None = None
-    """Time since the last success after which a retriable error fails the task; None: never."""
+    """Time since the first of several failures in a row after which the next fails the task; None: never."""
 
 
 @dataclass(slots=True)
@@ -42,11 +43,11 @@ class FetchStage:
         attempt = 0
         failing_since = self.clock.monotonic()
         while True:
-            pages_before = self.pages_handed_over
+            progress_before = self._progress
             try:
                 await self._fetch_once()
             except Retriable as error:
-                if self.pages_handed_over > pages_before:
+                if not attempt or self._progress > progress_before:
                     attempt, failing_since = 0, self.clock.monotonic()
                 attempt += 1
                 if self._is_patience_over(failing_since):
@@ -56,19 +57,22 @@ class FetchStage:
                 self.activity.finish_round()
                 return
 
+    @property
+    def _progress(self) -> int:
+        """Grows whenever the source answered: with a page, or with a round that had no news."""
+        return self.pages_handed_over + self.activity.rounds
+
     async def _fetch_once(self) -> None:
-        pages = cast("AsyncGenerator[Page, None]", self.connector.fetch(self.context))
-        async with aclosing(pages):
+        async with _closing(self.connector.fetch(self.context)) as pages:
             async for page in pages:
-                self.activity.is_retrying = False
                 await self._hand_over(page)
 
     async def _hand_over(self, page: Page) -> None:
         fetched_at = self.clock.monotonic()
-        self.activity.pages_in_hand += 1
-        self.activity.records_in_hand += len(page)
-        self.activity.touch()
+        self.activity.take_in_hand(records=len(page))
         self.events(PageFetched, records=len(page), bytes=page.bytes)
+        # A fetcher that has its next page at once would otherwise keep the loop until the queue is full.
+        await asyncio.sleep(0)
         await self.queue.put(QueuedPage(page, fetched_at))
         stalled_seconds = self.clock.monotonic() - fetched_at
         if stalled_seconds > 0.001:  # noqa: PLR2004 - shorter is the price of a context switch
@@ -91,3 +95,14 @@ class FetchStage:
         )
         self.activity.is_retrying = True
         await self.clock.sleep(wait_seconds)
+
+
+@asynccontextmanager
+async def _closing(pages: AsyncIterator[Page]) -> AsyncIterator[AsyncIterator[Page]]:
+    """Close a generator at the end of the block, whatever ends it; other iterators have nothing to close."""
+    try:
+        yield pages
+    finally:
+        close = getattr(pages, "aclose", None)
+        if close is not None:
+            await close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 
 from fetchers.sdk import Clock
 from service.pipeline.batching import Batcher, BatchLimits, CloseReason, MicroBatch
@@ -12,7 +12,7 @@ from service.pipeline.queue import BoundedQueue
 
 async def poll(
     queue: BoundedQueue, *, limits: BatchLimits, is_converting: Callable[[], bool], clock: Clock
-) -> AsyncIterator[MicroBatch]:
+) -> AsyncGenerator[MicroBatch, None]:
     """Yield micro-batches until the queue is closed and empty.
 
     Whoever ends a conversion must ``queue.nudge()``: it may be the moment to close an unfinished micro-batch.
@@ -20,13 +20,13 @@ async def poll(
     """
     batcher = Batcher(limits)
     while True:
-        async for batch in _drain(queue, batcher, clock):
-            yield batch
-        reason = batcher.reason_to_close(now=clock.monotonic(), is_converting=is_converting())
+        reason = await _collect(queue, batcher, clock)
+        if reason is None:
+            reason = batcher.reason_to_close(now=clock.monotonic(), is_converting=is_converting())
         if reason is None and queue.statistics().is_closed:
-            if batcher.is_closable:
-                yield batcher.close(CloseReason.STOP, now=clock.monotonic())
-            return
+            if not batcher.is_closable:
+                return
+            reason = CloseReason.STOP
         if reason is not None:
             yield batcher.close(reason, now=clock.monotonic())
         elif batcher.is_closable:
@@ -35,16 +35,17 @@ async def poll(
             await queue.wait_for_news()
 
 
-async def _drain(queue: BoundedQueue, batcher: Batcher, clock: Clock) -> AsyncIterator[MicroBatch]:
-    """Move what is there; yield whenever the next page must open a new micro-batch."""
+async def _collect(queue: BoundedQueue, batcher: Batcher, clock: Clock) -> CloseReason | None:
+    """Move what is there; stop at a limit and say which. None: the queue is empty."""
     while (item := queue.peek()) is not None:
-        if batcher.would_overflow(item):
-            yield batcher.close(batcher.overflow_reason(item), now=clock.monotonic())
-            continue
+        reason = batcher.reason_to_close_before(item)
+        if reason is not None:
+            return reason
         batcher.add(await queue.take(), now=clock.monotonic())
         reason = batcher.reason_to_close(now=clock.monotonic(), is_converting=True)
         if reason in {CloseReason.COUNT, CloseReason.BYTES}:
-            yield batcher.close(reason, now=clock.monotonic())
+            return reason
+    return None
 
 
 async def _wait_until(due_at: float, queue: BoundedQueue, is_converting: Callable[[], bool], clock: Clock) -> None:

@@ -62,10 +62,13 @@ class BoundedQueue:
         return QueueStatistics(self._records, self._bytes, len(self._pages), self._is_closed)
 
     def has_room_for(self, page: Page) -> bool:
-        """Whether the page fits; an empty queue takes any page."""
-        fits_records = self._records + len(page) <= self._limits.records_max
+        """Whether the page fits; an empty queue takes any page.
+
+        A page takes the room of at least one record: pages that only move the offset are no way around the bound.
+        """
+        records = max(self._records + len(page), len(self._pages) + 1)
         fits_bytes = self._bytes + page.bytes <= self._limits.bytes_max
-        return not self._pages or (fits_records and fits_bytes)
+        return not self._pages or (records <= self._limits.records_max and fits_bytes)
 
     async def put(self, item: QueuedPage) -> None:
         """Wait for room, then append. A closed queue raises ``QueueClosed``."""

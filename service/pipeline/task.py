@@ -22,7 +22,7 @@ from service.pipeline.batching import BatchLimits, MicroBatch
 from service.pipeline.context import TaskContext
 from service.pipeline.converting import Convert, ConvertedBatch, ConvertStage
 from service.pipeline.dead_letters import DeadLetterRules
-from service.pipeline.deduplicating import DedupeState
+from service.stores.dedupe_store import DedupeState
 from service.pipeline.delivering import DeliverStage
 from service.pipeline.fetching import FetchRetry, FetchStage
 from service.pipeline.polling import poll

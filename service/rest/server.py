@@ -44,7 +44,7 @@ class HttpPages:
 
     async def render_metrics(self, _: web.Request) -> web.Response:
         """Prometheus text format."""
-        return web.Response(body=self.metrics.render(), headers={"Content-Type": CONTENT_TYPE})
+        return web.Response(body=await self.metrics.expose(), headers={"Content-Type": CONTENT_TYPE})
 
 
 @asynccontextmanager

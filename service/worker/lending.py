@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
-from service.config.worker import WorkerConfig
 from service.domain.ids import TaskId
 from service.kafka.client import KafkaSettings
 from service.kafka.producer import IdempotentWriter, TransactionalWriter, Writer
-from service.pipeline.deduplicating import DedupeState, NoDedupe
+from service.stores.dedupe import DedupeLimits
+from service.stores.dedupe_store import DedupeState, DedupeStore, NoDedupe
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +48,13 @@ class Writers:
 class DedupeStates:
     """Opens a task's de-duplication state."""
 
-    clients: ClientSettings
-    config: WorkerConfig
+    store: DedupeStore
+    folder: Path
+    """Where indexes over their memory limit spill to; what lies there may be deleted."""
 
     def open(self, task_id: TaskId, *, records_max: int, is_used: bool) -> DedupeState:
         """Not loaded yet."""
-        del task_id, records_max, is_used
-        return NoDedupe()
+        if not is_used:
+            return NoDedupe()
+        limits = DedupeLimits(records_max=records_max, spill_directory=self.folder / str(task_id))
+        return self.store.open(task_id.connector, task_id.task, limits=limits)

@@ -9,6 +9,7 @@ from service.config.definition import ConnectorDefinition
 from service.config.worker import WorkerConfig
 from service.kafka.admin import BROKER_DEFAULT, KafkaAdmin
 from service.kafka.client import KafkaSettings
+from service.stores.dedupe_store import DedupeStore
 from service.stores.offsets import OffsetStore
 
 _DEFAULT_GROUP = "topic.creation.default."
@@ -24,6 +25,7 @@ class ConnectorTopics:
 
     settings: KafkaSettings
     offsets: OffsetStore
+    dedupe: DedupeStore
     worker: WorkerConfig
 
     async def ensure(self, definition: ConnectorDefinition) -> None:
@@ -34,16 +36,9 @@ class ConnectorTopics:
 
     async def _ensure_state(self) -> None:
         """The topics of a worker: offsets and de-duplication."""
-        await self.offsets.ensure(
-            partitions=self.worker.offset_storage_partitions, replication=self.worker.offset_storage_replication_factor
-        )
-        async with KafkaAdmin.opened(self.settings) as admin:
-            await admin.ensure_topic(
-                self.worker.dedupe_storage_topic,
-                partitions=1,
-                replication=self.worker.offset_storage_replication_factor,
-                config={"cleanup.policy": "compact"},
-            )
+        replication = self.worker.offset_storage_replication_factor
+        await self.offsets.ensure(partitions=self.worker.offset_storage_partitions, replication=replication)
+        await self.dedupe.ensure(replication=replication)
 
     async def _ensure_own(self, definition: ConnectorDefinition) -> None:
         own = _creation_settings(definition.properties)
