@@ -1,0 +1,345 @@
+"""The oracle: what the rules of a verdict say of one payload, in plain Python, sharing no code with the conversion.
+
+A recursive-descent reader of RFC 8259 (the conversion's exact path uses Python's `json`), the contract read from the
+schema document itself, Python's `decimal`, `datetime` and `fractions` for values, and fastavro to say what a value is
+once it has been through Avro.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import io
+import math
+import re
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import fastavro
+
+DEPTH_MAX = 500
+DEFAULT_CONTEXT_DIGITS = 1000
+_SPACE = " \t\n\r"
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+_ESCAPES = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+_HEX = re.compile(r"[0-9a-fA-F]{4}")
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+
+
+class NotValid(Exception):
+    """The payload must be rejected."""
+
+
+@dataclass(frozen=True)
+class Literal:
+    """A number as written."""
+
+    text: str
+
+
+class _Reader:
+    """One JSON value from text."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.at = 0
+
+    def document(self) -> Any:
+        value = self.value(0)
+        self.space()
+        if self.at != len(self.text):
+            raise NotValid("text after the value")
+        return value
+
+    def space(self) -> None:
+        while self.at < len(self.text) and self.text[self.at] in _SPACE:
+            self.at += 1
+
+    def peek(self) -> str:
+        return self.text[self.at] if self.at < len(self.text) else ""
+
+    def expect(self, token: str) -> None:
+        if not self.text.startswith(token, self.at):
+            raise NotValid(f"expected {token}")
+        self.at += len(token)
+
+    def value(self, depth: int) -> Any:
+        self.space()
+        first = self.peek()
+        if first in {"{", "["} and depth >= DEPTH_MAX:
+            raise NotValid("too deep")
+        if first == "{":
+            return self.object(depth + 1)
+        if first == "[":
+            return self.array(depth + 1)
+        if first == '"':
+            return self.string()
+        for word, value in (("true", True), ("false", False), ("null", None)):
+            if first == word[0]:
+                self.expect(word)
+                return value
+        match = _NUMBER.match(self.text, self.at)
+        if match is None:
+            raise NotValid("no value")
+        self.at = match.end()
+        return Literal(match.group())
+
+    def object(self, depth: int) -> dict[str, Any]:
+        self.expect("{")
+        found: dict[str, Any] = {}
+        self.space()
+        if self.peek() == "}":
+            self.at += 1
+            return found
+        while True:
+            self.space()
+            key = self.string()
+            self.space()
+            self.expect(":")
+            if key in found:
+                raise NotValid("key twice")
+            found[key] = self.value(depth)
+            self.space()
+            if self.peek() != ",":
+                self.expect("}")
+                return found
+            self.at += 1
+
+    def array(self, depth: int) -> list[Any]:
+        self.expect("[")
+        found: list[Any] = []
+        self.space()
+        if self.peek() == "]":
+            self.at += 1
+            return found
+        while True:
+            found.append(self.value(depth))
+            self.space()
+            if self.peek() != ",":
+                self.expect("]")
+                return found
+            self.at += 1
+
+    def string(self) -> str:
+        self.expect('"')
+        units: list[str] = []
+        while True:
+            letter = self.peek()
+            if not letter or ord(letter) < 0x20:
+                raise NotValid("string not closed, or a control character in it")
+            self.at += 1
+            if letter == '"':
+                break
+            units.append(self.escape() if letter == "\\" else letter)
+        try:
+            return "".join(units).encode("utf-16", "surrogatepass").decode("utf-16")
+        except UnicodeDecodeError as error:
+            raise NotValid("lone surrogate") from error
+
+    def escape(self) -> str:
+        letter = self.peek()
+        self.at += 1
+        if letter in _ESCAPES and letter:
+            return _ESCAPES[letter]
+        match = _HEX.match(self.text, self.at)
+        if letter != "u" or match is None:
+            raise NotValid("bad escape")
+        self.at = match.end()
+        return chr(int(match.group(), 16))
+
+
+def read_json(payload: bytes) -> Any:
+    """The payload's value; raises NotValid."""
+    try:
+        text = payload.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise NotValid("not UTF-8") from error
+    return _Reader(text).document()
+
+
+def judged(schema: dict[str, Any], payload: bytes, *, is_unknown_refused: bool = False) -> Any:
+    """The record as it must be read back from Avro; raises NotValid where it must be rejected."""
+    value = _typed(schema, read_json(payload), is_unknown_refused=is_unknown_refused)
+    return through_avro(schema, value)
+
+
+def through_avro(schema: dict[str, Any], value: Any) -> Any:
+    """A value written and read by fastavro."""
+    parsed = fastavro.parse_schema(schema)
+    stream = io.BytesIO()
+    fastavro.schemaless_writer(stream, parsed, value)
+    stream.seek(0)
+    return fastavro.schemaless_reader(stream, parsed, None)
+
+
+def read_avro(schema: Any, body: bytes) -> Any:
+    """A value read by fastavro; raises where bytes are left."""
+    stream = io.BytesIO(body)
+    value = fastavro.schemaless_reader(stream, fastavro.parse_schema(schema), None)
+    assert stream.read() == b""
+    return value
+
+
+def _typed(schema: Any, value: Any, *, is_unknown_refused: bool) -> Any:
+    if isinstance(schema, list):
+        if value is None:
+            if "null" in schema:
+                return None
+            raise NotValid("null")
+        schema = next(branch for branch in schema if branch != "null")
+    if isinstance(schema, str):
+        schema = {"type": schema}
+    kind = schema["type"]
+    if value is None and kind != "null":
+        raise NotValid("null")
+    if kind == "record":
+        return _record(schema, value, is_unknown_refused=is_unknown_refused)
+    if kind == "array":
+        _demand(isinstance(value, list))
+        return [_typed(schema["items"], item, is_unknown_refused=is_unknown_refused) for item in value]
+    if kind == "map":
+        _demand(isinstance(value, dict))
+        return {
+            key: _typed(schema["values"], item, is_unknown_refused=is_unknown_refused) for key, item in value.items()
+        }
+    return _plain(schema, kind, value)
+
+
+def _record(schema: dict[str, Any], value: Any, *, is_unknown_refused: bool) -> dict[str, Any]:
+    _demand(isinstance(value, dict))
+    found = {}
+    for field in schema["fields"]:
+        key = field.get("json.name", field["name"])
+        if key in value:
+            found[field["name"]] = _typed(field["type"], value[key], is_unknown_refused=is_unknown_refused)
+        elif "default" in field:
+            found[field["name"]] = _default(field["type"], field["default"])
+        else:
+            _demand(field["type"] == "null" or (isinstance(field["type"], list) and "null" in field["type"]))
+            found[field["name"]] = None
+    known = {field.get("json.name", field["name"]) for field in schema["fields"]}
+    _demand(not is_unknown_refused or value.keys() <= known)
+    return found
+
+
+def _default(schema: Any, default: Any) -> Any:
+    """Avro's JSON form of defaults: only bytes and fixed differ from Python's values."""
+    branch = schema[0] if isinstance(schema, list) else schema
+    kind = branch["type"] if isinstance(branch, dict) else branch
+    logical = branch.get("logicalType") if isinstance(branch, dict) else None
+    if kind in {"bytes", "fixed"} and logical is None:
+        return default.encode("latin-1")
+    return default
+
+
+def _plain(schema: dict[str, Any], kind: str, value: Any) -> Any:
+    logical = schema.get("logicalType")
+    if logical == "decimal":
+        return _decimal(schema, value)
+    if logical is not None and logical != "uuid":
+        return _instant(logical, value)
+    if kind in {"int", "long"}:
+        _demand(isinstance(value, Literal) and re.fullmatch(r"-?[0-9]+", value.text) is not None)
+        number = Fraction(value.text)
+        half = 2 ** (31 if kind == "int" else 63)
+        _demand(-half <= number < half)
+        return int(number)
+    if kind in {"float", "double"}:
+        _demand(isinstance(value, Literal))
+        number = float(value.text)
+        _demand(math.isfinite(number) and (kind == "double" or abs(number) <= 3.4028234663852886e38))
+        return number
+    return _text_like(schema, kind, value)
+
+
+def _text_like(schema: dict[str, Any], kind: str, value: Any) -> Any:
+    if kind == "boolean":
+        _demand(isinstance(value, bool))
+        return value
+    if kind == "null":
+        _demand(value is None)
+        return value
+    _demand(isinstance(value, str))
+    if kind == "enum":
+        _demand(value in schema["symbols"])
+    if schema.get("logicalType") == "uuid":
+        _demand(re.fullmatch(r"[0-9a-fA-F]{8}-([0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}", value) is not None)
+    if kind not in {"bytes", "fixed"}:
+        return value
+    _demand(value.isascii())
+    try:
+        raw = base64.b64decode(value, validate=True)
+    except ValueError as error:
+        raise NotValid("base64") from error
+    _demand(base64.b64encode(raw).decode() == value and len(raw) == schema.get("size", len(raw)))
+    return raw
+
+
+def _decimal(schema: dict[str, Any], value: Any) -> Decimal:
+    _demand(isinstance(value, Literal) and len(value.text) < DEFAULT_CONTEXT_DIGITS)
+    exponent = re.search(r"[eE]([+-]?[0-9]+)$", value.text)
+    mantissa_is_zero = not re.sub(r"[eE].*", "", value.text).strip("-0.")
+    if mantissa_is_zero:
+        return Decimal(0)
+    _demand(exponent is None or abs(int(exponent.group(1))) < DEFAULT_CONTEXT_DIGITS)
+    scaled = Fraction(value.text) * 10 ** schema.get("scale", 0)
+    _demand(scaled.denominator == 1 and abs(scaled) < 10 ** schema["precision"])
+    return Decimal(int(scaled)).scaleb(-schema.get("scale", 0))
+
+
+_DAY = r"(\d{4})-(\d\d)-(\d\d)"
+_CLOCK = r"(\d\d):(\d\d):(\d\d)(?:\.(\d{1,18}))?"
+
+
+def _instant(logical: str, value: Any) -> Any:
+    per_second = 1_000 if logical.endswith("millis") else 1_000_000
+    if isinstance(value, Literal):
+        _demand(re.fullmatch(r"-?[0-9]+", value.text) is not None and len(value.text) < 30)
+        return _in_range(logical, int(value.text), per_second)
+    _demand(isinstance(value, str) and value.isascii())
+    pattern = {"date": _DAY, "time": _CLOCK}.get(logical.partition("-")[0], f"{_DAY}T{_CLOCK}")
+    if logical.startswith("timestamp"):
+        pattern += r"(Z|[+-]\d\d:\d\d)"
+    match = re.fullmatch(pattern, value)
+    _demand(match is not None)
+    assert match is not None
+    groups = list(match.groups())
+    days = 0
+    if not logical.startswith("time-"):
+        try:
+            day = datetime.datetime(*map(int, groups[:3]), tzinfo=datetime.UTC)
+        except ValueError as error:
+            raise NotValid("no day") from error
+        days, groups = (day - _EPOCH).days, groups[3:]
+    if logical == "date":
+        return days
+    hour, minute, second = map(int, groups[:3])
+    _demand(hour < 24 and minute < 60 and second < 60)
+    units = Fraction(f"0.{groups[3] or '0'}") * per_second
+    _demand(units.denominator == 1)
+    offset = 0
+    if logical.startswith("timestamp") and groups[4] != "Z":
+        sign, hours, minutes = groups[4][0], int(groups[4][1:3]), int(groups[4][4:6])
+        _demand(hours < 24 and minutes < 60)
+        offset = (hours * 60 + minutes) * 60 * (-1 if sign == "-" else 1)
+    seconds = days * 86_400 + hour * 3600 + minute * 60 + second - offset
+    return _in_range(logical, seconds * per_second + int(units), per_second)
+
+
+def _in_range(logical: str, number: int, per_second: int) -> int:
+    first = (datetime.date(1, 1, 1) - datetime.date(1970, 1, 1)).days
+    last = (datetime.date(9999, 12, 31) - datetime.date(1970, 1, 1)).days
+    if logical == "date":
+        _demand(first <= number <= last)
+    elif logical.startswith("time-"):
+        _demand(0 <= number < 86_400 * per_second)
+    else:
+        _demand(first * 86_400 * per_second <= number < (last + 1) * 86_400 * per_second)
+    return number
+
+
+def _demand(is_met: bool) -> None:  # noqa: FBT001 - reads as the sentence it is
+    if not is_met:
+        raise NotValid
