@@ -33,6 +33,10 @@ class RecordRejectedError(Exception):
     """A record failed its contract and ``errors.tolerance`` is ``none``: the task fails, nothing is skipped."""
 
 
+class SourceTransactionTooLargeError(Exception):
+    """A transaction of the source is larger than what is held of one: the task fails before memory does."""
+
+
 class PoisonedBatchError(Exception):
     """A micro-batch broke the conversion again and again: the task fails instead of retrying for ever."""
 

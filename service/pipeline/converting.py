@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Any, cast
 
 import pyarrow as pa
 
@@ -11,8 +12,8 @@ from fetchers.sdk import BackOff, Clock
 from metrics.events import BatchConverted, RetryScheduled, TaskEvents
 from service.domain.errors import PoisonedBatchError
 from service.pipeline.batching import MicroBatch
-from spark_batch.errors import ConversionRetriable
-from spark_batch.outcome import INPUT_SCHEMA
+from spark_batch.errors import ConversionFatal, ConversionRetriable
+from spark_batch.outcome import INPUT_SCHEMA, OUTCOME_SCHEMA
 from spark_batch.plan import ConversionPlan
 
 Convert = Callable[[ConversionPlan, pa.Table], Awaitable[pa.Table]]
@@ -42,6 +43,9 @@ class ConvertStage:
     async def run(self, batch: MicroBatch) -> ConvertedBatch:
         """Convert; raises ``ConversionFatal``, or ``PoisonedBatchError`` after ``attempts_max`` lost conversions."""
         records = input_table(batch)
+        if not records.num_rows:
+            # Pages that only move the offset do not wait for Spark.
+            return ConvertedBatch(batch, records, OUTCOME_SCHEMA.empty_table())
         for attempt in range(1, self.attempts_max + 1):
             started_at = self.clock.monotonic()
             try:
@@ -49,6 +53,7 @@ class ConvertStage:
             except ConversionRetriable as error:
                 await self._wait(error, attempt)
             else:
+                _demand_verdict_on_each(records, outcome)
                 self.events(BatchConverted, records=batch.records, seconds=self.clock.monotonic() - started_at)
                 return ConvertedBatch(batch, records, outcome)
         message = f"the conversion of one micro-batch of {batch.records} records was lost {self.attempts_max} times"
@@ -71,12 +76,19 @@ def input_table(batch: MicroBatch) -> pa.Table:
     pages = [item.page for item in batch.pages]
     columns = {
         "key": [_column(page.keys, pa.binary(), len(page)) for page in pages],
-        "value": [page.payloads for page in pages],
+        "value": [page.payload_column for page in pages],
         "timestamp": [_column(page.timestamps_ms, pa.int64(), len(page)) for page in pages],
     }
     arrays = [pa.chunked_array(chunks, type=INPUT_SCHEMA.field(name).type) for name, chunks in columns.items()]
     return pa.table(arrays, schema=INPUT_SCHEMA)
 
 
-def _column(values: pa.Array | None, kind: pa.DataType, length: int) -> pa.Array:
-    return pa.nulls(length, kind) if values is None else values
+def _column(values: object, kind: pa.DataType, length: int) -> Any:  # noqa: ANN401 - an Arrow array of ``kind``
+    return pa.nulls(length, cast("Any", kind)) if values is None else values
+
+
+def _demand_verdict_on_each(records: pa.Table, outcome: pa.Table) -> None:
+    """A verdict too few or too many would pair records with the verdicts of others."""
+    if outcome.num_rows != records.num_rows:
+        message = f"{records.num_rows} records were converted to {outcome.num_rows} verdicts"
+        raise ConversionFatal(message)

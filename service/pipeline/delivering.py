@@ -30,8 +30,8 @@ from service.kafka.records import TopicRecords
 from service.pipeline.activity import Activity
 from service.pipeline.converting import ConvertedBatch
 from service.pipeline.dead_letters import DeadLetterRules, as_json, dead_letter_records
-from service.stores.dedupe_store import DedupeState
 from service.pipeline.settlement import Settlement, SettlementRules, settle
+from service.stores.dedupe_store import DedupeState
 from service.stores.offsets import OffsetStore
 
 

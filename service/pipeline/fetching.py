@@ -73,8 +73,9 @@ class FetchStage:
         self.events(PageFetched, records=len(page), bytes=page.bytes)
         # A fetcher that has its next page at once would otherwise keep the loop until the queue is full.
         await asyncio.sleep(0)
+        waiting_since = self.clock.monotonic()
         await self.queue.put(QueuedPage(page, fetched_at))
-        stalled_seconds = self.clock.monotonic() - fetched_at
+        stalled_seconds = self.clock.monotonic() - waiting_since
         if stalled_seconds > 0.001:  # noqa: PLR2004 - shorter is the price of a context switch
             self.events(QueueStalled, seconds=stalled_seconds)
         self.context.advance(page)

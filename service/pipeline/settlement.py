@@ -6,30 +6,33 @@ Pure: columns in, columns and counts out. Only rejected records are looked at on
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fetchers.sdk import DedupeScope, Offset, Partition
+from fetchers.sdk import DedupeScope, Offset, Page, Partition
 from fetchers.sdk.context import partition_key
-from service.kafka.records import TopicRecords
+from service.kafka.records import Column, TopicRecords
 from service.pipeline.converting import ConvertedBatch
 from service.pipeline.dead_letters import DeadLetter
 from service.pipeline.queue import QueuedPage
 
 HASH_BYTES = 16
+FETCH_STAGE = "TASK_POLL"
+"""Connect's name of the stage at which a fetcher itself could not vouch for a record."""
 Mask = npt.NDArray[np.bool_]
+Hashes = npt.NDArray[np.uint8]
 
 
 class SeenHashes(Protocol):
     """The de-duplication index of a task: tentative until the commit of the micro-batch."""
 
-    def fresh_mask(self, hashes: npt.NDArray[np.uint8], is_valid: Mask, window: str) -> Mask:
+    def fresh_mask(self, hashes: Hashes, is_valid: Mask, window: str) -> Mask:
         """True where a hash is seen for the first time; rows without a hash are always fresh."""
 
 
@@ -57,7 +60,7 @@ class Settlement:
     letters: tuple[DeadLetter, ...]
     offsets: tuple[tuple[Partition, Offset], ...]
     """The last offset of each source partition."""
-    fresh_hashes: tuple[tuple[DedupeScope | None, npt.NDArray[np.uint8]], ...]
+    fresh_hashes: tuple[tuple[DedupeScope | None, Hashes], ...]
     fetched: int
     delivered: int
     deduplicated: int
@@ -87,16 +90,15 @@ def settle(converted: ConvertedBatch, rules: SettlementRules, seen: SeenHashes) 
     failure = None
     if not rules.is_tolerant and rejected.any():
         first = int(np.argmax(rejected))
-        failure = FirstFailure(rows.letter(first))
+        failure = FirstFailure(*rows.letters(np.arange(rows.count) == first))
         rows = rows.up_to_page_of(first)
         rejected = rejected[: rows.count]
-    fresh, fresh_hashes = _fresh(rows, rules, seen)
+    fresh, fresh_hashes = _fresh(rows, rejected, seen)
     delivered = fresh & ~rejected
-    dead = np.flatnonzero(fresh & rejected)
     return Settlement(
         pages=rows.pages,
         records=tuple(rows.records(delivered)),
-        letters=tuple(rows.letter(int(row)) for row in dead),
+        letters=rows.letters(fresh & rejected),
         offsets=_last_offsets(rows.pages, rules),
         fresh_hashes=fresh_hashes,
         fetched=rows.count,
@@ -114,13 +116,14 @@ def _last_offsets(pages: tuple[QueuedPage, ...], rules: SettlementRules) -> tupl
     return tuple(last.values())
 
 
-def _fresh(
-    rows: _Rows, rules: SettlementRules, seen: SeenHashes
-) -> tuple[Mask, tuple[tuple[DedupeScope | None, npt.NDArray[np.uint8]], ...]]:
+def _fresh(rows: _Rows, rejected: Mask, seen: SeenHashes) -> tuple[Mask, tuple[tuple[DedupeScope | None, Hashes], ...]]:
     """Which records are no duplicates, and the new hashes of each run of pages with one window."""
-    if not rules.has_dedupe or not rows.count:
+    if not rows.rules.has_dedupe or not rows.count:
         return np.ones(rows.count, dtype=bool), ()
     hashes, is_valid = _hash_matrix(rows.outcome.column("dedupe"))
+    if rejected.any():
+        # Of two records with one key the rejected one must not make the good one pass for a duplicate.
+        hashes = np.where(rejected[:, np.newaxis], ~hashes, hashes)
     fresh = np.empty(rows.count, dtype=bool)
     added = []
     for scope, start, end in rows.scopes():
@@ -130,13 +133,14 @@ def _fresh(
     return fresh, tuple(added)
 
 
-def _hash_matrix(column: pa.ChunkedArray) -> tuple[npt.NDArray[np.uint8], Mask]:
+def _hash_matrix(column: pa.ChunkedArray[Any]) -> tuple[Hashes, Mask]:
     """An (n, 16) matrix of the hashes, and which rows have one."""
-    array = column.combine_chunks()
-    is_valid = np.asarray(pc.is_valid(array).to_numpy(zero_copy_only=False), dtype=bool)
-    filled = pc.fill_null(array, b"\0" * HASH_BYTES).cast(pa.binary(HASH_BYTES))
-    data = np.frombuffer(filled.buffers()[1], dtype=np.uint8, count=len(filled) * HASH_BYTES)
-    return data.reshape(-1, HASH_BYTES), is_valid
+    array = _contiguous(column)
+    is_valid = _as_mask(pc.is_valid(array))
+    filled: Any = pc.fill_null(cast("Any", array), b"\0" * HASH_BYTES)
+    fixed = filled.cast(pa.binary(HASH_BYTES))
+    data = np.frombuffer(fixed.buffers()[1], dtype=np.uint8)
+    return data.reshape(-1, HASH_BYTES)[fixed.offset : fixed.offset + len(fixed)], is_valid
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +166,7 @@ class _Rows:
 
     def rejected_mask(self) -> Mask:
         """Rows that conversion refused, or that their fetcher could not vouch for."""
-        mask = np.array(pc.is_valid(self.outcome.column("reason")).to_numpy(), dtype=bool)
+        mask = _as_mask(pc.is_valid(_contiguous(self.outcome.column("reason"))))
         for start, item in zip(self.starts, self.pages, strict=False):
             for rejection in item.page.rejections:
                 mask[int(start) + rejection.index] = True
@@ -170,7 +174,7 @@ class _Rows:
 
     def up_to_page_of(self, row: int) -> _Rows:
         """Only the pages before the one that holds ``row``."""
-        page = self._page_of(row)
+        page = int(self._page_indexes(np.array([row]))[0])
         count = int(self.starts[page])
         return replace(
             self,
@@ -197,42 +201,58 @@ class _Rows:
         if topics is None:
             yield self._topic_records(self.rules.topic, mask)
             return
-        for topic in pc.unique(topics).to_pylist():
-            chosen = mask & pc.equal(topics, topic).to_numpy(zero_copy_only=False)
+        for topic in cast("list[str]", topics.unique().to_pylist()):
+            chosen = mask & _as_mask(pc.equal(cast("Any", topics), cast("Any", topic)))
             if chosen.any():
                 yield self._topic_records(topic, chosen)
 
-    def letter(self, row: int) -> DeadLetter:
-        """One rejected row with its original bytes."""
-        page_index = self._page_of(row)
-        page = self.pages[page_index].page
-        index = row - int(self.starts[page_index])
+    def letters(self, mask: Mask) -> tuple[DeadLetter, ...]:
+        """The chosen rows with their original bytes."""
+        rows = np.flatnonzero(mask)
+        if not len(rows):
+            return ()
+        chosen = pa.array(mask)
+        payloads = self.input.select(["key", "value"]).filter(chosen).to_pydict()
+        verdicts = self.outcome.select(["stage", "reason", "message"]).filter(chosen).to_pydict()
+        places = zip(rows.tolist(), self._page_indexes(rows).tolist(), strict=True)
+        return tuple(
+            self._letter(
+                self.pages[page_index].page,
+                row - int(self.starts[page_index]),
+                {name: column[number] for name, column in (payloads | verdicts).items()},
+            )
+            for number, (row, page_index) in enumerate(places)
+        )
+
+    def _letter(self, page: Page, index: int, row: Mapping[str, Any]) -> DeadLetter:
+        """``row``: the record's payload and its verdict, by the names of their columns."""
         own = next((rejection for rejection in page.rejections if rejection.index == index), None)
-        position = {} if page.positions is None else {page.position_name: page.positions[index].as_py()}
+        position = {} if page.positions is None else {page.position_name: cast("Any", page.positions[index]).as_py()}
         return DeadLetter(
-            key=self.input.column("key")[row].as_py(),
-            value=self.input.column("value")[row].as_py(),
-            stage="TASK_POLL" if own else self.outcome.column("stage")[row].as_py(),
-            reason=own.reason if own else self.outcome.column("reason")[row].as_py(),
-            message=own.message if own else self.outcome.column("message")[row].as_py() or "",
+            key=row["key"],
+            value=row["value"],
+            stage=FETCH_STAGE if own else row["stage"],
+            reason=own.reason if own else row["reason"],
+            message=own.message if own else row["message"] or "",
             topic=page.topic or self.rules.topic,
             partition=self.rules.partition if page.partition is None else page.partition,
             offset={**page.offset, **position},
         )
 
-    def _page_of(self, row: int) -> int:
-        return int(np.searchsorted(self.starts, row, side="right")) - 1
+    def _page_indexes(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """The page that holds each row; empty pages hold none."""
+        return np.searchsorted(self.starts, rows, side="right") - 1
 
-    def _topics(self) -> pa.Array | None:
+    def _topics(self) -> Column | None:
         """The topic of each row; None when all rows go to the configured one."""
-        routed = self.outcome.column("topic")
+        routed = _contiguous(self.outcome.column("topic"))
         has_own = any(item.page.topic for item in self.pages)
         if not has_own and routed.null_count == len(routed):
             return None
         own = np.repeat(
             np.array([item.page.topic or self.rules.topic for item in self.pages], dtype=object), np.diff(self.starts)
         )
-        return pc.coalesce(routed.combine_chunks(), pa.array(own, pa.string()))
+        return pc.coalesce(routed, pa.array(own, pa.string()))
 
     def _topic_records(self, topic: str, mask: Mask) -> TopicRecords:
         """Columns of the rows in ``mask``; without copying when that is all of them."""
@@ -240,7 +260,6 @@ class _Rows:
         headers = self._headers(mask)
         if not mask.all():
             table = table.filter(pa.array(mask))
-        table = table.combine_chunks()
         keys, timestamps = _contiguous(table.column("key")), _contiguous(table.column("timestamp"))
         return TopicRecords(
             topic=topic,
@@ -259,5 +278,11 @@ class _Rows:
         return [every[row] for row in np.flatnonzero(mask)]
 
 
-def _contiguous(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+def _contiguous(column: pa.ChunkedArray[Any]) -> Column:
+    joined: Any = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+    return cast("Column", joined)
+
+
+def _as_mask(values: Any) -> Mask:  # noqa: ANN401 - pyarrow's boolean arrays have many types
+    """A writable mask of a boolean array without nulls."""
+    return np.array(values.to_numpy(zero_copy_only=False), dtype=bool)

@@ -22,12 +22,12 @@ from service.pipeline.batching import BatchLimits, MicroBatch
 from service.pipeline.context import TaskContext
 from service.pipeline.converting import Convert, ConvertedBatch, ConvertStage
 from service.pipeline.dead_letters import DeadLetterRules
-from service.stores.dedupe_store import DedupeState
 from service.pipeline.delivering import DeliverStage
 from service.pipeline.fetching import FetchRetry, FetchStage
 from service.pipeline.polling import poll
 from service.pipeline.queue import BoundedQueue, QueueLimits, QueueStatistics
 from service.pipeline.settlement import SettlementRules
+from service.stores.dedupe_store import DedupeState
 from service.stores.offsets import OffsetStore
 from spark_batch.plan import ConversionPlan
 
