@@ -132,18 +132,18 @@ class MixpanelSimulator:
         async for piece in answer.pieces:
             view = memoryview(piece)
             while view:
-                size = self.settings.chunk_bytes
-                if bend_at is not None and sent <= bend_at:
-                    size = min(size, bend_at - sent) or size
-                await response.write(view[:size])
-                sent += min(size, len(view))
-                view = view[size:]
                 if sent == bend_at and fault is not None:
                     if fault.kind is FaultKind.CUT:
                         _reset(request)
                         return response
                     if fault.kind is FaultKind.PAUSE:
                         await asyncio.sleep(fault.seconds)
+                size = self.settings.chunk_bytes
+                if bend_at is not None and sent < bend_at:
+                    size = min(size, bend_at - sent)
+                await response.write(view[:size])
+                sent += min(size, len(view))
+                view = view[size:]
         await response.write_eof()
         for day, body, is_late in answer.told:
             self.ledger.told(day, body, is_late_included=is_late)
