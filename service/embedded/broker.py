@@ -27,6 +27,8 @@ START_ATTEMPTS_MAX = 3
 class EmbeddedBroker:
     """A running broker. It keeps its port for its whole life, however often it is restarted."""
 
+    name = "the embedded Kafka broker"
+
     def __init__(self, folder: Path, *, port: int, heap_mib: int, lock: int) -> None:
         """Take the owned directory, the port that was asked for (0: any free one) and the heap's size."""
         self.folder = folder
@@ -84,11 +86,13 @@ class EmbeddedBroker:
                 require_free(self.port)
                 (controller_port,) = free_ports(1)
             try:
-                return await self._start_with(controller_port)
-            except StartFailed:
-                # Somebody may have been quicker with a port that was free a moment ago; with other ports again.
-                if attempt == START_ATTEMPTS_MAX or "Address already in use" not in log_tail(self.folder / "kafka.log"):
+                await self._start_with(controller_port)
+            except StartFailed as failure:
+                # Somebody may have been quicker with a port that was free a moment ago.
+                if attempt == START_ATTEMPTS_MAX or "Address already in use" not in str(failure):
                     raise
+            else:
+                return
 
     async def _start_with(self, controller_port: int) -> None:
         settings = self._write_settings(controller_port)
@@ -96,7 +100,7 @@ class EmbeddedBroker:
             await self._format(controller_port)
         (self.folder / "console.log").unlink(missing_ok=True)
         command = self._command(self._heap_mib, "kafka.Kafka", str(settings))
-        jvm = await GuardedJvm.start("the embedded Kafka broker", command)
+        jvm = await GuardedJvm.start(self.name, command)
         try:
             await jvm.wait_ready(lambda: is_broker_ready(self.port), seconds_max=START_SECONDS_MAX)
         except StartFailed as failure:

@@ -32,6 +32,8 @@ _COMPATIBILITY_MARK = "compatibility-set"
 class EmbeddedRegistry:
     """A running registry. It keeps its port and its schemas however often it is restarted."""
 
+    name = "the embedded schema registry"
+
     def __init__(self, folder: Path, *, port: int, heap_mib: int, lock: int) -> None:
         """Take the owned directory, the port that was asked for (0: any free one) and the heap's size."""
         self.folder = folder
@@ -88,15 +90,17 @@ class EmbeddedRegistry:
             else:
                 require_free(self.port)
             try:
-                return await self._start_once()
+                await self._start_once()
             except StartFailed as failure:
                 # Somebody may have been quicker with a port that was free a moment ago.
                 if attempt == START_ATTEMPTS_MAX or "already in use" not in str(failure):
                     raise
+            else:
+                return
 
     async def _start_once(self) -> None:
         self._command().console.unlink(missing_ok=True)
-        jvm = await GuardedJvm.start("the embedded schema registry", self._command())
+        jvm = await GuardedJvm.start(self.name, self._command())
         try:
             async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_ANSWER_SECONDS_MAX)) as session:
                 await jvm.wait_ready(lambda: self._is_ready(session), seconds_max=START_SECONDS_MAX)
@@ -132,8 +136,9 @@ class EmbeddedRegistry:
             "-Djava.awt.headless=true",
             f"-Dquarkus.http.host={LOOPBACK}",
             f"-Dquarkus.http.port={self.port}",
-            # AUTO_SERVER off: the file belongs to this process. H2 writes ahead and survives being killed.
-            f"-Dapicurio.datasource.url=jdbc:h2:file:{self.folder / 'schemas'};DB_CLOSE_ON_EXIT=FALSE",
+            # H2 keeps commits in memory for half a second unless told to write at once: a kill would lose schemas
+            # whose ids are in topics already.
+            f"-Dapicurio.datasource.url=jdbc:h2:file:{self.folder / 'schemas'};DB_CLOSE_ON_EXIT=FALSE;WRITE_DELAY=0",
         )
         return JvmCommand(
             arguments=(str(java_program()), *options, "-jar", str(program)),
