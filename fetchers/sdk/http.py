@@ -160,6 +160,10 @@ class HttpResponse(Protocol):
         """Where the answer came from, redirects followed; may hold secrets."""
 
     @property
+    def links(self) -> Sequence[str]:
+        """Every ``Link`` header field."""
+
+    @property
     def is_skipped(self) -> bool:
         """Whether the status table said to go on without this answer."""
 

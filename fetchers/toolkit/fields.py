@@ -7,11 +7,15 @@ at the speed of the scanner.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import msgspec
 
 from fetchers.sdk.errors import Fatal
+from fetchers.toolkit import slicing
+
+_READERS_MAX = 256
 
 FieldValue: TypeAlias = "str | int | float | None"
 """Value of a field; None where it is missing or null."""
@@ -42,6 +46,10 @@ class FieldReader:
         try:
             return self._values(self._one.decode(record))
         except (msgspec.MsgspecError, UnicodeDecodeError):
+            pass  # perhaps only a field that nobody asks for is not as it should be
+        try:
+            return tuple(_value(slicing.at(record, path)) for path in self.paths)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
             return None
 
     def _values(self, item: Any) -> tuple[FieldValue, ...]:  # noqa: ANN401 - a struct made at run time
@@ -54,6 +62,16 @@ class FieldReader:
                     break
             values.append(value)
         return tuple(values)
+
+
+@lru_cache(maxsize=_READERS_MAX)
+def field_reader(*paths: str) -> FieldReader:
+    """The reader of these paths, made once."""
+    return FieldReader(paths)
+
+
+def _value(text: bytes | None) -> FieldValue:
+    return None if text is None else msgspec.json.decode(text, type=str | int | float | None)
 
 
 def _attributes(path: str) -> tuple[str, ...]:

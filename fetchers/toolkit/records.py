@@ -7,20 +7,19 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Self, overload
 
 import msgspec
 
 from fetchers.sdk.errors import Fatal, Retriable
 from fetchers.sdk.http import Records
-from fetchers.toolkit.fields import FieldReader, FieldValue
+from fetchers.toolkit import slicing
+from fetchers.toolkit.fields import FieldValue, field_reader
 from fetchers.toolkit.watermark import Watermark, compare, is_after
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _BLANK = b" \t\r\n"
-_READERS_MAX = 256
 
 
 class RecordSlices(Records):
@@ -52,12 +51,25 @@ class RecordSlices(Records):
         return iter(self._records)
 
     @classmethod
-    def of_json(cls, body: bytes, path: str = "", *, newer_than: tuple[str, Watermark] | None = None) -> Self:
+    def of_json(
+        cls,
+        body: bytes,
+        path: str = "",
+        *,
+        newer_than: tuple[str, Watermark] | None = None,
+        is_path_optional: bool = False,
+    ) -> Self:
         """Elements of the array at ``path``; a single object there is one record, null none.
 
-        Raises Retriable where the body is no JSON, Fatal where ``path`` leads nowhere.
+        Raises Retriable where the body is no JSON, Fatal where ``path`` leads nowhere (it is no records where
+        ``is_path_optional``).
         """
         array = _at(body, path)
+        if array is None:
+            if is_path_optional:
+                return cls((), highest=newer_than[1] if newer_than else None)
+            message = f"the answer has nothing at the path {path!r}"
+            raise Fatal(message)
         return cls._newer(_elements(array, path), newer_than)
 
     @classmethod
@@ -95,7 +107,7 @@ def field_values(records: Sequence[bytes], path: str) -> list[str | int | float]
     Without the value nobody can tell whether the record is new; passing it on would repeat it with every poll.
     """
     values: list[str | int | float] = []
-    for position, found in enumerate(_reader(path).of_each(records)):
+    for position, found in enumerate(field_reader(path).of_each(records)):
         value: FieldValue = found[0] if found else None
         if value is None:
             message = f"record {position} of the answer has no text or number in its field {path!r}"
@@ -104,26 +116,19 @@ def field_values(records: Sequence[bytes], path: str) -> list[str | int | float]
     return values
 
 
-@lru_cache(maxsize=_READERS_MAX)
-def _reader(path: str) -> FieldReader:
-    return FieldReader((path,))
-
-
-def _at(body: bytes, path: str) -> bytes | msgspec.Raw:
-    """The JSON value at ``path``."""
+def _at(body: bytes, path: str) -> bytes | msgspec.Raw | None:
+    """The JSON value at ``path``; None where there is nothing."""
     value: bytes | msgspec.Raw = body.removeprefix(_BYTE_ORDER_MARK)
     for step in path.split(".") if path else ():
         try:
-            members = msgspec.json.decode(value, type=dict[str, msgspec.Raw])
+            members: Mapping[str, bytes | msgspec.Raw] = msgspec.json.decode(value, type=dict[str, msgspec.Raw])
         except msgspec.ValidationError as error:
             message = f"the answer has no object above {step!r} of the path {path!r}"
             raise Fatal(message) from error
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            message = "the answer is no JSON"
-            raise Retriable(message) from error
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            members = _cut_members(bytes(value))
         if step not in members:
-            message = f"the answer has nothing at {step!r} of the path {path!r}"
-            raise Fatal(message)
+            return None
         value = members[step]
     return value
 
@@ -134,14 +139,35 @@ def _elements(array: bytes | msgspec.Raw, path: str) -> list[bytes]:
     except msgspec.ValidationError as error:
         message = f"the answer has neither array nor object at the path {path!r}"
         raise Fatal(message) from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        message = "the answer is no JSON"
-        raise Retriable(message) from error
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return _cut_elements(bytes(array))
     if value is None:
         return []
     if isinstance(value, dict):
         return [bytes(array).strip(_BLANK)]
     return [bytes(item) for item in value]
+
+
+def _cut_members(text: bytes) -> dict[str, bytes]:
+    """Members of an object in which something is no JSON. Raises Retriable where it is cut or no object at all."""
+    try:
+        return slicing.members(text.strip(_BLANK))
+    except slicing.UncuttableError as error:
+        message = f"the answer is no JSON: {error}"
+        raise Retriable(message) from error
+
+
+def _cut_elements(text: bytes) -> list[bytes]:
+    """Elements of an array in which something is no JSON; the conversion finds out which. Raises Retriable."""
+    text = text.strip(_BLANK)
+    try:
+        if text.startswith(b"{"):
+            slicing.members(text)
+            return [text]
+        return slicing.elements(text)
+    except slicing.UncuttableError as error:
+        message = f"the answer is no JSON: {error}"
+        raise Retriable(message) from error
 
 
 def _csv_objects(body: bytes) -> list[bytes]:

@@ -40,6 +40,14 @@ def order_of(value: str | float) -> Order:
     return ("text", value)
 
 
+def instant_of(value: Watermark) -> datetime | None:
+    """The instant that a value names, to the second, in UTC; None where it is no ISO 8601 text."""
+    order = order_of(value) if isinstance(value, str) else None
+    if order is None or not isinstance(order[1], tuple):
+        return None
+    return order[1][0]
+
+
 def is_after(value: str | float, mark: Watermark) -> bool:
     """Whether ``value`` is later than ``mark``. Raises Fatal where the two cannot be compared."""
     return mark is None or compare(value, mark) > 0

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import traceback
-from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Hashable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -27,6 +27,7 @@ from fetchers.sdk.page import Page
 from fetchers.sdk.testing.case import FetcherCase, ScriptedSource
 from fetchers.sdk.testing.collect import collect, running
 from fetchers.sdk.testing.context import FakeContext
+from fetchers.sdk.testing.tasks import watched_family
 
 if TYPE_CHECKING:
     import pytest
@@ -94,27 +95,16 @@ class FetcherContract:
         """Cancelled while the source hangs, it ends at once and leaves no task behind."""
         async with self._open(tmp_path) as bench:
             await bench.source.hang()
-            before = asyncio.all_tasks()
-            async with asyncio.TaskGroup() as group:
-                task = group.create_task(collect(bench.connector(), bench.context(), rounds=1_000_000))
-                async with asyncio.timeout(BLOCKED_SECONDS_MAX):
-                    await bench.source.wait_until_asked()
-                await _assert_stops(task)
-            assert asyncio.all_tasks() <= before, "the fetcher left tasks behind"
+            work = collect(bench.connector(), bench.context(), rounds=1_000_000)
+            await _assert_stops_after(bench.source.wait_until_asked(), work)
 
     async def test_stops_while_it_waits_for_the_next_round(self, tmp_path: Path) -> None:
-        """Cancelled between two rounds, it ends at once."""
+        """Cancelled between two rounds, it ends at once and leaves no task behind."""
         async with self._open(tmp_path) as bench:
             context = bench.context()
             context.clock.is_automatic = False
             finished = asyncio.Event()
-            before = asyncio.all_tasks()
-            async with asyncio.TaskGroup() as group:
-                task = group.create_task(_exhaust(bench.connector(), context, finished))
-                async with asyncio.timeout(BLOCKED_SECONDS_MAX):
-                    await finished.wait()
-                await _assert_stops(task)
-            assert asyncio.all_tasks() <= before, "the fetcher left tasks behind"
+            await _assert_stops_after(finished.wait(), _exhaust(bench.connector(), context, finished))
 
     async def test_obeys_a_full_queue(self, tmp_path: Path) -> None:
         """While nobody asks for the next page it takes no more than a bounded amount from the source."""
@@ -277,10 +267,18 @@ async def _exhaust(connector: SourceConnector[Any], context: FakeContext, finish
     finished.set()
 
 
-async def _assert_stops(task: asyncio.Task[Any]) -> None:
-    task.cancel()
-    done, _pending = await asyncio.wait({task}, timeout=STOP_SECONDS_MAX)
-    assert task in done, f"still running {STOP_SECONDS_MAX} s after it was cancelled"
+async def _assert_stops_after(moment: Awaitable[Any], work: Coroutine[Any, Any, Any]) -> None:
+    """Begin the work, wait for the moment, cancel, and see that everything it has started is gone."""
+    with watched_family() as family:
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(work)
+            family.found(task)
+            async with asyncio.timeout(BLOCKED_SECONDS_MAX):
+                await moment
+            task.cancel()
+            done, _pending = await asyncio.wait({task}, timeout=STOP_SECONDS_MAX)
+            assert task in done, f"still running {STOP_SECONDS_MAX} s after it was cancelled"
+    assert not family.alive, "the fetcher left tasks behind"
 
 
 async def _failure(connector: SourceConnector[Any], context: FakeContext) -> BaseException:

@@ -1,0 +1,133 @@
+"""What can be configured of ``HttpSource``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from fetchers.sdk import Boolean, FetcherConfig, HttpUrl, Importance, Key, NameList, Secret, SecretMap, TextMap
+
+_REQUEST = Key(group="Request")
+_AUTH = Key(group="Authentication")
+_RECORDS = Key(group="Records")
+_OFFSET = Key(group="Offset")
+_PAGES = Key(group="Pagination")
+_RHYTHM = Key(group="Rhythm", importance=Importance.LOW)
+_LIMITS = Key(group="Limits", importance=Importance.LOW)
+_TLS = Key(group="TLS", importance=Importance.LOW)
+
+AuthType = Literal["none", "basic", "bearer", "api_key", "oauth2"]
+PaginationType = Literal["none", "page", "offset", "cursor", "link", "next_url"]
+
+
+class HttpSourceConfig(FetcherConfig):
+    """Records from any endpoint that answers with JSON, NDJSON or CSV."""
+
+    http_url: Annotated[HttpUrl, Key(importance=Importance.HIGH, group="Request")]
+    """URL to ask. May hold {offset} and {offset.<field>}, which stand for what was read last."""
+    http_method: Annotated[Literal["GET", "POST"], _REQUEST] = "GET"
+    """Method of the request. POST is for queries only: it is repeated after failures."""
+    http_header: Annotated[SecretMap, Field(default_factory=dict), _REQUEST]
+    """Header fields: http.header.<name>. Their values are treated as secrets."""
+    http_query: Annotated[TextMap, Field(default_factory=dict), _REQUEST]
+    """Query fields: http.query.<name>; may hold {offset}. For keys and tokens use http.auth."""
+    http_body: Annotated[str | None, _REQUEST] = None
+    """Body of the request; may hold {offset}."""
+
+    http_auth_type: Annotated[AuthType, _AUTH] = "none"
+    """How the source knows who asks."""
+    http_auth_user: Annotated[str | None, _AUTH] = None
+    """User for basic."""
+    http_auth_password: Annotated[Secret | None, _AUTH] = None
+    """Password for basic."""
+    http_auth_token: Annotated[Secret | None, _AUTH] = None
+    """Token for bearer."""
+    http_auth_key: Annotated[Secret | None, _AUTH] = None
+    """Key for api_key."""
+    http_auth_key_header: Annotated[str, _AUTH] = "X-API-Key"
+    """Header that carries the key, unless http.auth.key.query is given."""
+    http_auth_key_query: Annotated[str | None, _AUTH] = None
+    """Query field that carries the key."""
+    http_auth_token_url: Annotated[HttpUrl | None, _AUTH] = None
+    """Token server for oauth2 (client credentials)."""
+    http_auth_client_id: Annotated[str | None, _AUTH] = None
+    """Client id for oauth2."""
+    http_auth_client_secret: Annotated[Secret | None, _AUTH] = None
+    """Client secret for oauth2."""
+    http_auth_scope: Annotated[str, _AUTH] = ""
+    """Scope to ask for with oauth2."""
+    http_auth_audience: Annotated[str, _AUTH] = ""
+    """Audience to ask for with oauth2, where the token server wants one."""
+    http_auth_secret_in_body: Annotated[Boolean, _AUTH] = False
+    """Send the client's id and secret in the body of the token request in place of a Basic header."""
+
+    http_format: Annotated[Literal["json", "ndjson", "csv"], _RECORDS] = "json"
+    """Format of answers. Rows of CSV become JSON objects of texts, named by the first row."""
+    http_records_path: Annotated[str, _RECORDS] = ""
+    """Where the records are in a JSON answer, such as data.items; empty: the answer is the array, or one record."""
+    http_records_missing: Annotated[Literal["fail", "empty"], _RECORDS] = "fail"
+    """What an answer without that path means: a mistake, or no records."""
+
+    http_offset_field: Annotated[str | None, _OFFSET] = None
+    """Field that tells new records from old ones, such as properties.updated: a number, a time, or text that sorts."""
+    http_offset_key: Annotated[str | None, _OFFSET] = None
+    """Field that tells records with the same value apart; without it all bytes of a record do."""
+    http_offset_initial: Annotated[str | None, _OFFSET] = None
+    """Value to begin with, itself included."""
+
+    http_pagination_type: Annotated[PaginationType, _PAGES] = "none"
+    """How an answer of many pages is read."""
+    http_pagination_page_parameter: Annotated[str, _PAGES] = "page"
+    """Query field of the page number."""
+    http_pagination_page_first: Annotated[int, Field(ge=0), _PAGES] = 1
+    """Number of the first page."""
+    http_pagination_offset_parameter: Annotated[str, _PAGES] = "offset"
+    """Query field of the offset."""
+    http_pagination_limit_parameter: Annotated[str, _PAGES] = "limit"
+    """Query field of the limit that goes with the offset."""
+    http_pagination_limit: Annotated[int, Field(ge=1), _PAGES] = 100
+    """Records to ask for at once, with offset."""
+    http_pagination_cursor_path: Annotated[str | None, _PAGES] = None
+    """Where the cursor is in the answer."""
+    http_pagination_cursor_parameter: Annotated[str, _PAGES] = "cursor"
+    """Query field of the cursor."""
+    http_pagination_next_path: Annotated[str, _PAGES] = "next"
+    """Where the URL of the next page is in the answer, for next_url."""
+    http_pagination_hosts: Annotated[NameList, _PAGES] = ()
+    """Further hosts that next_url and link may lead to; credentials are sent to them."""
+    http_pagination_pages_max: Annotated[int, Field(ge=1), _PAGES] = 100_000
+    """Pages of one round; more is taken for a mistake of the source."""
+    http_pagination_continues: Annotated[Boolean, _PAGES] = False
+    """For sources that only ever append: a round begins where the last one ended, not at the first page."""
+    http_pagination_stops_at_known: Annotated[Boolean, _PAGES] = False
+    """For sources that give the newest first: a page without new records ends the round."""
+
+    http_catchup_interval_ms: Annotated[int | None, Field(ge=0), _RHYTHM] = None
+    """Milliseconds between two rounds when the last one brought new records; poll.interval.ms when not given."""
+    http_rate_limits: Annotated[NameList, _RHYTHM] = ()
+    """Requests allowed to all tasks with these credentials, such as 3/s,60/h (s, m, h, d)."""
+
+    http_status_retry: Annotated[NameList, _LIMITS] = ()
+    """Further statuses to try again, such as 404,409 or 5xx. (By default 408, 425, 429 and 5xx.)"""
+    http_status_skip: Annotated[NameList, _LIMITS] = ()
+    """Statuses that mean: no records."""
+    http_status_fatal: Annotated[NameList, _LIMITS] = ()
+    """Statuses that fail the task."""
+    http_timeout_connect_ms: Annotated[int, Field(ge=1), _LIMITS] = 10_000
+    """Milliseconds for a connection."""
+    http_timeout_read_ms: Annotated[int, Field(ge=1), _LIMITS] = 60_000
+    """Milliseconds between two pieces of an answer."""
+    http_timeout_total_ms: Annotated[int, Field(ge=1), _LIMITS] = 300_000
+    """Milliseconds for a whole answer."""
+    http_response_bytes_max: Annotated[int, Field(ge=1), _LIMITS] = 67_108_864
+    """Size of a whole answer, unpacked."""
+
+    http_tls_ca_file: Annotated[str | None, _TLS] = None
+    """PEM file of authorities to trust, in place of the system's."""
+    http_tls_certificate_file: Annotated[str | None, _TLS] = None
+    """PEM file of our own certificate."""
+    http_tls_key_file: Annotated[str | None, _TLS] = None
+    """PEM file of the key of our own certificate."""
+    http_tls_verify: Annotated[Boolean, _TLS] = True
+    """Whether the source's certificate is checked."""

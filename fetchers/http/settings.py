@@ -1,0 +1,205 @@
+"""Makes values of the toolkit of a config, and says everything that does not fit together."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from yarl import URL
+
+from fetchers.http.config import HttpSourceConfig
+from fetchers.http.templates import RequestTemplate
+from fetchers.sdk import Authorizer, Clock, Finding, HttpLimits, Secret, StatusTable, StatusVerdict, TlsSettings
+from fetchers.toolkit.auth import ApiKeyAuth, BasicAuth, BearerAuth, ClientCredentials, OAuth2Auth
+from fetchers.toolkit.pagination import (
+    CursorInBody,
+    LinkHeader,
+    NextUrl,
+    OffsetLimit,
+    PageNumber,
+    Pagination,
+    SinglePage,
+)
+from fetchers.toolkit.rate_limits import RateWindow
+
+_STATUS = re.compile(r"([1-5])(\d\d|xx)\Z", re.ASCII)
+_RATE = re.compile(r"([1-9]\d{0,8})/([smhd])\Z", re.ASCII)
+_UNIT_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_NEEDS = {
+    "none": (),
+    "basic": ("http.auth.user", "http.auth.password"),
+    "bearer": ("http.auth.token",),
+    "api_key": ("http.auth.key",),
+    "oauth2": ("http.auth.token.url", "http.auth.client.id", "http.auth.client.secret"),
+}
+_SECRET_NAME = re.compile(r"key|token|secret|passw|sig|auth|session", re.IGNORECASE)
+_HARMLESS_HEADERS = frozenset({"accept", "accept-language", "content-type", "user-agent"})
+
+
+def findings(config: HttpSourceConfig) -> Iterator[Finding]:
+    """Everything that is wrong with values that are each right by themselves."""
+    yield from _missing(config)
+    yield from _template_findings(config)
+    yield from _unreadable(config)
+    if config.http_tls_key_file is not None and config.http_tls_certificate_file is None:
+        yield _odd(
+            "http.tls.key.file", config.http_tls_key_file, "There is no http.tls.certificate.file to go with it."
+        )
+
+
+def _missing(config: HttpSourceConfig) -> Iterator[Finding]:
+    for key in _NEEDS[config.http_auth_type]:
+        if not getattr(config, key.replace(".", "_")):
+            yield Finding(key, None, f"Missing: http.auth.type={config.http_auth_type} needs it.")
+    if config.http_pagination_type == "cursor" and not config.http_pagination_cursor_path:
+        yield Finding("http.pagination.cursor.path", None, "Missing: http.pagination.type=cursor needs it.")
+    if config.http_offset_field is None:
+        for key in ("http.offset.key", "http.offset.initial"):
+            value = getattr(config, key.replace(".", "_"))
+            if value is not None:
+                yield _odd(key, value, "There is no http.offset.field that it belongs to.")
+
+
+def _unreadable(config: HttpSourceConfig) -> Iterator[Finding]:
+    try:
+        url = URL(config.http_url)
+        if not url.host or "{" in url.host:
+            yield Finding("http.url", None, "Invalid value for configuration http.url: Expected a host.")
+        if url.user is not None or url.password is not None:
+            message = "Invalid value for configuration http.url: Credentials go into http.auth, where they are hidden."
+            yield Finding("http.url", None, message)
+    except ValueError:
+        yield Finding("http.url", None, "Invalid value for configuration http.url: It cannot be read as a URL.")
+    for key in ("http.status.retry", "http.status.skip", "http.status.fatal"):
+        for text in getattr(config, key.replace(".", "_")):
+            if not _STATUS.match(text):
+                yield _odd(key, text, "Expected a status such as 404, or 5xx.")
+    for text in config.http_rate_limits:
+        if not _RATE.match(text):
+            yield _odd("http.rate.limits", text, "Expected a count per unit, such as 3/s or 60/h.")
+
+
+def template(config: HttpSourceConfig) -> RequestTemplate:
+    """The request."""
+    return RequestTemplate(config.http_url, config.http_query, config.http_body)
+
+
+def limits(config: HttpSourceConfig) -> HttpLimits:
+    """What a request may cost."""
+    return HttpLimits(
+        connect_seconds=config.http_timeout_connect_ms / 1000,
+        read_seconds=config.http_timeout_read_ms / 1000,
+        total_seconds=config.http_timeout_total_ms / 1000,
+        response_bytes_max=config.http_response_bytes_max,
+    )
+
+
+def tls(config: HttpSourceConfig) -> TlsSettings:
+    """How https is spoken."""
+    return TlsSettings(
+        ca_file=config.http_tls_ca_file,
+        certificate_file=config.http_tls_certificate_file,
+        key_file=config.http_tls_key_file,
+        is_verified=config.http_tls_verify,
+    )
+
+
+def statuses(config: HttpSourceConfig) -> StatusTable:
+    """Status → verdict."""
+    table = StatusTable()
+    table = table.with_verdict(StatusVerdict.RETRY, _statuses(config.http_status_retry))
+    table = table.with_verdict(StatusVerdict.SKIP, _statuses(config.http_status_skip))
+    return table.with_verdict(StatusVerdict.FATAL, _statuses(config.http_status_fatal))
+
+
+def rate_windows(config: HttpSourceConfig) -> tuple[RateWindow, ...]:
+    """The rate limits."""
+    found = (_RATE.match(text) for text in config.http_rate_limits)
+    return tuple(RateWindow(int(match[1]), _UNIT_SECONDS[match[2]]) for match in found if match)
+
+
+def auth(config: HttpSourceConfig, *, clock: Clock) -> Authorizer | None:
+    """Who asks. The config has no findings, so what the type needs is there."""
+    match config.http_auth_type:
+        case "basic":
+            return BasicAuth(config.http_auth_user or "", _plain(config.http_auth_password))
+        case "bearer":
+            return BearerAuth(_plain(config.http_auth_token))
+        case "api_key":
+            query = config.http_auth_key_query
+            header = None if query else config.http_auth_key_header
+            return ApiKeyAuth(_plain(config.http_auth_key), header=header, query=query)
+        case "oauth2":
+            client = ClientCredentials(
+                token_url=config.http_auth_token_url or "",
+                client_id=config.http_auth_client_id or "",
+                client_secret=_plain(config.http_auth_client_secret),
+                scope=config.http_auth_scope,
+                audience=config.http_auth_audience,
+                is_secret_in_body=config.http_auth_secret_in_body,
+            )
+            return OAuth2Auth(client, clock=clock, tls=tls(config))
+        case "none":
+            return None
+
+
+def pagination(config: HttpSourceConfig, *, secret_texts: tuple[str, ...]) -> Pagination:
+    """The way through the pages."""
+    match config.http_pagination_type:
+        case "page":
+            return PageNumber(config.http_pagination_page_parameter, config.http_pagination_page_first)
+        case "offset":
+            return OffsetLimit(
+                config.http_pagination_limit,
+                config.http_pagination_offset_parameter,
+                config.http_pagination_limit_parameter,
+            )
+        case "cursor":
+            return CursorInBody(config.http_pagination_cursor_path or "", config.http_pagination_cursor_parameter)
+        case "link":
+            return LinkHeader(config.http_pagination_hosts, secret_texts)
+        case "next_url":
+            return NextUrl(config.http_pagination_hosts, secret_texts, path=config.http_pagination_next_path)
+        case "none":
+            return SinglePage()
+
+
+def secrets(config: HttpSourceConfig) -> tuple[str, ...]:
+    """Texts of the config that must show up in no message and no offset."""
+    headers = [
+        value.get_secret_value() for name, value in config.http_header.items() if name.lower() not in _HARMLESS_HEADERS
+    ]
+    queries = [value for name, value in config.http_query.items() if _SECRET_NAME.search(name)]
+    single = (config.http_auth_password, config.http_auth_token, config.http_auth_key, config.http_auth_client_secret)
+    own = [value.get_secret_value() for value in single if value is not None]
+    return tuple(text for text in (*headers, *queries, *own) if text)
+
+
+def _template_findings(config: HttpSourceConfig) -> Iterator[Finding]:
+    fields = template(config).fields()
+    if not fields:
+        return
+    if config.http_offset_field is None:
+        yield Finding("http.offset.field", None, "Missing: {offset} is used in the request.")
+        return
+    if config.http_offset_initial is None:
+        yield Finding("http.offset.initial", None, "Missing: the first request has no other value for {offset}.")
+    strangers = fields - {None, config.http_offset_field}
+    for name in sorted(map(str, strangers)):
+        yield Finding("http.offset.field", config.http_offset_field, f"The request asks for {{offset.{name}}}.")
+
+
+def _statuses(texts: tuple[str, ...]) -> Iterator[int]:
+    for text in texts:
+        match = _STATUS.match(text)
+        if match:
+            first = int(match[1]) * 100
+            yield from range(first, first + 100) if match[2] == "xx" else (first + int(match[2]),)
+
+
+def _odd(key: str, value: str, message: str) -> Finding:
+    return Finding(key, value, f"Invalid value {value} for configuration {key}: {message}")
+
+
+def _plain(secret: Secret | None) -> str:
+    return "" if secret is None else secret.get_secret_value()

@@ -1,0 +1,250 @@
+"""Ways through an answer of many pages. Each is a value: where it starts, what it asks for, where it goes on.
+
+A *place* is what tells one page from another, one text or number; it is stored in the source offset, so that a
+restart goes on in the middle. None means: there is no further page.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias
+
+from yarl import URL
+
+from fetchers.sdk.errors import Fatal
+from fetchers.toolkit.fields import field_reader
+from fetchers.toolkit.http import redirects
+
+Place: TypeAlias = "str | int | None"
+
+PAGES_MAX = 100_000
+_LINK = re.compile(r"""<([^>]*)>((?:\s*;\s*[^\s=;,]+\s*(?:=\s*(?:"[^"]*"|[^\s;,"]*))?)*)""")
+_REL = re.compile(r""";\s*rel\s*=\s*(?:"([^"]*)"|([^\s;,"]*))""", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class PageRequest:
+    """What to ask for."""
+
+    url: str
+    query: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class PageAnswer:
+    """What a way must know of an answer."""
+
+    url: str
+    body: bytes
+    links: Sequence[str]
+    records: int
+    """Count of records in the answer, old ones included."""
+
+
+class Pagination(Protocol):
+    """A way through the pages."""
+
+    def first(self) -> Place:
+        """Where it starts; None where nothing has to be said for the first page."""
+
+    def request(self, place: Place, base: PageRequest) -> PageRequest:
+        """What to ask for the page at ``place``."""
+
+    def following(self, place: Place, answer: PageAnswer) -> Place:
+        """The place after this answer; None when it was the last. Raises Fatal where it must not be followed."""
+
+
+@dataclass(frozen=True, slots=True)
+class SinglePage:
+    """No pagination."""
+
+    def first(self) -> Place:
+        """Nothing to say."""
+        return None
+
+    def request(self, place: Place, base: PageRequest) -> PageRequest:
+        """The request as it is configured."""
+        del place
+        return base
+
+    def following(self, place: Place, answer: PageAnswer) -> Place:
+        """Never."""
+        del place, answer
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class PageNumber:
+    """``?page=1``, ``?page=2`` … until a page is empty.
+
+    A page shorter than the one before is no end: servers may give less than was asked for.
+    """
+
+    parameter: str = "page"
+    start: int = 1
+
+    def first(self) -> Place:
+        """The first number."""
+        return self.start
+
+    def request(self, place: Place, base: PageRequest) -> PageRequest:
+        """The number in the query."""
+        return PageRequest(base.url, {**base.query, self.parameter: str(self.start if place is None else place)})
+
+    def following(self, place: Place, answer: PageAnswer) -> Place:
+        """The next number."""
+        return _number(place, self.start) + 1 if answer.records else None
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetLimit:
+    """``?offset=0&limit=100``, then on by as many records as came, until none come."""
+
+    limit: int = 100
+    offset_parameter: str = "offset"
+    limit_parameter: str = "limit"
+
+    def first(self) -> Place:
+        """Zero."""
+        return 0
+
+    def request(self, place: Place, base: PageRequest) -> PageRequest:
+        """Both numbers in the query."""
+        numbers = {self.offset_parameter: str(_number(place, 0)), self.limit_parameter: str(self.limit)}
+        return PageRequest(base.url, {**base.query, **numbers})
+
+    def following(self, place: Place, answer: PageAnswer) -> Place:
+        """On by what came."""
+        return _number(place, 0) + answer.records if answer.records else None
+
+
+@dataclass(frozen=True, slots=True)
+class CursorInBody:
+    """The answer names the next page by a cursor at ``path``; null, "" or none at all is the end."""
+
+    path: str
+    parameter: str = "cursor"
+
+    def first(self) -> Place:
+        """The first page has no cursor."""
+        return None
+
+    def request(self, place: Place, base: PageRequest) -> PageRequest:
+        """The cursor in the query."""
+        return base if place is None else PageRequest(base.url, {**base.query, self.parameter: str(place)})
+
+    def following(self, place: Place, answer: PageAnswer) -> Place:
+        """The cursor of the answer."""
+        del place
+        return _in_body(answer.body, self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class _NextUrls:
+    """What the two ways by URL have in common: the host must stay, and secrets are not stored."""
+
+    hosts: Collection[str] = ()
+    """Further hosts (``host`` or ``host:port``) that may be followed to; credentials are sent there."""
+    secrets: Sequence[str] = field(default=(), repr=False)
+    """Query fields with these texts are left out of the place; they are asked with again from the config."""
+
+    def first(self) -> Place:
+        """The configured URL."""
+        return None
+
+    def request(self, place: Place, base: PageRequest) -> PageRequest:
+        """The URL that the source gave, with what it lacks of the configured query."""
+        if place is None:
+            return base
+        url = URL(str(place))
+        self._check(URL(base.url), url)
+        return PageRequest(str(url), {name: text for name, text in base.query.items() if name not in url.query})
+
+    def _place(self, answer: PageAnswer, target: str | None) -> Place:
+        if not target:
+            return None
+        here = URL(answer.url)
+        try:
+            url = here.join(URL(target))
+        except ValueError as error:
+            message = "the source names a next page that is no URL"
+            raise Fatal(message) from error
+        self._check(here, url)
+        shown = [item for item in url.query.items() if not any(text and text in item[1] for text in self.secrets)]
+        return str(url if len(shown) == len(url.query) else url.with_query(shown))
+
+    def _check(self, here: URL, url: URL) -> None:
+        is_allowed = url.host in self.hosts or f"{url.host}:{url.port}" in self.hosts
+        if url.scheme not in {"http", "https"} or not (redirects.is_same_place(here, url) or is_allowed):
+            message = f"the source names a next page on another host ({url.host}); allow it if that is right"
+            raise Fatal(message)
+
+
+@dataclass(frozen=True, slots=True)
+class LinkHeader(_NextUrls):
+    """``Link: <…>; rel="next"`` (RFC 8288)."""
+
+    def following(self, place: Place, answer: PageAnswer) -> Place:
+        """The first target that is ``next``."""
+        del place
+        return self._place(answer, next_link(answer.links))
+
+
+@dataclass(frozen=True, slots=True)
+class NextUrl(_NextUrls):
+    """The answer holds the URL of the next page at ``path``."""
+
+    path: str = "next"
+
+    def following(self, place: Place, answer: PageAnswer) -> Place:
+        """The URL of the answer."""
+        del place
+        target = _in_body(answer.body, self.path)
+        return self._place(answer, None if target is None else str(target))
+
+
+def next_link(links: Sequence[str]) -> str | None:
+    """The target of ``rel=next`` in the values of ``Link`` fields."""
+    for value in links:
+        for target, parameters in _LINK.findall(value):
+            relations = next((quoted or bare for quoted, bare in _REL.findall(parameters)), "")
+            if "next" in relations.lower().split():
+                return str(target)
+    return None
+
+
+class PageGuard:
+    """Watches one round: every place once, and not more than so many."""
+
+    def __init__(self, *, pages_max: int = PAGES_MAX) -> None:
+        self.pages_max = pages_max
+        self._seen: set[bytes] = set()
+
+    def pass_by(self, place: Place) -> None:
+        """Count the page at ``place``. Raises Fatal for one that was passed before, and over ``pages_max``."""
+        mark = hashlib.blake2b(repr(place).encode(), digest_size=8).digest()
+        if mark in self._seen:
+            message = f"the pages go in a circle: after {len(self._seen)} pages the source names one of them again"
+            raise Fatal(message)
+        if len(self._seen) >= self.pages_max:
+            message = f"one round has more than {self.pages_max} pages"
+            raise Fatal(message)
+        self._seen.add(mark)
+
+
+def _in_body(body: bytes, path: str) -> str | int | None:
+    (found,) = field_reader(path).of_each([body])
+    value = found[0] if found else None
+    return None if value is None or value == "" else value if isinstance(value, str) else int(value)
+
+
+def _number(place: Place, default: int) -> int:
+    """A place that was stored. Raises Fatal where somebody has stored something else."""
+    try:
+        return default if place is None else int(place)
+    except ValueError as error:
+        message = "the stored offset holds no page number; was the pagination changed?"
+        raise Fatal(message) from error
