@@ -6,7 +6,7 @@ background; tasks start at once and wait for what they need.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
@@ -54,8 +54,9 @@ class RunningWorker:
     """A worker whose parts are started; ``worker.run`` runs its tasks."""
 
     worker: Worker
+    new_worker: Callable[[], Worker]
+    """Another run of the same connectors, after ``worker``'s has ended."""
     addresses: Addresses
-    metrics: PrometheusObserver
     spark: ConversionService
     broker: EmbeddedBroker | None
 
@@ -80,12 +81,16 @@ async def open_worker(job: Job, *, observers: tuple[Emit, ...] = ()) -> AsyncIte
         _tell_warnings(job, emit)
         parts = await _connector_parts(job, addresses, spark=spark, emit=emit, stack=stack)
         definitions = job.definitions(registry_url=addresses.registry)
-        tasks = [task for definition in definitions for task in _started(definition, parts)]
-        worker = Worker(tasks, clock, emit, config.task_shutdown_graceful_timeout_ms / 1000)
+
+        def new_worker() -> Worker:
+            tasks = [task for definition in definitions for task in _started(definition, parts)]
+            return Worker(tasks, clock, emit, config.task_shutdown_graceful_timeout_ms / 1000)
+
+        worker = new_worker()
         health.is_started = True
         seconds = clock.monotonic() - started_at
         emit(WorkerStarted(version=VERSION, group_id=config.group_id, rest_url=rest_url, seconds=seconds))
-        yield RunningWorker(worker, addresses, metrics, spark, broker)
+        yield RunningWorker(worker, new_worker, addresses, spark, broker)
 
 
 async def _kafka(

@@ -30,6 +30,47 @@ def standalone(worker: Path, connectors: tuple[Path, ...], until_idle: float | N
     sys.exit(asyncio.run(run_standalone(worker, connectors, idle_seconds=until_idle)))
 
 
+@main.command()
+@click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Write the figures there.")
+@click.option("--keep", is_flag=True, help="Leave everything running, and print where.")
+@click.option("--data", type=click.Path(file_okay=False, path_type=Path), default=Path(".headrace/demo"))
+def demo(json_file: Path | None, *, keep: bool, data: Path) -> None:
+    """Run the main job on an embedded real Kafka, and prove that the accounts balance."""
+    from service.cli.demo import run_demo  # noqa: PLC0415 - as above
+
+    sys.exit(asyncio.run(run_demo(folder=data, json_file=json_file, is_kept=keep)))
+
+
+@main.command()
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port of the broker; 0 picks a free one.")
+@click.option("--registry", is_flag=True, help="Run the schema registry too.")
+@click.option("--data", type=click.Path(file_okay=False, path_type=Path), default=Path(".headrace/broker"))
+def broker(port: int, *, registry: bool, data: Path) -> None:
+    """Run the embedded Kafka alone, in the foreground; prints one line `ready …` when usable."""
+    from service.embedded.command import run_broker  # noqa: PLC0415 - as above
+
+    sys.exit(asyncio.run(run_broker(data_dir=data, port=port, has_registry=registry)))
+
+
+@main.group()
+def topic() -> None:
+    """Look into topics."""
+
+
+@topic.command("read")
+@click.argument("name")
+@click.option("--bootstrap", envvar="HEADRACE_BOOTSTRAP", default="127.0.0.1:9092", show_default=True)
+@click.option("--registry", envvar="HEADRACE_REGISTRY", default=None, help="Schema registry URL, for Avro.")
+@click.option("--max", "records_max", type=click.IntRange(min=1), default=None, help="Stop after so many records.")
+@click.option("--json", "is_json", is_flag=True, help="One JSON object a line.")
+def read_topic(name: str, bootstrap: str, registry: str | None, records_max: int | None, *, is_json: bool) -> None:
+    """Print committed records: decoded values, key, headers, partition, offset."""
+    from service.cli.topics import print_topic  # noqa: PLC0415 - as above
+
+    work = print_topic(name, bootstrap=bootstrap, registry_url=registry, records_max=records_max, is_json=is_json)
+    sys.exit(asyncio.run(work))
+
+
 @main.command("help")
 @click.pass_context
 def show_help(context: click.Context) -> None:

@@ -1,0 +1,84 @@
+"""``headrace topic read``: what is in a topic, decoded."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from service.kafka.client import KafkaSettings
+from service.kafka.errors import KafkaFailure
+from service.kafka.reader import StoredRecord, read_topic
+from service.reading.decoding import Decoder, as_json_text
+from service.registry.client import RegistryClient
+from service.registry.errors import RegistryFailure
+from service.registry.settings import RegistrySettings
+
+EXIT_CLEAN, EXIT_FAILED = 0, 1
+
+
+async def print_topic(
+    topic: str, *, bootstrap: str, registry_url: str | None, records_max: int | None, is_json: bool
+) -> int:
+    """Print committed records, oldest first; one JSON object a line, or a table."""
+    console = Console(stderr=True)
+    try:
+        async with AsyncExitStack() as stack:
+            decoder = Decoder()
+            if registry_url is not None:
+                settings, _ = RegistrySettings.parse({"schema.registry.url": registry_url})
+                decoder.schema_by_id = (await stack.enter_async_context(RegistryClient(settings))).by_id
+            records = read_records(topic, bootstrap=bootstrap, decoder=decoder, records_max=records_max)
+            await (_print_lines(records) if is_json else _print_table(topic, records))
+    except (KafkaFailure, RegistryFailure) as error:
+        console.print(f"headrace: {error}", style="red")
+        return EXIT_FAILED
+    return EXIT_CLEAN
+
+
+async def read_records(
+    topic: str, *, bootstrap: str, decoder: Decoder, records_max: int | None
+) -> AsyncIterator[dict[str, Any]]:
+    """Committed records of a topic, decoded."""
+    count = 0
+    async for records in read_topic(KafkaSettings(bootstrap=bootstrap), topic):
+        for record in records:
+            if records_max is not None and count >= records_max:
+                return
+            count += 1
+            yield await _shown(record, decoder)
+
+
+async def _shown(record: StoredRecord, decoder: Decoder) -> dict[str, Any]:
+    return {
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp,
+        "key": await decoder.decode(record.key),
+        "value": await decoder.decode(record.value),
+        "headers": {name: None if value is None else value.decode(errors="replace") for name, value in record.headers},
+    }
+
+
+async def _print_lines(records: AsyncIterator[dict[str, Any]]) -> None:
+    async for record in records:
+        print(as_json_text(record))
+
+
+async def _print_table(topic: str, records: AsyncIterator[dict[str, Any]]) -> None:
+    table = Table(title=topic)
+    for column in ("partition", "offset", "key", "value", "headers"):
+        table.add_column(column, overflow="fold")
+    async for record in records:
+        headers = "\n".join(f"{name}: {value}" for name, value in record["headers"].items())
+        table.add_row(
+            str(record["partition"]),
+            str(record["offset"]),
+            as_json_text(record["key"]),
+            as_json_text(record["value"]),
+            headers,
+        )
+    Console().print(table)

@@ -1,0 +1,1 @@
+"""``./headrace demo``: the main job on real parts, and the proof that its accounts balance."""
