@@ -80,9 +80,8 @@ class FileStreamSource(SourceConnector[FileStreamConfig]):
             thread.rest(files.close)
 
     async def _follow(self, files: FileSet, thread: FileThread, context: FetchContext) -> AsyncGenerator[Page]:
-        looks = shared_looks()
         while True:
-            found = await looks.run(files.look, subject=files.name)
+            found = await _look(files)
             if not files.is_arranged(found):
                 async with aclosing(_arrange(files, found, thread, context)) as pages:
                     async for page in pages:
@@ -132,6 +131,13 @@ async def _take_turns(
             if not turn.has_more:
                 active.remove(followed)
             yield turn
+
+
+async def _look(files: FileSet) -> Looks:
+    try:
+        return await shared_looks().run(files.look, subject=files.name)
+    except OSError as error:
+        raise fetch_error(error, files.name) from error
 
 
 async def _arrange(files: FileSet, found: Looks, thread: FileThread, context: FetchContext) -> AsyncGenerator[Page]:
