@@ -1,0 +1,154 @@
+"""The reference page of everything that can go wrong: rejected records, errors by recovery, exit codes."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable
+from importlib import import_module
+
+from service.docs.markdown import NOTICE, cell, code, first_paragraph, table
+from service.domain.errors import Recovery, recovery_of
+from service.domain.ids import TaskId
+from service.pipeline.dead_letters import DeadLetter, dead_letter_headers
+from service.pipeline.settlement import FETCH_STAGE
+from spark_batch.outcome import Reason, Stage
+
+PAGE = """\
+{notice}
+# Errors
+
+## Dead letters
+
+A record that does not meet its contract is delivered nowhere else: with `errors.tolerance=all` it becomes a dead letter
+in `errors.deadletterqueue.topic.name` (default `<connector>-dead-letters`), in the same transaction as the records
+around it; with `errors.tolerance=none`, the default, the task fails after delivering everything before the record's
+page. Key and value of a dead letter are the original bytes. Its headers, each UTF-8 text, unless
+`errors.deadletterqueue.context.headers.enable=false`:
+
+{headers}
+### Stages
+
+{stages}
+### Reasons
+
+The message names the field and what was expected there, never the value.
+
+{reasons}
+## Errors by recovery
+
+The class of an error says what the worker does about it; of several at once the most severe decides.
+
+{recoveries}
+| error | recovery | meaning |
+|---|---|---|
+{errors}
+
+Embedded servers and set-up refuse to start rather than fail a task:
+
+{embedded}
+## Exit codes of `./headrace standalone`
+
+| code | meaning |
+|---|---|
+| 0 | ended cleanly: asked to stop, or idle for the time of `--until-idle` |
+| 1 | a task is FAILED |
+| 2 | the configuration is refused; all findings are on standard error. Also: something has to be installed first |
+"""
+
+HEADERS = {
+    "__connect.errors.topic": "Topic the record would have gone to.",
+    "__connect.errors.connector.name": "Connector.",
+    "__connect.errors.task.id": "Number of the task.",
+    "__connect.errors.stage": "Where it was rejected; see the stages.",
+    "__connect.errors.class.name": "Converter that refused it.",
+    "__connect.errors.exception.class.name": "Always Connect's `DataException`, for tools that look for it.",
+    "__connect.errors.exception.message": "Field, and what was expected.",
+    "__headrace.errors.reason": "One of the reasons below.",
+    "__headrace.errors.source.partition": "Source partition, JSON.",
+    "__headrace.errors.source.offset": "Source offset after the record's page, JSON; with the record's own position in "
+    "the source where the fetcher knows it.",
+}
+
+STAGES = {
+    FETCH_STAGE: "The fetcher itself could not vouch for the record.",
+    Stage.VALUE_CONVERTER: "Reading the payload by its contract, or writing the value.",
+    Stage.KEY_CONVERTER: "Writing the key.",
+    Stage.TRANSFORMATION: "Rules of the contract, and `timestamp.field`.",
+}
+
+REASONS = {
+    Reason.MALFORMED_JSON: "Not one JSON value (RFC 8259): cut off, something after it, `NaN`, single quotes, empty.",
+    Reason.INVALID_UTF8: "Not UTF-8.",
+    Reason.LONE_SURROGATE: "An escape such as `\\ud800` without its other half, which no UTF-8 text can hold.",
+    Reason.DUPLICATE_KEY: "A key stands twice in one object.",
+    Reason.TOO_DEEP: "More levels of nesting than are read.",
+    Reason.TOO_LARGE: "Over `record.bytes.max`, or a line over the fetcher's limit.",
+    Reason.WRONG_TYPE: "A value of another type than the field's; text for a number, a number for text.",
+    Reason.OUT_OF_RANGE: "The right type, but not exact in it: beyond its range, precision, scale or unit.",
+    Reason.MISSING_FIELD: "A required field without default is not there.",
+    Reason.NULL_NOT_ALLOWED: "An explicit null where the contract has none, default or not.",
+    Reason.UNKNOWN_FIELD: "A field the contract does not name, with `contract.unknown.fields=reject`.",
+    Reason.UNKNOWN_SYMBOL: "Text that is no symbol of the enum.",
+    Reason.RULE_FAILED: "A rule of the contract is false, or null.",
+    Reason.UNREPRESENTABLE: "Valid, but the chosen converter or Kafka cannot carry it.",
+}
+
+RECOVERIES = {
+    Recovery.RETRY: "The same step again, in place, with back-off and jitter. A fetch is retried for "
+    "`errors.retry.timeout`; a micro-batch whose conversion is lost four times fails the task.",
+    Recovery.RESTART: "A new incarnation of the task, from the committed offsets, after `errors.restart.backoff.ms` "
+    "and longer each time; the state is RESTARTING meanwhile.",
+    Recovery.FENCED: "A newer incarnation of the task has taken over. FAILED here, and never retried: the other works.",
+    Recovery.FAIL: "FAILED, with its trace in the log. A person has to act, then start the job again.",
+}
+
+ERROR_MODULES = (
+    "fetchers.sdk.errors",
+    "spark_batch.errors",
+    "service.kafka.errors",
+    "service.registry.errors",
+    "service.domain.errors",
+)
+START_ERROR_MODULES = ("service.embedded.errors", "service.setup.failure")
+
+
+def page() -> str:
+    """Return the whole page, Markdown; raises ``KeyError`` for a reason, stage or header without its words."""
+    return PAGE.format(
+        notice=NOTICE,
+        headers=table(("header", "value"), [(code(name), HEADERS[name]) for name in header_names()]),
+        stages=table(("stage", "what was done"), [(code(stage), STAGES[stage]) for stage in (FETCH_STAGE, *Stage)]),
+        reasons=table(("reason", "meaning"), [(code(reason), REASONS[reason]) for reason in Reason]),
+        recoveries=table(("recovery", "what happens"), [(code(item), RECOVERIES[item]) for item in Recovery]),
+        errors="\n".join(_recovered(error) for error in errors_of(ERROR_MODULES)),
+        embedded=table(
+            ("error", "meaning"),
+            [(code(error.__name__), first_paragraph(error.__doc__)) for error in errors_of(START_ERROR_MODULES)],
+        ),
+    )
+
+
+def header_names() -> list[str]:
+    """Names of a dead letter's headers, as they are written."""
+    letter = DeadLetter(None, None, "", "", "", "", {}, {})
+    return [name for name, _ in dead_letter_headers(letter, TaskId("connector", 0), class_name="")]
+
+
+def errors_of(modules: Iterable[str]) -> list[type[Exception]]:
+    """The public exception classes defined in these modules, in their order there."""
+    return [
+        kind
+        for module in map(import_module, modules)
+        for kind in vars(module).values()
+        if inspect.isclass(kind) and issubclass(kind, Exception) and _is_own(kind, module.__name__)
+    ]
+
+
+def _is_own(kind: type, module: str) -> bool:
+    return kind.__module__ == module and not kind.__name__.startswith("_")
+
+
+def _recovered(error: type[Exception]) -> str:
+    # Made without its arguments: the class alone decides about the recovery.
+    recovery = recovery_of(error.__new__(error))
+    return f"| `{error.__name__}` | `{recovery}` | {cell(first_paragraph(error.__doc__))} |"
