@@ -22,21 +22,22 @@ class Restartable(Protocol):
         """Start it unless it runs; ready on return."""
 
 
-async def keep_running(server: Restartable, *, on_exit: Callable[[str], None]) -> None:
+async def keep_running(server: Restartable, *, tell: Callable[[str], None]) -> None:
     """Start the server again whenever it has ended, until cancelled; cancel this before stopping the server.
 
-    `on_exit` is told in one line of every end and of every start that failed. The wait between starts doubles
-    up to RESTART_WAIT_SECONDS_MAX while they fail.
+    `tell` gets one line for every end, every start that failed and every one that succeeded. The wait between
+    starts doubles up to RESTART_WAIT_SECONDS_MAX while they fail.
     """
     wait_seconds = RESTART_WAIT_SECONDS_MIN
     while True:
         code = await server.wait_exited()
-        on_exit(f"ended with code {code}; starting it again in {wait_seconds:g} s")
+        tell(f"ended with code {code}; starting it again in {wait_seconds:g} s")
         await asyncio.sleep(wait_seconds)
         try:
             await server.start()
         except EmbeddedError as error:
-            on_exit(str(error))
+            tell(str(error))
             wait_seconds = min(wait_seconds * 2, RESTART_WAIT_SECONDS_MAX)
         else:
+            tell("runs again")
             wait_seconds = RESTART_WAIT_SECONDS_MIN
