@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fetchers.sdk import HttpResponse
 from fetchers.sdk.errors import Fatal
 from fetchers.toolkit.fields import field_reader
-from fetchers.toolkit.marks import Mark, key_hash
+from fetchers.toolkit.marks import Column, Mark, key_hash
 from fetchers.toolkit.records import RecordSlices
 
 
@@ -28,8 +28,8 @@ class CutAnswer:
     """The records of one answer."""
 
     records: Sequence[bytes]
-    values: Sequence[str | int | float]
-    """Value of the offset field of each record; empty when there is no such field."""
+    column: Column | None
+    """The offset field of each record, if there is one."""
     keys: Sequence[str | int | float] | None
     """Value of the key field of each record."""
 
@@ -46,17 +46,21 @@ class CutAnswer:
         return found if known is None else [position for position in found if not known(self.key_of(position))]
 
     def _unseen(self, mark: Mark, skip: int) -> list[int]:
-        if not self.values:
+        if self.column is None:
             return list(range(skip, len(self.records)))
-        found = mark.new_among(self.values, self.key_of)
+        found = mark.new_among(self.column, self.key_of)
         return [position for position in found if position >= skip] if skip else found
+
+    def raise_mark(self, mark: Mark, news: Sequence[int]) -> Mark:
+        """The mark with these records handed over as well."""
+        return mark if self.column is None else mark.raised_by(self.column, news, self.key_of)
 
 
 def cut(response: HttpResponse, layout: RecordLayout) -> CutAnswer:
     """The records of an answer. Raises Retriable where it is incomplete, Fatal where it is not what was configured."""
     records = _records(response, layout)
     if layout.field is None or not records:
-        return CutAnswer(records, (), None)
+        return CutAnswer(records, None, None)
     paths = (layout.field,) if layout.key is None else (layout.field, layout.key)
     rows = field_reader(*paths).of_each(records)
     columns: list[list[str | int | float]] = [[] for _ in paths]
@@ -67,7 +71,7 @@ def cut(response: HttpResponse, layout: RecordLayout) -> CutAnswer:
                 message = f"record {position} of the answer has no text or number in its field {path!r}"
                 raise Fatal(message)
             column.append(value)
-    return CutAnswer(records, columns[0], columns[1] if layout.key is not None else None)
+    return CutAnswer(records, Column.of(columns[0]), columns[1] if layout.key is not None else None)
 
 
 def _records(response: HttpResponse, layout: RecordLayout) -> Sequence[bytes]:

@@ -102,14 +102,16 @@ class HttpSource(SourceConnector[HttpSourceConfig]):
                 guard.pass_by(place)
                 turn = await ahead.take()
                 count = len(turn.answer.records)
-                news = turn.answer.news(base, skip=bookmark.skip if is_first else 0, known=before.__contains__)
+                news = turn.answer.news(
+                    base, skip=bookmark.skip if is_first else 0, known=before.__contains__ if before else None
+                )
                 is_last = self._is_last(turn, has_news=bool(news))
                 if not is_last:
                     ahead.start(self._ask(context, plan, turn.following, base), name="next page")
                 if count > (bookmark.skip if is_first else 0):
                     rest = (turn.place, count)
                 before = self._remembered(turn.answer)
-                highest = bookmark.highest.raised_by(turn.answer.values, news, turn.answer.key_of)
+                highest = turn.answer.raise_mark(bookmark.highest, news)
                 following = self._after(bookmark, highest, turn, rest, is_last=is_last)
                 if news or following != bookmark:
                     yield _page(turn.answer, news, following, self.config.http_offset_field), following

@@ -79,6 +79,8 @@ class Page:
     positions: Sequence[int] | Column | None = None
     """For each record a number that finds it again in the source (a byte position, a line number)."""
     position_name: str = "position"
+    origins: Sequence[tuple[Partition, Offset]] | None = None
+    """Where each record really came from, when it comes through another place (a dead letter put in again)."""
     rejections: tuple[Rejection, ...] = ()
     dedupe: DedupeScope | None = None
     ends_transaction: bool = True
@@ -93,7 +95,7 @@ class Page:
             values = getattr(self, name)
             if values is not None:
                 self._set(name, _column(values, kind))
-        for name in ("keys", "timestamps_ms", "positions", "headers"):
+        for name in ("keys", "timestamps_ms", "positions", "headers", "origins"):
             values = getattr(self, name)
             if values is not None and len(values) != len(self.payloads):
                 message = f"page has {len(self.payloads)} payloads and {len(values)} {name}"

@@ -21,6 +21,7 @@ class Ahead(Generic[Result]):
     def __init__(self) -> None:
         self._group = asyncio.TaskGroup()
         self._task: asyncio.Task[Result | None] | None = None
+        self._work: Coroutine[Any, Any, Result] | None = None
         self._failure: Exception | None = None
 
     async def __aenter__(self) -> Self:
@@ -35,9 +36,12 @@ class Ahead(Generic[Result]):
         if self._task is not None:
             self._task.cancel()
         await self._group.__aexit__(None, None, None)
+        if self._work is not None:
+            self._work.close()  # cancelled before its first step it would be called "never awaited"
 
     def start(self, work: Coroutine[Any, Any, Result], *, name: str) -> None:
         """Begin with the next thing; the one before must have been taken."""
+        self._work = work
         self._task = self._group.create_task(self._kept(work), name=name)
 
     async def take(self) -> Result:

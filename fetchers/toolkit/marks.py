@@ -8,9 +8,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from fetchers.sdk.errors import Fatal
-from fetchers.toolkit.watermark import Order, Watermark, order_of
+from fetchers.toolkit.watermark import Watermark, order_of
 
 KEYS_MAX = 10_000
 """Records with one and the same value that can be told apart; 17 bytes each in the stored offset."""
@@ -23,58 +24,69 @@ def key_hash(identity: bytes) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class Column:
+    """The offset field of some records, ready to be compared."""
+
+    values: Sequence[str | float]
+    orders: Sequence[Any]
+    """What each value is compared by; all of one kind."""
+    kind: str
+
+    @classmethod
+    def of(cls, values: Sequence[str | float]) -> Column:
+        """Bring values into order. Raises Fatal where they are of several kinds, such as numbers and words."""
+        if {type(value) for value in values} <= {int, float}:
+            return cls(values, values, "number")
+        pairs = [order_of(value) for value in values]
+        for kind, _order in pairs:
+            _check_kinds(kind, pairs[0][0])
+        return cls(values, [order for _kind, order in pairs], pairs[0][0])
+
+
+@dataclass(frozen=True, slots=True)
 class Mark:
     """Everything below ``value`` has been read, and of what is equal to it the records of ``keys``."""
 
     value: Watermark = None
     keys: frozenset[str] = frozenset()
 
-    def new_among(self, values: Sequence[str | float], key_of: Callable[[int], str]) -> list[int]:
+    def new_among(self, column: Column, key_of: Callable[[int], str]) -> list[int]:
         """Positions of the values that this mark has not seen. Raises Fatal where they cannot be compared.
 
         ``key_of(position)`` is asked only for values equal to the mark's.
         """
-        if self.value is None:
-            return list(range(len(values)))
-        mark = order_of(self.value)
-        found = []
-        for position, value in enumerate(values):
-            if value == self.value:
-                if key_of(position) not in self.keys:
-                    found.append(position)
-                continue
-            order = order_of(value)
-            _check_kinds(order, mark)
-            if order > mark or (order == mark and key_of(position) not in self.keys):
-                found.append(position)
-        return found
+        if self.value is None or not column.values:
+            return list(range(len(column.values)))
+        kind, mark = order_of(self.value)
+        _check_kinds(column.kind, kind)
+        return [
+            position
+            for position, order in enumerate(column.orders)
+            if order > mark or (order == mark and key_of(position) not in self.keys)
+        ]
 
-    def raised_by(self, values: Sequence[str | float], positions: Sequence[int], key_of: Callable[[int], str]) -> Mark:
+    def raised_by(self, column: Column, positions: Sequence[int], key_of: Callable[[int], str]) -> Mark:
         """The mark after the records at ``positions`` have been handed over as well."""
         if not positions:
             return self
-        orders = {position: order_of(values[position]) for position in positions}
-        top = max(positions, key=lambda position: _within(orders[position], orders[positions[0]]))
-        keys = frozenset(key_of(position) for position in positions if orders[position] == orders[top])
+        orders = column.orders
+        top = max(orders[position] for position in positions)
+        at_top = [position for position in positions if orders[position] == top]
+        keys = frozenset(map(key_of, at_top))
         if self.value is not None:
-            mine = order_of(self.value)
-            _check_kinds(orders[top], mine)
-            if orders[top] < mine:
+            kind, mine = order_of(self.value)
+            _check_kinds(column.kind, kind)
+            if top < mine:
                 return self
-            if orders[top] == mine:
+            if top == mine:
                 keys |= self.keys
         if len(keys) > KEYS_MAX:
             message = f"more than {KEYS_MAX} records have the same value in the offset field; choose a finer field"
             raise Fatal(message)
-        return Mark(values[top], keys)
+        return Mark(column.values[at_top[0]], keys)
 
 
-def _within(order: Order, example: Order) -> Order:
-    _check_kinds(order, example)
-    return order
-
-
-def _check_kinds(one: Order, other: Order) -> None:
-    if one[0] != other[0]:
-        message = f"an offset field holds values that cannot be compared: {one[0]} and {other[0]}"
+def _check_kinds(one: str, other: str) -> None:
+    if one != other:
+        message = f"an offset field holds values that cannot be compared: {one} and {other}"
         raise Fatal(message)

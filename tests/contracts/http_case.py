@@ -13,6 +13,7 @@ from typing_extensions import override
 
 from fetchers.http.fetcher import HttpSource
 from fetchers.sdk.testing import BadConfig, FetcherCase, ScriptedSource
+from tests.contracts.loopback import serve
 
 TOKEN = "tok-9f3a7c55e1d24b80"
 HEADER = "hdr-77aa31c0ffee4411"
@@ -123,16 +124,9 @@ class HttpCase(FetcherCase):
         """A server on a free port."""
         del folder
         feed = Feed()
-        app = web.Application()
-        app.router.add_get("/feed", feed.answer)
-        runner = web.AppRunner(app, shutdown_timeout=0.1)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        feed.url = f"http://127.0.0.1:{runner.addresses[0][1]}/feed?shape=full"
-        try:
+        async with serve(feed.answer) as address:
+            feed.url = f"{address}/feed?shape=full"
             yield feed
-        finally:
-            await runner.cleanup()
 
 
 CASE = HttpCase()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from urllib.parse import quote, quote_plus
+from functools import lru_cache
 
 import aiohttp
 from yarl import URL
@@ -16,18 +17,30 @@ from fetchers.sdk.errors import Fatal, Retriable
 from fetchers.toolkit.http.decoding import BrokenBodyError, UnknownEncodingError
 
 EXCERPT_CHARACTERS_MAX = 300
+_PATTERNS_MAX = 1024
 SECRET_CHARACTERS_MIN = 4
 """Shorter secrets are not searched for: hiding every ``a`` would make messages unreadable and betray the letter."""
 _UNSEEMLY = re.compile(r"[\x00-\x20\x7f-\x9f\u2028\u2029]+")
 
 
 def hide(text: str, secrets: Iterable[str]) -> str:
-    """The text with every secret, plain or as part of a URL, shown as ``[hidden]``."""
-    forms = {form for secret in secrets for form in (secret, quote(secret, safe=""), quote_plus(secret))}
-    for form in sorted(forms, key=len, reverse=True):  # longest first: one may be part of another
-        if len(form) >= SECRET_CHARACTERS_MIN:
-            text = text.replace(form, HIDDEN)
+    """The text with every secret, plain or as it stands in a URL or in JSON, shown as ``[hidden]``."""
+    for secret in sorted(set(secrets), key=len, reverse=True):  # longest first: one may be part of another
+        if len(secret) >= SECRET_CHARACTERS_MIN:
+            text = _pattern(secret).sub(HIDDEN, text)
     return text
+
+
+@lru_cache(maxsize=_PATTERNS_MAX)
+def _pattern(secret: str) -> re.Pattern[str]:
+    return re.compile("".join(f"(?:{_forms(character)})" for character in secret))
+
+
+def _forms(character: str) -> str:
+    """How one character may be written; servers differ in what they encode."""
+    percent = "".join(f"(?i:%{byte:02x})" for byte in character.encode("utf-8", "surrogatepass"))
+    escaped = re.escape(json.dumps(character)[1:-1])
+    return "|".join((re.escape(character), percent, escaped, *((r"\+",) if character == " " else ())))
 
 
 def excerpt(body: bytes, secrets: Iterable[str], *, characters_max: int = EXCERPT_CHARACTERS_MAX) -> str:
@@ -41,6 +54,8 @@ def excerpt(body: bytes, secrets: Iterable[str], *, characters_max: int = EXCERP
 
 def place_of(url: URL, secrets: Iterable[str]) -> str:
     """Scheme, host and path: the query and the user part may hold credentials."""
+    if not url.absolute or not url.host:
+        return "an address without a host"
     return hide(str(url.with_user(None).with_query(None).with_fragment(None)), secrets)
 
 

@@ -10,7 +10,8 @@ from fetchers.sdk.errors import Retriable
 from fetchers.toolkit.http.decoding import decoder_for
 from fetchers.toolkit.http.failures import EXCERPT_CHARACTERS_MAX, excerpt, outside_errors
 
-_EXCERPT_BYTES = 8 * EXCERPT_CHARACTERS_MAX
+_EXCERPT_BYTES = 16 * 1024
+_SECRET_BYTES_MAX = 4 * 1024
 
 
 class ResponseStream:
@@ -100,6 +101,7 @@ class ResponseStream:
             async for chunk in self.chunks():
                 head += chunk
                 if len(head) >= _EXCERPT_BYTES:
+                    head = head[:-_SECRET_BYTES_MAX]  # a secret that the cut divides would not be found
                     break
         except Retriable:
             pass  # what came before the cut is still worth showing
