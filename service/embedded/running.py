@@ -36,9 +36,9 @@ class Running(Generic[ServerT]):
 
 @contextlib.contextmanager
 def running(opening: AbstractAsyncContextManager[ServerT], *, name: str) -> Iterator[Running[ServerT]]:
-    """Keep an asynchronous context open on a thread of its own.
+    """Keep an asynchronous context open on a thread of its own, entered on return and left with the block.
 
-    Used as `with running(embedded_kafka(data_dir=…), name="kafka") as kafka`. Raises what entering it raised. Leaving the block leaves the context, on that thread, and waits for it.
+    Raises what entering it raised. Leaving the block leaves the context, on that thread, and waits for it.
     """
     started: Future[Running[ServerT]] = Future()
     request_stop: Future[Callable[[], object]] = Future()
