@@ -40,7 +40,8 @@ def _forms(character: str) -> str:
     """How one character may be written; servers differ in what they encode."""
     percent = "".join(f"(?i:%{byte:02x})" for byte in character.encode("utf-8", "surrogatepass"))
     escaped = re.escape(json.dumps(character)[1:-1])
-    return "|".join((re.escape(character), percent, escaped, *((r"\+",) if character == " " else ())))
+    # The longest first, or of "%25" only "%" would be hidden.
+    return "|".join((percent, escaped, re.escape(character), *((r"\+",) if character == " " else ())))
 
 
 def excerpt(body: bytes, secrets: Iterable[str], *, characters_max: int = EXCERPT_CHARACTERS_MAX) -> str:
