@@ -59,6 +59,8 @@ class RunningWorker:
     addresses: Addresses
     spark: ConversionService
     broker: EmbeddedBroker | None
+    definitions: tuple[ConnectorDefinition, ...]
+    parts: ConnectorParts
 
 
 @asynccontextmanager
@@ -90,7 +92,7 @@ async def open_worker(job: Job, *, observers: tuple[Emit, ...] = ()) -> AsyncIte
         health.is_started = True
         seconds = clock.monotonic() - started_at
         emit(WorkerStarted(version=VERSION, group_id=config.group_id, rest_url=rest_url, seconds=seconds))
-        yield RunningWorker(worker, new_worker, addresses, spark, broker)
+        yield RunningWorker(worker, new_worker, addresses, spark, broker, tuple(definitions), parts)
 
 
 async def _kafka(

@@ -71,6 +71,17 @@ def read_topic(name: str, bootstrap: str, registry: str | None, records_max: int
     sys.exit(asyncio.run(work))
 
 
+@main.command()
+@click.argument("dead_letter_topic")
+@click.argument("worker", type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("connectors", nargs=-1, required=True, type=click.Path(dir_okay=False, path_type=Path))
+def redrive(dead_letter_topic: str, worker: Path, connectors: tuple[Path, ...]) -> None:
+    """Put dead letters through their connector's conversion again; what passes goes to the topic, exactly once."""
+    from service.cli.redrive import run_redrive  # noqa: PLC0415 - as above
+
+    sys.exit(asyncio.run(run_redrive(dead_letter_topic, worker, connectors)))
+
+
 @main.command("help")
 @click.pass_context
 def show_help(context: click.Context) -> None:

@@ -227,7 +227,7 @@ class _Rows:
     def _letter(self, page: Page, index: int, row: Mapping[str, Any]) -> DeadLetter:
         """``row``: the record's payload and its verdict, by the names of their columns."""
         own = next((rejection for rejection in page.rejections if rejection.index == index), None)
-        position = {} if page.positions is None else {page.position_name: cast("Any", page.positions[index]).as_py()}
+        partition, offset = self._origin(page, index)
         return DeadLetter(
             key=row["key"],
             value=row["value"],
@@ -235,9 +235,18 @@ class _Rows:
             reason=own.reason if own else row["reason"],
             message=own.message if own else row["message"] or "",
             topic=page.topic or self.rules.topic,
-            partition=self.rules.partition if page.partition is None else page.partition,
-            offset={**page.offset, **position},
+            partition=partition,
+            offset=offset,
         )
+
+    def _origin(self, page: Page, index: int) -> tuple[Partition, Offset]:
+        """Where a record came from, as exactly as its page knows."""
+        if page.origins is not None:
+            return page.origins[index]
+        partition = self.rules.partition if page.partition is None else page.partition
+        if page.positions is None:
+            return partition, page.offset
+        return partition, {**page.offset, page.position_name: cast("Any", page.positions[index]).as_py()}
 
     def _page_indexes(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """The page that holds each row; empty pages hold none."""

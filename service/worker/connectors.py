@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
-from fetchers.sdk import BackOff, Fatal
+from fetchers.sdk import BackOff, Fatal, SourceConnector
 from fetchers.sdk.config import Finding
 from metrics.events import TaskEvents
 from service.config.definition import ConnectorDefinition, as_findings
@@ -75,13 +75,26 @@ def supervisors(definition: ConnectorDefinition, parts: ConnectorParts) -> tuple
 def _supervisor(
     definition: ConnectorDefinition, task_id: TaskId, override: Mapping[str, str], parts: ConnectorParts
 ) -> TaskSupervisor:
+    return supervise(task_id, definition, parts, make_connector=lambda: definition.for_task(override))
+
+
+def supervise(
+    task_id: TaskId,
+    definition: ConnectorDefinition,
+    parts: ConnectorParts,
+    *,
+    make_connector: Callable[[], SourceConnector[Any]],
+    adapt_plan: Callable[[ConversionPlan], ConversionPlan] = lambda plan: plan,
+) -> TaskSupervisor:
+    """A task that reads with ``make_connector`` and writes by the definition's contract and converters."""
+
     async def make_task() -> SourceTask:
-        plan = await _plan(definition, parts)
+        plan = adapt_plan(await _plan(definition, parts))
         await parts.topics.ensure(definition)
         settings = flow_settings(definition, plan)
         return SourceTask(
             task_id,
-            definition.for_task(override),
+            make_connector(),
             settings,
             parts.flow,
             open_writer=lambda: parts.writers.open(

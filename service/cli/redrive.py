@@ -1,0 +1,32 @@
+"""``headrace redrive``: dead letters through the mended contract."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from metrics.logging import LogFormat, configure_logging
+from service.cli.findings import print_refusal
+from service.cli.standalone import EXIT_CLEAN, EXIT_CONFIG, EXIT_FAILED, raise_file_limit
+from service.config.job import ConfigRefusedError, read_job
+from service.redrive.run import UnknownDeadLetterTopicError, redrive
+
+
+async def run_redrive(topic: str, worker_file: Path, connector_files: Sequence[Path]) -> int:
+    """Exit code: 0 all were tried, 1 the redrive failed, 2 configuration."""
+    try:
+        job = read_job(worker_file, connector_files)
+    except ConfigRefusedError as refusal:
+        print_refusal(refusal)
+        return EXIT_CONFIG
+    configure_logging(format=LogFormat(job.worker.log_format), level=job.worker.log_level)
+    raise_file_limit()
+    try:
+        report = await redrive(topic, job)
+    except UnknownDeadLetterTopicError as error:
+        Console(stderr=True).print(f"headrace: {error}", style="red")
+        return EXIT_CONFIG
+    Console().print(f"{report.passed:,} passed and were delivered, {report.failed_again:,} failed again and stay")
+    return EXIT_FAILED if report.is_failed else EXIT_CLEAN
