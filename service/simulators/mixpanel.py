@@ -126,7 +126,20 @@ class MixpanelSimulator:
         else:
             response.content_length = answer.length
         self._answered(query, response, fault)
-        await response.prepare(request)
+        try:
+            await response.prepare(request)
+            is_whole = await self._write(request, response, answer, fault)
+        except ConnectionError:
+            return response  # the client went away: nothing of this answer counts
+        if is_whole:
+            for day, body, is_late in answer.told:
+                self.ledger.told(day, body, is_late_included=is_late)
+        return response
+
+    async def _write(
+        self, request: web.Request, response: web.StreamResponse, answer: Answer, fault: Fault | None
+    ) -> bool:
+        """Send a body; False where a fault cut it."""
         bend_at = int(answer.length_estimated * fault.fraction) if fault is not None else None
         sent = 0
         async for piece in answer.pieces:
@@ -135,7 +148,7 @@ class MixpanelSimulator:
                 if sent == bend_at and fault is not None:
                     if fault.kind is FaultKind.CUT:
                         _reset(request)
-                        return response
+                        return False
                     if fault.kind is FaultKind.PAUSE:
                         await asyncio.sleep(fault.seconds)
                 size = self.settings.chunk_bytes
@@ -145,9 +158,7 @@ class MixpanelSimulator:
                 sent += min(size, len(view))
                 view = view[size:]
         await response.write_eof()
-        for day, body, is_late in answer.told:
-            self.ledger.told(day, body, is_late_included=is_late)
-        return response
+        return True
 
     def _answered(
         self, query: Mapping[str, str], response: web.StreamResponse, fault: Fault | None = None
