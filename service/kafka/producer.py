@@ -93,7 +93,7 @@ class _Connection:
         except CLIENT_ERRORS as error:
             await self.stop()
             raise classify(error, doing=f"connecting to {self.settings.bootstrap}") from error
-        except asyncio.CancelledError:
+        except BaseException:
             await self.stop()
             raise
         self._lanes = Lanes(self._producer, self.settings.producer, is_transactional=self.transactional_id is not None)

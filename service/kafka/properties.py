@@ -30,8 +30,8 @@ _SECRET = (
     "ssl.keystore.password",
     "ssl.truststore.password",
 )
-# Connect forces "for ever"; a commit that may wait for ever cannot be taken back.
-_FOR_EVER_MS = 2_147_483_647
+# The protocol's integers end here. As a time it means "for ever", which a commit may never wait.
+_NUMBER_MAX = 2_147_483_647
 
 
 @dataclass
@@ -85,7 +85,7 @@ class SettingsReader:
         request_bytes_max = self._number("max.request.size", client.REQUEST_BYTES_MAX, low=1024)
         transaction_seconds = self._seconds("transaction.timeout.ms", client.TRANSACTION_SECONDS_MAX)
         commit_seconds = client.COMMIT_SECONDS_MAX
-        if self._number("delivery.timeout.ms", _FOR_EVER_MS) < _FOR_EVER_MS:
+        if self._number("delivery.timeout.ms", _NUMBER_MAX) < _NUMBER_MAX:
             commit_seconds = self._seconds("delivery.timeout.ms", commit_seconds)
         return client.ProducerSettings(
             compression=None if compression == "none" else compression,
@@ -147,8 +147,8 @@ class SettingsReader:
     def _number(self, key: str, default: int, *, low: int = 1) -> int:
         text = self._text(key, str(default))
         number = int(text) if text.removeprefix("-").isdecimal() else None
-        if number is None or number < low:
-            self._note(self._values[key][0], text, f"a whole number of at least {low}")
+        if number is None or not low <= number <= _NUMBER_MAX:
+            self._note(self._values[key][0], text, f"a whole number of {low} to {_NUMBER_MAX}")
             return default
         return number
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 from aiokafka.record.memory_records import MemoryRecords
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.kafka.batches import BATCH_HEADER_BYTES, Columns, EncodedBatch
@@ -58,6 +58,7 @@ def encoded(columns: Columns, *, compression: str | None = None, is_transactiona
     return bytes(batch._build())
 
 
+@settings(deadline=None)
 @given(rows, st.booleans())
 def test_bytes_equal_the_librarys(given_rows: list[Row], is_transactional: bool) -> None:  # noqa: FBT001 - drawn
     """Values, keys, nulls, headers and time stamps of any size come out byte for byte as the library's."""
@@ -109,6 +110,7 @@ def test_large_and_chunked_columns_are_taken() -> None:
     assert encoded(Columns.of(other, now_ms=NOW_MS)) == encoded(Columns.of(plain, now_ms=NOW_MS))
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 400), min_size=1, max_size=60), st.integers(200, 1000))
 def test_pieces_fit_and_lose_nothing(sizes: list[int], batch_bytes_max: int) -> None:
     """Cut into batches, all records are there in order; a batch over the limit holds a single record."""

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from aiokafka.partitioner import murmur2 as library_murmur2
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.kafka.partitioner import key_partitions, murmur2, murmur2_column
@@ -34,6 +34,7 @@ def test_column_hash_equals_javas() -> None:
     assert murmur2_column(column).tolist() == [value & 0xFFFFFFFF for value in JAVA_VECTORS.values()]
 
 
+@settings(deadline=None)
 @given(st.lists(st.one_of(st.none(), st.binary(max_size=40), st.binary(min_size=2040, max_size=2060)), max_size=30))
 def test_column_agrees_with_one_by_one(keys: list[bytes | None]) -> None:
     """Whatever the lengths, short and long and null mixed, every row gets the hash of its own bytes."""
@@ -44,6 +45,7 @@ def test_column_agrees_with_one_by_one(keys: list[bytes | None]) -> None:
         assert murmur2(key or b"") == expected
 
 
+@settings(deadline=None)
 @given(st.lists(st.binary(max_size=12), min_size=3, max_size=20), st.integers(0, 2))
 def test_a_slice_is_hashed_like_its_rows(keys: list[bytes], start: int) -> None:
     """A column that is a view into a larger one is read at its own place."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
@@ -81,8 +81,10 @@ class IndexAgainstSets(RuleBasedStateMachine):
 
 
 TestIndexAgainstSets = IndexAgainstSets.TestCase
+TestIndexAgainstSets.settings = settings(deadline=None)
 
 
+@settings(deadline=None)
 @given(st.lists(batches, max_size=20))
 def test_without_windows_repeats_are_dropped_too(every: list[list[bytes | None]]) -> None:
     """A source without windows has one sliding window over all its batches."""

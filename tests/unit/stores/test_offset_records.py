@@ -6,7 +6,7 @@ import json
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.kafka.client import KafkaSettings
@@ -56,12 +56,14 @@ def test_scalars_are_written_as_jackson_writes_them(value: object, expected: str
     assert to_json(value) == expected
 
 
+@settings(deadline=None)
 @given(st.dictionaries(text, scalars))
 def test_every_offset_reads_back_equal(offset: dict[str, object]) -> None:
     """Whatever an offset may hold comes back exactly: text, 64-bit and larger integers, doubles, nulls."""
     assert json.loads(to_json(offset)) == offset
 
 
+@settings(deadline=None)
 @given(st.dictionaries(text, scalars), st.randoms())
 def test_canonical_text_ignores_order(partition: dict[str, object], random: object) -> None:
     """A partition's canonical text does not depend on the order of its names."""

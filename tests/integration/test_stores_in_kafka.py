@@ -1,0 +1,147 @@
+"""Offsets and de-duplication state live in real topics and come back to a new incarnation."""
+
+from __future__ import annotations
+
+import asyncio
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from fetchers.sdk import DedupeScope
+from service.kafka.admin import KafkaAdmin
+from service.kafka.client import KafkaSettings
+from service.kafka.errors import DeliveryFatal, DeliveryRetriable
+from service.kafka.log import CompactedLog
+from service.kafka.producer import TransactionalWriter
+from service.kafka.records import TopicRecords
+from service.stores import DedupeStore, OffsetStore, canonical_partition
+from tests.stack import KafkaStack
+
+pytestmark = pytest.mark.integration
+
+NASTY = {"datei": "größe\u2028😀\x1b.txt", "b": 1, "a": None}
+
+
+@pytest.fixture
+def settings(kafka: KafkaStack) -> KafkaSettings:
+    """Settings for the run's broker."""
+    return KafkaSettings(bootstrap=kafka.bootstrap)
+
+
+async def test_offsets_come_back_exactly(settings: KafkaSettings, topic_name: str) -> None:
+    """A new store reads the last offset of each partition: text of any kind, 64-bit integers, floats, nulls."""
+    store = OffsetStore(settings, topic_name)
+    await store.ensure(partitions=3)
+    writer = TransactionalWriter(settings, transactional_id=topic_name)
+    await writer.start()
+    offset = {"position": 2**63 - 1, "ratio": 1e10, "nothing": None, "text": "\u2028😀"}
+    await writer.commit([store.encode("c", [(NASTY, {"position": 1}), ({"x": "gone"}, {"y": 1})])])
+    assert len(await store.read("c")) == 2
+    reordered = dict(reversed(NASTY.items()))
+    await writer.commit([store.encode("c", [(reordered, offset), ({"x": "gone"}, None)])])
+    await writer.commit([store.encode("other", [(NASTY, {"position": 3})])])
+    for reader in (store, OffsetStore(settings, topic_name)):
+        assert await reader.read("c") == {canonical_partition(NASTY): offset}
+        assert await reader.read("nobody") == {}
+        await reader.close()
+    await writer.stop()
+
+
+async def test_connects_own_records_are_understood(settings: KafkaSettings, topic_name: str) -> None:
+    """Keys with names in any order, and records that are no offsets at all, do not stop a reader."""
+    store = OffsetStore(settings, topic_name)
+    await store.ensure(partitions=1)
+    writer = TransactionalWriter(settings, transactional_id=topic_name)
+    await writer.start()
+    keys = [b'["c",{"b":1,"a":2}]', b'["c", {"a": 2, "b": 1}]', b"not json", b'["c"]', b'["n",null]']
+    values = [b'{"position":1}', b'{"position":2}', b"x", b"{}", b'{"p":1}']
+    await writer.commit([TopicRecords(topic_name, pa.array(values, pa.binary()), pa.array(keys, pa.binary()))])
+    await writer.stop()
+    assert await store.read("c") == {'{"a":2,"b":1}': {"position": 2}}
+    assert await store.read("n") == {"{}": {"p": 1}}
+    assert store.unreadable_records == 2
+    await store.close()
+
+
+async def test_a_topic_that_forgets_is_refused(settings: KafkaSettings, topic_name: str) -> None:
+    """An existing offset topic that deletes by age is refused in Connect's words, and left as it is."""
+    async with KafkaAdmin.opened(settings) as admin:
+        await admin.ensure_topic(topic_name, partitions=1, config={"cleanup.policy": "delete"})
+        store = OffsetStore(settings, topic_name)
+        with pytest.raises(DeliveryFatal, match="required to have 'cleanup.policy=compact'"):
+            await store.ensure()
+        assert (await admin.topic_config(topic_name))["cleanup.policy"] == "delete"
+        assert await admin.ensure_topic(topic_name) is False
+
+
+async def test_reading_to_the_end_waits_for_open_transactions(settings: KafkaSettings, topic_name: str) -> None:
+    """What another task is just committing is waited for; what it leaves open is given up after the limit."""
+    store = OffsetStore(settings, topic_name)
+    await store.ensure(partitions=1)
+    other = TransactionalWriter(settings, transactional_id=topic_name)
+    await other.start()
+    producer = other._connection.producer
+    await producer.begin_transaction()
+    await (await producer.send(topic_name, b'{"position":7}', key=b'["c",{}]'))
+    impatient = CompactedLog(settings, topic_name, pending_seconds_max=0.5)
+    with pytest.raises(DeliveryRetriable, match="a transaction is open"):
+        async for _ in impatient.read_to_end():
+            pass
+    async with asyncio.TaskGroup() as group:
+        reading = group.create_task(store.read("c"))
+        await asyncio.sleep(0)
+        assert not reading.done()
+        await producer.commit_transaction()
+    assert reading.result() == {"{}": {"position": 7}}
+    await impatient.close()
+    await store.close()
+    await other.stop()
+
+
+async def test_aborted_offsets_are_never_seen(settings: KafkaSettings, topic_name: str) -> None:
+    """An aborted transaction at the very end of the topic neither shows nor holds a reader up."""
+    store = OffsetStore(settings, topic_name)
+    await store.ensure(partitions=1)
+    writer = TransactionalWriter(settings, transactional_id=topic_name)
+    await writer.start()
+    await writer.commit([store.encode("c", [({}, {"position": 1})])])
+    producer = writer._connection.producer
+    await producer.begin_transaction()
+    await (await producer.send(topic_name, b'{"position":2}', key=b'["c",{}]'))
+    await producer.abort_transaction()
+    async with asyncio.timeout(10):
+        assert await store.read("c") == {"{}": {"position": 1}}
+    await store.close()
+    await writer.stop()
+
+
+async def test_dedupe_state_survives_with_its_transaction(settings: KafkaSettings, topic_name: str) -> None:
+    """A new incarnation knows what was committed, not what was aborted, and nothing of closed windows."""
+    store = DedupeStore(settings, topic_name)
+    await store.ensure()
+    writer = TransactionalWriter(settings, transactional_id=topic_name)
+    await writer.start()
+    random = np.random.default_rng(5)
+    first, second = (random.integers(0, 256, (70_000, 16), dtype=np.uint8) for _ in range(2))
+    valid = np.ones(70_000, dtype=bool)
+    day = DedupeScope("2024-01-01", "2024-01-01")
+    state = store.open("c", 0)
+    await state.load()
+    assert state.fresh_mask(first, valid, day.window).all()
+    await writer.commit(state.encode([(day, first)]))
+    state.commit()
+    assert state.fresh_mask(second, valid, day.window).all()
+    state.encode([(day, second)])
+    state.rollback()
+    heir = store.open("c", 0)
+    await heir.load()
+    assert not heir.fresh_mask(first, valid, day.window).any()
+    assert heir.fresh_mask(second, valid, day.window).all()
+    heir.rollback()
+    await writer.commit(heir.encode([(DedupeScope("2024-01-03", "2024-01-02"), first[:1])]))
+    heir.commit()
+    last = store.open("c", 0)
+    await last.load()
+    assert len(last.index) == 1
+    await writer.stop()
