@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.spark.engines import ConnectEngine, Engine, LocalEngine
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Everything here starts a Spark JVM."""
+    for item in items:
+        if "tests/spark" in item.nodeid:
+            item.add_marker(pytest.mark.spark)
+            item.add_marker(pytest.mark.timeout(300))
+
+
+@pytest.fixture(scope="session")
+def local_engine() -> Iterator[Engine]:
+    """Spark in a launched JVM, one for the whole run."""
+    engine = LocalEngine()
+    yield engine
+    engine.stop()
+
+
+@pytest.fixture(scope="session")
+def connect_engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    """Spark Connect, one server for the whole run."""
+    engine = ConnectEngine(tmp_path_factory.mktemp("connect"))
+    yield engine
+    engine.stop()
+
+
+@pytest.fixture(scope="session", params=["local", "connect"])
+def engine(request: pytest.FixtureRequest) -> Engine:
+    """Each way to run Spark in turn."""
+    chosen: Engine = request.getfixturevalue(f"{request.param}_engine")
+    return chosen

@@ -1,0 +1,96 @@
+"""Record by record, Spark and the oracle pass the same verdict, and what is valid decodes to the same value."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from spark_batch.outcome import Reason
+from spark_batch.plan import (
+    Contract,
+    ConversionPlan,
+    ConverterKind,
+    ConverterSpec,
+    PayloadFormat,
+    UnknownFields,
+)
+from tests.spark.engines import Engine, table
+from tests.spark.generated import payloads, schemas
+from tests.spark.oracle import NotValid, judged, read_avro
+
+RECORDS = 60
+WITHOUT_SHRINKING = settings(
+    deadline=None, suppress_health_check=list(HealthCheck), database=None, phases=[Phase.explicit, Phase.generate],
+)
+"""A disagreement is told record by record; shrinking would run a Spark job for every attempt."""
+AVRO = ConverterSpec(ConverterKind.AVRO, schema_id=9)
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[dict[str, Any], list[bytes], bool]:
+    """A schema, payloads for it, and whether unknown fields are refused."""
+    schema = draw(schemas())
+    texts = draw(st.lists(payloads(schema), min_size=RECORDS, max_size=RECORDS))
+    return schema, texts, draw(st.integers(0, 3)) == 0
+
+
+def expected(schema: dict[str, Any], payload: bytes, *, is_unknown_refused: bool) -> Any:
+    """The oracle's record, or None where it rejects (a record is never None)."""
+    try:
+        return judged(schema, payload, is_unknown_refused=is_unknown_refused)
+    except NotValid:
+        return None
+
+
+def in_order(value: Any) -> Any:
+    """The value with the keys of its maps in order (Avro's maps have none); repr tells 0.0 from -0.0, and 1 from 1.0."""
+    if isinstance(value, dict):
+        return {key: in_order(value[key]) for key in sorted(value)}
+    return [in_order(item) for item in value] if isinstance(value, list) else value
+
+
+def disagreements(engine: Engine, case: tuple[dict[str, Any], list[bytes], bool]) -> list[str]:
+    """Every record on which Spark and the oracle differ, told for a reader."""
+    schema, texts, is_unknown_refused = case
+    policy = UnknownFields.REJECT if is_unknown_refused else UnknownFields.IGNORE
+    plan = ConversionPlan(
+        PayloadFormat.JSON, Contract(json.dumps(schema), unknown_fields=policy), value_converter=AVRO,
+    )
+    assert plan.validate() == []
+    written = json.loads(plan.value_schema() or "")
+    found = []
+    for payload, row in zip(texts, engine.convert(plan, table(texts)).to_pylist(), strict=True):
+        wanted = expected(schema, payload, is_unknown_refused=is_unknown_refused)
+        if row["reason"] is not None:
+            assert row["value"] is None
+            assert row["reason"] in set(Reason) - {Reason.UNREPRESENTABLE}
+            seen = None
+        else:
+            assert row["value"][:5] == b"\x00\x00\x00\x00\x09"
+            seen = read_avro(written, row["value"][5:])
+        if repr(in_order(seen)) != repr(in_order(wanted)):
+            found.append(f"{payload!r}\n  oracle {wanted!r}\n  spark  {seen!r} {row['reason']} {row['message']}")
+    return found
+
+
+@settings(parent=WITHOUT_SHRINKING, max_examples=25)
+@given(case=cases())
+def test_verdicts_and_values_equal_the_oracles(local_engine: Engine, case: tuple[dict[str, Any], list[bytes], bool]) -> None:
+    """On generated schemas and payloads, rejected means rejected and valid means the very same value."""
+    assert disagreements(local_engine, case) == []
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_connect_agrees_too(connect_engine: Engine, seed: int) -> None:
+    """Spark Connect passes the oracle's verdicts as well."""
+
+    @settings(parent=WITHOUT_SHRINKING, max_examples=2)
+    @given(case=cases())
+    def check(case: tuple[dict[str, Any], list[bytes], bool]) -> None:
+        assert disagreements(connect_engine, case) == [], seed
+
+    check()
