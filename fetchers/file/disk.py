@@ -171,7 +171,8 @@ def open_if_there(path: str, opener: Opener) -> ByteSource | None:
 def find_moved(path: str, stored: StoredOffset, opener: Opener) -> ByteSource | None:
     """Find in its folder the file that was ``path`` when the offset was stored, under its new name."""
     folder = os.path.dirname(path) or "."
-    if stored.inode is None or stored.signature is None or not os.path.isdir(folder):
+    # At position 0 nothing was read that could tell the file from one that was given its inode since.
+    if stored.inode is None or stored.signature is None or not stored.position or not os.path.isdir(folder):
         return None
     with os.scandir(folder) as entries:
         candidates = [

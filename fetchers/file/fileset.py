@@ -115,9 +115,11 @@ class FileSet:
         """Give each file found the offset of its former name, where the stored inode and content say so."""
         former = {path: name for path, look in looks.items() if look and (name := self._former_name(path, look, looks))}
         offsets = {path: self._stored[name] for path, name in former.items()}
-        for name in former.values():
-            # What is at the former name now is another file, and not to search for the old one.
-            self._stored.pop(name, None)
+        inodes = {look.inode: path for path, look in looks.items() if look}
+        for name, stored in tuple(self._stored.items()):
+            if stored.inode is not None and inodes.get(stored.inode, name) != name:
+                # The file has another name in the pattern, and is read there; here is another one, to be read anew.
+                del self._stored[name]
         for path in in_safe_order(former):
             self._stored.pop(path, None)
             file = FollowedFile(path, self._reading, stored=offsets[path], owes_marker=True)
@@ -133,7 +135,7 @@ class FileSet:
         if own is not None and own.inode in {None, look.inode}:
             return None
         for name, stored in self._stored.items():
-            is_same = name != path and stored.inode == look.inode and stored.signature is not None
+            is_same = name != path and stored.inode == look.inode and stored.signature is not None and stored.position
             if is_same and not _is_at(name, look.identity, looks) and self._is_content(path, stored):
                 return name
         return None
