@@ -12,6 +12,7 @@ import datetime
 import io
 import math
 import re
+import sys
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -156,7 +157,12 @@ def read_json(payload: bytes) -> Any:
         text = payload.decode("utf-8")
     except UnicodeDecodeError as error:
         raise NotValid("not UTF-8") from error
-    return _Reader(text).document()
+    usual = sys.getrecursionlimit()
+    sys.setrecursionlimit(usual + 3 * DEPTH_MAX)
+    try:
+        return _Reader(text).document()
+    finally:
+        sys.setrecursionlimit(usual)
 
 
 def judged(schema: dict[str, Any], payload: bytes, *, is_unknown_refused: bool = False) -> Any:
