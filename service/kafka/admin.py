@@ -76,7 +76,7 @@ class KafkaAdmin:
             response = await self._client.create_topics([topic])
             is_created = _demand_created(name, response.topic_errors[0])
             # The cluster has no way to tell a client that a leader is elected, so it is asked.
-            while not await self._partitions(name):  # noqa: ASYNC110
+            while not await self._partitions(name):
                 await asyncio.sleep(_LEADER_POLL_SECONDS)
         return is_created
 

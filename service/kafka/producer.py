@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 __all__ = ["Header", "IdempotentWriter", "TopicRecords", "TransactionalWriter", "Writer", "transactional_id"]
 
 START_SECONDS_MAX = 60.0
-ABORT_SECONDS_MAX = 5.0
-STOP_SECONDS_MAX = 5.0
+ABORT_SECONDS_MAX = 3.0
+STOP_SECONDS_MAX = 3.0
 # A commit gives up before the coordinator does, so that it hears what happened.
 _SHARE_OF_TRANSACTION = 0.75
 

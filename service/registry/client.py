@@ -7,6 +7,7 @@ schema of an id) are remembered; a failure is not.
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -66,12 +67,14 @@ class RegistryClient:
 
     async def __aenter__(self) -> Self:
         """Open the connection pool; no request is made yet."""
-        user = self.settings.user
+        headers = {"Content-Type": _CONTENT_TYPE, "Accept": f"{_CONTENT_TYPE}, application/json"}
+        if self.settings.user is not None:
+            pair = f"{self.settings.user}:{self.settings.password or ''}".encode()
+            headers["Authorization"] = "Basic " + base64.b64encode(pair).decode()
         self._session = aiohttp.ClientSession(
-            auth=None if user is None else aiohttp.BasicAuth(user, self.settings.password or "", encoding="utf-8"),
             timeout=aiohttp.ClientTimeout(total=self.settings.request_seconds_max),
             connector=aiohttp.TCPConnector(limit=_CONNECTIONS_MAX),
-            headers={"Content-Type": _CONTENT_TYPE, "Accept": f"{_CONTENT_TYPE}, application/json"},
+            headers=headers,
         )
         return self
 
@@ -126,7 +129,7 @@ class RegistryClient:
         answer = await self._ask("POST", path, {"schema": schema})
         if answer.status == _CONFLICT:
             raise IncompatibleSchema(f"subject '{subject}' does not take the schema: {answer.message}")
-        return int(_demand(answer, f"the schema for subject '{subject}'")["id"])
+        return int(_demand(answer, f"the schema for subject '{subject}'", fields=("id",))["id"])
 
     async def by_id(self, schema_id: int) -> str:
         """Schema of an id, remembered.
@@ -135,7 +138,8 @@ class RegistryClient:
         """
         if schema_id not in self._schemas:
             answer = await self._ask("GET", f"/schemas/ids/{schema_id}")
-            _remember(self._schemas, schema_id, _avro(_demand(answer, f"schema id {schema_id}")))
+            body = _demand(answer, f"schema id {schema_id}", fields=("schema",))
+            _remember(self._schemas, schema_id, _avro(body))
         return self._schemas[schema_id]
 
     async def latest(self, subject: str, *, version: int | None = None) -> RegisteredSchema:
@@ -144,7 +148,7 @@ class RegistryClient:
         Raises SchemaNotFound, RegistryFatal, RegistryRetriable.
         """
         answer = await self._ask("GET", f"/subjects/{_quoted(subject)}/versions/{version or 'latest'}")
-        body = _demand(answer, f"subject '{subject}'")
+        body = _demand(answer, f"subject '{subject}'", fields=("id", "version", "schema"))
         return RegisteredSchema(int(body["id"]), _avro(body), int(body["version"]))
 
     async def _ask(self, method: str, path: str, body: dict[str, str] | None = None) -> _Answer:
@@ -181,11 +185,12 @@ class RegistryClient:
             return _Answer(response.status, parsed if isinstance(parsed, dict) else {"message": str(parsed)[:200]})
 
 
-def _demand(answer: _Answer, what: str) -> dict[str, Any]:
-    if answer.status < _OK_BELOW:
+def _demand(answer: _Answer, what: str, *, fields: tuple[str, ...] = ()) -> dict[str, Any]:
+    if answer.status < _OK_BELOW and all(field in answer.body for field in fields):
         return answer.body
     if answer.status == _NOT_FOUND:
         raise SchemaNotFound(f"{what} is not in the registry: {answer.message}")
+    # A success without its fields comes from something that is no registry.
     raise RegistryFatal(f"the registry refuses {what} ({answer.status}): {answer.message}")
 
 

@@ -220,9 +220,7 @@ async def test_at_least_once_writes_offsets_last(kafka: KafkaStack, topic_name: 
 
 async def test_a_wrong_transaction_limit_is_fatal_at_start(kafka: KafkaStack, topic_name: str) -> None:
     """A time limit over the broker's own is refused with a reason, and nothing hangs."""
-    writer = TransactionalWriter(
-        settings_of(kafka, transaction_seconds_max=2_000_000.0), transactional_id=topic_name
-    )
+    writer = TransactionalWriter(settings_of(kafka, transaction_seconds_max=2_000_000.0), transactional_id=topic_name)
     with pytest.raises(DeliveryFatal, match="InvalidTransactionTimeout"):
         await writer.start()
     await writer.stop()

@@ -69,7 +69,7 @@ async def test_a_topic_that_forgets_is_refused(settings: KafkaSettings, topic_na
     async with KafkaAdmin.opened(settings) as admin:
         await admin.ensure_topic(topic_name, partitions=1, config={"cleanup.policy": "delete"})
         store = OffsetStore(settings, topic_name)
-        with pytest.raises(DeliveryFatal, match="required to have 'cleanup.policy=compact'"):
+        with pytest.raises(DeliveryFatal, match=r"required to have 'cleanup\.policy=compact'"):
             await store.ensure()
         assert (await admin.topic_config(topic_name))["cleanup.policy"] == "delete"
         assert await admin.ensure_topic(topic_name) is False

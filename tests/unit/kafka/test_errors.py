@@ -61,7 +61,7 @@ def test_the_cause_decides() -> None:
     """The library wraps what ended its sender; the class comes from inside the wrapper or the group."""
     wrapped = caused(kafka.KafkaError("Unexpected error during batch delivery"), kafka.InvalidProducerEpoch())
     assert isinstance(classify(wrapped, doing="x"), WriterFenced)
-    group = ExceptionGroup("lanes", [kafka.KafkaConnectionError("gone"), wrapped])  # type: ignore[list-item]
+    group = ExceptionGroup("lanes", [kafka.KafkaConnectionError("gone"), wrapped])
     assert isinstance(classify(group, doing="x"), WriterFenced)
 
 

@@ -84,7 +84,20 @@ def test_pem_files_make_an_ssl_context(tmp_path: Path) -> None:
     """A PEM truststore and keystore become a context; hostname checking follows the Java key."""
     key, certificate, both = tmp_path / "k.pem", tmp_path / "c.pem", tmp_path / "both.pem"
     subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=t", "-keyout", key, "-out", certificate],
+        [
+            "openssl",
+            "req",
+            "-x509",
+            "-newkey",
+            "rsa:2048",
+            "-nodes",
+            "-subj",
+            "/CN=t",
+            "-keyout",
+            key,
+            "-out",
+            certificate,
+        ],
         check=True,
         capture_output=True,
     )

@@ -33,7 +33,9 @@ class FakeTopic:
         """Commit a transaction."""
         for write in writes:
             assert write.keys is not None
-            self.records.update(zip(write.keys.to_pylist(), write.values.to_pylist(), strict=True))
+            for key, value in zip(write.keys.to_pylist(), write.values.to_pylist(), strict=True):
+                assert key is not None
+                self.records[key] = value
 
     def open(self, *, limits: DedupeLimits | None = None, task: int = 0) -> StoredDedupe:
         """A new incarnation of the task, which has read the topic."""

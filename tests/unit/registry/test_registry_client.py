@@ -1,0 +1,237 @@
+"""The registry client against a small HTTP server that behaves as badly as it is told to."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+
+import pytest
+from aiohttp import web
+
+from service.registry import (
+    IncompatibleSchema,
+    RegistryClient,
+    RegistryFatal,
+    RegistryRetriable,
+    RegistrySettings,
+    SchemaNotFound,
+)
+
+SCHEMA = '{"type":"record","name":"A","fields":[{"name":"x","type":"long"}]}'
+Reply = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+
+
+@dataclass
+class FakeRegistry:
+    """A function from request to response, and what was asked."""
+
+    url: str = ""
+    reply: Reply = field(default=lambda _: never())
+    asked: list[str] = field(default_factory=list)
+    authorization: str | None = None
+
+
+async def never() -> web.StreamResponse:
+    """No answer was expected to be needed."""
+    raise AssertionError
+
+
+def json_reply(status: int, body: object) -> Reply:
+    """Always the same answer."""
+
+    async def reply(_: web.BaseRequest) -> web.StreamResponse:
+        return web.json_response(body, status=status)
+
+    return reply
+
+
+@asynccontextmanager
+async def fake_registry(reply: Reply) -> AsyncIterator[FakeRegistry]:
+    """A server on a free port of loopback."""
+    fake = FakeRegistry(reply=reply)
+
+    async def handle(request: web.BaseRequest) -> web.StreamResponse:
+        fake.asked.append(f"{request.method} {request.raw_path}")
+        fake.authorization = request.headers.get("Authorization")
+        return await fake.reply(request)
+
+    server = web.ServerRunner(web.Server(handle))
+    await server.setup()
+    site = web.TCPSite(server, "127.0.0.1", 0)
+    await site.start()
+    host, port = server.addresses[0][:2]
+    fake.url = f"http://{host}:{port}"
+    try:
+        yield fake
+    finally:
+        await server.cleanup()
+
+
+@asynccontextmanager
+async def client_of(*fakes: FakeRegistry, **options: object) -> AsyncIterator[RegistryClient]:
+    """A client of these servers."""
+    settings = RegistrySettings(urls=tuple(fake.url for fake in fakes), request_seconds_max=2.0)
+    async with RegistryClient(replace(settings, **options)) as client:  # type: ignore[arg-type]
+        yield client
+
+
+async def test_ids_are_remembered_and_failures_are_not() -> None:
+    """A schema is registered by one request; a failed request is made again."""
+    async with fake_registry(json_reply(500, {"message": "ill"})) as fake, client_of(fake) as client:
+        with pytest.raises(RegistryRetriable, match="500 ill"):
+            await client.register("t-value", SCHEMA)
+        fake.reply = json_reply(200, {"id": 7})
+        assert await client.register("t-value", SCHEMA) == 7
+        assert await client.register("t-value", SCHEMA) == 7
+        fake.reply = json_reply(200, {"schema": SCHEMA})
+        assert await client.by_id(7) == SCHEMA
+        assert await client.by_id(7) == SCHEMA
+        assert fake.asked == [
+            "POST /subjects/t-value/versions",
+            "POST /subjects/t-value/versions",
+            "GET /schemas/ids/7",
+        ]
+
+
+@pytest.mark.parametrize("status", [408, 429, 500, 503])
+async def test_an_ill_registry_is_passed_over(status: int) -> None:
+    """While one URL is ill or dead the next is asked, and stays the first to be asked."""
+    async with (
+        fake_registry(json_reply(status, {})) as ill,
+        fake_registry(json_reply(200, {"id": 1})) as well,
+        client_of(FakeRegistry(url="http://127.0.0.1:1"), ill, well) as client,
+    ):
+        assert await client.register("a", SCHEMA) == 1
+        assert await client.register("b", SCHEMA) == 1
+        assert len(ill.asked) == 1
+        assert len(well.asked) == 2
+
+
+async def test_a_registry_that_is_down_is_retriable() -> None:
+    """With no URL answering every call says so, naming the URLs."""
+    async with client_of(FakeRegistry(url="http://127.0.0.1:1")) as client:
+        for call in (client.register("a", SCHEMA), client.check_compatible("a", SCHEMA), client.by_id(1)):
+            with pytest.raises(RegistryRetriable, match=r"http://127\.0\.0\.1:1"):
+                await call
+
+
+async def test_a_silent_registry_is_given_up() -> None:
+    """A registry that takes the request and never answers costs the time limit, no more."""
+    hold = asyncio.Event()
+
+    async def silent(_: web.BaseRequest) -> web.StreamResponse:
+        await hold.wait()
+        return web.Response()
+
+    async with fake_registry(silent) as fake, client_of(fake, request_seconds_max=0.2) as client:
+        with pytest.raises(RegistryRetriable, match="Timeout"):
+            await client.latest("a")
+        hold.set()
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ({"is_compatible": False, "messages": ["field x: no default"]}, "field x: no default"),
+        ({"is_compatible": False}, "compatibility level refuses it"),
+        ({}, "compatibility level refuses it"),
+    ],
+)
+async def test_an_incompatible_schema_is_refused_with_the_reason(body: object, reason: str) -> None:
+    """Only a clear yes is a yes; what the registry says against the schema is passed on."""
+    async with fake_registry(json_reply(200, body)) as fake, client_of(fake) as client:
+        with pytest.raises(IncompatibleSchema, match=reason):
+            await client.check_compatible("a", SCHEMA)
+
+
+async def test_a_new_subject_takes_any_schema() -> None:
+    """A subject without versions has nothing to be incompatible with."""
+    async with (
+        fake_registry(json_reply(404, {"error_code": 40401, "message": "no"})) as fake,
+        client_of(fake) as client,
+    ):
+        await client.check_compatible("a", SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"), [(409, IncompatibleSchema), (404, SchemaNotFound), (401, RegistryFatal), (422, RegistryFatal)]
+)
+async def test_refusals_are_fatal(status: int, kind: type[RegistryFatal]) -> None:
+    """A conflict, an unknown subject, wrong credentials and invalid schemas do not pass by waiting."""
+    async with fake_registry(json_reply(status, {"message": "because"})) as fake, client_of(fake) as client:
+        with pytest.raises(kind, match="because"):
+            await client.register("a", SCHEMA)
+
+
+async def test_without_auto_registration_schemas_are_only_looked_up() -> None:
+    """`auto.register.schemas=false` never writes to the registry."""
+    async with (
+        fake_registry(json_reply(200, {"id": 3})) as fake,
+        client_of(fake, is_auto_registered=False) as client,
+    ):
+        assert await client.register("a", SCHEMA) == 3
+        assert fake.asked == ["POST /subjects/a"]
+
+
+async def test_the_latest_version_must_be_the_schema_itself() -> None:
+    """`use.latest.version` never lets records written with one schema carry the number of another."""
+    other = SCHEMA.replace("long", "int")
+    body = {"id": 9, "version": 2, "subject": "a", "schema": SCHEMA.replace(",", ", ")}
+    async with fake_registry(json_reply(200, body)) as fake, client_of(fake, is_latest_used=True) as client:
+        assert await client.register("a", SCHEMA) == 9
+        with pytest.raises(RegistryFatal, match=r"contract\.schema=registry:a"):
+            await client.register("a", other)
+
+
+async def test_only_plain_avro_is_used() -> None:
+    """A Protobuf schema, or one made of several, is refused instead of misread."""
+    async with fake_registry(json_reply(200, {"schema": "x", "schemaType": "PROTOBUF"})) as fake:
+        async with client_of(fake) as client:
+            with pytest.raises(RegistryFatal, match="PROTOBUF"):
+                await client.by_id(1)
+        fake.reply = json_reply(200, {"schema": SCHEMA, "references": [{}]})
+        async with client_of(fake) as client:
+            with pytest.raises(RegistryFatal, match="1 references"):
+                await client.by_id(1)
+
+
+async def test_subjects_are_escaped_and_credentials_sent() -> None:
+    """A subject with slashes, blanks or umlauts stays one path segment; user and password go in the header."""
+    async with (
+        fake_registry(json_reply(200, {"id": 3})) as fake,
+        client_of(fake, user="u", password="p:w") as client,
+    ):
+        await client.register("a/b ü?", SCHEMA)
+        assert fake.asked == ["POST /subjects/a%2Fb%20%C3%BC%3F/versions"]
+        assert fake.authorization == "Basic " + base64.b64encode(b"u:p:w").decode()
+
+
+async def test_an_endless_answer_is_cut() -> None:
+    """An answer without end is refused before it fills the memory."""
+
+    async def endless(request: web.BaseRequest) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        while True:
+            await response.write(b" " * 65_536)
+
+    async with fake_registry(endless) as fake, client_of(fake) as client:
+        with pytest.raises(RegistryFatal, match="bytes"):
+            await client.by_id(1)
+
+
+async def test_an_answer_that_is_no_registrys_is_fatal_not_a_crash() -> None:
+    """A proxy's HTML page is reported as a refusal with its beginning."""
+
+    async def page(_: web.BaseRequest) -> web.StreamResponse:
+        return web.Response(status=403, text="<html>forbidden</html>")
+
+    async with fake_registry(page) as fake, client_of(fake) as client:
+        with pytest.raises(RegistryFatal, match="<html>forbidden"):
+            await client.by_id(1)
+        fake.reply = json_reply(200, ["no object"])
+        with pytest.raises(RegistryFatal, match="no object"):
+            await client.register("a", SCHEMA)
