@@ -103,6 +103,8 @@ class GzipFile:
             self._check_to_end()
             return self._read_checked(min(bytes_max, self._check.members_end - position), position)
         except zlib.error as error:
+            if self._is_another():
+                return b""  # the comparison that follows every read finds out, and begins again
             raise Fatal(f"'{self.path}' is damaged, or not gzip: {error}") from error
 
     def _check_to_end(self) -> None:
@@ -137,6 +139,9 @@ class GzipFile:
     def is_rewritten(self, mark: Mark, unfinished_edge: bytes, end: int) -> bool | None:
         """Whether the compressed file is shorter than before, or begins otherwise."""
         del mark, unfinished_edge, end
+        return self._is_another()
+
+    def _is_another(self) -> bool:
         is_shorter = self._file.look().size < self._check.compressed_end
         return is_shorter or self._file.read_at(len(self._head), 0) != self._head
 

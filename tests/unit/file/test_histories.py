@@ -215,7 +215,7 @@ class Pattern(RuleBasedStateMachine):
         assert self.committed == Counter(self.writer.lines)
 
     def path(self, number: int) -> Path:
-        """``app.log``, ``app.log.1`` …"""
+        """``app.log``, ``app.log.1`` and so on."""
         return self.folder / (f"app.log.{number}" if number else "app.log")
 
     @rule(count=COUNTS, number=st.integers(min_value=0, max_value=1))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,7 +28,7 @@ def reference(content: bytes) -> tuple[list[bytes], list[int], bytes]:
 def cut(content: bytes, borders: list[int]) -> list[bytes]:
     """The content in blocks."""
     edges = sorted({0, len(content), *(border % (len(content) + 1) for border in borders)})
-    return [content[begin:end] for begin, end in zip(edges, edges[1:], strict=False)]
+    return [content[begin:end] for begin, end in pairwise(edges)]
 
 
 def payloads(lines: list[Lines]) -> list[bytes | None]:

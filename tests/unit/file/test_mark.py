@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -40,7 +42,7 @@ def test_a_mark_does_not_depend_on_how_the_file_was_read(content: bytes, cuts: l
     """Page by page or looked up at once, the mark at a position is the same."""
     edges = sorted({0, len(content), *(min(edge, len(content)) for edge in cuts)})
     mark = Mark()
-    for begin, end in zip(edges, edges[1:], strict=False):
+    for begin, end in pairwise(edges):
         mark = mark.after(content[begin:end])
     assert mark == mark_at(reader(content), len(content))  # type: ignore[arg-type]
     assert mark.is_in(reader(content + b"more"))  # type: ignore[arg-type]

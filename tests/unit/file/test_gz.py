@@ -1,0 +1,171 @@
+"""Gzipped files: whole, growing, cut, damaged, of several members."""
+
+from __future__ import annotations
+
+import gzip
+import random
+from collections.abc import Callable
+from pathlib import Path
+from threading import Event
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fetchers.file.fetcher import open_source
+from fetchers.file.followed import UNFINISHED_SECONDS_MAX, FollowedFile, Reading, Turn
+from fetchers.file.gz import GzipStream
+from fetchers.file.mark import stored_offset
+from fetchers.sdk import Fatal
+
+MakeReading = Callable[..., Reading]
+ReadAll = Callable[..., list[Turn]]
+LinesOf = Callable[..., list[bytes]]
+TEXT = b"".join(b"%d %d\n" % (number, random.Random(number).getrandbits(64)) for number in range(2_000))
+LINES = TEXT.splitlines()
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    """Where the archive stands."""
+    return tmp_path / "lines.gz"
+
+
+@pytest.fixture
+def follow(archive: Path, reading: MakeReading) -> Callable[..., FollowedFile]:
+    """Follow the archive."""
+
+    def make(**options: object) -> FollowedFile:
+        stopping = Event()
+        settings = reading(opener=lambda path: open_source(path, stopping=stopping), page_bytes=5_000)
+        return FollowedFile(str(archive), settings, **options)  # type: ignore[arg-type]
+
+    return make
+
+
+def test_a_damaged_archive_hands_over_nothing(archive: Path, follow: Callable[..., FollowedFile]) -> None:
+    """One flipped bit, anywhere: no line before the checksum has been seen."""
+    content = bytearray(gzip.compress(TEXT))
+    content[-6] ^= 1
+    archive.write_bytes(content)
+    with pytest.raises(Fatal, match=r"lines.gz.*damaged"):
+        follow().turn(0.0)
+
+
+def test_what_is_no_gzip_is_refused(archive: Path, follow: Callable[..., FollowedFile]) -> None:
+    """The name says gzip; lines of rubbish would be worse than none."""
+    archive.write_bytes(TEXT)
+    with pytest.raises(Fatal, match="not gzip"):
+        follow().turn(0.0)
+
+
+def test_a_cut_archive_is_waited_for_and_then_told(
+    archive: Path, follow: Callable[..., FollowedFile], read_all: ReadAll, lines_of: LinesOf
+) -> None:
+    """It may be growing; when it does not for a minute, that is said, and still nothing is handed over."""
+    content = gzip.compress(TEXT)
+    archive.write_bytes(content[:-3])
+    followed = follow()
+    turns = read_all(followed, 0.0)
+    assert turns[-1].is_waiting
+    assert turns[-1].trouble is None
+    late = read_all(followed, UNFINISHED_SECONDS_MAX)
+    assert late[-1].trouble is not None
+    assert lines_of(turns + late) == []
+    with archive.open("ab") as file:
+        file.write(content[-3:])
+    assert lines_of(read_all(followed, UNFINISHED_SECONDS_MAX + 1)) == LINES
+
+
+def test_an_empty_archive_is_unfinished(archive: Path, follow: Callable[..., FollowedFile], read_all: ReadAll) -> None:
+    """Zero bytes have no trailer."""
+    archive.touch()
+    assert read_all(follow(), 0.0)[-1].is_waiting
+
+
+def test_members_padding_and_a_last_line_without_end(
+    archive: Path, follow: Callable[..., FollowedFile], read_all: ReadAll, lines_of: LinesOf
+) -> None:
+    """Members are one text; zeros between and behind are padding; a whole archive's last line needs no end."""
+    archive.write_bytes(gzip.compress(b"a\nb") + b"\0\0" + gzip.compress(b"c\nd") + bytes(512))
+    followed = follow()
+    assert lines_of(read_all(followed, 0.0) + read_all(followed, 1.0)) == [b"a", b"bc", b"d"]
+
+
+def test_a_member_added_later_is_read_when_it_is_whole(
+    archive: Path, follow: Callable[..., FollowedFile], read_all: ReadAll, lines_of: LinesOf
+) -> None:
+    """Growth by members is growth."""
+    archive.write_bytes(gzip.compress(b"a\n"))
+    followed = follow()
+    assert lines_of(read_all(followed)) == [b"a"]
+    more = gzip.compress(b"b\n")
+    with archive.open("ab") as file:
+        file.write(more[:12])
+        file.flush()
+        assert lines_of(read_all(followed)) == []
+        file.write(more[12:])
+    assert lines_of(read_all(followed)) == [b"b"]
+
+
+def test_resumes_from_every_page(
+    archive: Path, follow: Callable[..., FollowedFile], read_all: ReadAll, lines_of: LinesOf
+) -> None:
+    """Positions are bytes of text."""
+    archive.write_bytes(gzip.compress(TEXT))
+    turns = [turn for turn in read_all(follow()) if turn.page is not None]
+    assert lines_of(turns) == LINES
+    for count, turn in enumerate(turns, 1):
+        assert turn.page is not None
+        rest = read_all(follow(stored=stored_offset(turn.page.offset)))
+        assert lines_of(turns[:count]) + lines_of(rest) == LINES
+
+
+def test_an_archive_written_anew_is_read_anew(
+    archive: Path, follow: Callable[..., FollowedFile], read_all: ReadAll, lines_of: LinesOf
+) -> None:
+    """Truncated in place, shorter or longer than before."""
+    archive.write_bytes(gzip.compress(b"a\nb\n", mtime=1))
+    followed = follow()
+    read_all(followed)
+    archive.write_bytes(gzip.compress(TEXT, mtime=2))
+    assert lines_of(read_all(followed)) == LINES
+    archive.write_bytes(gzip.compress(b"c\n", mtime=3))
+    assert lines_of(read_all(followed)) == [b"c"]
+
+
+def test_a_long_check_can_be_stopped(archive: Path) -> None:
+    """A stop does not wait until gigabytes are decompressed."""
+    archive.write_bytes(gzip.compress(bytes(5 << 20)))
+    stopping = Event()
+    source = open_source(str(archive), stopping=stopping)
+    stopping.set()
+    with pytest.raises(InterruptedError):
+        source.read_at(100, 0)
+    source.close()
+
+
+@given(
+    texts=st.lists(st.binary(max_size=300), min_size=1, max_size=4),
+    sizes=st.lists(st.integers(min_value=1, max_value=50), min_size=1, max_size=30),
+    step=st.integers(min_value=1, max_value=60),
+)
+def test_any_members_in_any_steps_give_their_text(texts: list[bytes], sizes: list[int], step: int) -> None:
+    """Read in pieces of any size, of a file that grows in steps of any size."""
+    content = b"".join(map(gzip.compress, texts))
+    length = 0
+
+    def read_at(bytes_max: int, position: int) -> bytes:
+        return content[: min(length, position + bytes_max)][position:]
+
+    stream = GzipStream(read_at)
+    found = b""
+    while length < len(content):
+        length += step
+        for size in sizes:
+            found += stream.read(size)
+    while piece := stream.read(7):
+        found += piece
+    assert found == b"".join(texts)
+    assert stream.is_complete
+    assert stream.members_end == stream.position == len(found)
