@@ -1,0 +1,69 @@
+"""An installation that was interrupted or damaged is told from a whole one by pip's own records."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from service.setup.environment import STAMP, Environment, damaged_distributions, digest
+
+
+def _install(site_packages: Path, name: str, version: str) -> Path:
+    """Put a distribution there as pip leaves it; its folder of records."""
+    module = site_packages / f"{name}.py"
+    module.parent.mkdir(parents=True, exist_ok=True)
+    module.write_text("answer = 42\n", encoding="utf-8")
+    records = site_packages / f"{name}-{version}.dist-info"
+    records.mkdir()
+    (records / "METADATA").write_text(f"Name: {name}\nVersion: {version}\n", encoding="utf-8")
+    lines = [f"{name}.py,sha256=x,{module.stat().st_size}", f"{records.name}/METADATA,,", f"{records.name}/RECORD,,"]
+    (records / "RECORD").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return records
+
+
+def _whole(root: Path) -> Environment:
+    """An environment with everything that its lock asks for, stamped."""
+    environment = Environment(root)
+    environment.python.parent.mkdir(parents=True)
+    environment.python.touch(mode=0o755)
+    environment.requirements.mkdir()
+    lock = environment.requirements / "run.txt"
+    lock.write_text(
+        "some-part==1.2 \\\n    --hash=sha256:00\ncolorama==1.0 ; sys_platform == 'win32'\n", encoding="utf-8"
+    )
+    _install(root / ".venv/lib/python3.11/site-packages", "some_part", "1.2")
+    (environment.folder / f"{STAMP}-run.txt").write_text(digest(lock), encoding="utf-8")
+    return environment
+
+
+def test_whole_environment_is_complete(tmp_path: Path) -> None:
+    """Stamped and recorded means complete; what a marker excludes is not asked for."""
+    assert _whole(tmp_path).is_complete(locks=("run.txt",))
+
+
+@pytest.mark.parametrize("lost", ["stamp", "record", "python", "lock changed"])
+def test_anything_lost_makes_it_incomplete(tmp_path: Path, lost: str) -> None:
+    """Each part of the evidence counts."""
+    environment = _whole(tmp_path)
+    if lost == "stamp":
+        (environment.folder / f"{STAMP}-run.txt").unlink()
+    elif lost == "record":
+        (environment.site_packages / "some_part-1.2.dist-info" / "RECORD").unlink()
+    elif lost == "python":
+        environment.python.unlink()
+    else:
+        (environment.requirements / "run.txt").write_text("some-part==1.3\n", encoding="utf-8")
+    assert not environment.is_complete(locks=("run.txt",))
+
+
+def test_only_damaged_distributions_lose_their_records(tmp_path: Path) -> None:
+    """A missing file, a cut file and a missing record are damage; a whole distribution is left alone."""
+    _install(tmp_path, "whole", "1")
+    lost = _install(tmp_path, "lost", "1")
+    (tmp_path / "lost.py").unlink()
+    cut = _install(tmp_path, "cut", "1")
+    (tmp_path / "cut.py").write_text("", encoding="utf-8")
+    unrecorded = _install(tmp_path, "unrecorded", "1")
+    (unrecorded / "RECORD").unlink()
+    assert damaged_distributions(tmp_path) == sorted([lost, cut, unrecorded])

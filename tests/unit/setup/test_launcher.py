@@ -1,0 +1,94 @@
+"""What is missing on the machine gets one clear line and exit code 2, before anything is installed."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from service.setup.prerequisites import java_release
+
+_ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """A checkout with what the launcher needs and nothing set up."""
+    root = tmp_path / "clone"
+    shutil.copytree(_ROOT / "service" / "setup", root / "service" / "setup")
+    shutil.copytree(_ROOT / "requirements", root / "requirements")
+    shutil.copy(_ROOT / "headrace", root / "headrace")
+    return root
+
+
+def _launch(clone: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [clone / "headrace", "standalone"],
+        env={"PATH": "/usr/bin:/bin", "HOME": str(clone), "HEADRACE_PYTHON": sys.executable, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+def _fake_java(folder: Path, says: str) -> Path:
+    program = folder / "jdk" / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    program.write_text(f"#!/bin/sh\necho '{says}' >&2\n", encoding="utf-8")
+    program.chmod(0o755)
+    return program.parents[1]
+
+
+def _assert_one_line(ended: subprocess.CompletedProcess[str], *words: str) -> None:
+    assert ended.returncode == 2, ended.stderr
+    assert ended.stdout == ""
+    (line,) = ended.stderr.splitlines()
+    assert line.startswith("headrace: ")
+    for word in words:
+        assert word in line
+
+
+def test_missing_java_names_the_package(clone: Path, tmp_path: Path) -> None:
+    """Without Java the line says which package brings it, and nothing has been installed."""
+    _assert_one_line(_launch(clone, JAVA_HOME=str(tmp_path)), "Java 17", "openjdk-17-jre-headless")
+    assert not (clone / ".venv").exists()
+
+
+def test_old_java_is_told_with_its_release(clone: Path, tmp_path: Path) -> None:
+    """A Java that is too old is named with what is needed instead."""
+    home = _fake_java(tmp_path, 'openjdk version "11.0.2" 2019-01-15')
+    _assert_one_line(_launch(clone, JAVA_HOME=str(home)), "is Java 11", "Java 17 or newer")
+
+
+def test_wrong_python_is_told(clone: Path) -> None:
+    """A HEADRACE_PYTHON that cannot be used is refused, not replaced by another one."""
+    _assert_one_line(_launch(clone, HEADRACE_PYTHON="/nowhere/python"), "/nowhere/python", "3.11")
+
+
+def test_no_python_names_the_package(clone: Path, tmp_path: Path) -> None:
+    """Without any Python the line says what to install."""
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for tool in ("sh", "dirname"):
+        found = shutil.which(tool)
+        assert found
+        (tools / tool).symlink_to(found)
+    _assert_one_line(_launch(clone, HEADRACE_PYTHON="", PATH=str(tools)), "python3-venv")
+
+
+@pytest.mark.parametrize(
+    ("text", "release"),
+    [
+        ('openjdk version "17.0.15" 2025-04-15', 17),
+        ('java version "1.8.0_392"', 8),
+        ('openjdk version "25" 2025-09-16', 25),
+        ("command not found", None),
+    ],
+)
+def test_java_release_is_read(text: str, release: int | None) -> None:
+    """Both forms of Java's versions are understood; anything else is no version."""
+    assert java_release(text) == release
