@@ -89,7 +89,10 @@ def plans() -> dict[str, ConversionPlan]:
     return {
         "avro": ConversionPlan(PayloadFormat.JSON, Contract(EVENT_SCHEMA), value_converter=avro),
         "avro+rule+dedupe": ConversionPlan(
-            PayloadFormat.JSON, contract, dedupe_fields=DEDUPE, value_converter=avro,
+            PayloadFormat.JSON,
+            contract,
+            dedupe_fields=DEDUPE,
+            value_converter=avro,
         ),
         "json": ConversionPlan(PayloadFormat.JSON, Contract(EVENT_SCHEMA), value_converter=json_value),
         "loose+dedupe": ConversionPlan(PayloadFormat.JSON, dedupe_fields=DEDUPE, value_converter=json_value),
@@ -97,7 +100,12 @@ def plans() -> dict[str, ConversionPlan]:
 
 
 async def measured(
-    runner: ConversionRunner, plan: ConversionPlan, batch: pa.Table, *, batches: int, in_flight: int,
+    runner: ConversionRunner,
+    plan: ConversionPlan,
+    batch: pa.Table,
+    *,
+    batches: int,
+    in_flight: int,
 ) -> float:
     """Records a second; raises SystemExit where a clean record was rejected."""
     left = iter(range(batches))

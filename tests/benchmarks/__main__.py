@@ -1,0 +1,177 @@
+"""``./headrace bench``: every figure beside its aim, into ``docs/benchmarks/``.
+
+Names after the command choose figures (``throughput latency memory start``); all of them when there is none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import statistics
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from tests.benchmarks import service_level, throughput
+from tests.benchmarks.processes import ROOT, servers
+from tests.benchmarks.throughput import Field, run_name
+from tests.benchmarks.watching import Passage
+
+RESULTS = ROOT / "docs" / "benchmarks"
+MEBIBYTE = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One figure."""
+
+    what: str
+    figure: str
+    aim: str
+    is_reached: bool
+
+
+async def measure_throughput(field: Field, *, records: int, rounds: int) -> list[Row]:
+    """Peer and headrace in turn, so that a machine that changes its speed changes it for both."""
+    runs: dict[str, list[float]] = {"peer": [], "file": [], "http": [], "mixpanel": []}
+    measures: dict[str, Callable[..., Awaitable[Passage]]] = {
+        "peer": throughput.peer,
+        "file": throughput.from_file,
+        "http": throughput.from_http,
+        "mixpanel": throughput.from_mixpanel,
+    }
+    for number in range(rounds):
+        for name, measure in measures.items():
+            passage = await measure(field, run_name(number), records=records)
+            runs[name].append(passage.records_per_second)
+            click.echo(f"  {name}: {passage.records_per_second:,.0f} records/s")
+    middle = {name: statistics.median(values) for name, values in runs.items()}
+    ratio = middle["file"] / middle["peer"]
+    rows = [
+        Row("Kafka Connect, file, strings, at least once", _rates(runs["peer"]), "the peer", is_reached=True),
+        Row("file → Avro, exactly once", _rates(runs["file"]), "≥ 100,000/s seen once", max(runs["file"]) >= 100_000),
+        Row("file ÷ peer (medians)", f"{ratio:.2f}", "≥ 1.5", ratio >= 1.5),
+    ]
+    for name in ("http", "mixpanel"):
+        share = middle[name] / middle["file"]
+        rows.append(Row(f"{name} ÷ file ({_rates(runs[name])})", f"{share:.2f}", "≥ 0.6", share >= 0.6))
+    return rows
+
+
+async def measure_latency(field: Field) -> list[Row]:
+    """100 records a second."""
+    seen = await service_level.latency(field, run_name(0))
+    return [
+        Row("latency at 100/s, p50", f"{seen.p50_seconds:.3f} s", "≤ 0.4 s", seen.p50_seconds <= 0.4),
+        Row("latency at 100/s, p99", f"{seen.p99_seconds:.3f} s", "≤ 1.2 s", seen.p99_seconds <= 1.2),
+    ]
+
+
+async def measure_memory(field: Field, *, records: int) -> list[Row]:
+    """A long run."""
+    seen = await service_level.memory(field, run_name(0), records=records)
+    growth = seen.python_late_bytes / seen.python_early_bytes - 1
+    return [
+        Row(
+            f"Python process over {records:,} records, peak",
+            f"{seen.python_peak_bytes / MEBIBYTE:.0f} MiB",
+            "≤ 400 MB",
+            seen.python_peak_bytes <= 400e6,
+        ),
+        Row("its growth from a tenth to the end", f"{growth:+.1%}", "flat (≤ 10 %)", growth <= 0.1),
+        Row(
+            "Spark JVM, resident peak (heap is capped at 1 GB)",
+            f"{seen.jvm_peak_bytes / MEBIBYTE:.0f} MiB",
+            "heap ≤ 1 GB",
+            is_reached=True,
+        ),
+    ]
+
+
+async def measure_start(field: Field, *, records: int) -> list[Row]:
+    """Start, stop under load, start again."""
+    seen = await service_level.start_and_stop(field, run_name(0), records=records)
+    is_whole = seen.exit_code == 0 and seen.records == records
+    return [
+        Row("process → first record", f"{seen.first_record_seconds:.1f} s", "≤ 20 s", seen.first_record_seconds <= 20),
+        Row("SIGTERM under load → exit 0", f"{seen.stop_seconds:.1f} s", "≤ 10 s", seen.stop_seconds <= 10),
+        Row(
+            f"after it and a second run, of {records:,}",
+            f"{seen.records:,} found, exit {seen.exit_code}",
+            "all, once, exit 0",
+            is_whole,
+        ),
+    ]
+
+
+def _rates(values: list[float]) -> str:
+    return f"median {statistics.median(values):,.0f}/s, best {max(values):,.0f}/s of {len(values)}"
+
+
+async def _measure(names: tuple[str, ...], *, records: int, memory_records: int, rounds: int) -> list[Row]:
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory(prefix="headrace-bench-") as name:
+        folder = Path(name)
+        with servers(folder / "servers") as running:
+            field = Field(folder, running)
+            if "throughput" in names:
+                rows += await measure_throughput(field, records=records, rounds=rounds)
+            if "latency" in names:
+                rows += await measure_latency(field)
+            if "start" in names:
+                rows += await measure_start(field, records=records)
+            if "memory" in names:
+                rows += await measure_memory(field, records=memory_records)
+    return rows
+
+
+def _report(rows: list[Row], *, seconds: float) -> str:
+    cores = os.cpu_count()
+    date = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
+    lines = [
+        f"# Benchmark of {date}",
+        "",
+        (
+            f"{cores} cores ({platform.machine()}, {platform.system()}), Python {platform.python_version()}; "
+            f"{seconds / 60:.0f} minutes. Made by `./headrace bench`; the broker runs on the same machine."
+        ),
+        "",
+        "| what | figure | aim | reached |",
+        "|---|---|---|---|",
+        *(f"| {row.what} | {row.figure} | {row.aim} | {'yes' if row.is_reached else '**no**'} |" for row in rows),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+@click.command()
+@click.argument("names", nargs=-1, type=click.Choice(["throughput", "latency", "memory", "start"]))
+@click.option("--records", default=1_000_000, show_default=True)
+@click.option("--memory-records", default=10_000_000, show_default=True)
+@click.option("--rounds", default=3, show_default=True, help="Runs of each throughput figure.")
+@click.option("--output", type=click.Path(dir_okay=False, path_type=Path), default=None)
+def main(names: tuple[str, ...], *, records: int, memory_records: int, rounds: int, output: Path | None) -> None:
+    """Measure, print, and write the results with machine and date."""
+    started_at = time.monotonic()
+    chosen = names or ("throughput", "latency", "start", "memory")
+    rows = asyncio.run(_measure(chosen, records=records, memory_records=memory_records, rounds=rounds))
+    table = Table(title="headrace bench")
+    for column in ("what", "figure", "aim", "reached"):
+        table.add_column(column)
+    for row in rows:
+        table.add_row(row.what, row.figure, row.aim, "yes" if row.is_reached else "NO")
+    Console().print(table)
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    path = output or RESULTS / f"{time.strftime('%Y-%m-%d', time.gmtime())}-{'-'.join(chosen)}.md"
+    path.write_text(_report(rows, seconds=time.monotonic() - started_at), encoding="utf-8")
+    click.echo(f"written to {path}")
+
+
+main()

@@ -1,0 +1,46 @@
+"""The peer: Kafka Connect 4.1.1 standalone with its own FileStreamSource and StringConverter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from service.embedded.jars import class_path, java_program
+from tests.benchmarks.processes import Child, running, write_properties
+
+
+@contextmanager
+def connect_file_source(folder: Path, *, bootstrap: str, file: Path, topic: str) -> Iterator[Child]:
+    """Run it as ``connect-standalone.sh`` does, heap included (256 MB to 2 GB)."""
+    folder.mkdir(parents=True, exist_ok=True)
+    worker = write_properties(
+        folder / "worker.properties",
+        {
+            "bootstrap.servers": bootstrap,
+            "key.converter": "org.apache.kafka.connect.storage.StringConverter",
+            "value.converter": "org.apache.kafka.connect.storage.StringConverter",
+            "offset.storage.file.filename": str(folder / "offsets"),
+            "offset.flush.interval.ms": "10000",
+            "listeners": "http://127.0.0.1:0",
+            "plugin.discovery": "only_scan",
+        },
+    )
+    connector = write_properties(
+        folder / "connector.properties",
+        {
+            "name": "peer",
+            "connector.class": "org.apache.kafka.connect.file.FileStreamSourceConnector",
+            "tasks.max": "1",
+            "file": str(file),
+            "topic": topic,
+        },
+    )
+    main_class = "org.apache.kafka.connect.cli.ConnectStandalone"
+    command = [
+        str(java_program()),
+        *("-Xms256m", "-Xmx2g", "-XX:+UseG1GC"),
+        *("-cp", class_path("connect"), main_class, str(worker), str(connector)),
+    ]
+    with running(command, log=folder / "connect.log") as child:
+        yield child
