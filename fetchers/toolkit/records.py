@@ -21,6 +21,8 @@ from fetchers.toolkit.watermark import Watermark, compare, is_after
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _BLANK = b" \t\r\n"
 
+csv.field_size_limit(2**31 - 1)  # Python's own limit, 128 KiB, is for the process; the answer has a limit already
+
 
 class RecordSlices(Records):
     """Raw records of one answer, in its order."""
@@ -185,6 +187,9 @@ def _csv_objects(body: bytes) -> list[bytes]:
     if not table:
         return []
     names = table[0]
+    if len(set(names)) != len(names):
+        message = "the CSV's first row names a column twice"
+        raise Fatal(message)
     objects = []
     for number, row in enumerate(table[1:], start=1):
         if len(row) != len(names):

@@ -1,0 +1,98 @@
+"""The config of ``HttpSource``: all findings at once, and nothing secret shown."""
+
+from __future__ import annotations
+
+import pytest
+
+from fetchers.http.config import HttpSourceConfig
+from fetchers.http.fetcher import HttpSource
+from fetchers.http.settings import rate_windows, statuses
+from fetchers.sdk import StatusVerdict
+from fetchers.sdk.config import masked, unknown_keys
+from fetchers.toolkit.rate_limits import RateWindow
+
+KEYS = HttpSourceConfig.keys()
+GOOD = {"topic": "t", "http.url": "https://host/x"}
+
+
+def errors(**changes: str) -> dict[str, str]:
+    """Findings by key for these further keys (``_`` for ``.``)."""
+    texts = {**GOOD, **{name.replace("_", "."): text for name, text in changes.items()}}
+    parsed = HttpSourceConfig.parse(texts)
+    found = parsed.findings if parsed.config is None else HttpSource(parsed.config).findings()
+    return {finding.key: finding.message for finding in found}
+
+
+def test_the_smallest_config() -> None:
+    """A topic and a URL are enough."""
+    assert errors() == {}
+
+
+@pytest.mark.parametrize(
+    ("changes", "keys"),
+    [
+        ({"http_auth_type": "basic"}, {"http.auth.user", "http.auth.password"}),
+        (
+            {"http_auth_type": "oauth2", "http_auth_client_id": "me"},
+            {"http.auth.token.url", "http.auth.client.secret"},
+        ),
+        ({"http_auth_type": "magic", "http_format": "xml"}, {"http.auth.type", "http.format"}),
+        ({"http_pagination_type": "cursor"}, {"http.pagination.cursor.path"}),
+        ({"http_query_a": "{offset}"}, {"http.offset.field"}),
+        ({"http_query_a": "{offset}", "http_offset_field": "t"}, {"http.offset.initial"}),
+        ({"http_offset_key": "id", "http_offset_initial": "1"}, {"http.offset.key", "http.offset.initial"}),
+        ({"http_status_retry": "404,4x4,99"}, {"http.status.retry"}),
+        ({"http_rate_limits": "3/s,0/h"}, {"http.rate.limits"}),
+        ({"http_url": "https://u:p@host/"}, {"http.url"}),
+        ({"http_url": "https://{offset}/"}, {"http.url", "http.offset.field"}),
+        ({"http_tls_key_file": "k.pem"}, {"http.tls.key.file"}),
+        (
+            {"http_response_bytes_max": "0", "http_timeout_read_ms": "x"},
+            {"http.response.bytes.max", "http.timeout.read.ms"},
+        ),
+    ],
+)
+def test_findings(changes: dict[str, str], keys: set[str]) -> None:
+    """What does not fit together is found before anything is asked of the source."""
+    assert set(errors(**changes)) == keys
+
+
+def test_values_of_the_toolkit() -> None:
+    """Statuses and rates are read as they are written."""
+    config = HttpSourceConfig.parse(
+        {**GOOD, "http.status.skip": "404", "http.status.fatal": "5xx", "http.rate.limits": "3/s, 60/h"}
+    ).config
+    assert config is not None
+    table = statuses(config)
+    assert [table.verdict(status) for status in (404, 503, 429)] == [
+        StatusVerdict.SKIP,
+        StatusVerdict.FATAL,
+        StatusVerdict.RATE_LIMITED,
+    ]
+    assert rate_windows(config) == (RateWindow(3, 1.0), RateWindow(60, 3600.0))
+
+
+def test_secrets_are_masked() -> None:
+    """Headers, passwords, tokens and keys are hidden wherever the config is shown."""
+    texts = {**GOOD, "http.header.X-Token": "s3cr3t", "http.auth.type": "bearer", "http.auth.token": "t0k3n"}
+    config = HttpSourceConfig.parse(texts).config
+    assert config is not None
+    shown = f"{config!r} {config} {config.texts()} {masked(texts, KEYS)}"
+    assert "s3cr3t" not in shown
+    assert "t0k3n" not in shown
+    assert masked(texts, KEYS)["http.url"] == "https://host/x"
+
+
+def test_a_misspelt_key_is_warned_of() -> None:
+    """Keys under a prefix are known, a misspelt one gets the nearest name."""
+    known = [key.name for key in KEYS]
+    prefixes = HttpSourceConfig.free_prefixes
+    found = unknown_keys(["http.header.X", "http.query.y", "http.record.path"], known, free_prefixes=prefixes)
+    assert [(finding.key, finding.message) for finding in found] == [
+        ("http.record.path", "Unknown key; did you mean 'http.records.path'?")
+    ]
+
+
+def test_every_key_is_documented() -> None:
+    """The reference page is made of the docstrings, so each key has one."""
+    assert [key.name for key in KEYS if not key.documentation] == []

@@ -1,0 +1,130 @@
+"""Ways through pages: they go on, they end, they never go in circles or astray."""
+
+from __future__ import annotations
+
+import pytest
+
+from fetchers.sdk import Fatal
+from fetchers.toolkit.pagination import (
+    CursorInBody,
+    LinkHeader,
+    NextUrl,
+    OffsetLimit,
+    PageAnswer,
+    PageGuard,
+    PageNumber,
+    PageRequest,
+    Pagination,
+    Place,
+    SinglePage,
+    next_link,
+)
+
+BASE = PageRequest("https://host/list?a=1", {"b": "2"})
+
+
+def answer(*, body: bytes = b"{}", links: tuple[str, ...] = (), records: int = 1) -> PageAnswer:
+    """An answer of the base URL."""
+    return PageAnswer("https://host/list?a=1&b=2", body, links, records)
+
+
+@pytest.mark.parametrize(
+    ("way", "place", "query"),
+    [
+        (SinglePage(), None, {"b": "2"}),
+        (PageNumber("p", 0), 0, {"b": "2", "p": "0"}),
+        (PageNumber(), None, {"b": "2", "page": "1"}),
+        (OffsetLimit(50), 100, {"b": "2", "offset": "100", "limit": "50"}),
+        (CursorInBody("c"), None, {"b": "2"}),
+        (CursorInBody("c"), "x+/=", {"b": "2", "cursor": "x+/="}),
+    ],
+)
+def test_asks_by_query(way: Pagination, place: Place, query: dict[str, str]) -> None:
+    """The place of a page goes into the query, besides what is configured."""
+    assert way.request(place, BASE) == PageRequest(BASE.url, query)
+
+
+@pytest.mark.parametrize(
+    ("way", "place", "seen", "following"),
+    [
+        (SinglePage(), None, answer(), None),
+        (PageNumber(), 3, answer(records=1), 4),
+        (PageNumber(), 3, answer(records=0), None),
+        (OffsetLimit(100), 100, answer(records=37), 137),
+        (OffsetLimit(100), 137, answer(records=0), None),
+        (CursorInBody("meta.next"), None, answer(body=b'{"meta": {"next": "abc"}}'), "abc"),
+        (CursorInBody("n"), 5, answer(body=b'{"n": 6}'), 6),
+        (CursorInBody("n"), "x", answer(body=b'{"n": null}'), None),
+        (CursorInBody("n"), "x", answer(body=b'{"n": ""}'), None),
+        (CursorInBody("n"), "x", answer(body=b"{}"), None),
+        (CursorInBody("n"), "x", answer(body=b'{"items": [NaN], "n": "y"}'), "y"),
+        (NextUrl(path="next"), None, answer(body=b'{"next": "/list?p=2"}'), "https://host/list?p=2"),
+        (NextUrl(path="next"), None, answer(body=b'{"next": null}'), None),
+        (LinkHeader(), None, answer(links=('<?p=2>; rel="next"',)), "https://host/list?p=2"),
+        (LinkHeader(), None, answer(links=('<?p=2>; rel="last"',)), None),
+    ],
+)
+def test_goes_on_and_ends(way: Pagination, place: Place, seen: PageAnswer, following: Place) -> None:
+    """The place after an answer, or that there is none. A short page is no end: servers may give less."""
+    assert way.following(place, seen) == following
+
+
+@pytest.mark.parametrize("way", [NextUrl(path="next"), LinkHeader()])
+@pytest.mark.parametrize(
+    "target", ["https://evil/list", "http://host/list", "https://host:8443/list", "file:///etc/passwd", "//evil/x"]
+)
+def test_does_not_go_astray(way: Pagination, target: str) -> None:
+    """A next page on another host, port or scheme is refused: credentials would go there."""
+    seen = answer(body=b'{"next": "%s"}' % target.encode(), links=(f"<{target}>; rel=next",))
+    with pytest.raises(Fatal, match="another host"):
+        way.following(None, seen)
+    with pytest.raises(Fatal, match="another host"):
+        way.request(target if target[0] != "/" else f"https:{target}", BASE)
+
+
+def test_allowed_hosts() -> None:
+    """A host that is allowed may be followed to."""
+    way = NextUrl(("cdn", "files:8443"), path="next")
+    for target in ("https://cdn/x", "https://files:8443/x"):
+        assert way.following(None, answer(body=b'{"next": "%s"}' % target.encode())) == target
+
+
+def test_secrets_do_not_get_into_offsets() -> None:
+    """A key that the source repeats in its next URL is left out of the place, and sent again from the config."""
+    way = NextUrl(secrets=("k3y-value",), path="next")
+    place = way.following(None, answer(body=b'{"next": "https://host/list?key=k3y-value&p=2"}'))
+    assert place == "https://host/list?p=2"
+    asked = way.request(place, PageRequest("https://host/list", {"key": "k3y-value", "p": "1"}))
+    assert asked == PageRequest("https://host/list?p=2", {"key": "k3y-value"})
+
+
+@pytest.mark.parametrize(
+    ("values", "target"),
+    [
+        (['<https://h/?a=1,2;x>; rel="prev", <https://h/2>; title="a, b; c"; rel="last next"'], "https://h/2"),
+        (["<a>; rel=prev", "<b>;rel=NEXT"], "b"),
+        (["<a>; nextish=1"], None),
+        (["rubbish"], None),
+        ([], None),
+    ],
+)
+def test_link_headers(values: list[str], target: str | None) -> None:
+    """Link fields are read as RFC 8288 has them: several to a field, several relations to a link, any case."""
+    assert next_link(values) == target
+
+
+def test_circles_are_found() -> None:
+    """A source that names a page for the second time is stopped, as is one without end."""
+    guard = PageGuard(pages_max=3)
+    for place in (None, "a", "b"):
+        guard.pass_by(place)
+    with pytest.raises(Fatal, match="circle"):
+        guard.pass_by("a")
+    with pytest.raises(Fatal, match="more than 3 pages"):
+        guard.pass_by("c")
+
+
+def test_a_stored_place_of_another_way_is_said() -> None:
+    """After a change of the pagination an old place is not silently taken for page 1."""
+    with pytest.raises(Fatal, match="pagination changed"):
+        PageNumber().following("abc", answer())
