@@ -161,13 +161,16 @@ class JarCache:
         return self.folder / f"verified-{name}-{lock[:16]}.json"
 
     def _seen(self, name: str) -> dict[str, list[int]]:
-        """Size and modification time of every file of the set, unpacked ones included."""
+        """Size and modification time of every file of the set, unpacked ones included.
+
+        Times in whole seconds, because the layers of a container image keep no finer ones.
+        """
         paths = list(self.files(name))
         for file in self.sets[name]:
             if file.is_archive:
                 paths += [path for path in self.unpacked(file).rglob("*") if path.is_file()]
         states = {str(path.relative_to(self.folder)): path.stat() for path in paths if path.exists()}
-        return {path: [state.st_size, state.st_mtime_ns] for path, state in sorted(states.items())}
+        return {path: [state.st_size, int(state.st_mtime)] for path, state in sorted(states.items())}
 
 
 def _unfiltered(member: tarfile.TarInfo, _destination: str) -> tarfile.TarInfo:

@@ -58,7 +58,7 @@ def test_damaged_file_is_noticed_and_asked_for_again(tmp_path: Path) -> None:
     cache = _cache(tmp_path, contents)
     _accept(cache, tmp_path, contents)
     assert cache.is_complete("tools")
-    (cache.jars / _JAR).write_bytes(b"wring")
+    (cache.jars / _JAR).write_bytes(b"rig")
     assert not cache.is_complete("tools")
     assert [file.path for file in cache.missing("tools")] == [_JAR]
     _accept(cache, tmp_path, contents)
