@@ -31,7 +31,7 @@ class FileStreamSource(SourceConnector[FileStreamConfig]):
     """Follows files, and never reads a byte twice or not at all."""
 
     payload_kind: ClassVar[PayloadKind] = PayloadKind.TEXT
-    standard_input: ClassVar[int] = 0
+    standard_input: int = 0
     """Descriptor that is read when no file is configured."""
 
     def __init__(self, config: FileStreamConfig) -> None:

@@ -131,12 +131,21 @@ class FileSet:
                 yield turn.page
 
     def _former_name(self, path: str, look: FileLook, looks: Looks) -> str | None:
+        """The name whose offset is furthest in this very file; None when that is its own, or there is none."""
         own = self._stored.get(path)
-        if own is not None and own.inode in {None, look.inode}:
+        if own is not None and own.inode is None:
             return None
-        for name, stored in self._stored.items():
-            is_same = name != path and stored.inode == look.inode and stored.signature is not None and stored.position
-            if is_same and not _is_at(name, look.identity, looks) and self._is_content(path, stored):
+        names = [
+            name
+            for name, stored in self._stored.items()
+            if stored.inode == look.inode and (name == path or not _is_at(name, look.identity, looks))
+        ]
+        # A name that was rotated on keeps an older offset of the file until its next file is read.
+        for name in sorted(names, key=lambda name: self._stored[name].position, reverse=True):
+            if name == path:
+                return None
+            stored = self._stored[name]
+            if stored.position and stored.signature is not None and self._is_content(path, stored):
                 return name
         return None
 

@@ -137,7 +137,10 @@ class OneFile(RuleBasedStateMachine):
 
     def is_known(self) -> bool:
         """Whether the file at the path is known by a committed offset, so that it is found again wherever it goes."""
-        return self.path.exists() and self.stored is not None and self.stored.inode == self.path.stat().st_ino
+        if self.stored is None or not self.path.exists() or self.stored.inode != self.path.stat().st_ino:
+            return False
+        with PlainFile(str(self.path)) as file:
+            return self.stored.mark_in(file.read_at) is not None
 
     def is_read(self) -> bool:
         """Whether everything in the file at the path was read and committed."""

@@ -1,0 +1,192 @@
+"""``FileStreamSource`` as the worker runs it: rounds, several files, standard input, errors."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fetchers.catalog import find_plugin
+from fetchers.file.disk import fetch_error
+from fetchers.file.events import FileFollowed, FileMissing
+from fetchers.file.fetcher import FileStreamSource
+from fetchers.sdk import Fatal, Page, PayloadKind, Retriable
+from fetchers.sdk.testing import FakeContext, collect, running
+
+MakeSource = Callable[..., FileStreamSource]
+LinesOf = Callable[..., list[bytes]]
+
+
+@pytest.mark.parametrize(
+    ("number", "kind"), [(13, Fatal), (21, Fatal), (5, Retriable), (24, Retriable), (116, Retriable)]
+)
+def test_errors_of_the_system_are_classed_by_recovery(number: int, kind: type[Exception]) -> None:
+    """EACCES and EISDIR need a person; EIO, EMFILE and ESTALE may pass. The message names the file."""
+    error = fetch_error(OSError(number, os.strerror(number)), "/logs/app.log")
+    assert type(error) is kind
+    assert "/logs/app.log" in str(error)
+
+
+async def test_an_offset_without_position_fails_the_task(source: MakeSource, log: Path) -> None:
+    """It is not guessed at."""
+    log.write_bytes(b"a\n")
+    context = FakeContext(offset={"line": 3}, partition={"filename": str(log)})
+    with pytest.raises(Fatal, match="position"):
+        await collect(source(file=log), context)
+
+
+async def test_a_cut_archive_fails_retriably_after_the_other_files_are_read(
+    source: MakeSource, tmp_path: Path, lines_of: LinesOf
+) -> None:
+    """One bad file holds up no other, and is not passed over in silence."""
+    (tmp_path / "a.gz").write_bytes(b"\x1f\x8b\x08")
+    (tmp_path / "b").write_bytes(b"1\n2\n")
+    found: list[Page] = []
+    context = FakeContext()
+    with pytest.raises(Retriable, match=r"a\.gz"):
+        await collect(source(file=tmp_path / "*"), context, on_page=found.append)
+    assert lines_of(found) == [b"1", b"2"]
+    assert context.rounds == 0, "a source with an unread file has not finished a round"
+
+
+async def test_a_missing_file_finishes_its_rounds_and_is_told_once(source: MakeSource, log: Path) -> None:
+    """There is nothing to read; that is no failure."""
+    context = FakeContext()
+    assert await collect(source(file=log), context, rounds=3) == []
+    assert [type(event) for event in context.events] == [FileMissing]
+
+
+async def test_values_partition_offset_and_positions_are_those_of_connect(source: MakeSource, log: Path) -> None:
+    """Raw bytes, null keys and times, ``filename`` as configured, ``position`` in bytes."""
+    log.write_bytes("é\r\n\n\xff\0\n".encode("latin-1"))
+    (page,) = await collect(source(file=log), FakeContext())
+    assert list(page.values()) == [b"\xe9", b"", b"\xff\0"]
+    assert page.partition == {"filename": str(log)}
+    assert page.offset["position"] == log.stat().st_size
+    assert page.positions is not None
+    assert list(page.positions.to_pylist()) == [0, 3, 4]  # type: ignore[union-attr]
+    assert (page.keys, page.timestamps_ms, page.position_name) == (None, None, "position")
+    assert FileStreamSource.payload_kind is PayloadKind.TEXT
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["FileStreamSource", "FileStreamSourceConnector", "org.apache.kafka.connect.file.FileStreamSourceConnector"],
+)
+def test_is_found_by_the_names_that_configs_use(name: str) -> None:
+    """Configs written for Kafka Connect run unchanged."""
+    plugin = find_plugin(name)
+    assert plugin is not None
+    assert plugin.load() is FileStreamSource
+
+
+def test_defaults_are_those_of_connect() -> None:
+    """``file`` has no default, ``topic`` must be given, ``batch.size`` is 2000."""
+    keys = {key.name: key for key in FileStreamSource.config_class.keys()}  # noqa: SIM118 - a method of the class
+    assert (keys["file"].default, keys["file"].is_required, keys["topic"].is_required) == (None, False, True)
+    assert (keys["batch.size"].default, keys["batch.size"].kind) == ("2000", "INT")
+
+
+async def test_files_of_a_pattern_take_turns(source: MakeSource, tmp_path: Path) -> None:
+    """A large file does not keep a small one waiting."""
+    (tmp_path / "large.log").write_bytes(b"large\n" * 10_000)
+    (tmp_path / "small.log").write_bytes(b"small\n" * 10)
+    pages = await collect(source(file=tmp_path / "*.log", file_page_bytes=100, batch_size=1), FakeContext(), pages=4)
+    assert b"small" in {payload for page in pages for payload in page.values()}
+
+
+async def test_a_pattern_picks_up_new_files_and_passes_over_folders(
+    source: MakeSource, tmp_path: Path, lines_of: LinesOf
+) -> None:
+    """A second name of a file is not a second file."""
+    (tmp_path / "a.log").write_bytes(b"1\n")
+    (tmp_path / "folder.log").mkdir()
+    (tmp_path / "link.log").symlink_to(tmp_path / "a.log")
+    found: list[Page] = []
+    async with running(source(file=tmp_path / "*.log"), FakeContext()) as stream:
+        found.append(await anext(stream))
+        (tmp_path / "b.log").write_bytes(b"2\n")
+        found.append(await anext(stream))
+    assert lines_of(found) == [b"1", b"2"]
+    assert [page.partition for page in found] == [{"filename": str(tmp_path / name)} for name in ("a.log", "b.log")]
+
+
+async def test_a_file_with_the_name_of_a_pattern_goes_first(
+    source: MakeSource, tmp_path: Path, lines_of: LinesOf
+) -> None:
+    """Brackets are allowed in names."""
+    (tmp_path / "a[1].log").write_bytes(b"literal\n")
+    (tmp_path / "a1.log").write_bytes(b"pattern\n")
+    assert lines_of(await collect(source(file=tmp_path / "a[1].log"), FakeContext())) == [b"literal"]
+
+
+async def test_from_the_end_skips_what_was_there_but_no_file_that_comes_later(
+    source: MakeSource, tmp_path: Path, lines_of: LinesOf
+) -> None:
+    """Also after a restart: only the first start of all begins at the end."""
+    (tmp_path / "a.log").write_bytes(b"old\n")
+    keys = {"file": tmp_path / "*.log", "file_start": "end"}
+    context = FakeContext()
+    pages = await collect(source(**keys), context)
+    for page in pages:
+        context.commit(page)
+    assert lines_of(pages) == []
+    (tmp_path / "b.log").write_bytes(b"new\n")
+    with (tmp_path / "a.log").open("ab") as file:
+        file.write(b"newer\n")
+    assert Counter(lines_of(await collect(source(**keys), context))) == Counter([b"new", b"newer"])
+
+
+async def test_a_file_renamed_within_the_pattern_is_not_read_again(source: MakeSource, tmp_path: Path) -> None:
+    """It goes on under its new name, whose offset is stored before the new file's."""
+    log = tmp_path / "app.log"
+    log.write_bytes(b"1\n")
+    context = FakeContext()
+    found: list[Page] = []
+    async with running(source(file=tmp_path / "app.log*"), context) as stream:
+        found.append(await anext(stream))
+        log.rename(tmp_path / "app.log.1")
+        log.write_bytes(b"2\n")
+        found += [await anext(stream), await anext(stream)]
+    assert [(page.partition, list(page.values())) for page in found[1:]] == [
+        ({"filename": f"{log}.1"}, []),
+        ({"filename": str(log)}, [b"2"]),
+    ]
+    assert [event.former for event in context.events if isinstance(event, FileFollowed)] == [str(log)]
+
+
+async def test_standard_input_ends_with_its_last_line(lines_of: LinesOf, source: MakeSource) -> None:
+    """Its end is its end: the last line needs none; there are no offsets."""
+    reader, writer = os.pipe()
+    connector = source(batch_size=1)
+    connector.standard_input = reader
+    try:
+        os.write(writer, "a\nbé".encode())
+        async with asyncio.timeout(10):
+            stream = connector.fetch(FakeContext())
+            pages = [await anext(stream)]
+            os.write(writer, b"c\nd")
+            os.close(writer)
+            pages += [page async for page in stream]
+    finally:
+        os.close(reader)
+    assert lines_of(pages) == [b"a", "béc".encode(), b"d"]
+    assert {(len(page.offset), len(page.partition or {})) for page in pages} == {(0, 0)}
+
+
+async def test_a_stop_does_not_wait_for_standard_input(source: MakeSource) -> None:
+    """A read that nobody answers holds nothing up."""
+    reader, writer = os.pipe()
+    connector = source()
+    connector.standard_input = reader
+    context = FakeContext()
+    try:
+        async with asyncio.timeout(5):
+            assert await collect(connector, context, rounds=1) == []
+    finally:
+        os.close(writer)
+        os.close(reader)
