@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from service.kafka.reader import StoredRecord, TopicFeed
+from service.kafka.reader import STALL_SECONDS_MAX, StoredRecord, TopicFeed, last_ends
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -18,9 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["CompactedLog", "StoredRecord"]
 
-# Longer than any transaction may stay open by its own time limit (60 s unless changed), plus the abort.
-PENDING_SECONDS_MAX = 75.0
-
 
 class CompactedLog:
     """A topic whose last record of each key counts. Holds one open reader between calls.
@@ -28,9 +25,7 @@ class CompactedLog:
     Records of one key come in order; those of different partitions in any order. For one caller at a time.
     """
 
-    def __init__(
-        self, settings: KafkaSettings, topic: str, *, pending_seconds_max: float = PENDING_SECONDS_MAX
-    ) -> None:
+    def __init__(self, settings: KafkaSettings, topic: str, *, pending_seconds_max: float = STALL_SECONDS_MAX) -> None:
         """Prepare; connects with the first read. `pending_seconds_max` bounds the wait for open transactions."""
         self.topic = topic
         self._settings = settings
@@ -48,8 +43,7 @@ class CompactedLog:
         try:
             if feed is None:
                 feed = await TopicFeed.open(self._settings, self.topic)
-            async with TopicFeed.opened(self._settings, self.topic, is_committed=False) as uncommitted:
-                ends = await uncommitted.ends()
+            ends = await last_ends(self._settings, self.topic)
             async for records in feed.read_until(ends, stall_seconds_max=self._pending_seconds_max):
                 yield records
             is_done = True

@@ -24,7 +24,8 @@ StoredRecord: TypeAlias = "ConsumerRecord[bytes | None, bytes | None]"
 Ends: TypeAlias = dict[TopicPartition, int]
 
 CONNECT_SECONDS_MAX = 30.0
-STALL_SECONDS_MAX = 60.0
+# Longer than any transaction may stay open by its own time limit (60 s unless changed), plus the abort.
+STALL_SECONDS_MAX = 75.0
 CLOSE_SECONDS_MAX = 5.0
 _POLL_MS = 200
 _FETCH_BYTES_MAX = 4 * 1_048_576
@@ -32,16 +33,31 @@ _BATCH_RECORDS_MAX = 20_000
 
 
 async def read_topic(
-    settings: KafkaSettings, topic: str, *, stall_seconds_max: float = STALL_SECONDS_MAX
+    settings: KafkaSettings,
+    topic: str,
+    *,
+    is_pending_awaited: bool = True,
+    stall_seconds_max: float = STALL_SECONDS_MAX,
 ) -> AsyncIterator[list[StoredRecord]]:
     """Every committed record of a topic, in lists of one partition each, up to its end at the time of the call.
 
-    The end is the last stable offset: records of transactions still open are not waited for.
+    A commit is acknowledged a moment before its records can be read, so by default transactions that
+    are open at the call are waited for; else reading ends at the first of them.
     Raises DeliveryFatal for a missing topic, DeliveryRetriable when nothing comes for the time given.
     """
     async with TopicFeed.opened(settings, topic) as feed:
-        async for records in feed.read_until(await feed.ends(), stall_seconds_max=stall_seconds_max):
+        ends = await (last_ends(settings, topic) if is_pending_awaited else feed.ends())
+        async for records in feed.read_until(ends, stall_seconds_max=stall_seconds_max):
             yield records
+
+
+async def last_ends(settings: KafkaSettings, topic: str) -> Ends:
+    """Offset after the last record of each partition, committed or not.
+
+    Raises DeliveryFatal, DeliveryRetriable.
+    """
+    async with TopicFeed.opened(settings, topic, is_committed=False) as uncommitted:
+        return await uncommitted.ends()
 
 
 class TopicFeed:
