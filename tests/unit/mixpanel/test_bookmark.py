@@ -6,7 +6,7 @@ import json
 from datetime import date, timedelta
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fetchers.mixpanel.bookmark import Bookmark
@@ -40,6 +40,7 @@ def test_the_width_of_windows_stays_as_it_was() -> None:
     assert Bookmark.of({"position": "2016-03-22"}, width_days=7).width_days == 7
 
 
+@settings(deadline=None)  # a busy machine is no failure
 @given(
     look_back=st.integers(0, 10),
     width=st.integers(1, 9),
@@ -72,6 +73,7 @@ def test_rounds_never_ask_for_a_closed_window(look_back: int, width: int, rounds
         assert read >= {DAY + timedelta(days=day) for day in range((finished - DAY).days + 1)}
 
 
+@settings(deadline=None)  # a busy machine is no failure
 @given(look_back=st.integers(0, 10), days=st.integers(1, 30))
 def test_the_days_open_for_late_events_are_those_asked_for(look_back: int, days: int) -> None:
     """After a backfill, so many days before the position are open, or all of them."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fetchers.mixpanel.lines import KEPT_BYTES, LINES_MAX, LineCutter, Lines, UnfinishedLineError
@@ -46,6 +46,7 @@ LINE = st.one_of(
 )
 
 
+@settings(deadline=None)  # a busy machine is no failure
 @given(body_lines=st.lists(LINE, max_size=60), sizes=st.lists(st.integers(1, 200), min_size=1, max_size=6))
 @example(body_lines=[b"{}", *[b""] * 50, b"{}"], sizes=[1])
 @example(body_lines=[b"x" * 300, b"", b"y" * 300], sizes=[64])
@@ -56,6 +57,7 @@ def test_cutting_is_splitting_on_the_line_feed(body_lines: list[bytes], sizes: l
     assert records(cut(pieces(body, sizes))) == expected
 
 
+@settings(deadline=None)  # a busy machine is no failure
 @given(sizes=st.lists(st.integers(1, 9000), min_size=1, max_size=5), size=st.integers(LIMIT - 2, 3 * LIMIT))
 def test_a_line_beyond_the_limit_is_marked_however_it_is_chunked(sizes: list[int], size: int) -> None:
     """Its neighbours are whole, its number is right, and whether it is too large depends on its size alone."""

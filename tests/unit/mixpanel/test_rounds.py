@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from datetime import UTC, datetime
 
@@ -90,6 +91,31 @@ async def test_the_project_s_secret_is_the_user_of_basic_authentication() -> Non
         assert export.asked == [{"from_date": "2024-01-10", "to_date": "2024-01-10"}]
 
 
+async def test_the_project_s_secret_is_said_by_nobody() -> None:
+    """Though it travels as the user's name, which elsewhere is no secret."""
+    answer = Scripted(b"unknown user project-secret-44", status=401)
+    async with scripted_export({str(DAY): [answer]}) as export, shared_http() as http:
+        texts = {
+            "topic": "t",
+            "from_date": str(DAY),
+            "mixpanel.project.secret": "project-secret-44",
+            "mixpanel.base.url": export.url,
+        }
+        with pytest.raises(Fatal, match=r"unknown user \[hidden\]"):
+            await MemoryWorker(texts, http, clock=FakeClock(NOON)).run()
+
+
+async def test_refusals_are_counted_anew_after_an_answer() -> None:
+    """The wait after a 429 begins at a minute again once Mixpanel has answered."""
+    refused = Scripted(status=429)
+    answers = {"2024-01-18": [refused, refused, refused, Scripted()], "2024-01-19": [refused, Scripted()]}
+    async with scripted_export(answers) as export, shared_http() as http:
+        worker = MemoryWorker(properties(PROJECT, export.url, from_date="2024-01-18"), http, clock=FakeClock(NOON))
+        await worker.run()
+        waits = [error.wait_seconds or 0.0 for error in worker.retries]
+        assert [round(wait / 60) for wait in (waits[0], waits[2], waits[3])] == [1, 4, 1]
+
+
 async def test_the_2016_connector_s_offset_is_taken_over() -> None:
     """Its position is read on from, nothing before it, and the project's own offset is written from then on."""
     async with scripted_export({}) as export, shared_http() as http:
@@ -144,16 +170,21 @@ async def test_rounds_follow_the_end_of_each_day() -> None:
 
 
 async def test_a_wall_clock_that_is_set_is_noticed() -> None:
-    """The end of a day is not slept through when the machine's clock is put forward."""
+    """The end of a day is not slept through when the machine's clock is put forward during the wait."""
     async with scripted_export({}) as export, shared_http() as http:
         clock = FakeClock(NOON)
         worker = MemoryWorker(properties(PROJECT, export.url, from_date="2024-01-19"), http, clock=clock)
         await worker.run()
-        clock.jump(12 * 3600)
-        before = clock.monotonic()
-        await worker.run(rounds=2)
+        clock.is_automatic = False
+        async with asyncio.TaskGroup() as group:
+            rounds = group.create_task(worker.run(rounds=2))
+            await clock.wait_for_sleeper()
+            clock.jump(12 * 3600)
+            clock.is_automatic = True
+            await clock.advance(120)
+            await rounds
         assert "2024-01-20" in export.days_asked
-        assert clock.monotonic() - before < 180
+        assert clock.monotonic() < 300
 
 
 async def test_an_unfinished_day_is_read_only_when_asked() -> None:

@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo, available_timezones
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fetchers.mixpanel.windows import ONE_DAY, Window, end_of, grid_day, last_finished, windows_between
@@ -39,6 +39,7 @@ def test_the_newest_day_that_is_over(zone: str, now: str, expected: str) -> None
     assert last_finished(datetime.fromisoformat(now), ZoneInfo(zone)) == date.fromisoformat(expected)
 
 
+@settings(deadline=None)  # a busy machine is no failure
 @given(now=INSTANTS, zone=ZONES)
 @example(now=datetime(2010, 11, 7, 2, 30, 30, tzinfo=UTC), zone=ZoneInfo("America/St_Johns"))
 def test_no_instant_of_a_finished_day_is_still_to_come(now: datetime, zone: ZoneInfo) -> None:
@@ -48,6 +49,7 @@ def test_no_instant_of_a_finished_day_is_still_to_come(now: datetime, zone: Zone
         assert (now + timedelta(minutes=minutes)).astimezone(zone).date() > day
 
 
+@settings(deadline=None)  # a busy machine is no failure
 @given(now=INSTANTS, zone=ZONES)
 def test_the_day_after_the_newest_finished_one_is_not_over(now: datetime, zone: ZoneInfo) -> None:
     """Nothing that could be read is left for later."""
@@ -55,12 +57,14 @@ def test_the_day_after_the_newest_finished_one_is_not_over(now: datetime, zone: 
     assert end_of(day, zone) <= now < end_of(day + ONE_DAY, zone) or end_of(day + ONE_DAY, zone) == end_of(day, zone)
 
 
+@settings(deadline=None)  # a busy machine is no failure
 @given(now=INSTANTS, later=st.timedeltas(timedelta(0), timedelta(days=400)), zone=ZONES)
 def test_a_finished_day_stays_finished(now: datetime, later: timedelta, zone: ZoneInfo) -> None:
     """Time never makes a day unfinished."""
     assert last_finished(now, zone) <= last_finished(now + later, zone)
 
 
+@settings(deadline=None)  # a busy machine is no failure
 @given(first=DAYS, days=st.integers(-5, 200), width=st.integers(1, 31))
 def test_windows_cover_their_days_once(first: date, days: int, width: int) -> None:
     """Every day is in exactly one window, in order, and no window is wider than allowed."""
@@ -75,6 +79,7 @@ def test_windows_cover_their_days_once(first: date, days: int, width: int) -> No
     assert all((window.last - window.first).days < width for window in windows)
 
 
+@settings(deadline=None)  # a busy machine is no failure
 @given(first=DAYS, second=DAYS, width=st.integers(1, 31))
 def test_a_day_has_one_label_wherever_reading_begins(first: date, second: date, width: int) -> None:
     """A day read again is found in the window it was in before."""
