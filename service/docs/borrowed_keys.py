@@ -25,8 +25,8 @@ CONVERTER_KEYS = (
         "schemas.enable",
         "",
         'JSON only: whether each value comes with its schema, `{"schema":…,"payload":…}`. True under '
-        "Connect's class name, as there; false under the short name `json`. The misprint `schema.enable` is taken for it, "
-        "with a warning.",
+        "Connect's class name, as there; false under the short name `json`. The misprint `schema.enable` is taken "
+        "for it, with a warning.",
         "perhaps",
     ),
 )

@@ -11,6 +11,7 @@ from service.domain.errors import Recovery, recovery_of
 from service.domain.ids import TaskId
 from service.pipeline.dead_letters import DeadLetter, dead_letter_headers
 from service.pipeline.settlement import FETCH_STAGE
+from spark_batch.exact.json_text import DEPTH_MAX
 from spark_batch.outcome import Reason, Stage
 
 PAGE = """\
@@ -71,9 +72,9 @@ HEADERS = {
 
 STAGES = {
     FETCH_STAGE: "The fetcher itself could not vouch for the record.",
-    Stage.VALUE_CONVERTER: "Reading the payload by its contract, or writing the value.",
+    Stage.VALUE_CONVERTER: "Reading the payload by its contract, the contract's rules included, or writing the value.",
     Stage.KEY_CONVERTER: "Writing the key.",
-    Stage.TRANSFORMATION: "Rules of the contract, and `timestamp.field`.",
+    Stage.TRANSFORMATION: "Taking the record's timestamp from `timestamp.field`.",
 }
 
 REASONS = {
@@ -81,7 +82,7 @@ REASONS = {
     Reason.INVALID_UTF8: "Not UTF-8.",
     Reason.LONE_SURROGATE: "An escape such as `\\ud800` without its other half, which no UTF-8 text can hold.",
     Reason.DUPLICATE_KEY: "A key stands twice in one object.",
-    Reason.TOO_DEEP: "More levels of nesting than are read.",
+    Reason.TOO_DEEP: f"More than {DEPTH_MAX} levels of arrays and objects.",
     Reason.TOO_LARGE: "Over `record.bytes.max`, or a line over the fetcher's limit.",
     Reason.WRONG_TYPE: "A value of another type than the field's; text for a number, a number for text.",
     Reason.OUT_OF_RANGE: "The right type, but not exact in it: beyond its range, precision, scale or unit.",

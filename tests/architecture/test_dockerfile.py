@@ -1,0 +1,54 @@
+"""What the Dockerfile promises, as far as its text can tell; tests/integration builds and runs it."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.architecture.tracked import ROOT, text_of
+
+
+@pytest.fixture
+def instructions() -> list[tuple[str, str]]:
+    """Instructions of the Dockerfile with their arguments, continuation lines joined."""
+    assert (ROOT / "Dockerfile").is_file()
+    text = re.sub(r"^\s*#.*\n", "", text_of("Dockerfile"), flags=re.MULTILINE)
+    lines = re.sub(r"\\\n", " ", text).splitlines()
+    return [(word.upper(), rest.strip()) for word, _, rest in (line.partition(" ") for line in lines) if word]
+
+
+def last_stage(instructions: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The instructions of the image that is shipped."""
+    start = max(index for index, (word, _) in enumerate(instructions) if word == "FROM")
+    return instructions[start:]
+
+
+def test_it_is_built_in_stages(instructions: list[tuple[str, str]]) -> None:
+    """What builds is not what ships: at least two stages, and the last copies from another."""
+    assert len([word for word, _ in instructions if word == "FROM"]) >= 2
+    assert any(word == "COPY" and "--from=" in rest for word, rest in last_stage(instructions))
+
+
+def test_it_does_not_run_as_root(instructions: list[tuple[str, str]]) -> None:
+    """The shipped image's last user is a number other than 0, as Kubernetes' runAsNonRoot wants it."""
+    users = [rest for word, rest in last_stage(instructions) if word == "USER"]
+
+    assert users
+    assert re.fullmatch(r"[1-9]\d*(:[1-9]\d*)?", users[-1])
+
+
+def test_it_says_whether_it_is_healthy(instructions: list[tuple[str, str]]) -> None:
+    """HEALTHCHECK asks the liveness page."""
+    checks = [rest for word, rest in last_stage(instructions) if word == "HEALTHCHECK"]
+
+    assert len(checks) == 1
+    assert "/health/live" in checks[0]
+
+
+def test_it_starts_the_launcher_directly(instructions: list[tuple[str, str]]) -> None:
+    """ENTRYPOINT is in exec form: a shell in between would swallow SIGTERM, and with it the staged stop."""
+    entries = [rest for word, rest in last_stage(instructions) if word == "ENTRYPOINT"]
+
+    assert len(entries) == 1
+    assert entries[0].startswith("[")

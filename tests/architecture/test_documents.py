@@ -1,0 +1,140 @@
+"""The papers say what is so: links resolve, commands exist, dependencies are explained, examples are valid."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import click
+import pytest
+
+from service.cli.main import main as command_line
+from service.docs.commands import LAUNCHER_COMMANDS
+from tests.architecture.tracked import ROOT, text_of, tracked_paths
+
+PAPERS = tuple(path for path in tracked_paths() if path.endswith(".md"))
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+COMMAND = re.compile(r"^(?:\$ )?\./headrace ([a-z-]+)", re.MULTILINE)
+INLINE_COMMAND = re.compile(r"`\./headrace ([a-z-]+)")
+HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+ARCHITECTURE_WORDS_MAX = 1_300
+"""About two printed pages."""
+
+
+def anchors(text: str) -> set[str]:
+    """Anchors of a page's headings, as the usual renderers make them."""
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in HEADING.findall(text)}
+
+
+def broken_links(path: str, text: str) -> list[str]:
+    """Relative links of a page that lead nowhere."""
+    broken = []
+    for link in LINK.findall(text):
+        if re.match(r"[a-z]+:", link):
+            continue
+        target, _, anchor = link.partition("#")
+        file = (ROOT / path).parent / target if target else ROOT / path
+        is_there = file.exists() and (not anchor or anchor in anchors(file.read_text(encoding="utf-8")))
+        if not is_there:
+            broken.append(f"{path}: {link}")
+    return broken
+
+
+def test_a_broken_link_is_found() -> None:
+    """The measure itself works for files and anchors."""
+    text = "# A heading\n[a](LICENSE) [b](nowhere.md) [c](#a-heading) [d](#none) [e](https://example.org/x)"
+
+    assert broken_links("page.md", text.replace("(#", "(README.md#")) == [
+        "page.md: nowhere.md",
+        "page.md: README.md#a-heading",
+        "page.md: README.md#none",
+    ]
+
+
+@pytest.mark.parametrize("path", PAPERS)
+def test_links_resolve(path: str) -> None:
+    """Every relative link leads to a file, and its anchor to a heading there."""
+    assert broken_links(path, text_of(path)) == []
+
+
+@pytest.mark.parametrize("path", PAPERS)
+def test_commands_exist(path: str) -> None:
+    """A paper shows no command that the command line does not have."""
+    text = text_of(path)
+    shown = {*COMMAND.findall(text), *INLINE_COMMAND.findall(text)}
+
+    assert shown - {*command_line.commands, *LAUNCHER_COMMANDS} == set()
+
+
+@pytest.mark.parametrize("path", PAPERS)
+def test_options_exist(path: str) -> None:
+    """A paper shows no option that its command does not have."""
+    for line in re.findall(r"\./headrace ([^`\n#]+)", text_of(path)):
+        words = line.split()
+        command = _command(words)
+        if command is None:
+            continue
+        known = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
+        shown = {word.strip("[],.").partition("=")[0] for word in words if word.strip("[").startswith("--")}
+        assert shown <= known | {"--help"}, line
+
+
+def _command(words: list[str]) -> click.Command | None:
+    command: click.Command | None = command_line
+    for word in words:
+        if not isinstance(command, click.Group):
+            break
+        command = command.commands.get(word)
+    return None if isinstance(command, click.Group) else command
+
+
+def test_the_readme_names_the_commands_a_user_begins_with() -> None:
+    """Demo, test and one's own job, all in the README."""
+    assert {"demo", "test", "standalone"} <= set(COMMAND.findall(text_of("README.md")))
+
+
+def test_the_index_lists_every_page() -> None:
+    """docs/index.md leads to every page under docs."""
+    linked = {Path(link.partition("#")[0]).as_posix() for link in LINK.findall(text_of("docs/index.md"))}
+    pages = {path.removeprefix("docs/") for path in PAPERS if path.startswith("docs/") and path != "docs/index.md"}
+
+    assert pages - linked == set()
+
+
+def test_decisions_are_numbered_without_gaps() -> None:
+    """Every decision has its number once, and its title bears it."""
+    records = sorted(path for path in PAPERS if path.startswith("docs/adr/"))
+    numbers = [int(Path(path).name[:4]) for path in records]
+
+    assert numbers == list(range(1, len(numbers) + 1))
+    assert [path for path, number in zip(records, numbers, strict=True) if not _is_titled(path, number)] == []
+
+
+def _is_titled(path: str, number: int) -> bool:
+    return text_of(path).startswith(f"# {number}. ")
+
+
+@pytest.mark.parametrize("name", ["run", "dev"])
+def test_every_dependency_has_its_reason(name: str) -> None:
+    """Each requirement has its line in the decision on dependencies, and no line is left of one that is gone."""
+    decision = text_of("docs/adr/0002-dependencies.md")
+    lines = text_of(f"requirements/{name}.in").splitlines()
+    required = {re.split(r"[<>=!\[ ]", line)[0] for line in lines if line and not line.startswith(("#", "-"))}
+    section = decision.partition(f"requirements/{name}.in")[2].partition("\n## ")[0]
+
+    assert set(re.findall(r"^\| `([\w-]+)`", section, re.MULTILINE)) == required
+
+
+def test_the_architecture_fits_on_two_pages() -> None:
+    """Longer is not read."""
+    assert len(text_of("ARCHITECTURE.md").split()) <= ARCHITECTURE_WORDS_MAX
+
+
+def test_the_architecture_names_every_room() -> None:
+    """Every folder of the service and of the fetchers is on the map."""
+    text = text_of("ARCHITECTURE.md")
+    folders = [
+        (room, path.parent.name) for room in ("service", "fetchers") for path in (ROOT / room).glob("*/__init__.py")
+    ]
+
+    assert [(room, name) for room, name in folders if f"`{room}/{name}`" not in text and f"`{name}`" not in text] == []

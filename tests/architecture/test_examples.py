@@ -1,0 +1,66 @@
+"""The README's example is the one in docs/examples, is a valid job, and gets the verdicts the README tells of."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from service.config.definition import ConnectorDefinition
+from service.config.job import Job, read_job
+from spark_batch.exact.verdicts import exact_verdict
+from tests.architecture.tracked import ROOT, text_of
+
+FOLDER = "docs/examples/orders"
+ROW = re.compile(r"^\| (\d+) \| `(\w+)` \| (.+) \|$", re.MULTILINE)
+RULE_FAILED = "rule_failed"
+"""Rules are Spark's; what the columns say of them is told in tests/spark."""
+
+
+@pytest.fixture
+def job(monkeypatch: pytest.MonkeyPatch) -> Job:
+    """The example's job, read from the root as the README runs it."""
+    monkeypatch.chdir(ROOT)
+    return read_job(Path(FOLDER, "worker.properties"), [Path(FOLDER, "orders.properties")])
+
+
+@pytest.fixture
+def definition(job: Job) -> ConnectorDefinition:
+    """Its only connector."""
+    (definition,) = job.definitions()
+    return definition
+
+
+@pytest.mark.parametrize("name", ["worker.properties", "orders.properties", "orders.avsc", "orders.jsonl"])
+def test_the_readme_shows_the_files(name: str) -> None:
+    """Each file of the example stands in the README, byte for byte."""
+    blocks = re.findall(r"^```\w+\n(.*?)^```$", text_of("README.md"), re.DOTALL | re.MULTILINE)
+
+    assert text_of(f"{FOLDER}/{name}") in blocks
+
+
+def test_the_example_is_a_valid_job(job: Job, definition: ConnectorDefinition) -> None:
+    """Nothing is found wrong with it, not even a warning, and its contract is one Spark can be given."""
+    assert job.warnings == ()
+    assert definition.contract_source is not None
+    assert definition.contract_source.text is not None
+    assert definition.plan(definition.contract_source.text).validate() == []
+
+
+def test_the_verdicts_are_those_of_the_readme(definition: ConnectorDefinition) -> None:
+    """Each line of the file is accepted, or rejected with the reason and message of the README's table."""
+    assert definition.contract_source is not None
+    plan = definition.plan(definition.contract_source.text)
+    lines = text_of(f"{FOLDER}/orders.jsonl").splitlines()
+    told = {int(number): (reason, message) for number, reason, message in ROW.findall(text_of("README.md"))}
+    found = {
+        number: (verdict.rejection.reason.value, verdict.rejection.message)
+        for number, line in enumerate(lines, 1)
+        if (verdict := exact_verdict(plan, line.encode())).rejection
+    }
+
+    assert found == {number: verdict for number, verdict in told.items() if verdict[0] != RULE_FAILED}
+    failing = [json.loads(lines[number - 1]) for number, (reason, _) in told.items() if reason == RULE_FAILED]
+    assert [record["amount"] > 0 for record in failing] == [False]
