@@ -72,6 +72,8 @@ class FetcherCase(ABC):
     """Configs to refuse; one of them at least with two findings at once."""
     records_ahead_max: int = 10_000
     """How many records may have left the source when one page was taken and nobody asks for the next."""
+    is_paged: bool = True
+    """Whether the scripted source is large enough for several pages in one round; only few sources have one page."""
     is_ordered: bool = True
     """Whether records come in the order of the source. If not, only their set is compared."""
 

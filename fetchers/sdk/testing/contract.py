@@ -58,7 +58,7 @@ class FetcherContract:
         """The case has enough records to be worth the suite's while: several pages, several offsets."""
         async with self._open(tmp_path) as bench:
             pages = await collect(bench.connector(), bench.context())
-            assert len([page for page in pages if len(page)]) > 1
+            assert len([page for page in pages if len(page)]) > 1 or not self.case.is_paged
 
     async def test_resumes_from_any_committed_offset(self, tmp_path: Path) -> None:
         """From the offset of any page the rest comes, without gap or repeat, and so does what is new since."""

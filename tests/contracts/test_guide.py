@@ -1,0 +1,77 @@
+"""Runs ``docs/guides/add-a-fetcher.md``: its fetcher, its config and its tests, as they stand there."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from fetchers.catalog import find_plugin, shared_http
+from fetchers.sdk.testing import FakeContext, FetcherContract, collect
+from tests.contracts.loopback import serve
+
+ROOT = Path(__file__).parents[2]
+GUIDE = ROOT / "docs" / "guides" / "add-a-fetcher.md"
+_BLOCK = re.compile(r"^```\w+ file=(\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINES_MAX = 20
+SECONDS_MAX = 90
+
+
+@pytest.fixture(name="folder")
+def folder_fixture(tmp_path: Path) -> Path:
+    """A folder with the files of the guide."""
+    for name, text in _BLOCK.findall(GUIDE.read_text(encoding="utf-8")):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+def test_a_useful_fetcher_has_few_lines(folder: Path) -> None:
+    """The fetcher of the guide is as short as the guide's readers are promised."""
+    lines = (folder / "quakes.py").read_text(encoding="utf-8").splitlines()
+    assert len([line for line in lines if line.strip()]) <= LINES_MAX
+
+
+async def test_the_fetcher_works(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Found by the name in its config, it delivers what is new, and after a restart only what is newer."""
+    quakes = [{"id": number, "properties": {"updated": number}} for number in range(3)]
+
+    async def answer(_request: web.Request) -> web.Response:
+        return web.json_response({"type": "FeatureCollection", "features": quakes})
+
+    monkeypatch.syspath_prepend(str(folder))
+    properties = dict(line.split("=", 1) for line in (folder / "quakes.properties").read_text("utf-8").splitlines())
+    plugin = find_plugin(properties["connector.class"])
+    assert plugin is not None
+    kind = plugin.load()
+    async with shared_http() as http, serve(answer) as url:
+        config = kind.config_class.parse({**properties, "url": url}).config
+        assert config is not None
+        (page,) = await collect(kind(config), FakeContext(http=http), rounds=2)
+        assert [json.loads(payload or b"") for payload in page.values()] == quakes
+        quakes.insert(0, {"id": 3, "properties": {"updated": 9}})
+        (more,) = await collect(kind(config), FakeContext(http=http, offset=page.offset), rounds=2)
+        assert [json.loads(payload or b"") for payload in more.values()] == quakes[:1]
+
+
+async def test_its_tests_pass(folder: Path) -> None:
+    """The test file of the guide runs the whole contract suite, and passes."""
+    pytest_run = (sys.executable, "-m", "pytest", "-q", "-o", "asyncio_mode=auto", "-p", "no:cacheprovider")
+    process = await asyncio.create_subprocess_exec(
+        *pytest_run,
+        "test_quakes.py",
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": f"{folder}:{ROOT}"},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    async with asyncio.timeout(SECONDS_MAX):
+        output, _ = await process.communicate()
+    assert process.returncode == 0, output.decode()
+    suite = [name for name in vars(FetcherContract) if name.startswith("test_")]
+    assert f"{len(suite)} passed" in output.decode()
