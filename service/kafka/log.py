@@ -32,11 +32,19 @@ class CompactedLog:
         self._pending_seconds_max = pending_seconds_max
         self._feed: TopicFeed | None = None
 
+    @property
+    def is_at_beginning(self) -> bool:
+        """Whether the next read begins at the beginning: what was kept from earlier ones must go then.
+
+        A key whose forgetting was compacted away would otherwise stay for ever.
+        """
+        return self._feed is None
+
     async def read_to_end(self) -> AsyncIterator[list[StoredRecord]]:
         """All committed records since the last call (the first: since the beginning), as lists.
 
         Raises DeliveryFatal, DeliveryRetriable; after an error or a reading left half-way the next
-        call begins at the beginning again, which changes nothing for a reader that keeps last values.
+        call begins at the beginning again (`is_at_beginning`).
         """
         feed, self._feed = self._feed, None
         is_done = False

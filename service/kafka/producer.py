@@ -115,6 +115,8 @@ class _Connection:
         if not self.is_usable:
             raise DeliveryRetriable("the writer is used up, not started, or busy with another commit")
         self.is_usable = False
+        if self.producer._sender.sender_task.done():  # noqa: SLF001 - nothing public tells
+            raise DeliveryRetriable("the producer ended by itself while it was idle")
         started = time.monotonic()
         try:
             async with asyncio.timeout(seconds_max):

@@ -74,6 +74,8 @@ class OffsetStore:
         """
         # Held across the reading on purpose: whoever waits wants the very same records.
         async with self._reading:
+            if self._log.is_at_beginning:
+                self._offsets.clear()
             async for records in self._log.read_to_end():
                 for record in records:
                     self._apply(record)
