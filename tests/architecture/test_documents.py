@@ -6,17 +6,31 @@ import re
 from pathlib import Path
 
 import click
+import javaproperties
 import pytest
 
+from fetchers.catalog import PLUGINS
+from fetchers.sdk.config import ConfigModel, unknown_keys
+from metrics.catalogue import CATALOGUE
 from service.cli.main import main as command_line
+from service.config.connector import SourceConnectorConfig
+from service.config.worker import WorkerConfig
 from service.docs.commands import LAUNCHER_COMMANDS
 from tests.architecture.tracked import ROOT, text_of, tracked_paths
 
 PAPERS = tuple(path for path in tracked_paths() if path.endswith(".md"))
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
-COMMAND = re.compile(r"^(?:\$ )?\./headrace ([a-z-]+)", re.MULTILINE)
+COMMAND = re.compile(r"^(?:\$ )?(?:\w+=\S+ )*\./headrace ([a-z-]+)", re.MULTILINE)
+METRIC = re.compile(r"\bheadrace_[a-z0-9_]*[a-z0-9]\b(?!\*)")
 INLINE_COMMAND = re.compile(r"`\./headrace ([a-z-]+)")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+CONFIG_CLASSES: tuple[type[ConfigModel], ...] = (
+    WorkerConfig,
+    SourceConnectorConfig,
+    *(plugin.load().config_class for plugin in PLUGINS),
+)
+EVERY_KEY = [key for config_class in CONFIG_CLASSES for key in config_class.keys()]  # noqa: SIM118 - no mapping
+FREE_PREFIXES = [prefix for config_class in CONFIG_CLASSES for prefix in config_class.free_prefixes]
 ARCHITECTURE_WORDS_MAX = 1_300
 """About two printed pages."""
 
@@ -86,6 +100,24 @@ def _command(words: list[str]) -> click.Command | None:
             break
         command = command.commands.get(word)
     return None if isinstance(command, click.Group) else command
+
+
+@pytest.mark.parametrize("path", PAPERS)
+def test_metrics_are_declared(path: str) -> None:
+    """A paper names no metric that does not exist."""
+    declared = {name for metric in CATALOGUE for name in (metric.name, *metric.series)}
+
+    assert set(METRIC.findall(text_of(path))) - declared == set()
+
+
+@pytest.mark.parametrize("path", PAPERS)
+def test_keys_in_examples_are_read(path: str) -> None:
+    """A paper's properties hold no key that nothing reads."""
+    for block in re.findall(r"^```properties[^\n]*\n(.*?)^```$", text_of(path), re.DOTALL | re.MULTILINE):
+        properties = javaproperties.loads(block)
+        known = [key.name for key in EVERY_KEY]
+        strangers = unknown_keys(properties, known, free_prefixes=FREE_PREFIXES)
+        assert [finding.key for finding in strangers] == []
 
 
 def test_the_readme_names_the_commands_a_user_begins_with() -> None:

@@ -14,6 +14,8 @@ from spark_batch.exact.verdicts import exact_verdict
 from tests.architecture.tracked import ROOT, text_of
 
 FOLDER = "docs/examples/orders"
+FENCE = re.DOTALL | re.MULTILINE
+BLOCK = re.compile(r"^```\w+\n(.*?)^```$", FENCE)
 ROW = re.compile(r"^\| (\d+) \| `(\w+)` \| (.+) \|$", re.MULTILINE)
 RULE_FAILED = "rule_failed"
 """Rules are Spark's; what the columns say of them is told in tests/spark."""
@@ -36,9 +38,18 @@ def definition(job: Job) -> ConnectorDefinition:
 @pytest.mark.parametrize("name", ["worker.properties", "orders.properties", "orders.avsc", "orders.jsonl"])
 def test_the_readme_shows_the_files(name: str) -> None:
     """Each file of the example stands in the README, byte for byte."""
-    blocks = re.findall(r"^```\w+\n(.*?)^```$", text_of("README.md"), re.DOTALL | re.MULTILINE)
+    assert text_of(f"{FOLDER}/{name}") in BLOCK.findall(text_of("README.md"))
 
-    assert text_of(f"{FOLDER}/{name}") in blocks
+
+def test_the_readme_and_the_guide_show_the_same_first_connector() -> None:
+    """The guide's fetcher is run by a test; the README's is the same, and useful in twenty lines."""
+    guide = re.findall(r"^```\w+ file=(quakes\.\w+)\n(.*?)^```$", text_of("docs/guides/add-a-fetcher.md"), FENCE)
+    shown = dict(guide)
+
+    assert set(shown) == {"quakes.py", "quakes.properties"}
+    for text in shown.values():
+        assert text in BLOCK.findall(text_of("README.md"))
+    assert len([line for line in shown["quakes.py"].splitlines() if line.strip()]) <= 20
 
 
 def test_the_example_is_a_valid_job(job: Job, definition: ConnectorDefinition) -> None:

@@ -46,6 +46,40 @@ def test_the_contracts_hold() -> None:
     assert result.returncode == 0, result.stdout
 
 
+STRAYS = {
+    "fetchers/file/fetcher.py": "from fetchers.mixpanel import fetcher",
+    "fetchers/http/fetcher.py": "from service import app",
+    "fetchers/toolkit/parts.py": "from metrics import prometheus",
+    "spark_batch/job.py": "from metrics import events",
+    "metrics/prometheus.py": "from service import app",
+    "service/app.py": "from fetchers.toolkit import parts",
+    "service/worker.py": "import aiokafka",
+    "metrics/events.py": "import pyspark",
+    "fetchers/sdk/page.py": "import prometheus_client",
+}
+"""Imports that must not be: one for each rule at least."""
+SKETCH = (*STRAYS, "fetchers/catalog.py", "fetchers/mixpanel/fetcher.py", "service/kafka/client.py")
+
+
+@pytest.mark.parametrize("path", [None, *STRAYS])
+def test_a_stray_import_breaks_a_contract(path: str | None, tmp_path: Path) -> None:
+    """In a sketch of the rooms the same contracts hold, and each stray import breaks one."""
+    for name in SKETCH:
+        file = tmp_path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("", encoding="utf-8")
+        for folder in file.relative_to(tmp_path).parents[:-1]:
+            (tmp_path / folder / "__init__.py").touch()
+    (tmp_path / "pyproject.toml").write_text(text_of("pyproject.toml"), encoding="utf-8")
+    if path is not None:
+        (tmp_path / path).write_text(STRAYS[path], encoding="utf-8")
+
+    result = lint(tmp_path)
+
+    assert ("BROKEN" in result.stdout) == (path is not None), result.stdout + result.stderr
+    assert result.returncode == (0 if path is None else 1), result.stdout + result.stderr
+
+
 @pytest.mark.parametrize("door", DOORS)
 def test_third_parties_have_one_door(door: str) -> None:
     """Each is imported in its room and nowhere else in the product."""
