@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from fetchers.sdk import Retriable
-from service.kafka.errors import DeliveryRetriable, WriterFenced
-from service.registry.errors import RegistryRetriable
-from spark_batch.errors import ConversionRetriable
+from fetchers.sdk import FetchError, Retriable
+from service.kafka.errors import DeliveryRetriable, KafkaFailure, WriterFenced
+from service.registry.errors import RegistryFailure, RegistryRetriable
+from spark_batch.errors import ConversionError, ConversionRetriable
 
 
 class Recovery(StrEnum):
@@ -62,3 +62,20 @@ def root_of(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
         error = max(error.exceptions, key=lambda inner: list(Recovery).index(recovery_of(inner)))
     return error
+
+
+_RAISED_ON_PURPOSE = (
+    FetchError,
+    ConversionError,
+    KafkaFailure,
+    RegistryFailure,
+    RecordRejectedError,
+    SourceTransactionTooLargeError,
+    PoisonedBatchError,
+)
+
+
+def described(error: BaseException) -> str:
+    """One line for a status: the message too where it was written for people; that of a bug may hold anything."""
+    name = type(error).__name__
+    return f"{name}: {error}" if isinstance(error, _RAISED_ON_PURPOSE) else name

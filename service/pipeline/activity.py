@@ -66,7 +66,7 @@ class Activity:
             self.touch()
 
     @property
-    def idle_seconds(self) -> float:
-        """For how long there has been nothing to do; 0 while anything is under way."""
+    def idle_seconds(self) -> float | None:
+        """For how long there has been nothing to do; None while anything is under way."""
         is_busy = self.pages_in_hand or self.waits_for_limit or self.is_retrying or not self.rounds
-        return 0.0 if is_busy else self.clock.monotonic() - self.active_at
+        return None if is_busy else self.clock.monotonic() - self.active_at

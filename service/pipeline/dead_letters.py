@@ -67,10 +67,12 @@ def dead_letter_headers(letter: DeadLetter, task_id: TaskId, *, class_name: str)
 
 def dead_letter_records(letters: Sequence[DeadLetter], task_id: TaskId, *, rules: DeadLetterRules) -> TopicRecords:
     """The letters as records of the dead-letter topic."""
-    headers = [dead_letter_headers(letter, task_id, class_name=rules.class_name) for letter in letters]
+    headers = None
+    if rules.has_headers:
+        headers = [dead_letter_headers(letter, task_id, class_name=rules.class_name) for letter in letters]
     return TopicRecords(
         topic=rules.topic,
         keys=pa.array([letter.key for letter in letters], pa.binary()),
         values=pa.array([letter.value for letter in letters], pa.binary()),
-        headers=headers if rules.has_headers else None,
+        headers=headers,
     )

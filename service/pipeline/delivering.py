@@ -6,10 +6,11 @@ the source offset: whatever dies before is fetched again, whatever dies after is
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from fetchers.sdk import Clock, Offset, Partition
+from fetchers.sdk import Clock, Offset, Partition, Retriable
 from metrics.events import (
     DeadLettersWritten,
     EndToEndMeasured,
@@ -30,9 +31,12 @@ from service.kafka.records import TopicRecords
 from service.pipeline.activity import Activity
 from service.pipeline.converting import ConvertedBatch
 from service.pipeline.dead_letters import DeadLetterRules, as_json, dead_letter_records
+from service.pipeline.offsets import SourceOffsets
 from service.pipeline.settlement import Settlement, SettlementRules, settle
 from service.stores.dedupe_store import DedupeState
-from service.stores.offsets import OffsetStore
+
+HEARING_SECONDS_MAX = 30.0
+"""Time a fetcher has in ``on_committed``; a source that hangs there must not hold up delivery for ever."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +45,7 @@ class DeliverStage:
 
     task_id: TaskId
     writer: Writer
-    offsets: OffsetStore
+    offsets: SourceOffsets
     dedupe: DedupeState
     rules: SettlementRules
     dead_letters: DeadLetterRules
@@ -70,9 +74,17 @@ class DeliverStage:
             self.events(TransactionAborted, error_class=type(error).__name__, dead_letters=len(settlement.letters))
             raise
         self.dedupe.commit()
-        self._tell(settlement, writes, seconds=self.clock.monotonic() - started_at)
+        self._tell(settlement, seconds=self.clock.monotonic() - started_at)
         for partition, offset in settlement.offsets:
-            await self.on_committed(partition, offset)
+            await self._let_source_hear(partition, offset)
+
+    async def _let_source_hear(self, partition: Partition, offset: Offset) -> None:
+        try:
+            async with asyncio.timeout(HEARING_SECONDS_MAX):
+                await self.on_committed(partition, offset)
+        except TimeoutError as error:
+            message = f"the fetcher's on_committed did not return within {HEARING_SECONDS_MAX:.0f} s"
+            raise Retriable(message) from error
 
     def _writes(self, settlement: Settlement) -> list[TopicRecords]:
         """What the transaction carries; the offsets come last, for writers without transactions."""
@@ -83,17 +95,14 @@ class DeliverStage:
         writes.append(self.offsets.encode(self.task_id.connector, settlement.offsets))
         return writes
 
-    def _tell(self, settlement: Settlement, writes: list[TopicRecords], *, seconds: float) -> None:
+    def _tell(self, settlement: Settlement, *, seconds: float) -> None:
         now = self.clock.monotonic()
-        self.activity.pages_in_hand -= len(settlement.pages)
-        self.activity.records_in_hand -= settlement.fetched
-        self.activity.touch()
+        self.activity.put_down(pages=len(settlement.pages), records=settlement.fetched)
         written = settlement.delivered + len(settlement.letters)
         self.events(TransactionCommitted, records=written, source_records=settlement.fetched, seconds=seconds)
         self.events(OffsetCommitted, seconds=seconds)
         if settlement.delivered:
-            payload_bytes = sum(write.values.nbytes for write in writes[: len(settlement.records)])
-            self.events(RecordsDelivered, records=settlement.delivered, bytes=payload_bytes)
+            self.events(RecordsDelivered, records=settlement.delivered, bytes=_bytes(settlement.records))
         if settlement.deduplicated:
             self.events(RecordsDeduplicated, count=settlement.deduplicated)
         for (stage, reason), count in settlement.rejected.items():
@@ -116,3 +125,8 @@ class DeliverStage:
                 source_partition=as_json(letter.partition),
                 source_offset=as_json(letter.offset),
             )
+
+
+def _bytes(records: Sequence[TopicRecords]) -> int:
+    """Size of keys and values."""
+    return sum(write.values.nbytes + (0 if write.keys is None else write.keys.nbytes) for write in records)

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
-from fetchers.sdk import Clock, HttpDoor, SourceConnector
+from fetchers.sdk import Clock, HttpDoor, Offset, SourceConnector
 from fetchers.sdk.context import partition_key
 from metrics.events import BatchClosed, Emit, QueueChanged, TaskEvents, TaskStarted
+from service.domain.errors import PoisonedBatchError
 from service.domain.ids import TaskId
 from service.kafka.producer import Writer
 from service.pipeline.activity import Activity
@@ -24,12 +25,15 @@ from service.pipeline.converting import Convert, ConvertedBatch, ConvertStage
 from service.pipeline.dead_letters import DeadLetterRules
 from service.pipeline.delivering import DeliverStage
 from service.pipeline.fetching import FetchRetry, FetchStage
+from service.pipeline.offsets import SourceOffsets
 from service.pipeline.polling import poll
-from service.pipeline.queue import BoundedQueue, QueueLimits, QueueStatistics
+from service.pipeline.queue import BoundedQueue, QueueClosed, QueueLimits, QueueStatistics
 from service.pipeline.settlement import SettlementRules
 from service.stores.dedupe_store import DedupeState
-from service.stores.offsets import OffsetStore
+from spark_batch.errors import ConversionError
 from spark_batch.plan import ConversionPlan
+
+Conversion = asyncio.Task[ConvertedBatch | ConversionError | PoisonedBatchError]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +55,7 @@ class FlowSettings:
 class FlowParts:
     """What the worker lends to a task."""
 
-    offsets: OffsetStore
+    offsets: SourceOffsets
     convert: Convert
     http: HttpDoor
     clock: Clock
@@ -72,6 +76,7 @@ class SourceTask:
     activity: Activity = field(init=False)
     _stop: asyncio.Event = field(init=False, default_factory=asyncio.Event)
     _converting: int = field(init=False, default=0)
+    _fetch_failure: Exception | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         """Nothing runs yet."""
@@ -107,7 +112,7 @@ class SourceTask:
             await writer.start()
             yield writer
         finally:
-            await asyncio.shield(writer.stop())
+            await writer.stop()
 
     async def _wire(self, writer: Writer, events: TaskEvents) -> tuple[FetchStage, DeliverStage, BoundedQueue]:
         """Read what was committed, and put the stages together."""
@@ -119,7 +124,7 @@ class SourceTask:
         context = TaskContext(
             self.task_id,
             partition=self.connector.partition(),
-            offsets={partition_key(json.loads(partition)): offset for partition, offset in stored.items()},
+            offsets={partition_key(json.loads(text)): cast("Offset", offset) for text, offset in stored.items()},
             http=parts.http,
             clock=parts.clock,
             emit=parts.emit,
@@ -146,51 +151,61 @@ class SourceTask:
         return fetch, deliver, queue
 
     async def _flow(self, fetch: FetchStage, deliver: DeliverStage, queue: BoundedQueue, events: TaskEvents) -> None:
-        """Fetch, convert and deliver at the same time until stopped and drained."""
-        ordered: asyncio.Queue[asyncio.Task[ConvertedBatch] | None] = asyncio.Queue()
+        """Fetch, convert and deliver at the same time until stopped or failed, and drained."""
+        ordered: asyncio.Queue[Conversion | None] = asyncio.Queue()
         slots = asyncio.Semaphore(self.settings.conversions_max)
         async with asyncio.TaskGroup() as group:
-            fetching = group.create_task(fetch.run(), name=f"{self.task_id} fetch")
-            group.create_task(self._stop_when_asked(fetching, queue), name=f"{self.task_id} stop")
+            fetching = group.create_task(self._fetch(fetch, queue), name=f"{self.task_id} fetch")
+            stopping = group.create_task(self._stop_when_asked(fetching, queue), name=f"{self.task_id} stop")
             group.create_task(self._deliver_in_order(ordered, deliver, slots), name=f"{self.task_id} deliver")
             convert = ConvertStage(self.parts.convert, self.settings.plan, events, self.parts.clock)
-            async for batch in self._poll(queue):
-                events(
-                    BatchClosed,
-                    records=batch.records,
-                    bytes=batch.bytes,
-                    age_seconds=batch.age_seconds,
-                    reason=batch.reason.value,
-                )
-                await slots.acquire()
-                self._converting += 1
-                conversion = group.create_task(self._convert(convert.run, batch, queue), name=f"{self.task_id} convert")
-                ordered.put_nowait(conversion)
+            async with aclosing(self._poll(queue)) as batches:
+                async for batch in batches:
+                    _tell_closed(events, batch)
+                    await slots.acquire()
+                    self._converting += 1
+                    work = self._convert(convert.run, batch, queue)
+                    ordered.put_nowait(group.create_task(work, name=f"{self.task_id} convert"))
             ordered.put_nowait(None)
+            stopping.cancel()
+        if self._fetch_failure is not None:
+            raise self._fetch_failure
 
-    def _poll(self, queue: BoundedQueue) -> AsyncIterator[MicroBatch]:
+    async def _fetch(self, fetch: FetchStage, queue: BoundedQueue) -> None:
+        """A fetch that fails ends the task, but only after everything that was fetched before is delivered."""
+        try:
+            await fetch.run()
+        except QueueClosed:
+            return  # asked to stop while a page waited for room: it is fetched again
+        except Exception as error:  # noqa: BLE001 - raised again once the flow is drained, whatever it is
+            self._fetch_failure = error
+            await queue.close()
+
+    def _poll(self, queue: BoundedQueue) -> AsyncGenerator[MicroBatch, None]:
         return poll(
             queue, limits=self.settings.batch, is_converting=lambda: self._converting > 0, clock=self.parts.clock
         )
 
     async def _convert(
         self, convert: Callable[[MicroBatch], Awaitable[ConvertedBatch]], batch: MicroBatch, queue: BoundedQueue
-    ) -> ConvertedBatch:
+    ) -> ConvertedBatch | ConversionError | PoisonedBatchError:
+        """A failure is handed on like a result, to be raised in its turn: what was fetched before is delivered."""
         try:
             return await convert(batch)
+        except (ConversionError, PoisonedBatchError) as error:
+            return error
         finally:
             self._converting -= 1
             await queue.nudge()
 
     async def _deliver_in_order(
-        self,
-        ordered: asyncio.Queue[asyncio.Task[ConvertedBatch] | None],
-        deliver: DeliverStage,
-        slots: asyncio.Semaphore,
+        self, ordered: asyncio.Queue[Conversion | None], deliver: DeliverStage, slots: asyncio.Semaphore
     ) -> None:
         while (conversion := await ordered.get()) is not None:
             converted = await conversion
             slots.release()
+            if isinstance(converted, Exception):
+                raise converted
             await deliver.run(converted)
 
     async def _stop_when_asked(self, fetching: asyncio.Task[None], queue: BoundedQueue) -> None:
@@ -208,3 +223,13 @@ class SourceTask:
             records_max=limits.records_max,
             bytes_max=limits.bytes_max,
         )
+
+
+def _tell_closed(events: TaskEvents, batch: MicroBatch) -> None:
+    events(
+        BatchClosed,
+        records=batch.records,
+        bytes=batch.bytes,
+        age_seconds=batch.age_seconds,
+        reason=batch.reason.value,
+    )
