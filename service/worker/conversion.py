@@ -7,13 +7,13 @@ import os
 from collections.abc import Sequence
 
 import pyarrow as pa
-from spark_batch.runner import ConversionRunner
 
 from fetchers.sdk import BackOff, Clock
 from metrics.events import ComponentStateChanged, Emit, SparkStarted
 from service.config.worker import WorkerConfig
 from spark_batch.errors import ConversionRetriable
 from spark_batch.plan import ConversionPlan, Finding
+from spark_batch.runner import ConversionRunner
 from spark_batch.session import SparkSettings
 
 

@@ -7,9 +7,9 @@ import traceback
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from fetchers.sdk import BackOff, Clock
+from fetchers.sdk import BackOff, Clock, Retriable
 from metrics.events import StopReported, TaskEvents, TaskFailed, TaskRestarted, TaskStateChanged
-from service.domain.errors import Recovery, recovery_of, root_of
+from service.domain.errors import Recovery, described, recovery_of, root_of
 from service.domain.ids import TaskId
 from service.domain.states import TaskState, transition
 from service.pipeline.task import SourceTask
@@ -45,6 +45,13 @@ class TaskSupervisor:
 
     async def run(self) -> None:
         """Until stopped, or FAILED for good. Never raises for a failing task: one connector harms no other."""
+        try:
+            await self._run_until_over()
+        except asyncio.CancelledError:
+            self._enter(TaskState.UNASSIGNED, reason="cancelled")
+            raise
+
+    async def _run_until_over(self) -> None:
         restarts = 0
         while not self._stop.is_set():
             started_at = self.clock.monotonic()
@@ -74,10 +81,10 @@ class TaskSupervisor:
         self.events(StopReported, left_records=left, seconds=seconds, is_complete=is_complete)
 
     @property
-    def idle_seconds(self) -> float:
-        """For how long there has been nothing to do."""
+    def idle_seconds(self) -> float | None:
+        """For how long there has been nothing to do; None while there is, or while the task is not running."""
         if self.state is not TaskState.RUNNING or self._current is None:
-            return 0.0
+            return None
         return self._current.activity.idle_seconds
 
     @property
@@ -99,10 +106,11 @@ class TaskSupervisor:
 
     async def _wait_to_restart(self, error: BaseException, restarts: int) -> None:
         cause = root_of(error)
-        self._enter(TaskState.RESTARTING, reason=f"{type(cause).__name__}: {cause}")
+        asked_seconds = cause.wait_seconds if isinstance(cause, Retriable) else None
+        self._enter(TaskState.RESTARTING, reason=described(cause))
         self.events(TaskRestarted, attempt=restarts)
         try:
-            async with asyncio.timeout(self.policy.back_off.wait_seconds(restarts)):
+            async with asyncio.timeout(self.policy.back_off.wait_seconds(restarts, asked_seconds=asked_seconds)):
                 await self._stop.wait()
         except TimeoutError:
             return
@@ -111,7 +119,7 @@ class TaskSupervisor:
         cause = root_of(error)
         self.trace = "".join(traceback.format_exception(cause))
         self.events(TaskFailed, error_class=type(cause).__name__, message=str(cause), trace=self.trace)
-        self._enter(TaskState.FAILED, reason=type(cause).__name__)
+        self._enter(TaskState.FAILED, reason=described(cause))
 
     def _enter(self, state: TaskState, *, reason: str = "") -> None:
         self.state = transition(self.state, state)

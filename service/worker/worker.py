@@ -50,19 +50,27 @@ class Worker:
         return any(task.is_failed for task in self.tasks)
 
     async def _stop_tasks(self, running: Sequence[asyncio.Task[None]]) -> None:
+        if not running:
+            return
         started_at = self.clock.monotonic()
         for task in self.tasks:
             task.request_stop()
-        done: set[asyncio.Task[None]] = set()
-        if running:
-            done, _ = await asyncio.wait(running, timeout=self.stop_seconds_max * CANCEL_AT_SHARE)
+        done, late = await asyncio.wait(running, timeout=self.stop_seconds_max * CANCEL_AT_SHARE)
         for supervisor, work in zip(self.tasks, running, strict=True):
             work.cancel()
             supervisor.report_stop(seconds=self.clock.monotonic() - started_at, is_complete=work in done)
+        if late:
+            _, hanging = await asyncio.wait(late, timeout=self.stop_seconds_max * (1 - CANCEL_AT_SHARE))
+            for work in hanging:
+                work.cancel()  # once more: what hangs while it cleans up is cut off too
 
     async def _watch_idleness(self, idle_seconds: float | None) -> None:
         if idle_seconds is None:
             return
-        while not all(task.is_failed or task.idle_seconds >= idle_seconds for task in self.tasks):
+        while not all(task.is_failed or _is_idle_for(task, idle_seconds) for task in self.tasks):
             await self.clock.sleep(_LOOK_SECONDS)
         self.request_stop("idle")
+
+
+def _is_idle_for(task: TaskSupervisor, seconds: float) -> bool:
+    return task.idle_seconds is not None and task.idle_seconds >= seconds
