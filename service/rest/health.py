@@ -5,23 +5,68 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from metrics.events import ComponentStateChanged, Event, TaskStateChanged
+from metrics.events import (
+    BatchConverted,
+    ComponentStateChanged,
+    Event,
+    FetchCompleted,
+    PageFetched,
+    RetryScheduled,
+    SourceLagMeasured,
+    TaskEvent,
+    TaskRemoved,
+    TaskStateChanged,
+    TransactionCommitted,
+)
+
+_RECOVERIES: dict[type[TaskEvent], str] = {
+    PageFetched: "fetch",
+    SourceLagMeasured: "fetch",
+    BatchConverted: "convert",
+    TransactionCommitted: "deliver",
+}
+"""What shows that a stage works again."""
 
 
 @dataclass(slots=True)
 class Health:
-    """Listens to events; readiness is that every component is usable and no task is FAILED."""
+    """Listens to events; readiness is that every component is usable and no task is FAILED.
+
+    A task that retries in place does what can be done, so it is told of but still counts as ready.
+    """
 
     components: dict[str, ComponentStateChanged] = field(default_factory=dict)
     tasks: dict[str, TaskStateChanged] = field(default_factory=dict)
+    retries: dict[str, dict[str, RetryScheduled]] = field(default_factory=dict)
+    """What each task retries, by stage."""
     is_started: bool = False
 
     def __call__(self, event: Event) -> None:
         """Take an event."""
         if isinstance(event, ComponentStateChanged):
             self.components[event.component] = event
-        elif isinstance(event, TaskStateChanged):
-            self.tasks[f"{event.connector}-{event.task}"] = event
+        elif isinstance(event, TaskEvent):
+            self._take(event, task=f"{event.connector}-{event.task}")
+
+    def _take(self, event: TaskEvent, *, task: str) -> None:
+        if isinstance(event, TaskStateChanged):
+            self.tasks[task] = event
+            self.retries.pop(task, None)
+        elif isinstance(event, TaskRemoved):
+            self.tasks.pop(task, None)
+            self.retries.pop(task, None)
+        elif isinstance(event, RetryScheduled):
+            self.retries.setdefault(task, {})[event.stage] = event
+        else:
+            self._recover(event, task=task)
+
+    def _recover(self, event: TaskEvent, *, task: str) -> None:
+        if task not in self.retries:
+            return
+        is_answer = isinstance(event, FetchCompleted) and event.outcome == "ok"
+        stage = "fetch" if is_answer else _RECOVERIES.get(type(event))
+        if stage is not None:
+            self.retries[task].pop(stage, None)
 
     @property
     def is_ready(self) -> bool:
@@ -37,5 +82,24 @@ class Health:
             "components": {
                 name: {"ready": state.is_ready, "detail": state.detail} for name, state in self.components.items()
             },
-            "tasks": {name: {"state": state.state, "reason": state.reason} for name, state in self.tasks.items()},
+            "tasks": {name: self._task_report(name) for name in sorted({*self.tasks, *self.retries})},
         }
+
+    def _task_report(self, name: str) -> dict[str, Any]:
+        state = self.tasks.get(name)
+        report: dict[str, Any] = {
+            "state": state.state if state else "UNASSIGNED",
+            "reason": state.reason if state else "",
+        }
+        retries = self.retries.get(name)
+        if retries:
+            report["retrying"] = [
+                {
+                    "stage": retry.stage,
+                    "error": retry.error_class,
+                    "attempt": retry.attempt,
+                    "wait_seconds": round(retry.wait_seconds, 3),
+                }
+                for retry in retries.values()
+            ]
+        return report

@@ -77,6 +77,7 @@ def _observed(emit: Emit, version: str) -> Middleware:
             status = response.status
         except web.HTTPException as error:
             status = error.status
+            error.headers["X-Headrace-Version"] = version
             raise
         finally:
             resource = request.match_info.route.resource
