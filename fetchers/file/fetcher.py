@@ -15,7 +15,7 @@ from typing import ClassVar, TypeVar
 
 from fetchers.file.config import FileStreamConfig
 from fetchers.file.disk import ByteSource, Opener, PlainFile, fetch_error
-from fetchers.file.fileset import FileSet, Looks
+from fetchers.file.fileset import OPEN_MAX, FileSet, Looks
 from fetchers.file.followed import FollowedFile, Reading, Turn
 from fetchers.file.gz import GzipFile
 from fetchers.file.lines import LineAssembler
@@ -33,6 +33,9 @@ class FileStreamSource(SourceConnector[FileStreamConfig]):
     payload_kind: ClassVar[PayloadKind] = PayloadKind.TEXT
     standard_input: int = 0
     """Descriptor that is read when no file is configured."""
+
+    files_open_max: int = OPEN_MAX
+    """Files of a pattern that are held open at once."""
 
     def __init__(self, config: FileStreamConfig) -> None:
         """Keep the line that standard input has begun: a retry cannot read it again."""
@@ -69,7 +72,9 @@ class FileStreamSource(SourceConnector[FileStreamConfig]):
         stopping = Event()
         reading = _reading(self.config, context, partial(open_source, stopping=stopping))
         stored = _stored_offsets(file, context)
-        files = FileSet(file, reading, stored=stored, is_from_end=self.config.file_start == "end")
+        files = FileSet(
+            file, reading, stored=stored, is_from_end=self.config.file_start == "end", open_max=self.files_open_max
+        )
         thread = FileThread()
         try:
             async with aclosing(self._follow(files, thread, context)) as pages:
@@ -93,7 +98,10 @@ class FileStreamSource(SourceConnector[FileStreamConfig]):
                     outcome.heed(turn)
                     if turn.page is not None:
                         yield turn.page
-            if not active:
+            if not active and files.holds_many:
+                await _run(thread, files.rest, files.name)
+            if not active and not (files.has_more and outcome.has_settled):
+                outcome.is_finished = outcome.is_finished and not files.has_more
                 thread.rest()
                 outcome.tell(context)
                 await context.clock.sleep(self.config.poll_interval)
@@ -104,11 +112,14 @@ class _Outcome:
     """What the turns since the last look amount to."""
 
     is_finished: bool = True
+    has_settled: bool = False
+    """Whether a file gave something, or was found to have nothing: others may have its place."""
     trouble: str | None = None
 
     def heed(self, turn: Turn) -> None:
         """Take one turn into account."""
         self.is_finished = self.is_finished and not turn.is_waiting
+        self.has_settled = self.has_settled or not turn.is_waiting
         self.trouble = turn.trouble or self.trouble
 
     def tell(self, context: FetchContext) -> None:

@@ -21,6 +21,9 @@ from fetchers.file.followed import FollowedFile, Reading
 from fetchers.file.mark import StoredOffset
 from fetchers.sdk import Page
 
+OPEN_MAX = 512
+"""Files that one task holds open at once."""
+
 Looks = Mapping[str, FileLook | None]
 """What is at each path; a single configured path is there with None when nothing is."""
 
@@ -28,12 +31,23 @@ Looks = Mapping[str, FileLook | None]
 class FileSet:
     """Finds files and keeps one ``FollowedFile`` for each. Not for concurrent use."""
 
-    def __init__(self, name: str, reading: Reading, *, stored: Mapping[str, StoredOffset], is_from_end: bool) -> None:
+    def __init__(
+        self,
+        name: str,
+        reading: Reading,
+        *,
+        stored: Mapping[str, StoredOffset],
+        is_from_end: bool,
+        open_max: int = OPEN_MAX,
+    ) -> None:
         """``stored``: source offsets by path. ``is_from_end``: where to begin when there are none at all."""
         self.name = name
         self.events: list[FileEvent] = []
         """What happened; whoever tells it takes it out."""
+        self.has_more = False
+        """Whether the last answer of ``needing_turn`` left files out, since too many would be open at once."""
         self._reading = reading
+        self._open_max = open_max
         self._stored = dict(stored)
         self._is_from_end = is_from_end and not stored
         self._is_pattern: bool | None = None
@@ -73,7 +87,21 @@ class FileSet:
         for path in [path for path, file in self._files.items() if file.identity is None and not file.is_pending]:
             if path not in looks:
                 del self._files[path]
-        return [file for path, file in self._files.items() if file.needs_turn(looks.get(path))]
+        needing = [file for path, file in self._files.items() if file.needs_turn(looks.get(path))]
+        # Those that hold a descriptor already come first: they can only become fewer.
+        needing.sort(key=lambda file: not file.is_open)
+        self.has_more = len(needing) > self._open_max
+        return needing[: max(self._open_max, sum(file.is_open for file in needing) + 1)]
+
+    @property
+    def holds_many(self) -> bool:
+        """Whether more than half of the files that may be open are."""
+        return sum(file.is_open for file in self._files.values()) > self._open_max // 2
+
+    def rest(self) -> None:
+        """Give back the files that are read to their end. Blocks."""
+        for file in self._files.values():
+            file.rest()
 
     def close(self) -> None:
         """Give all files back."""

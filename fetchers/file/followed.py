@@ -89,6 +89,7 @@ class FollowedFile:
         self._is_from_end = is_from_end
         self._owes_marker = owes_marker
         self._source: ByteSource | None = None
+        self._resting: tuple[int, int] | None = None
         self._departed: _Departed | None = None
         self._seen: FileLook | None = None
         self._is_pending = True
@@ -102,8 +103,8 @@ class FollowedFile:
 
     @property
     def identity(self) -> tuple[int, int] | None:
-        """Which file is being read, if any."""
-        return self._source.identity if self._source else None
+        """Which file is being read, or rests; None when there is none."""
+        return self._source.identity if self._source else self._resting
 
     @property
     def is_pending(self) -> bool:
@@ -118,7 +119,7 @@ class FollowedFile:
     @property
     def offset(self) -> dict[str, str | int]:
         """Where to resume."""
-        return offset_after(self._mark, self._source.identity[1] if self._source else 0)
+        return offset_after(self._mark, self.identity[1] if self.identity else 0)
 
     def needs_turn(self, look: FileLook | None) -> bool:
         """Whether a path that looks like this may have something to read."""
@@ -152,8 +153,22 @@ class FollowedFile:
         """A page without records that stores where this file is read on."""
         return Page(pa.array([], pa.binary()), offset=self.offset, partition={"filename": self.path})
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it holds a descriptor."""
+        return self._source is not None
+
+    def rest(self) -> None:
+        """Give a file back that is read to its end, until its path looks different."""
+        if self._source is not None and not self._is_pending and not self._assembler.unfinished:
+            self._resting = self._source.identity
+            self._stored = StoredOffset(self._mark.position, self._resting[1], self._mark.signature)
+            self.close()
+
     def finish(self) -> Iterator[Page]:
         """Read what is left of a file whose name now belongs to another one, and close it."""
+        if self._source is None and self._stored is not None:
+            self._source = find_moved(self.path, self._stored, self._reading.opener)
         while self._source is not None and (block := self._read_block(self._source)):
             page = self._page(self._feed(block))
             if page is not None:
@@ -203,6 +218,7 @@ class FollowedFile:
             self._owes_marker = True
             self._begin(mark_at(source.read_at, source.last_line_end()) or Mark())
         self._is_from_end = False
+        self._resting = None
         self._source = source
         self._grown_at = now
         if source is None:

@@ -86,7 +86,7 @@ def test_is_found_by_the_names_that_configs_use(name: str) -> None:
 
 def test_defaults_are_those_of_connect() -> None:
     """``file`` has no default, ``topic`` must be given, ``batch.size`` is 2000."""
-    keys = {key.name: key for key in FileStreamSource.config_class.keys()}  # noqa: SIM118 - a method of the class
+    keys = {key.name: key for key in FileStreamSource.config_class.config_keys()}
     assert (keys["file"].default, keys["file"].is_required, keys["topic"].is_required) == (None, False, True)
     assert (keys["batch.size"].default, keys["batch.size"].kind) == ("2000", "INT")
 
@@ -190,3 +190,36 @@ async def test_a_stop_does_not_wait_for_standard_input(source: MakeSource) -> No
     finally:
         os.close(writer)
         os.close(reader)
+
+
+async def test_more_files_than_may_be_open_at_once_are_all_read(
+    source: MakeSource, tmp_path: Path, lines_of: LinesOf
+) -> None:
+    """In one round, with few of them held open; and what is added to one at rest is read."""
+    open_max = 4
+    connector = source(file=tmp_path / "*.log")
+    connector.files_open_max = open_max
+    paths = [tmp_path / f"{number:02}.log" for number in range(30)]
+    for path in paths:
+        path.write_bytes(path.name.encode() + b"\n")
+    held: list[int] = []
+
+    def count_held(page: Page) -> None:
+        del page
+        held.append(sum(target.parent == tmp_path for target in open_files()))
+
+    context = FakeContext()
+    pages = await collect(connector, context, on_page=count_held)
+    assert sorted(lines_of(pages)) == [path.name.encode() for path in paths]
+    assert max(held) <= open_max
+    async with running(connector, FakeContext()) as stream:
+        for _ in paths:
+            await anext(stream)
+        with paths[0].open("ab") as file:
+            file.write(b"more\n")
+        assert list((await anext(stream)).values()) == [b"more"]
+
+
+def open_files() -> list[Path]:
+    """Where the descriptors lead that are open now."""
+    return [entry.readlink() for entry in Path("/proc/self/fd").iterdir() if entry.is_symlink()]

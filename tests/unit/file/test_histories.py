@@ -203,14 +203,15 @@ class Pattern(RuleBasedStateMachine):
 
     def start(self) -> None:
         """A task starts from what is stored."""
-        self.files = FileSet(str(self.folder / "app.log*"), READING, stored=self.stored, is_from_end=False)
+        self.files = FileSet(str(self.folder / "app.log*"), READING, stored=self.stored, is_from_end=False, open_max=2)
 
     def teardown(self) -> None:
         """Read to the end: every line once."""
         if not hasattr(self, "folder"):
             return
-        for _ in range(4):
+        for _ in range(20):
             self.read(1_000)
+            self.files.rest()
             self.now += 2.0
         self.commit(10_000)
         self.files.close()
@@ -254,6 +255,11 @@ class Pattern(RuleBasedStateMachine):
                     self.waiting.append(turn.page)
                 if not turn.has_more:
                     active.remove(followed)
+
+    @rule()
+    def rest(self) -> None:
+        """Files that are read to their end are given back."""
+        self.files.rest()
 
     @rule(count=COUNTS)
     def commit(self, count: int) -> None:
