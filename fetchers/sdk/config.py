@@ -185,11 +185,11 @@ class ConfigModel(BaseModel):
         try:
             return ParsedConfig(cls.model_validate(texts | maps), ())
         except ValidationError as error:
-            keys = {key.name: key for key in cls.keys()}  # noqa: SIM118 - not a mapping's
+            keys = {key.name: key for key in cls.config_keys()}
             return ParsedConfig(None, tuple(_finding(detail, texts, keys) for detail in error.errors()))
 
     @classmethod
-    def keys(cls) -> tuple[ConfigKey, ...]:
+    def config_keys(cls) -> tuple[ConfigKey, ...]:
         """Definitions of every key, in the order of the fields."""
         return tuple(_config_key(name, info) for name, info in cls.model_fields.items())
 

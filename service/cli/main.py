@@ -82,6 +82,15 @@ def redrive(dead_letter_topic: str, worker: Path, connectors: tuple[Path, ...]) 
     sys.exit(asyncio.run(run_redrive(dead_letter_topic, worker, connectors)))
 
 
+@main.command()
+@click.option("--check", is_flag=True, help="Only say what is not fresh.")
+def docs(*, check: bool) -> None:
+    """Write the reference pages from the code."""
+    from service.docs.generate import main as generate  # noqa: PLC0415 - as above
+
+    sys.exit(generate(check=check))
+
+
 @main.command("help")
 @click.pass_context
 def show_help(context: click.Context) -> None:

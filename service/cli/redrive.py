@@ -7,9 +7,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from metrics.logging import LogFormat, configure_logging
 from service.cli.findings import print_refusal
-from service.cli.standalone import EXIT_CLEAN, EXIT_CONFIG, EXIT_FAILED, raise_file_limit
+from service.cli.standalone import EXIT_CLEAN, EXIT_CONFIG, EXIT_FAILED, configure_job_logging, raise_file_limit
 from service.config.job import ConfigRefusedError, read_job
 from service.redrive.run import UnknownDeadLetterTopicError, redrive
 
@@ -21,7 +20,7 @@ async def run_redrive(topic: str, worker_file: Path, connector_files: Sequence[P
     except ConfigRefusedError as refusal:
         print_refusal(refusal)
         return EXIT_CONFIG
-    configure_logging(format=LogFormat(job.worker.log_format), level=job.worker.log_level)
+    configure_job_logging(job)
     raise_file_limit()
     try:
         report = await redrive(topic, job)

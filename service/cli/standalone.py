@@ -10,9 +10,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from metrics.logging import LogFormat, configure_logging
+from metrics.redaction import Redactor
 from service.app import open_worker
 from service.cli.findings import print_refusal
 from service.config.job import ConfigRefusedError, Job, read_job
+from service.config.secrets import secrets_of
 from service.worker.worker import Worker
 
 EXIT_CLEAN, EXIT_FAILED, EXIT_CONFIG = 0, 1, 2
@@ -25,8 +27,16 @@ async def run_standalone(worker_file: Path, connector_files: Sequence[Path], *, 
     except ConfigRefusedError as refusal:
         print_refusal(refusal)
         return EXIT_CONFIG
-    configure_logging(format=LogFormat(job.worker.log_format), level=job.worker.log_level)
+    configure_job_logging(job)
     return await run_job(job, idle_seconds=idle_seconds)
+
+
+def configure_job_logging(job: Job) -> None:
+    """As the worker file says, with the job's secrets hidden."""
+    redactor = Redactor()
+    for secret in secrets_of(job):
+        redactor.learn(secret)
+    configure_logging(format=LogFormat(job.worker.log_format), level=job.worker.log_level, redactor=redactor)
 
 
 async def run_job(job: Job, *, idle_seconds: float | None) -> int:

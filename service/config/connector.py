@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, field_validator
@@ -122,7 +123,7 @@ class SourceConnectorConfig(ConfigModel):
     @field_validator("name")
     @classmethod
     def _no_control_characters(cls, name: str) -> str:
-        codes = [str(ord(letter)) for letter in name if not letter.isprintable() and ord(letter) < 0xA0]
+        codes = [str(ord(letter)) for letter in name if unicodedata.category(letter) == "Cc"]
         if codes:
             message = f"String may not contain control sequences but had the following ASCII chars: {', '.join(codes)}"
             raise ValueError(message)

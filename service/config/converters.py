@@ -54,12 +54,13 @@ def read_converter(side: str, connector: Mapping[str, str], worker: Mapping[str,
         return ConverterReading(None, (Finding(key, name, text),))
     warnings = _misprint(key, own)
     if kind is ConverterKind.AVRO:
-        reading = _avro(key, name, own, connector, worker)
+        reading = _avro(key, name, own, url=own.get(_URL) or connector.get(_URL) or worker.get(_URL))
         return ConverterReading(reading.converter, (*warnings, *reading.findings))
     enveloped = own.get("schemas.enable", own.get(_MISPRINT, str(name != kind.value))).strip().lower()
     if enveloped not in {"true", "false"}:
-        text = f"Invalid value {enveloped} for configuration {key}.schemas.enable: Expected value to be either true or false"
-        return ConverterReading(None, (*warnings, Finding(f"{key}.schemas.enable", enveloped, text)))
+        name_of_key = f"{key}.schemas.enable"
+        text = f"Invalid value {enveloped} for configuration {name_of_key}: Expected value to be either true or false"
+        return ConverterReading(None, (*warnings, Finding(name_of_key, enveloped, text)))
     spec = ConverterSpec(kind, is_schema_enveloped=kind is ConverterKind.JSON and enveloped == "true")
     return ConverterReading(Converter(spec, name), warnings)
 
@@ -79,10 +80,7 @@ def _misprint(key: str, own: Mapping[str, str]) -> tuple[Finding, ...]:
     return (Finding(f"{key}.{_MISPRINT}", own[_MISPRINT], text, Severity.WARNING),)
 
 
-def _avro(
-    key: str, name: str, own: Mapping[str, str], connector: Mapping[str, str], worker: Mapping[str, str]
-) -> ConverterReading:
-    url = own.get(_URL) or connector.get(_URL) or worker.get(_URL)
+def _avro(key: str, name: str, own: Mapping[str, str], *, url: str | None) -> ConverterReading:
     if not url:
         text = f'Missing required configuration "{key}.{_URL}" which has no default value.'
         return ConverterReading(None, (Finding(f"{key}.{_URL}", None, text),))

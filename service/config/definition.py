@@ -55,7 +55,7 @@ class ConnectorDefinition:
 
     def masked_properties(self) -> dict[str, str]:
         """The config as it may be shown."""
-        return masked(self.properties, self.connector_class.config_class.keys())
+        return masked(self.properties, self.connector_class.config_class.config_keys())
 
     def for_task(self, overrides: Mapping[str, str]) -> SourceConnector[Any]:
         """An instance for one task."""
@@ -159,7 +159,7 @@ def as_findings(found: Iterable[PlanFinding]) -> tuple[Finding, ...]:
 
 def known_keys(config_class: type[FetcherConfig]) -> tuple[ConfigKey, ...]:
     """Every key a connector of this class may have: Connect's and ours, then its own."""
-    return (*SourceConnectorConfig.keys(), *config_class.keys())
+    return (*SourceConnectorConfig.config_keys(), *config_class.config_keys())
 
 
 def with_schema(definition: ConnectorDefinition, text: str) -> ConnectorDefinition:

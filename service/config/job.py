@@ -11,6 +11,7 @@ from fetchers.sdk.config import unknown_keys
 from service.config.definition import ConnectorDefinition, read_definition
 from service.config.files import ConfigFileError, read_properties
 from service.config.worker import EMBEDDED, WorkerConfig
+from service.kafka.client import KafkaSettings
 
 _REGISTRY_KEY = "schema.registry.url"
 _PLACEHOLDER_URL = "http://127.0.0.1:1"
@@ -84,18 +85,32 @@ def make_job(
     """Validate; raises ``ConfigRefusedError`` with all findings."""
     names = list(sources) or ["worker", *(connector.get("name", "connector") for connector in connectors)]
     parsed = WorkerConfig.parse(worker_properties)
-    known = [key.name for key in WorkerConfig.keys()]
+    known = [key.name for key in WorkerConfig.config_keys()]
     strangers = unknown_keys(worker_properties, known, free_prefixes=WorkerConfig.free_prefixes)
     found = [SourceFindings(names[0], (*parsed.findings, *strangers, *_worker_remarks(worker_properties)))]
     worker = _with_defaults(_with_registry(worker_properties, _PLACEHOLDER_URL))
     for source, connector in zip(names[1:], connectors, strict=True):
         reading = read_definition(_with_registry(connector, _PLACEHOLDER_URL), worker=worker)
-        found.append(SourceFindings(source, reading.findings))
+        found.append(SourceFindings(source, (*reading.findings, *_client_findings(worker, connector))))
     found.extend(_doubles(names[1:], connectors))
     if parsed.config is None or any(finding.is_error for source in found for finding in source.findings):
         raise ConfigRefusedError([source for source in found if source.findings])
     return Job(
         parsed.config, dict(worker_properties), tuple(connectors), tuple(item for item in found if item.findings)
+    )
+
+
+def _client_findings(worker: Mapping[str, str], connector: Mapping[str, str]) -> tuple[Finding, ...]:
+    """Doubts about the producer's settings, the connector's overrides among them."""
+    _, doubts = KafkaSettings.parse(worker, connector=connector, role="producer")
+    return tuple(
+        Finding(
+            doubt.key,
+            doubt.value,
+            f"Invalid value {doubt.value} for configuration {doubt.key}: Expected {doubt.expected}",
+            Severity.ERROR if doubt.is_error else Severity.WARNING,
+        )
+        for doubt in doubts
     )
 
 

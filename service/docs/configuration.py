@@ -72,9 +72,9 @@ def page() -> str:
     """Return the whole page, Markdown."""
     return PAGE.format(
         notice=NOTICE,
-        worker=_keys(WorkerConfig.keys()),
+        worker=_keys(WorkerConfig.config_keys()),
         worker_prefixes=_codes(f"{prefix}*" for prefix in WorkerConfig.free_prefixes),
-        connector="\n".join(_groups(SourceConnectorConfig.keys())),
+        connector="\n".join(_groups(SourceConnectorConfig.config_keys())),
         plugins="\n".join(_plugin(plugin) for plugin in PLUGINS),
         converters=_converters(),
         converter_keys=_borrowed(CONVERTER_KEYS),
@@ -94,7 +94,7 @@ def _plugin(plugin: Plugin) -> str:
         remarks.append(f"`dedupe.fields` unless given: {_codes(connector_class.default_dedupe_fields)}.")
     config_class = connector_class.config_class
     about = cell(first_paragraph(config_class.__doc__))
-    tables = "\n".join(_groups(config_class.keys()))
+    tables = "\n".join(_groups(config_class.config_keys()))
     return f"## {plugin.name}\n\n{about} {' '.join(remarks)}\n\n{tables}"
 
 

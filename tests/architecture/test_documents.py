@@ -29,7 +29,7 @@ CONFIG_CLASSES: tuple[type[ConfigModel], ...] = (
     SourceConnectorConfig,
     *(plugin.load().config_class for plugin in PLUGINS),
 )
-EVERY_KEY = [key for config_class in CONFIG_CLASSES for key in config_class.keys()]  # noqa: SIM118 - no mapping
+EVERY_KEY = [key for config_class in CONFIG_CLASSES for key in config_class.config_keys()]
 FREE_PREFIXES = [prefix for config_class in CONFIG_CLASSES for prefix in config_class.free_prefixes]
 ARCHITECTURE_WORDS_MAX = 1_300
 """About two printed pages."""

@@ -51,7 +51,7 @@ ERROR_FILE_NAMES = {"errors", "failure"}
 
 def keys_of(name: str) -> tuple[ConfigKey, ...]:
     """Keys of one config class."""
-    return CONFIG_CLASSES[name].keys()
+    return CONFIG_CLASSES[name].config_keys()
 
 
 def test_generated_pages_are_fresh() -> None:

@@ -251,7 +251,7 @@ def _secret_keys(kind: type[SourceConnector[Any]]) -> set[str]:
 
 
 def _keys(kind: type[SourceConnector[Any]]) -> tuple[ConfigKey, ...]:
-    return kind.config_class.keys()
+    return kind.config_class.config_keys()
 
 
 async def _exhaust(connector: SourceConnector[Any], context: FakeContext, finished: asyncio.Event) -> None:

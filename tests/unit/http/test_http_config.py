@@ -11,7 +11,7 @@ from fetchers.sdk import StatusVerdict
 from fetchers.sdk.config import masked, unknown_keys
 from fetchers.toolkit.rate_limits import RateWindow
 
-KEYS = HttpSourceConfig.keys()
+KEYS = HttpSourceConfig.config_keys()
 GOOD = {"topic": "t", "http.url": "https://host/x"}
 
 

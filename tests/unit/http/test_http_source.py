@@ -81,7 +81,7 @@ def items(*stamps: int) -> list[dict[str, Any]]:
 
 
 WAYS: Mapping[str, Mapping[str, str]] = {
-    "page": {"http_pagination_type": "page"},
+    "page_number": {"http_pagination_type": "page_number"},
     "offset": {"http_pagination_type": "offset", "http_pagination_limit": "2"},
     "cursor": {"http_pagination_type": "cursor", "http_pagination_cursor_path": "cursor"},
     "link": {"http_pagination_type": "link"},
@@ -153,7 +153,7 @@ async def test_a_list_that_grows_at_its_front_repeats_nothing(http: SharedHttp) 
         return response
 
     async with serve(answer) as url:
-        made = source(f"{url}/list", http_records_path="items", http_offset_field="t", **WAYS["page"])
+        made = source(f"{url}/list", http_records_path="items", http_offset_field="t", **WAYS["page_number"])
         pages = await collect(made, resume(made, http, []))
         assert ids(pages) == [0, 1, 2, 3]
         assert ids(await collect(made, resume(made, http, pages))) == [99]

@@ -144,7 +144,7 @@ def test_secrets_are_not_shown() -> None:
     assert parsed.config is not None
     said = f"{parsed.config!r} {parsed.config.texts()} {parsed.findings}"
     assert not [secret for secret in secrets.values() if secret in said]
-    definitions = MixpanelConfig.keys()
+    definitions = MixpanelConfig.config_keys()
     assert {key.name for key in definitions if key.kind == "PASSWORD"} == set(secrets)
 
 
@@ -163,5 +163,5 @@ def test_credentials_over_open_http_are_warned_of() -> None:
 
 def test_every_key_is_documented() -> None:
     """The reference page is made of the docstrings."""
-    definitions = MixpanelConfig.keys()
+    definitions = MixpanelConfig.config_keys()
     assert [key.name for key in definitions if not key.documentation] == []

@@ -53,7 +53,7 @@ class Config(FetcherConfig):
 
 
 GOOD = {"topic": "t", "url": "http://h/"}
-KEYS = Config.keys()
+KEYS = Config.config_keys()
 
 
 def test_reads_texts() -> None:
