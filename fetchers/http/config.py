@@ -18,7 +18,7 @@ _LIMITS = Key(group="Limits", importance=Importance.LOW)
 _TLS = Key(group="TLS", importance=Importance.LOW)
 
 AuthType = Literal["none", "basic", "bearer", "api_key", "oauth2"]
-PaginationType = Literal["none", "page", "offset", "cursor", "link", "next_url"]
+PaginationType = Literal["none", "page_number", "offset", "cursor", "link", "next_url"]
 
 
 class HttpSourceConfig(FetcherConfig):
@@ -70,7 +70,8 @@ class HttpSourceConfig(FetcherConfig):
     """What an answer without that path means: a mistake, or no records."""
 
     http_offset_field: Annotated[str | None, _OFFSET] = None
-    """Field that tells new records from old ones, such as properties.updated: a number, a time, or text that sorts."""
+    """Field that tells new records from old ones, such as properties.updated: a number, a time, or text that sorts.
+    Without it (and without http.pagination.continues) every round delivers everything again."""
     http_offset_key: Annotated[str | None, _OFFSET] = None
     """Field that tells records with the same value apart; without it all bytes of a record do."""
     http_offset_initial: Annotated[str | None, _OFFSET] = None

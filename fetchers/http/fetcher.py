@@ -136,7 +136,7 @@ class HttpSource(SourceConnector[HttpSourceConfig]):
 
     def _remembered(self, answer: CutAnswer) -> frozenset[str]:
         """Records of this page, which may come again on the next one when the source grows at its front meanwhile."""
-        if self.config.http_pagination_type not in {"page", "offset"} or self.config.http_offset_field is None:
+        if self.config.http_pagination_type not in {"page_number", "offset"} or self.config.http_offset_field is None:
             return frozenset()
         return frozenset(map(answer.key_of, range(len(answer.records))))
 

@@ -146,7 +146,7 @@ def auth(config: HttpSourceConfig, *, clock: Clock) -> Authorizer | None:
 def pagination(config: HttpSourceConfig, *, secret_texts: tuple[str, ...]) -> Pagination:
     """The way through the pages."""
     match config.http_pagination_type:
-        case "page":
+        case "page_number":
             return PageNumber(config.http_pagination_page_parameter, config.http_pagination_page_first)
         case "offset":
             return OffsetLimit(
