@@ -75,6 +75,15 @@ class KafkaSettings:
 
         return SettingsReader(worker, connector=connector or {}, role=role).read()
 
+    @property
+    def connecting(self) -> str:
+        """What a failed connection was about, for its message."""
+        doing = f"connecting to {self.bootstrap}"
+        if self.security.protocol == "PLAINTEXT":
+            return doing
+        # The client library reports a refused login or certificate like a broker that is not there.
+        return f"{doing} by {self.security.protocol} (a wrong user, password or certificate looks the same)"
+
     def connection_arguments(self) -> dict[str, Any]:
         """Arguments that every client of the library takes."""
         return {

@@ -92,7 +92,7 @@ class _Connection:
                 await self._producer.start()
         except CLIENT_ERRORS as error:
             await self.stop()
-            raise classify(error, doing=f"connecting to {self.settings.bootstrap}") from error
+            raise classify(error, doing=self.settings.connecting) from error
         except BaseException:
             await self.stop()
             raise
@@ -200,9 +200,10 @@ class TransactionalWriter:
 
 
 class IdempotentWriter:
-    """At least once: no transaction; everything else is acknowledged before the writes of `last_topic` are sent.
+    """At least once: no transaction; each write is acknowledged before the next is sent, `last_topic`'s last.
 
-    `last_topic` is the offset topic, so that a stored offset never runs ahead of its records.
+    `last_topic` is the offset topic, so that a stored offset never runs ahead of its records. The order
+    of the others is the caller's: de-duplication state comes after the records it calls delivered.
     """
 
     def __init__(self, settings: KafkaSettings, *, last_topic: str) -> None:
@@ -227,9 +228,8 @@ class IdempotentWriter:
             await self._connection.deliver(lambda: self._commit(filled), seconds_max=self._seconds_max)
 
     async def _commit(self, writes: Sequence[TopicRecords]) -> None:
-        for is_last in (False, True):
-            group = [write for write in writes if (write.topic == self._last_topic) == is_last]
-            await send(self._connection.producer, await self._connection.lanes.plan(group))
+        for write in sorted(writes, key=lambda write: write.topic == self._last_topic):
+            await send(self._connection.producer, await self._connection.lanes.plan([write]))
 
     async def stop(self) -> None:
         """See `Writer`."""

@@ -90,7 +90,7 @@ class TopicFeed:
                 cluster = await consumer._client.fetch_all_metadata()  # noqa: SLF001 - no public way
         except CLIENT_ERRORS as error:
             await _close(consumer)
-            raise classify(error, doing=f"opening topic '{topic}' for reading") from error
+            raise classify(error, doing=f"{settings.connecting} to read topic '{topic}'") from error
         except asyncio.CancelledError:
             await _close(consumer)
             raise

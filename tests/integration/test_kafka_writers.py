@@ -7,6 +7,7 @@ import asyncio
 import pyarrow as pa
 import pytest
 
+from service.kafka import delivery
 from service.kafka.admin import KafkaAdmin
 from service.kafka.client import KafkaSettings, ProducerSettings
 from service.kafka.errors import DeliveryFatal, DeliveryRetriable, RecordTooLarge, WriterFenced
@@ -216,6 +217,29 @@ async def test_at_least_once_writes_offsets_last(kafka: KafkaStack, topic_name: 
     await writer.stop()
     assert [record.value for record in await stored(settings, topic_name)] == [b"a", b"b"]
     assert [record.value for record in await stored(settings, offsets)] == [b"{}"]
+
+
+async def test_at_least_once_keeps_the_order_of_writes(kafka: KafkaStack, topic_name: str) -> None:
+    """State that calls records delivered is not written when the records before it were refused."""
+    settings = settings_of(kafka)
+    await make_topic(settings, topic_name, config={"cleanup.policy": "compact"})
+    await make_topic(settings, f"{topic_name}-state")
+    writer = IdempotentWriter(settings, last_topic="none")
+    await writer.start()
+    with pytest.raises(DeliveryFatal):
+        await writer.commit([records(topic_name, [b"no key"]), records(f"{topic_name}-state", [b"seen"])])
+    await writer.stop()
+    assert await stored(settings, f"{topic_name}-state") == []
+
+
+async def test_a_topic_that_cannot_be_is_fatal(kafka: KafkaStack, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A topic that the broker neither has nor makes is said, and told apart from a broker that is away."""
+    monkeypatch.setattr(delivery, "TOPIC_SECONDS_MAX", 1.0)
+    writer = TransactionalWriter(settings_of(kafka), transactional_id="no-topic")
+    await writer.start()
+    with pytest.raises(DeliveryFatal, match="'no topic!' does not exist"):
+        await writer.commit([records("no topic!", [b"x"])])
+    await writer.stop()
 
 
 async def test_a_wrong_transaction_limit_is_fatal_at_start(kafka: KafkaStack, topic_name: str) -> None:
