@@ -12,7 +12,7 @@ import binascii
 import json
 from collections import deque
 from collections.abc import Mapping
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from types import TracebackType
 from typing import Self
 from zoneinfo import ZoneInfo
@@ -222,49 +222,6 @@ class MixpanelSimulator:
             ),
             None,
         )
-
-
-def demo_faults(days: tuple[date, ...]) -> tuple[Fault, ...]:
-    """What goes wrong in the demo: limits, a cut connection and a body that says ``terminated early``."""
-    third, fifth, seventh, last = days[2 % len(days)], days[4 % len(days)], days[6 % len(days)], days[-1]
-    return (
-        Fault(kind=FaultKind.CUT, day=third, attempt=1, fraction=0.6),
-        Fault(
-            kind=FaultKind.STATUS,
-            day=fifth,
-            attempt=1,
-            status=429,
-            body=_RATE_LIMIT_BODY,
-            headers=(("Retry-After", "1"),),
-        ),
-        Fault(kind=FaultKind.TERMINATED_EARLY, day=seventh, attempt=1, fraction=0.4),
-        Fault(
-            kind=FaultKind.STATUS,
-            day=last,
-            attempt=1,
-            status=429,
-            body=_RATE_LIMIT_BODY,
-            headers=(("Retry-After", "2"),),
-        ),
-    )
-
-
-def demo_settings(today: date, *, events_per_day: int = 10_000, days: int = 10, seed: int = 1) -> MixpanelSettings:
-    """The project of the demo: the ``days`` before ``today``, with everything a real export may do."""
-    first = today - timedelta(days=days)
-    calendar = tuple(first + timedelta(days=number) for number in range(days))
-    return MixpanelSettings(
-        first_day=first,
-        days=days,
-        events_per_day=events_per_day,
-        malformed_per_day=12,
-        wrong_typed_per_day=18,
-        duplicates_per_day=events_per_day // 100,
-        late_per_day=25,
-        late_days=min(4, days),
-        seed=seed,
-        faults=demo_faults(calendar),
-    )
 
 
 def _basic_credentials(header: str) -> tuple[str, str] | None:

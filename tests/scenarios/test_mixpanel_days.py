@@ -12,7 +12,8 @@ from fetchers.catalog import shared_http
 from fetchers.sdk import Fatal, Page, RateLimited, Retriable
 from fetchers.sdk.testing import FakeClock, FakeContext, collect
 from metrics.events import ConfigWarning
-from service.simulators.mixpanel import LIMITS, MixpanelSimulator, demo_settings
+from service.demo.sources import project as demo_project
+from service.simulators.mixpanel import LIMITS, MixpanelSimulator
 from service.simulators.mixpanel_settings import Fault, FaultKind, MixpanelSettings
 from tests.scenarios.mixpanel_worker import MemoryWorker, known_by, properties, source_of
 
@@ -314,18 +315,21 @@ async def test_m14_a_server_behind_our_clock_is_not_stormed(*, is_unfinished_rea
         assert {event.key for event in warnings} == {"mixpanel.timezone"}
 
 
-async def test_the_demo_s_project_balances() -> None:
-    """Everything a real export may do at once, two rounds: the accounts of the simulator and ours agree."""
-    settings = demo_settings(date(2024, 2, 1), events_per_day=500)
-    clock = FakeClock(NOW + timedelta(hours=1))
+@pytest.mark.parametrize("is_restarted", [False, True])
+async def test_the_demo_s_project_balances(*, is_restarted: bool) -> None:
+    """Everything a real export may do at once, in two rounds or two starts: its accounts and ours agree."""
+    settings = demo_project(today=date(2024, 2, 1), events_per_day=500)
+    clock = FakeClock(NOW + timedelta(hours=12))
     async with MixpanelSimulator(settings, clock=clock) as simulator, shared_http() as http:
         texts = properties(settings, simulator.url, mixpanel_to_date=str(settings.last_day), poll_interval_ms="2000")
         worker = MemoryWorker(texts, http, clock=clock)
-        await worker.run(rounds=10)
+        await worker.run(rounds=1 if is_restarted else 10)
+        if is_restarted:
+            await worker.run(rounds=10)
         truth = simulator.truth()
-        assert worker.contexts[0].rounds == 2
+        assert sum(context.rounds for context in worker.contexts) == 2
         assert truth.days_answered == tuple(map(str, settings.calendar))
-        assert len(truth.late_days_answered) == 4
+        assert truth.late_days_answered == tuple(map(str, settings.calendar[-4:]))
         worker.assert_nothing_twice()
         assert len(worker.delivered) == truth.lines_distinct
-        assert len(worker.retries) == 4
+        assert len(worker.retries) == len(settings.faults)
