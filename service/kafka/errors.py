@@ -124,8 +124,12 @@ def classify(error: BaseException, *, doing: str, could_be_expired: bool = False
 
 
 def _told(error: BaseException) -> str:
-    text = str(error).strip()
     name = type(error).__name__.strip("_")
+    text = str(error).strip()
+    if isinstance(error, kafka.BrokerResponseError):
+        # The text repeats class and number; what helps is the argument (a topic) and what the code means.
+        told = ", ".join(map(str, error.args))
+        text = " ".join(part for part in (told, getattr(error, "description", "")) if part)
     return f"{name}: {text}" if text else name
 
 
