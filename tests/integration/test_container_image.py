@@ -1,0 +1,184 @@
+"""The image is built from the Dockerfile and does the main job in it, without any network.
+
+No container engine is needed: buildah builds on a minimal Debian made by debootstrap, and the image's own
+entry point, user, environment and health check are run in its file system with a network namespace that has
+nothing but a loopback device. Takes some minutes; needs Linux, root and the Debian packages buildah and
+debootstrap (`.ci/run` installs them where it may).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = [pytest.mark.container, pytest.mark.slow, pytest.mark.timeout(1500)]
+
+_ROOT = Path(__file__).parents[2]
+_NEEDED = ("buildah", "debootstrap", "unshare", "chroot", "ip", "hostname")
+_BUILD_SECONDS_MAX = 1200
+_RUN_SECONDS_MAX = 240
+_SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+# $1 the image's file system, $2 its user; the files entry, health and metrics hold commands, one word a line.
+# A container runtime resolves its container's host name; here the name is one that resolves anyway.
+_IN_A_NETWORK_OF_ITS_OWN = """
+set -eu
+image=$1 user=$2
+hostname localhost
+ip link set lo up
+mount --rbind /proc "$image/proc"
+mount --rbind /dev "$image/dev"
+mapfile -t entry <"$image/test/entry"; mapfile -t health <"$image/test/health"; mapfile -t metrics <"$image/test/metrics"
+mapfile -t within <"$image/test/within"
+chroot --userspec="$user:$user" "$image" "${within[@]}" "${entry[@]}" &
+worker=$!
+until chroot --userspec="$user:$user" "$image" "${within[@]}" "${health[@]}" >/dev/null 2>&1; do kill -0 $worker; sleep 0.5; done
+echo "== healthy"
+until chroot --userspec="$user:$user" "$image" "${within[@]}" "${metrics[@]}"; do kill -0 $worker; sleep 0.5; done
+echo "== delivered"
+kill -TERM $worker
+code=0; wait $worker || code=$?
+echo "== exit $code"
+"""
+_METRICS = (
+    "import re, sys, urllib.request as r;"
+    "text = r.urlopen('http://127.0.0.1:8083/metrics', timeout=4).read().decode();"
+    "found = re.findall(r'^headrace_records_delivered_total\\{.*\\} (\\S+)$', text, re.M);"
+    "sys.exit(sum(map(float, found)) < 3)"
+)
+
+
+@dataclass(frozen=True)
+class Image:
+    """A built image: its configuration, and its file system, mounted."""
+
+    config: dict[str, Any]
+    files: Path
+
+
+@dataclass(frozen=True)
+class Builder:
+    """buildah with a storage of its own, so that nothing of the machine's is touched or left behind."""
+
+    folder: Path
+
+    def __call__(self, *arguments: str) -> str:
+        """Run buildah and return what it printed; what it said goes into the failure."""
+        storage = ("--storage-driver", "overlay", "--root", f"{self.folder}/storage", "--runroot", f"{self.folder}/run")
+        return _run("buildah", *storage, *arguments, environment={"BUILDAH_ISOLATION": "chroot"})
+
+
+def _run(*command: str, environment: dict[str, str] | None = None, seconds_max: float = _BUILD_SECONDS_MAX) -> str:
+    ended = subprocess.run(
+        command,
+        env={**os.environ, **(environment or {})},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=seconds_max,
+    )
+    assert ended.returncode == 0, f"{' '.join(command[:8])} …:\n{ended.stdout[-6000:]}"
+    return ended.stdout
+
+
+def _mirror() -> str:
+    """The Debian mirror that this machine uses."""
+    for source in sorted(Path("/etc/apt").glob("sources.list.d/*.sources")):
+        found = re.search(r"^URIs:\s*(\S+)", source.read_text(encoding="utf-8"), re.MULTILINE)
+        if found:
+            return found.group(1)
+    found = re.search(
+        r"^deb\s+(?:\[.*?\]\s+)?(\S+)", Path("/etc/apt/sources.list").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert found, "this machine names no Debian mirror"
+    return found.group(1)
+
+
+def _make_base(builder: Builder, folder: Path) -> str:
+    """A minimal Debian as an image, trusting the authorities that this machine was told to trust."""
+    files = folder / "debian"
+    _run("debootstrap", "--variant=minbase", "--include=ca-certificates", "bookworm", str(files), _mirror())
+    own_authorities = Path("/usr/local/share/ca-certificates")
+    if own_authorities.is_dir():
+        shutil.copytree(own_authorities, files / own_authorities.relative_to("/"), dirs_exist_ok=True)
+        _run("chroot", str(files), "update-ca-certificates")
+    container = builder("from", "scratch").strip()
+    builder("copy", "-q", container, str(files), "/")
+    builder("config", "--env", f"PATH={_SYSTEM_PATH}", container)
+    builder("commit", "-q", container, "localhost/debian:test")
+    builder("rm", container)
+    shutil.rmtree(files)
+    return "localhost/debian:test"
+
+
+@pytest.fixture(scope="module")
+def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Image]:
+    """The image built from the committed Dockerfile, mounted."""
+    missing = [program for program in _NEEDED if shutil.which(program) is None]
+    if sys.platform != "linux" or os.geteuid() != 0 or missing:
+        pytest.skip(f"building an image here needs Linux, root and {', '.join(_NEEDED)}; missing: {missing or 'root'}")
+    folder = tmp_path_factory.mktemp("image")
+    builder = Builder(folder)
+    options = ("--format", "docker", "--network", "host", "--pull-never", "-t", "localhost/headrace:test")
+    builder("bud", *options, "--build-arg", f"BASE={_make_base(builder, folder)}", str(_ROOT))
+    config = json.loads(builder("inspect", "--type", "image", "localhost/headrace:test"))["Docker"]["config"]
+    container = builder("from", "--pull-never", "localhost/headrace:test").strip()
+    yield Image(config, Path(builder("mount", container).strip()))
+    builder("umount", container)
+    builder("rm", "--all")
+    builder("rmi", "--all", "--force")
+
+
+def test_image_runs_as_nobody_in_particular(image: Image) -> None:
+    """The user is not root, and cannot change the program it runs."""
+    assert image.config["User"] == "10001"
+    program = image.files / "opt" / "headrace"
+    owners = {path.lstat().st_uid for path in (program, program / "service", program / ".venv", program / "parts")}
+    assert owners == {0}
+    assert image.config["Healthcheck"]["Test"][0] == "CMD"
+    assert "/health/live" in " ".join(image.config["Healthcheck"]["Test"])
+
+
+def test_image_leads_a_file_into_kafka_without_a_network(image: Image) -> None:
+    """Entry point, user, environment and health check as configured: a file is delivered, SIGTERM ends it with 0."""
+    work = image.files / "test"
+    work.mkdir()
+    string = "org.apache.kafka.connect.storage.StringConverter"
+    files = {
+        "worker.properties": f"bootstrap.servers=embedded\nkey.converter={string}\nvalue.converter={string}\n",
+        "lines.properties": "name=lines\nconnector.class=FileStreamSource\nfile=/test/lines.txt\ntopic=lines\n",
+        "lines.txt": "one\ntwo\nthree\n",
+        "entry": "\n".join(
+            [*image.config["Entrypoint"], "standalone", "/test/worker.properties", "/test/lines.properties"]
+        ),
+        "health": "\n".join(image.config["Healthcheck"]["Test"][1:]),
+        "metrics": "\n".join(["/opt/headrace/.venv/bin/python", "-I", "-S", "-c", _METRICS]),
+        "within": "\n".join(
+            [
+                "env",
+                "-i",
+                f"--chdir={image.config['WorkingDir']}",
+                *image.config["Env"],
+                f"HOME={image.config['WorkingDir']}",
+            ]
+        ),
+    }
+    for name, text in files.items():
+        (work / name).write_text(f"{text}\n" if "." not in name else text, encoding="utf-8")
+    said = _run(
+        *("unshare", "--net", "--mount", "--uts", "bash", "-c", _IN_A_NETWORK_OF_ITS_OWN),
+        *("in-image", str(image.files), image.config["User"]),
+        seconds_max=_RUN_SECONDS_MAX,
+    )
+    assert [line for line in said.splitlines() if line.startswith("==")] == ["== healthy", "== delivered", "== exit 0"]
