@@ -1,0 +1,93 @@
+"""Against a broker that wants to know who one is: the right user passes, the others hear why not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+from service.embedded import broker as embedded
+from service.embedded.broker import embedded_kafka
+from service.embedded.broker_settings import broker_properties
+from service.embedded.ports import LOOPBACK, free_ports
+from service.embedded.running import running
+from service.kafka.client import KafkaSettings
+from service.kafka.errors import DeliveryFatal, DeliveryRetriable
+from service.kafka.producer import TransactionalWriter
+from service.kafka.reader import read_topic
+from service.kafka.records import TopicRecords
+
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
+
+LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Address of a listener with logins: alice may do everything, bob nothing."""
+    (port,) = free_ports(1)
+
+    def with_logins(**options: object) -> dict[str, str]:
+        properties = broker_properties(**options)  # type: ignore[arg-type]
+        return properties | {
+            "listeners": f"{properties['listeners']},LOGIN://{LOOPBACK}:{port}",
+            "advertised.listeners": f"{properties['advertised.listeners']},LOGIN://{LOOPBACK}:{port}",
+            "listener.security.protocol.map": f"{properties['listener.security.protocol.map']},LOGIN:SASL_PLAINTEXT",
+            "inter.broker.listener.name": "PLAINTEXT",
+            "sasl.enabled.mechanisms": "PLAIN",
+            "listener.name.login.plain.sasl.jaas.config": f'{LOGIN} user_alice="a\'1" user_bob="b";',
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": "User:ANONYMOUS;User:alice",
+        }
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(embedded, "broker_properties", with_logins)
+        with running(embedded_kafka(data_dir=tmp_path_factory.mktemp("guarded"), heap_mib=256), name="guarded"):
+            yield f"{LOOPBACK}:{port}"
+
+
+def settings_of(bootstrap: str, user: str, password: str) -> KafkaSettings:
+    """Settings from Java's properties."""
+    settings, findings = KafkaSettings.parse(
+        {
+            "bootstrap.servers": bootstrap,
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN",
+            "sasl.jaas.config": f'{LOGIN} username="{user}" password="{password}";',
+        }
+    )
+    assert findings == ()
+    return settings
+
+
+def record(topic: str) -> TopicRecords:
+    """One record."""
+    return TopicRecords(topic, pa.array([b"x"], pa.binary()))
+
+
+async def test_the_right_user_may_write_and_read(guarded: str, topic_name: str) -> None:
+    """A login from a JAAS line serves writers and readers."""
+    settings = settings_of(guarded, "alice", "a'1")
+    writer = TransactionalWriter(settings, transactional_id=topic_name)
+    await writer.start()
+    await writer.commit([record(topic_name)])
+    await writer.stop()
+    assert [found.value async for batch in read_topic(settings, topic_name) for found in batch] == [b"x"]
+
+
+async def test_a_user_without_permission_is_told_so(guarded: str, topic_name: str) -> None:
+    """Missing permission is fatal: no waiting makes it pass."""
+    writer = TransactionalWriter(settings_of(guarded, "bob", "b"), transactional_id=topic_name)
+    with pytest.raises(DeliveryFatal, match="Authorization"):
+        await writer.start()
+    await writer.stop()
+
+
+async def test_a_wrong_password_is_hinted_at_and_not_shown(guarded: str, topic_name: str) -> None:
+    """The library reports a refused login like a broker that is away; the message says that it may be one."""
+    writer = TransactionalWriter(settings_of(guarded, "alice", "hunter2"), transactional_id=topic_name)
+    with pytest.raises(DeliveryRetriable, match="wrong user, password or certificate") as caught:
+        await writer.start()
+    assert "hunter2" not in str(caught.value)
+    await writer.stop()
