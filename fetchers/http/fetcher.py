@@ -94,6 +94,7 @@ class HttpSource(SourceConnector[HttpSourceConfig]):
         before: frozenset[str] = frozenset()
         rest: tuple[Place, int] = (bookmark.place, bookmark.skip)
         is_first = True
+        stored = bookmark
         async with Ahead[_Turn]() as ahead:
             place = plan.pagination.first() if bookmark.place is None else bookmark.place
             ahead.start(self._ask(context, plan, place, base), name="next page")
@@ -113,7 +114,10 @@ class HttpSource(SourceConnector[HttpSourceConfig]):
                 before = self._remembered(turn.answer)
                 highest = turn.answer.raise_mark(bookmark.highest, news)
                 following = self._after(bookmark, highest, turn, rest, is_last=is_last)
-                if news or following != bookmark:
+                # Without news only the end of the round is worth an offset, and only where it says something new: a
+                # page more for every answer would make the source look busy for ever.
+                if news or (is_last and following != stored):
+                    stored = following
                     yield _page(turn.answer, news, following, self.config.http_offset_field), following
                 bookmark, place, is_first = following, turn.following, False
 

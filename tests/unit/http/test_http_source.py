@@ -129,6 +129,20 @@ async def test_equal_stamps_are_neither_lost_nor_repeated(
     assert sorted(ids(delivered)) == [item["id"] for item in table.items]
 
 
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("continues", ["true", "false"])
+async def test_a_round_without_news_hands_over_nothing(http: SharedHttp, way: str, continues: str) -> None:
+    """When nothing is new there is no page, not even an empty one: the source counts as idle."""
+    table = Table(items(1, 2, 3, 3, 5))
+    async with serve(table.answer) as url:
+        keys = {"http_records_path": "items", "http_offset_field": "t", "http_pagination_continues": continues}
+        made = source(f"{url}/list", **keys, **WAYS[way])
+        first = await collect(made, resume(made, http, []), rounds=3)
+        assert ids(first) == [0, 1, 2, 3, 4]
+        assert len(first) <= 4
+        assert await collect(made, resume(made, http, first), rounds=3) == []
+
+
 async def test_newest_first_feeds_stop_at_what_is_known(http: SharedHttp) -> None:
     """With ``stops.at.known`` the next round reads no further than the first page that has nothing new."""
     table = Table(items(9, 8, 7, 6, 5, 4))
