@@ -19,9 +19,12 @@ from service.embedded.ports import LOOPBACK, free_ports, require_free
 from service.embedded.probe import is_broker_ready
 
 HEAP_MIB = 512
+FORMAT_HEAP_MIB = 128
 START_SECONDS_MAX = 90.0
 STOP_SECONDS_MAX = 20.0
 START_ATTEMPTS_MAX = 3
+
+_FORMAT_PROGRAM = "kafka.tools.StorageTool"
 
 
 class EmbeddedBroker:
@@ -120,7 +123,7 @@ class EmbeddedBroker:
         settings.write_text(properties_text(properties), encoding="utf-8")
         cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         arguments = ("format", "--cluster-id", cluster, "--config", str(settings))
-        jvm = await GuardedJvm.start("kafka-storage", self._command(128, "kafka.tools.StorageTool", *arguments))
+        jvm = await GuardedJvm.start("kafka-storage", self._command(FORMAT_HEAP_MIB, _FORMAT_PROGRAM, *arguments))
         try:
             async with asyncio.timeout(START_SECONDS_MAX):
                 code = await jvm.wait_exited()
