@@ -49,7 +49,7 @@ def as_json(values: Partition | Offset) -> str:
 
 
 def dead_letter_headers(letter: DeadLetter, task_id: TaskId, *, class_name: str) -> list[Header]:
-    """Headers of one dead letter; every value is UTF-8 text."""
+    """Headers of one dead letter; every value is UTF-8 text, with a lone surrogate as JSON's escape for it."""
     texts = {
         "__connect.errors.topic": letter.topic,
         "__connect.errors.connector.name": task_id.connector,
@@ -62,7 +62,7 @@ def dead_letter_headers(letter: DeadLetter, task_id: TaskId, *, class_name: str)
         "__headrace.errors.source.partition": as_json(letter.partition),
         "__headrace.errors.source.offset": as_json(letter.offset),
     }
-    return [(name, text.encode()) for name, text in texts.items()]
+    return [(name, text.encode(errors="backslashreplace")) for name, text in texts.items()]
 
 
 def dead_letter_records(letters: Sequence[DeadLetter], task_id: TaskId, *, rules: DeadLetterRules) -> TopicRecords:

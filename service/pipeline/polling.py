@@ -27,12 +27,12 @@ async def poll(
             if not batcher.is_closable:
                 return
             reason = CloseReason.STOP
+        if reason is None and batcher.is_closable:
+            reason = await _wait_for_age(batcher.due_at, queue, is_converting, clock)
+        elif reason is None:
+            await queue.wait_for_news()
         if reason is not None:
             yield batcher.close(reason, now=clock.monotonic())
-        elif batcher.is_closable:
-            await _wait_until(batcher.due_at, queue, is_converting, clock)
-        else:
-            await queue.wait_for_news()
 
 
 async def _collect(queue: BoundedQueue, batcher: Batcher, clock: Clock) -> CloseReason | None:
@@ -48,10 +48,16 @@ async def _collect(queue: BoundedQueue, batcher: Batcher, clock: Clock) -> Close
     return None
 
 
-async def _wait_until(due_at: float, queue: BoundedQueue, is_converting: Callable[[], bool], clock: Clock) -> None:
-    """Wait for a page, the end of the conversions, or the age limit."""
+async def _wait_for_age(
+    due_at: float, queue: BoundedQueue, is_converting: Callable[[], bool], clock: Clock
+) -> CloseReason | None:
+    """Wait for a page or the end of the conversions (None), or until the age limit.
+
+    The clock is not asked again at the limit: it may stand a rounding error before it, for ever if time is virtual.
+    """
     try:
         async with asyncio.timeout(max(0.0, due_at - clock.monotonic())):
             await queue.wait_for_news(is_news=lambda: not is_converting())
     except TimeoutError:
-        return
+        return CloseReason.AGE
+    return None

@@ -1,0 +1,110 @@
+"""When a micro-batch is complete."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.domain.errors import SourceTransactionTooLargeError
+from service.pipeline.batching import OPEN_TRANSACTION_BATCHES_MAX, Batcher, BatchLimits, CloseReason, MicroBatch
+from service.pipeline.queue import QueuedPage
+from tests.unit.pipeline.fakes import page, queued
+
+LIMITS = BatchLimits(records_max=4, bytes_max=200, age_seconds_max=0.5)
+
+
+def batcher(*items: QueuedPage, now: float = 0.0) -> Batcher:
+    """One that holds these pages."""
+    made = Batcher(LIMITS)
+    for item in items:
+        made.add(item, now=now)
+    return made
+
+
+def test_it_closes_by_count_bytes_or_age_whichever_is_first() -> None:
+    """And not before."""
+    assert batcher(queued(page(b"1", b"2", b"3"))).reason_to_close(now=0.49, is_converting=True) is None
+    assert batcher(queued(page(b"1", b"2", b"3", b"4"))).reason_to_close(now=0, is_converting=True) is CloseReason.COUNT
+    assert batcher(queued(page(b"x" * 200))).reason_to_close(now=0, is_converting=True) is CloseReason.BYTES
+    assert batcher(queued(page(b"1"))).reason_to_close(now=0.5, is_converting=True) is CloseReason.AGE
+
+
+def test_it_closes_at_once_while_nothing_is_converted() -> None:
+    """Waiting would only add latency."""
+    assert batcher(queued(page(b"1"))).reason_to_close(now=0, is_converting=False) is CloseReason.IDLE
+
+
+def test_an_empty_one_never_closes() -> None:
+    """There is nothing to hand over."""
+    assert batcher().is_empty
+    assert batcher().reason_to_close(now=99, is_converting=False) is None
+
+
+def test_a_page_that_would_break_a_limit_opens_the_next() -> None:
+    """Which limit is said; a page alone may be larger."""
+    held = batcher(queued(page(b"1", b"2", b"3")))
+    assert held.reason_to_close_before(queued(page(b"4", b"5"))) is CloseReason.COUNT
+    assert held.reason_to_close_before(queued(page(b"x" * 300))) is CloseReason.BYTES
+    assert held.reason_to_close_before(queued(page(b"4"))) is None
+    assert batcher().reason_to_close_before(queued(page(b"x" * 300))) is None
+
+
+def test_an_unfinished_transaction_of_the_source_stays_for_the_next() -> None:
+    """What came before it is handed over; it is never cut in two."""
+    done, open_one, open_two = (
+        queued(page(b"1")),
+        queued(page(b"2", ends_transaction=False)),
+        queued(page(b"3", b"4", ends_transaction=False)),
+    )
+    held = batcher(done, open_one, open_two, now=1.0)
+    assert held.close(CloseReason.COUNT, now=3.0).pages == (done,)
+    assert not held.is_closable
+    assert held.reason_to_close(now=99, is_converting=False) is None
+    last = queued(page(b"5"))
+    held.add(last, now=4.0)
+    batch = held.close(CloseReason.COUNT, now=5.0)
+    assert batch.pages == (open_one, open_two, last)
+    assert batch.age_seconds == 4.0
+    assert batch.records == 4
+
+
+def test_a_transaction_without_end_is_refused_before_memory_is_full() -> None:
+    """The message says which keys to raise."""
+    held = batcher()
+    item = queued(page(b"1", ends_transaction=False))
+    for _ in range(LIMITS.records_max * OPEN_TRANSACTION_BATCHES_MAX):
+        held.add(item, now=0)
+    with pytest.raises(SourceTransactionTooLargeError, match=r"batch\.records\.max"):
+        held.add(item, now=0)
+
+
+pages = st.builds(
+    lambda sizes, ends: page(*[b"x" * size for size in sizes], ends_transaction=ends),
+    st.lists(st.integers(0, 90), max_size=6),
+    st.sampled_from([True, True, True, False]),
+)
+
+
+@given(st.lists(pages, max_size=25))
+def test_every_page_is_in_exactly_one_batch_in_order_and_limits_hold(source: list[object]) -> None:
+    """Only a page or transaction that is larger by itself exceeds a limit."""
+    items = [QueuedPage(item, float(number)) for number, item in enumerate(source)]  # type: ignore[arg-type]
+    held, batches = Batcher(LIMITS), list[MicroBatch]()
+    for item in items:
+        while (reason := held.reason_to_close_before(item)) is not None:
+            batches.append(held.close(reason, now=0))
+        held.add(item, now=0)
+        if (reason := held.reason_to_close(now=0, is_converting=True)) is not None:
+            batches.append(held.close(reason, now=0))
+    if held.is_closable:
+        batches.append(held.close(CloseReason.STOP, now=0))
+    handed_over = [item for batch in batches for item in batch.pages]
+    assert handed_over == items[: len(handed_over)]
+    assert not any(item.page.ends_transaction for item in items[len(handed_over) :])
+    for batch in batches:
+        assert batch.pages
+        assert batch.pages[-1].page.ends_transaction
+        is_one_transaction = sum(item.page.ends_transaction for item in batch.pages) == 1
+        fits = batch.records <= LIMITS.records_max and batch.bytes <= LIMITS.bytes_max
+        assert fits or is_one_transaction

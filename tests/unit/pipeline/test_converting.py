@@ -1,0 +1,64 @@
+"""The convert stage by itself."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from fetchers.sdk import SystemClock
+from metrics.events import BatchConverted, Event, TaskEvents
+from service.pipeline.batching import CloseReason, MicroBatch
+from service.pipeline.converting import Convert, ConvertStage, input_table
+from spark_batch.errors import ConversionFatal
+from spark_batch.outcome import INPUT_SCHEMA, OUTCOME_SCHEMA
+from spark_batch.plan import ConversionPlan, PayloadFormat
+from tests.unit.pipeline.fakes import page, queued
+
+PLAN = ConversionPlan(PayloadFormat.BYTES)
+
+
+def batch_of(*payloads: bytes) -> MicroBatch:
+    """One page."""
+    return MicroBatch((queued(page(*payloads)),), CloseReason.COUNT, 0.0)
+
+
+def stage(convert: Convert, events: list[Event]) -> ConvertStage:
+    """A stage that tells ``events``."""
+    return ConvertStage(convert, PLAN, TaskEvents(events.append, "c", 0), SystemClock())
+
+
+async def test_a_missing_verdict_is_refused() -> None:
+    """Records would get the verdicts of others."""
+
+    async def convert(_: ConversionPlan, records: pa.Table) -> pa.Table:
+        return pa.table({"value": records.column("value")}).slice(1)
+
+    events: list[Event] = []
+    with pytest.raises(ConversionFatal, match="2 records were converted to 1 verdicts"):
+        await stage(convert, events).run(batch_of(b"1", b"2"))
+    assert not [event for event in events if isinstance(event, BatchConverted)]
+
+
+async def test_nothing_to_convert_asks_nobody() -> None:
+    """Pages that only move the offset get by without Spark."""
+
+    async def convert(_: ConversionPlan, __: pa.Table) -> pa.Table:
+        pytest.fail("asked")
+
+    found = await stage(convert, []).run(batch_of())
+    assert found.outcome.schema == OUTCOME_SCHEMA
+    assert found.outcome.num_rows == 0
+
+
+def test_the_input_has_the_columns_of_all_pages() -> None:
+    """Columns that a page does not have are null; no payload is copied."""
+    first, second = page(b"1", keys=[b"k"]), page(b"2", None, timestamps_ms=[5, None])
+    table = input_table(MicroBatch((queued(first), queued(second)), CloseReason.COUNT, 0.0))
+    assert table.schema == INPUT_SCHEMA
+    assert table.to_pydict() == {
+        "key": [b"k", None, None],
+        "value": [b"1", b"2", None],
+        "timestamp": [None, 5, None],
+    }
+    chunk = table.column("value").chunk(0)
+    assert chunk.buffers()[2].address == first.payload_column.buffers()[2].address

@@ -1,0 +1,192 @@
+"""What becomes of each record of a micro-batch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fetchers.sdk import DedupeScope, Page, Rejection
+from service.pipeline.batching import CloseReason, MicroBatch
+from service.pipeline.converting import ConvertedBatch, input_table
+from service.pipeline.settlement import Settlement, SettlementRules, settle
+from spark_batch.outcome import OUTCOME_SCHEMA
+from spark_batch.plan import ConversionPlan, PayloadFormat
+from tests.unit.pipeline.fakes import BAD, PARTITION, TOPIC, MemoryDedupe, page, queued, verdicts
+
+
+def converted(*pages: Page, has_dedupe: bool = False, chunks: int = 1) -> ConvertedBatch:
+    """The micro-batch of these pages after the fake conversion, its outcome in so many chunks."""
+    batch = MicroBatch(tuple(queued(item) for item in pages), CloseReason.COUNT, 0.0)
+    records = input_table(batch)
+    plan = ConversionPlan(PayloadFormat.BYTES, dedupe_fields=("id",) if has_dedupe else ())
+    outcome = verdicts(plan, records)
+    size = max(1, -(-outcome.num_rows // chunks))
+    outcome = pa.Table.from_batches(outcome.to_batches(max_chunksize=size), OUTCOME_SCHEMA)
+    return ConvertedBatch(batch, records, outcome)
+
+
+def settled(*pages: Page, seen: MemoryDedupe | None = None, is_tolerant: bool = True, chunks: int = 1) -> Settlement:
+    """Settle these pages."""
+    rules = SettlementRules(TOPIC, PARTITION, is_tolerant=is_tolerant, has_dedupe=seen is not None)
+    batch = converted(*pages, has_dedupe=seen is not None, chunks=chunks)
+    return settle(batch, rules, seen or MemoryDedupe())
+
+
+def values(settlement: Settlement, topic: str = TOPIC) -> list[Any]:
+    """What goes to a topic."""
+    return [value for write in settlement.records if write.topic == topic for value in write.values.to_pylist()]
+
+
+def test_with_tolerance_none_nothing_of_the_bad_records_page_is_delivered() -> None:
+    """The pages before it are; the failure says where, never what."""
+    result = settled(page(b"1", position=1), page(b"2", b"bad3", position=3), page(b"4", position=4), is_tolerant=False)
+    assert values(result) == [b"1"]
+    assert result.letters == ()
+    assert result.offsets == ((PARTITION, {"position": 1}),)
+    assert result.fetched == result.delivered == 1
+    assert "malformed_json" in str(result.failure)
+    assert "bad3" not in str(result.failure)
+
+
+def test_with_tolerance_none_a_bad_first_page_leaves_nothing_to_commit() -> None:
+    """Not even an offset."""
+    result = settled(page(b"bad1"), page(b"2"), is_tolerant=False)
+    assert result.pages == result.records == result.offsets == ()
+    assert result.failure is not None
+
+
+def test_a_letter_has_the_original_bytes_and_says_where_it_came_from() -> None:
+    """Key, value, stage, reason, and the position of the very record."""
+    result = settled(
+        page(b"1"),
+        page(b"2", b"bad3", position=9, keys=[b"k2", b"k3"], positions=[70, 80], position_name="line", topic="other"),
+    )
+    (letter,) = result.letters
+    assert (letter.key, letter.value) == (b"k3", b"bad3")
+    assert (letter.stage, letter.reason) == ("VALUE_CONVERTER", "malformed_json")
+    assert letter.topic == "other"
+    assert letter.partition == PARTITION
+    assert letter.offset == {"position": 9, "line": 80}
+    assert result.rejected == {("VALUE_CONVERTER", "malformed_json"): 1}
+
+
+def test_what_a_fetcher_cannot_vouch_for_is_a_letter_although_it_converts() -> None:
+    """Its own reason wins, also over the conversion's."""
+    own = (Rejection(1, "too_large", "over record.bytes.max"), Rejection(2, "cut", "ended early"))
+    result = settled(page(b"0"), page(b"1", b"2", b"bad3", b"4", rejections=own))
+    assert values(result) == [b"0", b"1", b"4"]
+    assert [(letter.value, letter.stage, letter.reason) for letter in result.letters] == [
+        (b"2", "TASK_POLL", "too_large"),
+        (b"bad3", "TASK_POLL", "cut"),
+    ]
+
+
+def test_records_go_to_the_topic_of_their_page_or_of_their_outcome() -> None:
+    """What a transformation routed wins over the page, the page over the config."""
+    result = settled(page(b"1"), page(b"2", b"to:routed:3", topic="paged"), page(b"to:routed:4"))
+    assert {write.topic: write.values.to_pylist() for write in result.records} == {
+        TOPIC: [b"1"],
+        "paged": [b"2"],
+        "routed": [b"to:routed:3", b"to:routed:4"],
+    }
+
+
+def test_keys_timestamps_headers_and_tombstones_stay_with_their_records() -> None:
+    """Also after records between them were taken out."""
+    header = [("h", b"v")]
+    result = settled(
+        page(b"1", b"bad2", None, keys=[b"k1", None, b"k3"], timestamps_ms=[1, 2, 3], headers=[[], [], header]),
+        page(b"4"),
+    )
+    (write,) = result.records
+    assert write.values.to_pylist() == [b"1", None, b"4"]
+    assert write.keys is not None
+    assert write.keys.to_pylist() == [b"k1", b"k3", None]
+    assert write.timestamps_ms is not None
+    assert write.timestamps_ms.to_pylist() == [1, 3, None]
+    assert list(write.headers or []) == [[], header, ()]
+
+
+def test_the_offset_is_the_last_of_each_source_partition() -> None:
+    """Pages of several partitions may be mixed; the order of a partition's keys does not matter."""
+    result = settled(
+        page(b"1", position=1, partition={"a": 1, "b": 2}),
+        page(b"2", position=5, partition={"a": 2}),
+        page(b"3", position=2, partition={"b": 2, "a": 1}),
+        page(position=7),
+    )
+    assert [(dict(place), offset["position"]) for place, offset in result.offsets] == [
+        ({"a": 1, "b": 2}, 2),
+        ({"a": 2}, 5),
+        (PARTITION, 7),
+    ]
+
+
+def test_pages_without_records_only_move_the_offset() -> None:
+    """Nothing is written but it."""
+    result = settled(page(position=3), seen=MemoryDedupe())
+    assert (result.records, result.letters, result.fetched) == ((), (), 0)
+    assert result.offsets == ((PARTITION, {"position": 3}),)
+
+
+def test_windows_of_de_duplication_are_kept_apart() -> None:
+    """The same record in two windows is two records; new hashes are told by window."""
+    monday, tuesday = DedupeScope("1", "1"), DedupeScope("2", "1")
+    result = settled(
+        page(b"a", b"b", dedupe=monday), page(b"a", dedupe=monday), page(b"a", dedupe=tuesday), seen=MemoryDedupe()
+    )
+    assert values(result) == [b"a", b"b", b"a"]
+    assert result.deduplicated == 1
+    assert [(scope, len(hashes)) for scope, hashes in result.fresh_hashes] == [(monday, 2), (tuesday, 1)]
+
+
+def test_a_rejected_record_does_not_make_its_corrected_successor_a_duplicate() -> None:
+    """Both have one key (the fake hashes what follows ``bad``): the good one is delivered all the same."""
+    seen = MemoryDedupe()
+    first = settled(page(b"bad7", b"7", b"7", b"bad7"), seen=seen)
+    seen.commit()
+    assert values(first) == [b"7"]
+    assert [letter.value for letter in first.letters] == [b"bad7"]
+    assert first.deduplicated == 2
+    again = settled(page(b"7", b"bad7"), seen=seen)
+    assert (again.delivered, len(again.letters), again.deduplicated) == (0, 0, 2)
+
+
+record = st.one_of(
+    st.just(None),
+    st.builds(lambda is_bad, number: (BAD if is_bad else b"") + b"%d" % number, st.booleans(), st.integers(0, 9)),
+)
+records_of_pages = st.lists(st.lists(record, max_size=8), max_size=8)
+
+
+@settings(max_examples=200, deadline=None)
+@given(records_of_pages, st.booleans(), st.booleans(), st.integers(1, 4))
+def test_the_accounts_balance(
+    source: list[list[bytes | None]],
+    is_tolerant: bool,  # noqa: FBT001 - Hypothesis fills it
+    has_dedupe: bool,  # noqa: FBT001 - likewise
+    chunks: int,
+) -> None:
+    """Fetched = delivered + letters + duplicates, in order, however the outcome is chunked."""
+    pages = [page(*payloads, position=number) for number, payloads in enumerate(source)]
+    result = settled(*pages, seen=MemoryDedupe() if has_dedupe else None, is_tolerant=is_tolerant, chunks=chunks)
+    assert result.fetched == result.delivered + len(result.letters) + result.deduplicated
+    handed_over = [payload for item in result.pages for payload in item.page.values()]
+    assert result.fetched == len(handed_over)
+    expected = [value for value in handed_over if value is None or not value.startswith(BAD)]
+    letters = [value for value in handed_over if value is not None and value.startswith(BAD)]
+    if has_dedupe:
+        expected = [value for at, value in enumerate(expected) if value is None or value not in expected[:at]]
+        letters = list(dict.fromkeys(letters))
+    assert values(result) == expected
+    assert [letter.value for letter in result.letters] == letters
+    if not is_tolerant:
+        assert not letters
+        bad_pages = [
+            number for number, page_ in enumerate(source) if any(value and value.startswith(BAD) for value in page_)
+        ]
+        assert len(result.pages) == (bad_pages[0] if bad_pages else len(source))
+        assert (result.failure is not None) == bool(bad_pages)
