@@ -34,7 +34,7 @@ from spark_batch.job import (
 )
 from spark_batch.outcome import OUTCOME_SCHEMA, Reason, Rejection, Stage
 from spark_batch.plan import ConversionPlan, ConverterKind, PayloadFormat, UnknownFields
-from spark_batch.prepass import is_larger, read_utf8
+from spark_batch.prepass import is_larger, is_unsure, read_utf8
 from spark_batch.variant_paths import PAYLOAD
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def compile_plan(plan: ConversionPlan) -> CompiledPlan:
     is_keep = plan.contract is not None and plan.contract.unknown_fields is UnknownFields.KEEP
     is_all_exact = is_keep and plan.record is not None and not is_kept_whole(plan.record)
     has_key = is_page_key_written(plan)
-    is_needed = plan.is_json or has_key or is_value_written(plan)
+    is_needed = (plan.is_json and not is_all_exact) or has_key or is_value_written(plan)
     canonical = None if plan.record is None else canonical_job(plan, plan.record)
     swift = swift_job(plan, has_key=has_key) if is_needed else None
     return CompiledPlan(plan, swift, canonical, is_all_exact)
@@ -86,13 +86,14 @@ def convert_table(session: SparkSession, compiled: CompiledPlan, batch: pa.Table
     verdicts = np.full(len(payloads), VALID, dtype=np.int32)
     draft.columns["value"] = payloads
     draft.columns["key"] = keys
+    unsure = is_unsure(text) if plan.is_json else np.zeros(len(payloads), dtype=bool)
     if compiled.swift is not None:
-        frame = {ORDINAL: pa.array(np.arange(len(payloads), dtype=np.int32)), PAYLOAD: _without(draft, text)}
+        swift_text = _without(draft, text, unsure)
+        frame = {ORDINAL: pa.array(np.arange(len(payloads), dtype=np.int32)), PAYLOAD: swift_text}
         if is_page_key_written(plan):
             frame[KEY] = key_text
         verdicts = _run_swift(session, compiled.swift, pa.table(frame), draft)
-    if compiled.is_all_exact:
-        verdicts[:] = SUSPICIOUS
+    verdicts[unsure | compiled.is_all_exact] = SUSPICIOUS
     is_tombstone = np.asarray(payloads.is_null())
     verdicts[is_tombstone] = VALID
     _keep_tombstones(draft, keys, is_tombstone)
@@ -141,13 +142,13 @@ def _refuse(draft: _Draft, at: int, rejection: Rejection) -> None:
     draft.rows[at] = Verdict(rejection, dedupe=None if payload is None else payload_hash(payload))
 
 
-def _without(draft: _Draft, text: pa.Array) -> pa.Array:
-    """The payloads without those already refused, so that Spark does not read them."""
-    if not draft.rows:
+def _without(draft: _Draft, text: pa.Array, unsure: np.ndarray) -> pa.Array:
+    """The payloads without those already refused or left to the exact path, so that Spark does not read them."""
+    is_left_out = unsure.copy()
+    is_left_out[list(draft.rows)] = True
+    if not is_left_out.any():
         return text
-    is_refused = np.zeros(len(text), dtype=bool)
-    is_refused[list(draft.rows)] = True
-    return pc.if_else(pa.array(is_refused), pa.scalar(None, text.type), text)
+    return pc.if_else(pa.array(is_left_out), pa.scalar(None, text.type), text)
 
 
 def _run_swift(session: SparkSession, job: Job, frame: pa.Table, draft: _Draft) -> np.ndarray:

@@ -31,7 +31,7 @@ from spark_batch.avro_types import (
 from spark_batch.exact.instants import unit_range
 from spark_batch.exact.judge import FLOAT_MAX
 from spark_batch.shapes import canonical_type
-from spark_batch.variant_paths import keys_at, variant_at
+from spark_batch.variant_paths import is_bare, keys_at, variant_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -39,9 +39,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
 
 DOUBLE_MAX = 1.7976931348623157e308
-_BARE_TEXT = r"^-?[0-9][0-9.eE+\-]*$"
 _UUID = r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"
-_MINUS, _ZERO, _NINE, _BRACKET, _BRACE = (ord(letter) for letter in "-09[{")
 
 
 @dataclass(frozen=True)
@@ -162,11 +160,8 @@ def _or_same_text(proof: Column, kind: Array | Map, raw: Column, place: Place) -
 
 
 def _text(kind: AvroType, raw: Column, place: Place) -> Decoded:
-    first = F.ascii(raw)
-    is_like_number = ((first == _MINUS) | first.between(_ZERO, _NINE)) & raw.rlike(_BARE_TEXT)
-    is_bare = is_like_number | first.isin(_BRACKET, _BRACE) | raw.isin("true", "false")
     written = place.look_up()
-    proof = ~is_bare if written is None else ~is_bare | F.to_json(written).startswith('"')
+    proof = ~is_bare(raw) if written is None else ~is_bare(raw) | F.to_json(written).startswith('"')
     if isinstance(kind, Enum):
         return Decoded(raw, raw.isin(*kind.symbols) & proof)
     if isinstance(kind, Uuid):

@@ -14,8 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the customary name
 
 from spark_batch.avro_types import AvroType, Record, Temporal
 from spark_batch.decode import canonical_value, decode_record
-from spark_batch.exact.json_text import DEPTH_MAX
-from spark_batch.payload_fields import dedupe_hash, loose_json, loose_text, loose_timestamp
+from spark_batch.payload_fields import dedupe_fields, dedupe_hash, dedupe_text, dedupe_texts, loose_json, loose_text, loose_timestamp
 from spark_batch.plan import ConversionPlan, ConverterKind, PayloadFormat, UnknownFields
 from spark_batch.serialize import record_bytes, text_bytes
 from spark_batch.serialize.avro import framed_avro
@@ -35,14 +34,13 @@ DEDUPE = "__headrace_dedupe"
 VALID, SUSPICIOUS, FIRST_RULE = 0, 1, 2
 """Verdicts of the job; FIRST_RULE + n means that rule n failed."""
 _PARSED, _RECORD, _SWIFT = "__headrace_parsed", "__headrace_record", "__headrace_swift"
+_HASHED = "__headrace_hashed"
 _JSON_OPTIONS = {
     "mode": "PERMISSIVE",
     "columnNameOfCorruptRecord": CORRUPT,
     "allowNonNumericNumbers": "false",
     "allowSingleQuotes": "false",
 }
-_SHORT_CHARACTERS = 2 * DEPTH_MAX
-_HIGH_THEN_LOW = r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 
 
 @dataclass(frozen=True)
@@ -66,7 +64,7 @@ def swift_job(plan: ConversionPlan, *, has_key: bool) -> Job:
     parsed = [] if plan.record is None else [F.from_json(F.col(PAYLOAD), payload_shape(plan.record), _JSON_OPTIONS)]
     first = [F.col(ORDINAL), F.col(PAYLOAD), *kept, parsed_payload().alias(VARIANT)]
     first += [column.alias(_PARSED) for column in parsed]
-    proof = _is_sound_text() & is_one_value()
+    proof = is_one_value()
     second = [F.col(ORDINAL), F.col(PAYLOAD), *kept, F.col(VARIANT)]
     if plan.record is not None and plan.contract is not None:
         is_refused = plan.contract.unknown_fields is UnknownFields.REJECT
@@ -75,8 +73,11 @@ def swift_job(plan: ConversionPlan, *, has_key: bool) -> Job:
         proof = _certain(proof if decoded.proof is None else proof & decoded.proof)
         second.append(F.when(proof, decoded.value).alias(_RECORD))
     second.append(_certain(proof).alias(_SWIFT))
+    hashed = dedupe_fields(plan.dedupe_fields, plan.record)
+    second += dedupe_texts(hashed)
+    third = [] if not hashed else [(F.col("*"), dedupe_text(hashed, F.col(_RECORD)).alias(_HASHED))]
     last = _outputs(plan, F.col(_SWIFT), has_key=has_key, is_swift=True)
-    return Job((tuple(first), tuple(second), *_scope_for_rules(plan), last))
+    return Job((tuple(first), tuple(second), *third, *_scope_for_rules(plan), last))
 
 
 def canonical_job(plan: ConversionPlan, record: Record) -> Job:
@@ -141,9 +142,9 @@ def _outputs(plan: ConversionPlan, proof: Column, *, has_key: bool, is_swift: bo
         outputs.append(timestamp.alias(TIMESTAMP))
         proof = proof if is_certain is None else proof & is_certain
     if plan.dedupe_fields and is_swift:
-        hashed = dedupe_hash(plan.dedupe_fields)
-        outputs.append(hashed.alias(DEDUPE))
-        proof = proof & hashed.isNotNull()
+        text = F.col(_HASHED)
+        outputs.append(dedupe_hash(text, count=len(plan.dedupe_fields)).alias(DEDUPE))
+        proof = proof & text.isNotNull()
     return (F.col(ORDINAL), _verdict(plan, _certain(proof)).alias(VERDICT), *outputs)
 
 
@@ -204,21 +205,6 @@ def _timestamp(plan: ConversionPlan, path: str) -> tuple[Column, Column | None]:
         field = next(f for f in kind.fields if f.json_name == name)  # type: ignore[union-attr]
         kind, column = field.slot.type, column.getField(field.name)
     return (F.unix_millis(column) if isinstance(kind, Temporal) else column), None
-
-
-def _is_sound_text() -> Column:
-    """No lone surrogate and no nesting beyond the limit, told cheaply; unsure means false.
-
-    A pair of surrogate escapes is cut out; whatever surrogate is left stands alone. That holds only where no backslash
-    is itself escaped before a `u`, so such payloads are left to the exact path.
-    """
-    text = F.col(PAYLOAD)
-    has_surrogate = text.contains("\\ud") | text.contains("\\uD")
-    left = F.regexp_replace(text, _HIGH_THEN_LOW, "")
-    is_paired = ~text.contains("\\\\u") & ~left.contains("\\ud") & ~left.contains("\\uD")
-    openers = F.length(text) - F.length(F.translate(text, "[{", ""))
-    is_flat = (F.length(text) <= _SHORT_CHARACTERS) | (openers <= DEPTH_MAX)
-    return (~has_surrogate | is_paired) & is_flat
 
 
 def _certain(column: Column) -> Column:

@@ -6,43 +6,114 @@ gives null here and is left to the exact path, which writes the same bytes (`exa
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING
+
+from pyspark.sql import Column
 
 from pyspark.sql import functions as F  # noqa: N812 - the customary name
 
+from spark_batch.avro_types import AvroType, Enum, Primitive, Record, Temporal, Uuid
 from spark_batch.exact.instants import unit_range
 from spark_batch.serialize.connect_json import json_text
-from spark_batch.variant_paths import PAYLOAD, text_at, variant_at
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
-
-from spark_batch.avro_types import Temporal
+from spark_batch.variant_paths import PAYLOAD, is_bare, text_at, variant_at
 
 _PLAIN_INTEGER = "^-?[0-9]{1,18}$"
+_TEXT = "__headrace_text_"
+_TYPED = {Primitive.STRING, Primitive.INT, Primitive.LONG, Primitive.BOOLEAN}
 
 
-def dedupe_hash(paths: tuple[str, ...]) -> Column:
-    """16 bytes over the fields' kinds and values; over the whole payload where none of the fields is there."""
-    parts = reduce(F.concat, [_encoded(tuple(path.split("."))) for path in paths])
+@dataclass(frozen=True)
+class DedupeField:
+    """One field of the de-duplication hash: its path, and the contract's type there (None: not known)."""
+
+    names: tuple[str, ...]
+    kind: AvroType | None
+    avro_names: tuple[str, ...]
+
+    @property
+    def is_typed(self) -> bool:
+        """Whether the typed record tells kind and value, so that the variant need not be asked."""
+        return self.kind in _TYPED or isinstance(self.kind, (Enum, Uuid))
+
+
+def dedupe_fields(paths: tuple[str, ...], record: Record | None) -> tuple[DedupeField, ...]:
+    """The paths with what the contract says of them."""
+    return tuple(_dedupe_field(tuple(path.split(".")), record) for path in paths)
+
+
+def dedupe_texts(fields: tuple[DedupeField, ...]) -> list[Column]:
+    """Columns to be written one step before `dedupe_text` needs them."""
+    return [
+        _untyped(field.names, text_at).alias(f"{_TEXT}{index}")
+        for index, field in enumerate(fields)
+        if not field.is_typed
+    ]
+
+
+def dedupe_text(fields: tuple[DedupeField, ...], record: Column) -> Column:
+    """Kinds and values of the fields, unambiguous; null where that is for the exact path."""
+    return F.concat(*[part for index, field in enumerate(fields) for part in _encoded(index, field, record)])
+
+
+def dedupe_hash(text: Column, *, count: int) -> Column:
+    """16 bytes over kinds and values of `count` fields; over the whole payload where none of them is there."""
     whole = F.concat(F.lit("P"), F.col(PAYLOAD))
-    text = F.when(parts == "m" * len(paths), whole).otherwise(F.concat(F.lit("F"), parts))
-    return F.unhex(F.md5(text.cast("binary")))
+    hashed = F.when(text == "m" * count, whole).otherwise(F.concat(F.lit("F"), text))
+    return F.unhex(F.md5(hashed.cast("binary")))
 
 
-def _encoded(names: tuple[str, ...]) -> Column:
-    found, text = variant_at(names), text_at(names)
-    if found is None or text is None:
-        return F.lit(None).cast("string")
-    written = F.to_json(found)
-    return (
-        F.when(found.isNull(), F.lit("m"))
-        .when(written.startswith('"'), F.concat(F.lit("s"), F.octet_length(text).cast("string"), F.lit(":"), text))
-        .when(written.rlike(_PLAIN_INTEGER), F.concat(F.lit("i"), written, F.lit(";")))
-        .when(written == "null", F.lit("n"))
-        .when(written.isin("true", "false"), F.concat(F.lit("b"), written, F.lit(";")))
+def _dedupe_field(names: tuple[str, ...], record: Record | None) -> DedupeField:
+    kind: AvroType | None = record
+    avro_names: list[str] = []
+    for name in names:
+        found = next((f for f in kind.fields if f.json_name == name), None) if isinstance(kind, Record) else None
+        if found is None or found.has_value_default:
+            return DedupeField(names, None, ())
+        avro_names.append(found.name)
+        kind = found.slot.type
+    return DedupeField(names, kind, tuple(avro_names))
+
+
+def _encoded(index: int, field: DedupeField, record: Column) -> list[Column]:
+    if field.is_typed:
+        value = reduce(lambda column, name: column.getField(name), field.avro_names, record)
+        return [F.when(value.isNull(), _absent(field.names)).otherwise(_typed_text(field, value))]
+    text = F.col(f"{_TEXT}{index}")
+    written = F.to_json(_untyped(field.names, variant_at))
+    plain = (
+        F.when(~is_bare(text) | written.startswith('"'), _sized(text))
+        .when(text.rlike(_PLAIN_INTEGER), F.concat(F.lit("i"), text, F.lit(";")))
+        .when(text.isin("true", "false"), F.concat(F.lit("b"), text, F.lit(";")))
     )
+    return [F.when(text.isNull(), _absent(field.names)).otherwise(plain)]
+
+
+def _typed_text(field: DedupeField, value: Column) -> Column:
+    if field.kind is Primitive.BOOLEAN:
+        return F.concat(F.lit("b"), value.cast("string"), F.lit(";"))
+    if field.kind in {Primitive.INT, Primitive.LONG}:
+        return F.concat(F.lit("i"), value.cast("string"), F.lit(";"))
+    return _sized(value)
+
+
+def _sized(text: Column) -> Column:
+    return F.concat(F.lit("s"), F.octet_length(text).cast("string"), F.lit(":"), text)
+
+
+def _absent(names: tuple[str, ...]) -> Column:
+    """`m` where the field is missing, `n` where it is null, null where it is neither."""
+    found = _untyped(names, variant_at)
+    return F.when(found.isNull(), F.lit("m")).when(F.is_variant_null(found), F.lit("n"))
+
+
+def _untyped(names: tuple[str, ...], look_up: Callable[[tuple[str, ...]], Column | None]) -> Column:
+    """The look-up, or for names that no path can express something that is neither missing nor null nor plain."""
+    found = look_up(names)
+    if found is not None:
+        return found
+    return F.parse_json(F.lit("{}")) if look_up is variant_at else F.lit("{}")
 
 
 def loose_json(name: str) -> Column | None:

@@ -14,6 +14,8 @@ from pyspark.sql import functions as F  # noqa: N812 - the customary name
 
 PAYLOAD = "__headrace_payload"
 VARIANT = "__headrace_variant"
+_BARE_NUMBER = r"^-?[0-9][0-9.eE+\-]*$"
+_MINUS, _ZERO, _NINE, _BRACKET, _BRACE = (ord(letter) for letter in "-09[{")
 _MARK = f"m{secrets.token_hex(8)}"
 
 
@@ -38,6 +40,13 @@ def text_at(names: tuple[str, ...]) -> Column | None:
     """The same value as text, without quotes."""
     path = _path(names)
     return None if path is None else F.try_variant_get(F.col(VARIANT), path, "string")
+
+
+def is_bare(text: Column) -> Column:
+    """Where a text read from the payload may have stood there without quotes: number, boolean, object, array."""
+    first = F.ascii(text)
+    is_like_number = ((first == _MINUS) | first.between(_ZERO, _NINE)) & text.rlike(_BARE_NUMBER)
+    return is_like_number | first.isin(_BRACKET, _BRACE) | text.isin("true", "false")
 
 
 def keys_at(names: tuple[str, ...]) -> Column | None:

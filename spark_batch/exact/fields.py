@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 MISSING = object()
-_PLAIN_DIGITS_MAX = 18
+_PLAIN_DIGITS_MAX = 19
+"""As many as the longest integer of 64 bits has."""
 _LONG_LITERAL = 400
 _ESCAPES = {code: f"\\u{code:04X}" for code in range(0x20)}
 _ESCAPES |= {ord(raw): f"\\{short}" for raw, short in zip('\b\t\n\f\r"\\', 'btnfr"\\', strict=True)}
