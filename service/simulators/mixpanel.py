@@ -27,6 +27,8 @@ from service.simulators.mixpanel_settings import Fault, FaultKind, MixpanelSetti
 EXPORT_PATH = "/api/2.0/export"
 LIMITS: tuple[tuple[int, float], ...] = ((60, 3600.0), (3, 1.0))
 """Most queries within so many seconds (``reference/rate-limits``)."""
+_CLOCK_ERROR_SECONDS = 1e-6
+"""Sums of floating point are not exact; a client that waits to the second must not be refused for it."""
 _RATE_LIMIT_BODY = json.dumps(
     {
         "code": 429,
@@ -174,7 +176,10 @@ class MixpanelSimulator:
         while self._sent and self._sent[0] <= now - LIMITS[0][1]:
             self._sent.popleft()
         self._sent.append(now)
-        is_over = any(sum(moment > now - seconds for moment in self._sent) > count for count, seconds in LIMITS)
+        is_over = any(
+            sum(now - moment < seconds - _CLOCK_ERROR_SECONDS for moment in self._sent) > count
+            for count, seconds in LIMITS
+        )
         if not (is_over and self.settings.enforces_limits):
             return None
         after = self.settings.retry_after_seconds

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from fetchers.mixpanel.config import MixpanelConfig
 from fetchers.mixpanel.fetcher import MixpanelSource
-from fetchers.sdk import BackOff, Page, Retriable
+from fetchers.sdk import BackOff, Page, Partition, Retriable
 from fetchers.sdk.http import HttpDoor
 from fetchers.sdk.testing import FakeClock, FakeContext
 from service.simulators.mixpanel_settings import MixpanelSettings
@@ -99,12 +99,12 @@ class MemoryWorker:
                 break
         self._commit(own)
 
-    def _take(self, page: Page, own: Any) -> None:  # noqa: ANN401 - a partition
+    def _take(self, page: Page, own: Partition) -> None:
         self._batch.append(page)
         if len(self._batch) >= self.pages_a_commit:
             self._commit(own)
 
-    def _commit(self, own: Any) -> None:  # noqa: ANN401 - a partition
+    def _commit(self, own: Partition) -> None:
         """One transaction: records, what they are known by, and the offset."""
         for page in self._batch:
             assert page.dedupe is not None
