@@ -2,31 +2,43 @@
 
 from __future__ import annotations
 
+import random
 import socket
 
-from service.embedded.errors import PortBusy
+from service.embedded.errors import EmbeddedError, PortBusy
 
 LOOPBACK = "127.0.0.1"
+CHOICE = range(20_000, 32_000)
+"""Below what systems give to outgoing connections (Linux 32768 up, others 49152 up): the seconds that a JVM needs
+to start, and a restart later on, are long enough for such a connection to take a port from there."""
+
+_TRIES_MAX = 1_000
 
 
 def free_ports(count: int) -> list[int]:
     """Distinct ports that nobody listens on now. Somebody may be quicker: the caller starts again with others."""
-    with_sockets = [socket.socket() for _ in range(count)]
-    try:
-        for one in with_sockets:
-            one.bind((LOOPBACK, 0))
-        return [int(one.getsockname()[1]) for one in with_sockets]
-    finally:
-        for one in with_sockets:
-            one.close()
+    ports: list[int] = []
+    for port in random.sample(CHOICE, _TRIES_MAX):
+        if len(ports) == count:
+            return ports
+        if _reason_against(port) is None:
+            ports.append(port)
+    raise EmbeddedError(f"no {count} free ports found between {CHOICE.start} and {CHOICE.stop}")
 
 
 def require_free(port: int) -> None:
     """Raise PortBusy where somebody listens on the port."""
+    reason = _reason_against(port)
+    if reason:
+        raise PortBusy(f"port {port} of {LOOPBACK} cannot be used ({reason}): give another one")
+
+
+def _reason_against(port: int) -> str | None:
     with socket.socket() as probe:
         # As Java servers do: connections of an earlier server that are still dying down are no obstacle.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((LOOPBACK, port))
         except OSError as error:
-            raise PortBusy(f"port {port} of {LOOPBACK} cannot be used ({error.strerror}): give another one") from error
+            return error.strerror
+    return None

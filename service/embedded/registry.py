@@ -26,6 +26,8 @@ STOP_SECONDS_MAX = 15.0
 START_ATTEMPTS_MAX = 3
 
 _ANSWER_SECONDS_MAX = 5.0
+# What Quarkus says when it cannot bind.
+_PORT_TAKEN = "seems to be in use by another process"
 _COMPATIBILITY_MARK = "compatibility-set"
 
 
@@ -93,7 +95,7 @@ class EmbeddedRegistry:
                 await self._start_once()
             except StartFailed as failure:
                 # Somebody may have been quicker with a port that was free a moment ago.
-                if attempt == START_ATTEMPTS_MAX or "already in use" not in str(failure):
+                if attempt == START_ATTEMPTS_MAX or _PORT_TAKEN not in str(failure):
                     raise
             else:
                 return

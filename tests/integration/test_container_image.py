@@ -29,22 +29,22 @@ _BUILD_SECONDS_MAX = 1200
 _RUN_SECONDS_MAX = 240
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-# $1 the image's file system, $2 its user; the files entry, health and metrics hold commands, one word a line.
+# $1 the image's file system, $2 its user; the files in its folder test hold commands, one word a line.
 # A container runtime resolves its container's host name; here the name is one that resolves anyway.
-_IN_A_NETWORK_OF_ITS_OWN = """
+_IN_A_CONTAINER = r"""
 set -eu
 image=$1 user=$2
 hostname localhost
 ip link set lo up
-mount --rbind /proc "$image/proc"
+mount -t proc proc "$image/proc"
 mount --rbind /dev "$image/dev"
-mapfile -t entry <"$image/test/entry"; mapfile -t health <"$image/test/health"; mapfile -t metrics <"$image/test/metrics"
-mapfile -t within <"$image/test/within"
-chroot --userspec="$user:$user" "$image" "${within[@]}" "${entry[@]}" &
+for name in entry health metrics within; do mapfile -t "$name" <"$image/test/$name"; done
+inside=(chroot --userspec="$user:$user" "$image" "${within[@]}")
+"${inside[@]}" "${entry[@]}" &
 worker=$!
-until chroot --userspec="$user:$user" "$image" "${within[@]}" "${health[@]}" >/dev/null 2>&1; do kill -0 $worker; sleep 0.5; done
+until "${inside[@]}" "${health[@]}" >/dev/null 2>&1; do kill -0 $worker; sleep 0.5; done
 echo "== healthy"
-until chroot --userspec="$user:$user" "$image" "${within[@]}" "${metrics[@]}"; do kill -0 $worker; sleep 0.5; done
+until "${inside[@]}" "${metrics[@]}"; do kill -0 $worker; sleep 0.5; done
 echo "== delivered"
 kill -TERM $worker
 code=0; wait $worker || code=$?
@@ -92,6 +92,10 @@ def _run(*command: str, environment: dict[str, str] | None = None, seconds_max: 
     return ended.stdout
 
 
+def _words(*words: str) -> str:
+    return "".join(f"{word}\n" for word in words)
+
+
 def _mirror() -> str:
     """The Debian mirror that this machine uses."""
     for source in sorted(Path("/etc/apt").glob("sources.list.d/*.sources")):
@@ -112,7 +116,7 @@ def _make_base(builder: Builder, folder: Path) -> str:
     own_authorities = Path("/usr/local/share/ca-certificates")
     if own_authorities.is_dir():
         shutil.copytree(own_authorities, files / own_authorities.relative_to("/"), dirs_exist_ok=True)
-        _run("chroot", str(files), "update-ca-certificates")
+        _run("chroot", str(files), "update-ca-certificates", environment={"TMPDIR": "/tmp"})
     container = builder("from", "scratch").strip()
     builder("copy", "-q", container, str(files), "/")
     builder("config", "--env", f"PATH={_SYSTEM_PATH}", container)
@@ -131,13 +135,16 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Image]:
     folder = tmp_path_factory.mktemp("image")
     builder = Builder(folder)
     options = ("--format", "docker", "--network", "host", "--pull-never", "-t", "localhost/headrace:test")
-    builder("bud", *options, "--build-arg", f"BASE={_make_base(builder, folder)}", str(_ROOT))
-    config = json.loads(builder("inspect", "--type", "image", "localhost/headrace:test"))["Docker"]["config"]
-    container = builder("from", "--pull-never", "localhost/headrace:test").strip()
-    yield Image(config, Path(builder("mount", container).strip()))
-    builder("umount", container)
-    builder("rm", "--all")
-    builder("rmi", "--all", "--force")
+    try:
+        builder("bud", *options, "--build-arg", f"BASE={_make_base(builder, folder)}", str(_ROOT))
+        config = json.loads(builder("inspect", "--type", "image", "localhost/headrace:test"))["Docker"]["config"]
+        container = builder("from", "--pull-never", "localhost/headrace:test").strip()
+        yield Image(config, Path(builder("mount", container).strip()))
+    finally:
+        # Before the folder is removed: what is mounted in it belongs to the storage.
+        builder("umount", "--all")
+        builder("rm", "--all")
+        builder("rmi", "--all", "--force")
 
 
 def test_image_runs_as_nobody_in_particular(image: Image) -> None:
@@ -155,29 +162,21 @@ def test_image_leads_a_file_into_kafka_without_a_network(image: Image) -> None:
     work = image.files / "test"
     work.mkdir()
     string = "org.apache.kafka.connect.storage.StringConverter"
+    home = image.config["WorkingDir"]
     files = {
         "worker.properties": f"bootstrap.servers=embedded\nkey.converter={string}\nvalue.converter={string}\n",
         "lines.properties": "name=lines\nconnector.class=FileStreamSource\nfile=/test/lines.txt\ntopic=lines\n",
         "lines.txt": "one\ntwo\nthree\n",
-        "entry": "\n".join(
-            [*image.config["Entrypoint"], "standalone", "/test/worker.properties", "/test/lines.properties"]
-        ),
-        "health": "\n".join(image.config["Healthcheck"]["Test"][1:]),
-        "metrics": "\n".join(["/opt/headrace/.venv/bin/python", "-I", "-S", "-c", _METRICS]),
-        "within": "\n".join(
-            [
-                "env",
-                "-i",
-                f"--chdir={image.config['WorkingDir']}",
-                *image.config["Env"],
-                f"HOME={image.config['WorkingDir']}",
-            ]
-        ),
+        "entry": _words(*image.config["Entrypoint"], "standalone", "/test/worker.properties", "/test/lines.properties"),
+        "health": _words(*image.config["Healthcheck"]["Test"][1:]),
+        "metrics": _words("/opt/headrace/.venv/bin/python", "-I", "-S", "-c", _METRICS),
+        "within": _words("env", "-i", f"--chdir={home}", *image.config["Env"], f"HOME={home}"),
     }
     for name, text in files.items():
-        (work / name).write_text(f"{text}\n" if "." not in name else text, encoding="utf-8")
+        (work / name).write_text(text, encoding="utf-8")
     said = _run(
-        *("unshare", "--net", "--mount", "--uts", "bash", "-c", _IN_A_NETWORK_OF_ITS_OWN),
+        *("unshare", "--net", "--uts", "--mount", "--pid", "--fork", "--kill-child"),
+        *("bash", "-c", _IN_A_CONTAINER),
         *("in-image", str(image.files), image.config["User"]),
         seconds_max=_RUN_SECONDS_MAX,
     )
