@@ -117,7 +117,7 @@ def _iso_date(value: object) -> object:
     return value
 
 
-def _is_map(annotation: Any) -> bool:  # noqa: ANN401 - annotations are of any type
+def _is_map(annotation: Any) -> bool:
     return get_origin(annotation) is Mapping
 
 
@@ -165,7 +165,7 @@ class ConfigModel(BaseModel):
     """Prefixes under which any key is known, such as ``http.header.``; those of map fields are added by themselves."""
 
     @classmethod
-    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:  # noqa: ANN401 - passes on what Python gives
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
         """Make the prefixes of map fields known."""
         super().__pydantic_init_subclass__(**kwargs)
         cls.free_prefixes = tuple(dict.fromkeys((*cls.free_prefixes, *cls._map_prefixes())))
@@ -287,7 +287,7 @@ def _config_key(name: str, info: FieldInfo) -> ConfigKey:
     )
 
 
-def _kind(annotation: Any, name: str) -> str:  # noqa: ANN401 - annotations are of any type
+def _kind(annotation: Any, name: str) -> str:
     """ConfigDef's type of an annotation; ``X | None`` is X."""
     options = [option for option in get_args(annotation) if option is not type(None)]
     origin = get_origin(annotation)

@@ -32,7 +32,7 @@ class SourceConnector(ABC, Generic[C]):
     """Fields by which equal records are dropped, unless ``dedupe.fields`` says otherwise."""
     version: ClassVar[str] = "0.1.0"
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:  # noqa: ANN401 - passes on what Python gives
+    def __init_subclass__(cls, **kwargs: Any) -> None:
         """Find the config class in ``SourceConnector[Config]``."""
         super().__init_subclass__(**kwargs)
         for base in getattr(cls, "__orig_bases__", ()):

@@ -52,7 +52,7 @@ class FieldReader:
         except (msgspec.MsgspecError, UnicodeDecodeError):
             return None
 
-    def _values(self, item: Any) -> tuple[FieldValue, ...]:  # noqa: ANN401 - a struct made at run time
+    def _values(self, item: Any) -> tuple[FieldValue, ...]:
         values = []
         for names in self._steps:
             value = item
@@ -78,7 +78,7 @@ def _attributes(path: str) -> tuple[str, ...]:
     return tuple(f"f_{name.encode().hex()}" for name in path.split("."))
 
 
-def _shape(paths: Sequence[Sequence[str]]) -> Any:  # noqa: ANN401 - a type made at run time
+def _shape(paths: Sequence[Sequence[str]]) -> Any:
     """A struct class with these fields. Raises Fatal where a path is both a value and an object."""
     children: dict[str, list[Sequence[str]]] = {}
     for path in paths:

@@ -37,7 +37,7 @@ def watched_family() -> Iterator[TaskFamily]:
     def make(
         on_loop: asyncio.AbstractEventLoop,
         work: Coroutine[Any, Any, Any] | Generator[Any, None, Any],
-        **extras: Any,  # noqa: ANN401 - handed on
+        **extras: Any,
     ) -> asyncio.Task[Any]:
         task: asyncio.Task[Any] = asyncio.Task(work, loop=on_loop, **extras)
         if family.is_relative(asyncio.current_task(on_loop)):

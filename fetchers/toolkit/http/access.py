@@ -183,7 +183,8 @@ class TaskHttp:
         budget = options.get("budget")
         tls = await self._shared.tls_context(options.get("tls", TlsSettings()))
         url = request.url.update_query(request.credentials.query) if request.credentials.query else request.url
-        timeout = aiohttp.ClientTimeout(sock_connect=limits.connect_seconds, sock_read=limits.read_seconds)
+        # ``connect`` and not ``sock_connect``: looking up the name must not take for ever either.
+        timeout = aiohttp.ClientTimeout(connect=limits.connect_seconds, sock_read=limits.read_seconds)
         async with budget.turn(self._context) if budget else nullcontext():
             with outside_errors(request.place):
                 response = await self._shared.session.request(

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Self
 
 import aiohttp
+from aiohttp.abc import AbstractResolver
 
 from fetchers.sdk.context import FetchContext
 from fetchers.sdk.errors import Fatal
@@ -32,8 +33,12 @@ class SharedHttp:
     limited here but for each task, so that a source that hangs cannot take the connections of the others.
     """
 
-    def __init__(self, *, version: str = "0.1.0") -> None:
-        """``version``: headrace's own, told to sources in ``User-Agent: headrace/<version>``."""
+    def __init__(self, *, version: str = "0.1.0", resolver: AbstractResolver | None = None) -> None:
+        """``version``: headrace's own, told to sources in ``User-Agent: headrace/<version>``.
+
+        ``resolver``: who looks up names; the system when not given.
+        """
+        self._resolver = resolver
         self._user_agent = f"headrace/{version}"
         self._session: aiohttp.ClientSession | None = None
         self._tls: dict[TlsSettings, ssl.SSLContext] = {}
@@ -41,7 +46,7 @@ class SharedHttp:
     async def __aenter__(self) -> Self:
         """Open the session; connections are made when they are needed."""
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_SECONDS),
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_SECONDS, resolver=self._resolver),
             headers={"User-Agent": self._user_agent, "Accept-Encoding": "gzip"},
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import socket
 import zlib
 from collections.abc import AsyncIterator
 from datetime import timedelta
@@ -11,6 +12,8 @@ from email.utils import format_datetime
 
 import pytest
 from aiohttp import web
+from aiohttp.abc import AbstractResolver, ResolveResult
+from typing_extensions import override
 
 from fetchers.catalog import shared_http
 from fetchers.sdk import Fatal, HttpLimits, RateLimited, Retriable, StatusTable, StatusVerdict
@@ -329,6 +332,29 @@ async def test_a_task_cannot_open_requests_without_end(http: SharedHttp) -> None
     async with serve(handler) as url:
         with pytest.raises(Retriable, match="16 requests"):
             await nest(url, 0)
+
+
+class SilentResolver(AbstractResolver):
+    """Looks up names for ever."""
+
+    @override
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        await asyncio.Event().wait()
+        return []
+
+    @override
+    async def close(self) -> None:
+        pass
+
+
+async def test_a_name_that_is_looked_up_for_ever_is_given_up() -> None:
+    """A name server that says nothing costs the connect time-out."""
+    async with SharedHttp(resolver=SilentResolver()) as http:
+        context = FakeContext(http=http)
+        with pytest.raises(Retriable, match="no connection in time"):
+            await context.http.request("GET", "http://somewhere.test/", limits=HttpLimits(connect_seconds=0.1))
 
 
 async def test_is_used_inside_its_block_only() -> None:
