@@ -83,7 +83,7 @@ def input_table(batch: MicroBatch) -> pa.Table:
     return pa.table(arrays, schema=INPUT_SCHEMA)
 
 
-def _column(values: object, kind: pa.DataType, length: int) -> Any:  # noqa: ANN401 - an Arrow array of ``kind``
+def _column(values: object, kind: pa.DataType, length: int) -> Any:
     return pa.nulls(length, cast("Any", kind)) if values is None else values
 
 

@@ -292,6 +292,6 @@ def _contiguous(column: pa.ChunkedArray[Any]) -> Column:
     return cast("Column", joined)
 
 
-def _as_mask(values: Any) -> Mask:  # noqa: ANN401 - pyarrow's boolean arrays have many types
+def _as_mask(values: Any) -> Mask:
     """A writable mask of a boolean array without nulls."""
     return np.array(values.to_numpy(zero_copy_only=False), dtype=bool)

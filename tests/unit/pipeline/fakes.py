@@ -33,7 +33,7 @@ BAD = b"bad"
 """Payloads that begin with this are rejected by the fake conversion."""
 
 
-def page(*payloads: bytes | None, position: int = 0, **options: Any) -> Page:  # noqa: ANN401 - passes on to Page
+def page(*payloads: bytes | None, position: int = 0, **options: Any) -> Page:
     """A page that is resumed after at ``position``."""
     return Page(list(payloads), {"position": position}, **options)
 
@@ -77,6 +77,7 @@ class FakeKafka:
     turn: Callable[[str], Any] | None = None
     """Awaited, when set, wherever the outside is asked."""
     commit_seconds: float = 0.0
+    stop_seconds: float = 0.0
 
     def values(self, topic: str) -> list[bytes | None]:
         """Everything committed to a topic, in order."""
@@ -145,6 +146,7 @@ class FakeWriter:
     async def stop(self) -> None:
         """Harmless when repeated."""
         self.is_usable = False
+        await asyncio.sleep(self.kafka.stop_seconds)
         self.is_stopped = True
 
 
@@ -334,7 +336,7 @@ class Numbers(SourceConnector[NumbersConfig]):
             await step
 
 
-def numbers(payloads: Sequence[bytes], **options: Any) -> Numbers:  # noqa: ANN401 - attributes of Numbers
+def numbers(payloads: Sequence[bytes], **options: Any) -> Numbers:
     """A source of these payloads."""
     source = Numbers(NumbersConfig.model_validate({"topic": TOPIC}))
     source.payloads = payloads
@@ -354,7 +356,7 @@ class World:
     writers: list[FakeWriter] = field(default_factory=list)
     has_dedupe: bool = False
 
-    def task(self, connector: SourceConnector[Any], **settings: Any) -> SourceTask:  # noqa: ANN401 - of FlowSettings
+    def task(self, connector: SourceConnector[Any], **settings: Any) -> SourceTask:
         """A new incarnation of the task."""
         parts = FlowParts(
             offsets=FakeOffsets(self.kafka),
@@ -384,7 +386,7 @@ class World:
         return MemoryDedupe(self.kafka) if self.has_dedupe else NoDedupe()
 
 
-def flow_settings(*, has_dedupe: bool = False, **settings: Any) -> FlowSettings:  # noqa: ANN401 - of FlowSettings
+def flow_settings(*, has_dedupe: bool = False, **settings: Any) -> FlowSettings:
     """Small limits, tolerant unless told otherwise."""
     plan = ConversionPlan(PayloadFormat.BYTES, dedupe_fields=("id",) if has_dedupe else ())
     defaults: dict[str, Any] = {
