@@ -11,5 +11,9 @@ class ConversionRetriable(ConversionError):
     """Spark was lost, restarted or too slow: the same micro-batch may be given again."""
 
 
+class SparkUnavailable(ConversionRetriable):
+    """Spark does not start: no micro-batch is to blame."""
+
+
 class ConversionFatal(ConversionError):
     """The plan or the job is wrong: the same micro-batch would fail again."""

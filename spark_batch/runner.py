@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
+from py4j.protocol import Py4JNetworkError
 
 from spark_batch.convert import CompiledPlan, compile_plan, convert_table
-from spark_batch.errors import ConversionError, ConversionFatal, ConversionRetriable
+from spark_batch.errors import ConversionError, ConversionFatal, ConversionRetriable, SparkUnavailable
 from spark_batch.outcome import INPUT_SCHEMA
 from spark_batch.plan import ConversionPlan, ConverterKind, ConverterSpec, Finding, PayloadFormat
 from spark_batch.rule_check import rule_findings
@@ -112,7 +113,7 @@ class ConversionRunner:
         session = self._session
         if session is None:
             message = "Spark did not start"
-            raise ConversionRetriable(message)
+            raise SparkUnavailable(message)
         return session, self._generation
 
     async def _in_slot(self, work: Callable[[], _Result], *, needs_session: bool = False) -> _Result:
@@ -153,7 +154,7 @@ class ConversionRunner:
             self.statistics.fatal_errors += 1
             raise
         except Exception as error:
-            if generation == self._generation and self._is_alive():
+            if generation == self._generation and self._is_alive() and not _is_of_lost_jvm(error):
                 self.statistics.fatal_errors += 1
                 message = f"the conversion failed: {_first_line(error)}"
                 raise ConversionFatal(message) from error
@@ -183,9 +184,12 @@ class ConversionRunner:
         try:
             async with asyncio.timeout(START_SECONDS_MAX):
                 self._session = await loop.run_in_executor(None, self._launched)
-        except (TimeoutError, OSError, RuntimeError) as error:
+        except Exception as error:
+            # Whatever it is: PySpark and py4j have many ways to say that a JVM ended while it started.
+            if self._settings.remote is None:
+                await loop.run_in_executor(None, kill_jvm, None)
             message = f"Spark cannot be started: {_first_line(error)}"
-            raise ConversionRetriable(message) from error
+            raise SparkUnavailable(message) from error
 
     def _launched(self) -> SparkSession:
         session = start_session(self._settings)
@@ -200,7 +204,7 @@ class ConversionRunner:
         session = self._session
         if session is None:
             message = "Spark is being started anew"
-            raise ConversionRetriable(message)
+            raise SparkUnavailable(message)
         return convert_table(session, self._compiled_for(plan), batch)
 
     def _compiled_for(self, plan: ConversionPlan) -> CompiledPlan:
@@ -219,6 +223,16 @@ class ConversionRunner:
     async def _outside(self, work: Callable[[], object]) -> None:
         async with asyncio.timeout(START_SECONDS_MAX):
             await asyncio.get_running_loop().run_in_executor(None, work)
+
+
+def _is_of_lost_jvm(error: BaseException) -> bool:
+    """Whether a connection broke; a JVM that is being killed counts as running for a moment after that."""
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, (Py4JNetworkError, OSError, EOFError)):
+            return True
+        seen = seen.__cause__ or seen.__context__
+    return False
 
 
 def _first_line(error: BaseException) -> str:

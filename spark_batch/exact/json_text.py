@@ -62,8 +62,8 @@ def _object(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
     return values
 
 
-def _refuse_constant(name: str) -> NoReturn:
-    raise RejectedPayload(Reason.MALFORMED_JSON, f"{name} is not JSON")
+def _refuse_constant(_: str) -> NoReturn:
+    raise RejectedPayload(Reason.MALFORMED_JSON, "NaN and the infinities are not JSON")
 
 
 def _refuse_depth(text: str) -> None:
