@@ -18,7 +18,7 @@ class BackOff:
 
     def wait(self) -> wait_base:
         """The tenacity ``wait`` value of this policy."""
-        return wait_exponential_jitter(initial=self.first_seconds, max=self.cap_seconds, jitter=self.jitter_seconds)
+        return wait_exponential_jitter(multiplier=self.first_seconds, max=self.cap_seconds, jitter=self.jitter_seconds)
 
     def wait_seconds(self, attempt: int, *, asked_seconds: float | None = None) -> float:
         """Seconds before attempt ``attempt + 1`` (attempts count from 1); never less than what the source asked."""
