@@ -12,7 +12,7 @@ from fetchers.sdk import BackOff, Clock
 from metrics.events import BatchConverted, RetryScheduled, TaskEvents
 from service.domain.errors import PoisonedBatchError
 from service.pipeline.batching import MicroBatch
-from spark_batch.errors import ConversionFatal, ConversionRetriable
+from spark_batch.errors import ConversionFatal, ConversionRetriable, SparkUnavailable
 from spark_batch.outcome import INPUT_SCHEMA, OUTCOME_SCHEMA
 from spark_batch.plan import ConversionPlan
 
@@ -38,7 +38,7 @@ class ConvertStage:
     clock: Clock
     back_off: BackOff = BackOff()
     attempts_max: int = 4
-    """A conversion that is lost this often is the batch's own doing."""
+    """A conversion that is lost this often is the batch's own doing; not counted: that Spark does not start."""
 
     async def run(self, batch: MicroBatch) -> ConvertedBatch:
         """Convert; raises ``ConversionFatal``, or ``PoisonedBatchError`` after ``attempts_max`` lost conversions."""
@@ -46,11 +46,14 @@ class ConvertStage:
         if not records.num_rows:
             # Pages that only move the offset do not wait for Spark.
             return ConvertedBatch(batch, records, OUTCOME_SCHEMA.empty_table())
-        for attempt in range(1, self.attempts_max + 1):
+        lost = attempt = 0
+        while lost < self.attempts_max:
+            attempt += 1
             started_at = self.clock.monotonic()
             try:
                 outcome = await self.convert(self.plan, records)
             except ConversionRetriable as error:
+                lost += not isinstance(error, SparkUnavailable)
                 await self._wait(error, attempt)
             else:
                 _demand_verdict_on_each(records, outcome)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from fetchers.sdk import SystemClock
+from fetchers.sdk import BackOff, SystemClock
 from metrics.events import BatchConverted, Event, TaskEvents
+from service.domain.errors import PoisonedBatchError
 from service.pipeline.batching import CloseReason, MicroBatch
 from service.pipeline.converting import Convert, ConvertStage, input_table
-from spark_batch.errors import ConversionFatal
+from spark_batch.errors import ConversionError, ConversionFatal, ConversionRetriable, SparkUnavailable
 from spark_batch.outcome import INPUT_SCHEMA, OUTCOME_SCHEMA
 from spark_batch.plan import ConversionPlan, PayloadFormat
 from tests.unit.pipeline.fakes import page, queued
@@ -62,3 +63,31 @@ def test_the_input_has_the_columns_of_all_pages() -> None:
     }
     chunk = table.column("value").chunk(0)
     assert chunk.buffers()[2].address == first.payload_column.buffers()[2].address
+
+
+@pytest.mark.parametrize(
+    ("error", "is_given_up"), [(ConversionRetriable("lost"), True), (SparkUnavailable("does not start"), False)]
+)
+async def test_only_lost_conversions_are_a_batch_s_own_doing(error: ConversionError, *, is_given_up: bool) -> None:
+    """A batch that breaks Spark again and again is given up; one that waits for Spark to start is not."""
+    asked = 0
+
+    async def convert(_: ConversionPlan, records: pa.Table) -> pa.Table:
+        nonlocal asked
+        asked += 1
+        if asked <= 10:
+            raise error
+        return pa.table({"value": records.column("value")})
+
+    converting = ConvertStage(
+        convert,
+        PLAN,
+        TaskEvents(lambda _: None, "c", 0),
+        SystemClock(),
+        BackOff(first_seconds=0.001, cap_seconds=0.001),
+    )
+    if is_given_up:
+        with pytest.raises(PoisonedBatchError, match="lost 4 times"):
+            await converting.run(batch_of(b"1"))
+    else:
+        assert (await converting.run(batch_of(b"1"))).outcome.num_rows == 1
