@@ -50,11 +50,18 @@ async def run_job(job: Job, *, idle_seconds: float | None) -> int:
 
 @contextmanager
 def stopping_on_signals(worker: Worker) -> Iterator[None]:
-    """SIGTERM and SIGINT begin the staged stop."""
+    """SIGTERM and SIGINT begin the staged stop; the second of them ends the process at once."""
     loop = asyncio.get_running_loop()
     signals = (signal.SIGTERM, signal.SIGINT)
+
+    def begin_stop(number: signal.Signals) -> None:
+        for each in signals:
+            loop.remove_signal_handler(each)
+            signal.signal(each, signal.SIG_DFL)
+        worker.request_stop(number.name)
+
     for number in signals:
-        loop.add_signal_handler(number, worker.request_stop, signal.Signals(number).name)
+        loop.add_signal_handler(number, begin_stop, number)
     try:
         yield
     finally:
