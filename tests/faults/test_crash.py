@@ -2,63 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import random
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
 import pytest
 
-from tests.faults.topic_watch import committed_end, committed_values
-from tests.faults.worker_life import WorkerLife, wait_until, write_properties
+from tests.faults.numbered_lines import GrowingFile, demand_exactly_once, job_files
+from tests.faults.topic_watch import committed_end
+from tests.faults.worker_life import WorkerLife, pause, wait_until
 from tests.stack import KafkaStack
 
 pytestmark = [pytest.mark.faults, pytest.mark.integration, pytest.mark.slow]
 
-BAD_EVERY = 97
-LINES_PER_SECOND = 2_000
-SCHEMA = {"type": "record", "name": "Numbered", "fields": [{"name": "number", "type": "long"}]}
 WORKER, SPARK, BROKER = "worker", "spark", "broker"
-KINDS = (WORKER, SPARK, SPARK, BROKER)
-"""What is killed, drawn at random: Spark twice as often, since it alone costs no new worker."""
-
-
-def line(number: int) -> bytes:
-    """One source record: good, or broken in a way of its own."""
-    if number % BAD_EVERY == 0:
-        return b'{"number": "%d"}' % number
-    return b'{"number": %d, "text": "caf\xc3\xa9 \xe2\x80\xa8"}' % number
-
-
-@dataclass
-class GrowingFile:
-    """A file that grows all the time, so that whatever is killed is at work."""
-
-    path: Path
-    lines: int = 0
-    _stop: threading.Event = field(default_factory=threading.Event)
-
-    @contextmanager
-    def growing(self) -> Iterator[None]:
-        """Append in a thread while the block runs."""
-        thread = threading.Thread(target=self._grow, name="growing file")
-        thread.start()
-        try:
-            yield
-        finally:
-            self._stop.set()
-            thread.join()
-
-    def _grow(self) -> None:
-        with self.path.open("ab", buffering=0) as file:
-            while not self._stop.wait(0.05):
-                numbers = range(self.lines, self.lines + LINES_PER_SECOND // 20)
-                file.write(b"".join(line(number) + b"\n" for number in numbers))
-                self.lines = numbers.stop
+PROGRESS_SECONDS_MAX = 120.0
+KINDS = (WORKER, SPARK, BROKER, WORKER, SPARK)
+"""Of every five kills, in a drawn order."""
 
 
 @dataclass
@@ -73,34 +34,32 @@ class Chaos:
     killed: list[str] = field(default_factory=list)
 
     def run(self, *, kills: int) -> None:
-        """Kill ``kills`` times, each time after something was committed since the last."""
+        """Kill ``kills`` times, in bursts of one to three; between bursts something must be committed."""
+        kinds = [KINDS[number % len(KINDS)] for number in range(kills)]
+        self.draw.shuffle(kinds)
         seen = 0
-        while len(self.killed) < kills:
+        while kinds:
             seen = self._wait_for_progress(seen)
-            threading.Event().wait(self.draw.uniform(0, 0.6))
-            self._kill(self.draw.choice(KINDS))
+            for _ in range(min(len(kinds), self.draw.randint(1, 3))):
+                pause(self.draw.uniform(0, 2.0))
+                self._kill(kinds.pop())
 
     def _wait_for_progress(self, seen: int) -> int:
-        """Sometimes not at all: a worker may die while it starts."""
-        if self.killed and self.killed[-1] == WORKER and self.draw.random() < 0.3:
-            threading.Event().wait(self.draw.uniform(0.1, 4.0))
-            return seen
         bootstrap = self.kafka.bootstrap
-        has_moved = wait_until(
-            lambda: committed_end(bootstrap, self.topic) > seen, seconds_max=90, pause=threading.Event().wait
-        )
-        assert has_moved, f"nothing was committed for 90 s after {self.killed}:\n{self.life.log_text()[-4000:]}"
+        has_moved = wait_until(lambda: committed_end(bootstrap, self.topic) > seen, seconds_max=PROGRESS_SECONDS_MAX)
+        assert has_moved, f"nothing was committed after {self.killed}:\n{self.life.log_text()[-6000:]}"
         return committed_end(bootstrap, self.topic)
 
     def _kill(self, kind: str) -> None:
-        if kind == SPARK and not self.life.kill_spark():
-            return
+        assert self.life.is_running, f"the worker ended by itself after {self.killed}:\n{self.life.log_text()[-6000:]}"
         if kind == WORKER:
             self.orphans += self.life.kill()
             self.life.start()
-        if kind == BROKER:
+        elif kind == SPARK:
+            assert wait_until(self.life.kill_spark, seconds_max=60), "no Spark was started"
+        else:
             self.kafka.kill()
-            threading.Event().wait(self.draw.uniform(0, 1.0))
+            pause(self.draw.uniform(0, 1.0))
             self.kafka.restart()
         self.killed.append(kind)
 
@@ -113,7 +72,8 @@ def test_every_record_is_there_exactly_once_whatever_was_killed(
     seed = pytestconfig.getoption("--kill-seed")
     source = GrowingFile(tmp_path / "lines.jsonl")
     source.path.touch()
-    life = WorkerLife(*_files(kafka, topic_name, source.path, tmp_path), log=tmp_path / "worker.log")
+    files = job_files(tmp_path, bootstrap=kafka.bootstrap, topic=topic_name, source=source.path)
+    life = WorkerLife(*files, log=tmp_path / "worker.log")
     chaos = Chaos(life, kafka, topic_name, random.Random(seed))
     try:
         with source.growing():
@@ -125,51 +85,7 @@ def test_every_record_is_there_exactly_once_whatever_was_killed(
     finally:
         life.end()
         print(f"seed {seed}, killed {chaos.killed}, {source.lines} lines")  # noqa: T201 - to repeat a failure
-    _demand_exactly_once(kafka, topic_name, lines=source.lines)
-    gone = wait_until(
-        lambda: not any(orphan.is_running() for orphan in chaos.orphans), seconds_max=30, pause=threading.Event().wait
-    )
+    assert not life.events("task_failed"), life.events("task_failed")[-1]
+    demand_exactly_once(kafka.bootstrap, topic_name, lines=source.lines)
+    gone = wait_until(lambda: not any(orphan.is_running() for orphan in chaos.orphans), seconds_max=30)
     assert gone, f"left behind: {[orphan.cmdline()[:3] for orphan in chaos.orphans if orphan.is_running()]}"
-
-
-def _files(kafka: KafkaStack, topic: str, source: Path, folder: Path) -> tuple[Path, Path]:
-    worker = {
-        "bootstrap.servers": kafka.bootstrap,
-        "group.id": f"crash-{topic}",
-        "listeners": "http://127.0.0.1:0",
-        "data.dir": str(folder / "data"),
-        "offset.storage.topic": f"{topic}-offsets",
-        "log.format": "json",
-    }
-    connector = {
-        "name": topic,
-        "topic": topic,
-        "connector.class": "FileStreamSource",
-        "file": str(source),
-        "poll.interval.ms": "50",
-        "file.page.bytes": "65536",
-        "batch.size": "1",
-        "batch.records.max": "4000",
-        "value.converter": "json",
-        "contract.schema": json.dumps(SCHEMA),
-        "errors.tolerance": "all",
-        "errors.restart.backoff.ms": "200",
-        "errors.retry.delay.max.ms": "2000",
-    }
-    return (
-        write_properties(folder / "worker.properties", worker),
-        write_properties(folder / "connector.properties", connector),
-    )
-
-
-def _demand_exactly_once(kafka: KafkaStack, topic: str, *, lines: int) -> None:
-    records = committed_values(kafka.bootstrap, topic)
-    letters = committed_values(kafka.bootstrap, f"{topic}-dead-letters")
-    good = {b'{"number":%d}' % number for number in range(lines) if number % BAD_EVERY}
-    bad = {line(number) for number in range(0, lines, BAD_EVERY)}
-    for found, expected, what in ((records, good, "records"), (letters, bad, "dead letters")):
-        lost = expected - found.keys()
-        assert not lost, f"{len(lost)} {what} lost, such as {sorted(lost)[:3]}"
-        strangers = found.keys() - expected
-        assert not strangers, f"{len(strangers)} {what} that no source has, such as {list(strangers)[:3]}"
-        assert found.total() == len(found), f"{found.total() - len(found)} {what} more than once"

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
+import threading
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import psutil
 
 ROOT = Path(__file__).parents[2]
+LOOK_SECONDS = 0.1
 
 
 def write_properties(path: Path, properties: Mapping[str, str]) -> Path:
@@ -24,10 +30,11 @@ def write_properties(path: Path, properties: Mapping[str, str]) -> Path:
 class WorkerLife:
     """One ``headrace standalone`` after another, on the same job."""
 
-    def __init__(self, worker: Path, *connectors: Path, log: Path) -> None:
-        """Nothing runs yet."""
+    def __init__(self, worker: Path, *connectors: Path, log: Path, python_path: tuple[Path, ...] = ()) -> None:
+        """Nothing runs yet; ``python_path``: where the job's own connectors are."""
         self._files = [str(worker), *map(str, connectors)]
         self._log = log
+        self._python_path = os.pathsep.join(map(str, (ROOT, *python_path)))
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -38,23 +45,32 @@ class WorkerLife:
             raise RuntimeError(message)
         return self._process
 
+    @property
+    def is_running(self) -> bool:
+        """Whether there is a worker now."""
+        return self._process is not None and self._process.poll() is None
+
     def start(self, *arguments: str) -> None:
         """Start a worker."""
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        environment = {**os.environ, "PYTHONPATH": self._python_path}
         with self._log.open("ab") as log:
             command = [sys.executable, "-m", "service.cli", "standalone", *self._files, *arguments]
             self._process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log)
 
     def kill(self) -> list[psutil.Process]:
         """SIGKILL; returns the children it leaves, which must end by themselves."""
-        children = psutil.Process(self.process.pid).children(recursive=True)
+        children = self.children()
         self.process.kill()
         self.process.wait()
         return children
 
+    def children(self) -> list[psutil.Process]:
+        """Every process the worker has started."""
+        return psutil.Process(self.process.pid).children(recursive=True)
+
     def kill_spark(self) -> bool:
         """SIGKILL to the Spark JVM alone; False when there is none at this moment."""
-        for child in psutil.Process(self.process.pid).children(recursive=True):
+        for child in self.children():
             if child.name() == "java":
                 child.kill()
                 return True
@@ -71,18 +87,41 @@ class WorkerLife:
 
     def end(self) -> None:
         """Leave nothing behind, whatever the test came to."""
-        if self._process is not None and self._process.poll() is None:
+        if self.is_running:
             self.kill()
 
     def log_text(self) -> str:
         """Everything every life has logged."""
         return self._log.read_text(encoding="utf-8", errors="replace")
 
+    def events(self, name: str = "") -> list[dict[str, Any]]:
+        """What every life has logged as events (``log.format=json``), all or those of one name."""
+        lines = [json.loads(text) for text in self.log_text().splitlines() if text.startswith('{"')]
+        return [line for line in lines if not name or line.get("event") == name]
 
-def wait_until(condition: Callable[[], bool], *, seconds_max: float, pause: Callable[[float], object]) -> bool:
-    """Poll ``condition``, pausing between looks; False when it does not come true in time."""
-    for _ in range(int(seconds_max / 0.1)):
+    def get(self, path: str) -> tuple[int, str]:
+        """Ask the running worker's HTTP server; status 0 when it does not answer."""
+        starts = self.events("http_listening") or self.events("worker_started")
+        if not starts:
+            return 0, ""
+        try:
+            with urllib.request.urlopen(starts[-1]["rest_url"] + path, timeout=5) as answer:  # noqa: S310 - our own
+                return int(answer.status), answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+        except OSError:
+            return 0, ""
+
+
+def pause(seconds: float) -> None:
+    """Let other processes get on."""
+    threading.Event().wait(seconds)
+
+
+def wait_until(condition: Callable[[], bool], *, seconds_max: float) -> bool:
+    """Look again and again; False when ``condition`` does not come true in time."""
+    for _ in range(int(seconds_max / LOOK_SECONDS)):
         if condition():
             return True
-        pause(0.1)
+        pause(LOOK_SECONDS)
     return condition()
