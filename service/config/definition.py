@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from fetchers.catalog import PLUGINS, Plugin, find_plugin
-from fetchers.sdk import ConfigKey, FetcherConfig, Finding, SourceConnector
-from fetchers.sdk.config import masked, unknown_keys
+from fetchers.sdk import ConfigKey, FetcherConfig, Finding, PayloadKind, SourceConnector
+from fetchers.sdk.config import HIDDEN, masked, unknown_keys
 from service.config.connector import SourceConnectorConfig
 from service.config.converters import Converter, ConverterReading, read_converter
+from service.config.secret_names import names_a_secret
 from spark_batch.plan import Contract, ConversionPlan, PayloadFormat, Rule, UnknownFields
 from spark_batch.plan import Finding as PlanFinding
 
@@ -55,7 +56,8 @@ class ConnectorDefinition:
 
     def masked_properties(self) -> dict[str, str]:
         """The config as it may be shown."""
-        return masked(self.properties, self.connector_class.config_class.config_keys())
+        shown = {key: HIDDEN if names_a_secret(key) else value for key, value in self.properties.items()}
+        return masked(shown, self.connector_class.config_class.config_keys())
 
     def for_task(self, overrides: Mapping[str, str]) -> SourceConnector[Any]:
         """An instance for one task."""
@@ -78,7 +80,7 @@ class ConnectorDefinition:
             contract = Contract(contract_schema, rules, UnknownFields(common.contract_unknown_fields))
         dedupe = self.connector_class.default_dedupe_fields if common.dedupe_fields is None else common.dedupe_fields
         return ConversionPlan(
-            payload_format=PayloadFormat(self.connector_class.payload_kind.value),
+            payload_format=self._payload_format(),
             contract=contract,
             key_fields=common.key_fields,
             timestamp_field=common.timestamp_field,
@@ -87,6 +89,13 @@ class ConnectorDefinition:
             value_converter=self.value_converter.spec,
             record_bytes_max=common.record_bytes_max,
         )
+
+    def _payload_format(self) -> PayloadFormat:
+        """What the payloads are; text whose fetcher itself knows fields in it is read as JSON."""
+        kind = self.connector_class.payload_kind
+        if kind is PayloadKind.TEXT and self.connector_class.default_dedupe_fields:
+            return PayloadFormat.JSON
+        return PayloadFormat(kind.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +176,7 @@ def with_schema(definition: ConnectorDefinition, text: str) -> ConnectorDefiniti
     return replace(definition, contract_source=ContractSource(text=text))
 
 
-def _present(config: Any) -> Any:  # noqa: ANN401 - narrows an optional that was checked
+def _present(config: Any) -> Any:
     if config is None:
         message = "a config without findings is missing"
         raise AssertionError(message)
@@ -215,8 +224,7 @@ def _contract_source(value: str | None) -> tuple[ContractSource | None, tuple[Fi
     if not value:
         return None, ()
     if value.startswith("registry:"):
-        subject, _, version = value.removeprefix("registry:").partition(":")
-        return ContractSource(subject=subject, version=version or "latest"), ()
+        return _registry_source(value)
     if not value.startswith("file:"):
         return ContractSource(text=value), ()
     path = Path(value.removeprefix("file:"))
@@ -225,3 +233,15 @@ def _contract_source(value: str | None) -> tuple[ContractSource | None, tuple[Fi
     except (OSError, UnicodeDecodeError) as error:
         text = f"Invalid value {value} for configuration contract.schema: the file cannot be read: {error}"
         return None, (Finding("contract.schema", value, text),)
+
+
+def _registry_source(value: str) -> tuple[ContractSource | None, tuple[Finding, ...]]:
+    subject, _, version = value.removeprefix("registry:").partition(":")
+    version = version or "latest"
+    if subject and (version == "latest" or (version.isascii() and version.isdigit() and int(version) > 0)):
+        return ContractSource(subject=subject, version=version), ()
+    text = (
+        f"Invalid value {value} for configuration contract.schema: "
+        "Expected registry:SUBJECT or registry:SUBJECT:VERSION, the version a number from 1 or 'latest'"
+    )
+    return None, (Finding("contract.schema", value, text),)

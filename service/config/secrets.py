@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from metrics.redaction import SENSITIVE_NAME
 from service.config.job import Job
-
-_CREDENTIAL_KEYS = ("basic.auth.user.info", "sasl.jaas.config")
+from service.config.secret_names import names_a_secret
 
 
 def secrets_of(job: Job) -> Iterator[str]:
@@ -23,6 +21,6 @@ def secrets_of(job: Job) -> Iterator[str]:
 
 def _named_like_secrets(properties: Mapping[str, str]) -> Iterator[str]:
     for key, value in properties.items():
-        if SENSITIVE_NAME.search(key) or key.endswith(_CREDENTIAL_KEYS):
+        if names_a_secret(key):
             yield value
             yield from value.split(":")[1:] if key.endswith("user.info") else ()

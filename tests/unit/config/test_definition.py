@@ -1,0 +1,227 @@
+"""Reading a connector's whole config."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from fetchers.sdk import Severity
+from service.config.definition import ConnectorDefinition, read_definition
+from spark_batch.plan import ConverterKind, PayloadFormat, Rule
+
+WORKER = {"key.converter": "string", "value.converter": "json"}
+FILE = {"name": "lines", "connector.class": "FileStreamSource", "topic": "t", "file": "/tmp/x"}
+AVRO_CLASS = "io.confluent.connect.avro.AvroConverter"
+JSON_CLASS = "org.apache.kafka.connect.json.JsonConverter"
+SCHEMA = '{"type":"record","name":"R","fields":[{"name":"a","type":"long"}]}'
+
+
+def defined(properties: Mapping[str, str], *, worker: Mapping[str, str] = WORKER) -> ConnectorDefinition:
+    """The definition of a config that must be right."""
+    reading = read_definition(properties, worker=worker)
+    assert reading.definition is not None, reading.findings
+    return reading.definition
+
+
+def errors(properties: Mapping[str, str], *, worker: Mapping[str, str] = WORKER) -> dict[str, str]:
+    """Message of each error by key."""
+    reading = read_definition(properties, worker=worker)
+    assert reading.definition is None
+    return {finding.key: finding.message for finding in reading.findings if finding.is_error}
+
+
+def warnings(properties: Mapping[str, str], *, worker: Mapping[str, str] = WORKER) -> dict[str, str]:
+    """Message of each warning by key."""
+    found = read_definition(properties, worker=worker).findings
+    return {finding.key: finding.message for finding in found if finding.severity is Severity.WARNING}
+
+
+def test_all_findings_come_at_once() -> None:
+    """Of the common keys, the fetcher's own, the converters and the contract's file."""
+    found = errors(
+        {
+            "name": "x",
+            "connector.class": "FileStreamSource",
+            "tasks.max": "none",
+            "errors.tolerance": "some",
+            "batch.records.max": "0",
+            "value.converter": "proto",
+            "contract.schema": "file:/nowhere/schema.avsc",
+        }
+    )
+    assert {
+        "tasks.max",
+        "errors.tolerance",
+        "batch.records.max",
+        "topic",
+        "value.converter",
+        "contract.schema",
+    } <= set(found)
+    assert found["tasks.max"] == "Invalid value none for configuration tasks.max: Not a number of type INT"
+    assert found["topic"] == 'Missing required configuration "topic" which has no default value.'
+
+
+def test_an_unknown_class_names_the_known_ones() -> None:
+    """Together with what is wrong with the common keys."""
+    found = errors({"connector.class": "FielStreamSource"})
+    assert "FileStreamSource" in found["connector.class"]
+    assert "name" in found
+    assert set(errors({})) == {"name", "connector.class"}
+
+
+@pytest.mark.parametrize("target", ["no.such.module:Class", "json:NoSuchClass"])
+def test_a_class_of_ones_own_that_cannot_be_loaded_is_a_finding(target: str) -> None:
+    """Not a traceback."""
+    assert "could not be found" in errors({"name": "x", "connector.class": target})["connector.class"]
+
+
+def test_unknown_keys_are_warnings_that_name_the_nearest() -> None:
+    """Connect's own keys and free prefixes are no strangers."""
+    found = warnings(
+        {
+            **FILE,
+            "task.max": "1",
+            "zzz": "1",
+            "transforms": "a",
+            "transforms.a.type": "x",
+            "producer.override.linger.ms": "5",
+            "tasks.max.enforce": "true",
+        }
+    )
+    assert set(found) == {"task.max", "zzz"}
+    assert found["task.max"] == "Unknown key; did you mean 'tasks.max'?"
+
+
+def test_control_characters_in_a_name_are_refused() -> None:
+    """With Connect's words."""
+    message = errors({**FILE, "name": "a\x00b"})["name"]
+    assert "control sequences but had the following ASCII chars: 0" in message
+
+
+def test_no_break_spaces_and_accents_in_a_name_are_fine() -> None:
+    """Connect refuses ISO control characters only."""
+    assert defined({**FILE, "name": "é\u00a0ü"}).name == "é\u00a0ü"
+
+
+def test_a_connector_without_converter_inherits_the_workers_with_its_settings() -> None:
+    """The class and its prefixed keys, as in Connect."""
+    worker = {"key.converter": "string", "value.converter": JSON_CLASS, "value.converter.schemas.enable": "false"}
+    converter = defined(FILE, worker=worker).value_converter
+    assert (converter.spec.kind, converter.spec.is_schema_enveloped) == (ConverterKind.JSON, False)
+    assert converter.class_name == JSON_CLASS
+
+
+def test_a_connector_with_its_own_converter_inherits_no_settings() -> None:
+    """Connect's JsonConverter then has schemas on again, our short word off."""
+    worker = {"key.converter": "string", "value.converter": JSON_CLASS, "value.converter.schemas.enable": "false"}
+    assert defined({**FILE, "value.converter": JSON_CLASS}, worker=worker).value_converter.spec.is_schema_enveloped
+    assert not defined({**FILE, "value.converter": "json"}, worker=worker).value_converter.spec.is_schema_enveloped
+
+
+def test_a_prefixed_setting_of_the_connector_wins_over_the_inherited() -> None:
+    """Key by key."""
+    worker = {"key.converter": "string", "value.converter": JSON_CLASS, "value.converter.schemas.enable": "false"}
+    definition = defined({**FILE, "value.converter.schemas.enable": "true"}, worker=worker)
+    assert definition.value_converter.spec.is_schema_enveloped
+
+
+def test_the_misprint_schema_enable_is_taken_for_what_it_means() -> None:
+    """The seed book prints it; the correct key wins where both are given."""
+    properties = {**FILE, "value.converter": JSON_CLASS, "value.converter.schema.enable": "false"}
+    assert not defined(properties).value_converter.spec.is_schema_enveloped
+    assert "schemas.enable" in warnings(properties)["value.converter.schema.enable"]
+    both = {**properties, "value.converter.schemas.enable": "true"}
+    assert defined(both).value_converter.spec.is_schema_enveloped
+
+
+def test_schemas_enable_is_true_or_false() -> None:
+    """Anything else is a finding under its own key."""
+    found = errors({**FILE, "value.converter": JSON_CLASS, "value.converter.schemas.enable": "maybe"})
+    assert "either true or false" in found["value.converter.schemas.enable"]
+
+
+def test_avro_needs_a_registry_from_anywhere() -> None:
+    """The converter's own, the connector's, or the worker's."""
+    properties = {**FILE, "value.converter": AVRO_CLASS}
+    assert "value.converter.schema.registry.url" in errors(properties)
+    own = {**properties, "value.converter.schema.registry.url": "http://own:1"}
+    by_worker = defined(properties, worker={**WORKER, "schema.registry.url": "http://worker:1"})
+    for definition in (defined(own), by_worker):
+        assert definition.value_converter.spec.kind is ConverterKind.AVRO
+        assert definition.value_converter.registry is not None
+
+
+def test_the_plan_says_what_the_config_says() -> None:
+    """Contract, rules in the order of their names, key, timestamp, de-duplication, sizes."""
+    plan = defined(
+        {
+            **FILE,
+            "contract.schema": SCHEMA,
+            "contract.rules.b": "a > 1",
+            "contract.rules.a": "a < 9",
+            "key.fields": "a",
+            "dedupe.fields": "a",
+            "record.bytes.max": "77",
+        }
+    ).plan(SCHEMA)
+    assert plan.contract is not None
+    assert plan.contract.rules == (Rule("a", "a < 9"), Rule("b", "a > 1"))
+    assert (plan.key_fields, plan.dedupe_fields, plan.record_bytes_max) == (("a",), ("a",), 77)
+    assert plan.payload_format is PayloadFormat.TEXT
+
+
+def test_what_is_wrong_with_the_contract_is_found_without_spark() -> None:
+    """An invalid schema, a key field it does not have."""
+    assert "contract.schema" in errors({**FILE, "contract.schema": "{"})
+    assert "key.fields" in errors({**FILE, "contract.schema": SCHEMA, "key.fields": "nope"})
+
+
+def test_a_contract_in_the_registry_is_looked_up_later() -> None:
+    """Its subject and version are read here."""
+    source = defined({**FILE, "contract.schema": "registry:things-value:3"}).contract_source
+    assert source is not None
+    assert (source.subject, source.version, source.text) == ("things-value", "3", None)
+
+
+@pytest.mark.parametrize("value", ["registry:", "registry::3", "registry:s:newest"])
+def test_a_registry_contract_without_subject_or_with_a_false_version_is_refused(value: str) -> None:
+    """At once, not when the task starts."""
+    assert "contract.schema" in errors({**FILE, "contract.schema": value})
+
+
+def test_a_contract_in_a_file_is_read(tmp_path: Path) -> None:
+    """As UTF-8."""
+    path = tmp_path / "s.avsc"
+    path.write_text(SCHEMA, encoding="utf-8")
+    source = defined({**FILE, "contract.schema": f"file:{path}"}).contract_source
+    assert source is not None
+    assert source.text == SCHEMA
+
+
+def test_secrets_are_masked_wherever_they_stand() -> None:
+    """The fetcher's own, and those of clients and converters below a prefix."""
+    shown = defined(
+        {
+            "name": "m",
+            "connector.class": "MixpanelSource",
+            "topic": "t",
+            "from_date": "2016-03-22",
+            "api_key": "k",
+            "api_secret": "s3cret-1",
+            "producer.override.sasl.jaas.config": 'password="s3cret-2"',
+            "value.converter.basic.auth.user.info": "u:s3cret-3",
+            "admin.override.ssl.key.password": "s3cret-4",
+        }
+    ).masked_properties()
+    assert "s3cret" not in str(shown)
+    assert shown["topic"] == "t"
+
+
+def test_secrets_are_masked_in_findings() -> None:
+    """A wrong value of a secret is not told."""
+    reading = read_definition(
+        {"name": "m", "connector.class": "MixpanelSource", "api_secret": "", "from_date": "22.3.2016 s"}, worker=WORKER
+    )
+    assert all(finding.value in {None, "[hidden]"} for finding in reading.findings if finding.key == "api_secret")

@@ -1,0 +1,85 @@
+"""Reading worker and connector files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from service.config.files import ConfigFileError, read_properties
+
+
+def written(folder: Path, text: str, *, name: str = "c.properties") -> Path:
+    """A file of this text."""
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("text", "properties"),
+    [
+        ("a=1", {"a": "1"}),
+        ("a:1", {"a": "1"}),
+        ("a 1", {"a": "1"}),
+        ("  a  =  1 2 ", {"a": "1 2 "}),
+        ("# no\n! no\n\na=1", {"a": "1"}),
+        ("a=1,\\\n   2,\\\n\t3", {"a": "1,2,3"}),
+        ("a=x\\ty\\\\z", {"a": "x\ty\\z"}),
+        ("a=\\u00e9t\\u00e9 ü", {"a": "été ü"}),
+        ("a\\:b\\=c=1", {"a:b=c": "1"}),
+        ("a=b=c:d", {"a": "b=c:d"}),
+        ("url=http://h:1/p?q=1#frag", {"url": "http://h:1/p?q=1#frag"}),
+        ("a=1\na=2", {"a": "2"}),
+        ("a=\nb", {"a": "", "b": ""}),
+        ("a=1\r\nb=2\r\n", {"a": "1", "b": "2"}),
+    ],
+)
+def test_properties_follow_javas_rules(tmp_path: Path, text: str, properties: dict[str, str]) -> None:
+    """Escapes, continuation lines, all three separators, the last of equal keys (java.util.Properties.load)."""
+    assert read_properties(written(tmp_path, text)) == properties
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"name": "c", "tasks.max": "2", "flag": "true", "rate": "0.5"},
+        {"name": "c", "tasks.max": 2, "flag": True, "rate": 0.5},
+        {"name": "c", "config": {"tasks.max": 2, "flag": True, "rate": 0.5}},
+        {"name": "c", "config": {"name": "c", "tasks.max": 2, "flag": True, "rate": 0.5, "nothing": None}},
+    ],
+)
+def test_json_is_a_flat_map_or_a_create_request(tmp_path: Path, document: object) -> None:
+    """Numbers and booleans become text; null is not there."""
+    path = written(tmp_path, json.dumps(document), name="c.json")
+    assert read_properties(path) == {"name": "c", "tasks.max": "2", "flag": "true", "rate": "0.5"}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("c.json", "{", "not JSON"),
+        ("c.json", "[1]", "expected a JSON object"),
+        ("c.json", '{"a": {"b": 1}}', "the value of 'a' must be a text, number or boolean"),
+        ("c.json", '{"a": ["b"]}', "the value of 'a' must be a text, number or boolean"),
+        ("c.properties", "a=\\u12", "\\u12"),
+    ],
+)
+def test_what_is_no_configuration_is_refused_by_name(tmp_path: Path, name: str, text: str, message: str) -> None:
+    """The message names the file and what is wrong."""
+    path = written(tmp_path, text, name=name)
+    with pytest.raises(ConfigFileError) as refusal:
+        read_properties(path)
+    assert str(path) in str(refusal.value)
+    assert message in str(refusal.value)
+
+
+def test_a_file_that_is_not_there_is_refused_by_name(tmp_path: Path) -> None:
+    """Likewise one that is no UTF-8."""
+    with pytest.raises(ConfigFileError, match="nowhere"):
+        read_properties(tmp_path / "nowhere.properties")
+    path = tmp_path / "latin.properties"
+    path.write_bytes(b"a=\xe9")
+    with pytest.raises(ConfigFileError, match="cannot be read"):
+        read_properties(path)
