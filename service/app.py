@@ -78,7 +78,7 @@ async def open_worker(job: Job, *, observers: tuple[Emit, ...] = ()) -> AsyncIte
         stack.push_async_callback(spark.stop)
         background = await stack.enter_async_context(Background())
         background.start(spark.run(), name="spark")
-        broker, bootstrap = await _kafka(config, stack, background, emit)
+        broker, bootstrap = await _kafka(config, stack, emit)
         addresses = Addresses(rest_url, bootstrap, await _registry(job, stack))
         _tell_warnings(job, emit)
         parts = await _connector_parts(job, addresses, spark=spark, emit=emit, stack=stack)
@@ -95,24 +95,24 @@ async def open_worker(job: Job, *, observers: tuple[Emit, ...] = ()) -> AsyncIte
         yield RunningWorker(worker, new_worker, addresses, spark, broker, tuple(definitions), parts)
 
 
-async def _kafka(
-    config: WorkerConfig, stack: AsyncExitStack, background: Background, emit: Emit
-) -> tuple[EmbeddedBroker | None, str]:
+async def _kafka(config: WorkerConfig, stack: AsyncExitStack, emit: Emit) -> tuple[EmbeddedBroker | None, str]:
     """Start the embedded broker if it is asked for, and keep it running."""
     if config.bootstrap_servers != EMBEDDED:
         return None, config.bootstrap_servers
     broker = await stack.enter_async_context(embedded_kafka(data_dir=config.data_dir, port=config.embedded_kafka_port))
-    background.start(_keep_running(broker, emit), name="embedded broker")
+    # Entered after the broker, so that at the end it is gone first and takes the broker's stop for no accident.
+    keeping = await stack.enter_async_context(Background())
+    keeping.start(_keep_running(broker, emit), name="embedded broker")
     return broker, broker.bootstrap
 
 
 async def _keep_running(broker: EmbeddedBroker, emit: Emit) -> None:
     """A broker that died is started again, on the same port and data."""
     while True:
+        emit(ComponentStateChanged(component="kafka", is_ready=True, detail=broker.bootstrap))
         await broker.wait_exited()
         emit(ComponentStateChanged(component="kafka", is_ready=False, detail="the embedded broker ended; starting it"))
         await broker.start()
-        emit(ComponentStateChanged(component="kafka", is_ready=True, detail=broker.bootstrap))
 
 
 async def _registry(job: Job, stack: AsyncExitStack) -> str | None:
@@ -141,7 +141,7 @@ async def _connector_parts(
     flow = FlowParts(
         offsets=offsets,
         convert=spark.convert,
-        http=await stack.enter_async_context(shared_http()),
+        http=await stack.enter_async_context(shared_http(version=VERSION)),
         clock=SystemClock(),
         emit=emit,
     )

@@ -33,7 +33,13 @@ def standalone(worker: Path, connectors: tuple[Path, ...], until_idle: float | N
 @main.command()
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Write the figures there.")
 @click.option("--keep", is_flag=True, help="Leave everything running, and print where.")
-@click.option("--data", type=click.Path(file_okay=False, path_type=Path), default=Path(".headrace/demo"))
+@click.option(
+    "--data",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path(".headrace/demo"),
+    show_default=True,
+    help="Folder for the demo's data; emptied first.",
+)
 def demo(json_file: Path | None, *, keep: bool, data: Path) -> None:
     """Run the main job on an embedded real Kafka, and prove that the accounts balance."""
     from service.cli.demo import run_demo  # noqa: PLC0415 - as above
@@ -44,7 +50,13 @@ def demo(json_file: Path | None, *, keep: bool, data: Path) -> None:
 @main.command()
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port of the broker; 0 picks a free one.")
 @click.option("--registry", is_flag=True, help="Run the schema registry too.")
-@click.option("--data", type=click.Path(file_okay=False, path_type=Path), default=Path(".headrace/broker"))
+@click.option(
+    "--data",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path(".headrace/broker"),
+    show_default=True,
+    help="Folder for the servers' data; kept.",
+)
 def broker(port: int, *, registry: bool, data: Path) -> None:
     """Run the embedded Kafka alone, in the foreground; prints one line `ready …` when usable."""
     from service.embedded.command import run_broker  # noqa: PLC0415 - as above
@@ -59,7 +71,9 @@ def topic() -> None:
 
 @topic.command("read")
 @click.argument("name")
-@click.option("--bootstrap", envvar="HEADRACE_BOOTSTRAP", default="127.0.0.1:9092", show_default=True)
+@click.option(
+    "--bootstrap", envvar="HEADRACE_BOOTSTRAP", default="127.0.0.1:9092", show_default=True, help="Kafka brokers."
+)
 @click.option("--registry", envvar="HEADRACE_REGISTRY", default=None, help="Schema registry URL, for Avro.")
 @click.option("--max", "records_max", type=click.IntRange(min=1), default=None, help="Stop after so many records.")
 @click.option("--json", "is_json", is_flag=True, help="One JSON object a line.")

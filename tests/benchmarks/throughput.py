@@ -79,6 +79,7 @@ async def from_http(field: Field, run: str, *, records: int) -> Passage:
             "http.url": url,
             "http.records.path": "events",
             "http.pagination.type": "page_number",
+            "http.pagination.continues": "true",
             **AVRO,
         }
         return await run_headrace(field, f"http-{run}", properties, records=records)
