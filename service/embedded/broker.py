@@ -104,14 +104,13 @@ class EmbeddedBroker:
         (self.folder / "console.log").unlink(missing_ok=True)
         command = self._command(self._heap_mib, "kafka.Kafka", str(settings))
         jvm = await GuardedJvm.start(self.name, command)
-        try:
-            await jvm.wait_ready(lambda: is_broker_ready(self.port), seconds_max=START_SECONDS_MAX)
-        except StartFailed as failure:
-            await jvm.stop()
-            raise StartFailed(f"{failure}\n{log_tail(self.folder / 'kafka.log')}") from failure
-        except BaseException:
-            await jvm.stop()
-            raise
+        async with contextlib.AsyncExitStack() as unless_ready:
+            unless_ready.push_async_callback(jvm.stop)
+            try:
+                await jvm.wait_ready(lambda: is_broker_ready(self.port), seconds_max=START_SECONDS_MAX)
+            except StartFailed as failure:
+                raise StartFailed(f"{failure}\n{log_tail(self.folder / 'kafka.log')}") from failure
+            unless_ready.pop_all()
         self._jvm = jvm
 
     async def _format(self, controller_port: int) -> None:

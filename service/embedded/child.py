@@ -13,7 +13,8 @@ from service.embedded.errors import StartFailed
 
 _GUARD = Path(__file__).with_name("guard.py")
 _POLL_SECONDS = 0.05
-_GUARD_ANSWER_SECONDS_MAX = 10.0
+_GUARD_ANSWER_SECONDS_MAX = 30.0
+_GUARD_END_SECONDS_MAX = 10.0
 _LOG_TAIL_LINES = 25
 _LOG_TAIL_BYTES = 16_384
 
@@ -54,15 +55,12 @@ class GuardedJvm:
                 start_new_session=True,
                 pass_fds=locks,
             )
-        try:
-            async with asyncio.timeout(_GUARD_ANSWER_SECONDS_MAX):
-                answer = await guard.stdout.readline() if guard.stdout else b""
-        except BaseException:
-            await _end(guard, seconds_max=command.grace_seconds)
-            raise
-        if not answer.startswith(b"started "):
-            await _end(guard, seconds_max=command.grace_seconds)
-            raise StartFailed(f"{name} could not be started:\n{log_tail(command.console)}")
+        async with contextlib.AsyncExitStack() as unless_started:
+            unless_started.push_async_callback(_end, guard, seconds_max=command.grace_seconds)
+            answer = await _first_line(guard)
+            if not answer.startswith(b"started "):
+                raise StartFailed(f"{name} could not be started:\n{log_tail(command.console)}")
+            unless_started.pop_all()
         return cls(name, command, guard, int(answer.split()[1]))
 
     def is_alive(self) -> bool:
@@ -106,12 +104,21 @@ def log_tail(path: Path) -> str:
     return "\n".join(text.splitlines()[-_LOG_TAIL_LINES:]) or f"({path} is empty)"
 
 
+async def _first_line(guard: asyncio.subprocess.Process) -> bytes:
+    """What the guard says of its child; nothing where it ended or does not answer."""
+    try:
+        async with asyncio.timeout(_GUARD_ANSWER_SECONDS_MAX):
+            return await guard.stdout.readline() if guard.stdout else b""
+    except TimeoutError:
+        return b""
+
+
 async def _end(guard: asyncio.subprocess.Process, *, seconds_max: float) -> None:
     if guard.stdin:
         guard.stdin.close()
     try:
         # The guard itself stops waiting after the grace; what is added is for its own two signals.
-        async with asyncio.timeout(seconds_max + _GUARD_ANSWER_SECONDS_MAX):
+        async with asyncio.timeout(seconds_max + _GUARD_END_SECONDS_MAX):
             await guard.wait()
     finally:
         # Also where this very wait is cancelled: the JVM then ends by the kernel's hand.

@@ -103,12 +103,11 @@ class EmbeddedRegistry:
     async def _start_once(self) -> None:
         self._command().console.unlink(missing_ok=True)
         jvm = await GuardedJvm.start(self.name, self._command())
-        try:
+        async with contextlib.AsyncExitStack() as unless_ready:
+            unless_ready.push_async_callback(jvm.stop)
             async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_ANSWER_SECONDS_MAX)) as session:
                 await jvm.wait_ready(lambda: self._is_ready(session), seconds_max=START_SECONDS_MAX)
-        except BaseException:
-            await jvm.stop()
-            raise
+            unless_ready.pop_all()
         self._jvm = jvm
 
     async def _is_ready(self, session: aiohttp.ClientSession) -> bool:

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import threading
 from collections.abc import Callable, Coroutine, Iterator
-from concurrent.futures import Future
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 CALL_SECONDS_MAX = 180.0
 
@@ -41,30 +40,22 @@ def running(opening: AbstractAsyncContextManager[ServerT], *, name: str) -> Iter
     Raises what entering it raised. Leaving the block leaves the context, on that thread, and waits for it.
     """
     started: Future[Running[ServerT]] = Future()
-    request_stop: Future[Callable[[], object]] = Future()
+    stop = asyncio.Event()
 
     async def serve() -> None:
-        loop = asyncio.get_running_loop()
-        stop = asyncio.Event()
         async with opening as server:
-            request_stop.set_result(lambda: loop.call_soon_threadsafe(stop.set))
-            started.set_result(Running(server, loop))
+            started.set_result(Running(server, asyncio.get_running_loop()))
             await stop.wait()
 
-    def live() -> None:
+    with ThreadPoolExecutor(1, thread_name_prefix=f"embedded-{name}") as thread:
+        serving = thread.submit(lambda: asyncio.run(serve()))
+        first: list[Future[Any]] = [started, serving]
+        wait(first, timeout=CALL_SECONDS_MAX, return_when=FIRST_COMPLETED)
+        if serving.done():
+            serving.result()
+        server = started.result(0)
         try:
-            asyncio.run(serve())
-        except BaseException as error:  # handed to the thread that waits for it
-            if started.done():
-                raise
-            started.set_exception(error)
-
-    # Daemon: an interpreter that ends without closing this is not held up; the guard stops the server then.
-    thread = threading.Thread(target=live, name=f"embedded {name}", daemon=True)
-    thread.start()
-    server = started.result(CALL_SECONDS_MAX)
-    try:
-        yield server
-    finally:
-        request_stop.result()()
-        thread.join(CALL_SECONDS_MAX)
+            yield server
+        finally:
+            server.loop.call_soon_threadsafe(stop.set)
+            serving.result(CALL_SECONDS_MAX)
