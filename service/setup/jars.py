@@ -22,6 +22,8 @@ CACHE_VARIABLE = "HEADRACE_CACHE"
 LOCK_PATH = Path(__file__).resolve().parents[2] / "requirements" / "jars.sha256"
 ARCHIVE_TYPE = "tar.gz"
 
+# Given to every file that was verified. Whole seconds, because copies into the layers of an image round times.
+_VERIFIED_TIME_SECONDS = 1_000_000_000
 _SET_MARK = "# set "
 
 
@@ -132,6 +134,8 @@ class JarCache:
         for file in self.sets[name]:
             if file.is_archive:
                 self._unpack(file)
+        for path in self._paths(name):
+            os.utime(path, (_VERIFIED_TIME_SECONDS, _VERIFIED_TIME_SECONDS))
         stamp = self._stamp(name)
         unfinished = stamp.with_name(f"{stamp.name}.{os.getpid()}")
         unfinished.write_text(json.dumps(self._seen(name)), encoding="utf-8")
@@ -160,17 +164,18 @@ class JarCache:
         lock = hashlib.sha256("\n".join(file.sha256 for file in self.sets[name]).encode()).hexdigest()
         return self.folder / f"verified-{name}-{lock[:16]}.json"
 
-    def _seen(self, name: str) -> dict[str, list[int]]:
-        """Size and modification time of every file of the set, unpacked ones included.
-
-        Times in whole seconds, because the layers of a container image keep no finer ones.
-        """
+    def _paths(self, name: str) -> list[Path]:
+        """Every file of the set that is there, unpacked ones included."""
         paths = list(self.files(name))
         for file in self.sets[name]:
             if file.is_archive:
-                paths += [path for path in self.unpacked(file).rglob("*") if path.is_file()]
-        states = {str(path.relative_to(self.folder)): path.stat() for path in paths if path.exists()}
-        return {path: [state.st_size, int(state.st_mtime)] for path, state in sorted(states.items())}
+                paths += self.unpacked(file).rglob("*")
+        return sorted(path for path in paths if path.is_file())
+
+    def _seen(self, name: str) -> dict[str, list[int]]:
+        """Size and modification time of every file of the set."""
+        states = {path.relative_to(self.folder).as_posix(): path.stat() for path in self._paths(name)}
+        return {path: [state.st_size, int(state.st_mtime)] for path, state in states.items()}
 
 
 def _unfiltered(member: tarfile.TarInfo, _destination: str) -> tarfile.TarInfo:
