@@ -16,6 +16,7 @@ from metrics.prometheus import CONTENT_TYPE, PrometheusObserver
 from service.rest.health import Health
 
 REQUEST_BYTES_MAX = 1024 * 1024
+SHUTDOWN_SECONDS_MAX = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +53,12 @@ async def serving(listener: str, pages: HttpPages, emit: Emit) -> AsyncIterator[
     """Serve while the block runs; yields the URL with the real port."""
     application = web.Application(middlewares=[_observed(emit, pages.version)], client_max_size=REQUEST_BYTES_MAX)
     application.add_routes(pages.routes())
-    runner = web.AppRunner(application, access_log=None)
+    runner = web.AppRunner(application, access_log=None, shutdown_timeout=SHUTDOWN_SECONDS_MAX)
     await runner.setup()
     try:
         address = urlsplit(listener)
         host = address.hostname or "127.0.0.1"
-        site = web.TCPSite(runner, host, address.port or 0, shutdown_timeout=2.0)
+        site = web.TCPSite(runner, host, address.port or 0)
         await site.start()
         port = runner.addresses[0][1]
         yield f"http://{host}:{port}"

@@ -1,0 +1,107 @@
+"""What a worker says of its health."""
+
+from __future__ import annotations
+
+import pytest
+
+from metrics.events import (
+    BatchConverted,
+    ComponentStateChanged,
+    Event,
+    FetchCompleted,
+    PageFetched,
+    RetryScheduled,
+    TaskRemoved,
+    TaskStateChanged,
+    TransactionCommitted,
+)
+from service.rest.health import Health
+
+RUNNING = TaskStateChanged("c", 0, state="RUNNING")
+
+
+def health(*events: Event) -> Health:
+    """A started worker's, after these events."""
+    made = Health(is_started=True)
+    for event in events:
+        made(event)
+    return made
+
+
+def retry(stage: str, attempt: int = 1) -> RetryScheduled:
+    """A retry of the only task."""
+    return RetryScheduled("c", 0, stage=stage, error_class="Retriable", attempt=attempt, wait_seconds=1.23456)
+
+
+def test_a_worker_is_ready_once_it_has_started() -> None:
+    """Not before."""
+    assert not Health().is_ready
+    assert health(RUNNING).is_ready
+
+
+@pytest.mark.parametrize("state", ["FAILED", "RESTARTING"])
+def test_a_task_that_does_not_work_makes_it_unready_and_says_why(state: str) -> None:
+    """Until it works again."""
+    broken = health(RUNNING, TaskStateChanged("c", 0, state=state, reason="Fatal: 401"))
+    assert not broken.is_ready
+    assert broken.report()["tasks"] == {"c-0": {"state": state, "reason": "Fatal: 401"}}
+    broken(RUNNING)
+    assert broken.is_ready
+
+
+def test_a_component_that_is_away_makes_it_unready_and_says_why() -> None:
+    """Spark while it starts, Kafka while it is restarted."""
+    spark = health(ComponentStateChanged(component="spark", is_ready=False, detail="starting"))
+    assert spark.report() == {
+        "status": "not ready",
+        "components": {"spark": {"ready": False, "detail": "starting"}},
+        "tasks": {},
+    }
+    spark(ComponentStateChanged(component="spark", is_ready=True))
+    assert spark.is_ready
+
+
+def test_a_retry_is_told_and_the_worker_still_ready() -> None:
+    """An API that is away is no fault of the worker; whoever looks sees it."""
+    retrying = health(RUNNING, retry("fetch", 2), retry("fetch", 3), retry("convert"))
+    assert retrying.is_ready
+    assert retrying.report()["tasks"]["c-0"]["retrying"] == [
+        {"stage": "fetch", "error": "Retriable", "attempt": 3, "wait_seconds": 1.235},
+        {"stage": "convert", "error": "Retriable", "attempt": 1, "wait_seconds": 1.235},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("stage", "recovery"),
+    [
+        ("fetch", PageFetched("c", 0, records=1, bytes=1)),
+        ("fetch", FetchCompleted("c", 0, outcome="ok", bytes=1, seconds=1)),
+        ("convert", BatchConverted("c", 0, records=1, seconds=1)),
+        ("deliver", TransactionCommitted("c", 0, records=1, seconds=1)),
+        ("fetch", RUNNING),
+    ],
+)
+def test_a_retry_is_told_until_its_stage_works_again(stage: str, recovery: Event) -> None:
+    """Of that task and stage, and of no other."""
+    other = RetryScheduled("d", 0, stage=stage, error_class="X", attempt=1, wait_seconds=1)
+    recovered = health(RUNNING, retry(stage), other, recovery)
+    assert "retrying" not in recovered.report()["tasks"]["c-0"]
+    assert "retrying" in recovered.report()["tasks"]["d-0"]
+
+
+def test_a_failing_request_is_no_recovery() -> None:
+    """Nor is the success of another stage."""
+    failing = health(
+        RUNNING,
+        retry("fetch"),
+        FetchCompleted("c", 0, outcome="retriable", bytes=0, seconds=1),
+        BatchConverted("c", 0, records=1, seconds=1),
+    )
+    assert "retrying" in failing.report()["tasks"]["c-0"]
+
+
+def test_a_removed_task_is_forgotten() -> None:
+    """A deleted connector that had failed does not keep the worker unready."""
+    removed = health(TaskStateChanged("c", 0, state="FAILED"), retry("fetch"), TaskRemoved("c", 0))
+    assert removed.is_ready
+    assert removed.report()["tasks"] == {}
