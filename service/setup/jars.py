@@ -151,10 +151,13 @@ class JarCache:
 
     def _unpack(self, file: LockedFile) -> None:
         folder = self.unpacked(file)
-        unfinished = folder.with_name(f"{folder.name}.{os.getpid()}")
-        for leftover in folder.parent.glob(f"{folder.name}*"):
-            shutil.rmtree(leftover)
         with tarfile.open(self.jars / file.path) as archive:
+            # A whole folder stays: a running server may have its files open.
+            if _is_unpacked(archive, folder):
+                return
+            unfinished = folder.with_name(f"{folder.name}.{os.getpid()}")
+            for leftover in folder.parent.glob(f"{folder.name}*"):
+                shutil.rmtree(leftover)
             # Python before 3.11.4 has no filters and ignores the attribute; the archive's digest was checked.
             archive.extraction_filter = getattr(tarfile, "data_filter", _unfiltered)
             archive.extractall(unfinished)  # noqa: S202 -- its digest is locked
@@ -176,6 +179,20 @@ class JarCache:
         """Size and modification time of every file of the set."""
         states = {path.relative_to(self.folder).as_posix(): path.stat() for path in self._paths(name)}
         return {path: [state.st_size, int(state.st_mtime)] for path, state in states.items()}
+
+
+def _is_unpacked(archive: tarfile.TarFile, folder: Path) -> bool:
+    """Whether every file of the archive stands in the folder with the right size and has not been touched since."""
+    for member in archive:
+        path = folder / member.name
+        if not member.isfile():
+            continue
+        if not path.is_file():
+            return False
+        state = path.stat()
+        if (state.st_size, int(state.st_mtime)) != (member.size, _VERIFIED_TIME_SECONDS):
+            return False
+    return True
 
 
 def _unfiltered(member: tarfile.TarInfo, _destination: str) -> tarfile.TarInfo:

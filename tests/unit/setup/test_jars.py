@@ -91,6 +91,17 @@ def test_damaged_unpacked_archive_is_unpacked_again(tmp_path: Path) -> None:
     assert cache.is_complete("tools")
 
 
+def test_whole_unpacked_archive_is_left_in_place(tmp_path: Path) -> None:
+    """Verifying again does not pull the files from under a server that runs from them."""
+    contents = {_ARCHIVE: _archive()}
+    cache = _cache(tmp_path, contents)
+    _accept(cache, tmp_path, contents)
+    folder = cache.unpacked(cache.sets["tools"][0])
+    before = folder.stat().st_ino
+    cache.finish("tools")
+    assert folder.stat().st_ino == before
+
+
 def test_interrupted_unpacking_leaves_the_set_incomplete(tmp_path: Path) -> None:
     """A folder that was being unpacked when the power went is no unpacked archive, and is cleared away."""
     contents = {_ARCHIVE: _archive()}
