@@ -178,6 +178,11 @@ def _without_json_names(document: JsonValue) -> JsonValue:
     }
 
 
+def _is_named(document: dict[str, JsonValue]) -> bool:
+    kind = document.get("type")
+    return isinstance(kind, str) and kind in {"record", "enum", "fixed"} and "name" in document
+
+
 def _definitions(document: JsonValue, namespace: str) -> dict[str, JsonValue]:
     """Every named type of the schema by full name."""
     if isinstance(document, list):
@@ -185,7 +190,7 @@ def _definitions(document: JsonValue, namespace: str) -> dict[str, JsonValue]:
     if not isinstance(document, dict):
         return {}
     found: dict[str, JsonValue] = {}
-    if document.get("type") in {"record", "enum", "fixed"} and "name" in document:
+    if _is_named(document):
         name = document["name"]
         namespace = name.rpartition(".")[0] or document.get("namespace", namespace)
         short = name.rpartition(".")[2]
@@ -207,7 +212,7 @@ def _inlined(document: JsonValue, definitions: dict[str, JsonValue], written: se
         return [_inlined(item, definitions, written, namespace) for item in document]
     if not isinstance(document, dict):
         return document
-    if document.get("type") in {"record", "enum", "fixed"}:
+    if _is_named(document):
         namespace = document["name"].rpartition(".")[0] or document.get("namespace", namespace)
         short = document["name"].rpartition(".")[2]
         written.add(f"{namespace}.{short}" if namespace else short)

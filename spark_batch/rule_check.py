@@ -34,8 +34,10 @@ def _findings(session: SparkSession, record: Record, rule: Rule) -> list[Finding
     value = canonical_value(record, F.col("r"))
     fields = empty.select(value.alias("r")).select(*[F.col("r").getField(f.name).alias(f.name) for f in record.fields])
     try:
-        kind = fields.select(F.expr(rule.expression)).schema.fields[0].dataType
+        kind = fields.select(F.col("*"), F.expr(rule.expression)).schema.fields[-1].dataType
     except PySparkException as error:
         reason = (str(error).splitlines() or [""])[0][:200]
         return [Finding(key, rule.expression, f"{_EXPECTED} ({reason})")]
-    return [] if isinstance(kind, BooleanType) else [Finding(key, rule.expression, f"{_EXPECTED}, not {kind.simpleString()}")]
+    if isinstance(kind, BooleanType):
+        return []
+    return [Finding(key, rule.expression, f"{_EXPECTED}, not {kind.simpleString()}")]

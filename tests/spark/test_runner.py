@@ -1,0 +1,149 @@
+"""The runner: fair slots, time limits, lost JVMs, cancellation. Each test may kill the JVM it runs on."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import AsyncIterator
+
+import psutil
+import pytest
+
+from spark_batch.errors import ConversionFatal, ConversionRetriable
+from spark_batch.plan import Contract, ConversionPlan, ConverterKind, ConverterSpec, PayloadFormat, Rule
+from spark_batch.runner import ConversionRunner
+from spark_batch.session import SparkSettings
+from tests.spark.engines import avro_jar, table
+
+JSON = ConverterSpec(ConverterKind.JSON)
+PLAN = ConversionPlan(PayloadFormat.JSON, dedupe_fields=("a",), value_converter=JSON)
+SCHEMA = json.dumps({"type": "record", "name": "R", "fields": [{"name": "x", "type": "long"}]})
+ENDLESS = "aggregate(sequence(1, 9000000), 0L, (sum, n) -> sum + length(sha2(cast(n + x as string), 512))) >= 0"
+"""A rule that keeps a core busy for many times the limits of these tests."""
+
+
+@pytest.fixture
+async def runner() -> AsyncIterator[ConversionRunner]:
+    """A started runner with two slots."""
+    found = ConversionRunner(SparkSettings(avro_jar=avro_jar()), slots=2, job_seconds_max=60)
+    await found.start()
+    yield found
+    await found.stop()
+
+
+def _slow_plan() -> ConversionPlan:
+    return ConversionPlan(PayloadFormat.JSON, Contract(SCHEMA, (Rule("endless", ENDLESS),)), value_converter=JSON)
+
+
+async def _until(condition: object, runner: ConversionRunner) -> None:
+    """Let the loop run until the statistics say so."""
+    assert callable(condition)
+    async with asyncio.timeout(60):
+        while not condition(runner.statistics):
+            await asyncio.sleep(0.01)
+
+
+async def test_killed_jvm_is_retriable_and_replaced(runner: ConversionRunner) -> None:
+    """A JVM killed in mid-job fails that conversion as retriable; the same micro-batch then passes on a new JVM."""
+    first = runner.jvm_pid
+    assert first is not None
+    with pytest.raises(ConversionRetriable):
+        async with asyncio.TaskGroup() as group:
+            group.create_task(_killing(runner, first))
+            try:
+                await runner.convert(_slow_plan(), table([b'{"x":1}'] * 200))
+            except ConversionRetriable as error:
+                found = error
+        raise found
+    assert not psutil.pid_exists(first)
+    assert runner.jvm_pid not in {None, first}
+    outcome = await runner.convert(PLAN, table([b'{"a":1}']))
+    assert outcome.column("value").to_pylist() == [b'{"a":1}']
+    assert runner.statistics.restarts == 1
+
+
+async def _killing(runner: ConversionRunner, pid: int) -> None:
+    await _until(lambda seen: seen.running == 1, runner)
+    await asyncio.sleep(0.5)
+    os.kill(pid, signal.SIGKILL)
+
+
+async def test_jvm_killed_while_idle(runner: ConversionRunner) -> None:
+    """A JVM that died between conversions costs one retriable error at most."""
+    pid = runner.jvm_pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    with pytest.raises(ConversionRetriable):
+        await runner.convert(PLAN, table([b"{}"]))
+    assert (await runner.convert(PLAN, table([b"{}"]))).num_rows == 1
+
+
+async def test_hanging_conversion_is_given_up(runner: ConversionRunner) -> None:
+    """Over the time limit: retriable, for the others in flight too, and the next conversion runs."""
+    await runner.convert(_slow_plan(), table([None]))
+    hasty = runner
+    hasty._job_seconds_max = 3.0
+    with pytest.raises(ConversionRetriable, match="longer than"):
+        await hasty.convert(_slow_plan(), table([b'{"x":1}'] * 1_000))
+    hasty._job_seconds_max = 60.0
+    outcome = await hasty.convert(PLAN, table([b"{}"]))
+    assert outcome.column("reason").to_pylist() == [None]
+
+
+async def test_cancelled_conversion_keeps_its_slot_until_it_ends(runner: ConversionRunner) -> None:
+    """Cancelling is prompt for the caller, and no more jobs than slots ever run."""
+    batch = table([b'{"x":1}'] * 2)
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(runner.convert(_slow_plan(), batch)) for _ in range(4)]
+        await _until(lambda seen: seen.running == 2 and seen.waiting == 2, runner)
+        for task in tasks:
+            task.cancel()
+    assert all(task.cancelled() for task in tasks)
+    assert runner.statistics.running <= 2
+    assert runner.statistics.waiting == 0
+    await _until(lambda seen: seen.running == 0, runner)
+    assert (await runner.convert(PLAN, table([b"{}"]))).num_rows == 1
+
+
+async def test_plans_in_flight_do_not_mix(runner: ConversionRunner) -> None:
+    """Many callers with different plans each get their own answer."""
+    plans = [ConversionPlan(PayloadFormat.JSON, record_bytes_max=limit, value_converter=JSON) for limit in (3, 4, 5, 6)]
+
+    async def reasons(plan: ConversionPlan) -> list[str | None]:
+        outcome = await runner.convert(plan, table([b"1" * size for size in range(1, 9)]))
+        return list(outcome.column("reason").to_pylist())
+
+    async with asyncio.TaskGroup() as group:
+        tasks = {plan.record_bytes_max: group.create_task(reasons(plan)) for plan in plans * 3}
+    for limit, task in tasks.items():
+        assert task.result() == [None] * limit + ["too_large"] * (8 - limit)
+
+
+async def test_plan_that_cannot_run_is_fatal(runner: ConversionRunner) -> None:
+    """Avro without a schema id, a rule that Spark refuses and a wrong batch are bugs, and told as fatal."""
+    with pytest.raises(ConversionFatal, match="schema id"):
+        await runner.convert(ConversionPlan(PayloadFormat.TEXT, value_converter=ConverterSpec(ConverterKind.AVRO)), table([b"a"]))
+    wrong = ConversionPlan(PayloadFormat.JSON, Contract(SCHEMA, (Rule("r", "nowhere > 1"),)), value_converter=JSON)
+    assert [finding.key for finding in await runner.check(wrong)] == ["contract.rules.r"]
+    with pytest.raises(ConversionFatal):
+        await runner.convert(wrong, table([b'{"x":1}']))
+    with pytest.raises(ConversionFatal, match="columns"):
+        await runner.convert(PLAN, table([b"{}"]).drop_columns(["key"]))
+
+
+async def test_rule_that_raises_rejects_only_its_records(runner: ConversionRunner) -> None:
+    """A rule may blow up on a record; the others of the micro-batch do not suffer for it."""
+    rule = Rule("raises", "if(x = 3, raise_error('no') is null, true)")
+    plan = ConversionPlan(PayloadFormat.JSON, Contract(SCHEMA, (rule,)), value_converter=JSON)
+    outcome = await runner.convert(plan, table([b'{"x":%d}' % n for n in range(6)]))
+    assert outcome.column("reason").to_pylist() == [None, None, None, "rule_failed", None, None]
+
+
+async def test_start_without_the_avro_functions_fails_clearly() -> None:
+    """A master that is no master is told as retriable, with what Spark says."""
+    runner = ConversionRunner(SparkSettings(master="nonsense", avro_jar=avro_jar()), slots=1, job_seconds_max=5)
+    with pytest.raises(ConversionRetriable, match="cannot be started"):
+        await runner.start()
+    await runner.stop()

@@ -1,0 +1,127 @@
+"""Plans as values: findings all at once, schemas to register, fingerprints."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import fastavro
+import pytest
+
+from spark_batch.plan import Contract, ConversionPlan, ConverterKind, ConverterSpec, PayloadFormat, Rule, UnknownFields
+
+AVRO, JSON = ConverterSpec(ConverterKind.AVRO), ConverterSpec(ConverterKind.JSON)
+
+
+def _record(*fields: dict[str, Any], **more: Any) -> str:
+    return json.dumps({"type": "record", "name": "R", "fields": list(fields), **more})
+
+
+def _keys(plan: ConversionPlan) -> list[str]:
+    return [finding.key for finding in plan.validate()]
+
+
+def test_good_plan_has_no_findings() -> None:
+    """A plan that can run has nothing to mend."""
+    schema = _record({"name": "a", "type": "string"}, {"name": "t", "type": "long"})
+    plan = ConversionPlan(
+        PayloadFormat.TEXT, Contract(schema), ("a",), "t", ("a", "unknown.path"), ConverterSpec(ConverterKind.STRING), AVRO,
+    )
+    assert plan.validate() == []
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        ["string", "long"], ["null", "string", "long"], ["null"], [], "nothing", 5, None, {"type": "map"},
+        {"type": "enum", "name": "E", "symbols": []}, {"type": "enum", "name": "E", "symbols": ["a", "a"]},
+        {"type": "fixed", "name": "F", "size": 0}, {"type": "long", "logicalType": "date"},
+        {"type": "string", "logicalType": "timestamp-millis"}, {"type": "bytes", "logicalType": "big-decimal"},
+        {"type": "bytes", "logicalType": "decimal", "precision": 39}, {"type": "bytes", "logicalType": "decimal"},
+        {"type": "bytes", "logicalType": "decimal", "precision": 2, "scale": 3},
+        {"type": "fixed", "name": "F", "size": 2, "logicalType": "decimal", "precision": 5},
+        {"type": "fixed", "name": "F", "size": 12, "logicalType": "duration"},
+        {"type": "record", "name": "I", "fields": []}, {"type": "array", "items": ["null", ["null", "long"]]},
+        {"type": "record", "name": "I", "fields": [{"name": "next", "type": ["null", "I"]}]},
+    ],
+)
+def test_types_that_cannot_be_kept_exactly_are_findings(kind: Any) -> None:
+    """What the conversion cannot express without change is told before anything runs, naming the field."""
+    findings = ConversionPlan(PayloadFormat.JSON, Contract(_record({"name": "f", "type": kind}))).validate()
+    assert findings
+    assert {finding.key for finding in findings} == {"contract.schema"}
+    assert findings[0].value.startswith("f")
+
+
+@pytest.mark.parametrize(
+    ("kind", "default"),
+    [("int", 1.5), ("int", 2**31), ("string", None), (["null", "int"], 1), (["int", "null"], None), ("boolean", 0),
+     ("double", "x"), ("bytes", "\u0100"), ({"type": "array", "items": "int"}, [1, "a"]), ({"type": "map", "values": "int"}, [])],
+)
+def test_default_of_another_type_is_a_finding(kind: Any, default: Any) -> None:
+    """A default must be of the first type of its field."""
+    schema = _record({"name": "f", "type": kind, "default": default})
+    assert _keys(ConversionPlan(PayloadFormat.JSON, Contract(schema))) == ["contract.schema"]
+
+
+@pytest.mark.parametrize("text", ["", "{", '"string"', "[]", '{"type":"record"}', "[" * 100_000])
+def test_schema_that_is_no_record(text: str) -> None:
+    """Whatever the text, a finding and no exception."""
+    assert _keys(ConversionPlan(PayloadFormat.JSON, Contract(text)))
+
+
+def test_all_findings_at_once() -> None:
+    """Every key that is wrong is named in one go."""
+    schema = _record({"name": "a", "type": "string"})
+    contract = Contract(schema, (Rule("r", "a = 'x'"), Rule("r", "true")), UnknownFields.KEEP)
+    plan = ConversionPlan(PayloadFormat.JSON, contract, ("nope",), "a", ("a.b", ""), JSON, AVRO, 0)
+    assert set(_keys(plan)) == {
+        "contract.rules.r", "contract.unknown.fields", "key.fields", "timestamp.field", "dedupe.fields", "record.bytes.max",
+    }
+
+
+def test_plans_without_contract() -> None:
+    """What needs a contract or JSON says so."""
+    assert _keys(ConversionPlan(PayloadFormat.JSON, value_converter=AVRO)) == ["value.converter"]
+    assert _keys(ConversionPlan(PayloadFormat.TEXT, dedupe_fields=("a",))) == ["dedupe.fields"]
+    assert _keys(ConversionPlan(PayloadFormat.BYTES, value_converter=JSON)) == ["value.converter"]
+    assert _keys(ConversionPlan(PayloadFormat.JSON, key_fields=("a", "b"))) == ["key.converter"]
+
+
+def test_dedupe_path_that_no_payload_can_have() -> None:
+    """Unknown paths are allowed where unknown fields are; a path through a text never is."""
+    schema = _record({"name": "a", "type": "string"})
+    for policy, expected in ((UnknownFields.IGNORE, []), (UnknownFields.REJECT, ["dedupe.fields"])):
+        assert _keys(ConversionPlan(PayloadFormat.JSON, Contract(schema, (), policy), dedupe_fields=("z",))) == expected
+    assert _keys(ConversionPlan(PayloadFormat.JSON, Contract(schema), dedupe_fields=("a.b",))) == ["dedupe.fields"]
+
+
+def test_registered_schemas() -> None:
+    """`json.name` is for input only; a key schema is complete by itself, named types written out where first used."""
+    place = {"type": "record", "name": "Place", "fields": [{"name": "x", "type": "int"}]}
+    fields = [
+        {"name": "from", "type": place, "json.name": "$from"},
+        {"name": "to", "type": ["null", "Place"], "default": None},
+        {"name": "via", "type": {"type": "array", "items": "org.x.Place"}},
+    ]
+    schema = _record(*fields, namespace="org.x")
+    plan = ConversionPlan(PayloadFormat.JSON, Contract(schema), ("to", "via"), key_converter=AVRO, value_converter=AVRO)
+    assert plan.validate() == []
+    assert "json.name" not in (plan.value_schema() or "")
+    key = json.loads(plan.key_schema() or "")
+    assert (key["name"], key["namespace"]) == ("RKey", "org.x")
+    parsed = fastavro.parse_schema(key)
+    assert [field["name"] for field in parsed["fields"]] == ["to", "via"]
+    assert ConversionPlan(PayloadFormat.TEXT, key_converter=AVRO, value_converter=AVRO).key_schema() == '"string"'
+    assert ConversionPlan(PayloadFormat.BYTES, value_converter=AVRO).value_schema() == '"bytes"'
+    assert ConversionPlan(PayloadFormat.JSON).value_schema() is None
+
+
+def test_schema_ids_and_fingerprints() -> None:
+    """Equal plans have equal fingerprints; ids are part of the plan."""
+    plan = ConversionPlan(PayloadFormat.TEXT, value_converter=AVRO)
+    ready = plan.with_schema_ids(value=7)
+    assert ready.value_converter.schema_id == 7
+    assert ready.fingerprint != plan.fingerprint
+    assert ready == plan.with_schema_ids(value=7)
+    assert hash(ready) == hash(plan.with_schema_ids(value=7))
