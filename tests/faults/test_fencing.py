@@ -1,0 +1,45 @@
+"""Two workers with one job: the newer goes on, the older is fenced and says so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.faults.numbered_lines import GrowingFile, demand_exactly_once, job_files
+from tests.faults.topic_watch import committed_end
+from tests.faults.worker_life import WorkerLife, wait_until
+from tests.stack import KafkaStack
+
+pytestmark = [pytest.mark.faults, pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(400)]
+
+
+def test_the_older_of_two_workers_is_fenced(kafka: KafkaStack, topic_name: str, tmp_path: Path) -> None:
+    """The older's task FAILS with a clear text and its worker ends with 1; together they deliver all once."""
+    source = GrowingFile(tmp_path / "lines.jsonl")
+    source.path.touch()
+    files = job_files(tmp_path, bootstrap=kafka.bootstrap, topic=topic_name, source=source.path)
+    older = WorkerLife(*files, log=tmp_path / "older.log")
+    newer = WorkerLife(*files, log=tmp_path / "newer.log")
+    try:
+        with source.growing():
+            older.start()
+            assert wait_until(lambda: committed_end(kafka.bootstrap, topic_name) > 0, seconds_max=90)
+            newer.start()
+            assert wait_until(lambda: older.events("task_failed") != [], seconds_max=90), older.log_text()[-4000:]
+            (failure,) = older.events("task_failed")
+            assert failure["error_class"] == "WriterFenced"
+            assert "a newer writer with the same transactional id took over" in failure["message"]
+            status, health = older.get("/health/ready")
+            assert (status, "took over" in health) == (503, True)
+            seen = committed_end(kafka.bootstrap, topic_name)
+            assert wait_until(lambda: committed_end(kafka.bootstrap, topic_name) > seen, seconds_max=90)
+            assert older.stop(seconds_max=30) == 1
+            assert newer.events("task_failed") == []
+        assert newer.stop(seconds_max=30) == 0
+        newer.start("--until-idle", "2")
+        assert newer.wait(seconds_max=120) == 0, newer.log_text()[-4000:]
+    finally:
+        older.end()
+        newer.end()
+    demand_exactly_once(kafka.bootstrap, topic_name, lines=source.lines)

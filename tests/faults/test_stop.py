@@ -1,0 +1,55 @@
+"""Stopping under full load: in time, with exit code 0, nothing lost and nothing repeated."""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.faults.numbered_lines import GrowingFile, demand_exactly_once, job_files
+from tests.faults.topic_watch import committed_end
+from tests.faults.worker_life import WorkerLife, wait_until
+from tests.stack import KafkaStack
+
+pytestmark = [pytest.mark.faults, pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(400)]
+
+BACKLOG_LINES = 200_000
+STOP_SECONDS_MAX = 10.0
+"""The deadline of 8 s and what Python needs to end."""
+HARD_STOP_SECONDS_MAX = 2.0
+
+
+def test_signals_stop_in_stages_and_lose_nothing(kafka: KafkaStack, topic_name: str, tmp_path: Path) -> None:
+    """SIGTERM and SIGINT end a busy worker with 0 in time; a second signal ends it at once; all arrives once."""
+    source = GrowingFile(tmp_path / "lines.jsonl")
+    source.append(BACKLOG_LINES)
+    files = job_files(tmp_path, bootstrap=kafka.bootstrap, topic=topic_name, source=source.path)
+    life = WorkerLife(*files, log=tmp_path / "worker.log")
+    try:
+        with source.growing():
+            for number in (signal.SIGTERM, signal.SIGINT):
+                _start_and_wait_for_progress(life, kafka, topic_name)
+                started_at = time.monotonic()
+                assert life.stop(number=number, seconds_max=60) == 0, life.log_text()[-4000:]
+                assert time.monotonic() - started_at < STOP_SECONDS_MAX, life.events("stop_reported")
+            _start_and_wait_for_progress(life, kafka, topic_name)
+            children = life.children()
+            life.process.send_signal(signal.SIGTERM)
+            assert wait_until(lambda: life.events("worker_stopping")[2:] != [], seconds_max=10)
+            assert life.stop(number=signal.SIGTERM, seconds_max=HARD_STOP_SECONDS_MAX) in {0, -signal.SIGTERM}
+            assert wait_until(lambda: not any(child.is_running() for child in children), seconds_max=30)
+        life.start("--until-idle", "2")
+        assert life.wait(seconds_max=180) == 0, life.log_text()[-4000:]
+    finally:
+        life.end()
+    reasons = [stopping["reason"] for stopping in life.events("worker_stopping")]
+    assert reasons == ["SIGTERM", "SIGINT", "SIGTERM", "idle"]
+    demand_exactly_once(kafka.bootstrap, topic_name, lines=source.lines)
+
+
+def _start_and_wait_for_progress(life: WorkerLife, kafka: KafkaStack, topic: str) -> None:
+    seen = committed_end(kafka.bootstrap, topic)
+    life.start()
+    assert wait_until(lambda: committed_end(kafka.bootstrap, topic) > seen, seconds_max=90), life.log_text()[-4000:]
