@@ -127,6 +127,7 @@ def read_definition(properties: Mapping[str, str], *, worker: Mapping[str, str])
         *key.findings,
         *value.findings,
         *contract_findings,
+        *_not_built(properties),
         *_strangers(properties, connector_class.config_class),
     ]
     if any(finding.is_error for finding in findings):
@@ -207,6 +208,20 @@ def _strangers(properties: Mapping[str, str], config_class: type[FetcherConfig])
     }
     prefixes = (*SourceConnectorConfig.free_prefixes, *config_class.free_prefixes)
     return unknown_keys(properties, [*known, *connect_keys], free_prefixes=prefixes)
+
+
+def _not_built(properties: Mapping[str, str]) -> tuple[Finding, ...]:
+    """Keys of Kafka Connect whose silent omission would change what is delivered."""
+    return tuple(
+        Finding(
+            key,
+            properties[key],
+            f"Invalid value {properties[key]} for configuration {key}: not supported by this version of headrace; "
+            "ignoring it would change the records",
+        )
+        for key in ("transforms", "predicates")
+        if properties.get(key, "").strip()
+    )
 
 
 def _no_plugin(class_name: str) -> tuple[Finding, ...]:

@@ -225,3 +225,12 @@ def test_secrets_are_masked_in_findings() -> None:
         {"name": "m", "connector.class": "MixpanelSource", "api_secret": "", "from_date": "22.3.2016 s"}, worker=WORKER
     )
     assert all(finding.value in {None, "[hidden]"} for finding in reading.findings if finding.key == "api_secret")
+
+
+@pytest.mark.parametrize("key", ["transforms", "predicates"])
+def test_what_is_not_built_is_refused_and_not_ignored(key: str) -> None:
+    """A transformation left out silently would change the records."""
+    properties = {"name": "c", "connector.class": "FileStreamSource", "topic": "t", "file": "f", key: "a"}
+    reading = read_definition(properties, worker={"key.converter": "string", "value.converter": "json"})
+    assert reading.definition is None
+    assert [finding.key for finding in reading.findings if finding.is_error] == [key]
