@@ -32,6 +32,7 @@ from spark_batch.job import (
     is_value_written,
     swift_job,
 )
+from spark_batch.job_run import RAISED, run_job
 from spark_batch.outcome import OUTCOME_SCHEMA, Reason, Rejection, Stage
 from spark_batch.plan import ConversionPlan, ConverterKind, PayloadFormat, UnknownFields
 from spark_batch.prepass import is_larger, is_unsure, read_utf8
@@ -92,7 +93,7 @@ def convert_table(session: SparkSession, compiled: CompiledPlan, batch: pa.Table
         frame = {ORDINAL: pa.array(np.arange(len(payloads), dtype=np.int32)), PAYLOAD: swift_text}
         if is_page_key_written(plan):
             frame[KEY] = key_text
-        verdicts = _run_swift(session, compiled.swift, pa.table(frame), draft)
+        verdicts = _take_written(draft, run_job(session, compiled.swift, pa.table(frame), has_rules=_has_rules(plan)))
     verdicts[unsure | compiled.is_all_exact] = SUSPICIOUS
     is_tombstone = np.asarray(payloads.is_null())
     verdicts[is_tombstone] = VALID
@@ -151,22 +152,17 @@ def _without(draft: _Draft, text: pa.Array, unsure: np.ndarray) -> pa.Array:
     return pc.if_else(pa.array(is_left_out), pa.scalar(None, text.type), text)
 
 
-def _run_swift(session: SparkSession, job: Job, frame: pa.Table, draft: _Draft) -> np.ndarray:
-    written = _run(session, job, frame)
+def _has_rules(plan: ConversionPlan) -> bool:
+    return plan.contract is not None and bool(plan.contract.rules)
+
+
+def _take_written(draft: _Draft, written: pa.Table) -> np.ndarray:
+    """Put the job's columns into the draft; gives the verdicts."""
     for name, column in _WRITTEN.items():
         if column in written.column_names:
             values = _whole(written, column)
             draft.columns[name] = pc.coalesce(values, draft.columns[name]) if name == "timestamp" else values
     return np.array(_whole(written, VERDICT), dtype=np.int32)
-
-
-def _run(session: SparkSession, job: Job, frame: pa.Table) -> pa.Table:
-    """Run the job; rows come back in the order they were given."""
-    written = job.applied(session.createDataFrame(frame)).toArrow()
-    ordinals = np.asarray(_whole(written, ORDINAL))
-    if np.any(ordinals[1:] < ordinals[:-1]):
-        written = written.take(pa.array(np.argsort(ordinals, kind="stable")))
-    return written
 
 
 def _keep_tombstones(draft: _Draft, keys: pa.Array, is_tombstone: np.ndarray) -> None:
@@ -206,7 +202,9 @@ def _judge(session: SparkSession, compiled: CompiledPlan, draft: _Draft, verdict
             draft.rows[at] = Verdict(_rule_rejection(compiled.plan, int(verdicts[at])), dedupe=dedupe)
             continue
         verdict = exact_verdict(compiled.plan, draft.payloads[at].as_py())
-        if verdict.canonical is None:
+        if verdicts[at] == RAISED and verdict.rejection is None:
+            draft.rows[at] = Verdict(_rule_rejection(compiled.plan, RAISED), dedupe=verdict.dedupe)
+        elif verdict.canonical is None:
             draft.rows[at] = _completed(draft, at, verdict)
         else:
             canonical[at] = verdict
@@ -215,6 +213,8 @@ def _judge(session: SparkSession, compiled: CompiledPlan, draft: _Draft, verdict
 
 
 def _rule_rejection(plan: ConversionPlan, verdict: int) -> Rejection:
+    if verdict == RAISED:
+        return Rejection(Reason.RULE_FAILED, "rules: expected no error while they are evaluated")
     rules = plan.contract.rules if plan.contract is not None else ()
     name = rules[verdict - FIRST_RULE].name
     return Rejection(Reason.RULE_FAILED, f"rule {name}: expected to be true")
@@ -235,14 +235,15 @@ def _run_canonical(
     ordinals = pa.array(list(judged), pa.int32())
     texts = pa.array([verdict.canonical for verdict in judged.values()], pa.string())
     assert compiled.canonical is not None  # noqa: S101 - told to the type checker
-    written = _run(session, compiled.canonical, pa.table({ORDINAL: ordinals, PAYLOAD: texts}))
+    frame = pa.table({ORDINAL: ordinals, PAYLOAD: texts})
+    written = run_job(session, compiled.canonical, frame, has_rules=_has_rules(compiled.plan))
     for row in written.to_pylist():
         at = row[ORDINAL]
         dedupe = judged[at].dedupe
         if row[VERDICT] == SUSPICIOUS:
             rejection = Rejection(Reason.UNREPRESENTABLE, "record: valid, but Spark cannot express it")
             draft.rows[at] = Verdict(rejection, dedupe=dedupe)
-        elif row[VERDICT] >= FIRST_RULE:
+        elif row[VERDICT] != VALID:
             draft.rows[at] = Verdict(_rule_rejection(compiled.plan, row[VERDICT]), dedupe=dedupe)
         else:
             value = row[VALUE] if is_value_written(compiled.plan) else judged[at].value
