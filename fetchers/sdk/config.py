@@ -8,6 +8,7 @@ The texts of findings are those of Kafka's ``ConfigDef`` (KIP-26), because clien
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date
@@ -19,6 +20,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, PydanticUndefined
 
 HIDDEN = "[hidden]"
+_CREDENTIALS = re.compile(r"(?<=://)[^/?#\s]*@")
 
 Secret = SecretStr
 """A value that is shown nowhere; ``.get_secret_value()`` where it is used."""
@@ -234,7 +236,15 @@ def masked(properties: Mapping[str, str], keys: Iterable[ConfigKey]) -> dict[str
     secrets = [key for key in keys if key.kind == "PASSWORD"]
     names = {key.name for key in secrets}
     prefixes = tuple(key.name for key in secrets if key.is_prefix)
-    return {key: HIDDEN if key in names or key.startswith(prefixes) else value for key, value in properties.items()}
+    return {
+        key: HIDDEN if key in names or key.startswith(prefixes) else _without_credentials(value)
+        for key, value in properties.items()
+    }
+
+
+def _without_credentials(value: str) -> str:
+    """The value without the user and password that a URL in it may carry."""
+    return _CREDENTIALS.sub(f"{HIDDEN}@", value)
 
 
 def _nearest(key: str, names: list[str]) -> str:
@@ -248,7 +258,7 @@ def _finding(detail: ErrorDetails, texts: Mapping[str, str], keys: Mapping[str, 
     if detail["type"] == "missing":
         return Finding(key, None, f'Missing required configuration "{key}" which has no default value.')
     is_secret = definition is not None and definition.kind == "PASSWORD"
-    seen = HIDDEN if is_secret else texts.get(key)
+    seen = HIDDEN if is_secret else _without_credentials(texts[key]) if key in texts else None
     kind = definition.kind if definition else "STRING"
     reason = _reason(detail, kind)
     return Finding(key, seen, f"Invalid value {seen} for configuration {key}: {reason}")
