@@ -25,12 +25,12 @@ from metrics.events import (
 )
 from service.domain.errors import RecordRejectedError
 from service.domain.ids import TaskId
-from service.kafka.errors import KafkaFailure
+from service.kafka.errors import DeliveryFatal, KafkaFailure, RecordTooLarge
 from service.kafka.producer import Writer
 from service.kafka.records import TopicRecords
 from service.pipeline.activity import Activity
 from service.pipeline.converting import ConvertedBatch
-from service.pipeline.dead_letters import DeadLetterRules, as_json, dead_letter_records
+from service.pipeline.dead_letters import DeadLetter, DeadLetterRules, as_json, dead_letter_records
 from service.pipeline.offsets import SourceOffsets
 from service.pipeline.settlement import Settlement, SettlementRules, settle
 from service.stores.dedupe_store import DedupeState
@@ -72,6 +72,8 @@ class DeliverStage:
         except KafkaFailure as error:
             self.dedupe.rollback()
             self.events(TransactionAborted, error_class=type(error).__name__, dead_letters=len(settlement.letters))
+            if isinstance(error, RecordTooLarge) and error.topic == self.dead_letters.topic:
+                raise DeliveryFatal(f"{error}; {_place_of(settlement.letters[error.row])}") from error
             raise
         self.dedupe.commit()
         self._tell(settlement, seconds=self.clock.monotonic() - started_at)
@@ -125,6 +127,11 @@ class DeliverStage:
                 source_partition=as_json(letter.partition),
                 source_offset=as_json(letter.offset),
             )
+
+
+def _place_of(letter: DeadLetter) -> str:
+    """Where the source has the record, for whoever has to look at it."""
+    return f"source partition {as_json(letter.partition)}, offset {as_json(letter.offset)}"
 
 
 def _bytes(records: Sequence[TopicRecords]) -> int:
