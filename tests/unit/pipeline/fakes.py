@@ -90,7 +90,7 @@ class FakeKafka:
             for transaction in self.transactions
             for write in transaction.writes
             if write.topic == topic
-            for header in (write.headers or [None] * len(write))
+            for header in (write.headers or [()] * len(write))
         ]
 
     async def pass_turn(self, place: str) -> None:
@@ -163,7 +163,7 @@ class FakeOffsets:
         for transaction in self.kafka.transactions:
             for write in transaction.writes:
                 if write.topic == OFFSETS and write.keys is not None:
-                    for key, value in zip(write.keys.to_pylist(), write.values.to_pylist(), strict=True):
+                    for key, value in zip(_texts(write.keys), _texts(write.values), strict=True):
                         owner, partition = json.loads(key)
                         if owner == connector:
                             found[canonical_partition(partition)] = json.loads(value)
@@ -194,10 +194,8 @@ class MemoryDedupe:
         for transaction in self.kafka.transactions:
             for write in transaction.writes:
                 if write.topic == STATE and write.keys is not None:
-                    keys = cast("list[bytes]", write.keys.to_pylist())
-                    self.seen |= {
-                        (key.decode(), value) for key, value in zip(keys, write.values.to_pylist(), strict=True)
-                    }
+                    pairs = zip(_texts(write.keys), _texts(write.values), strict=True)
+                    self.seen |= {(key.decode(), value) for key, value in pairs}
 
     def fresh_mask(self, hashes: Hashes, is_valid: Mask, window: str) -> Mask:
         """First of each hash in its window."""
@@ -244,9 +242,12 @@ def verdicts(plan: ConversionPlan, records: pa.Table) -> pa.Table:
         "reason": ["malformed_json" if is_bad else None for is_bad, _ in rows],
         "message": ["not what the contract says" if is_bad else None for is_bad, _ in rows],
     }
-    return pa.table(
-        [pa.array(values, OUTCOME_SCHEMA.field(name).type) for name, values in columns.items()], OUTCOME_SCHEMA
-    )
+    arrays: Any = [pa.array(values, OUTCOME_SCHEMA.field(name).type) for name, values in columns.items()]
+    return pa.Table.from_arrays(arrays, schema=OUTCOME_SCHEMA)
+
+
+def _texts(column: Any) -> list[bytes]:
+    return cast("list[bytes]", column.to_pylist())
 
 
 def _route(payload: bytes | None) -> str | None:
@@ -406,8 +407,8 @@ def payloads(count: int, *, bad: Iterable[int] = ()) -> list[bytes]:
     return [(BAD if number in rejected else b"") + b"%d" % number for number in range(count)]
 
 
-async def wait_until(condition: Callable[[], bool]) -> None:
+async def wait_until(condition: Callable[[], bool], *, step_seconds: float = 0.01) -> None:
     """Let (virtual) time pass until ``condition`` holds; a condition that never holds is a TimeoutError."""
     async with asyncio.timeout(1_000):
         while not condition():
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(step_seconds)

@@ -54,7 +54,7 @@ def test_with_tolerance_none_nothing_of_the_bad_records_page_is_delivered() -> N
 def test_with_tolerance_none_a_bad_first_page_leaves_nothing_to_commit() -> None:
     """Not even an offset."""
     result = settled(page(b"bad1"), page(b"2"), is_tolerant=False)
-    assert result.pages == result.records == result.offsets == ()
+    assert (result.pages, result.records, result.offsets) == ((), (), ())
     assert result.failure is not None
 
 

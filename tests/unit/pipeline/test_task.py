@@ -351,7 +351,7 @@ async def test_a_source_that_hangs_when_told_of_a_commit_is_left() -> None:
     async def hang(*_: object) -> None:
         await asyncio.Event().wait()
 
-    source.on_committed = hang  # type: ignore[method-assign]
+    source.on_committed = hang  # type: ignore[assignment, method-assign]
     world = World()
     error = await fail(world.task(source))
     assert recovery_of(error) is Recovery.RETRY

@@ -137,7 +137,7 @@ async def test_a_long_healthy_run_begins_the_back_off_anew() -> None:
     found.supervisor.make_task = make
     async with asyncio.TaskGroup() as group:
         group.create_task(found.supervisor.run())
-        await wait_until(lambda: len(world.kafka.values(TOPIC)) == 4)
+        await wait_until(lambda: len(world.kafka.values(TOPIC)) == 4, step_seconds=1)
         found.supervisor.request_stop()
     assert len(found.starts) >= 2
     assert not found.supervisor.is_failed
@@ -148,7 +148,7 @@ async def test_the_wait_a_source_asked_for_holds_across_a_restart() -> None:
     found = Supervised(failures=lambda start: Retriable("429", wait_seconds=900) if start == 1 else None)
     async with asyncio.TaskGroup() as group:
         group.create_task(found.supervisor.run())
-        await wait_until(lambda: len(found.starts) == 2)
+        await wait_until(lambda: len(found.starts) == 2, step_seconds=1)
         found.supervisor.request_stop()
     assert found.starts[1] >= 900
 
