@@ -30,6 +30,7 @@ from service.rest.server import HttpPages, serving
 from service.stores.dedupe_store import DedupeStore
 from service.stores.offsets import OffsetStore
 from service.version import VERSION
+from service.worker.brokers import watch_brokers
 from service.worker.connectors import ConnectorParts, supervisors
 from service.worker.conversion import ConversionService
 from service.worker.lending import ClientSettings, DedupeStates, Writers
@@ -96,8 +97,10 @@ async def open_worker(job: Job, *, observers: tuple[Emit, ...] = ()) -> AsyncIte
 
 
 async def _kafka(config: WorkerConfig, stack: AsyncExitStack, emit: Emit) -> tuple[EmbeddedBroker | None, str]:
-    """Start the embedded broker if it is asked for, and keep it running."""
+    """Start the embedded broker if it is asked for, and keep it running; watch any other."""
     if config.bootstrap_servers != EMBEDDED:
+        watching = watch_brokers(config.bootstrap_servers, clock=SystemClock(), emit=emit)
+        background.start(watching, name="brokers")
         return None, config.bootstrap_servers
     broker = await stack.enter_async_context(embedded_kafka(data_dir=config.data_dir, port=config.embedded_kafka_port))
     # Entered after the broker, so that at the end it is gone first and takes the broker's stop for no accident.

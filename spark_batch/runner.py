@@ -39,6 +39,8 @@ class RunnerStatistics:
     retriable_errors: int = 0
     fatal_errors: int = 0
     restarts: int = 0
+    start_seconds: float = 0.0
+    """How long the newest session took to start."""
     running: int = 0
     waiting: int = 0
 
@@ -66,6 +68,11 @@ class ConversionRunner:
     def jvm_pid(self) -> int | None:
         """Process id of the Spark JVM launched here; None for Spark Connect and before the start."""
         return None if self._session is None or self._settings.remote is not None else jvm_pid()
+
+    @property
+    def is_started(self) -> bool:
+        """Whether there is a session; a lost one counts until a conversion has noticed."""
+        return self._session is not None
 
     async def start(self) -> None:
         """Start the session and warm it up with a tiny job; raises ConversionRetriable where Spark cannot start."""
@@ -181,9 +188,11 @@ class ConversionRunner:
 
     async def _start_session(self) -> None:
         loop = asyncio.get_running_loop()
+        started_at = loop.time()
         try:
             async with asyncio.timeout(START_SECONDS_MAX):
                 self._session = await loop.run_in_executor(None, self._launched)
+            self.statistics.start_seconds = loop.time() - started_at
         except Exception as error:
             # Whatever it is: PySpark and py4j have many ways to say that a JVM ended while it started.
             if self._settings.remote is None:

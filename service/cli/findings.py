@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from service.config.job import ConfigRefusedError
 
@@ -15,5 +16,7 @@ def print_refusal(refusal: ConfigRefusedError) -> None:
         table.add_column(column, overflow="fold")
     for source in refusal.sources:
         for finding in source.findings:
-            table.add_row(source.source, finding.severity.value, finding.key, finding.value or "", finding.message)
+            cells = (source.source, finding.severity.value, finding.key, finding.value or "", finding.message)
+            # As plain text: what users write is no markup.
+            table.add_row(*(Text(cell) for cell in cells))
     Console(stderr=True, width=None).print(table)

@@ -11,7 +11,10 @@ import click
 from service.version import VERSION
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Of the launcher: 'test' runs every test, 'check' what CI runs first, 'bench' the figures beside the peer's.",
+)
 @click.version_option(VERSION, prog_name="headrace")
 def main() -> None:
     """Records from anywhere into Kafka: validated by Spark, exactly once."""

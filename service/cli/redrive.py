@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
+from rich.text import Text
 
 from service.cli.findings import print_refusal
 from service.cli.standalone import EXIT_CLEAN, EXIT_CONFIG, EXIT_FAILED, configure_job_logging, raise_file_limit
@@ -25,7 +26,7 @@ async def run_redrive(topic: str, worker_file: Path, connector_files: Sequence[P
     try:
         report = await redrive(topic, job)
     except UnknownDeadLetterTopicError as error:
-        Console(stderr=True).print(f"headrace: {error}", style="red")
+        Console(stderr=True).print(Text(f"headrace: {error}", style="red"))
         return EXIT_CONFIG
     Console().print(f"{report.passed:,} passed and were delivered, {report.failed_again:,} failed again and stay")
     return EXIT_FAILED if report.is_failed else EXIT_CLEAN

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import resource
 import signal
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +20,8 @@ from service.config.secrets import secrets_of
 from service.worker.worker import Worker
 
 EXIT_CLEAN, EXIT_FAILED, EXIT_CONFIG = 0, 1, 2
+_GRACE_SECONDS = 30.0
+"""For Spark, the embedded servers and the HTTP server to end, after the tasks' own deadline."""
 
 
 async def run_standalone(worker_file: Path, connector_files: Sequence[Path], *, idle_seconds: float | None) -> int:
@@ -59,6 +63,7 @@ def stopping_on_signals(worker: Worker) -> Iterator[None]:
             loop.remove_signal_handler(each)
             signal.signal(each, signal.SIG_DFL)
         worker.request_stop(number.name)
+        _end_in_any_case(after_seconds=worker.stop_seconds_max + _GRACE_SECONDS)
 
     for number in signals:
         loop.add_signal_handler(number, begin_stop, number)
@@ -67,6 +72,16 @@ def stopping_on_signals(worker: Worker) -> Iterator[None]:
     finally:
         for number in signals:
             loop.remove_signal_handler(number)
+
+
+def _end_in_any_case(*, after_seconds: float) -> None:
+    """A fetcher that swallows its cancellation must not keep the process: what is not committed is fetched again.
+
+    In a thread, because such a fetcher may hold the event loop itself.
+    """
+    watchdog = threading.Timer(after_seconds, os._exit, args=(EXIT_FAILED,))
+    watchdog.daemon = True
+    watchdog.start()
 
 
 def raise_file_limit() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from service.kafka.client import KafkaSettings
 from service.kafka.errors import KafkaFailure
@@ -34,7 +35,7 @@ async def print_topic(
             records = read_records(topic, bootstrap=bootstrap, decoder=decoder, records_max=records_max)
             await (_print_lines(records) if is_json else _print_table(topic, records))
     except (KafkaFailure, RegistryFailure) as error:
-        console.print(f"headrace: {error}", style="red")
+        console.print(Text(f"headrace: {error}", style="red"))
         return EXIT_FAILED
     return EXIT_CLEAN
 
@@ -74,11 +75,12 @@ async def _print_table(topic: str, records: AsyncIterator[dict[str, Any]]) -> No
         table.add_column(column, overflow="fold")
     async for record in records:
         headers = "\n".join(f"{name}: {value}" for name, value in record["headers"].items())
-        table.add_row(
+        cells = (
             str(record["partition"]),
             str(record["offset"]),
             as_json_text(record["key"]),
             as_json_text(record["value"]),
             headers,
         )
+        table.add_row(*(Text(cell) for cell in cells))
     Console().print(table)

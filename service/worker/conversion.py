@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from fetchers.sdk import BackOff, Clock
-from metrics.events import ComponentStateChanged, Emit, SparkStarted
+from metrics.events import ComponentStateChanged, ConversionSlotsChanged, Emit, SparkStarted
 from service.config.worker import WorkerConfig
 from spark_batch.errors import ConversionRetriable
 from spark_batch.plan import ConversionPlan, Finding
@@ -22,11 +22,12 @@ class ConversionService:
 
     def __init__(self, settings: SparkSettings, config: WorkerConfig, *, clock: Clock, emit: Emit) -> None:
         """Nothing is started yet."""
-        slots = config.conversion_slots or (os.cpu_count() or 1) + 1
-        self.runner = ConversionRunner(settings, slots=slots, job_seconds_max=config.conversion_seconds_max)
+        self._slots = config.conversion_slots or (os.cpu_count() or 1) + 1
+        self.runner = ConversionRunner(settings, slots=self._slots, job_seconds_max=config.conversion_seconds_max)
         self._clock = clock
         self._emit = emit
         self._is_started = asyncio.Event()
+        self._restarts_told = 0
 
     async def run(self) -> None:
         """Start Spark, however often it takes; run it beside everything else that starts."""
@@ -52,7 +53,14 @@ class ConversionService:
     async def convert(self, plan: ConversionPlan, batch: pa.Table) -> pa.Table:
         """Verdicts on a micro-batch; raises ``ConversionRetriable``, ``ConversionFatal``."""
         await self._is_started.wait()
-        return await self.runner.convert(plan, batch)
+        self._tell_slots()
+        try:
+            return await self.runner.convert(plan, batch)
+        except ConversionRetriable as error:
+            self._tell_lost(error)
+            raise
+        finally:
+            self._tell_slots()
 
     async def check(self, plan: ConversionPlan) -> Sequence[Finding]:
         """What only Spark can find wrong with a plan; nothing to ask where there are no rules."""
@@ -60,3 +68,17 @@ class ConversionService:
             return ()
         await self._is_started.wait()
         return await self.runner.check(plan)
+
+    def _tell_lost(self, error: ConversionRetriable) -> None:
+        """Once for each loss, by the first conversion that hears of it; by then Spark may run again."""
+        if self.runner.statistics.restarts == self._restarts_told:
+            return
+        self._restarts_told = self.runner.statistics.restarts
+        self._emit(ComponentStateChanged(component="spark", is_ready=False, detail=str(error)))
+        if self.runner.is_started:
+            self._emit(SparkStarted(seconds=self.runner.statistics.start_seconds, is_restart=True))
+            self._emit(ComponentStateChanged(component="spark", is_ready=True))
+
+    def _tell_slots(self) -> None:
+        now = self.runner.statistics
+        self._emit(ConversionSlotsChanged(running=now.running, waiting=now.waiting, slots=self._slots))

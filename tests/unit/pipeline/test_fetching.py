@@ -18,11 +18,7 @@ from service.pipeline.fetching import FetchRetry, FetchStage
 from service.pipeline.queue import BoundedQueue, QueueLimits
 from tests.unit.pipeline.fakes import PARTITION, HttpUnused, Numbers, NumbersConfig, numbers, page, payloads
 
-pytestmark = [
-    pytest.mark.looptime,
-    # fetchers.sdk.BackOff still says ``initial`` to tenacity, which now calls it ``multiplier``.
-    pytest.mark.filterwarnings("ignore:The 'initial' parameter is deprecated:DeprecationWarning"),
-]
+pytestmark = pytest.mark.looptime
 STEADY = BackOff(first_seconds=2, cap_seconds=16, jitter_seconds=0)
 
 

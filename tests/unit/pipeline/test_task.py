@@ -30,11 +30,7 @@ from tests.unit.pipeline.fakes import (
     wait_until,
 )
 
-pytestmark = [
-    pytest.mark.looptime,
-    # fetchers.sdk.BackOff still says ``initial`` to tenacity, which now calls it ``multiplier``.
-    pytest.mark.filterwarnings("ignore:The 'initial' parameter is deprecated:DeprecationWarning"),
-]
+pytestmark = pytest.mark.looptime
 
 
 @asynccontextmanager

@@ -18,11 +18,7 @@ from service.registry.errors import RegistryRetriable
 from service.worker.supervising import HEALTHY_AFTER_SECONDS, RestartPolicy, TaskSupervisor
 from tests.unit.pipeline.fakes import TOPIC, FakeKafka, World, numbers, payloads, wait_until
 
-pytestmark = [
-    pytest.mark.looptime,
-    # fetchers.sdk.BackOff still says ``initial`` to tenacity, which now calls it ``multiplier``.
-    pytest.mark.filterwarnings("ignore:The 'initial' parameter is deprecated:DeprecationWarning"),
-]
+pytestmark = pytest.mark.looptime
 BACK_OFF = BackOff(first_seconds=2, cap_seconds=16, jitter_seconds=0)
 
 

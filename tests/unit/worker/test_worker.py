@@ -15,11 +15,7 @@ from service.worker.supervising import RestartPolicy, TaskSupervisor
 from service.worker.worker import Worker
 from tests.unit.pipeline.fakes import TOPIC, FakeConversion, FakeKafka, Numbers, World, numbers, payloads, wait_until
 
-pytestmark = [
-    pytest.mark.looptime,
-    # fetchers.sdk.BackOff still says ``initial`` to tenacity, which now calls it ``multiplier``.
-    pytest.mark.filterwarnings("ignore:The 'initial' parameter is deprecated:DeprecationWarning"),
-]
+pytestmark = pytest.mark.looptime
 STOP_SECONDS = 8.0
 
 
