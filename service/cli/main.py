@@ -13,7 +13,7 @@ from service.version import VERSION
 
 @click.group(
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Of the launcher: 'test' runs every test, 'check' what CI runs first, 'bench' the figures beside the peer's.",
+    epilog="Of the launcher: 'test' runs every test, 'check' what CI runs first, 'bench' the figures beside a peer's.",
 )
 @click.version_option(VERSION, prog_name="headrace")
 def main() -> None:
