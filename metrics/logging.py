@@ -26,6 +26,7 @@ from metrics.events import (
     TaskStarted,
 )
 from metrics.log_levels import level_number
+from metrics.log_repeats import RepeatFilter
 from metrics.redaction import Redactor
 
 if TYPE_CHECKING:
@@ -71,6 +72,8 @@ def configure_logging(
     hide = _Redaction(redactor or Redactor())
     render: Processor = _render_json if format is LogFormat.JSON else _render_console
     handler = _LineHandler(stream or sys.stderr)
+    # py4j reports a lost JVM on the root logger.
+    handler.addFilter(RepeatFilter((*QUIET_LIBRARIES, "root")))
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=MARKS,

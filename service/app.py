@@ -100,6 +100,7 @@ async def _kafka(config: WorkerConfig, stack: AsyncExitStack, emit: Emit) -> tup
     """Start the embedded broker if it is asked for, and keep it running; watch any other."""
     if config.bootstrap_servers != EMBEDDED:
         watching = watch_brokers(config.bootstrap_servers, clock=SystemClock(), emit=emit)
+        background = await stack.enter_async_context(Background())
         background.start(watching, name="brokers")
         return None, config.bootstrap_servers
     broker = await stack.enter_async_context(embedded_kafka(data_dir=config.data_dir, port=config.embedded_kafka_port))
