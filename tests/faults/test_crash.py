@@ -9,6 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.faults.mixpanel_backfill import backfill
 from tests.faults.numbered_lines import GrowingFile, demand_exactly_once, job_files
 from tests.faults.topic_watch import committed_end
 from tests.faults.worker_life import WorkerLife, pause, wait_until
@@ -43,6 +44,7 @@ class Chaos:
             for _ in range(min(len(kinds), self.draw.randint(1, 3))):
                 pause(self.draw.uniform(0, 2.0))
                 self._kill(kinds.pop())
+        self._wait_for_progress(seen)
 
     def _wait_for_progress(self, seen: int) -> int:
         bootstrap = self.kafka.bootstrap
@@ -68,23 +70,25 @@ class Chaos:
 def test_every_record_is_there_exactly_once_whatever_was_killed(
     kafka: KafkaStack, topic_name: str, tmp_path: Path, pytestconfig: pytest.Config
 ) -> None:
-    """Records and dead letters stand exactly once, and no JVM outlives its worker."""
+    """Records and dead letters of a growing file and a backfill stand exactly once, and no JVM outlives its worker."""
     seed = pytestconfig.getoption("--kill-seed")
     source = GrowingFile(tmp_path / "lines.jsonl")
     source.path.touch()
     files = job_files(tmp_path, bootstrap=kafka.bootstrap, topic=topic_name, source=source.path)
-    life = WorkerLife(*files, log=tmp_path / "worker.log")
-    chaos = Chaos(life, kafka, topic_name, random.Random(seed))
-    try:
-        with source.growing():
-            life.start()
-            chaos.run(kills=pytestconfig.getoption("--kills"))
-        assert life.stop(seconds_max=60) == 0, life.log_text()[-4000:]
-        life.start("--until-idle", "2")
-        assert life.wait(seconds_max=180) == 0, life.log_text()[-4000:]
-    finally:
-        life.end()
-        print(f"seed {seed}, killed {chaos.killed}, {source.lines} lines")  # noqa: T201 - to repeat a failure
+    with backfill(f"{topic_name}-events") as events:
+        life = WorkerLife(*files, events.connector_file(tmp_path), log=tmp_path / "worker.log")
+        chaos = Chaos(life, kafka, topic_name, random.Random(seed))
+        try:
+            with source.growing():
+                life.start()
+                chaos.run(kills=pytestconfig.getoption("--kills"))
+            assert life.stop(seconds_max=60) == 0, life.log_text()[-4000:]
+            life.start("--until-idle", "2")
+            assert life.wait(seconds_max=300) == 0, life.log_text()[-4000:]
+        finally:
+            life.end()
+            print(f"seed {seed}, killed {chaos.killed}, {source.lines} lines")  # noqa: T201 - to repeat a failure
+        events.demand_exactly_once(kafka.bootstrap)
     assert not life.events("task_failed"), life.events("task_failed")[-1]
     demand_exactly_once(kafka.bootstrap, topic_name, lines=source.lines)
     gone = wait_until(lambda: not any(orphan.is_running() for orphan in chaos.orphans), seconds_max=30)
