@@ -84,7 +84,7 @@ class _Reader:
         parsed = self.type(others[0], path, namespace=namespace)
         return None if parsed is None else Slot(parsed, is_nullable=True)
 
-    def type(self, document: JsonValue, path: str, *, namespace: str) -> AvroType | None:
+    def type(self, document: JsonValue, path: str, *, namespace: str) -> AvroType | None:  # noqa: PLR0911 - one a form
         if isinstance(document, str):
             return self._by_name(document, path, namespace=namespace)
         if isinstance(document, list):
@@ -107,7 +107,12 @@ class _Reader:
         return self._by_name(kind, path, namespace=namespace, document=document)
 
     def _by_name(
-        self, name: JsonValue, path: str, *, namespace: str, document: JsonValue = None,
+        self,
+        name: JsonValue,
+        path: str,
+        *,
+        namespace: str,
+        document: JsonValue = None,
     ) -> AvroType | None:
         if name in set(Primitive):
             return self._primitive(Primitive(name), document or {}, path)
@@ -172,8 +177,10 @@ class _Reader:
 
     def _enum(self, document: JsonValue, path: str, full: str) -> Enum | None:
         symbols = document.get("symbols")
-        is_good = isinstance(symbols, list) and symbols and all(
-            isinstance(symbol, str) and _NAME.fullmatch(symbol) for symbol in symbols
+        is_good = (
+            isinstance(symbols, list)
+            and symbols
+            and all(isinstance(symbol, str) and _NAME.fullmatch(symbol) for symbol in symbols)
         )
         if not is_good or len(set(symbols)) != len(symbols):
             self.find(path, symbols, "a list of different symbols by Avro's rules")

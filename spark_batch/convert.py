@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from spark_batch.exact.fields import payload_hash
 from spark_batch.exact.json_text import RejectedPayload, parse
@@ -33,9 +32,9 @@ from spark_batch.job import (
     swift_job,
 )
 from spark_batch.job_run import RAISED, run_job
-from spark_batch.outcome import OUTCOME_SCHEMA, Reason, Rejection, Stage
+from spark_batch.outcome import OUTCOME_SCHEMA, ArrowColumn, Reason, Rejection, Stage
 from spark_batch.plan import ConversionPlan, ConverterKind, PayloadFormat, UnknownFields
-from spark_batch.prepass import is_larger, is_unsure, read_utf8
+from spark_batch.prepass import is_larger, is_unsure, pc, read_utf8
 from spark_batch.variant_paths import PAYLOAD
 
 if TYPE_CHECKING:
@@ -60,8 +59,8 @@ class _Draft:
     """The outcome in the making: whole columns, and single rows that stand in their place."""
 
     plan: ConversionPlan
-    columns: dict[str, pa.Array]
-    payloads: pa.Array
+    columns: dict[str, ArrowColumn]
+    payloads: ArrowColumn
     rows: dict[int, Verdict] = field(default_factory=dict)
 
 
@@ -107,21 +106,21 @@ def _is_binary(plan: ConversionPlan) -> bool:
     return plan.payload_format is PayloadFormat.BYTES and not plan.is_json
 
 
-def _whole(batch: pa.Table, name: str) -> pa.Array:
+def _whole(batch: pa.Table, name: str) -> ArrowColumn:
     column = batch.column(name)
     if column.num_chunks == 1:
         return column.chunk(0)
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
-def _read_payloads(draft: _Draft) -> pa.Array:
+def _read_payloads(draft: _Draft) -> ArrowColumn:
     text = read_utf8(draft.payloads)
     for at in np.flatnonzero(text.is_invalid):
         _refuse(draft, int(at), Rejection(Reason.INVALID_UTF8, "record: expected UTF-8"))
     return text.column
 
 
-def _read_keys(draft: _Draft, keys: pa.Array) -> pa.Array | None:
+def _read_keys(draft: _Draft, keys: ArrowColumn) -> ArrowColumn | None:
     """Page keys as text; not looked at where they are bytes, or where the key comes from the record."""
     plan = draft.plan
     if plan.key_fields or plan.key_converter.kind is ConverterKind.BYTES or keys.null_count == len(keys):
@@ -143,7 +142,7 @@ def _refuse(draft: _Draft, at: int, rejection: Rejection) -> None:
     draft.rows[at] = Verdict(rejection, dedupe=None if payload is None else payload_hash(payload))
 
 
-def _without(draft: _Draft, text: pa.Array, unsure: np.ndarray) -> pa.Array:
+def _without(draft: _Draft, text: ArrowColumn, unsure: np.ndarray) -> ArrowColumn:
     """The payloads without those already refused or left to the exact path, so that Spark does not read them."""
     is_left_out = unsure.copy()
     is_left_out[list(draft.rows)] = True
@@ -165,7 +164,7 @@ def _take_written(draft: _Draft, written: pa.Table) -> np.ndarray:
     return np.array(_whole(written, VERDICT), dtype=np.int32)
 
 
-def _keep_tombstones(draft: _Draft, keys: pa.Array, is_tombstone: np.ndarray) -> None:
+def _keep_tombstones(draft: _Draft, keys: ArrowColumn, is_tombstone: np.ndarray) -> None:
     """A tombstone's key can only come from its page; where keys are records it must be one already."""
     plan = draft.plan
     if not plan.key_fields:
@@ -230,7 +229,10 @@ def _completed(draft: _Draft, at: int, verdict: Verdict) -> Verdict:
 
 
 def _run_canonical(
-    session: SparkSession, compiled: CompiledPlan, draft: _Draft, judged: dict[int, Verdict],
+    session: SparkSession,
+    compiled: CompiledPlan,
+    draft: _Draft,
+    judged: dict[int, Verdict],
 ) -> None:
     ordinals = pa.array(list(judged), pa.int32())
     texts = pa.array([verdict.canonical for verdict in judged.values()], pa.string())
@@ -256,7 +258,9 @@ def _refuse_early_timestamps(draft: _Draft) -> None:
     if draft.plan.timestamp_field is None:
         return
     rejection = Rejection(
-        Reason.OUT_OF_RANGE, f"{draft.plan.timestamp_field}: expected no time before 1970", Stage.TRANSFORMATION,
+        Reason.OUT_OF_RANGE,
+        f"{draft.plan.timestamp_field}: expected no time before 1970",
+        Stage.TRANSFORMATION,
     )
     early = np.flatnonzero(np.asarray(pc.fill_null(draft.columns["timestamp"], 0)) < 0)
     for at in map(int, early):
@@ -268,16 +272,21 @@ def _refuse_early_timestamps(draft: _Draft) -> None:
             draft.rows[at] = Verdict(rejection, dedupe=row.dedupe)
 
 
+def _column(draft: _Draft, name: str, kind: ArrowColumn) -> ArrowColumn:
+    column = draft.columns.get(name)
+    return pa.nulls(len(draft.payloads), kind) if column is None else column.cast(kind)
+
+
 def _assembled(draft: _Draft) -> pa.Table:
     count = len(draft.payloads)
     picks = np.arange(count, dtype=np.int64)
     places = np.fromiter(draft.rows, dtype=np.int64, count=len(draft.rows))
     picks[places] = count + np.arange(len(places))
     rows = list(draft.rows.values())
-    indices = pa.array(picks)
-    columns: dict[str, pa.Array] = {"ordinal": pa.array(np.arange(count, dtype=np.int32))}
+    indices: ArrowColumn = pa.array(picks)
+    columns: dict[str, ArrowColumn] = {"ordinal": pa.array(np.arange(count, dtype=np.int32))}
     for name, kind in _TYPES.items():
-        base = draft.columns.get(name, pa.nulls(count, kind)).cast(kind)
+        base = _column(draft, name, kind)
         shown = [None if r.rejection is not None and name in {"key", "value"} else getattr(r, name) for r in rows]
         columns[name] = pa.concat_arrays([base, pa.array(shown, kind)]).take(indices) if rows else base
     columns["topic"] = pa.nulls(count, pa.string())

@@ -14,7 +14,15 @@ from pyspark.sql import functions as F  # noqa: N812 - the customary name
 
 from spark_batch.avro_types import AvroType, Record, Temporal
 from spark_batch.decode import canonical_value, decode_record
-from spark_batch.payload_fields import dedupe_fields, dedupe_hash, dedupe_text, dedupe_texts, loose_json, loose_text, loose_timestamp
+from spark_batch.payload_fields import (
+    dedupe_fields,
+    dedupe_hash,
+    dedupe_text,
+    dedupe_texts,
+    loose_json,
+    loose_text,
+    loose_timestamp,
+)
 from spark_batch.plan import ConversionPlan, ConverterKind, PayloadFormat, UnknownFields
 from spark_batch.serialize import record_bytes, text_bytes
 from spark_batch.serialize.avro import framed_avro

@@ -1,4 +1,4 @@
-"""Running a job on one frame: rows in their order again, and rules that raise narrowed down to the rows they raise on."""
+"""Running a job on one frame: rows in order again, and rules that raise narrowed down to the rows they raise on."""
 
 from __future__ import annotations
 
@@ -63,5 +63,5 @@ def _half(frame: pa.Table, which: int) -> pa.Table:
 def _ordered(written: pa.Table) -> pa.Table:
     ordinals = np.asarray(written.column(ORDINAL))
     if np.any(ordinals[1:] < ordinals[:-1]):
-        return written.take(pa.array(np.argsort(ordinals, kind="stable")))
+        return written.take(np.argsort(ordinals, kind="stable"))
     return written

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 import pyarrow as pa
+
+ArrowColumn = Any
+"""An Arrow array. The stubs of pyarrow know too little of its arrays to help a reader or a checker."""
 
 
 class Stage(StrEnum):
@@ -44,28 +48,22 @@ class Rejection:
     stage: Stage = Stage.VALUE_CONVERTER
 
 
-INPUT_SCHEMA = pa.schema(
-    [
-        pa.field("key", pa.binary()),
-        pa.field("value", pa.binary()),
-        pa.field("timestamp", pa.int64()),
-    ],
-)
+_INPUT: dict[str, pa.DataType] = {"key": pa.binary(), "value": pa.binary(), "timestamp": pa.int64()}
+_OUTCOME: dict[str, pa.DataType] = {
+    "ordinal": pa.int32(),
+    "key": pa.binary(),
+    "value": pa.binary(),
+    "timestamp": pa.int64(),
+    "dedupe": pa.binary(),
+    "topic": pa.string(),
+    "stage": pa.string(),
+    "reason": pa.string(),
+    "message": pa.string(),
+}
+INPUT_SCHEMA = pa.schema(_INPUT)
 """Raw payloads as fetched; a null value is a tombstone; timestamps are milliseconds since the epoch."""
 
-OUTCOME_SCHEMA = pa.schema(
-    [
-        pa.field("ordinal", pa.int32(), nullable=False),
-        pa.field("key", pa.binary()),
-        pa.field("value", pa.binary()),
-        pa.field("timestamp", pa.int64()),
-        pa.field("dedupe", pa.binary()),
-        pa.field("topic", pa.string()),
-        pa.field("stage", pa.string()),
-        pa.field("reason", pa.string()),
-        pa.field("message", pa.string()),
-    ],
-)
+OUTCOME_SCHEMA = pa.schema(_OUTCOME)
 """One row for each input row, in the input's order.
 
 `reason` null means valid; a rejected row has neither key nor value (the caller holds the original bytes). `dedupe` is a

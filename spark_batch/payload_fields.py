@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import reduce
 
 from pyspark.sql import Column
-
 from pyspark.sql import functions as F  # noqa: N812 - the customary name
 
 from spark_batch.avro_types import AvroType, Enum, Primitive, Record, Temporal, Uuid
@@ -123,13 +122,11 @@ def loose_json(name: str) -> Column | None:
         return None
     written = F.to_json(found)
     is_plain = written.rlike(_PLAIN_INTEGER) | written.isin("null", "true", "false")
-    return (
-        F.when(found.isNull(), F.lit("null")).when(written.startswith('"'), json_text(text)).when(is_plain, written)
-    )
+    return F.when(found.isNull(), F.lit("null")).when(written.startswith('"'), json_text(text)).when(is_plain, written)
 
 
 def loose_text(name: str) -> Column | None:
-    """Text of a top-level field: itself where it is text, JSON otherwise; null where it is missing, null or not plain."""
+    """A top-level field: itself where it is text, JSON otherwise; null where it is missing, null or not plain."""
     found, text = variant_at((name,)), text_at((name,))
     if found is None or text is None:
         return None

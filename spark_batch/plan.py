@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from spark_batch.avro_types import JsonValue, Record
 
 __all__ = [
-    "ConversionPlan",
     "Contract",
+    "ConversionPlan",
     "ConverterKind",
     "ConverterSpec",
     "Finding",

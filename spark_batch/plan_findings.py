@@ -6,10 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from spark_batch.avro_schema import parse_schema
-from spark_batch.avro_types import AvroType, Primitive, Record, Temporal
+from spark_batch.avro_types import AvroType, Enum, Map, Primitive, Record, Temporal, Uuid
 
 if TYPE_CHECKING:
     from spark_batch.plan import ConversionPlan
+
+
+_PLAIN_KEYS = {Primitive.STRING, Primitive.INT, Primitive.LONG, Primitive.BOOLEAN}
 
 
 @dataclass(frozen=True)
@@ -118,20 +121,20 @@ def _contract_paths(plan: ConversionPlan, record: Record) -> list[Finding]:
 
 
 def _text_key_findings(plan: ConversionPlan, record: Record) -> list[Finding]:
-    """A struct has no text form of its own that a reader could rely on."""
+    """Only values with one text form that every reader expects may be a key by themselves."""
     field = record.field(plan.key_fields[0])
-    if field is None or isinstance(field.slot.type, (Primitive,)) or not hasattr(field.slot.type, "__dict__"):
+    if field is None or field.slot.type in _PLAIN_KEYS or isinstance(field.slot.type, (Enum, Uuid)):
         return []
-    if type(field.slot.type).__name__ in {"Record", "Array", "Map"}:
-        return [Finding("key.converter", plan.key_converter.kind, "JSON or Avro for a key that is not a plain value")]
-    return []
+    return [
+        Finding("key.converter", plan.key_converter.kind, "JSON or Avro for a key that is not text or a whole number")
+    ]
 
 
 def type_at(record: Record, path: str) -> AvroType | bool | None:
-    """The type at a dotted path of payload names; None where the contract does not know it, False where it cannot be."""
+    """The type at a dotted path of payload names; None where the contract knows none, False where there can be none."""
     kind: AvroType = record
     for name in path.split("."):
-        if type(kind).__name__ == "Map":
+        if isinstance(kind, Map):
             return None
         if not isinstance(kind, Record):
             return False

@@ -9,9 +9,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
+import pyarrow.compute
 
 from spark_batch.exact.json_text import DEPTH_MAX
+from spark_batch.outcome import ArrowColumn
+
+pc: ArrowColumn = pyarrow.compute
 
 _SURROGATE_ESCAPE = r"\\u[dD][89a-fA-F]"
 _SURROGATE_PAIR = r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
@@ -23,11 +26,11 @@ _FLAT_BYTES = 2 * DEPTH_MAX
 class Text:
     """A binary column read as UTF-8: the text (null where it is not), and where it is not."""
 
-    column: pa.StringArray
+    column: ArrowColumn
     is_invalid: np.ndarray
 
 
-def read_utf8(column: pa.BinaryArray) -> Text:
+def read_utf8(column: ArrowColumn) -> Text:
     """Check all at once; only a column that holds invalid text is looked at row by row."""
     nowhere = np.zeros(len(column), dtype=bool)
     try:
@@ -39,13 +42,13 @@ def read_utf8(column: pa.BinaryArray) -> Text:
     return Text(masked.cast(pa.string()), is_invalid)
 
 
-def is_larger(column: pa.BinaryArray, *, bytes_max: int) -> np.ndarray:
+def is_larger(column: ArrowColumn, *, bytes_max: int) -> np.ndarray:
     """Where values are longer than the limit."""
     lengths = pc.fill_null(pc.binary_length(column), 0)
     return np.asarray(lengths) > bytes_max
 
 
-def is_unsure(text: pa.StringArray) -> np.ndarray:
+def is_unsure(text: ArrowColumn) -> np.ndarray:
     """Where a payload may hold a lone surrogate or nest too deep; the few that may are for the exact path."""
     unsure = np.zeros(len(text), dtype=bool)
     for suspects, verdict in ((_with_surrogates(text), _is_unpaired), (_long(text), _is_crowded)):
@@ -54,15 +57,15 @@ def is_unsure(text: pa.StringArray) -> np.ndarray:
     return unsure
 
 
-def _with_surrogates(text: pa.StringArray) -> np.ndarray:
+def _with_surrogates(text: ArrowColumn) -> np.ndarray:
     return np.flatnonzero(np.asarray(pc.fill_null(pc.match_substring_regex(text, _SURROGATE_ESCAPE), fill_value=False)))
 
 
-def _long(text: pa.StringArray) -> np.ndarray:
+def _long(text: ArrowColumn) -> np.ndarray:
     return np.flatnonzero(np.asarray(pc.fill_null(pc.binary_length(text), 0)) > _FLAT_BYTES)
 
 
-def _is_unpaired(text: pa.StringArray) -> np.ndarray:
+def _is_unpaired(text: ArrowColumn) -> np.ndarray:
     """Pairs are cut out; a surrogate that is left stands alone.
 
     That holds only where no backslash before a `u` is itself escaped, so such payloads are unsure too.
@@ -72,12 +75,12 @@ def _is_unpaired(text: pa.StringArray) -> np.ndarray:
     return np.asarray(pc.or_(is_left, pc.match_substring(text, _ESCAPED_BACKSLASH)))
 
 
-def _is_crowded(text: pa.StringArray) -> np.ndarray:
+def _is_crowded(text: ArrowColumn) -> np.ndarray:
     openers = pc.add(pc.count_substring(text, "["), pc.count_substring(text, "{"))
     return np.asarray(openers) > DEPTH_MAX
 
 
-def _is_invalid(value: pa.BinaryScalar) -> bool:
+def _is_invalid(value: ArrowColumn) -> bool:
     if not value.is_valid:
         return False
     try:

@@ -203,7 +203,9 @@ class ConversionRunner:
     def _launched(self) -> SparkSession:
         session = start_session(self._settings)
         plan = ConversionPlan(
-            PayloadFormat.JSON, value_converter=ConverterSpec(ConverterKind.JSON), dedupe_fields=("warm",),
+            PayloadFormat.JSON,
+            value_converter=ConverterSpec(ConverterKind.JSON),
+            dedupe_fields=("warm",),
         )
         batch = pa.table({"key": [None], "value": [b"{}"], "timestamp": [None]}, schema=INPUT_SCHEMA)
         convert_table(session, compile_plan(plan), batch)

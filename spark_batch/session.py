@@ -91,7 +91,8 @@ def is_jvm_alive() -> bool:
 
 def _connect(settings: SparkSettings) -> SparkSession:
     assert settings.remote is not None  # noqa: S101 - told to the type checker
-    return SparkSession.builder.remote(settings.remote).create()
+    session: SparkSession = SparkSession.builder.remote(settings.remote).create()
+    return session
 
 
 def _launch(settings: SparkSettings) -> SparkSession:
@@ -101,7 +102,8 @@ def _launch(settings: SparkSettings) -> SparkSession:
         launch["spark.jars"] = str(settings.avro_jar)
     for name, value in {**launch, **dict(settings.options)}.items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    session: SparkSession = builder.getOrCreate()
+    return session
 
 
 def _session_options(settings: SparkSettings) -> dict[str, str]:
@@ -111,7 +113,7 @@ def _session_options(settings: SparkSettings) -> dict[str, str]:
     return {name: value for name, value in settings.options if name.startswith("spark.sql.")}
 
 
-def _forget_jvm(gateway: Any, session: SparkSession | None) -> None:  # noqa: ANN401 - py4j is untyped
+def _forget_jvm(gateway: Any, session: SparkSession | None) -> None:
     """PySpark keeps the gateway of a dead JVM; until it is cleared every new session is refused a connection."""
     context = pyspark.SparkContext
     if gateway is not None:
@@ -126,4 +128,4 @@ def _forget_jvm(gateway: Any, session: SparkSession | None) -> None:  # noqa: AN
     context._jvm = None  # noqa: SLF001 - see above
     SparkSession._instantiatedSession = None  # noqa: SLF001 - see above
     if session is not None:
-        type(session)._activeSession = None  # type: ignore[attr-defined]  # noqa: SLF001 - see above
+        type(session)._activeSession = None  # noqa: SLF001 - see above

@@ -53,7 +53,7 @@ def _record(record: Record, *, is_canonical: bool) -> spark.StructType:
     )
 
 
-def _type(kind: AvroType, *, is_canonical: bool) -> spark.DataType:
+def _type(kind: AvroType, *, is_canonical: bool) -> spark.DataType:  # noqa: PLR0911 - one line a type
     if isinstance(kind, Record):
         return _record(kind, is_canonical=is_canonical)
     if isinstance(kind, Array):

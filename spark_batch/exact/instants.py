@@ -6,15 +6,15 @@ zone for local ones. Years 0001 to 9999, no leap seconds, no digits finer than t
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import re
 
 from spark_batch.avro_types import Temporal
 from spark_batch.outcome import Reason
 
-_EPOCH = datetime.date(1970, 1, 1).toordinal()
-DAY_MIN = datetime.date.min.toordinal() - _EPOCH
-DAY_MAX = datetime.date.max.toordinal() - _EPOCH
+_EPOCH = dt.date(1970, 1, 1).toordinal()
+DAY_MIN = dt.date.min.toordinal() - _EPOCH
+DAY_MAX = dt.date.max.toordinal() - _EPOCH
 _DAY_SECONDS = 86_400
 _NUMBER_DIGITS_MAX = 20
 _DATE = r"(?P<date>[0-9]{4}-[0-9]{2}-[0-9]{2})"
@@ -85,7 +85,7 @@ def _from_text(kind: Temporal, text: str) -> int:
 
 def _days(text: str) -> int:
     try:
-        return datetime.date.fromisoformat(text).toordinal() - _EPOCH
+        return dt.date.fromisoformat(text).toordinal() - _EPOCH
     except ValueError:
         raise InstantError(Reason.OUT_OF_RANGE, "expected a day of the calendar") from None
 

@@ -28,7 +28,7 @@ class Number(str):
     __slots__ = ()
 
 
-class RejectedPayload(Exception):  # noqa: N818 - a verdict, not an error
+class RejectedPayload(Exception):
     """The payload is refused; carries why."""
 
     def __init__(self, reason: Reason, message: str) -> None:
@@ -71,12 +71,12 @@ def _refuse_depth(text: str) -> None:
         return
     depth = 0
     for match in _STRING_OR_BRACKET.finditer(text):
-        token = match.group()
-        if token in "[{":
+        part = match.group()
+        if part in "[{":
             depth += 1
             if depth > DEPTH_MAX:
                 raise RejectedPayload(Reason.TOO_DEEP, f"more than {DEPTH_MAX} levels of nesting")
-        elif token in "]}":
+        elif part in "]}":
             depth -= 1
 
 

@@ -41,6 +41,8 @@ _INTEGER = re.compile(r"-?[0-9]+")
 _DIGITS_MAX = 400
 """Longer literals are compared by magnitude only: no supported type reaches so far."""
 FLOAT_MAX = 3.4028234663852886e38
+_FLOAT_BOUND = 3.4028235677973366e38
+"""From here on the nearest float is infinite (IEEE 754, rounding to nearest); below it is at most FLOAT_MAX."""
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
@@ -153,12 +155,12 @@ def _integer(kind: Primitive) -> Callable[[JsonValue, str], str]:
     return check
 
 
-def _real(limit: float) -> Callable[[JsonValue, str], str]:
+def _real(bound: float) -> Callable[[JsonValue, str], str]:
     def check(value: JsonValue, path: str) -> str:
         if not isinstance(value, Number):
             _refuse(Reason.WRONG_TYPE, path, "a number")
         number = float(value)
-        if not math.isfinite(number) or abs(number) > limit:
+        if abs(number) >= bound:
             _refuse(Reason.OUT_OF_RANGE, path, "a number in the range of its type")
         return value if len(value) <= _DIGITS_MAX else repr(number)
 
@@ -174,7 +176,7 @@ _PRIMITIVES: dict[Primitive, Callable[[JsonValue, str], str]] = {
     Primitive.BOOLEAN: _boolean,
     Primitive.INT: _integer(Primitive.INT),
     Primitive.LONG: _integer(Primitive.LONG),
-    Primitive.FLOAT: _real(FLOAT_MAX),
+    Primitive.FLOAT: _real(_FLOAT_BOUND),
     Primitive.DOUBLE: _real(math.inf),
 }
 

@@ -104,8 +104,11 @@ def _structure(kind: AvroType) -> dict[str, JsonValue]:
         return {"type": "map", "keys": {"type": "string", "optional": False}, "values": values}
     if isinstance(kind, (Decimal, Fixed)):
         return {"type": "bytes"}
-    return {"type": _TYPES[kind.base if isinstance(kind, Temporal) else kind] if kind in _TYPES or
-            isinstance(kind, Temporal) else "string"}
+    return {
+        "type": _TYPES[kind.base if isinstance(kind, Temporal) else kind]
+        if kind in _TYPES or isinstance(kind, Temporal)
+        else "string"
+    }
 
 
 def _attributes(kind: AvroType) -> dict[str, JsonValue]:

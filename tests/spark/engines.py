@@ -152,7 +152,11 @@ class ConnectServer:
             "spark.connect.grpc.binding.port": str(self.port),
             "spark.sql.shuffle.partitions": "2",
         }
-        command = [str(home / "bin" / "spark-submit"), "--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
+        command = [
+            str(home / "bin" / "spark-submit"),
+            "--class",
+            "org.apache.spark.sql.connect.service.SparkConnectServer",
+        ]
         command += ["--master", "local[2]", "--jars", str(avro_jar())]
         for name, value in settings.items():
             command += ["--conf", f"{name}={value}"]
@@ -164,7 +168,11 @@ class ConnectServer:
             "SPARK_DAEMON_MEMORY": "768m",
         }
         self._process = subprocess.Popen(
-            [*command, "spark-internal"], cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            [*command, "spark-internal"],
+            cwd=folder,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
         )
         self._wait_ready(self._process.stdout)
 

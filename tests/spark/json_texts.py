@@ -7,6 +7,7 @@ Each text is bytes and its verdict None (valid) or the reason it is rejected for
 from __future__ import annotations
 
 from spark_batch.outcome import Reason
+from tests.spark.json_texts_bad import BAD_SCALARS, BAD_STRINGS, BAD_STRINGS_MORE, BAD_STRUCTURE, BAD_UTF8
 
 DEPTH_MAX = 500
 _BAD = Reason.MALFORMED_JSON
@@ -26,7 +27,6 @@ _VALID_STRUCTURE = rb"""
 [1,"a",null,true,false,{},[]]
 [[1],[2]]
  {}
-{} 
 { "a" : 1 , "b" : [ 1 , 2 ] }
 {"a":[{"a":1},{"a":2}]}
 {"$insert_id":"x"}
@@ -165,6 +165,7 @@ _VALID_BYTES = [
     b'"\x7f"',
     b'{"\xc3\xa9t\xc3\xa9":"\xe2\x82\xac"}',
     b"\t{}",
+    b"{} ",
     b"\n{}",
     b"\r{}",
     b"{}\n",
@@ -181,247 +182,6 @@ _VALID_BYTES = [
     b"0." + b"1" * 1500,
     b'"' + b"[" * 1200 + b'"',
     b'"' + b'\\"[{' * 800 + b'"',
-]
-
-_BAD_STRUCTURE = rb"""
-{
-}
-[
-]
-[1
-[1,
-[1,]
-[,1]
-[,]
-[1,,2]
-[1 2]
-[1}
-[1]]
-[1]1
-{]
-{}}
-{"a"
-{"a":
-{"a":1
-{"a":1,
-{"a":1,}
-{,"a":1}
-{,}
-{"a"}
-{"a",1}
-{"a":1:2}
-{"a"::1}
-{"a":1 "b":2}
-{"a":1,,"b":2}
-{"a":}
-{:1}
-{"a":1]
-{1:2}
-{a:1}
-{null:1}
-{true:1}
-{'a':1}
-{"a":'1'}
-{"a" "b"}
-{"a"=1}
-{"a":1;"b":2}
-{[1]:2}
-{{}:1}
-{}{}
-{} {}
-{}[]
-[][]
-[],[]
-{},{}
-{"a":1}{"a":2}
-{"a":1},{"a":2}
-{"a":1}x
-x{"a":1}
-{"a":1},
-,{"a":1}
-{"a":1}]
-]{"a":1}
-{"a":1}],[{"b":2}
-{}]}
-{"a":1}}
-{"a":1}/
-{"a":1}#
-{"a":1}//x
-{"a":1}/*x*/
-/*x*/{"a":1}
-{/*x*/"a":1}
-{"a":1//x
-#{}
-[1]#
-({})
-<null>
-{"a":b}
-[a]
-"""
-
-_BAD_SCALARS = rb"""
-+1
-.5
--.5
-5.
--5.
-1.e5
-1.e
-00
-01
--01
--00
-007
-0x1
-0xFF
-0b1
-1e
-1e+
-1e-
-1E
-1ee5
-1e5.5
-1.2.3
-1-
---1
--
-+
-1+1
-1_000
-1,000
-1a
-0a
-1f
-1d
-1L
--a
-- 1
-1 .5
-1. 5
-1e 5
-NaN
--NaN
-nan
-Infinity
--Infinity
-+Infinity
-inf
-INF
--INF
-undefined
-None
-True
-False
-TRUE
-NULL
-Null
-nul
-nulll
-null1
-tru
-truee
-fals
-falsey
-true false
-nullnull
-1 2
-"a" "b"
-"a""b"
-"a"1
-1"a"
-a
-abc
-'a'
-''
-`a`
-"""
-
-_BAD_STRINGS = rb"""
-"
-"a
-a"
-"""
-_BAD_STRINGS_MORE = [
-    b'"""',
-    b'"\\"',
-    b'"\\',
-    b'"\\x41"',
-    b'"\\a"',
-    b'"\\v"',
-    b'"\\0"',
-    b'"\\\'"',
-    b'"\\U0041"',
-    b'"\\u"',
-    b'"\\u1"',
-    b'"\\u12"',
-    b'"\\u123"',
-    b'"\\u123g"',
-    b'"\\u 123"',
-    b'"\\u+123"',
-    b'"\\u-123"',
-    b'"\\u{41}"',
-    b'"\\ud83d\\u"',
-    b'"\\ud83d\\ude0"',
-    b'"\\ "',
-    b'"\\\n"',
-    b'"\x00"',
-    b'"\x01"',
-    b'"\x08"',
-    b'"\t"',
-    b'"\n"',
-    b'"\r"',
-    b'"\x1b"',
-    b'"\x1f"',
-    b'{"\n":1}',
-    b'{"a\tb":1}',
-    b"\x00",
-    b"{}\x00",
-    b"\x00{}",
-    b"\x0b{}",
-    b"\x0c{}",
-    b"{}\x0c",
-    b"\xc2\xa0{}",
-    b"{}\xc2\xa0",
-    b"\xe2\x80\xa8{}",
-    b"{}\xe2\x80\xa8",
-    b"\xe2\x80\x8b{}",
-    b"\xe2\x80\x9ca\xe2\x80\x9d",
-    b"\xef\xbc\x91",
-    b"\xd9\xa1",
-    b"[1\xe2\x81\xa02]",
-    b"",
-    b" ",
-    b"\n\r\t ",
-]
-
-_BAD_UTF8 = [
-    b'"\x80"',
-    b'"\xbf"',
-    b'"\xc0\x80"',
-    b'"\xc0\xaf"',
-    b'"\xc1\xbf"',
-    b'"\xc3"',
-    b'"\xc3("',
-    b'"\xe0\x80\x80"',
-    b'"\xe0\x9f\xbf"',
-    b'"\xe2\x82"',
-    b'"\xe2("',
-    b'"\xed\xa0\x80"',
-    b'"\xed\xbf\xbf"',
-    b'"\xed\xa0\xbd\xed\xb8\x80"',
-    b'"\xf0\x80\x80\x80"',
-    b'"\xf0\x9f\x98"',
-    b'"\xf4\x90\x80\x80"',
-    b'"\xf5\x80\x80\x80"',
-    b'"\xf8\x88\x80\x80\x80"',
-    b'"\xfe"',
-    b'"\xff"',
-    b'{"\xff":1}',
-    b"\xff{}",
-    b"{}\xff",
-    b"\xff\xfe{\x00}\x00",
-    b"\xfe\xff\x00{\x00}",
-    b'"caf\xe9"',
 ]
 
 _TWICE = rb"""
@@ -489,10 +249,10 @@ def _lines(block: bytes) -> list[bytes]:
 def texts() -> list[tuple[bytes, Reason | None]]:
     """Every text of the set with its verdict."""
     valid = [*map(_lines, (_VALID_STRUCTURE, _VALID_SCALARS, _VALID_STRINGS)), _VALID_BYTES]
-    bad = [*map(_lines, (_BAD_STRUCTURE, _BAD_SCALARS, _BAD_STRINGS)), _BAD_STRINGS_MORE]
+    bad = [*map(_lines, (BAD_STRUCTURE, BAD_SCALARS, BAD_STRINGS)), BAD_STRINGS_MORE]
     found: list[tuple[bytes, Reason | None]] = [(text, None) for group in valid for text in group]
     found += [(text, _BAD) for group in bad for text in group]
-    found += [(text, Reason.INVALID_UTF8) for text in _BAD_UTF8]
+    found += [(text, Reason.INVALID_UTF8) for text in BAD_UTF8]
     found += [(text, Reason.DUPLICATE_KEY) for text in _lines(_TWICE)]
     found += [(text, Reason.LONE_SURROGATE) for text in _lines(_LONE)]
     return found + [(text, verdict) for text, verdict, _ in UNDECIDED]

@@ -8,10 +8,11 @@ once it has been through Avro.
 from __future__ import annotations
 
 import base64
-import datetime
+import datetime as dt
 import io
 import math
 import re
+import struct
 import sys
 from dataclasses import dataclass
 from decimal import Decimal
@@ -26,7 +27,7 @@ _SPACE = " \t\n\r"
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _ESCAPES = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _HEX = re.compile(r"[0-9a-fA-F]{4}")
-_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 class NotValid(Exception):
@@ -254,9 +255,14 @@ def _plain(schema: dict[str, Any], kind: str, value: Any) -> Any:
         return int(number)
     if kind in {"float", "double"}:
         _demand(isinstance(value, Literal))
-        number = float(value.text)
-        _demand(math.isfinite(number) and (kind == "double" or abs(number) <= 3.4028234663852886e38))
-        return number
+        # An integer has no negative zero, so -0 is 0.0; -0.0 keeps its sign.
+        real = 0.0 if value.text == "-0" else float(value.text)
+        _demand(math.isfinite(real))
+        try:
+            struct.pack("<f" if kind == "float" else "<d", real)
+        except OverflowError as error:
+            raise NotValid("no such float") from error
+        return real
     return _text_like(schema, kind, value)
 
 
@@ -315,7 +321,7 @@ def _instant(logical: str, value: Any) -> Any:
     days = 0
     if not logical.startswith("time-"):
         try:
-            day = datetime.datetime(*map(int, groups[:3]), tzinfo=datetime.UTC)
+            day = dt.datetime(int(groups[0]), int(groups[1]), int(groups[2]), tzinfo=dt.UTC)
         except ValueError as error:
             raise NotValid("no day") from error
         days, groups = (day - _EPOCH).days, groups[3:]
@@ -335,8 +341,8 @@ def _instant(logical: str, value: Any) -> Any:
 
 
 def _in_range(logical: str, number: int, per_second: int) -> int:
-    first = (datetime.date(1, 1, 1) - datetime.date(1970, 1, 1)).days
-    last = (datetime.date(9999, 12, 31) - datetime.date(1970, 1, 1)).days
+    first = (dt.date(1, 1, 1) - dt.date(1970, 1, 1)).days
+    last = (dt.date(9999, 12, 31) - dt.date(1970, 1, 1)).days
     if logical == "date":
         _demand(first <= number <= last)
     elif logical.startswith("time-"):

@@ -29,7 +29,9 @@ SCHEMA = {
         {"name": "tags", "type": {"type": "map", "values": "double"}, "default": {"a": 1.5}},
     ],
 }
-RECORD = b'{"name":"J\\u00f6 \\"x\\"\\n\\u0001/","at":"2016-10-14T08:19:23Z","born":"1970-01-02","sum":2.22,"raw":"AN4="}'
+RECORD = (
+    b'{"name":"J\\u00f6 \\"x\\"\\n\\u0001/","at":"2016-10-14T08:19:23Z","born":"1970-01-02","sum":2.22,"raw":"AN4="}'
+)
 PAYLOAD = (
     '{"name":"Jö \\"x\\"\\n\\u0001/","age":null,"at":1476433163000,"born":1,"sum":"AN4=","raw":"AN4=","tags":{"a":1.5}}'
 ).encode()
@@ -132,7 +134,11 @@ def test_numbers_as_java_writes_them(engine: Engine) -> None:
 def test_key_of_the_record(engine: Engine, spec: ConverterSpec, fields: tuple[str, ...], written: bytes) -> None:
     """`key.fields` make a struct of these fields, or the text of the only one."""
     plan = ConversionPlan(
-        PayloadFormat.JSON, Contract(json.dumps(SCHEMA)), key_fields=fields, key_converter=spec, value_converter=JSON,
+        PayloadFormat.JSON,
+        Contract(json.dumps(SCHEMA)),
+        key_fields=fields,
+        key_converter=spec,
+        value_converter=JSON,
     )
     row = _one(engine, plan, '{"name":"Jö","age":7,"at":0}'.encode())
     assert row["key"] == written
@@ -142,13 +148,23 @@ def test_loose_keys_are_equal_on_both_paths(engine: Engine) -> None:
     """Without a contract a key is the same whether the payload was suspicious or not."""
     plan = ConversionPlan(PayloadFormat.JSON, key_fields=("k", "x"), key_converter=JSON, value_converter=STRING)
     texts = [
-        '{"k":"é\\u001f/","x":-5}', '{"k":"é\\u001f/","x":-5,"s":"\\\\ud800"}', '{"k":null}', '{"k":null,"s":"\\\\ud800"}',
-        '{"x":true,"k":1.50}', '{"x":[1e1],"k":{"a":5.0}}', "5",
+        '{"k":"é\\u001f/","x":-5}',
+        '{"k":"é\\u001f/","x":-5,"s":"\\\\ud800"}',
+        '{"k":null}',
+        '{"k":null,"s":"\\\\ud800"}',
+        '{"x":true,"k":1.50}',
+        '{"x":[1e1],"k":{"a":5.0}}',
+        "5",
     ]
     keys = engine.convert(plan, table([text.encode() for text in texts])).column("key").to_pylist()
     assert keys == [
-        '{"k":"é\\u001F/","x":-5}'.encode(), '{"k":"é\\u001F/","x":-5}'.encode(), b'{"k":null,"x":null}',
-        b'{"k":null,"x":null}', b'{"k":1.50,"x":true}', b'{"k":{"a":5},"x":[10]}', b'{"k":null,"x":null}',
+        '{"k":"é\\u001F/","x":-5}'.encode(),
+        '{"k":"é\\u001F/","x":-5}'.encode(),
+        b'{"k":null,"x":null}',
+        b'{"k":null,"x":null}',
+        b'{"k":1.50,"x":true}',
+        b'{"k":{"a":5},"x":[10]}',
+        b'{"k":null,"x":null}',
     ]
     plan = ConversionPlan(PayloadFormat.JSON, key_fields=("k",), key_converter=STRING, value_converter=STRING)
     texts = ['{"k":"5"}', '{"k":5}', '{"k":null}', "{}", '{"k":1.5}', '{"k":false}', '{"k":"a\\"b"}']
@@ -189,7 +205,9 @@ def test_timestamp_field(engine: Engine) -> None:
     schema = {
         "type": "record",
         "name": "R",
-        "fields": [{"name": "at", "json.name": "t", "type": ["null", {"type": "long", "logicalType": "timestamp-micros"}]}],
+        "fields": [
+            {"name": "at", "json.name": "t", "type": ["null", {"type": "long", "logicalType": "timestamp-micros"}]}
+        ],
     }
     texts = [b'{"t":1500}', b'{"t":null}', b'{"t":-1}', b'{"t":"1970-01-01T00:00:01.5Z"}', b'{"t":1.5}', b'{"t":"x"}']
     for contract in (Contract(json.dumps(schema)), None):
@@ -217,8 +235,12 @@ def test_rules(engine: Engine) -> None:
     plan = ConversionPlan(PayloadFormat.JSON, contract, value_converter=JSON)
     assert engine.check(plan) == []
     texts = [
-        b'{"value":1,"key":"a"}', b'{"value":0,"key":"aaa"}', b'{"value":null,"key":"a"}', b'{"value":1,"key":"aaa"}',
-        b'{"value":1,"key":"a","__headrace_x":0}', b'{"value":1,"key":"a","__headrace_x":"2024-01-01T00:00:00Z"}',
+        b'{"value":1,"key":"a"}',
+        b'{"value":0,"key":"aaa"}',
+        b'{"value":null,"key":"a"}',
+        b'{"value":1,"key":"aaa"}',
+        b'{"value":1,"key":"a","__headrace_x":0}',
+        b'{"value":1,"key":"a","__headrace_x":"2024-01-01T00:00:00Z"}',
         b'{"value":1,"key":"\\\\ud8"}',
     ]
     outcome = engine.convert(plan, table(texts))
@@ -228,7 +250,13 @@ def test_rules(engine: Engine) -> None:
 
 def test_rules_that_spark_cannot_take(engine: Engine) -> None:
     """A rule that does not parse, names no field or is not boolean is a finding, all of them at once."""
-    rules = (Rule("a", "x >"), Rule("b", "nowhere = 1"), Rule("c", "x + 1"), Rule("d", "x > 1"), Rule("e", "sum(x) > 1"))
+    rules = (
+        Rule("a", "x >"),
+        Rule("b", "nowhere = 1"),
+        Rule("c", "x + 1"),
+        Rule("d", "x > 1"),
+        Rule("e", "sum(x) > 1"),
+    )
     schema = {"type": "record", "name": "R", "fields": [{"name": "x", "type": "long"}]}
     findings = engine.check(ConversionPlan(PayloadFormat.JSON, Contract(json.dumps(schema), rules)))
     assert {finding.key.rpartition(".")[2] for finding in findings} == {"a", "b", "c", "e"}

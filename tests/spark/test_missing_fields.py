@@ -10,7 +10,11 @@ from spark_batch.plan import Contract, ConversionPlan, ConverterKind, ConverterS
 from tests.spark.engines import Engine, rows, table
 
 JSON = ConverterSpec(ConverterKind.JSON)
-INNER = {"type": "record", "name": "In", "fields": [{"name": "x", "type": "string"}, {"name": "y", "type": "int", "default": 3}]}
+INNER = {
+    "type": "record",
+    "name": "In",
+    "fields": [{"name": "x", "type": "string"}, {"name": "y", "type": "int", "default": 3}],
+}
 SCHEMA = {
     "type": "record",
     "name": "R",
@@ -46,12 +50,29 @@ def test_missing_fields_take_default_then_null(engine: Engine) -> None:
     assert _values(
         engine,
         _plan(),
-        ['{"$id":1}', '{"$id":1,"word":null}', '{"$id":1,"five":null}', '{"$id":1,"list":null}', '{"id":1}', '{"$id":null}',
-         '{"$id":1,"été":{"x":"a"}}', '{"$id":1,"été":{}}', '{"$id":1,"été":{"x":"a","y":null}}', '{"$id":1,"list":[]}'],
+        [
+            '{"$id":1}',
+            '{"$id":1,"word":null}',
+            '{"$id":1,"five":null}',
+            '{"$id":1,"list":null}',
+            '{"id":1}',
+            '{"$id":null}',
+            '{"$id":1,"été":{"x":"a"}}',
+            '{"$id":1,"été":{}}',
+            '{"$id":1,"été":{"x":"a","y":null}}',
+            '{"$id":1,"list":[]}',
+        ],
     ) == [
-        full, {**full, "word": None}, (Reason.NULL_NOT_ALLOWED, "five"), (Reason.NULL_NOT_ALLOWED, "list"),
-        (Reason.MISSING_FIELD, "$id"), (Reason.NULL_NOT_ALLOWED, "$id"), {**full, "inner": {"x": "a", "y": 3}},
-        (Reason.MISSING_FIELD, "été.x"), (Reason.NULL_NOT_ALLOWED, "été.y"), {**full, "list": []},
+        full,
+        {**full, "word": None},
+        (Reason.NULL_NOT_ALLOWED, "five"),
+        (Reason.NULL_NOT_ALLOWED, "list"),
+        (Reason.MISSING_FIELD, "$id"),
+        (Reason.NULL_NOT_ALLOWED, "$id"),
+        {**full, "inner": {"x": "a", "y": 3}},
+        (Reason.MISSING_FIELD, "été.x"),
+        (Reason.NULL_NOT_ALLOWED, "été.y"),
+        {**full, "list": []},
     ]
 
 

@@ -34,8 +34,10 @@ async def runner() -> AsyncIterator[ConversionRunner]:
 
 
 def _slow_plan(rounds: int = 9_000_000) -> ConversionPlan:
-    """A plan whose rule keeps a core busy for a while with each record, by default for far longer than any limit here."""
-    expression = f"aggregate(sequence(1, {rounds}), 0L, (sum, n) -> sum + length(sha2(cast(n + x as string), 512))) >= 0"
+    """A plan whose rule keeps a core busy with each record, by default for far longer than any limit here."""
+    expression = (
+        f"aggregate(sequence(1, {rounds}), 0L, (sum, n) -> sum + length(sha2(cast(n + x as string), 512))) >= 0"
+    )
     return ConversionPlan(PayloadFormat.JSON, Contract(SCHEMA, (Rule("slow", expression),)), value_converter=JSON)
 
 
@@ -123,7 +125,9 @@ async def test_plans_in_flight_do_not_mix(runner: ConversionRunner) -> None:
 async def test_plan_that_cannot_run_is_fatal(runner: ConversionRunner) -> None:
     """Avro without a schema id, a rule that Spark refuses and a wrong batch are bugs, and told as fatal."""
     with pytest.raises(ConversionFatal, match="schema id"):
-        await runner.convert(ConversionPlan(PayloadFormat.TEXT, value_converter=ConverterSpec(ConverterKind.AVRO)), table([b"a"]))
+        await runner.convert(
+            ConversionPlan(PayloadFormat.TEXT, value_converter=ConverterSpec(ConverterKind.AVRO)), table([b"a"])
+        )
     wrong = ConversionPlan(PayloadFormat.JSON, Contract(SCHEMA, (Rule("r", "nowhere > 1"),)), value_converter=JSON)
     assert [finding.key for finding in await runner.check(wrong)] == ["contract.rules.r"]
     with pytest.raises(ConversionFatal):
@@ -138,5 +142,3 @@ async def test_rule_that_raises_rejects_only_its_records(runner: ConversionRunne
     plan = ConversionPlan(PayloadFormat.JSON, Contract(SCHEMA, (rule,)), value_converter=JSON)
     outcome = await runner.convert(plan, table([b'{"x":%d}' % n for n in range(6)]))
     assert outcome.column("reason").to_pylist() == [None, None, None, "rule_failed", None, None]
-
-

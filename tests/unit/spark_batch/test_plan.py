@@ -25,7 +25,13 @@ def test_good_plan_has_no_findings() -> None:
     """A plan that can run has nothing to mend."""
     schema = _record({"name": "a", "type": "string"}, {"name": "t", "type": "long"})
     plan = ConversionPlan(
-        PayloadFormat.TEXT, Contract(schema), ("a",), "t", ("a", "unknown.path"), ConverterSpec(ConverterKind.STRING), AVRO,
+        PayloadFormat.TEXT,
+        Contract(schema),
+        ("a",),
+        "t",
+        ("a", "unknown.path"),
+        ConverterSpec(ConverterKind.STRING),
+        AVRO,
     )
     assert plan.validate() == []
 
@@ -33,15 +39,27 @@ def test_good_plan_has_no_findings() -> None:
 @pytest.mark.parametrize(
     "kind",
     [
-        ["string", "long"], ["null", "string", "long"], ["null"], [], "nothing", 5, None, {"type": "map"},
-        {"type": "enum", "name": "E", "symbols": []}, {"type": "enum", "name": "E", "symbols": ["a", "a"]},
-        {"type": "fixed", "name": "F", "size": 0}, {"type": "long", "logicalType": "date"},
-        {"type": "string", "logicalType": "timestamp-millis"}, {"type": "bytes", "logicalType": "big-decimal"},
-        {"type": "bytes", "logicalType": "decimal", "precision": 39}, {"type": "bytes", "logicalType": "decimal"},
+        ["string", "long"],
+        ["null", "string", "long"],
+        ["null"],
+        [],
+        "nothing",
+        5,
+        None,
+        {"type": "map"},
+        {"type": "enum", "name": "E", "symbols": []},
+        {"type": "enum", "name": "E", "symbols": ["a", "a"]},
+        {"type": "fixed", "name": "F", "size": 0},
+        {"type": "long", "logicalType": "date"},
+        {"type": "string", "logicalType": "timestamp-millis"},
+        {"type": "bytes", "logicalType": "big-decimal"},
+        {"type": "bytes", "logicalType": "decimal", "precision": 39},
+        {"type": "bytes", "logicalType": "decimal"},
         {"type": "bytes", "logicalType": "decimal", "precision": 2, "scale": 3},
         {"type": "fixed", "name": "F", "size": 2, "logicalType": "decimal", "precision": 5},
         {"type": "fixed", "name": "F", "size": 12, "logicalType": "duration"},
-        {"type": "record", "name": "I", "fields": []}, {"type": "array", "items": ["null", ["null", "long"]]},
+        {"type": "record", "name": "I", "fields": []},
+        {"type": "array", "items": ["null", ["null", "long"]]},
         {"type": "record", "name": "I", "fields": [{"name": "next", "type": ["null", "I"]}]},
     ],
 )
@@ -55,8 +73,18 @@ def test_types_that_cannot_be_kept_exactly_are_findings(kind: Any) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "default"),
-    [("int", 1.5), ("int", 2**31), ("string", None), (["null", "int"], 1), (["int", "null"], None), ("boolean", 0),
-     ("double", "x"), ("bytes", "\u0100"), ({"type": "array", "items": "int"}, [1, "a"]), ({"type": "map", "values": "int"}, [])],
+    [
+        ("int", 1.5),
+        ("int", 2**31),
+        ("string", None),
+        (["null", "int"], 1),
+        (["int", "null"], None),
+        ("boolean", 0),
+        ("double", "x"),
+        ("bytes", "\u0100"),
+        ({"type": "array", "items": "int"}, [1, "a"]),
+        ({"type": "map", "values": "int"}, []),
+    ],
 )
 def test_default_of_another_type_is_a_finding(kind: Any, default: Any) -> None:
     """A default must be of the first type of its field."""
@@ -76,7 +104,12 @@ def test_all_findings_at_once() -> None:
     contract = Contract(schema, (Rule("r", "a = 'x'"), Rule("r", "true")), UnknownFields.KEEP)
     plan = ConversionPlan(PayloadFormat.JSON, contract, ("nope",), "a", ("a.b", ""), JSON, AVRO, 0)
     assert set(_keys(plan)) == {
-        "contract.rules.r", "contract.unknown.fields", "key.fields", "timestamp.field", "dedupe.fields", "record.bytes.max",
+        "contract.rules.r",
+        "contract.unknown.fields",
+        "key.fields",
+        "timestamp.field",
+        "dedupe.fields",
+        "record.bytes.max",
     }
 
 
@@ -98,8 +131,8 @@ def test_dedupe_path_that_no_payload_can_have() -> None:
 
 def test_registered_schemas() -> None:
     """`json.name` is for input only; a key schema is complete by itself, named types written out where first used."""
-    place = {"type": "record", "name": "Place", "fields": [{"name": "x", "type": "int"}]}
-    fields = [
+    place: dict[str, Any] = {"type": "record", "name": "Place", "fields": [{"name": "x", "type": "int"}]}
+    fields: list[dict[str, Any]] = [
         {"name": "from", "type": place, "json.name": "$from"},
         {"name": "to", "type": ["null", "Place"], "default": None},
         {"name": "via", "type": {"type": "array", "items": "org.x.Place"}},
@@ -110,7 +143,7 @@ def test_registered_schemas() -> None:
     assert "json.name" not in (plan.value_schema() or "")
     key = json.loads(plan.key_schema() or "")
     assert (key["name"], key["namespace"]) == ("RKey", "org.x")
-    parsed = fastavro.parse_schema(key)
+    parsed: Any = fastavro.parse_schema(key)
     assert [field["name"] for field in parsed["fields"]] == ["to", "via"]
     assert ConversionPlan(PayloadFormat.TEXT, key_converter=AVRO, value_converter=AVRO).key_schema() == '"string"'
     assert ConversionPlan(PayloadFormat.BYTES, value_converter=AVRO).value_schema() == '"bytes"'
