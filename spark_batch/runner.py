@@ -17,7 +17,7 @@ from spark_batch.errors import ConversionError, ConversionFatal, ConversionRetri
 from spark_batch.outcome import INPUT_SCHEMA
 from spark_batch.plan import ConversionPlan, ConverterKind, ConverterSpec, Finding, PayloadFormat
 from spark_batch.rule_check import rule_findings
-from spark_batch.session import SparkSettings, is_jvm_alive, jvm_pid, kill_jvm, start_session
+from spark_batch.session import SparkSettings, is_jvm_alive, is_jvm_answering, jvm_pid, kill_jvm, start_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 PLANS_MAX = 64
 """Compiled plans kept; the least recently used one goes first."""
 START_SECONDS_MAX = 120.0
+ANSWER_SECONDS_MAX = 10.0
+"""For the question whether the JVM is still there, after something unexpected."""
 _Result = TypeVar("_Result")
 
 
@@ -161,7 +163,7 @@ class ConversionRunner:
             self.statistics.fatal_errors += 1
             raise
         except Exception as error:
-            if generation == self._generation and self._is_alive() and not _is_of_lost_jvm(error):
+            if not _is_of_lost_jvm(error) and await self._is_working(generation):
                 self.statistics.fatal_errors += 1
                 message = f"the conversion failed: {_first_line(error)}"
                 raise ConversionFatal(message) from error
@@ -170,8 +172,21 @@ class ConversionRunner:
             message = "Spark was lost during the conversion; it was started anew"
             raise ConversionRetriable(message) from error
 
-    def _is_alive(self) -> bool:
-        return self._settings.remote is not None or is_jvm_alive()
+    async def _is_working(self, generation: int) -> bool:
+        """Whether the session of that generation still is one; a JVM that is being killed counts as running a while."""
+        session = self._session
+        if generation != self._generation or session is None:
+            return False
+        if self._settings.remote is not None:
+            return True
+        if not is_jvm_alive():
+            return False
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS_MAX):
+                is_answering = await asyncio.get_running_loop().run_in_executor(None, is_jvm_answering, session)
+        except TimeoutError:
+            return False
+        return is_answering and generation == self._generation
 
     async def _restart(self, generation: int) -> None:
         """Start anew, once for all who saw the session of that generation fail."""
@@ -237,7 +252,7 @@ class ConversionRunner:
 
 
 def _is_of_lost_jvm(error: BaseException) -> bool:
-    """Whether a connection broke; a JVM that is being killed counts as running for a moment after that."""
+    """Whether a connection broke."""
     seen: BaseException | None = error
     while seen is not None:
         if isinstance(seen, (Py4JNetworkError, OSError, EOFError)):

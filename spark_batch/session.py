@@ -89,6 +89,15 @@ def is_jvm_alive() -> bool:
     return process is not None and process.poll() is None
 
 
+def is_jvm_answering(session: SparkSession) -> bool:
+    """Whether the launched JVM answers a question; blocks as long as it hangs."""
+    try:
+        session.sparkContext._jvm.java.lang.System.nanoTime()  # type: ignore[union-attr]  # noqa: SLF001 - no public way
+    except Exception:  # noqa: BLE001 - py4j has many ways to say that a JVM is gone
+        return False
+    return True
+
+
 def _connect(settings: SparkSettings) -> SparkSession:
     assert settings.remote is not None  # noqa: S101 - told to the type checker
     session: SparkSession = SparkSession.builder.remote(settings.remote).create()
