@@ -30,11 +30,12 @@ _RUN_SECONDS_MAX = 240
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 # $1 the image's file system, $2 its user; the files in its folder test hold commands, one word a line.
-# A container runtime resolves its container's host name; here the name is one that resolves anyway.
+# What a container runtime does besides: it resolves its container's host name, here by /etc/hosts.
 _IN_A_CONTAINER = r"""
 set -eu
 image=$1 user=$2
 hostname localhost
+echo "127.0.0.1 localhost" >"$image/etc/hosts"
 ip link set lo up
 mount -t proc proc "$image/proc"
 mount --rbind /dev "$image/dev"
@@ -79,17 +80,20 @@ class Builder:
 
 
 def _run(*command: str, environment: dict[str, str] | None = None, seconds_max: float = _BUILD_SECONDS_MAX) -> str:
-    ended = subprocess.run(
+    with subprocess.Popen(
         command,
         env={**os.environ, **(environment or {})},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        check=False,
-        timeout=seconds_max,
-    )
-    assert ended.returncode == 0, f"{' '.join(command[:8])} …:\n{ended.stdout[-6000:]}"
-    return ended.stdout
+    ) as running:
+        try:
+            said, _ = running.communicate(timeout=seconds_max)
+        except subprocess.TimeoutExpired:
+            running.kill()
+            said, _ = running.communicate()
+    assert running.returncode == 0, f"{' '.join(command[:8])} …: {running.returncode}\n{said[-6000:]}"
+    return said
 
 
 def _words(*words: str) -> str:
