@@ -29,7 +29,7 @@ class Decoder:
     """From the registry; None: Avro stays bytes."""
     _schemas: dict[int, Schema] = field(default_factory=dict)
 
-    async def decode(self, data: bytes | None) -> Any:  # noqa: ANN401 - any JSON-like value
+    async def decode(self, data: bytes | None) -> Any:
         """A JSON-like value; bytes that are no text become ``{"base64": …}``."""
         if data is None:
             return None
@@ -37,14 +37,14 @@ class Decoder:
             return await self._avro(data)
         return plain(data)
 
-    async def _avro(self, data: bytes) -> Any:  # noqa: ANN401 - any JSON-like value
+    async def _avro(self, data: bytes) -> Any:
         (schema_id,) = struct.unpack(">I", data[1:_HEADER_BYTES])
         if schema_id not in self._schemas and self.schema_by_id is not None:
             self._schemas[schema_id] = fastavro.parse_schema(json.loads(await self.schema_by_id(schema_id)))
         return fastavro.schemaless_reader(io.BytesIO(data[_HEADER_BYTES:]), self._schemas[schema_id], None)
 
 
-def plain(data: bytes) -> Any:  # noqa: ANN401 - any JSON-like value
+def plain(data: bytes) -> Any:
     """JSON, else text, else bytes."""
     try:
         text = data.decode()

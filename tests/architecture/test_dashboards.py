@@ -47,7 +47,7 @@ def complaints(query: Query) -> list[str]:
     return unknown + asked + grouped
 
 
-def expressions_in(node: Any) -> Iterator[tuple[str, str]]:  # noqa: ANN401 - any JSON value
+def expressions_in(node: Any) -> Iterator[tuple[str, str]]:
     """Yield (expression, legend) of every query below a node of a dashboard."""
     if isinstance(node, dict):
         if "expr" in node:
