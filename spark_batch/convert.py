@@ -77,6 +77,8 @@ def compile_plan(plan: ConversionPlan) -> CompiledPlan:
 
 def convert_table(session: SparkSession, compiled: CompiledPlan, batch: pa.Table) -> pa.Table:
     """The outcome of a micro-batch, as OUTCOME_SCHEMA; raises what Spark raises, never for a bad record."""
+    if not batch.num_rows:
+        return OUTCOME_SCHEMA.empty_table()
     plan = compiled.plan
     payloads, keys = _whole(batch, "value"), _whole(batch, "key")
     draft = _Draft(plan, {"timestamp": _whole(batch, "timestamp")}, payloads)

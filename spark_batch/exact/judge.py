@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import math
 import re
 from decimal import Decimal as ExactNumber
 from json.encoder import encode_basestring
@@ -41,8 +40,8 @@ _INTEGER = re.compile(r"-?[0-9]+")
 _DIGITS_MAX = 400
 """Longer literals are compared by magnitude only: no supported type reaches so far."""
 FLOAT_MAX = 3.4028234663852886e38
-_FLOAT_BOUND = 3.4028235677973366e38
-"""From here on the nearest float is infinite (IEEE 754, rounding to nearest); below it is at most FLOAT_MAX."""
+_BOUNDS = {Primitive.FLOAT: ExactNumber(2**128 - 2**103), Primitive.DOUBLE: ExactNumber(2**1024 - 2**970)}
+"""From here on the nearest float or double is infinite (IEEE 754, rounding to nearest), and that is out of range."""
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
@@ -155,14 +154,13 @@ def _integer(kind: Primitive) -> Callable[[JsonValue, str], str]:
     return check
 
 
-def _real(bound: float) -> Callable[[JsonValue, str], str]:
+def _real(bound: ExactNumber) -> Callable[[JsonValue, str], str]:
     def check(value: JsonValue, path: str) -> str:
         if not isinstance(value, Number):
             _refuse(Reason.WRONG_TYPE, path, "a number")
-        number = float(value)
-        if abs(number) >= bound:
+        if ExactNumber(value).copy_abs() >= bound:
             _refuse(Reason.OUT_OF_RANGE, path, "a number in the range of its type")
-        return value if len(value) <= _DIGITS_MAX else repr(number)
+        return value if len(value) <= _DIGITS_MAX else repr(float(value))
 
     return check
 
@@ -176,8 +174,8 @@ _PRIMITIVES: dict[Primitive, Callable[[JsonValue, str], str]] = {
     Primitive.BOOLEAN: _boolean,
     Primitive.INT: _integer(Primitive.INT),
     Primitive.LONG: _integer(Primitive.LONG),
-    Primitive.FLOAT: _real(_FLOAT_BOUND),
-    Primitive.DOUBLE: _real(math.inf),
+    Primitive.FLOAT: _real(_BOUNDS[Primitive.FLOAT]),
+    Primitive.DOUBLE: _real(_BOUNDS[Primitive.DOUBLE]),
 }
 
 

@@ -12,7 +12,6 @@ import datetime as dt
 import io
 import math
 import re
-import struct
 import sys
 from dataclasses import dataclass
 from decimal import Decimal
@@ -22,6 +21,7 @@ from typing import Any
 import fastavro
 
 DEPTH_MAX = 500
+FLOAT_MAX = 3.4028234663852886e38
 DEFAULT_CONTEXT_DIGITS = 1000
 _SPACE = " \t\n\r"
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
@@ -258,10 +258,9 @@ def _plain(schema: dict[str, Any], kind: str, value: Any) -> Any:
         # An integer has no negative zero, so -0 is 0.0; -0.0 keeps its sign.
         real = 0.0 if value.text == "-0" else float(value.text)
         _demand(math.isfinite(real))
-        try:
-            struct.pack("<f" if kind == "float" else "<d", real)
-        except OverflowError as error:
-            raise NotValid("no such float") from error
+        if kind == "float":
+            _demand(abs(Fraction(value.text)) < 2**128 - 2**103)
+            return max(-FLOAT_MAX, min(FLOAT_MAX, real))
         return real
     return _text_like(schema, kind, value)
 
