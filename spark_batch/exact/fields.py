@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from spark_batch.avro_types import JsonValue, Temporal
 from spark_batch.exact.instants import InstantError, parse_instant
 from spark_batch.exact.json_text import Number, RejectedPayload
+from spark_batch.exact.numbers import DIGITS_MAX, exact_number, plain_digits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 MISSING = object()
 _PLAIN_DIGITS_MAX = 19
 """As many as the longest integer of 64 bits has."""
-_LONG_LITERAL = 400
 _ESCAPES = {code: f"\\u{code:04X}" for code in range(0x20)}
 _ESCAPES |= {ord(raw): f"\\{short}" for raw, short in zip('\b\t\n\f\r"\\', 'btnfr"\\', strict=True)}
 
@@ -90,12 +90,7 @@ def loose_timestamp(path: str, value: JsonValue) -> int | None:
 
 def plain_number(literal: str) -> str:
     """Digits alone where the number is an integer of moderate size, otherwise as it is written."""
-    if len(literal) > _LONG_LITERAL:
-        return literal
-    number = decimal.Decimal(literal)
-    if number.adjusted() < _PLAIN_DIGITS_MAX and number == number.to_integral_value():
-        return str(int(number))
-    return literal
+    return plain_digits(literal, digits_max=_PLAIN_DIGITS_MAX) or literal
 
 
 def _encoded(value: JsonValue) -> str:
@@ -119,6 +114,7 @@ def _canonical(value: JsonValue) -> str:
         return "{" + ",".join(f"{json_text(str(name))}:{_canonical(value[name])}" for name in sorted(value)) + "}"
     if isinstance(value, list):
         return f"[{','.join(map(_canonical, value))}]"
-    if isinstance(value, Number) and len(value) <= _LONG_LITERAL:
-        return str(decimal.Decimal(value).normalize(decimal.Context(prec=_LONG_LITERAL)))
+    number = exact_number(value) if isinstance(value, Number) else None
+    if number is not None:
+        return str(number.normalize(decimal.Context(prec=DIGITS_MAX)))
     return json_text(value)

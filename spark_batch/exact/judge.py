@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import math
 import re
 from decimal import Decimal as ExactNumber
 from json.encoder import encode_basestring
@@ -31,17 +32,16 @@ from spark_batch.avro_types import (
 )
 from spark_batch.exact.instants import InstantError, parse_instant
 from spark_batch.exact.json_text import Number, RejectedPayload
+from spark_batch.exact.numbers import DIGITS_MAX, exact_number, is_zero
 from spark_batch.outcome import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _INTEGER = re.compile(r"-?[0-9]+")
-_DIGITS_MAX = 400
-"""Longer literals are compared by magnitude only: no supported type reaches so far."""
 FLOAT_MAX = 3.4028234663852886e38
-_BOUNDS = {Primitive.FLOAT: ExactNumber(2**128 - 2**103), Primitive.DOUBLE: ExactNumber(2**1024 - 2**970)}
-"""From here on the nearest float or double is infinite (IEEE 754, rounding to nearest), and that is out of range."""
+_FLOAT_BOUND = ExactNumber(2**128 - 2**103)
+"""From here on the nearest float is infinite (IEEE 754, rounding to nearest), and that is out of range."""
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
@@ -147,22 +147,27 @@ def _integer(kind: Primitive) -> Callable[[JsonValue, str], str]:
     def check(value: JsonValue, path: str) -> str:
         if not isinstance(value, Number) or not _INTEGER.fullmatch(value):
             _refuse(Reason.WRONG_TYPE, path, "an integer")
-        if len(value) > _DIGITS_MAX or not -half <= int(value) < half:
+        if len(value) > DIGITS_MAX or not -half <= int(value) < half:
             _refuse(Reason.OUT_OF_RANGE, path, f"an integer of {INTEGER_BITS[kind]} bits")
         return str(int(value))
 
     return check
 
 
-def _real(bound: ExactNumber) -> Callable[[JsonValue, str], str]:
-    def check(value: JsonValue, path: str) -> str:
-        if not isinstance(value, Number):
-            _refuse(Reason.WRONG_TYPE, path, "a number")
-        if ExactNumber(value).copy_abs() >= bound:
-            _refuse(Reason.OUT_OF_RANGE, path, "a number in the range of its type")
-        return value if len(value) <= _DIGITS_MAX else repr(float(value))
+def _double(value: JsonValue, path: str) -> str:
+    if not isinstance(value, Number):
+        _refuse(Reason.WRONG_TYPE, path, "a number")
+    nearest = float(value)
+    if math.isinf(nearest):
+        _refuse(Reason.OUT_OF_RANGE, path, "a number in the range of its type")
+    return repr(nearest) if exact_number(value) is None else value
 
-    return check
+
+def _float(value: JsonValue, path: str) -> str:
+    written = _double(value, path)
+    if ExactNumber(written).copy_abs() >= _FLOAT_BOUND:
+        _refuse(Reason.OUT_OF_RANGE, path, "a number in the range of its type")
+    return written
 
 
 def _nothing(value: JsonValue, path: str) -> str:  # noqa: ARG001 - nulls never come here
@@ -174,16 +179,17 @@ _PRIMITIVES: dict[Primitive, Callable[[JsonValue, str], str]] = {
     Primitive.BOOLEAN: _boolean,
     Primitive.INT: _integer(Primitive.INT),
     Primitive.LONG: _integer(Primitive.LONG),
-    Primitive.FLOAT: _real(_BOUNDS[Primitive.FLOAT]),
-    Primitive.DOUBLE: _real(_BOUNDS[Primitive.DOUBLE]),
+    Primitive.FLOAT: _float,
+    Primitive.DOUBLE: _double,
 }
 
 
 def _decimal(kind: Decimal, value: JsonValue, path: str) -> str:
     if not isinstance(value, Number):
         _refuse(Reason.WRONG_TYPE, path, "a number")
-    sign, digits, exponent = ExactNumber(value[:_DIGITS_MAX]).as_tuple() if len(value) <= _DIGITS_MAX else (0, (), 0)
-    if len(value) > _DIGITS_MAX or not isinstance(exponent, int):
+    number = ExactNumber(0) if is_zero(value) else exact_number(value)
+    sign, digits, exponent = (0, (), "F") if number is None else number.as_tuple()
+    if not isinstance(exponent, int):
         _refuse(Reason.OUT_OF_RANGE, path, "a number of a sensible length")
     unscaled = "".join(map(str, digits)).lstrip("0")
     stripped = unscaled.rstrip("0")

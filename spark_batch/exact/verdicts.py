@@ -9,7 +9,7 @@ from spark_batch.exact.fields import dedupe_hash, json_text, loose_key, loose_ti
 from spark_batch.exact.json_text import RejectedPayload, parse
 from spark_batch.exact.judge import canonical_record
 from spark_batch.exact.keep import kept_payload
-from spark_batch.outcome import Rejection, Stage
+from spark_batch.outcome import Reason, Rejection, Stage
 from spark_batch.plan import ConversionPlan, ConverterKind, UnknownFields
 
 if TYPE_CHECKING:
@@ -33,15 +33,22 @@ class Verdict:
 
 def exact_verdict(plan: ConversionPlan, payload: bytes) -> Verdict:
     """The verdict on one payload of a plan that reads JSON; never raises for a bad payload."""
+    whole = payload_hash(payload) if plan.dedupe_fields else None
     try:
         value = parse(payload)
+        dedupe = dedupe_hash(plan.dedupe_fields, value, payload) if plan.dedupe_fields else None
     except RejectedPayload as refusal:
-        return Verdict(refusal.rejection, dedupe=payload_hash(payload) if plan.dedupe_fields else None)
-    dedupe = dedupe_hash(plan.dedupe_fields, value, payload) if plan.dedupe_fields else None
+        return Verdict(refusal.rejection, dedupe=whole)
+    except RecursionError:
+        return Verdict(
+            Rejection(Reason.TOO_DEEP, "a field of dedupe.fields nests too deep to be compared"), dedupe=whole
+        )
     try:
         return _judged(plan, payload, value, dedupe)
     except RejectedPayload as refusal:
         return Verdict(refusal.rejection, dedupe=dedupe)
+    except RecursionError:
+        return Verdict(Rejection(Reason.TOO_DEEP, "record: nests too deep to be written again"), dedupe=dedupe)
 
 
 def _judged(plan: ConversionPlan, payload: bytes, value: JsonValue, dedupe: bytes | None) -> Verdict:
