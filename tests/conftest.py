@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-pytest_plugins = ["tests.stack"]
+pytest_plugins = ["tests.stack", "tests.faults.options"]
