@@ -15,17 +15,8 @@ from service.domain.errors import Recovery, recovery_of
 from service.kafka.errors import DeliveryRetriable
 from service.pipeline.task import SourceTask
 from spark_batch.errors import ConversionRetriable
-from tests.unit.pipeline.fakes import (
-    BAD,
-    LETTERS,
-    OFFSETS,
-    TOPIC,
-    FakeConversion,
-    FakeKafka,
-    Transaction,
-    World,
-    numbers,
-)
+from tests.unit.pipeline.fake_kafka import LETTERS, OFFSETS, TOPIC, FakeKafka, Transaction
+from tests.unit.pipeline.fakes import BAD, FakeConversion, World, numbers
 from tests.unit.pipeline.virtual_time import run_virtual
 
 # fetchers.sdk.BackOff still says ``initial`` to tenacity, which now calls it ``multiplier``.

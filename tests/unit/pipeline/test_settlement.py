@@ -14,7 +14,8 @@ from service.pipeline.converting import ConvertedBatch, input_table
 from service.pipeline.settlement import Settlement, SettlementRules, settle
 from spark_batch.outcome import OUTCOME_SCHEMA
 from spark_batch.plan import ConversionPlan, PayloadFormat
-from tests.unit.pipeline.fakes import BAD, PARTITION, TOPIC, MemoryDedupe, page, queued, verdicts
+from tests.unit.pipeline.fake_kafka import TOPIC, MemoryDedupe
+from tests.unit.pipeline.fakes import BAD, PARTITION, page, queued, verdicts
 
 
 def converted(*pages: Page, has_dedupe: bool = False, chunks: int = 1) -> ConvertedBatch:

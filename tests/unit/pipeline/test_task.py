@@ -18,17 +18,8 @@ from service.pipeline.fetching import FetchRetry
 from service.pipeline.queue import QueueLimits
 from service.pipeline.task import SourceTask
 from spark_batch.errors import ConversionFatal, ConversionRetriable
-from tests.unit.pipeline.fakes import (
-    LETTERS,
-    PARTITION,
-    TOPIC,
-    FakeConversion,
-    FakeKafka,
-    World,
-    numbers,
-    payloads,
-    wait_until,
-)
+from tests.unit.pipeline.fake_kafka import LETTERS, TOPIC, FakeKafka
+from tests.unit.pipeline.fakes import PARTITION, FakeConversion, World, numbers, payloads, wait_until
 
 pytestmark = pytest.mark.looptime
 

@@ -16,7 +16,8 @@ from service.kafka.errors import DeliveryFatal, DeliveryRetriable, WriterFenced
 from service.pipeline.task import SourceTask
 from service.registry.errors import RegistryRetriable
 from service.worker.supervising import HEALTHY_AFTER_SECONDS, RestartPolicy, TaskSupervisor
-from tests.unit.pipeline.fakes import TOPIC, FakeKafka, World, numbers, payloads, wait_until
+from tests.unit.pipeline.fake_kafka import TOPIC, FakeKafka
+from tests.unit.pipeline.fakes import World, numbers, payloads, wait_until
 
 pytestmark = pytest.mark.looptime
 BACK_OFF = BackOff(first_seconds=2, cap_seconds=16, jitter_seconds=0)

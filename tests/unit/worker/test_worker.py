@@ -13,7 +13,8 @@ from service.kafka.errors import DeliveryRetriable
 from service.pipeline.task import SourceTask
 from service.worker.supervising import RestartPolicy, TaskSupervisor
 from service.worker.worker import Worker
-from tests.unit.pipeline.fakes import TOPIC, FakeConversion, FakeKafka, Numbers, World, numbers, payloads, wait_until
+from tests.unit.pipeline.fake_kafka import TOPIC, FakeKafka
+from tests.unit.pipeline.fakes import FakeConversion, Numbers, World, numbers, payloads, wait_until
 
 pytestmark = pytest.mark.looptime
 STOP_SECONDS = 8.0
