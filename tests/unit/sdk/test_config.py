@@ -158,3 +158,12 @@ def test_a_config_does_not_change() -> None:
     assert config is not None
     with pytest.raises(ValueError, match="frozen"):
         config.count_max = 4
+
+
+@pytest.mark.parametrize("url", ["ftp://user:pa55@host/p", "ftp://pa55@host", "ftp://user:pa55@x@host:1/p?q=a@b"])
+def test_credentials_in_urls_are_hidden(url: str) -> None:
+    """A URL may carry a password: the rest of it is shown, in findings and in the masked map."""
+    (finding,) = Config.parse({"topic": "t", "url": url}).findings
+    shown = f"{finding} {masked({'url': url}, KEYS)}"
+    assert "pa55" not in shown
+    assert "ftp://[hidden]@host" in shown
