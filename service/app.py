@@ -22,7 +22,8 @@ from service.config.job import Job
 from service.config.worker import EMBEDDED, WorkerConfig
 from service.embedded.broker import EmbeddedBroker, embedded_kafka
 from service.embedded.jars import spark_avro_jar
-from service.embedded.registry import embedded_registry
+from service.embedded.registry import EmbeddedRegistry, embedded_registry
+from service.embedded.supervision import keep_running
 from service.pipeline.task import FlowParts
 from service.registry.settings import RegistrySettings
 from service.rest.health import Health
@@ -80,7 +81,7 @@ async def open_worker(job: Job, *, observers: tuple[Emit, ...] = ()) -> AsyncIte
         background = await stack.enter_async_context(Background())
         background.start(spark.run(), name="spark")
         broker, bootstrap = await _kafka(config, stack, emit)
-        addresses = Addresses(rest_url, bootstrap, await _registry(job, stack))
+        addresses = Addresses(rest_url, bootstrap, await _registry(job, stack, emit))
         _tell_warnings(job, emit)
         parts = await _connector_parts(job, addresses, spark=spark, emit=emit, stack=stack)
         definitions = job.definitions(registry_url=addresses.registry)
@@ -104,30 +105,31 @@ async def _kafka(config: WorkerConfig, stack: AsyncExitStack, emit: Emit) -> tup
         background.start(watching, name="brokers")
         return None, config.bootstrap_servers
     broker = await stack.enter_async_context(embedded_kafka(data_dir=config.data_dir, port=config.embedded_kafka_port))
-    # Entered after the broker, so that at the end it is gone first and takes the broker's stop for no accident.
-    keeping = await stack.enter_async_context(Background())
-    keeping.start(_keep_running(broker, emit), name="embedded broker")
+    await _keep(broker, "kafka", stack, emit)
     return broker, broker.bootstrap
 
 
-async def _keep_running(broker: EmbeddedBroker, emit: Emit) -> None:
-    """A broker that died is started again, on the same port and data."""
-    while True:
-        emit(ComponentStateChanged(component="kafka", is_ready=True, detail=broker.bootstrap))
-        await broker.wait_exited()
-        emit(ComponentStateChanged(component="kafka", is_ready=False, detail="the embedded broker ended; starting it"))
-        await broker.start()
-
-
-async def _registry(job: Job, stack: AsyncExitStack) -> str | None:
-    """Start the embedded registry if anything names it."""
+async def _registry(job: Job, stack: AsyncExitStack, emit: Emit) -> str | None:
+    """Start the embedded registry if anything names it, and keep it running."""
     if not job.needs_embedded_registry:
         url = job.worker.schema_registry_url
         return None if url == EMBEDDED else url
     registry = await stack.enter_async_context(
         embedded_registry(data_dir=job.worker.data_dir, port=job.worker.embedded_registry_port)
     )
+    await _keep(registry, "registry", stack, emit)
     return registry.url
+
+
+async def _keep(server: EmbeddedBroker | EmbeddedRegistry, name: str, stack: AsyncExitStack, emit: Emit) -> None:
+    """A server that dies is started again; entered after it, so that its own stop is taken for no accident."""
+
+    def tell(text: str) -> None:
+        emit(ComponentStateChanged(component=name, is_ready=server.is_alive(), detail=text))
+
+    keeping = await stack.enter_async_context(Background())
+    keeping.start(keep_running(server, tell=tell), name=f"embedded {name}")
+    tell("runs")
 
 
 async def _connector_parts(

@@ -27,7 +27,12 @@ class Background:
         """Cancel every task and wait for its end."""
         for task in self._tasks:
             task.cancel()
-        await self._group.__aexit__(kind, error, trace)
+        try:
+            await self._group.__aexit__(kind, error, trace)
+        except BaseExceptionGroup as group:
+            # The block's own error goes on as it is: whoever catches it need not know of groups.
+            if list(group.exceptions) != [error]:
+                raise
 
     def start(self, work: Coroutine[Any, Any, None], *, name: str) -> None:
         """Run ``work`` until it ends or the block does."""

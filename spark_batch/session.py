@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pyspark
 from pyspark.sql import SparkSession
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _SESSION_SETTINGS = {
     "spark.sql.caseSensitive": "true",
@@ -27,6 +26,8 @@ Case-sensitive names, because JSON's are; no ANSI mode, because a rule must give
 because instants are read without a zone of the machine; no local relations, which would be evaluated interpreted on
 the driver; no pruning of `from_json`, because all of the payload must be read.
 """
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+_LOGGING = Path(__file__).with_name("log4j2.properties").absolute()
 _LAUNCH_SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.driver.host": "127.0.0.1",
@@ -34,7 +35,7 @@ _LAUNCH_SETTINGS = {
     "spark.log.level": "ERROR",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
-    "spark.driver.extraJavaOptions": (
+    _JAVA_OPTIONS: (
         "-XX:+UseParallelGC -Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
     ),
 }
@@ -106,7 +107,11 @@ def _connect(settings: SparkSettings) -> SparkSession:
 
 def _launch(settings: SparkSettings) -> SparkSession:
     builder = SparkSession.builder.master(settings.master).appName("headrace")
-    launch = {**_LAUNCH_SETTINGS, "spark.driver.memory": settings.driver_memory}
+    if settings.master.startswith("local"):
+        # Otherwise Spark looks its own host name up, which containers need not be able to resolve.
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    java_options = f"{_LAUNCH_SETTINGS[_JAVA_OPTIONS]} -Dlog4j2.configurationFile={_LOGGING.as_uri()}"
+    launch = {**_LAUNCH_SETTINGS, "spark.driver.memory": settings.driver_memory, _JAVA_OPTIONS: java_options}
     if settings.avro_jar is not None:
         launch["spark.jars"] = str(settings.avro_jar)
     for name, value in {**launch, **dict(settings.options)}.items():

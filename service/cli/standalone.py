@@ -11,12 +11,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from rich.console import Console
+from rich.text import Text
+
 from metrics.logging import LogFormat, configure_logging
 from metrics.redaction import Redactor
 from service.app import open_worker
 from service.cli.findings import print_refusal
 from service.config.job import ConfigRefusedError, Job, read_job
 from service.config.secrets import secrets_of
+from service.embedded.errors import EmbeddedError
 from service.worker.worker import Worker
 
 EXIT_CLEAN, EXIT_FAILED, EXIT_CONFIG = 0, 1, 2
@@ -32,7 +36,11 @@ async def run_standalone(worker_file: Path, connector_files: Sequence[Path], *, 
         print_refusal(refusal)
         return EXIT_CONFIG
     configure_job_logging(job)
-    return await run_job(job, idle_seconds=idle_seconds)
+    try:
+        return await run_job(job, idle_seconds=idle_seconds)
+    except EmbeddedError as error:
+        Console(stderr=True).print(Text(f"headrace: {error}", style="red"))
+        return EXIT_CONFIG
 
 
 def configure_job_logging(job: Job) -> None:
