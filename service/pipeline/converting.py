@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import pyarrow as pa
 
@@ -16,7 +15,15 @@ from spark_batch.errors import ConversionFatal, ConversionRetriable, SparkUnavai
 from spark_batch.outcome import INPUT_SCHEMA, OUTCOME_SCHEMA
 from spark_batch.plan import ConversionPlan
 
-Convert = Callable[[ConversionPlan, pa.Table], Awaitable[pa.Table]]
+ALONE_AFTER_LOSSES = 2
+"""From then on a micro-batch is tried beside no other: it may be what kills Spark."""
+
+
+class Convert(Protocol):
+    """The worker's conversion service."""
+
+    async def __call__(self, plan: ConversionPlan, batch: pa.Table, /, *, is_alone: bool = False) -> pa.Table:
+        """The outcome of a micro-batch; ``is_alone``: with no other beside it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +58,7 @@ class ConvertStage:
             attempt += 1
             started_at = self.clock.monotonic()
             try:
-                outcome = await self.convert(self.plan, records)
+                outcome = await self.convert(self.plan, records, is_alone=lost >= ALONE_AFTER_LOSSES)
             except ConversionRetriable as error:
                 lost += not isinstance(error, SparkUnavailable)
                 await self._wait(error, attempt)

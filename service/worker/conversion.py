@@ -11,6 +11,7 @@ import pyarrow as pa
 from fetchers.sdk import BackOff, Clock
 from metrics.events import ComponentStateChanged, ConversionSlotsChanged, Emit, SparkStarted
 from service.config.worker import WorkerConfig
+from service.worker.turns import Turns
 from spark_batch.errors import ConversionRetriable
 from spark_batch.plan import ConversionPlan, Finding
 from spark_batch.runner import ConversionRunner
@@ -28,6 +29,7 @@ class ConversionService:
         self._emit = emit
         self._is_started = asyncio.Event()
         self._restarts_told = 0
+        self._turns = Turns()
 
     async def run(self) -> None:
         """Start Spark, however often it takes; run it beside everything else that starts."""
@@ -50,9 +52,16 @@ class ConversionService:
         """Stop Spark."""
         await self.runner.stop()
 
-    async def convert(self, plan: ConversionPlan, batch: pa.Table) -> pa.Table:
-        """Verdicts on a micro-batch; raises ``ConversionRetriable``, ``ConversionFatal``."""
+    async def convert(self, plan: ConversionPlan, batch: pa.Table, *, is_alone: bool = False) -> pa.Table:
+        """Verdicts on a micro-batch; raises ``ConversionRetriable``, ``ConversionFatal``.
+
+        ``is_alone``: beside no other, for one that may be what kills Spark.
+        """
         await self._is_started.wait()
+        async with self._turns.alone() if is_alone else self._turns.together():
+            return await self._convert(plan, batch)
+
+    async def _convert(self, plan: ConversionPlan, batch: pa.Table) -> pa.Table:
         self._tell_slots()
         try:
             return await self.runner.convert(plan, batch)

@@ -82,9 +82,11 @@ class FakeConversion:
     running: int = 0
     running_most: int = 0
     records: list[int] = field(default_factory=list)
+    alone: list[bool] = field(default_factory=list)
 
-    async def __call__(self, plan: ConversionPlan, records: pa.Table) -> pa.Table:
+    async def __call__(self, plan: ConversionPlan, records: pa.Table, /, *, is_alone: bool = False) -> pa.Table:
         """Verdicts on a micro-batch."""
+        self.alone.append(is_alone)
         self.calls += 1
         step = self.script(self.calls)
         self.running += 1

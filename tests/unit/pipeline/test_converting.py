@@ -33,7 +33,7 @@ def stage(convert: Convert, events: list[Event]) -> ConvertStage:
 async def test_a_missing_verdict_is_refused() -> None:
     """Records would get the verdicts of others."""
 
-    async def convert(_: ConversionPlan, records: pa.Table) -> pa.Table:
+    async def convert(_: ConversionPlan, records: pa.Table, /, **_options: bool) -> pa.Table:
         return pa.table({"value": records.column("value")}).slice(1)
 
     events: list[Event] = []
@@ -45,7 +45,7 @@ async def test_a_missing_verdict_is_refused() -> None:
 async def test_nothing_to_convert_asks_nobody() -> None:
     """Pages that only move the offset get by without Spark."""
 
-    async def convert(_: ConversionPlan, __: pa.Table) -> pa.Table:
+    async def convert(_: ConversionPlan, __: pa.Table, /, **_options: bool) -> pa.Table:
         pytest.fail("asked")
 
     found = await stage(convert, []).run(batch_of())
@@ -72,12 +72,11 @@ def test_the_input_has_the_columns_of_all_pages() -> None:
 )
 async def test_only_lost_conversions_are_a_batch_s_own_doing(error: ConversionError, *, is_given_up: bool) -> None:
     """A batch that breaks Spark again and again is given up; one that waits for Spark to start is not."""
-    asked = 0
+    asked: list[bool] = []
 
-    async def convert(_: ConversionPlan, records: pa.Table) -> pa.Table:
-        nonlocal asked
-        asked += 1
-        if asked <= 10:
+    async def convert(_: ConversionPlan, records: pa.Table, /, *, is_alone: bool = False) -> pa.Table:
+        asked.append(is_alone)
+        if len(asked) <= 10:
             raise error
         return pa.table({"value": records.column("value")})
 
@@ -91,5 +90,6 @@ async def test_only_lost_conversions_are_a_batch_s_own_doing(error: ConversionEr
     if is_given_up:
         with pytest.raises(PoisonedBatchError, match="lost 4 times"):
             await converting.run(batch_of(b"1"))
+        assert asked == [False, False, True, True], "after two losses it must take no innocent one with it"
     else:
         assert (await converting.run(batch_of(b"1"))).outcome.num_rows == 1
