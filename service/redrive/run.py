@@ -17,6 +17,7 @@ from service.worker.worker import Worker
 from spark_batch.plan import ConversionPlan
 
 IDLE_SECONDS = 0.5
+_FREE_LISTENER = {"listeners": "http://127.0.0.1:0", "rest_host_name": None, "rest_port": None}
 
 
 class UnknownDeadLetterTopicError(Exception):
@@ -43,7 +44,9 @@ class RedriveReport:
 async def redrive(topic: str, job: Job) -> RedriveReport:
     """Put the letters of ``topic`` through their connector's conversion; raises ``UnknownDeadLetterTopicError``."""
     report = RedriveReport()
-    async with open_worker(job, observers=(report,)) as running:
+    # The connector's own worker may run meanwhile and hold the listener's port.
+    beside = replace(job, worker=job.worker.model_copy(update=_FREE_LISTENER))
+    async with open_worker(beside, observers=(report,)) as running:
         definition = definition_of(topic, running.definitions)
         worker = Worker(
             [task_of(topic, definition, running)],
