@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
+import sys
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
@@ -25,6 +26,7 @@ from spark_batch.plan import ConversionPlan, Finding
 from spark_batch.rule_check import rule_findings
 from spark_batch.session import SparkSettings, is_jvm_alive, kill_jvm, start_session
 
+GUARD = Path(__file__).parents[2] / "service" / "embedded" / "guard.py"
 CONNECT_FLAG = "SPARK_CONNECT_MODE_ENABLED"
 """PySpark's switch between its two kinds of columns; a process normally has one kind only."""
 
@@ -167,24 +169,23 @@ class ConnectServer:
             # The server's heap comes from here, not from --driver-memory.
             "SPARK_DAEMON_MEMORY": "768m",
         }
+        # Behind the guard of the embedded servers: a test run that is killed must leave no JVM behind.
+        guarded = [sys.executable, "-I", "-S", str(GUARD), "2", *command, "spark-internal"]
         self._process = subprocess.Popen(
-            [*command, "spark-internal"],
+            guarded,
             cwd=folder,
             env=environment,
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
         )
         self._wait_ready(self._process.stdout)
 
-    @property
-    def pid(self) -> int:
-        """The server's process id (spark-submit replaces itself by java)."""
-        return self._process.pid
-
     def stop(self) -> None:
         """End the server; the reader of its output ends with it."""
-        self._process.kill()
-        self._process.wait()
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        self._process.wait(timeout=30)
         self._reader.join(timeout=10)
         if self._process.stdout is not None:
             self._process.stdout.close()
