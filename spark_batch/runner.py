@@ -138,6 +138,7 @@ class ConversionRunner:
             generation = self._generation
             future = asyncio.get_running_loop().run_in_executor(self._threads, work)
         except BaseException:
+            # Also when cancelled: nothing was handed to a thread, so nobody else gives the slot back.
             self._slots.release()
             raise
         self.statistics.running += 1
@@ -163,6 +164,7 @@ class ConversionRunner:
             self.statistics.fatal_errors += 1
             raise
         except Exception as error:
+            # PySpark and py4j have many ways to say that a JVM is gone; what is no loss of it is fatal, with its cause.
             if not _is_of_lost_jvm(error) and await self._is_working(generation):
                 self.statistics.fatal_errors += 1
                 message = f"the conversion failed: {_first_line(error)}"

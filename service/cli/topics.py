@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, aclosing
 from typing import Any
 
 from rich.console import Console
@@ -45,12 +45,14 @@ async def read_records(
 ) -> AsyncIterator[dict[str, Any]]:
     """Committed records of a topic, decoded."""
     count = 0
-    async for records in read_topic(KafkaSettings(bootstrap=bootstrap), topic):
-        for record in records:
-            if records_max is not None and count >= records_max:
-                return
-            count += 1
-            yield await _shown(record, decoder)
+    # Closed by us: who stops early must not leave the consumer to the garbage collector.
+    async with aclosing(read_topic(KafkaSettings(bootstrap=bootstrap), topic)) as batches:
+        async for records in batches:
+            for record in records:
+                if records_max is not None and count >= records_max:
+                    return
+                count += 1
+                yield await _shown(record, decoder)
 
 
 async def _shown(record: StoredRecord, decoder: Decoder) -> dict[str, Any]:

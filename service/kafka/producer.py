@@ -94,6 +94,7 @@ class _Connection:
             await self.stop()
             raise classify(error, doing=self.settings.connecting) from error
         except BaseException:
+            # Cancelled, or a bug: either way a half-started producer would keep its sockets and its task.
             await self.stop()
             raise
         self._lanes = Lanes(self._producer, self.settings.producer, is_transactional=self.transactional_id is not None)
@@ -122,6 +123,7 @@ class _Connection:
             async with asyncio.timeout(seconds_max):
                 await deliver()
         except BaseException as error:
+            # Cancellation too: a transaction that is left open would hold up every reader until it times out.
             failure = self._failure(error, open_seconds=time.monotonic() - started)
             await self._abort()
             if failure is None:

@@ -15,7 +15,7 @@ from aiokafka.structs import ConsumerRecord, TopicPartition
 from service.kafka.errors import CLIENT_ERRORS, DeliveryFatal, DeliveryRetriable, classify
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncGenerator, AsyncIterator
 
     from service.kafka.client import KafkaSettings
 
@@ -38,7 +38,7 @@ async def read_topic(
     *,
     is_pending_awaited: bool = True,
     stall_seconds_max: float = STALL_SECONDS_MAX,
-) -> AsyncIterator[list[StoredRecord]]:
+) -> AsyncGenerator[list[StoredRecord], None]:
     """Every committed record of a topic, in lists of one partition each, up to its end at the time of the call.
 
     A commit is acknowledged a moment before its records can be read, so by default transactions that

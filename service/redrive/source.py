@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,12 +41,19 @@ class DeadLetterSource(SourceConnector[RedriveConfig]):
 
     async def fetch(self, context: FetchContext) -> AsyncIterator[Page]:
         """Pages of letters, in the order of the topic."""
-        async for records in read_topic(self._feed.settings, self.config.topic):
-            partition: Partition = {_NAME: self.config.topic, _NUMBER: records[0].partition}
-            begin = int(context.offset_of(partition).get(_OFFSET) or 0)
-            fresh = [record for record in records if record.offset >= begin]
-            if fresh:
-                yield self._page(fresh, partition)
+        async with aclosing(read_topic(self._feed.settings, self.config.topic)) as batches:
+            async for records in batches:
+                # A list may be empty: what came after the end that was asked for is cut off.
+                fresh = [record for record in records if record.offset >= self._begin(context, record.partition)]
+                if fresh:
+                    yield self._page(fresh, self._partition(fresh[0].partition))
+
+    def _partition(self, number: int) -> Partition:
+        return {_NAME: self.config.topic, _NUMBER: number}
+
+    def _begin(self, context: FetchContext, number: int) -> int:
+        """Where the last redrive stopped in this partition."""
+        return int(context.offset_of(self._partition(number)).get(_OFFSET) or 0)
 
     def _page(self, records: Sequence[StoredRecord], partition: Partition) -> Page:
         return Page(
