@@ -1,12 +1,12 @@
-"""States of a task, and the one table of legal transitions between them."""
+"""States of connectors and tasks, the one table of legal transitions between them, and the states one may ask for."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 
 
-class TaskState(StrEnum):
-    """Kafka Connect's states."""
+class State(StrEnum):
+    """Kafka Connect's states; a task is never STOPPED, because a stopped connector has none."""
 
     UNASSIGNED = "UNASSIGNED"
     RUNNING = "RUNNING"
@@ -16,15 +16,23 @@ class TaskState(StrEnum):
     RESTARTING = "RESTARTING"
 
 
+class TargetState(StrEnum):
+    """What a connector is asked to be; the names are those of the config topic."""
+
+    STARTED = "STARTED"
+    PAUSED = "PAUSED"
+    STOPPED = "STOPPED"
+
+
 _U, _R, _P, _S, _F, _X = (
-    TaskState.UNASSIGNED,
-    TaskState.RUNNING,
-    TaskState.PAUSED,
-    TaskState.STOPPED,
-    TaskState.FAILED,
-    TaskState.RESTARTING,
+    State.UNASSIGNED,
+    State.RUNNING,
+    State.PAUSED,
+    State.STOPPED,
+    State.FAILED,
+    State.RESTARTING,
 )
-LEGAL_TRANSITIONS: dict[TaskState, frozenset[TaskState]] = {
+LEGAL_TRANSITIONS: dict[State, frozenset[State]] = {
     _U: frozenset({_R, _P, _S, _F, _X}),
     _R: frozenset({_U, _P, _S, _F, _X}),
     _P: frozenset({_U, _R, _S, _F, _X}),
@@ -38,7 +46,7 @@ class IllegalTransitionError(RuntimeError):
     """A bug of the runtime: the table does not know this transition."""
 
 
-def transition(current: TaskState, following: TaskState) -> TaskState:
+def transition(current: State, following: State) -> State:
     """``following``, if the table allows it from ``current``; staying is always legal."""
     if following is not current and following not in LEGAL_TRANSITIONS[current]:
         message = f"{current} → {following} is no legal transition"

@@ -11,7 +11,7 @@ from fetchers.sdk import BackOff, Clock, Retriable
 from metrics.events import StopReported, TaskEvents, TaskFailed, TaskRestarted, TaskStateChanged
 from service.domain.errors import Recovery, described, recovery_of, root_of
 from service.domain.ids import TaskId
-from service.domain.states import TaskState, transition
+from service.domain.states import State, transition
 from service.pipeline.task import SourceTask
 
 HEALTHY_AFTER_SECONDS = 60.0
@@ -37,7 +37,7 @@ class TaskSupervisor:
     policy: RestartPolicy
     events: TaskEvents
     clock: Clock
-    state: TaskState = TaskState.UNASSIGNED
+    state: State = State.UNASSIGNED
     trace: str | None = None
     """Why the state is FAILED, for people."""
     _current: SourceTask | None = None
@@ -48,7 +48,7 @@ class TaskSupervisor:
         try:
             await self._run_until_over()
         except asyncio.CancelledError:
-            self._enter(TaskState.UNASSIGNED, reason="cancelled")
+            self._enter(State.UNASSIGNED, reason="cancelled")
             raise
 
     async def _run_until_over(self) -> None:
@@ -67,7 +67,7 @@ class TaskSupervisor:
                 await self._wait_to_restart(error, restarts)
             else:
                 break
-        self._enter(TaskState.UNASSIGNED, reason="stopped")
+        self._enter(State.UNASSIGNED, reason="stopped")
 
     def request_stop(self) -> None:
         """Stage one: stop fetching, deliver what is there."""
@@ -83,18 +83,18 @@ class TaskSupervisor:
     @property
     def idle_seconds(self) -> float | None:
         """For how long there has been nothing to do; None while there is, or while the task is not running."""
-        if self.state is not TaskState.RUNNING or self._current is None:
+        if self.state is not State.RUNNING or self._current is None:
             return None
         return self._current.activity.idle_seconds
 
     @property
     def is_failed(self) -> bool:
         """Whether a person must act."""
-        return self.state is TaskState.FAILED
+        return self.state is State.FAILED
 
     async def _run_once(self) -> None:
         task = await self.make_task()
-        task.on_running = lambda: self._enter(TaskState.RUNNING)
+        task.on_running = lambda: self._enter(State.RUNNING)
         self._current = task
         if self._stop.is_set():
             return
@@ -107,7 +107,7 @@ class TaskSupervisor:
     async def _wait_to_restart(self, error: BaseException, restarts: int) -> None:
         cause = root_of(error)
         asked_seconds = cause.wait_seconds if isinstance(cause, Retriable) else None
-        self._enter(TaskState.RESTARTING, reason=described(cause))
+        self._enter(State.RESTARTING, reason=described(cause))
         self.events(TaskRestarted, attempt=restarts)
         try:
             async with asyncio.timeout(self.policy.back_off.wait_seconds(restarts, asked_seconds=asked_seconds)):
@@ -119,8 +119,8 @@ class TaskSupervisor:
         cause = root_of(error)
         self.trace = "".join(traceback.format_exception(cause))
         self.events(TaskFailed, error_class=type(cause).__name__, message=str(cause), trace=self.trace)
-        self._enter(TaskState.FAILED, reason=described(cause))
+        self._enter(State.FAILED, reason=described(cause))
 
-    def _enter(self, state: TaskState, *, reason: str = "") -> None:
+    def _enter(self, state: State, *, reason: str = "") -> None:
         self.state = transition(self.state, state)
         self.events(TaskStateChanged, state=state.value, reason=reason)

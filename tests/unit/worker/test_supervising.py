@@ -11,7 +11,7 @@ import pytest
 from fetchers.sdk import BackOff, Retriable
 from metrics.events import TaskEvents, TaskFailed, TaskRestarted, TaskStateChanged
 from service.domain.ids import TaskId
-from service.domain.states import TaskState
+from service.domain.states import State
 from service.kafka.errors import DeliveryFatal, DeliveryRetriable, WriterFenced
 from service.pipeline.task import SourceTask
 from service.registry.errors import RegistryRetriable
@@ -77,7 +77,7 @@ async def test_what_cannot_be_asked_at_the_start_is_asked_again() -> None:
     found = Supervised(failures=lambda start: RegistryRetriable("no answer") if start < 4 else None)
     async with asyncio.TaskGroup() as group:
         group.create_task(found.supervisor.run())
-        await wait_until(lambda: found.supervisor.state is TaskState.RUNNING)
+        await wait_until(lambda: found.supervisor.state is State.RUNNING)
         found.supervisor.request_stop()
     assert found.states == ["RESTARTING"] * 3 + ["RUNNING", "UNASSIGNED"]
     assert found.world.told(TaskStateChanged)[0].reason == "RegistryRetriable: no answer"
@@ -155,7 +155,7 @@ async def test_a_stop_ends_the_wait_for_a_restart() -> None:
     found = Supervised(failures=lambda _: RegistryRetriable("away"))
     async with asyncio.TaskGroup() as group:
         group.create_task(found.supervisor.run())
-        await wait_until(lambda: found.supervisor.state is TaskState.RESTARTING)
+        await wait_until(lambda: found.supervisor.state is State.RESTARTING)
         starts = len(found.starts)
         found.supervisor.request_stop()
     assert len(found.starts) == starts
@@ -185,7 +185,7 @@ async def test_a_cancelled_task_is_unassigned() -> None:
     found = Supervised()
     async with asyncio.TaskGroup() as group:
         run = group.create_task(found.supervisor.run())
-        await wait_until(lambda: found.supervisor.state is TaskState.RUNNING)
+        await wait_until(lambda: found.supervisor.state is State.RUNNING)
         run.cancel()
     assert found.states == ["RUNNING", "UNASSIGNED"]
 
@@ -196,7 +196,7 @@ async def test_only_a_running_task_can_be_idle() -> None:
     assert found.supervisor.idle_seconds is None
     async with asyncio.TaskGroup() as group:
         group.create_task(found.supervisor.run())
-        await wait_until(lambda: found.supervisor.state is TaskState.RESTARTING)
+        await wait_until(lambda: found.supervisor.state is State.RESTARTING)
         assert found.supervisor.idle_seconds is None
         await wait_until(lambda: found.supervisor.idle_seconds is not None)
         assert len(found.world.kafka.values(TOPIC)) == 20

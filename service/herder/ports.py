@@ -1,0 +1,185 @@
+"""What the herder needs of the rest of the worker, as small ports; each has a real part and, for tests, a fake."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from service.domain.cluster import (
+    ClusterConfig,
+    InstanceStatus,
+    Member,
+    Properties,
+    RestartRequest,
+    Roster,
+    SessionKey,
+)
+from service.domain.ids import ConnectorId, InstanceId, TaskId
+from service.domain.states import State, TargetState
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigChange:
+    """One record of the config log, as it was read; ``after`` is the state with it."""
+
+    after: ClusterConfig
+    connector: str | None = None
+    """Which connector it concerns, if any."""
+    restart: RestartRequest | None = None
+    """Only of records read live, not of those before the start."""
+    logger: tuple[str, str] | None = None
+    """Namespace and level, read live."""
+
+
+class ConfigStore(Protocol):
+    """The config log: connectors, target states, task configs (`connect-storage.md`, section 2).
+
+    Reading is continuous; ``listen`` hears every change in the order of the log, on the event loop. Writers return
+    once their record is in the log *and* read back here. All of them raise ``DeliveryRetriable`` or ``DeliveryFatal``.
+    """
+
+    @property
+    def config(self) -> ClusterConfig:
+        """The log, folded as far as it is read."""
+
+    def listen(self, listener: Callable[[ConfigChange], None]) -> None:
+        """Hear of every record from now on."""
+
+    async def start(self) -> None:
+        """Make the topic if it is missing, check it, read it to its end, and go on reading."""
+
+    async def stop(self) -> None:
+        """Disconnect."""
+
+    async def read_to_end(self) -> None:
+        """Until everything written before the call is in ``config``."""
+
+    async def put_connector(self, name: str, config: Properties, *, initial: TargetState | None = None) -> None:
+        """Create or change; the target state, where given, is written first."""
+
+    async def remove_connector(self, name: str) -> None:
+        """Tombstones on the connector and on its target state."""
+
+    async def put_tasks(self, name: str, tasks: Sequence[Properties]) -> None:
+        """All task records, then the commit that makes them visible."""
+
+    async def put_target_state(self, name: str, state: TargetState) -> None:
+        """Pause, resume, stop."""
+
+    async def put_restart(self, request: RestartRequest) -> None:
+        """Ask every owner to restart."""
+
+    async def put_task_count(self, name: str, count: int) -> None:
+        """How many tasks the generation that may now start has; its older ones are fenced."""
+
+    async def put_session_key(self, key: SessionKey) -> None:
+        """Publish the key that signs requests between workers."""
+
+    async def put_logger_level(self, namespace: str, level: str) -> None:
+        """Ask every worker to log at this level."""
+
+
+class StatusStore(Protocol):
+    """States and topics in use, as all workers tell them (section 4). Reads are from memory; writes are queued."""
+
+    async def start(self) -> None:
+        """Make the topic if it is missing, check it, read it to its end, and go on reading and writing."""
+
+    async def stop(self) -> None:
+        """Write what is queued, within a time limit, and disconnect."""
+
+    def connector(self, name: str) -> InstanceStatus | None:
+        """State of the connector itself."""
+
+    def tasks(self, name: str) -> Mapping[int, InstanceStatus]:
+        """States of its tasks, sorted by number."""
+
+    def put(self, instance: InstanceId, status: InstanceStatus) -> None:
+        """Tell a state; seen by reads here at once."""
+
+    def put_safe(self, instance: InstanceId, status: InstanceStatus) -> None:
+        """Tell a state unless a newer generation of another worker has told one."""
+
+    def remove(self, instance: InstanceId) -> None:
+        """The connector or task is gone."""
+
+    def topics(self, name: str) -> Sequence[str]:
+        """Topics the connector has used."""
+
+    def add_topic(self, topic: str, task: TaskId) -> None:
+        """The task has used a topic; told once."""
+
+    def reset_topics(self, name: str) -> None:
+        """Forget the connector's topics."""
+
+
+class Membership(Protocol):
+    """The place of this worker in the group (standalone: a group of one that never changes)."""
+
+    @property
+    def me(self) -> Member:
+        """The worker itself."""
+
+    @property
+    def roster(self) -> Roster | None:
+        """The group as last told; None while this worker is not in it."""
+
+    @property
+    def is_rebalancing(self) -> bool:
+        """Whether a newer roster is due."""
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        """Hear when ``roster`` or ``is_rebalancing`` has changed."""
+
+    async def start(self) -> None:
+        """Begin to join; returns without waiting for the group."""
+
+    async def stop(self) -> None:
+        """Leave the group, so that the others need not wait for the session's end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Desired:
+    """What should run here of one instance, and as what.
+
+    Two equal values mean: nothing to do. A difference in ``config``, ``task`` or ``generation`` makes a new
+    incarnation, one in ``target`` alone pauses or resumes.
+    """
+
+    config: Properties
+    """The connector's config, provider variables unresolved."""
+    target: TargetState
+    task: Properties | None = None
+    """The task's own config; None for the connector itself."""
+    generation: int = 0
+    """Of the task configs."""
+
+
+class Instances(Protocol):
+    """What runs in this process (`service.worker`). Every method returns at once; what follows is told by status."""
+
+    def apply(self, desired: Mapping[InstanceId, Desired]) -> None:
+        """Start, stop, pause, resume and re-make until exactly this runs."""
+
+    def restart(self, instances: Sequence[InstanceId]) -> None:
+        """New incarnations of instances that run here (FAILED ones too)."""
+
+    def is_stopped(self, connector: str) -> bool:
+        """Whether nothing of the connector runs here, not even its end."""
+
+    async def stop(self) -> None:
+        """The staged stop of everything."""
+
+
+class InstanceObserver(Protocol):
+    """Hears from instances; the herder turns it into statuses and task configs."""
+
+    def on_state(self, instance: InstanceId, state: State, *, trace: str | None, version: str | None) -> None:
+        """An instance has entered a state."""
+
+    def on_task_configs(self, connector: ConnectorId, tasks: Sequence[Properties], made_from: Properties) -> None:
+        """A connector has split its work; provider variables turned back."""
+
+    def on_topic(self, task: TaskId, topic: str) -> None:
+        """A task has used a topic for the first time."""
