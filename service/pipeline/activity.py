@@ -5,8 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from fetchers.sdk import Clock
+
+
+class Signal(Protocol):
+    """Tells of one thing that has happened."""
+
+    def __call__(self) -> None:
+        """It has."""
 
 
 @dataclass(slots=True)

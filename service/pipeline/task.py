@@ -18,7 +18,7 @@ from metrics.events import BatchClosed, Emit, QueueChanged, TaskEvents, TaskStar
 from service.domain.errors import PoisonedBatchError
 from service.domain.ids import TaskId
 from service.kafka.producer import Writer
-from service.pipeline.activity import Activity
+from service.pipeline.activity import Activity, Signal
 from service.pipeline.batching import BatchLimits, MicroBatch
 from service.pipeline.context import TaskContext
 from service.pipeline.converting import Convert, ConvertedBatch, ConvertStage
@@ -72,7 +72,7 @@ class SourceTask:
     parts: FlowParts
     open_writer: Callable[[], Writer]
     open_dedupe: Callable[[], DedupeState]
-    on_running: Callable[[], None] = lambda: None
+    on_running: Signal = lambda: None
     activity: Activity = field(init=False)
     _stop: asyncio.Event = field(init=False, default_factory=asyncio.Event)
     _converting: int = field(init=False, default=0)

@@ -6,16 +6,46 @@ import asyncio
 import traceback
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from fetchers.sdk import BackOff, Clock, Retriable
 from metrics.events import StopReported, TaskEvents, TaskFailed, TaskRestarted, TaskStateChanged
 from service.domain.errors import Recovery, described, recovery_of, root_of
 from service.domain.ids import TaskId
 from service.domain.states import State, transition
-from service.pipeline.task import SourceTask
+from service.pipeline.activity import Signal
 
 HEALTHY_AFTER_SECONDS = 60.0
 """A run this long counts as healthy: the next failure begins the back-off anew."""
+
+
+class TaskActivity(Protocol):
+    """What a task is busy with."""
+
+    @property
+    def idle_seconds(self) -> float | None:
+        """For how long there has been nothing to do; None while there is."""
+
+    @property
+    def records_in_hand(self) -> int:
+        """Taken and not yet committed."""
+
+
+class RunnableTask(Protocol):
+    """One incarnation of a task, of a source or of a sink."""
+
+    on_running: Signal
+    """Called once the task does what it is for; set by its supervisor."""
+
+    @property
+    def activity(self) -> TaskActivity:
+        """What it is busy with."""
+
+    async def run(self) -> None:
+        """Until stopped and drained; raises what ended it otherwise. Cancelling it is the last stage of a stop."""
+
+    def request_stop(self) -> None:
+        """Stage one: take no more, deliver what is there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +62,7 @@ class TaskSupervisor:
     """Owner of one task's state."""
 
     task_id: TaskId
-    make_task: Callable[[], Awaitable[SourceTask]]
+    make_task: Callable[[], Awaitable[RunnableTask]]
     """A new incarnation; may ask the outside (schema registry) and raise what ``recovery_of`` knows."""
     policy: RestartPolicy
     events: TaskEvents
@@ -40,7 +70,7 @@ class TaskSupervisor:
     state: State = State.UNASSIGNED
     trace: str | None = None
     """Why the state is FAILED, for people."""
-    _current: SourceTask | None = None
+    _current: RunnableTask | None = None
     _stop: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self) -> None:

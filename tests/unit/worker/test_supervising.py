@@ -15,7 +15,7 @@ from service.domain.states import State
 from service.kafka.errors import DeliveryFatal, DeliveryRetriable, WriterFenced
 from service.pipeline.task import SourceTask
 from service.registry.errors import RegistryRetriable
-from service.worker.supervising import HEALTHY_AFTER_SECONDS, RestartPolicy, TaskSupervisor
+from service.worker.supervising import HEALTHY_AFTER_SECONDS, RestartPolicy, RunnableTask, TaskSupervisor
 from tests.unit.pipeline.fake_kafka import TOPIC, FakeKafka
 from tests.unit.pipeline.fakes import World, numbers, payloads, wait_until
 
@@ -167,7 +167,7 @@ async def test_a_stop_while_the_task_is_made_runs_nothing() -> None:
     found = Supervised()
     made = found.supervisor.make_task
 
-    async def slowly() -> SourceTask:
+    async def slowly() -> RunnableTask:
         await asyncio.sleep(5)
         return await made()
 
