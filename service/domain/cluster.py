@@ -58,6 +58,8 @@ class ClusterConfig:
     session_key: SessionKey | None = None
     task_counts: Mapping[str, int] = field(default_factory=dict)
     """Tasks of the generation that was last fenced, by connector."""
+    fencing_pending: frozenset[str] = frozenset()
+    """Connectors with a commit of task configs after which no task count is written yet: see ``herder.fencing``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -168,6 +168,10 @@ class Instances(Protocol):
     def is_stopped(self, connector: str) -> bool:
         """Whether nothing of the connector runs here, not even its end."""
 
+    @property
+    def idle_seconds(self) -> float | None:
+        """For how long every task here has had nothing to do or been FAILED; None while one is not (DESIGN, idle)."""
+
     async def stop(self) -> None:
         """The staged stop of everything."""
 
