@@ -14,8 +14,11 @@ from service.domain.cluster import ConnectorInfo, ConnectorStatus, InstanceStatu
 from service.domain.ids import TaskId
 from service.domain.states import TargetState
 
-OffsetEntry = tuple[Mapping[str, Any], Mapping[str, Any] | None]
-"""A source partition (or ``kafka_topic``, ``kafka_partition``) and its offset; None = forget it."""
+OffsetEntry = tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]
+"""A source partition (or ``kafka_topic``, ``kafka_partition``) and its offset; None = forget it.
+
+The partition is None only where a request names none.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,9 @@ class Herder(Protocol):
     @property
     def kafka_cluster_id(self) -> str | None:
         """For ``GET /``."""
+
+    async def wait_tick(self) -> None:
+        """Until a tick that begins after the call has ended: ``/health`` is unhealthy when it does not."""
 
     def connector_names(self) -> Sequence[str]:
         """All connectors."""
