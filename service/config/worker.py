@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from fetchers.sdk import Boolean, ConfigModel, Importance, Key
+from fetchers.sdk import Boolean, ConfigModel, Importance, Key, NameList, SecretMap
 
 EMBEDDED = "embedded"
 """Value of ``bootstrap.servers`` and ``schema.registry.url`` that starts the real thing as a child process."""
@@ -33,6 +33,7 @@ class WorkerConfig(ConfigModel):
         "status.storage.",
         "schema.registry.",
         "listeners.https.",
+        "admin.listeners.https.",
     )
 
     bootstrap_servers: Annotated[str, Field(min_length=1), Key(importance=Importance.HIGH, kind="LIST")] = EMBEDDED
@@ -70,6 +71,32 @@ class WorkerConfig(ConfigModel):
 
     listeners: Annotated[str, Key(importance=Importance.LOW, kind="LIST")] = "http://127.0.0.1:8083"
     """Address of health, metrics and REST; port 0 picks a free one."""
+    admin_listeners: Annotated[str | None, Key(importance=Importance.LOW, kind="LIST")] = None
+    """Addresses of ``/admin``; those of ``listeners`` when not given, none at all when empty."""
+    access_control_allow_origin: Annotated[str, Key(importance=Importance.LOW)] = ""
+    """Origins, separated by commas, whose web pages may use the REST interface; ``*`` means all, empty none."""
+    access_control_allow_methods: Annotated[str, Key(importance=Importance.LOW)] = ""
+    """Methods, separated by commas, that such pages may use; GET, POST and HEAD when empty."""
+    response_http_headers_config: Annotated[str, Key(importance=Importance.LOW)] = ""
+    """Headers of every answer: ``set NAME: VALUE`` or ``add NAME: VALUE``, separated by commas; also ``setDate``."""
+    rest_extension_classes: Annotated[str, Key(importance=Importance.LOW, kind="LIST")] = ""
+    """Accepted as in Connect and not used; who may do what is said by ``rest.auth``."""
+    rest_auth: Annotated[NameList, Key(importance=Importance.HIGH, example="basic,bearer")] = ()
+    """How clients of REST prove who they are: ``none``, or ``basic`` and ``bearer``. Must be given, if only as
+    ``none``, where a listener can be reached from other machines and does not require a client's certificate."""
+    rest_auth_users: Annotated[SecretMap, Key(importance=Importance.MEDIUM)] = Field(default_factory=dict)
+    """Password of a user, by name, as ``ROLE:PASSWORD``: a role is ``read`` (GET only) or ``admin``, a password is what
+    ``python -m service.rest.passwords`` prints, or plain from a variable such as ``${file:PATH:KEY}``."""
+    rest_auth_tokens: Annotated[SecretMap, Key(importance=Importance.MEDIUM)] = Field(default_factory=dict)
+    """Bearer token of a client, by name, as ``ROLE:TOKEN``; a token is plain, or ``sha256$`` and its digest."""
+    rest_auth_file: Annotated[Path | None, Key(importance=Importance.MEDIUM)] = None
+    """Properties file with more of both: ``users.NAME`` and ``tokens.NAME``."""
+    rest_auth_open: Annotated[NameList, Key(importance=Importance.LOW)] = ("health", "metrics")
+    """Pages that need no proof: of ``health`` and ``metrics``."""
+    rest_request_bytes_max: Annotated[int, Field(ge=1024), Key(importance=Importance.LOW)] = 1_048_576
+    """Longest body of a request; a longer one is answered 413."""
+    rest_request_timeout_ms: Annotated[int, Field(ge=100), Key(importance=Importance.LOW)] = 90_000
+    """Time after which a request is answered 500 with what the worker is busy with."""
     task_shutdown_graceful_timeout_ms: Annotated[int, Field(ge=100), Key(importance=Importance.LOW)] = 8_000
     """Time for all tasks together to deliver what they hold when the worker stops; cancelled at ¾ of it."""
     offset_flush_interval_ms: Annotated[int, Key(importance=Importance.LOW)] = 60_000
