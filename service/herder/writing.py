@@ -1,0 +1,37 @@
+"""Writing to the config log on behalf of a client: one change of a connector after the other, failures told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from weakref import WeakValueDictionary
+
+from service.herder.errors import RequestError
+from service.kafka.errors import KafkaFailure
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeTurns:
+    """Lets one request at a time look at a connector and change it."""
+
+    _locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
+
+    @asynccontextmanager
+    async def changing(self, connector: str) -> AsyncIterator[None]:
+        """Alone with the connector; a write that fails is told to the client with the store's own text."""
+        # Held across the write on purpose: what the next request looks at must be what this one has written.
+        # The store bounds each write by a time limit.
+        lock = self._locks.setdefault(connector, asyncio.Lock())
+        async with lock, telling_failures():
+            yield
+
+
+@asynccontextmanager
+async def telling_failures() -> AsyncIterator[None]:
+    """A failure of Kafka becomes the answer to the request."""
+    try:
+        yield
+    except KafkaFailure as error:
+        raise RequestError(str(error)) from error
