@@ -22,6 +22,7 @@ BATCH_BYTES_MAX = 900_000
 REQUEST_BYTES_MAX = 16_777_216
 TRANSACTION_SECONDS_MAX = 60.0
 COMMIT_SECONDS_MAX = 45.0
+OFFSET_RESETS = ("earliest", "latest", "none")
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 # Exactly-once stands on these; a worker that let them be changed would promise what it cannot keep.
 FIXED = frozenset(
@@ -54,6 +55,27 @@ class ProducerSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ConsumerSettings:
+    """How a member of a consumer group reads.
+
+    Two defaults are not Java's: more records a poll, because batches are columns here, and a session of 10 s instead
+    of 45, because until it ends nobody reads the partitions of a member that was killed.
+    """
+
+    group_id: str | None = None
+    """What `group.id` says; None = the caller's own choice."""
+    offset_reset: str = "earliest"
+    poll_records_max: int = 20_000
+    fetch_bytes_max: int = 52_428_800
+    partition_fetch_bytes_max: int = 1_048_576
+    fetch_bytes_min: int = 1
+    fetch_wait_seconds_max: float = 0.5
+    session_seconds_max: float = 10.0
+    heartbeat_seconds: float = 3.0
+    poll_seconds_max: float = 300.0
+
+
+@dataclass(frozen=True, kw_only=True)
 class KafkaSettings:
     """Where the cluster is, how to speak to it, and how long to wait for it."""
 
@@ -61,6 +83,7 @@ class KafkaSettings:
     client_id: str = "headrace"
     security: KafkaSecurity = field(default_factory=KafkaSecurity)
     producer: ProducerSettings = field(default_factory=ProducerSettings)
+    consumer: ConsumerSettings = field(default_factory=ConsumerSettings)
     request_seconds_max: float = 40.0
     metadata_age_seconds_max: float = 300.0
     idle_seconds_max: float = 540.0

@@ -23,6 +23,11 @@ _CONNECTION = (
 _PRODUCER = (
     "compression.type", "batch.size", "max.request.size", "transaction.timeout.ms", "delivery.timeout.ms",
 )  # fmt: skip
+_CONSUMER = (
+    "group.id", "auto.offset.reset", "max.poll.records", "fetch.max.bytes", "max.partition.fetch.bytes",
+    "fetch.min.bytes", "fetch.max.wait.ms", "session.timeout.ms", "heartbeat.interval.ms", "max.poll.interval.ms",
+)  # fmt: skip
+_OF_ROLE = {"producer": _PRODUCER, "consumer": _CONSUMER}
 _SECRET = (
     "sasl.jaas.config",
     "ssl.key.password",
@@ -56,7 +61,7 @@ class SettingsReader:
                     self._accept(name, key, value)
 
     def _accept(self, name: str, key: str, value: str) -> None:
-        known = _CONNECTION + (_PRODUCER if self.role == "producer" else ())
+        known = _CONNECTION + _OF_ROLE.get(self.role, ())
         if key in known:
             self._values[key] = (name, value)
         elif key in client.FIXED:
@@ -73,6 +78,7 @@ class SettingsReader:
             client_id=self._text("client.id", "") or "headrace",
             security=self._security(),
             producer=self._producer(),
+            consumer=self._consumer(),
             request_seconds_max=self._seconds("request.timeout.ms", 40.0),
             metadata_age_seconds_max=self._seconds("metadata.max.age.ms", 300.0),
             idle_seconds_max=self._seconds("connections.max.idle.ms", 540.0),
@@ -93,6 +99,21 @@ class SettingsReader:
             request_bytes_max=request_bytes_max,
             transaction_seconds_max=transaction_seconds,
             commit_seconds_max=commit_seconds,
+        )
+
+    def _consumer(self) -> client.ConsumerSettings:
+        default = client.ConsumerSettings()
+        return client.ConsumerSettings(
+            group_id=self._text("group.id", "") or None,
+            offset_reset=self._choice("auto.offset.reset", client.OFFSET_RESETS, default.offset_reset),
+            poll_records_max=self._number("max.poll.records", default.poll_records_max),
+            fetch_bytes_max=self._number("fetch.max.bytes", default.fetch_bytes_max),
+            partition_fetch_bytes_max=self._number("max.partition.fetch.bytes", default.partition_fetch_bytes_max),
+            fetch_bytes_min=self._number("fetch.min.bytes", default.fetch_bytes_min),
+            fetch_wait_seconds_max=self._seconds("fetch.max.wait.ms", default.fetch_wait_seconds_max),
+            session_seconds_max=self._seconds("session.timeout.ms", default.session_seconds_max),
+            heartbeat_seconds=self._seconds("heartbeat.interval.ms", default.heartbeat_seconds),
+            poll_seconds_max=self._seconds("max.poll.interval.ms", default.poll_seconds_max),
         )
 
     def _security(self) -> KafkaSecurity:

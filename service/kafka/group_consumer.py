@@ -1,0 +1,265 @@
+"""A member of a consumer group that reads whole batches as columns and commits only what it is told to.
+
+Rebalances are eager: everything is revoked, then assigned anew. The listener is awaited in between, so that what was
+read can be made durable and committed while it is still this member's. The client library would swallow an error of
+the listener; here it is kept and raised by the next `poll`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import pyarrow as pa
+from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
+from aiokafka import errors as kafka
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+from aiokafka.structs import TopicPartition
+
+from service.kafka.client import KafkaSettings
+from service.kafka.errors import CLIENT_ERRORS, DeliveryRetriable, classify
+from service.kafka.reader import StoredRecord
+
+Partition = tuple[str, int]
+"""Topic and number."""
+Offsets = Mapping[Partition, int]
+"""The next offset of each partition."""
+
+START_SECONDS_MAX = 60.0
+COMMIT_SECONDS_MAX = 10.0
+STOP_SECONDS_MAX = 5.0
+
+_HEADER: Any = pa.struct([pa.field("name", pa.string()), pa.field("value", pa.binary())])
+RECORDS_SCHEMA = pa.schema(
+    [
+        pa.field("topic", pa.string()),
+        pa.field("partition", pa.int32()),
+        pa.field("offset", pa.int64()),
+        pa.field("timestamp", pa.int64()),
+        pa.field("timestamp_type", pa.int8()),
+        pa.field("key", pa.binary()),
+        pa.field("value", pa.binary()),
+        pa.field("headers", pa.list_(_HEADER)),
+    ]
+)
+"""Columns of a polled batch: milliseconds since the epoch, type 0 = set by the producer, 1 = by the broker."""
+
+
+class CommitOutdated(DeliveryRetriable):
+    """The group has rebalanced meanwhile: whoever owns the partitions now reads the records again."""
+
+
+class GroupListener(Protocol):
+    """Who is told of partitions that come and go; awaited by the group, so be quick or have a time limit."""
+
+    async def on_revoked(self, partitions: Collection[Partition]) -> None:
+        """They are still this member's while this runs: make durable, commit."""
+
+    async def on_assigned(self, committed: Mapping[Partition, int | None]) -> Offsets:
+        """The partitions with their committed offsets; returns where to begin instead, if anywhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """What a group reads: topics by name, or all whose whole name a pattern matches."""
+
+    topics: tuple[str, ...] = ()
+    pattern: str | None = None
+
+
+class GroupConsumer:
+    """One member. A consumer that raised is used up, except for `CommitOutdated`: stop it and make another."""
+
+    def __init__(
+        self, settings: KafkaSettings, subscription: Subscription, *, group_id: str, listener: GroupListener
+    ) -> None:
+        """Prepare; `settings` with `consumer` for the role."""
+        self._settings = settings
+        self._subscription = subscription
+        self._group_id = settings.consumer.group_id or group_id
+        self._listener = _Listener(self, listener)
+        self._consumer: AIOKafkaConsumer | None = None
+
+    async def start(self) -> None:
+        """Connect and begin to join; the first assignment comes while polling.
+
+        Raises DeliveryFatal, DeliveryRetriable.
+        """
+        limits = self._settings.consumer
+        self._consumer = AIOKafkaConsumer(
+            **self._settings.connection_arguments(),
+            group_id=self._group_id,
+            enable_auto_commit=False,
+            auto_offset_reset=limits.offset_reset,
+            isolation_level="read_committed",
+            # Java's default, so that Java members may be in the group while it moves.
+            partition_assignment_strategy=(RangePartitionAssignor,),
+            fetch_max_bytes=limits.fetch_bytes_max,
+            max_partition_fetch_bytes=limits.partition_fetch_bytes_max,
+            fetch_min_bytes=limits.fetch_bytes_min,
+            fetch_max_wait_ms=round(limits.fetch_wait_seconds_max * 1000),
+            session_timeout_ms=round(limits.session_seconds_max * 1000),
+            heartbeat_interval_ms=round(limits.heartbeat_seconds * 1000),
+            max_poll_interval_ms=round(limits.poll_seconds_max * 1000),
+            rebalance_timeout_ms=round(limits.poll_seconds_max * 1000),
+        )
+        async with self._translated(f"{self._settings.connecting} as a member of group '{self._group_id}'"):
+            async with asyncio.timeout(START_SECONDS_MAX):
+                await self._consumer.start()
+            if self._subscription.pattern is not None:
+                # The library matches the beginning of a name; Java matches the whole of it.
+                self._consumer.subscribe(pattern=rf"(?:{self._subscription.pattern})\Z", listener=self._listener)
+            else:
+                self._consumer.subscribe(topics=self._subscription.topics, listener=self._listener)
+
+    async def poll(self, *, seconds_max: float) -> pa.Table | None:
+        """What has come, with `RECORDS_SCHEMA`; None when nothing came in time.
+
+        Records of a partition stand together and in order. Polling keeps the membership alive: never let
+        `max.poll.interval.ms` pass without it. Raises DeliveryFatal, DeliveryRetriable, and what the listener raised.
+        """
+        self._listener.raise_failure()
+        async with self._translated(f"reading as a member of group '{self._group_id}'"):
+            got = await self._client.getmany(
+                timeout_ms=round(seconds_max * 1000), max_records=self._settings.consumer.poll_records_max
+            )
+        self._listener.raise_failure()
+        return _table([record for records in got.values() for record in records])
+
+    async def commit(self, offsets: Offsets) -> None:
+        """Make `offsets` those that a successor begins at. Raises CommitOutdated, DeliveryFatal, DeliveryRetriable."""
+        if not offsets:
+            return
+        try:
+            async with asyncio.timeout(COMMIT_SECONDS_MAX):
+                await self._client.commit({TopicPartition(*partition): offset for partition, offset in offsets.items()})
+        except (kafka.CommitFailedError, kafka.IllegalStateError) as error:
+            raise CommitOutdated(
+                f"group '{self._group_id}' has rebalanced before its offsets were committed"
+            ) from error
+        except CLIENT_ERRORS as error:
+            raise classify(error, doing=f"committing offsets of group '{self._group_id}'") from error
+
+    async def committed(self, partitions: Collection[Partition]) -> dict[Partition, int | None]:
+        """The group's offsets; None where it has none."""
+        wanted = [TopicPartition(*partition) for partition in partitions]
+        async with self._translated(f"asking for the offsets of group '{self._group_id}'"):
+            async with asyncio.timeout(COMMIT_SECONDS_MAX):
+                found = await self._client._coordinator.fetch_committed_offsets(wanted)  # noqa: SLF001 - one request for all
+        offsets = {tuple(partition): known.offset for partition, known in found.items()}
+        return {partition: offsets.get(partition) for partition in partitions}
+
+    def seek(self, offsets: Offsets) -> None:
+        """Go on from there; the partitions must be assigned."""
+        for partition, offset in offsets.items():
+            self._client.seek(TopicPartition(*partition), offset)
+
+    def pause(self) -> None:
+        """Let `poll` bring nothing of what is assigned now; membership goes on."""
+        self._client.pause(*self._client.assignment())
+
+    def resume(self) -> None:
+        """Undo `pause`."""
+        self._client.resume(*self._client.paused())
+
+    def ends(self) -> dict[Partition, int]:
+        """Where each assigned partition ends, as far as it was told with what was read; no request is made."""
+        found = {
+            tuple(partition): self._client.last_stable_offset(partition) for partition in self._client.assignment()
+        }
+        return {partition: end for partition, end in found.items() if end is not None and end >= 0}
+
+    async def stop(self) -> None:
+        """Leave the group, within a time limit; nothing is committed. Harmless when repeated or never started."""
+        consumer, self._consumer = self._consumer, None
+        if consumer is None:
+            return
+        try:
+            async with asyncio.timeout(STOP_SECONDS_MAX):
+                await consumer.stop()
+        except CLIENT_ERRORS:
+            return  # its broker is gone; the group notices by the session's end
+
+    @property
+    def _client(self) -> AIOKafkaConsumer:
+        if self._consumer is None:
+            message = "the consumer is not started, or is stopped"
+            raise DeliveryRetriable(message)
+        return self._consumer
+
+    @asynccontextmanager
+    async def _translated(self, doing: str) -> AsyncIterator[None]:
+        try:
+            yield
+        except CLIENT_ERRORS as error:
+            raise classify(error, doing=doing) from error
+
+
+class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
+    """Between the library and the listener: partitions as plain values, errors kept."""
+
+    def __init__(self, consumer: GroupConsumer, listener: GroupListener) -> None:
+        self._consumer = consumer
+        self._listener = listener
+        self._failure: Exception | None = None
+
+    def raise_failure(self) -> None:
+        """What went wrong in a rebalance, once."""
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
+    async def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
+        if revoked:
+            await self._guarded(lambda: self._listener.on_revoked([tuple(partition) for partition in revoked]))
+
+    async def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
+        async def place() -> None:
+            committed = await self._consumer.committed([tuple(partition) for partition in assigned])
+            self._consumer.seek(await self._listener.on_assigned(committed))
+
+        await self._guarded(place)
+
+    async def _guarded(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        try:
+            await work()
+        except Exception as error:  # noqa: BLE001 - the library would only log it: the next poll raises it
+            self._failure = error
+
+
+def check_pattern(pattern: str) -> str | None:
+    """What is wrong with a pattern of topic names; None when nothing is."""
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        return str(error)
+    return None
+
+
+def _table(records: list[StoredRecord]) -> pa.Table | None:
+    if not records:
+        return None
+    columns = [
+        [record.topic for record in records],
+        [record.partition for record in records],
+        [record.offset for record in records],
+        [record.timestamp for record in records],
+        [record.timestamp_type for record in records],
+        [record.key for record in records],
+        [record.value for record in records],
+        _headers(records),
+    ]
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, RECORDS_SCHEMA, strict=True)]
+    return pa.table(arrays, schema=RECORDS_SCHEMA)
+
+
+def _headers(records: list[StoredRecord]) -> list[list[dict[str, object]] | None]:
+    """Null where a record has none, as most have."""
+    return [
+        [{"name": name, "value": value} for name, value in record.headers] if record.headers else None
+        for record in records
+    ]
