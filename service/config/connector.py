@@ -1,26 +1,66 @@
-"""Keys that every source connector has: Kafka Connect's under their names, then ours in groups of their own."""
+"""Keys that connectors have: Kafka Connect's under their names, then ours in groups of their own.
+
+Type, default, importance, group, order, width and display name of Connect's keys are those of its 4.1.1, because
+clients build forms from them; the texts are ours.
+"""
 
 from __future__ import annotations
 
 import unicodedata
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, field_validator
+from pydantic import BeforeValidator, Field, field_validator
 
 from fetchers.sdk import Boolean, ConfigModel, Importance, Key, NameList
 
 COMMON, ERRORS, EXACTLY_ONCE, TOPICS = "Common", "Error Handling", "Exactly Once Support", "Topic Creation"
-CONTRACT, FLOW = "Contract", "Flow"
+TRANSFORMS, PREDICATES, OFFSETS = "Transforms", "Predicates", "offsets.topic"
+CONTRACT, FLOW, DEAD_LETTERS, RESTART = "Contract", "Flow", "Dead Letters", "Restart"
 
 
-def _key(
-    group: str, order: int, display_name: str, *, importance: Importance = Importance.LOW, kind: str | None = None
+def connector_key(
+    group: str,
+    order: int,
+    display_name: str,
+    *,
+    width: str = "MEDIUM",
+    importance: Importance = Importance.LOW,
+    kind: str | None = None,
 ) -> Key:
-    return Key(importance=importance, group=group, order=order, width="MEDIUM", display_name=display_name, kind=kind)
+    """Where clients show a key of every connector, and how."""
+    return Key(importance=importance, group=group, order=order, width=width, display_name=display_name, kind=kind)
 
 
-class SourceConnectorConfig(ConfigModel):
-    """What the worker reads of a connector's config; the fetcher's own keys are its config class's."""
+_key = connector_key
+_HIGH, _MEDIUM = Importance.HIGH, Importance.MEDIUM
+
+
+def unique_aliases(names: tuple[str, ...]) -> tuple[str, ...]:
+    """The names, none of them twice."""
+    if len(set(names)) < len(names):
+        message = "Duplicate alias provided."
+        raise ValueError(message)
+    return names
+
+
+def _boundary(value: object) -> object:
+    return _one_of(value, ("INTERVAL", "POLL", "CONNECTOR"))
+
+
+def _support(value: object) -> object:
+    return _one_of(value, ("REQUIRED", "REQUESTED"))
+
+
+def _one_of(value: object, choices: tuple[str, ...]) -> object:
+    """The choice in lower case, however it was written."""
+    if isinstance(value, str) and value.upper() not in choices:
+        message = f"String must be one of (case insensitive): {', '.join(choices)}"
+        raise ValueError(message)
+    return value.lower() if isinstance(value, str) else value
+
+
+class ConnectorConfig(ConfigModel):
+    """What the worker reads of any connector's config, source or sink."""
 
     free_prefixes: ClassVar[tuple[str, ...]] = (
         "key.converter.",
@@ -29,62 +69,146 @@ class SourceConnectorConfig(ConfigModel):
         "producer.override.",
         "consumer.override.",
         "admin.override.",
-        "contract.rules.",
-        "topic.creation.",
         "transforms.",
         "predicates.",
     )
 
-    name: Annotated[str, Field(min_length=1), _key(COMMON, 1, "Connector name", importance=Importance.HIGH)]
+    name: Annotated[str, _key(COMMON, 1, "Connector name", importance=_HIGH)]
     """Globally unique name of the connector."""
-    connector_class: Annotated[str, Field(min_length=1), _key(COMMON, 2, "Connector class", importance=Importance.HIGH)]
+    connector_class: Annotated[
+        str, Field(min_length=1), _key(COMMON, 2, "Connector class", width="LONG", importance=_HIGH)
+    ]
     """Full name, simple name, simple name without ``Connector``, or ``package.module:Class`` of one's own."""
-    tasks_max: Annotated[int, Field(ge=1), _key(COMMON, 4, "Tasks max", importance=Importance.HIGH)] = 1
+    connector_plugin_version: Annotated[str | None, _key(COMMON, 3, "Connector version", importance=_MEDIUM)] = None
+    """Version of the connector, or a range such as ``[4.0,5.0)``; the one that is installed when not given."""
+    tasks_max: Annotated[int, Field(ge=1), _key(COMMON, 4, "Tasks max", width="SHORT", importance=_HIGH)] = 1
     """Most tasks the connector may be split into."""
-    key_converter: Annotated[str | None, _key(COMMON, 6, "Key converter class", kind="CLASS")] = None
+    tasks_max_enforce: Annotated[Boolean, _key(COMMON, 5, "Enforce tasks max", width="SHORT")] = True
+    """Whether a connector that makes more tasks than it may fails; otherwise that is only said."""
+    key_converter: Annotated[str | None, _key(COMMON, 6, "Key converter class", width="SHORT", kind="CLASS")] = None
     """Converter of record keys; the worker's when not given."""
-    value_converter: Annotated[str | None, _key(COMMON, 8, "Value converter class", kind="CLASS")] = None
+    key_converter_plugin_version: Annotated[str | None, _key(COMMON, 7, "Key converter version", width="SHORT")] = None
+    """Accepted as in Connect; there is one version of each converter."""
+    value_converter: Annotated[str | None, _key(COMMON, 8, "Value converter class", width="SHORT", kind="CLASS")] = None
     """Converter of record values; the worker's when not given."""
+    value_converter_plugin_version: Annotated[str | None, _key(COMMON, 9, "Value converter version", width="SHORT")] = (
+        None
+    )
+    """Accepted as in Connect; there is one version of each converter."""
+    header_converter: Annotated[str | None, _key(COMMON, 10, "Header converter class", width="SHORT", kind="CLASS")] = (
+        None
+    )
+    """Converter of record headers; the worker's when not given."""
+    header_converter_plugin_version: Annotated[
+        str | None, _key(COMMON, 11, "Header converter version", width="SHORT")
+    ] = None
+    """Accepted as in Connect; there is one version of each converter."""
+    transforms: Annotated[NameList, _key(TRANSFORMS, 12, "Transforms", width="LONG")] = ()
+    """Names of the transformations, in the order in which they are applied; each has its ``transforms.<name>.type``."""
+    predicates: Annotated[NameList, _key(PREDICATES, 13, "Predicates", width="LONG")] = ()
+    """Names of the predicates that transformations may refer to; each has its ``predicates.<name>.type``."""
+    config_action_reload: Annotated[Literal["none", "restart"], _key(COMMON, 14, "Reload Action")] = "restart"
+    """What is done when a config provider says that a value has changed; the providers that there are never do."""
 
     errors_retry_timeout: Annotated[
-        int, Field(ge=-1), _key(ERRORS, 1, "Retry Timeout for Errors", importance=Importance.MEDIUM, kind="LONG")
+        int, _key(ERRORS, 1, "Retry Timeout for Errors", importance=_MEDIUM, kind="LONG")
     ] = 0
     """Milliseconds for which a failing fetch is tried again. 0 (Connect's default) and -1: for ever, since a source
     that is away for an hour is no reason to lose the task."""
     errors_retry_delay_max_ms: Annotated[
-        int, Field(ge=1), _key(ERRORS, 2, "Maximum Delay Between Retries for Errors", importance=Importance.MEDIUM)
+        int, _key(ERRORS, 2, "Maximum Delay Between Retries for Errors", importance=_MEDIUM)
     ] = 60_000
     """Longest wait between two tries, milliseconds."""
     errors_tolerance: Annotated[
-        Literal["none", "all"], _key(ERRORS, 3, "Error Tolerance", importance=Importance.MEDIUM)
+        Literal["none", "all"], _key(ERRORS, 3, "Error Tolerance", width="SHORT", importance=_MEDIUM)
     ] = "none"
     """``none``: the first rejected record fails the task; ``all``: it goes to the dead letters."""
-    errors_log_enable: Annotated[Boolean, _key(ERRORS, 4, "Log Errors", importance=Importance.MEDIUM)] = False
+    errors_log_enable: Annotated[Boolean, _key(ERRORS, 4, "Log Errors", width="SHORT", importance=_MEDIUM)] = False
     """Write a log line for each rejected record (where and why, never its content)."""
     errors_log_include_messages: Annotated[
-        Boolean, _key(ERRORS, 5, "Log Error Details", importance=Importance.MEDIUM)
+        Boolean, _key(ERRORS, 5, "Log Error Details", width="SHORT", importance=_MEDIUM)
     ] = False
     """Accepted as in Connect; contents are never logged here: the dead letter has them."""
-    errors_deadletterqueue_topic_name: Annotated[str, _key(ERRORS, 6, "Dead Letter Queue Topic Name")] = ""
+
+    errors_restart_max: Annotated[int, Field(ge=0), _key(RESTART, 1, "Automatic Restarts")] = 1_000_000
+    """How often in a row a task that failed on something retriable restarts itself; 0 = never."""
+    errors_restart_backoff_ms: Annotated[int, Field(ge=1), _key(RESTART, 2, "Restart Back-off")] = 1_000
+    """First wait before an automatic restart; doubles up to ``errors.retry.delay.max.ms``."""
+
+    @field_validator("name")
+    @classmethod
+    def _no_control_characters(cls, name: str) -> str:
+        if not name:
+            message = "String may not be empty"
+            raise ValueError(message)
+        codes = [str(ord(letter)) for letter in name if unicodedata.category(letter) == "Cc"]
+        if codes:
+            message = f"String may not contain control sequences but had the following ASCII chars: {', '.join(codes)}"
+            raise ValueError(message)
+        return name
+
+    @field_validator("errors_retry_delay_max_ms")
+    @classmethod
+    def _some_delay(cls, delay_ms: int) -> int:
+        """Without a range in the definition: Connect's has none, and takes a null for it."""
+        if delay_ms < 1:
+            message = "Value must be at least 1"
+            raise ValueError(message)
+        return delay_ms
+
+    @field_validator("transforms", "predicates")
+    @classmethod
+    def _no_alias_twice(cls, aliases: tuple[str, ...]) -> tuple[str, ...]:
+        return unique_aliases(aliases)
+
+    @property
+    def is_tolerant(self) -> bool:
+        """Whether rejected records become dead letters."""
+        return self.errors_tolerance == "all"
+
+
+class SourceConnectorConfig(ConnectorConfig):
+    """What the worker reads of a source's config; the fetcher's own keys are its config class's."""
+
+    free_prefixes: ClassVar[tuple[str, ...]] = (
+        *ConnectorConfig.free_prefixes,
+        "contract.rules.",
+        "topic.creation.",
+    )
+
+    topic_creation_groups: Annotated[NameList, _key(TOPICS, 1, "Topic Creation Groups", width="LONG")] = ()
+    """Groups of ``topic.creation.<group>.*`` keys, tried in this order; ``default`` comes last by itself."""
+    exactly_once_support: Annotated[
+        Literal["requested", "required"],
+        BeforeValidator(_support),
+        _key(EXACTLY_ONCE, 2, "Exactly once support", width="SHORT", importance=_MEDIUM),
+    ] = "requested"
+    """``required``: refuse ``delivery.guarantee=at_least_once``. Exactly once is the default here."""
+    transaction_boundary: Annotated[
+        Literal["poll", "interval", "connector"],
+        BeforeValidator(_boundary),
+        _key(EXACTLY_ONCE, 3, "Transaction Boundary", width="SHORT", importance=_MEDIUM),
+    ] = "poll"
+    """Accepted as in Connect; a transaction is a micro-batch, whose size and age the ``batch.*`` keys bound."""
+    transaction_boundary_interval_ms: Annotated[
+        int | None, Field(ge=0), _key(EXACTLY_ONCE, 4, "Transaction boundary interval", width="SHORT")
+    ] = None
+    """Accepted as in Connect; see ``batch.age.ms.max``."""
+    offsets_storage_topic: Annotated[
+        str | None, Field(min_length=1), _key(OFFSETS, 1, "Offsets topic", width="LONG")
+    ] = None
+    """Accepted as in Connect; source offsets are in the worker's offset topic."""
+
+    errors_deadletterqueue_topic_name: Annotated[str, _key(DEAD_LETTERS, 1, "Dead Letter Queue Topic Name")] = ""
     """Topic of the dead letters; ``<connector>-dead-letters`` when empty."""
     errors_deadletterqueue_topic_replication_factor: Annotated[
-        int | None, _key(ERRORS, 7, "Dead Letter Queue Topic Replication Factor")
+        int | None, _key(DEAD_LETTERS, 2, "Dead Letter Queue Topic Replication Factor")
     ] = None
     """Replicas of the dead-letter topic; min(3, brokers) when not given."""
     errors_deadletterqueue_context_headers_enable: Annotated[
-        Boolean, _key(ERRORS, 8, "Enable Error Context Headers")
+        Boolean, _key(DEAD_LETTERS, 3, "Enable Error Context Headers")
     ] = True
     """Headers that say what happened; on by default here."""
-    errors_restart_max: Annotated[int, Field(ge=0), _key("Restart", 1, "Automatic Restarts")] = 1_000_000
-    """How often in a row a task that failed on something retriable restarts itself; 0 = never."""
-    errors_restart_backoff_ms: Annotated[int, Field(ge=1), _key("Restart", 2, "Restart Back-off")] = 1_000
-    """First wait before an automatic restart; doubles up to ``errors.retry.delay.max.ms``."""
-
-    exactly_once_support: Annotated[
-        Literal["requested", "required", "REQUESTED", "REQUIRED"],
-        _key(EXACTLY_ONCE, 2, "Exactly once support", importance=Importance.MEDIUM),
-    ] = "requested"
-    """Accepted as in Connect; exactly once is the default here."""
     delivery_guarantee: Annotated[
         Literal["exactly_once", "at_least_once"], _key(FLOW, 1, "Delivery Guarantee", importance=Importance.MEDIUM)
     ] = "exactly_once"
@@ -120,21 +244,12 @@ class SourceConnectorConfig(ConfigModel):
     batch_conversions_max: Annotated[int, Field(ge=1), _key(FLOW, 7, "Micro-batches in Flight")] = 2
     """Micro-batches of a task in conversion at once."""
 
-    @field_validator("name")
+    @field_validator("topic_creation_groups")
     @classmethod
-    def _no_control_characters(cls, name: str) -> str:
-        codes = [str(ord(letter)) for letter in name if unicodedata.category(letter) == "Cc"]
-        if codes:
-            message = f"String may not contain control sequences but had the following ASCII chars: {', '.join(codes)}"
-            raise ValueError(message)
-        return name
+    def _no_group_twice(cls, groups: tuple[str, ...]) -> tuple[str, ...]:
+        return unique_aliases(groups)
 
     @property
     def dead_letter_topic(self) -> str:
         """Where rejected records go."""
         return self.errors_deadletterqueue_topic_name or f"{self.name}-dead-letters"
-
-    @property
-    def is_tolerant(self) -> bool:
-        """Whether rejected records become dead letters."""
-        return self.errors_tolerance == "all"

@@ -191,23 +191,8 @@ def _converter(reading: ConverterReading) -> Converter:
 
 def _strangers(properties: Mapping[str, str], config_class: type[FetcherConfig]) -> tuple[Finding, ...]:
     known = [key.name for key in known_keys(config_class)]
-    connect_keys = {
-        "connector.plugin.version",
-        "tasks.max.enforce",
-        "header.converter",
-        "key.converter.plugin.version",
-        "value.converter.plugin.version",
-        "header.converter.plugin.version",
-        "transforms",
-        "predicates",
-        "config.action.reload",
-        "topic.creation.groups",
-        "transaction.boundary",
-        "transaction.boundary.interval.ms",
-        "offsets.storage.topic",
-    }
     prefixes = (*SourceConnectorConfig.free_prefixes, *config_class.free_prefixes)
-    return unknown_keys(properties, [*known, *connect_keys], free_prefixes=prefixes)
+    return unknown_keys(properties, known, free_prefixes=prefixes)
 
 
 def _not_built(properties: Mapping[str, str]) -> tuple[Finding, ...]:

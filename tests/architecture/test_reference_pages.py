@@ -31,21 +31,39 @@ CONFIG_CLASSES: dict[str, type[ConfigModel]] = {
 CONNECT_KEYS = {
     "name",
     "connector.class",
+    "connector.plugin.version",
     "tasks.max",
+    "tasks.max.enforce",
     "key.converter",
+    "key.converter.plugin.version",
     "value.converter",
+    "value.converter.plugin.version",
+    "header.converter",
+    "header.converter.plugin.version",
+    "transforms",
+    "predicates",
+    "config.action.reload",
     "errors.retry.timeout",
     "errors.retry.delay.max.ms",
     "errors.tolerance",
     "errors.log.enable",
     "errors.log.include.messages",
-    "errors.deadletterqueue.topic.name",
-    "errors.deadletterqueue.topic.replication.factor",
-    "errors.deadletterqueue.context.headers.enable",
+    "topic.creation.groups",
     "exactly.once.support",
+    "transaction.boundary",
+    "transaction.boundary.interval.ms",
+    "offsets.storage.topic",
 }
-"""Keys of ConnectorConfig, SourceConnectorConfig and SinkConnectorConfig (Kafka 4.1)."""
-CONNECT_GROUPS = {"Common", "Transforms", "Predicates", "Error Handling", "Topic Creation", "Exactly Once Support"}
+"""Keys of ConnectorConfig and SourceConnectorConfig (Kafka 4.1). A source's dead letters are ours."""
+CONNECT_GROUPS = {
+    "Common",
+    "Transforms",
+    "Predicates",
+    "Error Handling",
+    "Topic Creation",
+    "Exactly Once Support",
+    "offsets.topic",
+}
 ERROR_FILE_NAMES = {"errors", "failure"}
 
 
