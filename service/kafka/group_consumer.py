@@ -34,18 +34,17 @@ COMMIT_SECONDS_MAX = 10.0
 STOP_SECONDS_MAX = 5.0
 
 _HEADER: Any = pa.struct([pa.field("name", pa.string()), pa.field("value", pa.binary())])
-RECORDS_SCHEMA = pa.schema(
-    [
-        pa.field("topic", pa.string()),
-        pa.field("partition", pa.int32()),
-        pa.field("offset", pa.int64()),
-        pa.field("timestamp", pa.int64()),
-        pa.field("timestamp_type", pa.int8()),
-        pa.field("key", pa.binary()),
-        pa.field("value", pa.binary()),
-        pa.field("headers", pa.list_(_HEADER)),
-    ]
-)
+_COLUMNS: list[pa.Field[Any]] = [
+    pa.field("topic", pa.string()),
+    pa.field("partition", pa.int32()),
+    pa.field("offset", pa.int64()),
+    pa.field("timestamp", pa.int64()),
+    pa.field("timestamp_type", pa.int8()),
+    pa.field("key", pa.binary()),
+    pa.field("value", pa.binary()),
+    pa.field("headers", pa.list_(_HEADER)),
+]
+RECORDS_SCHEMA = pa.schema(_COLUMNS)
 """Columns of a polled batch: milliseconds since the epoch, type 0 = set by the producer, 1 = by the broker."""
 
 

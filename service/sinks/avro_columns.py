@@ -1,0 +1,120 @@
+"""Avro records as typed Arrow columns: the type follows from the schema they were written with.
+
+What Arrow cannot hold without changing it (unions of several types, recursive records) is refused by its schema.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import fastavro
+import pyarrow as pa
+from fastavro.types import Schema
+
+from service.sinks.readings import Column
+from spark_batch.avro_schema import parse_schema
+from spark_batch.avro_types import (
+    Array,
+    AvroType,
+    Decimal,
+    Enum,
+    Fixed,
+    Map,
+    Primitive,
+    Record,
+    Slot,
+    Temporal,
+    Uuid,
+)
+
+_PRIMITIVES: dict[AvroType, Any] = {
+    Primitive.NULL: pa.null(),
+    Primitive.BOOLEAN: pa.bool_(),
+    Primitive.INT: pa.int32(),
+    Primitive.LONG: pa.int64(),
+    Primitive.FLOAT: pa.float32(),
+    Primitive.DOUBLE: pa.float64(),
+    Primitive.STRING: pa.string(),
+    Primitive.BYTES: pa.binary(),
+    Temporal.DATE: pa.date32(),
+    Temporal.TIME_MILLIS: pa.time32("ms"),
+    Temporal.TIME_MICROS: pa.time64("us"),
+    Temporal.TIMESTAMP_MILLIS: pa.timestamp("ms", "UTC"),
+    Temporal.TIMESTAMP_MICROS: pa.timestamp("us", "UTC"),
+    Temporal.LOCAL_TIMESTAMP_MILLIS: pa.timestamp("ms"),
+    Temporal.LOCAL_TIMESTAMP_MICROS: pa.timestamp("us"),
+}
+
+
+class AvroShapeError(Exception):
+    """A schema that no Arrow type stands for, or a body that is not of its schema."""
+
+
+@dataclass(frozen=True)
+class AvroShape:
+    """How records of one schema are read, and what column they make."""
+
+    schema: str
+    reader: Schema
+    type: Any
+
+    def read(self, body: bytes) -> object:
+        """One record's value; raises AvroShapeError for a body that is not of the schema, or has bytes left."""
+        stream = io.BytesIO(body)
+        try:
+            value = fastavro.schemaless_reader(stream, self.reader, None)
+        except (EOFError, IndexError, KeyError, OverflowError, UnicodeDecodeError, ValueError) as error:
+            raise AvroShapeError(f"the body does not fit the schema: {type(error).__name__}") from error
+        if stream.tell() != len(body):
+            message = f"{len(body) - stream.tell()} bytes follow the record"
+            raise AvroShapeError(message)
+        return value
+
+    def column(self, values: Sequence[object]) -> Column:
+        """The values as one column."""
+        return cast("Column", pa.array(values, self.type))
+
+
+def avro_shape(schema: str) -> AvroShape:
+    """The shape of a schema; raises AvroShapeError with every finding."""
+    document = json.loads(schema)
+    wrapped = {"type": "record", "name": "HeadraceValue", "fields": [{"name": "value", "type": document}]}
+    parsed = parse_schema(json.dumps(wrapped))
+    if parsed.record is None:
+        told = "; ".join(f"{finding.path or 'schema'}: {finding.seen}" for finding in parsed.findings)
+        message = f"cannot be held in columns: {told}"
+        raise AvroShapeError(message)
+    return AvroShape(schema, fastavro.parse_schema(_without_uuid(document)), _type(parsed.record.fields[0].slot))
+
+
+def _type(slot: Slot) -> Any:  # noqa: PLR0911 - one line a type
+    kind = slot.type
+    if isinstance(kind, Record):
+        return pa.struct(
+            [pa.field(field.name, _type(field.slot), nullable=field.slot.is_nullable) for field in kind.fields]
+        )
+    if isinstance(kind, Array):
+        return pa.list_(_type(kind.items))
+    if isinstance(kind, Map):
+        return pa.map_(pa.string(), _type(kind.values))
+    if isinstance(kind, Decimal):
+        return pa.decimal128(kind.precision, kind.scale)
+    if isinstance(kind, Fixed):
+        return pa.binary(kind.size)
+    if isinstance(kind, (Enum, Uuid)):
+        return pa.string()
+    return _PRIMITIVES[kind]
+
+
+def _without_uuid(document: Any) -> Any:
+    """The schema with UUIDs as the text they are: columns have no type of their own for them."""
+    if isinstance(document, list):
+        return [_without_uuid(branch) for branch in document]
+    if isinstance(document, dict):
+        kept = {key: _without_uuid(value) for key, value in document.items()}
+        return {key: value for key, value in kept.items() if (key, value) != ("logicalType", "uuid")}
+    return document

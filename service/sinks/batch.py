@@ -1,0 +1,87 @@
+"""What a sink is handed: a batch of decoded records as columns, and the way to refuse single ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+Partition: TypeAlias = tuple[str, int]
+"""Topic and number."""
+Offsets: TypeAlias = Mapping[Partition, int]
+"""For each partition the offset of the next record."""
+
+
+class Form(StrEnum):
+    """How a column of keys or values is to be read."""
+
+    BYTES = "bytes"
+    """``pa.binary()``: whatever it is."""
+    TEXT = "text"
+    """``pa.string()``: text."""
+    JSON = "json"
+    """``pa.string()``: one JSON text each, digits and order of keys as they were written."""
+    RECORD = "record"
+    """A typed Arrow column, such as a struct; its Avro schema is at hand."""
+
+
+@dataclass(frozen=True, slots=True)
+class ValueType:
+    """Form of one column; a batch has one of its keys and one of its values."""
+
+    form: Form
+    schema: str | None = None
+    """RECORD: the Avro schema the records were written with. JSON: Connect's schema where they brought one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """One record that the sink, or its converter, cannot take."""
+
+    row: int
+    """Row of the batch as it was polled."""
+    stage: str
+    """Connect's stage name."""
+    reason: str
+    """A short word for metrics."""
+    message: str
+    """One sentence; never the record's content or a secret."""
+    class_name: str
+    """Class that refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class SinkBatch:
+    """Records of one or more partitions, in order within each.
+
+    ``records`` has the columns topic, partition, offset, timestamp (milliseconds since the epoch), timestamp_type,
+    key, value, headers (name and bytes). A null value is a tombstone.
+    """
+
+    records: pa.Table
+    key: ValueType
+    value: ValueType
+    refuse: Callable[[int, str, str], None]
+    """``batch.refuse(row, reason, message)``: the record goes to the dead letters or fails the task, as configured.
+
+    ``row`` counts in this batch. May be called until the offsets of the record were flushed.
+    """
+
+    def __len__(self) -> int:
+        """Count of records."""
+        return self.records.num_rows
+
+    @property
+    def ends(self) -> dict[Partition, int]:
+        """The offset after the last record of each partition."""
+        return ends_of(self.records)
+
+
+def ends_of(records: pa.Table) -> dict[Partition, int]:
+    """The offset after the last record of each partition of a table with the columns topic, partition, offset."""
+    last: Any = records.group_by(["topic", "partition"]).aggregate([("offset", "max")])
+    topics, partitions, offsets = (last.column(name).to_pylist() for name in ("topic", "partition", "offset_max"))
+    return {(topic, number): offset + 1 for topic, number, offset in zip(topics, partitions, offsets, strict=True)}

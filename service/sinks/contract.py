@@ -1,0 +1,134 @@
+"""The contract between a sink and the worker, and everything an author of a sink imports.
+
+A sink is a config class and a connector class::
+
+    class PrinterConfig(SinkConfig):
+        \"\"\"Prints values.\"\"\"
+
+
+    class Printer(SinkConnector[PrinterConfig]):
+        async def put(self, batch: SinkBatch) -> None:
+            print(batch.records.column("value").to_pylist())
+
+One instance serves one run of a task. The worker calls, never two at a time: ``start``, then at each assignment
+``open``, ``put`` for each batch, ``flush`` before offsets are committed, ``committed`` after, ``close`` before
+partitions go, at last ``stop``. Waiting, retrying, dead letters and the consumer group are the worker's. What an error
+makes the worker do is its class: ``Retriable`` puts the same batch again after a wait, ``Fatal`` fails the task.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, TypeVar, get_args, get_origin
+
+from fetchers.sdk import (
+    Clock,
+    ConfigModel,
+    ConnectorSettingsError,
+    Fatal,
+    Finding,
+    Importance,
+    Key,
+    RateLimited,
+    Retriable,
+)
+from metrics.events import Emit
+from service.sinks.batch import Form, Offsets, Partition, SinkBatch, ValueType
+
+__all__ = [
+    "Fatal",
+    "Finding",
+    "Form",
+    "Importance",
+    "Key",
+    "Offsets",
+    "Partition",
+    "RateLimited",
+    "Retriable",
+    "SinkBatch",
+    "SinkConfig",
+    "SinkConnector",
+    "SinkContext",
+    "ValueType",
+]
+
+
+class SinkConfig(ConfigModel):
+    """Base of sinks' config classes. What every sink has (``topics``, ``errors.*``) is the worker's to read."""
+
+
+C = TypeVar("C", bound=SinkConfig)
+
+
+@dataclass(frozen=True, slots=True)
+class SinkContext:
+    """One task's view of the worker."""
+
+    connector: str
+    task: int
+    clock: Clock
+    emit: Emit
+
+
+class SinkConnector(ABC, Generic[C]):
+    """A sink. Declare it as ``class Mine(SinkConnector[MyConfig])`` and write ``put``.
+
+    At least once is the worker's promise: after a crash, what was put and not committed is put again. A sink that
+    knows by itself what it has written makes it exactly once: by what ``open`` returns, by passing over what it knows.
+    """
+
+    config_class: ClassVar[type[SinkConfig]]
+    version: ClassVar[str] = "0.1.0"
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Find the config class in ``SinkConnector[Config]``."""
+        super().__init_subclass__(**kwargs)
+        for base in getattr(cls, "__orig_bases__", ()):
+            arguments = get_args(base) if get_origin(base) is not None else ()
+            if arguments and isinstance(arguments[0], type) and issubclass(arguments[0], SinkConfig):
+                cls.config_class = arguments[0]
+        if not hasattr(cls, "config_class"):
+            message = f"{cls.__name__} must be declared as SinkConnector[ItsConfig]"
+            raise ConnectorSettingsError(message)
+
+    def __init__(self, config: C) -> None:
+        """``config``: validated; the instance may keep state of its own besides."""
+        self.config = config
+
+    @abstractmethod
+    async def put(self, batch: SinkBatch) -> None:
+        """Take the records, at once or by the next ``flush``; never block the event loop.
+
+        After ``Retriable`` the same batch comes again. Single records that cannot be taken: ``batch.refuse``.
+        """
+
+    async def flush(self, offsets: Offsets) -> Offsets:
+        """Make durable what was put; return how far it is, never further than ``offsets``. Less is committed later."""
+        return offsets
+
+    def task_configs(self, tasks_max: int) -> Sequence[Mapping[str, str]]:
+        """For each task the keys it has besides the connector's own; the consumer group splits the partitions."""
+        return ({},) * tasks_max
+
+    def findings(self) -> Sequence[Finding]:
+        """What is wrong with values that are each right by themselves; no I/O here."""
+        return ()
+
+    async def start(self, context: SinkContext) -> None:
+        """Connect; before any partition is there."""
+
+    async def open(self, partitions: Mapping[Partition, int | None]) -> Offsets:
+        """Partitions have come, with the group's committed offsets; return where to begin instead, if anywhere."""
+        del partitions
+        return {}
+
+    async def committed(self, offsets: Offsets) -> None:
+        """Hear that the group's offsets are these now."""
+
+    async def close(self, partitions: Collection[Partition]) -> None:
+        """Partitions go to someone else: what was put of them is flushed and, if that was possible, committed."""
+
+    async def stop(self) -> None:
+        """Disconnect; also after an error, and after a ``start`` that failed."""
