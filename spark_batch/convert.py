@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from spark_batch.column_paths import run_columns
+from spark_batch.compiled import CompiledPlan
 from spark_batch.exact.fields import payload_hash
 from spark_batch.exact.json_text import RejectedPayload, parse
-from spark_batch.exact.keep import is_kept_whole
 from spark_batch.exact.verdicts import Verdict, exact_verdict
 from spark_batch.job import (
     DEDUPE,
@@ -25,15 +26,12 @@ from spark_batch.job import (
     VALID,
     VALUE,
     VERDICT,
-    Job,
-    canonical_job,
     is_page_key_written,
     is_value_written,
-    swift_job,
 )
 from spark_batch.job_run import RAISED, run_job
 from spark_batch.outcome import OUTCOME_SCHEMA, ArrowColumn, Reason, Rejection, Stage
-from spark_batch.plan import ConversionPlan, ConverterKind, PayloadFormat, UnknownFields
+from spark_batch.plan import ConversionPlan, ConverterKind, PayloadFormat
 from spark_batch.prepass import is_larger, is_unsure, pc, read_utf8
 from spark_batch.variant_paths import PAYLOAD
 
@@ -44,16 +42,6 @@ _WRITTEN = {"value": VALUE, "key": KEY, "timestamp": TIMESTAMP, "dedupe": DEDUPE
 _TYPES = {"value": pa.binary(), "key": pa.binary(), "timestamp": pa.int64(), "dedupe": pa.binary()}
 
 
-@dataclass(frozen=True)
-class CompiledPlan:
-    """A plan with its columns, valid for one session. `swift` None: nothing for Spark to do, or nothing swift."""
-
-    plan: ConversionPlan
-    swift: Job | None
-    canonical: Job | None
-    is_all_exact: bool
-
-
 @dataclass
 class _Draft:
     """The outcome in the making: whole columns, and single rows that stand in their place."""
@@ -62,17 +50,6 @@ class _Draft:
     columns: dict[str, ArrowColumn]
     payloads: ArrowColumn
     rows: dict[int, Verdict] = field(default_factory=dict)
-
-
-def compile_plan(plan: ConversionPlan) -> CompiledPlan:
-    """Build the columns once; raises ValueError where an Avro plan has no schema id."""
-    is_keep = plan.contract is not None and plan.contract.unknown_fields is UnknownFields.KEEP
-    is_all_exact = is_keep and plan.record is not None and not is_kept_whole(plan.record)
-    has_key = is_page_key_written(plan)
-    is_needed = (plan.is_json and not is_all_exact) or has_key or is_value_written(plan)
-    canonical = None if plan.record is None else canonical_job(plan, plan.record)
-    swift = swift_job(plan, has_key=has_key) if is_needed else None
-    return CompiledPlan(plan, swift, canonical, is_all_exact)
 
 
 def convert_table(session: SparkSession, compiled: CompiledPlan, batch: pa.Table) -> pa.Table:
@@ -90,11 +67,9 @@ def convert_table(session: SparkSession, compiled: CompiledPlan, batch: pa.Table
     draft.columns["key"] = keys
     unsure = is_unsure(text) if plan.is_json else np.zeros(len(payloads), dtype=bool)
     if compiled.swift is not None:
-        swift_text = _without(draft, text, unsure)
-        frame = {ORDINAL: pa.array(np.arange(len(payloads), dtype=np.int32)), PAYLOAD: swift_text}
-        if is_page_key_written(plan):
-            frame[KEY] = key_text
-        verdicts = _take_written(draft, run_job(session, compiled.swift, pa.table(frame), has_rules=_has_rules(plan)))
+        page_keys = key_text if is_page_key_written(plan) else None
+        written = run_columns(session, compiled, _without(draft, text, unsure), page_keys)
+        verdicts = _take_written(draft, written)
     verdicts[unsure | compiled.is_all_exact] = SUSPICIOUS
     is_tombstone = np.asarray(payloads.is_null())
     verdicts[is_tombstone] = VALID
@@ -151,10 +126,6 @@ def _without(draft: _Draft, text: ArrowColumn, unsure: np.ndarray) -> ArrowColum
     if not is_left_out.any():
         return text
     return pc.if_else(pa.array(is_left_out), pa.scalar(None, text.type), text)
-
-
-def _has_rules(plan: ConversionPlan) -> bool:
-    return plan.contract is not None and bool(plan.contract.rules)
 
 
 def _take_written(draft: _Draft, written: pa.Table) -> np.ndarray:
@@ -240,7 +211,7 @@ def _run_canonical(
     texts = pa.array([verdict.canonical for verdict in judged.values()], pa.string())
     assert compiled.canonical is not None  # noqa: S101 - told to the type checker
     frame = pa.table({ORDINAL: ordinals, PAYLOAD: texts})
-    written = run_job(session, compiled.canonical, frame, has_rules=_has_rules(compiled.plan))
+    written = run_job(session, compiled.canonical, frame, has_rules=compiled.has_rules)
     for row in written.to_pylist():
         at = row[ORDINAL]
         dedupe = judged[at].dedupe

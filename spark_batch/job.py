@@ -1,7 +1,8 @@
 """The columns of a plan, built once: payloads in, verdicts, values, keys, timestamps and hashes out.
 
-Two forms of the same job. The *swift* one reads raw payloads and marks the records it cannot vouch for as suspicious;
-the *canonical* one reads what the exact path has judged and rewritten. Both end in the same rules and serializers.
+Three forms of the same job. The *typed* one is given records that Arrow has read and proven; the *swift* one reads raw
+payloads and marks the records it cannot vouch for as suspicious; the *canonical* one reads what the exact path has
+judged and rewritten. All end in the same rules and serializers.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from spark_batch.payload_fields import (
     loose_json,
     loose_text,
     loose_timestamp,
+    typed_dedupe_hash,
 )
 from spark_batch.plan import ConversionPlan, ConverterKind, PayloadFormat, UnknownFields
 from spark_batch.serialize import record_bytes, text_bytes
@@ -37,11 +39,12 @@ ORDINAL = "__headrace_ordinal"
 KEY = "__headrace_key"
 VALUE = "__headrace_value"
 VERDICT = "__headrace_verdict"
+RECORD = "__headrace_record"
 TIMESTAMP = "__headrace_timestamp"
 DEDUPE = "__headrace_dedupe"
 VALID, SUSPICIOUS, FIRST_RULE = 0, 1, 2
 """Verdicts of the job; FIRST_RULE + n means that rule n failed."""
-_PARSED, _RECORD, _SWIFT = "__headrace_parsed", "__headrace_record", "__headrace_swift"
+_PARSED, _SWIFT = "__headrace_parsed", "__headrace_swift"
 _HASHED = "__headrace_hashed"
 _JSON_OPTIONS = {
     "mode": "PERMISSIVE",
@@ -79,13 +82,27 @@ def swift_job(plan: ConversionPlan, *, has_key: bool) -> Job:
         decoded = decode_record(plan.record, F.col(_PARSED), is_unknown_refused=is_refused)
         proof = proof & (F.ascii(F.ltrim(PAYLOAD)) == ord("{")) & F.col(_PARSED).getField(CORRUPT).isNull()
         proof = _certain(proof if decoded.proof is None else proof & decoded.proof)
-        second.append(F.when(proof, decoded.value).alias(_RECORD))
+        second.append(F.when(proof, decoded.value).alias(RECORD))
     second.append(_certain(proof).alias(_SWIFT))
     hashed = dedupe_fields(plan.dedupe_fields, plan.record)
     second += dedupe_texts(hashed)
-    third = [] if not hashed else [(F.col("*"), dedupe_text(hashed, F.col(_RECORD)).alias(_HASHED))]
-    last = _outputs(plan, F.col(_SWIFT), has_key=has_key, is_swift=True)
+    third = [] if not hashed else [(F.col("*"), dedupe_text(hashed, F.col(RECORD)).alias(_HASHED))]
+    proof, dedupe = F.col(_SWIFT), None
+    if hashed:
+        proof = proof & F.col(_HASHED).isNotNull()
+        dedupe = dedupe_hash(F.col(_HASHED), count=len(hashed))
+    last = _outputs(plan, proof, has_key=has_key, dedupe=dedupe)
     return Job((tuple(first), tuple(second), *third, *_scope_for_rules(plan), last))
+
+
+def typed_job(plan: ConversionPlan, record: Record) -> Job:
+    """The job over proven records (columns ORDINAL and RECORD, read as `proof_shape` says)."""
+    dedupe = None
+    if plan.dedupe_fields:
+        dedupe = typed_dedupe_hash(dedupe_fields(plan.dedupe_fields, record), F.col(RECORD))
+    typed = (F.col(ORDINAL), canonical_value(record, F.col(RECORD)).alias(RECORD))
+    outputs = _outputs(plan, F.lit(True), has_key=False, dedupe=dedupe)  # noqa: FBT003 - a literal
+    return Job((typed, *_scope_for_rules(plan), outputs))
 
 
 def canonical_job(plan: ConversionPlan, record: Record) -> Job:
@@ -96,9 +113,9 @@ def canonical_job(plan: ConversionPlan, record: Record) -> Job:
     return Job(
         (
             (F.col(ORDINAL), parsed.alias(_PARSED)),
-            (F.col(ORDINAL), typed.alias(_RECORD), is_read.alias(_SWIFT)),
+            (F.col(ORDINAL), typed.alias(RECORD), is_read.alias(_SWIFT)),
             *_scope_for_rules(plan),
-            _outputs(plan, F.col(_SWIFT), has_key=False, is_swift=False),
+            _outputs(plan, F.col(_SWIFT), has_key=False, dedupe=None),
         ),
     )
 
@@ -134,7 +151,7 @@ def _text_outputs(plan: ConversionPlan, *, has_key: bool) -> list[Column]:
     return outputs
 
 
-def _outputs(plan: ConversionPlan, proof: Column, *, has_key: bool, is_swift: bool) -> tuple[Column, ...]:
+def _outputs(plan: ConversionPlan, proof: Column, *, has_key: bool, dedupe: Column | None) -> tuple[Column, ...]:
     outputs: list[Column] = []
     if is_value_written(plan):
         outputs.append(_value(plan).alias(VALUE))
@@ -149,10 +166,8 @@ def _outputs(plan: ConversionPlan, proof: Column, *, has_key: bool, is_swift: bo
         timestamp, is_certain = _timestamp(plan, plan.timestamp_field)
         outputs.append(timestamp.alias(TIMESTAMP))
         proof = proof if is_certain is None else proof & is_certain
-    if plan.dedupe_fields and is_swift:
-        text = F.col(_HASHED)
-        outputs.append(dedupe_hash(text, count=len(plan.dedupe_fields)).alias(DEDUPE))
-        proof = proof & text.isNotNull()
+    if dedupe is not None:
+        outputs.append(dedupe.alias(DEDUPE))
     return (F.col(ORDINAL), _verdict(plan, _certain(proof)).alias(VERDICT), *outputs)
 
 
@@ -167,23 +182,23 @@ def _scope_for_rules(plan: ConversionPlan) -> list[tuple[Column, ...]]:
     """A step that puts the contract's fields beside the job's own columns, for the rules to name them."""
     if plan.record is None or plan.contract is None or not plan.contract.rules:
         return []
-    fields = [F.col(_RECORD).getField(field.name).alias(field.name) for field in plan.record.fields]
+    fields = [F.col(RECORD).getField(field.name).alias(field.name) for field in plan.record.fields]
     return [(F.col("*"), *fields)]
 
 
 def _value(plan: ConversionPlan) -> Column:
     if plan.record is not None:
         schema = plan.value_schema()
-        return record_bytes(plan.record, F.col(_RECORD), spec=plan.value_converter, avro_schema=schema)
+        return record_bytes(plan.record, F.col(RECORD), spec=plan.value_converter, avro_schema=schema)
     return F.concat(F.lit('{"schema":null,"payload":'), F.col(PAYLOAD), F.lit("}")).cast("binary")
 
 
 def _record_key(plan: ConversionPlan, record: Record) -> Column:
     fields = [field for field in map(record.field, plan.key_fields) if field is not None]
-    columns = [F.col(_RECORD).getField(field.name).alias(field.name) for field in fields]
+    columns = [F.col(RECORD).getField(field.name).alias(field.name) for field in fields]
     if plan.key_converter.kind in {ConverterKind.STRING, ConverterKind.BYTES}:
         return columns[0].cast("string").cast("binary")
-    key = F.when(F.col(_RECORD).isNotNull(), F.struct(*columns))
+    key = F.when(F.col(RECORD).isNotNull(), F.struct(*columns))
     shape = Record(f"{record.name}Key", tuple(fields))
     return record_bytes(shape, key, spec=plan.key_converter, avro_schema=plan.key_schema())
 
@@ -208,7 +223,7 @@ def _timestamp(plan: ConversionPlan, path: str) -> tuple[Column, Column | None]:
     if plan.record is None:
         return loose_timestamp(path)
     kind: AvroType = plan.record
-    column = F.col(_RECORD)
+    column = F.col(RECORD)
     for name in path.split("."):
         field = next(f for f in kind.fields if f.json_name == name)  # type: ignore[union-attr]
         kind, column = field.slot.type, column.getField(field.name)

@@ -27,7 +27,7 @@ def run_job(session: SparkSession, job: Job, frame: pa.Table, *, has_rules: bool
     rules, halves of the frame are tried until the rows that raise stand alone.
     """
     try:
-        return _ordered(job.applied(session.createDataFrame(frame)).toArrow())
+        return in_order(job.applied(session.createDataFrame(frame)).toArrow())
     except AnalysisException:
         raise
     except PySparkException:
@@ -41,7 +41,7 @@ def _split(session: SparkSession, job: Job, frame: pa.Table) -> pa.Table:
     done: list[pa.Table] = []
     for _ in range(SPLIT_JOBS_MAX):
         if not waiting:
-            return _ordered(pa.concat_tables(done, promote_options="default").combine_chunks())
+            return in_order(pa.concat_tables(done, promote_options="default").combine_chunks())
         part = waiting.pop()
         if part.num_rows == 0:
             continue
@@ -60,7 +60,8 @@ def _half(frame: pa.Table, which: int) -> pa.Table:
     return frame.slice(middle) if which else frame.slice(0, middle)
 
 
-def _ordered(written: pa.Table) -> pa.Table:
+def in_order(written: pa.Table) -> pa.Table:
+    """The rows by ordinal."""
     ordinals = np.asarray(written.column(ORDINAL))
     if np.any(ordinals[1:] < ordinals[:-1]):
         return written.take(np.argsort(ordinals, kind="stable"))

@@ -63,6 +63,16 @@ def dedupe_hash(text: Column, *, count: int) -> Column:
     return F.unhex(F.md5(hashed.cast("binary")))
 
 
+def typed_dedupe_hash(fields: tuple[DedupeField, ...], record: Column) -> Column:
+    """The same hash where all fields are typed and there."""
+    values = [(field, _field_of(record, field)) for field in fields]
+    return F.unhex(F.md5(F.concat(F.lit("F"), *[_typed_text(field, value) for field, value in values]).cast("binary")))
+
+
+def _field_of(record: Column, field: DedupeField) -> Column:
+    return reduce(lambda column, name: column.getField(name), field.avro_names, record)
+
+
 def _dedupe_field(names: tuple[str, ...], record: Record | None) -> DedupeField:
     kind: AvroType | None = record
     avro_names: list[str] = []
@@ -77,7 +87,7 @@ def _dedupe_field(names: tuple[str, ...], record: Record | None) -> DedupeField:
 
 def _encoded(index: int, field: DedupeField, record: Column) -> list[Column]:
     if field.is_typed:
-        value = reduce(lambda column, name: column.getField(name), field.avro_names, record)
+        value = _field_of(record, field)
         return [F.when(value.isNull(), _absent(field.names)).otherwise(_typed_text(field, value))]
     text = F.col(f"{_TEXT}{index}")
     written = F.to_json(_untyped(field.names, variant_at))

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, TypeVar
 import pyarrow as pa
 from py4j.protocol import Py4JNetworkError
 
-from spark_batch.convert import CompiledPlan, compile_plan, convert_table
+from spark_batch.compiled import CompiledPlan, compile_plan
+from spark_batch.convert import convert_table
 from spark_batch.errors import ConversionError, ConversionFatal, ConversionRetriable, SparkUnavailable
 from spark_batch.outcome import INPUT_SCHEMA
 from spark_batch.plan import ConversionPlan, ConverterKind, ConverterSpec, Finding, PayloadFormat

@@ -20,7 +20,8 @@ import pyspark
 from pyspark.sql import SparkSession
 
 from service.embedded.jars import spark_avro_jar
-from spark_batch.convert import CompiledPlan, compile_plan, convert_table
+from spark_batch.compiled import CompiledPlan, compile_plan
+from spark_batch.convert import convert_table
 from spark_batch.outcome import INPUT_SCHEMA
 from spark_batch.plan import ConversionPlan, Finding
 from spark_batch.rule_check import rule_findings

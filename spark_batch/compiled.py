@@ -1,0 +1,54 @@
+"""A plan made ready for one session: its columns built once, and what is learned of its payloads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from spark_batch.exact.keep import is_kept_whole
+from spark_batch.job import Job, canonical_job, is_page_key_written, is_value_written, swift_job, typed_job
+from spark_batch.plan import ConversionPlan, UnknownFields
+from spark_batch.proof import ProofHabit, ProofShape, proof_shape
+
+
+@dataclass(frozen=True)
+class TypedPath:
+    """The job for proven payloads, what has to be proven, and whether trying has paid."""
+
+    job: Job
+    shape: ProofShape
+    habit: ProofHabit = field(default_factory=ProofHabit)
+
+
+@dataclass(frozen=True)
+class CompiledPlan:
+    """A plan with its columns, valid for one session. `swift` None: nothing for Spark to do, or nothing swift."""
+
+    plan: ConversionPlan
+    typed: TypedPath | None
+    swift: Job | None
+    canonical: Job | None
+    is_all_exact: bool
+
+    @property
+    def has_page_key(self) -> bool:
+        """Whether the swift job wants the keys of the page."""
+        return is_page_key_written(self.plan)
+
+    @property
+    def has_rules(self) -> bool:
+        """Whether rules may raise."""
+        return self.plan.contract is not None and bool(self.plan.contract.rules)
+
+
+def compile_plan(plan: ConversionPlan) -> CompiledPlan:
+    """Build the columns once; raises ValueError where an Avro plan has no schema id."""
+    record = plan.record
+    is_keep = plan.contract is not None and plan.contract.unknown_fields is UnknownFields.KEEP
+    is_all_exact = is_keep and record is not None and not is_kept_whole(record)
+    has_key = is_page_key_written(plan)
+    is_needed = (plan.is_json and not is_all_exact) or has_key or is_value_written(plan)
+    canonical = None if record is None else canonical_job(plan, record)
+    swift = swift_job(plan, has_key=has_key) if is_needed else None
+    shape = None if is_all_exact else proof_shape(plan)
+    typed = None if record is None or shape is None else TypedPath(typed_job(plan, record), shape)
+    return CompiledPlan(plan, typed, swift, canonical, is_all_exact)

@@ -1,0 +1,199 @@
+"""Proving payloads many at a time: Arrow's JSON reader parses chunks of a micro-batch into typed columns.
+
+A chunk is proven when every payload in it is one strict JSON value of the contract's types; then its columns *are* the
+records, and Spark need not parse again. A proof may be too careful, never too trusting: what is not proven, or only
+doubtful, takes the other paths. Arrow refuses what JSON forbids, keys that stand twice and lone surrogates, in fields
+that no one reads too; only words like NaN pass it, and are found in the columns.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.json
+
+from spark_batch.avro_types import Record
+from spark_batch.outcome import ArrowColumn
+from spark_batch.payload_fields import dedupe_fields
+from spark_batch.plan import ConversionPlan, UnknownFields
+from spark_batch.prepass import pc
+from spark_batch.proof_shape import ArrowType, Unproven, checked_record, has_strange_number, read_type
+
+_json: ArrowColumn = pyarrow.json
+FIRST_ROWS = 1_024
+CHUNK_ROWS = 8_192
+CHUNK_BYTES = 4 << 20
+"""A chunk is about so large: for the processor's caches, and because of the next limit."""
+COLUMNS_MAX = 500
+"""Arrow makes a column of every key it meets; where keys are data (a map from users, say) that would be millions."""
+SPLITS_MAX = 40
+"""Reads spent on finding the payloads that spoil their chunks; each takes a millisecond or more."""
+SKIPS_MAX = 64
+"""Micro-batches that are not tried at all after one failed, at most."""
+
+
+@dataclass(frozen=True)
+class ProofShape:
+    """What a proof is about."""
+
+    record: Record
+    type: ArrowType
+    is_unknown_refused: bool
+    hashed: tuple[tuple[str, ...], ...]
+    """Paths of Avro names that must not be null: null and missing, alike from here, have different hashes."""
+
+
+@dataclass(frozen=True)
+class Proof:
+    """`records`: the proven ones, in order, by their Avro names; `is_proven`: which of the payloads they are."""
+
+    records: ArrowColumn
+    is_proven: np.ndarray
+
+
+class ProofHabit:
+    """Whether trying is worth while: after a micro-batch that was not proven some are not tried, ever more of them."""
+
+    def __init__(self) -> None:
+        self._left = 0
+        self._next = 1
+
+    def is_tried(self) -> bool:
+        """Whether to try the next micro-batch."""
+        if self._left:
+            self._left -= 1
+            return False
+        return True
+
+    def tell(self, *, was_worth_while: bool) -> None:
+        """What came of trying."""
+        self._left = 0 if was_worth_while else self._next
+        self._next = 1 if was_worth_while else min(2 * self._next, SKIPS_MAX)
+
+
+def proof_shape(plan: ConversionPlan) -> ProofShape | None:
+    """None where the plan asks for something that Arrow cannot vouch for."""
+    if plan.contract is None or plan.record is None:
+        return None
+    hashed = dedupe_fields(plan.dedupe_fields, plan.record)
+    kind = read_type(plan.record)
+    if kind is None or not all(field.is_typed for field in hashed):
+        return None
+    is_unknown_refused = plan.contract.unknown_fields is UnknownFields.REJECT
+    return ProofShape(plan.record, kind, is_unknown_refused, tuple(field.avro_names for field in hashed))
+
+
+def prove(text: ArrowColumn, shape: ProofShape) -> Proof | None:
+    """Typed records of the payloads (UTF-8, null: not asked about), or None where less than half is proven."""
+    found: dict[int, tuple[ArrowColumn, np.ndarray]] = {}
+    failed = _read_chunks(text, shape, found)
+    if 2 * sum(length for _, length in failed) <= len(text):
+        _read_halves(text, shape, failed, found)
+    is_proven = np.zeros(len(text), dtype=bool)
+    records = []
+    for start, (column, is_doubtful) in sorted(found.items(), key=lambda item: item[0]):
+        is_proven[start : start + len(column)] = ~is_doubtful
+        records.append(column.filter(pa.array(~is_doubtful)) if is_doubtful.any() else column)
+    if 2 * np.count_nonzero(is_proven) < len(text):
+        return None
+    return Proof(records[0] if len(records) == 1 else pa.concat_arrays(records), is_proven)
+
+
+def _read_chunks(
+    text: ArrowColumn, shape: ProofShape, found: dict[int, tuple[ArrowColumn, np.ndarray]]
+) -> list[tuple[int, int]]:
+    """Read chunk by chunk; gives the chunks (start, length) that failed. The first is small: it tells of the rest."""
+    average = max(1, text.nbytes // max(1, len(text)))
+    rows = max(1, min(CHUNK_ROWS, CHUNK_BYTES // average))
+    failed: list[tuple[int, int]] = []
+    start, length = 0, min(rows, FIRST_ROWS)
+    while start < len(text):
+        length = min(length, len(text) - start)
+        try:
+            found[start] = _read(text.slice(start, length), shape)
+        except _TooWide:
+            return [*failed, (start, len(text) - start)]
+        except Unproven:
+            failed.append((start, length))
+        start, length = start + length, rows
+    return failed
+
+
+def _read_halves(
+    text: ArrowColumn,
+    shape: ProofShape,
+    failed: list[tuple[int, int]],
+    found: dict[int, tuple[ArrowColumn, np.ndarray]],
+) -> None:
+    waiting = [half for chunk in failed for half in _halves(*chunk)]
+    for _ in range(SPLITS_MAX):
+        if not waiting:
+            return
+        start, length = waiting.pop()
+        try:
+            found[start] = _read(text.slice(start, length), shape)
+        except Unproven:
+            waiting += _halves(start, length)
+
+
+def _halves(start: int, length: int) -> list[tuple[int, int]]:
+    middle = length // 2
+    return [(start, middle), (start + middle, length - middle)] if middle else []
+
+
+class _TooWide(Unproven):
+    """There are as many keys as data."""
+
+
+def _read(text: ArrowColumn, shape: ProofShape) -> tuple[ArrowColumn, np.ndarray]:
+    """The payloads of one chunk as records, and which of them are doubtful; raises Unproven.
+
+    Every payload stands in an object of its own, before a mark that cannot be guessed. As many rows as payloads, a mark
+    in each and nothing beside it: then each payload is one value, and none reaches into the next.
+    """
+    try:
+        lines = pc.binary_join_element_wise(_HEAD, text, _TAIL, "", null_handling="replace", null_replacement="null")
+        data = lines.buffers()[2]
+        table = _json.read_json(
+            pa.BufferReader(data),
+            read_options=_json.ReadOptions(use_threads=False, block_size=data.size + 1),
+            parse_options=_json.ParseOptions(
+                explicit_schema=pa.schema([(_PAYLOAD, shape.type), (_MARK, pa.int64())]),
+                newlines_in_values=False,
+                unexpected_field_behavior="infer",
+            ),
+        )
+    except (pa.ArrowException, UnicodeDecodeError) as error:
+        # What Arrow says of bad text may hold half a character, and then cannot be told as text.
+        raise Unproven from error
+    return _checked(table, len(text), shape)
+
+
+def _checked(table: pa.Table, count: int, shape: ProofShape) -> tuple[ArrowColumn, np.ndarray]:
+    if table.column_names != [_PAYLOAD, _MARK] or table.num_rows != count or table.column(_MARK).null_count:
+        raise Unproven
+    column: ArrowColumn = table.column(_PAYLOAD)
+    column = column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
+    if _leaves(column.type) > COLUMNS_MAX:
+        raise _TooWide
+    if has_strange_number(column):
+        raise Unproven
+    records, is_doubtful = checked_record(shape.record, column, is_unknown_refused=shape.is_unknown_refused)
+    for path in shape.hashed:
+        is_doubtful = is_doubtful | np.asarray(pc.struct_field(records, list(path)).is_null())
+    return records, is_doubtful | np.asarray(column.is_null())
+
+
+def _leaves(kind: ArrowType) -> int:
+    if pa.types.is_struct(kind):
+        return 1 + sum(_leaves(kind.field(index).type) for index in range(kind.num_fields))
+    return 1 + _leaves(kind.value_type) if pa.types.is_list(kind) else 1
+
+
+_PAYLOAD = "payload"
+_MARK = f"m{secrets.token_hex(8)}"
+_HEAD = f'{{"{_PAYLOAD}":'
+_TAIL = f',"{_MARK}":0}}\n'

@@ -1,0 +1,124 @@
+"""A contract as Arrow reads it: the type its payloads are read as, and what is left to check of the columns read.
+
+Arrow's JSON reader, given a type, is strict: text only from text, integers whole and in range, booleans only from
+booleans. What it lets pass (infinities, minus zero, null for a required field) is found here, in whole columns.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from spark_batch.avro_types import Array, AvroType, Enum, Primitive, Record, Slot, Temporal, Uuid
+from spark_batch.exact.instants import unit_range
+from spark_batch.outcome import ArrowColumn
+from spark_batch.prepass import pc
+
+ArrowType = Any
+"""An Arrow type, as untyped as the columns are."""
+_PRIMITIVES: dict[AvroType, ArrowType] = {
+    Primitive.BOOLEAN: pa.bool_(),
+    Primitive.INT: pa.int32(),
+    Primitive.LONG: pa.int64(),
+    Primitive.DOUBLE: pa.float64(),
+    Primitive.STRING: pa.string(),
+}
+_UUID = r"\A[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\z"
+
+
+class Unproven(Exception):
+    """Some payload of the chunk is not what the contract says; which one is not told."""
+
+
+def read_type(kind: AvroType) -> ArrowType | None:
+    """How Arrow is to read values of the type; None where it could not vouch for them.
+
+    Floats are not here because they would be rounded twice, decimals, bytes and maps because Arrow reads none.
+    """
+    if isinstance(kind, Record):
+        fields = [(field.json_name, read_type(field.slot.type)) for field in kind.fields]
+        return None if any(found is None for _, found in fields) else pa.struct(fields)  # type: ignore[arg-type]
+    if isinstance(kind, Array):
+        items = read_type(kind.items.type)
+        return None if items is None else pa.list_(items)
+    if isinstance(kind, Temporal):
+        return _PRIMITIVES[kind.base]
+    return pa.string() if isinstance(kind, (Enum, Uuid)) else _PRIMITIVES.get(kind)
+
+
+def checked_record(record: Record, column: ArrowColumn, *, is_unknown_refused: bool) -> tuple[ArrowColumn, np.ndarray]:
+    """The records under their Avro names without unknown fields, and where a record may not be valid.
+
+    Raises Unproven where that cannot be told row by row.
+    """
+    if is_unknown_refused and column.type.num_fields != len(record.fields):
+        raise Unproven
+    is_doubtful = np.zeros(len(column), dtype=bool)
+    is_there = np.asarray(column.is_valid())
+    children, fields = [], []
+    for field in record.fields:
+        raw = column.field(column.type.get_field_index(field.json_name))
+        child, is_child_doubtful = _checked_slot(field.slot, raw, is_unknown_refused=is_unknown_refused)
+        if field.has_value_default and raw.null_count:
+            # Whether it is missing, and takes the default, or is null cannot be told from here.
+            is_child_doubtful |= np.asarray(raw.is_null())
+        is_doubtful |= is_child_doubtful & is_there
+        children.append(child)
+        fields.append(pa.field(field.name, child.type, nullable=field.slot.is_nullable))
+    mask = column.is_null() if column.null_count else None
+    return pa.StructArray.from_arrays(children, fields=fields, mask=mask), is_doubtful
+
+
+def _checked_slot(slot: Slot, raw: ArrowColumn, *, is_unknown_refused: bool) -> tuple[ArrowColumn, np.ndarray]:
+    column = raw
+    if isinstance(slot.type, Record):
+        column, is_doubtful = checked_record(slot.type, raw, is_unknown_refused=is_unknown_refused)
+    elif isinstance(slot.type, Array):
+        column = _checked_list(slot.type, raw, is_unknown_refused=is_unknown_refused)
+        is_doubtful = np.zeros(len(raw), dtype=bool)
+    else:
+        is_doubtful = _is_doubtful(slot.type, raw)
+    if raw.null_count and not slot.is_nullable:
+        is_doubtful = is_doubtful | np.asarray(raw.is_null())
+    return column, is_doubtful
+
+
+def _checked_list(kind: Array, raw: ArrowColumn, *, is_unknown_refused: bool) -> ArrowColumn:
+    items, is_doubtful = _checked_slot(kind.items, raw.values, is_unknown_refused=is_unknown_refused)
+    if is_doubtful.any():
+        raise Unproven
+    mask = raw.is_null() if raw.null_count else None
+    item = pa.field("item", items.type, nullable=kind.items.is_nullable)
+    return pa.ListArray.from_arrays(raw.offsets, items, type=pa.list_(item), mask=mask)
+
+
+def _is_doubtful(kind: AvroType, column: ArrowColumn) -> np.ndarray:
+    """Where a value that is there may not be allowed or not be what was written."""
+    if kind is Primitive.DOUBLE:
+        values = column.fill_null(1.0).to_numpy(zero_copy_only=False)
+        # An integer has no negative zero: -0 is 0.0, and -0.0 keeps its sign; Arrow reads both alike.
+        return np.asarray(~np.isfinite(values) | ((values == 0) & np.signbit(values)))
+    if isinstance(kind, Temporal):
+        low, high = unit_range(kind)
+        is_in_range = pc.and_(pc.greater_equal(column, low), pc.less_equal(column, high))
+    elif isinstance(kind, Enum):
+        is_in_range = pc.or_kleene(pc.is_in(column, pa.array(kind.symbols)), column.is_null())
+    elif isinstance(kind, Uuid):
+        is_in_range = pc.match_substring_regex(column, _UUID)
+    else:
+        return np.zeros(len(column), dtype=bool)
+    return ~np.asarray(pc.fill_null(is_in_range, fill_value=True))
+
+
+def has_strange_number(column: ArrowColumn) -> bool:
+    """Whether a number stands there that Arrow takes and JSON does not have: NaN, or an infinity."""
+    kind = column.type
+    if pa.types.is_struct(kind):
+        return any(has_strange_number(column.field(index)) for index in range(kind.num_fields))
+    if pa.types.is_list(kind):
+        return has_strange_number(column.values)
+    if not pa.types.is_floating(kind):
+        return False
+    return pc.all(pc.is_finite(column)).as_py() is False
