@@ -6,7 +6,7 @@ that Java configs use are aliases here, so that such configs run unchanged.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -33,9 +33,14 @@ class Plugin:
 
     def answers_to(self, name: str) -> bool:
         """Whether ``connector.class=name`` means this plugin."""
-        names = {self.name, *self.aliases}
-        simple = {alias.rpartition(".")[2] for alias in names}
-        return name in names | simple | {known.removesuffix("Connector") for known in simple}
+        return name in names_of(self.name, self.aliases)
+
+
+def names_of(name: str, aliases: Iterable[str]) -> frozenset[str]:
+    """Everything a connector may be called: full names, simple names, and these without ``Connector``."""
+    full = {name, *aliases}
+    simple = {alias.rpartition(".")[2] for alias in full}
+    return frozenset(full | simple | {known.removesuffix("Connector") for known in simple})
 
 
 PLUGINS: tuple[Plugin, ...] = (

@@ -1,0 +1,91 @@
+"""Keys of sinks: those of Kafka Connect 4.1.1, to the byte; the sink's own keys are its config class's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated
+
+from pydantic import field_validator
+
+from fetchers.sdk import Boolean, Finding, Importance, NameList
+from service.config.connector import COMMON, ERRORS, ConnectorConfig, connector_key
+
+GROUP_ID_OVERRIDE = "consumer.override.group.id"
+_HIGH, _MEDIUM = Importance.HIGH, Importance.MEDIUM
+
+
+class SinkConnectorConfig(ConnectorConfig):
+    """What the worker reads of a sink's config."""
+
+    topics: Annotated[NameList, connector_key(COMMON, 4, "Topics", width="LONG", importance=_HIGH)] = ()
+    """Topics to read, separated by commas; either this or ``topics.regex``."""
+    topics_regex: Annotated[str, connector_key(COMMON, 4, "Topics regex", width="LONG", importance=_HIGH)] = ""
+    """Regular expression (Python's) that the whole name of a topic must match to be read."""
+    errors_deadletterqueue_topic_name: Annotated[
+        str, connector_key(ERRORS, 6, "Dead Letter Queue Topic Name", importance=_MEDIUM)
+    ] = ""
+    """Topic of the dead letters of ``errors.tolerance=all``; empty: rejected records are passed over, as in Connect."""
+    errors_deadletterqueue_topic_replication_factor: Annotated[
+        int,
+        connector_key(ERRORS, 7, "Dead Letter Queue Topic Replication Factor", importance=_MEDIUM, kind="SHORT"),
+    ] = 3
+    """Replicas of the dead-letter topic, when it is created."""
+    errors_deadletterqueue_context_headers_enable: Annotated[
+        Boolean, connector_key(ERRORS, 8, "Enable Error Context Headers", importance=_MEDIUM)
+    ] = False
+    """Whether dead letters carry headers that say what happened and where they came from."""
+
+    @field_validator("topics_regex")
+    @classmethod
+    def _is_pattern(cls, pattern: str) -> str:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            message = f"Invalid regex: {error}"
+            raise ValueError(message) from error
+        return pattern
+
+
+def topic_findings(properties: Mapping[str, str]) -> tuple[Finding, ...]:
+    """What is wrong with topics, pattern and dead letters taken together, in Connect's words."""
+    texts = {key: properties.get(key, "").strip() for key in ("topics", "topics.regex")}
+    if texts["topics"] and texts["topics.regex"]:
+        return _on_both(texts, "topics and topics.regex are mutually exclusive options, but both are set.")
+    if not any(texts.values()):
+        return _on_both(texts, "Must configure one of topics or topics.regex")
+    return _dead_letter_findings(texts, properties.get("errors.deadletterqueue.topic.name", "").strip())
+
+
+def _on_both(texts: Mapping[str, str], message: str) -> tuple[Finding, ...]:
+    return tuple(Finding(key, value or None, message) for key, value in texts.items())
+
+
+def _dead_letter_findings(texts: Mapping[str, str], topic: str) -> tuple[Finding, ...]:
+    names = [name.strip() for name in texts["topics"].split(",")]
+    if topic and topic in names:
+        message = (
+            f"The DLQ topic '{topic}' may not be included in the list of topics ('topics=[{', '.join(names)}]') "
+            "consumed by the connector"
+        )
+        return (Finding("topics", texts["topics"], message),)
+    pattern = texts["topics.regex"]
+    if topic and pattern and _matches(pattern, topic):
+        message = (
+            f"The DLQ topic '{topic}' may not be matched by the regex for the topics ('topics.regex={pattern}') "
+            "consumed by the connector"
+        )
+        return (Finding("topics.regex", pattern, message),)
+    return ()
+
+
+def _matches(pattern: str, topic: str) -> bool:
+    try:
+        return re.fullmatch(pattern, topic) is not None
+    except re.error:
+        return False  # told of by the key itself
+
+
+def group_of(name: str, properties: Mapping[str, str]) -> str:
+    """The consumer group of a sink: ``connect-<name>``, unless the config names another."""
+    return properties.get(GROUP_ID_OVERRIDE, "").strip() or f"connect-{name}"
