@@ -109,6 +109,17 @@ class ConnectorStateChanged(ConnectorEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectorFailed(ConnectorEvent):
+    """A connector could not be started or split; its tasks are not touched. ``trace``: as for tasks."""
+
+    logger: ClassVar[str] = "headrace.connector"
+    level: ClassVar[Level] = Level.ERROR
+    error_class: str
+    message: str
+    trace: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectorRemoved(ConnectorEvent):
     """The connector was deleted or moved to another worker: its and its tasks' series end."""
 
@@ -125,6 +136,17 @@ class ConfigWarning(Event):
     key: str
     message: str
     connector: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateRecordSkipped(Event):
+    """A record in a topic of state says nothing that is understood; ``reason`` never has its value."""
+
+    logger: ClassVar[str] = "headrace.state"
+    level: ClassVar[Level] = Level.WARNING
+    topic: str
+    offset: int
+    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,7 @@ from service.pipeline.queue import QueueLimits
 from service.pipeline.task import FlowParts, FlowSettings, SourceTask
 from service.worker.lending import DedupeStates, Writers
 from service.worker.supervising import RestartPolicy, TaskSupervisor
+from service.worker.telling import TaskTelling
 from spark_batch.plan import ConversionPlan
 from spark_batch.plan import Finding as PlanFinding
 
@@ -117,7 +118,7 @@ def supervise(
             common.errors_restart_max,
             BackOff(first_seconds=first_seconds, cap_seconds=max(cap_seconds, first_seconds)),
         ),
-        events=TaskEvents(parts.flow.emit, task_id.connector, task_id.task),
+        listener=TaskTelling(TaskEvents(parts.flow.emit, task_id.connector, task_id.task)),
         clock=parts.flow.clock,
     )
 

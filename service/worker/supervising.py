@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from fetchers.sdk import BackOff, Clock, Retriable
-from metrics.events import StopReported, TaskEvents, TaskFailed, TaskRestarted, TaskStateChanged
 from service.domain.errors import Recovery, described, recovery_of, root_of
-from service.domain.ids import TaskId
+from service.domain.ids import InstanceId
 from service.domain.states import State, transition
 from service.pipeline.activity import Signal
+from service.worker.telling import LifeListener
+from service.worker.turnstile import Turnstile
 
 HEALTHY_AFTER_SECONDS = 60.0
 """A run this long counts as healthy: the next failure begins the back-off anew."""
@@ -59,15 +60,21 @@ class RestartPolicy:
 
 @dataclass(slots=True)
 class TaskSupervisor:
-    """Owner of one task's state."""
+    """Owner of one task's state, from its start until it is stopped or FAILED for good."""
 
-    task_id: TaskId
+    task_id: InstanceId
     make_task: Callable[[], Awaitable[RunnableTask]]
     """A new incarnation; may ask the outside (schema registry) and raise what ``recovery_of`` knows."""
     policy: RestartPolicy
-    events: TaskEvents
+    listener: LifeListener
     clock: Clock
+    starts: Turnstile | None = None
+    """Narrows how many start at once."""
+    fenced_grace_seconds: float = 0.0
+    """So long a task that a newer incarnation has fenced waits to be told that it is not wanted here any more."""
     state: State = State.UNASSIGNED
+    rests_as: State = State.UNASSIGNED
+    """The state after a stop."""
     trace: str | None = None
     """Why the state is FAILED, for people."""
     _current: RunnableTask | None = None
@@ -78,7 +85,7 @@ class TaskSupervisor:
         try:
             await self._run_until_over()
         except asyncio.CancelledError:
-            self._enter(State.UNASSIGNED, reason="cancelled")
+            self._enter(self.rests_as, reason="cancelled")
             raise
 
     async def _run_until_over(self) -> None:
@@ -91,13 +98,15 @@ class TaskSupervisor:
                 if self.clock.monotonic() - started_at > HEALTHY_AFTER_SECONDS:
                     restarts = 0
                 restarts += 1
+                if await self._is_superseded(error):
+                    break
                 if not self._may_restart(error, restarts):
                     self._fail(error)
                     return
                 await self._wait_to_restart(error, restarts)
             else:
                 break
-        self._enter(State.UNASSIGNED, reason="stopped")
+        self._enter(self.rests_as, reason="stopped")
 
     def request_stop(self) -> None:
         """Stage one: stop fetching, deliver what is there."""
@@ -108,7 +117,7 @@ class TaskSupervisor:
     def report_stop(self, *, seconds: float, is_complete: bool) -> None:
         """Say what was left."""
         left = 0 if self._current is None else self._current.activity.records_in_hand
-        self.events(StopReported, left_records=left, seconds=seconds, is_complete=is_complete)
+        self.listener.on_stop(left_records=left, seconds=seconds, is_complete=is_complete)
 
     @property
     def idle_seconds(self) -> float | None:
@@ -123,12 +132,24 @@ class TaskSupervisor:
         return self.state is State.FAILED
 
     async def _run_once(self) -> None:
-        task = await self.make_task()
-        task.on_running = lambda: self._enter(State.RUNNING)
-        self._current = task
-        if self._stop.is_set():
-            return
-        await task.run()
+        turn = None if self.starts is None else await self.starts.enter()
+        leave = turn.leave if turn is not None else _leave_nothing
+        try:
+            task = await self.make_task()
+            task.on_running = lambda: self._begin(leave)
+            self._current = task
+            if not self._stop.is_set():
+                await task.run()
+        finally:
+            leave()
+
+    def _begin(self, leave: Signal) -> None:
+        leave()
+        self._enter(State.RUNNING)
+
+    async def _is_superseded(self, error: BaseException) -> bool:
+        """Whether the newer incarnation that fenced this one was wanted; the word of it may be still on its way."""
+        return recovery_of(error) is Recovery.FENCED and await self._stops_within(self.fenced_grace_seconds)
 
     def _may_restart(self, error: BaseException, restarts: int) -> bool:
         is_retriable = recovery_of(error) in {Recovery.RETRY, Recovery.RESTART}
@@ -138,19 +159,27 @@ class TaskSupervisor:
         cause = root_of(error)
         asked_seconds = cause.wait_seconds if isinstance(cause, Retriable) else None
         self._enter(State.RESTARTING, reason=described(cause))
-        self.events(TaskRestarted, attempt=restarts)
+        self.listener.on_restart(restarts)
+        await self._stops_within(self.policy.back_off.wait_seconds(restarts, asked_seconds=asked_seconds))
+
+    async def _stops_within(self, seconds: float) -> bool:
         try:
-            async with asyncio.timeout(self.policy.back_off.wait_seconds(restarts, asked_seconds=asked_seconds)):
+            async with asyncio.timeout(seconds):
                 await self._stop.wait()
         except TimeoutError:
-            return
+            return False
+        return True
 
     def _fail(self, error: BaseException) -> None:
         cause = root_of(error)
         self.trace = "".join(traceback.format_exception(cause))
-        self.events(TaskFailed, error_class=type(cause).__name__, message=str(cause), trace=self.trace)
-        self._enter(State.FAILED, reason=described(cause))
+        self.listener.on_failure(cause, trace=self.trace)
+        self._enter(State.FAILED, reason=described(cause), trace=self.trace)
 
-    def _enter(self, state: State, *, reason: str = "") -> None:
+    def _enter(self, state: State, *, reason: str = "", trace: str | None = None) -> None:
         self.state = transition(self.state, state)
-        self.events(TaskStateChanged, state=state.value, reason=reason)
+        self.listener.on_state(state, reason=reason, trace=trace)
+
+
+def _leave_nothing() -> None:
+    """Nothing was entered."""

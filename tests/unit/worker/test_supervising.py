@@ -16,6 +16,7 @@ from service.kafka.errors import DeliveryFatal, DeliveryRetriable, WriterFenced
 from service.pipeline.task import SourceTask
 from service.registry.errors import RegistryRetriable
 from service.worker.supervising import HEALTHY_AFTER_SECONDS, RestartPolicy, RunnableTask, TaskSupervisor
+from service.worker.telling import TaskTelling
 from tests.unit.pipeline.fake_kafka import TOPIC, FakeKafka
 from tests.unit.pipeline.fakes import World, numbers, payloads, wait_until
 
@@ -39,7 +40,7 @@ class Supervised:
             TaskId("numbers", 0),
             self._make,
             RestartPolicy(self.restarts_max, BACK_OFF),
-            TaskEvents(self.world.events.append, "numbers", 0),
+            TaskTelling(TaskEvents(self.world.events.append, "numbers", 0)),
             self.world.clock,
         )
 

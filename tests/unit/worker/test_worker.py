@@ -12,6 +12,7 @@ from service.domain.ids import TaskId
 from service.kafka.errors import DeliveryRetriable
 from service.pipeline.task import SourceTask
 from service.worker.supervising import RestartPolicy, TaskSupervisor
+from service.worker.telling import TaskTelling
 from service.worker.worker import Worker
 from tests.unit.pipeline.fake_kafka import TOPIC, FakeKafka
 from tests.unit.pipeline.fakes import FakeConversion, Numbers, World, numbers, payloads, wait_until
@@ -27,8 +28,8 @@ def supervised(world: World, source: Numbers) -> TaskSupervisor:
         return world.task(source)
 
     policy = RestartPolicy(back_off=BackOff(jitter_seconds=0))
-    events = TaskEvents(world.events.append, "numbers", 0)
-    return TaskSupervisor(TaskId("numbers", 0), make, policy, events, world.clock)
+    listener = TaskTelling(TaskEvents(world.events.append, "numbers", 0))
+    return TaskSupervisor(TaskId("numbers", 0), make, policy, listener, world.clock)
 
 
 def worker_of(*tasks: TaskSupervisor, world: World) -> Worker:

@@ -1,0 +1,111 @@
+"""What becomes of one instance, told to everyone who must know: metrics and logs by events, the herder by its port."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from metrics.events import (
+    ConnectorFailed,
+    ConnectorStarted,
+    ConnectorStateChanged,
+    Emit,
+    StopReported,
+    TaskEvents,
+    TaskFailed,
+    TaskRestarted,
+    TaskStateChanged,
+)
+from service.domain.ids import ConnectorId, TaskId
+from service.domain.states import State
+from service.herder.ports import InstanceObserver
+
+
+class LifeListener(Protocol):
+    """Hears what becomes of one instance, from its supervisor."""
+
+    def on_state(self, state: State, *, reason: str = "", trace: str | None = None) -> None:
+        """It has entered a state."""
+
+    def on_failure(self, error: BaseException, *, trace: str) -> None:
+        """It has failed for good; the state FAILED follows."""
+
+    def on_restart(self, attempt: int) -> None:
+        """It starts again by itself, for the ``attempt``-th time in a row."""
+
+    def on_stop(self, *, left_records: int, seconds: float, is_complete: bool) -> None:
+        """It has stopped, and how much it left undelivered."""
+
+
+@dataclass(slots=True)
+class TaskTelling:
+    """For a task."""
+
+    events: TaskEvents
+    observer: InstanceObserver | None = None
+    version: str | None = None
+    """Of the task's class, once it is known."""
+
+    def on_state(self, state: State, *, reason: str = "", trace: str | None = None) -> None:
+        """See ``LifeListener``."""
+        self.events(TaskStateChanged, state=state.value, reason=reason)
+        if self.observer is not None:
+            instance = TaskId(self.events.connector, self.events.task)
+            self.observer.on_state(instance, state, trace=trace, version=self.version)
+
+    def on_failure(self, error: BaseException, *, trace: str) -> None:
+        """See ``LifeListener``."""
+        self.events(TaskFailed, error_class=type(error).__name__, message=str(error), trace=trace)
+
+    def on_restart(self, attempt: int) -> None:
+        """See ``LifeListener``."""
+        self.events(TaskRestarted, attempt=attempt)
+
+    def on_stop(self, *, left_records: int, seconds: float, is_complete: bool) -> None:
+        """See ``LifeListener``."""
+        self.events(StopReported, left_records=left_records, seconds=seconds, is_complete=is_complete)
+
+
+@dataclass(slots=True)
+class ConnectorTelling:
+    """For the instance of a connector itself."""
+
+    name: str
+    emit: Emit
+    observer: InstanceObserver
+    connector_class: str = ""
+    """As configured, until the class itself is known."""
+    kind: str = "source"
+    version: str | None = None
+
+    def on_state(self, state: State, *, reason: str = "", trace: str | None = None) -> None:
+        """See ``LifeListener``."""
+        del reason
+        if state is State.RUNNING:
+            self._tell_start(is_success=True)
+        self.emit(ConnectorStateChanged(self.name, state=state.value))
+        self.observer.on_state(ConnectorId(self.name), state, trace=trace, version=self.version)
+
+    def on_failure(self, error: BaseException, *, trace: str) -> None:
+        """See ``LifeListener``."""
+        self._tell_start(is_success=False)
+        self.emit(ConnectorFailed(self.name, error_class=type(error).__name__, message=str(error), trace=trace))
+
+    def on_restart(self, attempt: int) -> None:
+        """A start that has not worked; another follows."""
+        del attempt
+        self._tell_start(is_success=False)
+
+    def on_stop(self, *, left_records: int, seconds: float, is_complete: bool) -> None:
+        """A connector holds no records."""
+
+    def _tell_start(self, *, is_success: bool) -> None:
+        self.emit(
+            ConnectorStarted(
+                self.name,
+                is_success=is_success,
+                connector_class=self.connector_class,
+                version=self.version or "",
+                kind=self.kind,
+            )
+        )
