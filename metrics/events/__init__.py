@@ -39,7 +39,9 @@ from metrics.events.flow import (
     TransactionAborted,
     TransactionCommitted,
 )
+from metrics.events.herding import HerderStepFailed
 from metrics.events.life import (
+    ChangeAudited,
     ComponentStateChanged,
     ConfigWarning,
     ConnectorFailed,
@@ -47,6 +49,7 @@ from metrics.events.life import (
     ConnectorStarted,
     ConnectorStateChanged,
     RequestAnswered,
+    RequestFailed,
     RetryScheduled,
     StateRecordSkipped,
     StopReported,
@@ -62,6 +65,7 @@ from metrics.events.life import (
 __all__ = [
     "BatchClosed",
     "BatchConverted",
+    "ChangeAudited",
     "ComponentStateChanged",
     "ConfigWarning",
     "ConnectorEvent",
@@ -75,6 +79,7 @@ __all__ = [
     "EndToEndMeasured",
     "Event",
     "FetchCompleted",
+    "HerderStepFailed",
     "Level",
     "OffsetCommitted",
     "PageFetched",
@@ -87,6 +92,7 @@ __all__ = [
     "RecordsDelivered",
     "RecordsRejected",
     "RequestAnswered",
+    "RequestFailed",
     "RetryScheduled",
     "SourceLagMeasured",
     "SparkStarted",

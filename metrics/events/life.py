@@ -190,3 +190,34 @@ class RequestAnswered(Event):
     route: str
     status: int
     seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestFailed(Event):
+    """A REST request ended in a bug or a broken part, not in a refusal; ``trace`` is for the log alone."""
+
+    logger: ClassVar[str] = "headrace.rest"
+    level: ClassVar[Level] = Level.ERROR
+    method: str
+    route: str
+    error_class: str
+    message: str
+    trace: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeAudited(Event):
+    """Someone asked for a change, or was turned away: who, from where, what, and how it was answered; never a body.
+
+    ``outcome``: done | refused | denied | failed.
+    """
+
+    logger: ClassVar[str] = "headrace.audit"
+    level: ClassVar[Level] = Level.INFO
+    principal: str
+    remote: str
+    method: str
+    path: str
+    query: str
+    status: int
+    outcome: str
