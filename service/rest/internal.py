@@ -1,0 +1,62 @@
+"""Requests between workers: fencing, and task configs for the leader. The herder verifies their signatures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from aiohttp import web
+
+from service.herder.api import Signature
+from service.rest import bodies
+from service.rest.ports import Surface
+from service.rest.routes import Access, Answer, Route
+
+SIGNATURE_HEADER = "X-Connect-Authorization"
+ALGORITHM_HEADER = "X-Connect-Request-Signature-Algorithm"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class InternalRoutes:
+    """Handlers of what only workers send."""
+
+    surface: Surface
+
+    def routes(self) -> tuple[Route, ...]:
+        """All of them."""
+        done = (Answer(204, "It is done."),)
+        return (
+            Route(
+                method="PUT",
+                path="/connectors/{connector}/fence",
+                handle=self.fence,
+                about="Fence older generations of a connector's tasks.",
+                access=Access.INTERNAL,
+                answers=done,
+            ),
+            Route(
+                method="POST",
+                path="/connectors/{connector}/tasks",
+                handle=self.publish_tasks,
+                about="Write the task configs that a connector's owner has made.",
+                access=Access.INTERNAL,
+                answers=done,
+            ),
+        )
+
+    async def fence(self, request: web.Request) -> web.Response:
+        """204."""
+        name, body = request.match_info["connector"], await request.read()
+        await self.surface.present_herder.fence(name, signature=signature_of(request), body=body)
+        return bodies.empty_answer(204)
+
+    async def publish_tasks(self, request: web.Request) -> web.Response:
+        """204."""
+        name, body = request.match_info["connector"], await request.read()
+        await self.surface.present_herder.publish_tasks(name, signature=signature_of(request), body=body)
+        return bodies.empty_answer(204)
+
+
+def signature_of(request: web.Request) -> Signature | None:
+    """The signature, where both of its headers are there."""
+    value, algorithm = request.headers.get(SIGNATURE_HEADER), request.headers.get(ALGORITHM_HEADER)
+    return None if value is None or algorithm is None else Signature(value, algorithm)

@@ -1,0 +1,116 @@
+"""Pause, resume, stop and restart of connectors and tasks; bodies of these requests are not read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from aiohttp import web
+
+from service.domain.cluster import RestartRequest
+from service.domain.ids import TaskId
+from service.domain.states import TargetState
+from service.rest import bodies, requests
+from service.rest.ports import Surface
+from service.rest.routes import Access, Answer, Query, Route
+from service.rest.schemas import FLAG, reference
+
+_MISSING = {404: "There is no such connector."}
+_NOT_NOW = {**_MISSING, 409: "A rebalance is under way, or it is stopped; try again."}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LifecycleRoutes:
+    """Handlers of requests that say what a connector should do."""
+
+    surface: Surface
+
+    def routes(self) -> tuple[Route, ...]:
+        """All of them."""
+        return (
+            Route(
+                method="PUT",
+                path="/connectors/{connector}/pause",
+                handle=self.pause,
+                about="Pause a connector and its tasks; they keep what they hold.",
+                access=Access.ADMIN,
+                answers=(Answer(202, "It will be paused."),),
+                errors=_MISSING,
+            ),
+            Route(
+                method="PUT",
+                path="/connectors/{connector}/resume",
+                handle=self.resume,
+                about="Resume a paused or stopped connector.",
+                access=Access.ADMIN,
+                answers=(Answer(202, "It will be resumed."),),
+                errors=_MISSING,
+            ),
+            Route(
+                method="PUT",
+                path="/connectors/{connector}/stop",
+                handle=self.stop,
+                about="Stop a connector: its tasks end, its config and offsets stay.",
+                access=Access.ADMIN,
+                answers=(Answer(204, "It will be stopped."),),
+                errors=_NOT_NOW,
+            ),
+            Route(
+                method="POST",
+                path="/connectors/{connector}/restart",
+                handle=self.restart,
+                about="Restart a connector, and with includeTasks its tasks.",
+                access=Access.ADMIN,
+                query=(
+                    Query("includeTasks", "Whether tasks are restarted too.", FLAG),
+                    Query("onlyFailed", "Whether only what is FAILED is restarted.", FLAG),
+                ),
+                answers=(
+                    Answer(202, "What will be restarted is shown RESTARTING.", reference("ConnectorStatus")),
+                    Answer(204, "The connector alone was restarted."),
+                ),
+                errors=_NOT_NOW,
+            ),
+            Route(
+                method="POST",
+                path="/connectors/{connector}/tasks/{task}/restart",
+                handle=self.restart_task,
+                about="Restart a task.",
+                access=Access.ADMIN,
+                answers=(Answer(204, "It was restarted."),),
+                errors={**_NOT_NOW, 404: "There is no such connector or task."},
+            ),
+        )
+
+    async def pause(self, request: web.Request) -> web.Response:
+        """202."""
+        return await self._set(request, TargetState.PAUSED, status=202)
+
+    async def resume(self, request: web.Request) -> web.Response:
+        """202."""
+        return await self._set(request, TargetState.STARTED, status=202)
+
+    async def stop(self, request: web.Request) -> web.Response:
+        """204."""
+        return await self._set(request, TargetState.STOPPED, status=204)
+
+    async def _set(self, request: web.Request, state: TargetState, *, status: int) -> web.Response:
+        await self.surface.present_herder.set_target_state(request.match_info["connector"], state)
+        return bodies.empty_answer(status)
+
+    async def restart(self, request: web.Request) -> web.Response:
+        """204 for the connector alone, 202 and the plan where anything more was asked."""
+        name = request.match_info["connector"]
+        has_tasks = requests.parse_flag(request.query.get("includeTasks"))
+        is_failed_only = requests.parse_flag(request.query.get("onlyFailed"))
+        if not (has_tasks or is_failed_only):
+            await self.surface.present_herder.restart_connector(name)
+            return bodies.empty_answer(204)
+        restart = RestartRequest(name, is_failed_only=is_failed_only, has_tasks=has_tasks)
+        plan = await self.surface.present_herder.restart(restart)
+        return bodies.json_answer(bodies.connector_status(plan), status=202)
+
+    async def restart_task(self, request: web.Request) -> web.Response:
+        """204."""
+        task = TaskId(request.match_info["connector"], int(request.match_info["task"]))
+        await self.surface.present_herder.restart_task(task)
+        return bodies.empty_answer(204)

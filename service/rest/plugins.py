@@ -1,0 +1,74 @@
+"""``/connector-plugins``: what can be run, how it is configured, whether a config is right."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from aiohttp import web
+
+from service.rest import bodies, requests
+from service.rest.ports import Surface
+from service.rest.routes import Access, Answer, Query, Route
+from service.rest.schemas import FLAG, array_of, reference
+
+_MISSING = "There is no such plugin."
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PluginRoutes:
+    """Handlers of plugins."""
+
+    surface: Surface
+
+    def routes(self) -> tuple[Route, ...]:
+        """All of them."""
+        return (
+            Route(
+                method="GET",
+                path="/connector-plugins",
+                handle=self.listing,
+                about="Connectors that can be run here, and with connectorsOnly=false all other plugins.",
+                access=Access.READ,
+                tag="plugins",
+                query=(Query("connectorsOnly", "False lists every plugin.", {**FLAG, "default": True}),),
+                answers=(Answer(200, "The plugins.", array_of(reference("Plugin"))),),
+            ),
+            Route(
+                method="GET",
+                path="/connector-plugins/{plugin}/config",
+                handle=self.config_keys,
+                about="Keys of a plugin.",
+                access=Access.READ,
+                tag="plugins",
+                query=(Query("version", "`latest`, or a version."),),
+                answers=(Answer(200, "The keys.", array_of(reference("ConfigKey"))),),
+                errors={400: "The version is not one.", 404: _MISSING},
+            ),
+            Route(
+                method="PUT",
+                path="/connector-plugins/{plugin}/config/validate",
+                handle=self.validate,
+                about="Validate a config, all of it at once; without connector.class the one of the path.",
+                access=Access.ADMIN,
+                tag="plugins",
+                body=reference("ConfigInput"),
+                answers=(Answer(200, "Every key, its value and what is wrong with it.", reference("Validation")),),
+                errors={400: "The class is not that of the path, or there is none such.", 404: _MISSING},
+            ),
+        )
+
+    async def listing(self, request: web.Request) -> web.Response:
+        """Sinks, sources, and the others where they are asked for."""
+        asked = request.query.get("connectorsOnly")
+        connectors_only = asked is None or requests.parse_flag(asked)
+        return bodies.json_answer(self.surface.plugins.listing(connectors_only=connectors_only))
+
+    async def config_keys(self, request: web.Request) -> web.Response:
+        """ConfigKeyInfo of each key."""
+        plugin, version = request.match_info["plugin"], request.query.get("version")
+        return bodies.json_answer(self.surface.plugins.config_keys(plugin, version=version))
+
+    async def validate(self, request: web.Request) -> web.Response:
+        """ConfigInfos."""
+        config = requests.parse_config(await requests.read_body(request))
+        return bodies.json_answer(await self.surface.plugins.validate(request.match_info["plugin"], config))

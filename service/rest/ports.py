@@ -1,0 +1,64 @@
+"""What the REST interface needs of the rest of the worker."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from metrics.log_levels import LoggerLevel
+from metrics.prometheus import PrometheusObserver
+from service.herder.api import Herder
+from service.herder.errors import StartingError
+from service.rest.health import Health
+
+
+class Loggers(Protocol):
+    """Levels of this process (``metrics.log_levels.LogLevels``)."""
+
+    def of_all(self) -> Mapping[str, LoggerLevel]:
+        """Every logger in use, the root as ``root``."""
+
+    def of(self, name: str) -> LoggerLevel | None:
+        """One logger's level; None where there is none of that name."""
+
+    def set(self, name: str, level: str) -> Sequence[str]:
+        """Set it and all below it; which ones that were. ValueError for an unknown level."""
+
+
+class Plugins(Protocol):
+    """What can be run here and how it is configured.
+
+    What is returned is written as JSON as it is: dataclasses whose fields have the names of Connect's bodies, or maps.
+    Raises ``NotFoundError`` for an unknown plugin, ``BadRequestError`` for a request that is wrong as it is.
+    """
+
+    def listing(self, *, connectors_only: bool) -> Sequence[object]:
+        """``[{"class", "type", "version"}]``: sinks, sources, then all the others."""
+
+    def config_keys(self, plugin: str, *, version: str | None) -> Sequence[object]:
+        """``[ConfigKeyInfo]``; ``version`` is ``latest``, a version, or None."""
+
+    async def validate(self, plugin: str, config: Mapping[str, str | None]) -> object:
+        """``ConfigInfos``: also when there are errors."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Surface:
+    """What the routes speak to. HTTP listens before there is a herder, so that health can be asked from the start."""
+
+    health: Health
+    metrics: PrometheusObserver
+    loggers: Loggers
+    plugins: Plugins
+    version: str
+    """Of headrace."""
+    herder: Herder | None = None
+    """Given by the composition as soon as it is made."""
+
+    @property
+    def present_herder(self) -> Herder:
+        """The herder; ``StartingError`` until there is one."""
+        if self.herder is None:
+            raise StartingError("The worker is still starting up.")
+        return self.herder

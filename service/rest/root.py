@@ -1,0 +1,116 @@
+"""``/``, health, metrics: what the worker is and how it is."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from aiohttp import web
+
+from metrics.prometheus import CONTENT_TYPE
+from service.rest import bodies
+from service.rest.ports import Surface
+from service.rest.routes import Access, Answer, Handle, Route, Schema
+from service.rest.schemas import TEXT, reference
+from service.rest.stages import with_stage
+
+IMITATED_VERSION = "4.1.1"
+IMITATED_COMMIT = "be816b82d25370ce"
+"""What Kafka Connect 4.1.1 tells; clients decide by the version what they may ask for."""
+HEALTH_SECONDS_MAX = 10.0
+_HEALTHY = "Worker has completed startup and is ready to handle requests."
+_STARTING = "Worker is still starting up."
+_UNHEALTHY = "Worker was unable to handle this request and may be unable to handle other requests."
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RootRoutes:
+    """Handlers of what is about the worker itself."""
+
+    surface: Surface
+    open_pages: frozenset[str]
+    """Of ``health`` and ``metrics``."""
+    health_seconds_max: float = HEALTH_SECONDS_MAX
+
+    def routes(self) -> tuple[Route, ...]:
+        """All of them."""
+        health = Access.OPEN if "health" in self.open_pages else Access.READ
+        metrics = Access.OPEN if "metrics" in self.open_pages else Access.READ
+        return (
+            Route(
+                method="GET",
+                path="/",
+                handle=self.worker,
+                about="Version of Kafka Connect that is imitated, and the Kafka cluster.",
+                access=Access.READ,
+                tag="worker",
+                answers=(Answer(200, "The worker.", reference("Worker")),),
+            ),
+            self._health_route("/health", self.health, health, schema=reference("HealthStatus"), is_in_words=True),
+            self._health_route("/health/live", self.live, health, schema={"type": "object"}),
+            self._health_route("/health/ready", self.ready, health, schema={"type": "object"}),
+            Route(
+                method="GET",
+                path="/metrics",
+                handle=self.render_metrics,
+                about="Metrics, in Prometheus' text format.",
+                access=metrics,
+                tag="worker",
+                answers=(Answer(200, "The metrics.", TEXT, media_type="text/plain"),),
+                is_ready_early=True,
+                is_health=True,
+            ),
+        )
+
+    def _health_route(
+        self, path: str, handle: Handle, access: Access, *, schema: Schema, is_in_words: bool = False
+    ) -> Route:
+        unwell = (Answer(503, "It is starting, or not ready.", schema),)
+        broken = (Answer(500, "It does not get on with its work.", schema),) if is_in_words else ()
+        return Route(
+            method="GET",
+            path=path,
+            handle=handle,
+            about="How the worker is.",
+            access=access,
+            tag="worker",
+            answers=(Answer(200, "It is well.", schema), *unwell, *broken),
+            is_ready_early=True,
+            is_health=True,
+        )
+
+    async def worker(self, _: web.Request) -> web.Response:
+        """ServerInfo."""
+        cluster = self.surface.present_herder.kafka_cluster_id
+        return bodies.json_answer({"version": IMITATED_VERSION, "commit": IMITATED_COMMIT, "kafka_cluster_id": cluster})
+
+    async def health(self, _: web.Request) -> web.Response:
+        """200 once a tick has passed, 503 while starting, 500 where the worker hangs."""
+        herder = self.surface.herder
+        if herder is None:
+            return _health(503, "starting", _STARTING)
+        if not herder.is_started:
+            return _health(503, "starting", with_stage(_STARTING, herder.stage))
+        try:
+            async with asyncio.timeout(self.health_seconds_max):
+                await herder.wait_tick()
+        except TimeoutError:
+            return _health(500, "unhealthy", with_stage(_UNHEALTHY, herder.stage))
+        return _health(200, "healthy", _HEALTHY)
+
+    async def live(self, _: web.Request) -> web.Response:
+        """200 as long as the event loop answers."""
+        return bodies.json_answer({"status": "live", "version": self.surface.version})
+
+    async def ready(self, _: web.Request) -> web.Response:
+        """200 when ready, else 503; the body says what is missing."""
+        health = self.surface.health
+        return bodies.json_answer(health.report(), status=200 if health.is_ready else 503)
+
+    async def render_metrics(self, _: web.Request) -> web.Response:
+        """Prometheus text format."""
+        return web.Response(body=await self.surface.metrics.expose(), headers={"Content-Type": CONTENT_TYPE})
+
+
+def _health(status: int, word: str, message: str) -> web.Response:
+    return bodies.json_answer({"status": word, "message": message}, status=status)
