@@ -14,7 +14,7 @@ class Background:
     def __init__(self) -> None:
         """Nothing runs yet."""
         self._group = asyncio.TaskGroup()
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
         """Open the parent."""
@@ -25,7 +25,7 @@ class Background:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Cancel every task and wait for its end."""
-        for task in self._tasks:
+        for task in tuple(self._tasks):
             task.cancel()
         try:
             await self._group.__aexit__(kind, error, trace)
@@ -36,4 +36,6 @@ class Background:
 
     def start(self, work: Coroutine[Any, Any, None], *, name: str) -> None:
         """Run ``work`` until it ends or the block does."""
-        self._tasks.append(self._group.create_task(work, name=name))
+        task = self._group.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

@@ -51,6 +51,8 @@ from metrics.events.life import (
     RequestAnswered,
     RequestFailed,
     RetryScheduled,
+    StateLogInterrupted,
+    StateLogResumed,
     StateRecordSkipped,
     StopReported,
     TaskFailed,
@@ -60,6 +62,15 @@ from metrics.events.life import (
     TaskStateChanged,
     WorkerStarted,
     WorkerStopping,
+)
+from metrics.events.sink import (
+    SinkCommitFailed,
+    SinkDeadLettersFailed,
+    SinkLagMeasured,
+    SinkOffsetsCommitted,
+    SinkPartitionsChanged,
+    SinkRecordsPut,
+    SinkRecordsRead,
 )
 
 __all__ = [
@@ -94,8 +105,17 @@ __all__ = [
     "RequestAnswered",
     "RequestFailed",
     "RetryScheduled",
+    "SinkCommitFailed",
+    "SinkDeadLettersFailed",
+    "SinkLagMeasured",
+    "SinkOffsetsCommitted",
+    "SinkPartitionsChanged",
+    "SinkRecordsPut",
+    "SinkRecordsRead",
     "SourceLagMeasured",
     "SparkStarted",
+    "StateLogInterrupted",
+    "StateLogResumed",
     "StateRecordSkipped",
     "StopReported",
     "TaskEvent",

@@ -62,6 +62,8 @@ class HerderSettings:
     may_reset_topics: bool = True
     graceful_seconds: float = 8.0
     """How long a task's former owner may take to let go."""
+    doubt_seconds: float = 10.0
+    """After another has taken the lead: how long until this worker would know, if it led still. Session time-out."""
     key_seconds_max: float = 3600.0
     """Age at which the session key is replaced."""
     key_algorithm: str = "HmacSHA256"

@@ -36,7 +36,8 @@ class ConfigStore(Protocol):
     """The config log: connectors, target states, task configs (`connect-storage.md`, section 2).
 
     Reading is continuous; ``listen`` hears every change in the order of the log, on the event loop. Writers return
-    once their record is in the log *and* read back here. All of them raise ``DeliveryRetriable`` or ``DeliveryFatal``.
+    once their record is in the log *and* read back here. All of them raise ``DeliveryRetriable`` or ``DeliveryFatal``;
+    all but those of target states and log levels are the leader's, and raise ``WriterFenced`` without a valid claim.
     """
 
     @property
@@ -54,6 +55,16 @@ class ConfigStore(Protocol):
 
     async def read_to_end(self) -> None:
         """Until everything written before the call is in ``config``."""
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this worker holds a claim to the leader's writes that, as far as it knows, is the newest."""
+
+    async def claim_leadership(self) -> None:
+        """Take over the leader's writes; who had them before can write as leader no more."""
+
+    async def drop_leadership(self) -> None:
+        """Give them up; harmless without a claim."""
 
     async def put_connector(self, name: str, config: Properties, *, initial: TargetState | None = None) -> None:
         """Create or change; the target state, where given, is written first."""

@@ -48,16 +48,15 @@ class ClusterView:
         connector = self.statuses.connector(name)
         if entry is None or connector is None:
             raise NotFoundError(f"No status found for connector {name}")
-        told = self.statuses.tasks(name)
-        if entry.tasks is not None:
-            told = {number: status for number, status in told.items() if number < len(entry.tasks)}
+        count = len(entry.tasks or ())
+        told = {number: task for number, task in self.statuses.tasks(name).items() if number < count}
         return ConnectorStatus(name, connector, told, self.type_of(entry.config))
 
     def task_status(self, task: TaskId) -> InstanceStatus:
         """State of one task."""
         entry = self.configs.config.connectors.get(task.connector)
         status = self.statuses.tasks(task.connector).get(task.task)
-        if entry is None or status is None or (entry.tasks is not None and task.task >= len(entry.tasks)):
+        if entry is None or status is None or task.task >= len(entry.tasks or ()):
             raise NotFoundError(f"No status found for task {task}")
         return status
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from service.domain.cluster import Member
@@ -23,6 +24,8 @@ class Whereabouts:
 
     membership: Membership
     owners: Owners
+    has_claim: Callable[[], bool] = lambda: True
+    """Whether this worker, being the leader, may write as such already."""
 
     @property
     def is_leader(self) -> bool:
@@ -43,6 +46,8 @@ class Whereabouts:
             raise ConflictError(NO_LEADER)
         if roster.leader != self.membership.me:
             raise ElsewhereError(roster.leader.url)
+        if not self.has_claim():
+            raise ConflictError(NO_LEADER)
 
     def demand_settled(self) -> None:
         """Raises ``ConflictError`` while a rebalance is due."""

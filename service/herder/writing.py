@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from weakref import WeakValueDictionary
 
-from service.herder.errors import RequestError
-from service.kafka.errors import KafkaFailure
+from service.herder.errors import ConflictError, RequestError
+from service.herder.whereabouts import NO_LEADER
+from service.kafka.errors import KafkaFailure, WriterFenced
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeTurns:
     """Lets one request at a time look at a connector and change it."""
 
+    on_fenced: Callable[[], None] = lambda: None
+    """Hears that another worker leads now."""
     _locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
 
     @asynccontextmanager
@@ -24,14 +27,16 @@ class ChangeTurns:
         # Held across the write on purpose: what the next request looks at must be what this one has written.
         # The store bounds each write by a time limit.
         lock = self._locks.setdefault(connector, asyncio.Lock())
-        async with lock, telling_failures():
+        async with lock, self.telling_failures():
             yield
 
-
-@asynccontextmanager
-async def telling_failures() -> AsyncIterator[None]:
-    """A failure of Kafka becomes the answer to the request."""
-    try:
-        yield
-    except KafkaFailure as error:
-        raise RequestError(str(error)) from error
+    @asynccontextmanager
+    async def telling_failures(self) -> AsyncIterator[None]:
+        """A failure of Kafka becomes the answer to the request."""
+        try:
+            yield
+        except WriterFenced as error:
+            self.on_fenced()
+            raise ConflictError(NO_LEADER) from error
+        except KafkaFailure as error:
+            raise RequestError(str(error)) from error

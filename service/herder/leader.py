@@ -1,0 +1,79 @@
+"""What only the leader does: the session key, fencing, forgetting the states of what is gone.
+
+Each duty looks at what is there and does what is missing, so it may be done twice and may be left off at any point;
+whoever leads next goes on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from fetchers.sdk import Clock
+from service.domain.cluster import ClusterConfig
+from service.domain.ids import ConnectorId, InstanceId, TaskId
+from service.herder.errors import RequestError
+from service.herder.fencing import Fencing
+from service.herder.parts import HerderSettings
+from service.herder.ports import ConfigStore, StatusStore
+from service.herder.signing import new_key
+from service.herder.whereabouts import Whereabouts
+from service.herder.writing import ChangeTurns
+
+
+@dataclass(slots=True)
+class LeaderDuties:
+    """Done after every tick of a leader."""
+
+    configs: ConfigStore
+    statuses: StatusStore
+    whereabouts: Whereabouts
+    fencing: Fencing
+    turns: ChangeTurns
+    clock: Clock
+    settings: HerderSettings
+    _known: ClusterConfig = field(default_factory=ClusterConfig)
+
+    async def run(self) -> None:
+        """All duties; raises ``RequestError`` where one could not be done, to be tried again."""
+        async with self.turns.telling_failures():
+            if not self.settings.is_standalone:
+                await self._renew_key()
+            for connector in self.fencing.pending():
+                await self._fence(connector)
+
+    def forget_gone(self) -> None:
+        """Remove the states of connectors and tasks that were there at the last look, and are no more."""
+        before, after = self._known, self.configs.config
+        self._known = after
+        if before is after or not self.whereabouts.is_leader:
+            return
+        for name, was in before.connectors.items():
+            now = after.connectors.get(name)
+            if now is None:
+                self._forget_connector(name)
+            elif now is not was:
+                self._forget_tasks(name, count=len(now.tasks or ()))
+
+    def _forget_connector(self, name: str) -> None:
+        gone: list[InstanceId] = [ConnectorId(name), *(TaskId(name, number) for number in self.statuses.tasks(name))]
+        for instance in gone:
+            self.statuses.remove(instance)
+        self.statuses.reset_topics(name)
+
+    def _forget_tasks(self, name: str, *, count: int) -> None:
+        for number in list(self.statuses.tasks(name)):
+            if number >= count:
+                self.statuses.remove(TaskId(name, number))
+
+    async def _renew_key(self) -> None:
+        key = self.configs.config.session_key
+        now_ms = round(self.clock.now().timestamp() * 1000)
+        if key is None or now_ms - key.created_ms >= self.settings.key_seconds_max * 1000:
+            await self.configs.put_session_key(new_key(self.settings.key_algorithm, created_ms=now_ms))
+
+    async def _fence(self, connector: str) -> None:
+        try:
+            await self.fencing.fence(connector)
+        except RequestError:
+            # Deleted or made anew meanwhile: the next look sees what is due now.
+            return

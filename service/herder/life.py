@@ -1,0 +1,127 @@
+"""The herder's life: read the internal topics, join the group, tick until stopped, let go in order.
+
+The order of the end matters in a group: first the tasks stop and say so (UNASSIGNED), then these words are written,
+then the worker leaves, so that whoever takes over finds everything let go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from fetchers.sdk import BackOff, Clock
+from metrics.events import Emit, HerderStepFailed
+from service.background import Background
+from service.herder.bell import Bell, ended
+from service.herder.errors import RequestError
+from service.herder.herder import WorkerHerder
+from service.herder.leader import LeaderDuties
+from service.herder.leadership import Leadership
+from service.herder.ports import ConfigChange, ConfigStore, Instances, Membership, StatusStore
+from service.herder.tick import Tick
+from service.kafka.errors import DeliveryRetriable, KafkaFailure
+
+Result = TypeVar("Result")
+PERIOD_SECONDS = 2.0
+"""Between ticks while nothing is heard."""
+WAITING_SECONDS = 0.1
+"""Between ticks while former owners have not let go yet."""
+_BACK_OFF = BackOff(first_seconds=0.5, cap_seconds=10.0)
+
+
+@dataclass(slots=True)
+class HerderLife:
+    """Owner of a herder's parts while they run."""
+
+    herder: WorkerHerder
+    tick: Tick
+    leader: LeaderDuties
+    leadership: Leadership
+    configs: ConfigStore
+    statuses: StatusStore
+    membership: Membership
+    instances: Instances
+    cluster_id: Callable[[], Awaitable[str | None]]
+    background: Background
+    clock: Clock
+    emit: Emit
+    bell: Bell
+    _duties_due: asyncio.Event = field(default_factory=asyncio.Event)
+    _is_stopping: bool = False
+
+    async def start(self) -> None:
+        """Read the topics, however often it takes, and begin to join; raises ``DeliveryFatal``.
+
+        Cancelled: ``stop`` is still to be called.
+        """
+        self.configs.listen(self._hear)
+        self.membership.listen(self._on_group)
+        with self.herder.stages.during("reading the internal topics"):
+            await self._persistently(self.configs.start)
+            await self._persistently(self.statuses.start)
+            self.herder.kafka_cluster_id = await self._persistently(self.cluster_id)
+        with self.herder.stages.during("joining the group"):
+            await self.membership.start()
+        if self.herder.settings.is_standalone:
+            await self.leadership.settle()
+        self.herder.is_started = True
+        self.background.start(self._tick_for_ever(), name="herder tick")
+        self.background.start(self._do_duties_for_ever(), name="herder duties")
+        self.bell.ring()
+
+    async def stop(self) -> None:
+        """Let go: tasks, words, group, topics."""
+        self._is_stopping = True
+        with self.herder.stages.during("stopping"):
+            await self.instances.stop()
+            await self.statuses.stop()
+            await self.membership.stop()
+            await self.configs.stop()
+
+    def _hear(self, change: ConfigChange) -> None:
+        self.tick.hear(change)
+        self.bell.ring()
+
+    def _on_group(self) -> None:
+        self.bell.ring()
+
+    async def _tick_for_ever(self) -> None:
+        while not self._is_stopping:
+            waiting = await self.bell.wait_rung(seconds_max=WAITING_SECONDS if self.tick.is_waiting else PERIOD_SECONDS)
+            if self._is_stopping:
+                return
+            try:
+                self.tick.run()
+            except Exception as error:  # noqa: BLE001 - a bug in one tick must not end all that runs here
+                self._tell("tick", error)
+            else:
+                ended(waiting)
+            self._duties_due.set()
+
+    async def _do_duties_for_ever(self) -> None:
+        """Beside the ticks, because they write; what fails is tried again at the next tick."""
+        while True:
+            await self._duties_due.wait()
+            self._duties_due.clear()
+            try:
+                await self.leadership.settle()
+                if self.configs.is_leader:
+                    await self.leader.run()
+            except (RequestError, KafkaFailure) as error:
+                self._tell("duties", error)
+
+    async def _persistently(self, step: Callable[[], Awaitable[Result]]) -> Result:
+        """Kafka may be away when a worker starts."""
+        attempt = 0
+        while True:
+            try:
+                return await step()
+            except DeliveryRetriable as error:
+                attempt += 1
+                self._tell("start", error)
+                await self.clock.sleep(_BACK_OFF.wait_seconds(attempt))
+
+    def _tell(self, step: str, error: Exception) -> None:
+        self.emit(HerderStepFailed(step=step, error_class=type(error).__name__, message=str(error)))

@@ -1,0 +1,126 @@
+"""Task configs on their way from a connector's owner into the config log, which only the leader writes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from fetchers.sdk import BackOff, Clock
+from service.domain.cluster import ConnectorEntry, Properties
+from service.domain.ids import ConnectorId
+from service.domain.states import TargetState
+from service.herder.api import Signature
+from service.herder.errors import BadRequestError, ElsewhereError, RequestError
+from service.herder.parts import HerderSettings, PeerError, Peers
+from service.herder.ports import ConfigStore
+from service.herder.signing import demand_signed, sign
+from service.herder.view import ClusterView
+from service.herder.whereabouts import Whereabouts
+from service.herder.writing import ChangeTurns
+
+_BACK_OFF = BackOff(first_seconds=0.25, cap_seconds=10.0, jitter_seconds=0.1)
+
+
+@dataclass(frozen=True, slots=True)
+class MadeTasks:
+    """What a connector has split its work into, and the config it did it by."""
+
+    tasks: tuple[Properties, ...]
+    made_from: Properties
+
+    def are_new(self, entry: ConnectorEntry) -> bool:
+        """Whether the log says otherwise. Equal ones of a changed connector count too: they restart its tasks."""
+        return entry.tasks != self.tasks or entry.tasks_made_from != self.made_from
+
+
+@dataclass(slots=True)
+class TaskPublication:
+    """The owner's side (``take``) and the leader's (``receive``)."""
+
+    configs: ConfigStore
+    view: ClusterView
+    whereabouts: Whereabouts
+    peers: Peers
+    turns: ChangeTurns
+    clock: Clock
+    settings: HerderSettings
+    spawn: Callable[[Coroutine[Any, Any, None]], object]
+    _made: dict[str, MadeTasks] = field(default_factory=dict)
+    _busy: set[str] = field(default_factory=set)
+
+    def take(self, connector: str, tasks: Sequence[Properties], made_from: Properties) -> None:
+        """Publish in the background; a later call for the same connector replaces an earlier one."""
+        self._made[connector] = MadeTasks(tuple(dict(task) for task in tasks), made_from)
+        if connector not in self._busy:
+            self._busy.add(connector)
+            self.spawn(self._publish(connector))
+
+    async def receive(self, connector: str, *, signature: Signature | None, body: bytes) -> None:
+        """Write what another worker has made."""
+        if self.settings.is_standalone:
+            raise RequestError("A standalone worker takes no task configurations from others")
+        demand_signed(
+            body,
+            signature,
+            self.configs.config.session_key,
+            algorithms=self.settings.verification_algorithms,
+        )
+        self.whereabouts.demand_leader()
+        await self._write(connector, read_body(body))
+
+    async def _publish(self, connector: str) -> None:
+        attempt = 0
+        try:
+            while (made := self._made.get(connector)) is not None and self._is_due(connector, made):
+                try:
+                    await self._deliver(connector, made)
+                except (PeerError, RequestError, ElsewhereError):
+                    attempt += 1
+                    await self.clock.sleep(_BACK_OFF.wait_seconds(attempt))
+                else:
+                    if self._made.get(connector) is made:
+                        break
+        finally:
+            self._busy.discard(connector)
+            self._made.pop(connector, None)
+
+    def _is_due(self, connector: str, made: MadeTasks) -> bool:
+        """Not outdated by a newer config, another owner or a stop, and not in the log yet."""
+        entry = self.configs.config.connectors.get(connector)
+        if entry is None or entry.target_state is TargetState.STOPPED or entry.config != made.made_from:
+            return False
+        membership = self.whereabouts.membership
+        is_mine = membership.roster is None or self.whereabouts.owners.owner(ConnectorId(connector)) == membership.me
+        return is_mine and made.are_new(entry)
+
+    async def _deliver(self, connector: str, made: MadeTasks) -> None:
+        roster = self.whereabouts.membership.roster
+        if roster is None:
+            raise PeerError("no leader is known")
+        if roster.leader == self.whereabouts.membership.me:
+            await self._write(connector, made.tasks)
+            return
+        key = self.configs.config.session_key
+        if key is None:
+            raise PeerError("the leader has published no session key yet")
+        body = json.dumps([dict(task) for task in made.tasks], separators=(",", ":")).encode()
+        signature = sign(body, key, algorithm=self.settings.signature_algorithm)
+        await self.peers.publish_tasks(roster.leader.url, connector, body, signature)
+
+    async def _write(self, connector: str, tasks: Sequence[Properties]) -> None:
+        async with self.turns.changing(connector):
+            if self.view.entry(connector).target_state is not TargetState.STOPPED:
+                await self.configs.put_tasks(connector, tasks)
+
+
+def read_body(body: bytes) -> tuple[Properties, ...]:
+    """A JSON list of flat maps; raises ``BadRequestError``."""
+    try:
+        tasks = json.loads(body)
+    except ValueError as error:
+        raise BadRequestError(f"Task configurations cannot be read: {error}") from error
+    if not isinstance(tasks, list) or not all(isinstance(task, dict) for task in tasks):
+        raise BadRequestError("Task configurations are a list of JSON objects")
+    return tuple({str(key): "" if value is None else str(value) for key, value in task.items()} for task in tasks)

@@ -1,0 +1,75 @@
+"""What instances say of themselves, told to the whole group by the status topic (`connect-storage`, section 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from service.domain.cluster import InstanceStatus, Properties
+from service.domain.ids import ConnectorId, InstanceId, TaskId
+from service.domain.states import State
+from service.herder.ports import ConfigStore, StatusStore
+from service.herder.whereabouts import Whereabouts
+
+_CAREFUL = frozenset({State.FAILED, State.UNASSIGNED})
+"""Told only where no newer owner has told anything: whoever fails or lets go may long have been replaced."""
+
+
+@dataclass(slots=True)
+class StatusTeller:
+    """An ``InstanceObserver``; task configs are handed on."""
+
+    configs: ConfigStore
+    statuses: StatusStore
+    whereabouts: Whereabouts
+    has_topic_tracking: bool
+    publish: Callable[[str, Sequence[Properties], Properties], None]
+    told: dict[InstanceId, InstanceStatus] = field(default_factory=dict)
+    """Last told of what runs here."""
+
+    def on_state(self, instance: InstanceId, state: State, *, trace: str | None, version: str | None) -> None:
+        """Tell a state; of what has been deleted meanwhile, that it is gone."""
+        whereabouts = self.whereabouts
+        status = InstanceStatus(state, whereabouts.membership.me.worker_id, whereabouts.generation, trace, version)
+        if state is State.UNASSIGNED:
+            self.told.pop(instance, None)
+        else:
+            self.told[instance] = status
+        if not exists(self.configs, instance):
+            self.statuses.remove(instance)
+        elif state in _CAREFUL:
+            self.statuses.put_safe(instance, status)
+        else:
+            self.statuses.put(instance, status)
+
+    def on_task_configs(self, connector: ConnectorId, tasks: Sequence[Properties], made_from: Properties) -> None:
+        """See that they come into the config log."""
+        self.publish(connector.connector, tasks, made_from)
+
+    def on_topic(self, task: TaskId, topic: str) -> None:
+        """Remember which topics a connector uses, unless that is off."""
+        if self.has_topic_tracking and task.connector in self.configs.config.connectors:
+            self.statuses.add_topic(topic, task)
+
+    def tell_again(self) -> None:
+        """A former owner that let go late may have overwritten what runs here: say it again."""
+        me = self.whereabouts.membership.me.worker_id
+        for instance, status in self.told.items():
+            seen = current(self.statuses, instance)
+            if (seen is None or seen.worker_id != me) and exists(self.configs, instance):
+                self.statuses.put(instance, status)
+
+
+def current(statuses: StatusStore, instance: InstanceId) -> InstanceStatus | None:
+    """What is told of an instance now."""
+    if isinstance(instance, TaskId):
+        return statuses.tasks(instance.connector).get(instance.task)
+    return statuses.connector(instance.connector)
+
+
+def exists(configs: ConfigStore, instance: InstanceId) -> bool:
+    """Whether the config log knows of the instance."""
+    entry = configs.config.connectors.get(instance.connector)
+    if entry is None:
+        return False
+    return isinstance(instance, ConnectorId) or instance.task < len(entry.tasks or ())
