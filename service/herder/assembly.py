@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from fetchers.sdk import Clock
 from metrics.events import Emit
@@ -67,7 +68,7 @@ def assemble(given: HerderIngredients) -> HerderLife:
         turns,
         clock,
         settings,
-        spawn=lambda work: given.background.start(work, name="publication"),
+        spawn=partial(given.background.start, name="publication"),
     )
     teller = StatusTeller(configs, statuses, whereabouts, settings.has_topic_tracking, publication.take)
     instances = given.make_instances(teller)

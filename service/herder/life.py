@@ -49,7 +49,7 @@ class HerderLife:
     emit: Emit
     bell: Bell
     _duties_due: asyncio.Event = field(default_factory=asyncio.Event)
-    _is_stopping: bool = False
+    _stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def start(self) -> None:
         """Read the topics, however often it takes, and begin to join; raises ``DeliveryFatal``.
@@ -73,7 +73,7 @@ class HerderLife:
 
     async def stop(self) -> None:
         """Let go: tasks, words, group, topics."""
-        self._is_stopping = True
+        self._stopping.set()
         with self.herder.stages.during("stopping"):
             await self.instances.stop()
             await self.statuses.stop()
@@ -88,9 +88,9 @@ class HerderLife:
         self.bell.ring()
 
     async def _tick_for_ever(self) -> None:
-        while not self._is_stopping:
+        while True:
             waiting = await self.bell.wait_rung(seconds_max=WAITING_SECONDS if self.tick.is_waiting else PERIOD_SECONDS)
-            if self._is_stopping:
+            if self._stopping.is_set():
                 return
             try:
                 self.tick.run()
