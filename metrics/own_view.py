@@ -171,6 +171,11 @@ def _(event: events.ComponentStateChanged, into: Instruments) -> None:
 
 
 @measure.register
+def _(_event: events.StateRecordSkipped, into: Instruments) -> None:
+    into.add(own.STATE_RECORDS_SKIPPED, 1)
+
+
+@measure.register
 def _(_event: events.ConfigWarning, into: Instruments) -> None:
     into.add(own.CONFIG_WARNINGS, 1)
 

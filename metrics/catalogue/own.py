@@ -28,6 +28,11 @@ CONFIG_WARNINGS = Metric(
     Kind.COUNTER,
     "Configuration keys accepted with a warning.",
 )
+STATE_RECORDS_SKIPPED = Metric(
+    "headrace_state_records_skipped_total",
+    Kind.COUNTER,
+    "Records in the topics of configs, states and offsets that could not be understood and were passed over.",
+)
 LABEL_VALUES_FOLDED = Metric(
     "headrace_label_values_folded_total",
     Kind.COUNTER,

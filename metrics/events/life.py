@@ -14,7 +14,7 @@ from metrics.events.event import ConnectorEvent, Event, Level, TaskEvent
 class RetryScheduled(TaskEvent):
     """A retriable error: try number ``attempt`` + 1 follows after ``wait_seconds``.
 
-    ``stage``: fetch | convert | deliver.
+    ``stage``: fetch | convert | deliver | put.
     """
 
     logger: ClassVar[str] = "headrace.errors"
@@ -27,12 +27,13 @@ class RetryScheduled(TaskEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskStarted(TaskEvent):
-    """A task start ended; ``is_success`` when the task is ready to fetch."""
+    """A task start ended; ``is_success`` when the task is ready to fetch. ``kind``: source | sink."""
 
     logger: ClassVar[str] = "headrace.task"
     level: ClassVar[Level] = Level.INFO
     is_success: bool
     seconds: float
+    kind: str = "source"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +148,25 @@ class StateRecordSkipped(Event):
     topic: str
     offset: int
     reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateLogInterrupted(Event):
+    """A topic of state cannot be read or written for now; what it says may be old until it can."""
+
+    logger: ClassVar[str] = "headrace.state"
+    level: ClassVar[Level] = Level.WARNING
+    topic: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateLogResumed(Event):
+    """A topic of state is read and written again; nothing was left out."""
+
+    logger: ClassVar[str] = "headrace.state"
+    level: ClassVar[Level] = Level.INFO
+    topic: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,6 +30,7 @@ CLOSE_SECONDS_MAX = 5.0
 _POLL_MS = 200
 _FETCH_BYTES_MAX = 4 * 1_048_576
 _BATCH_RECORDS_MAX = 20_000
+_FOR_EVER = 2**63 - 1
 
 
 async def read_topic(
@@ -56,8 +57,11 @@ async def last_ends(settings: KafkaSettings, topic: str) -> Ends:
 
     Raises DeliveryFatal, DeliveryRetriable.
     """
-    async with TopicFeed.opened(settings, topic, is_committed=False) as uncommitted:
-        return await uncommitted.ends()
+    feed = await TopicFeed.open(settings, topic, is_committed=False, is_reading=False)
+    try:
+        return await feed.ends()
+    finally:
+        await feed.close()
 
 
 class TopicFeed:
@@ -70,9 +74,12 @@ class TopicFeed:
         self._partitions = partitions
 
     @classmethod
-    async def open(cls, settings: KafkaSettings, topic: str, *, is_committed: bool = True) -> Self:
+    async def open(
+        cls, settings: KafkaSettings, topic: str, *, is_committed: bool = True, is_reading: bool = True
+    ) -> Self:
         """Connect and assign all partitions; `is_committed` False also sees open and aborted transactions.
 
+        `is_reading` False is for one who only asks for `ends`: nothing is fetched, so no question waits for a fetch.
         Raises DeliveryFatal for a missing topic or permission, else DeliveryRetriable.
         """
         consumer = AIOKafkaConsumer(
@@ -101,7 +108,11 @@ class TopicFeed:
             message = f"topic '{topic}' " + ("may not be read by this user" if is_refused else "does not exist")
             raise DeliveryFatal(message)
         partitions = [TopicPartition(topic, number) for number in sorted(numbers)]
-        consumer.assign(partitions)
+        if is_reading:
+            consumer.assign(partitions)
+        else:
+            # Else the first question would find no leader, and wait before it asks again.
+            consumer._client.add_topic(topic)  # noqa: SLF001 - no public way
         return cls(consumer, topic, partitions=partitions)
 
     @classmethod
@@ -117,6 +128,19 @@ class TopicFeed:
     async def close(self) -> None:
         """Disconnect, within a time limit."""
         await _close(self._consumer)
+
+    def seek(self, positions: Ends) -> None:
+        """Read on from these offsets; partitions that are not named stay where they are."""
+        for partition, offset in positions.items():
+            self._consumer.seek(partition, offset)
+
+    async def positions(self) -> Ends:
+        """Offset that comes next in each partition; aborted records and markers at the end are passed over."""
+        return await self._behind(dict.fromkeys(self._partitions, _FOR_EVER))
+
+    async def poll(self) -> list[list[StoredRecord]]:
+        """What has come, as lists of one partition each: at once when there is something, else after a while empty."""
+        return list((await self._poll([])).values())
 
     async def ends(self) -> Ends:
         """Offset after the last record of each partition, as this reader's isolation sees it."""

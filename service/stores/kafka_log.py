@@ -1,0 +1,127 @@
+"""A log of state in a compacted topic: one tail that reads, one writer for everybody, one for the leader alone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from metrics.events import Emit, StateLogInterrupted, StateLogResumed
+from service.kafka.client import KafkaSettings
+from service.kafka.errors import DeliveryRetriable, WriterFenced
+from service.kafka.producer import IdempotentWriter, TransactionalWriter
+from service.kafka.records import TopicRecords
+from service.kafka.standby import StandbyWriter
+from service.kafka.tail import TopicTail
+from service.stores.state_log import KeyedValue, Receive
+from service.stores.state_topic import StateTopic
+
+WRITE_SECONDS_MAX = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class LogClients:
+    """How a log speaks to Kafka."""
+
+    reading: KafkaSettings
+    """For administration too."""
+    writing: KafkaSettings
+
+
+class KafkaStateLog:
+    """See `StateLog`."""
+
+    def __init__(self, topic: StateTopic, clients: LogClients, *, emit: Emit, leader_id: str = "") -> None:
+        """Prepare; ``leader_id``: the transactional id that leaders fence each other by, if there are any."""
+        self.topic = topic.name
+        self._state_topic = topic
+        self._clients = clients
+        self._emit = emit
+        self._leader_id = leader_id
+        self._anyone = StandbyWriter(lambda: IdempotentWriter(clients.writing, last_topic=topic.name))
+        self._leader: TransactionalWriter | None = None
+        self._leading = asyncio.Lock()
+        self._tail: TopicTail | None = None
+
+    @property
+    def is_leader(self) -> bool:
+        """See `StateLog`."""
+        return self._leader is not None
+
+    async def start(self, receive: Receive) -> None:
+        """See `StateLog`."""
+        await self._state_topic.ensure(self._clients.reading)
+        tail = TopicTail(self._clients.reading, self.topic, receive=receive, tell=self._tell)
+        await tail.start()
+        self._tail = tail
+
+    async def stop(self) -> None:
+        """See `StateLog`."""
+        tail, self._tail = self._tail, None
+        if tail is not None:
+            await tail.stop()
+        await self._anyone.stop()
+        await self.drop_leadership()
+
+    async def read_to_end(self) -> None:
+        """See `StateLog`."""
+        if self._tail is None:
+            raise DeliveryRetriable(f"topic '{self.topic}' is not read: its log is not started, or stopped")
+        await self._tail.read_to_end()
+
+    async def write(self, records: Sequence[KeyedValue], *, as_leader: bool = False) -> None:
+        """See `StateLog`; within `WRITE_SECONDS_MAX`."""
+        commit = self._commit_as_leader if as_leader else self._anyone.commit
+        try:
+            async with asyncio.timeout(WRITE_SECONDS_MAX):
+                await commit([self._columns(records)])
+                await self.read_to_end()
+        except (TimeoutError, DeliveryRetriable) as error:
+            raise DeliveryRetriable(
+                f"Failed to write to {self._state_topic.kind} topic; this may be due to a transient error and the "
+                "request can be safely retried"
+            ) from error
+
+    async def claim_leadership(self) -> None:
+        """See `StateLog`."""
+        async with self._leading:
+            await self._drop()
+            writer = TransactionalWriter(self._clients.writing, transactional_id=self._leader_id)
+            await writer.start()
+            self._leader = writer
+
+    async def drop_leadership(self) -> None:
+        """See `StateLog`."""
+        async with self._leading:
+            await self._drop()
+
+    async def _drop(self) -> None:
+        writer, self._leader = self._leader, None
+        if writer is not None:
+            await writer.stop()
+
+    async def _commit_as_leader(self, writes: Sequence[TopicRecords]) -> None:
+        # Held across the delivery: a writer takes one commit at a time.
+        async with self._leading:
+            if self._leader is None:
+                raise WriterFenced("this worker may not write as leader: it has not claimed leadership, or has lost it")
+            try:
+                await self._leader.commit(writes)
+            except BaseException:
+                # Never opened again from here: only who knows that it is the leader still may fence the others.
+                await self._drop()
+                raise
+
+    def _columns(self, records: Sequence[KeyedValue]) -> TopicRecords:
+        keys, values = zip(*records, strict=True)
+        return TopicRecords(self.topic, pa.array(values, pa.binary()), pa.array(keys, pa.binary()))
+
+    def _tell(self, trouble: str | None) -> None:
+        told = (
+            StateLogResumed(topic=self.topic)
+            if trouble is None
+            else StateLogInterrupted(topic=self.topic, reason=trouble)
+        )
+        self._emit(told)

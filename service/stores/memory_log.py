@@ -1,0 +1,60 @@
+"""A log of state in memory: what a standalone worker has instead of topics."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from service.kafka.errors import WriterFenced
+from service.stores.state_log import KeyedValue, Receive
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryRecord:
+    """One record; the log has one partition."""
+
+    key: bytes
+    value: bytes | None
+    offset: int
+    partition: int = 0
+
+
+class MemoryStateLog:
+    """See `StateLog`; it ends with the process."""
+
+    def __init__(self, topic: str, *, records: Sequence[KeyedValue] = ()) -> None:
+        """Begin with these records."""
+        self.topic = topic
+        self.is_leader = False
+        self._records = [MemoryRecord(key, value, offset) for offset, (key, value) in enumerate(records)]
+        self._receive: Receive | None = None
+
+    async def start(self, receive: Receive) -> None:
+        """See `StateLog`."""
+        self._receive = receive
+        receive(self._records)
+
+    async def stop(self) -> None:
+        """See `StateLog`."""
+        self._receive = None
+
+    async def read_to_end(self) -> None:
+        """See `StateLog`: writers read back at once."""
+
+    async def write(self, records: Sequence[KeyedValue], *, as_leader: bool = False) -> None:
+        """See `StateLog`."""
+        if as_leader and not self.is_leader:
+            raise WriterFenced("this worker may not write as leader: it has not claimed leadership")
+        first = len(self._records)
+        written = [MemoryRecord(key, value, first + index) for index, (key, value) in enumerate(records)]
+        self._records += written
+        if self._receive is not None:
+            self._receive(written)
+
+    async def claim_leadership(self) -> None:
+        """See `StateLog`: there is no other to take it from."""
+        self.is_leader = True
+
+    async def drop_leadership(self) -> None:
+        """See `StateLog`."""
+        self.is_leader = False
