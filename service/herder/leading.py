@@ -1,0 +1,56 @@
+"""What the leader of the group decides in a round: who is in, and who owns what to begin with. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from service.domain.cluster import ClusterConfig, Member, Roster
+from service.domain.ids import InstanceId
+from service.herder.assignment import rebased
+from service.herder.claims import Claim
+from service.herder.grace import Grace
+from service.herder.tracking import AssignmentTracker
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """Who owned what in the last generation that anybody present took part in."""
+
+    generation: int
+    owners: Mapping[InstanceId, Member]
+
+
+def known_owners(tracker: AssignmentTracker, claims: Iterable[Claim]) -> Known:
+    """The leader's own knowledge, unless it has missed a generation: then what the others say is theirs.
+
+    A worker that was away claims what was its own long ago; only claims of the latest generation count.
+    """
+    latest = sorted(claims, key=lambda claim: (-claim.generation, claim.member))
+    generation = latest[0].generation
+    if tracker.generation >= generation:
+        return Known(tracker.generation, tracker.assignment.owners())
+    owners: dict[InstanceId, Member] = {}
+    for claim in latest:
+        if claim.generation == generation:
+            for instance in claim.owned:
+                owners.setdefault(instance, claim.member)
+    return Known(generation, owners)
+
+
+def convened(
+    known: Known,
+    config: ClusterConfig,
+    grace: Grace,
+    *,
+    generation: int,
+    leader: Member,
+    members: Iterable[Member],
+    now: float,
+) -> tuple[Roster, Grace]:
+    """The roster of a new generation, and the book of those whose work waits for them."""
+    present = tuple(sorted(set(members)))
+    grace = grace.seen({*known.owners.values()} - {*present}, now)
+    assignment = rebased(known.owners, config, members=present, held=grace.held(now))
+    roster = Roster(generation, leader, present, assignment.owners(), config.offset)
+    return roster, grace

@@ -1,0 +1,255 @@
+"""The place of this worker among the workers: the roster of each generation, agreed by Kafka's own group protocol.
+
+In a round every worker claims what it knows (`service.herder.claims`); the leader, chosen by the broker, reads the
+config log as far as anyone has, decides (`service.herder.leading`) and tells everyone the same roster. Between rounds
+nothing is agreed: each worker folds the config log (`service.herder.tracking`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+
+from service.background import Background
+from service.domain.cluster import Member, Roster
+from service.herder.claims import Claim, decode_claim, decode_roster, encode_claim, encode_roster
+from service.herder.grace import Grace
+from service.herder.leading import convened, known_owners
+from service.herder.tracking import AssignmentTracker
+from service.kafka.client import KafkaSettings
+from service.kafka.errors import DeliveryFatal, KafkaFailure
+from service.kafka.group import GroupMember
+from service.kafka.group_calls import GroupSettings
+
+PROTOCOL_TYPE = "connect"
+PROTOCOL = "headrace-1"
+HEARTBEATS_A_SESSION = 10
+"""Connect's three would tell the others of a departure so late that a dead worker's tasks waited 5 s longer."""
+_RESTLESS_SECONDS = 0.25
+
+
+def group_settings(
+    group_id: str, *, session_seconds: float = 10.0, heartbeat_seconds: float = 3.0, rebalance_seconds: float = 60.0
+) -> GroupSettings:
+    """The group of a cluster's workers. ``heartbeat_seconds`` is the most that passes between two heartbeats."""
+    return GroupSettings(
+        group_id=group_id,
+        protocol_type=PROTOCOL_TYPE,
+        protocol=PROTOCOL,
+        session_seconds=session_seconds,
+        heartbeat_seconds=min(heartbeat_seconds, session_seconds / HEARTBEATS_A_SESSION),
+        rebalance_seconds=rebalance_seconds,
+    )
+
+
+class SoloMembership:
+    """A group of one that never changes: the standalone worker."""
+
+    def __init__(self, me: Member, tracker: AssignmentTracker) -> None:
+        """Everything in ``tracker`` will be this worker's."""
+        self._me = me
+        self._tracker = tracker
+        self._roster: Roster | None = None
+        self._listeners: list[Callable[[], None]] = []
+
+    @property
+    def me(self) -> Member:
+        """See ``Membership``."""
+        return self._me
+
+    @property
+    def roster(self) -> Roster | None:
+        """See ``Membership``."""
+        return self._roster
+
+    @property
+    def is_rebalancing(self) -> bool:
+        """See ``Membership``."""
+        return self._roster is None
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        """See ``Membership``."""
+        self._listeners.append(listener)
+
+    async def start(self) -> None:
+        """See ``Membership``."""
+        known = known_owners(self._tracker, [Claim(self._me, self._tracker.offset, 0, ())])
+        config = self._tracker.config
+        self._roster, _ = convened(known, config, Grace(0), generation=1, leader=self._me, members=[self._me], now=0)
+        self._tracker.on_roster(self._roster)
+        for listener in self._listeners:
+            listener()
+
+    async def stop(self) -> None:
+        """See ``Membership``."""
+        self._roster = None
+
+
+class GroupMembership:
+    """A place in the group of all workers (`service.herder.ports.Membership`, `service.kafka.group.GroupPart`).
+
+    ``catch_up`` reads the config log to its end into ``tracker``; the leader does it where another worker has read
+    further, for at most ``sync_seconds_max``. ``grace_seconds``: how long a departed worker's work is held for it.
+    """
+
+    def __init__(
+        self,
+        me: Member,
+        kafka: KafkaSettings,
+        group: GroupSettings,
+        tracker: AssignmentTracker,
+        *,
+        catch_up: Callable[[], Awaitable[None]],
+        grace_seconds: float = 3.0,
+        sync_seconds_max: float = 3.0,
+    ) -> None:
+        """Prepare; nothing is sent before ``start``. ``tracker`` must be at the config log's end and listen to it."""
+        self.failure: DeliveryFatal | None = None
+        """Why this worker can never be a member as it is configured; listeners hear when it is set."""
+        self.trouble: str | None = None
+        """Why the broker could not be asked lately; None while it can."""
+        self._me = me
+        self._settings = group
+        self._tracker = tracker
+        self._catch_up = catch_up
+        self._sync_seconds_max = sync_seconds_max
+        self._grace = Grace(grace_seconds)
+        self._member = GroupMember(kafka, group, self)
+        self._roster: Roster | None = None
+        self._is_in_round = True
+        self._must_rejoin = False
+        self._listeners: list[Callable[[], None]] = []
+        self._background = Background()
+        self._is_running = False
+
+    @property
+    def me(self) -> Member:
+        """See ``Membership``."""
+        return self._me
+
+    @property
+    def roster(self) -> Roster | None:
+        """See ``Membership``; from the moment on at which the others may believe this worker dead, None."""
+        return self._roster if self._member.is_leased else None
+
+    @property
+    def is_rebalancing(self) -> bool:
+        """See ``Membership``."""
+        return self._is_in_round or self.roster is None
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        """See ``Membership``."""
+        self._listeners.append(listener)
+
+    def request_rejoin(self) -> None:
+        """Ask for a round of the group."""
+        self._member.request_rejoin()
+
+    async def start(self) -> None:
+        """See ``Membership``."""
+        await self._background.__aenter__()
+        self._is_running = True
+        self._background.start(self._run(), name=f"membership in {self._settings.group_id}")
+
+    async def stop(self) -> None:
+        """See ``Membership``; harmless when repeated or never started."""
+        if self._is_running:
+            self._is_running = False
+            await self._background.__aexit__(None, None, None)
+
+    async def _run(self) -> None:
+        try:
+            await self._member.run()
+        except DeliveryFatal as error:
+            self.failure = error
+            self._tell()
+
+    def claim(self) -> bytes:
+        """See ``GroupPart``."""
+        tracker = self._tracker
+        return encode_claim(Claim(self._me, tracker.offset, tracker.generation, tuple(tracker.owned_by(self._me))))
+
+    async def lead(self, generation: int, member_id: str, claims: Mapping[str, bytes]) -> Mapping[str, bytes]:
+        """See ``GroupPart``."""
+        told = {each: decode_claim(data) for each, data in claims.items()}
+        await self._read_to(max(claim.offset for claim in told.values()))
+        seated = _seated(told)
+        roster, self._grace = convened(
+            known_owners(self._tracker, seated.values()),
+            self._tracker.config,
+            self._grace,
+            generation=generation,
+            leader=told[member_id].member,
+            members=[claim.member for claim in seated.values()],
+            now=_now(),
+        )
+        part = encode_roster(roster)
+        return {each: part if each in seated else b"" for each in told}
+
+    async def _read_to(self, offset: int) -> None:
+        """Read as far as any member has; where that fails, those that are ahead fold their own memory."""
+        if offset <= self._tracker.offset:
+            return
+        try:
+            async with asyncio.timeout(self._sync_seconds_max):
+                await self._catch_up()
+        except (KafkaFailure, TimeoutError) as error:
+            self.trouble = f"the config log could not be read to {offset}: {error}"
+
+    def on_round(self) -> None:
+        """See ``GroupPart``."""
+        self._is_in_round = True
+        self._tell()
+
+    def on_part(self, part: bytes) -> None:
+        """See ``GroupPart``."""
+        self.trouble = None
+        self._is_in_round = False
+        self._must_rejoin = False
+        self._roster = decode_roster(part) if part else None
+        if self._roster is None:
+            self.trouble = f"another worker of group '{self._settings.group_id}' has the URL {self._me.url}"
+        else:
+            self._must_rejoin = not self._tracker.on_roster(self._roster)
+            self._grace = self._grace.seen({*self._roster.base.values()} - {*self._roster.members}, _now())
+        self._tell()
+
+    def on_lease(self) -> None:
+        """See ``GroupPart``."""
+        self._tell()
+
+    def on_trouble(self, text: str) -> None:
+        """See ``GroupPart``."""
+        self.trouble = text
+
+    def is_round_due(self) -> bool:
+        """See ``GroupPart``: the leader ends a grace; a worker whose memory of the log is too short asks for a base."""
+        if self._must_rejoin:
+            return True
+        ends_at = self._grace.ends_at
+        is_leader = self._roster is not None and self._roster.leader == self._me
+        return is_leader and ends_at is not None and ends_at <= _now()
+
+    def pulse_seconds(self) -> float:
+        """See ``GroupPart``: short while a round is to be expected, because who hears late of it delays everyone."""
+        return _RESTLESS_SECONDS if self._grace.since else self._settings.heartbeat_seconds
+
+    def _tell(self) -> None:
+        for listener in self._listeners:
+            listener()
+
+
+def _seated(claims: Mapping[str, Claim]) -> Mapping[str, Claim]:
+    """One member for each URL: of two, the one that knows more (the other waits until that one has gone).
+
+    A worker that was killed in the middle of a round and is back at once meets itself; its former self is expelled
+    at the end of its session.
+    """
+    by_url: dict[Member, str] = {}
+    for member_id in sorted(claims, key=lambda each: (-claims[each].generation, each)):
+        by_url.setdefault(claims[member_id].member, member_id)
+    return {member_id: claims[member_id] for member_id in by_url.values()}
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
