@@ -8,6 +8,8 @@ from pathlib import Path
 
 import click
 
+from service.cli.completion import SHELLS, completion_script
+from service.cli.remote.commands import COMMANDS
 from service.version import VERSION
 
 
@@ -106,6 +108,17 @@ def docs(*, check: bool) -> None:
     from service.docs.generate import main as generate  # noqa: PLC0415 - as above
 
     sys.exit(generate(check=check))
+
+
+@main.command()
+@click.argument("shell", type=click.Choice(SHELLS))
+def completion(shell: str) -> None:
+    """Print the script that completes these commands; to be sourced by the shell."""
+    click.echo(completion_script(main, shell))
+
+
+for command in COMMANDS:
+    main.add_command(command)
 
 
 @main.command("help")

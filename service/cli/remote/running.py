@@ -1,0 +1,144 @@
+"""What every command that asks a worker shares: options, exit codes, output for people or for scripts."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import sys
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from service.cli.remote.client import (
+    DEFAULT_URL,
+    AnsweredError,
+    ConflictError,
+    RemoteError,
+    RemoteSettings,
+    RemoteWorker,
+    UnreachableError,
+)
+
+
+class Exit(IntEnum):
+    """Exit codes, for scripts."""
+
+    OK = 0
+    FAILED = 1
+    """It is there, but FAILED; or it has not become what was waited for."""
+    REFUSED = 2
+    """Wrong usage, wrong config, no permission."""
+    NOT_FOUND = 3
+    UNREACHABLE = 4
+    CONFLICT = 5
+    """Not now (a rebalance that does not end), or the name is taken."""
+
+
+_STATE_STYLES = {"RUNNING": "green", "FAILED": "bold red", "PAUSED": "yellow", "STOPPED": "yellow"}
+_HTTP_NOT_FOUND, _HTTP_CONFLICT = 404, 409
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Tables for people, JSON for scripts. Colours only on a terminal, never where ``NO_COLOR`` is set."""
+
+    is_json: bool
+    console: Console
+
+    def show(self, body: object, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+        """The worker's own body as JSON, or a table of it."""
+        if self.is_json:
+            self.show_json(body)
+            return
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        for column in columns:
+            table.add_column(column, overflow="fold")
+        for row in rows:
+            table.add_row(*(_cell(value) for value in row))
+        self.console.print(table)
+
+    def show_json(self, body: object) -> None:
+        """Indented, keys in the worker's order."""
+        click.echo(msgspec.json.format(msgspec.json.encode(body), indent=2).decode())
+
+    def say(self, text: str, body: object = None) -> None:
+        """One line; in JSON mode ``body``, if there is one."""
+        if not self.is_json:
+            self.console.print(Text(text))
+        elif body is not None:
+            self.show_json(body)
+
+
+def _cell(value: object) -> Text:
+    text = "" if value is None else str(value)
+    return Text(text, style=_STATE_STYLES.get(text, ""))
+
+
+Work = Callable[[RemoteWorker, Output], Awaitable[Exit]]
+
+
+def asks_worker(command: Callable[..., Work]) -> Callable[..., None]:
+    """Give a command the options of the connection, run the work that it returns, and exit with its code."""
+
+    @click.option("--url", envvar="HEADRACE_URL", default=DEFAULT_URL, show_default=True, help="REST of any worker.")
+    @click.option("--user", envvar="HEADRACE_USER", default=None, metavar="NAME:PASSWORD", help="HTTP Basic.")
+    @click.option("--token", envvar="HEADRACE_TOKEN", default=None, help="Bearer token.")
+    @click.option(
+        "--ca-file",
+        envvar="HEADRACE_CA_FILE",
+        default=None,
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        help="PEM of the authority that signed the worker's certificate.",
+    )
+    @click.option(
+        "--certificate-file",
+        envvar="HEADRACE_CERTIFICATE_FILE",
+        default=None,
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        help="PEM of the client's certificate and key.",
+    )
+    @click.option("--json", "is_json", is_flag=True, help="The worker's answer as JSON.")
+    @functools.wraps(command)
+    def run(
+        *arguments: Any,
+        url: str,
+        user: str | None,
+        token: str | None,
+        ca_file: Path | None,
+        certificate_file: Path | None,
+        is_json: bool,
+        **options: Any,
+    ) -> None:
+        settings = RemoteSettings(url, user, token, ca_file, certificate_file)
+        output = Output(is_json, Console(highlight=False))
+        sys.exit(asyncio.run(_run(settings, output, command(*arguments, **options))))
+
+    return run
+
+
+async def _run(settings: RemoteSettings, output: Output, work: Work) -> Exit:
+    try:
+        async with RemoteWorker.opened(settings) as worker:
+            return await work(worker, output)
+    except RemoteError as error:
+        Console(stderr=True, highlight=False).print(Text(f"headrace: {error}", style="red"), soft_wrap=True)
+        return exit_of(error)
+
+
+def exit_of(error: RemoteError) -> Exit:
+    """What a script is told of an error."""
+    if isinstance(error, UnreachableError):
+        return Exit.UNREACHABLE
+    if isinstance(error, ConflictError):
+        return Exit.CONFLICT
+    if isinstance(error, AnsweredError) and error.status in {_HTTP_NOT_FOUND, _HTTP_CONFLICT}:
+        return Exit.NOT_FOUND if error.status == _HTTP_NOT_FOUND else Exit.CONFLICT
+    return Exit.REFUSED
