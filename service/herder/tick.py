@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from service.domain.cluster import Properties, RestartRequest
 from service.domain.ids import InstanceId
+from service.domain.states import State
 from service.herder.desired import desired_for
 from service.herder.errors import NotFoundError
 from service.herder.handover import HandOver
@@ -16,6 +17,7 @@ from service.herder.restarts import chosen, impact
 from service.herder.telling import StatusTeller
 from service.herder.view import ClusterView
 from service.herder.whereabouts import Whereabouts
+from service.kafka.errors import WriterFenced
 
 
 @dataclass(slots=True)
@@ -32,6 +34,7 @@ class Tick:
     set_log_level: Callable[[str, str], None]
     _running: dict[InstanceId, Desired] = field(default_factory=dict)
     _restarts: dict[str, RestartRequest] = field(default_factory=dict)
+    _generation: int = -1
 
     def hear(self, change: ConfigChange) -> None:
         """Keep what a record asks for; what it changes is in the config log's state."""
@@ -47,6 +50,7 @@ class Tick:
             # Out of the group, for now: what runs goes on. Whoever takes it over fences it.
             return
         self._apply()
+        self._restart_fenced()
         self._restart_asked()
         self.leader.forget_gone()
         self.teller.tell_again()
@@ -61,6 +65,21 @@ class Tick:
         desired = desired_for(owners.owned_by(me), self.view.configs.config, type_of=self.type_of)
         self._running = self.hand_over.ready(desired)
         self.instances.apply(self._running)
+
+    def _restart_fenced(self) -> None:
+        """What another worker took over while this one was away, and is this one's again, has nobody to run it."""
+        generation = self.whereabouts.generation
+        if generation == self._generation:
+            return
+        self._generation = generation
+        fenced = [
+            instance
+            for instance, status in self.teller.told.items()
+            if status.state is State.FAILED and WriterFenced.__name__ in (status.trace or "")
+        ]
+        mine = [instance for instance in fenced if instance in self._running]
+        if mine:
+            self.instances.restart(mine)
 
     def _restart_asked(self) -> None:
         asked, self._restarts = self._restarts, {}

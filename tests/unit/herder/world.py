@@ -1,0 +1,288 @@
+"""A herder on real stores in memory, with fakes of what reaches outside: instances, Kafka, other workers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+
+from fetchers.sdk import SystemClock
+from metrics.events import Event
+from service.background import Background
+from service.domain.cluster import ClusterConfig, Member, Properties, Roster
+from service.domain.ids import ConnectorId, InstanceId, TaskId
+from service.domain.states import State, TargetState
+from service.herder.api import OffsetEntry, Signature
+from service.herder.assembly import HerderIngredients, assemble
+from service.herder.life import HerderLife
+from service.herder.parts import ClusterDoors, HerderSettings, PeerError
+from service.herder.ports import Desired, InstanceObserver
+from service.herder.tracking import AssignmentTracker
+from service.stores.config_log import ConfigLog
+from service.stores.memory_log import MemoryStateLog
+from service.stores.statuses import Statuses
+
+ME, OTHER = Member("http://me:8083"), Member("http://other:8083")
+SOURCE = {"connector.class": "FileStreamSource", "file": "/in", "topic": "t"}
+SINK = {"connector.class": "FileStreamSink", "file": "/out", "topics": "t"}
+
+
+@dataclass
+class FakeMembership:
+    """A place in a group that tests decide about."""
+
+    tracker: AssignmentTracker
+    me: Member = ME
+    roster: Roster | None = None
+    is_rebalancing: bool = False
+    listeners: list[Callable[[], None]] = field(default_factory=list)
+    first: Sequence[Member] = (ME,)
+    has_left: bool = False
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        """See ``Membership``."""
+        self.listeners.append(listener)
+
+    async def start(self) -> None:
+        """See ``Membership``: the group is there at once."""
+        if self.first:
+            self.become(*self.first)
+
+    async def stop(self) -> None:
+        """See ``Membership``."""
+        self.has_left = True
+
+    def become(
+        self, *members: Member, leader: Member | None = None, owners: Mapping[InstanceId, Member] | None = None
+    ) -> None:
+        """A new generation of these members (the first leads); who owned what stays, unless given."""
+        generation = 1 if self.roster is None else self.roster.generation + 1
+        base = self.tracker.assignment.owners() if owners is None else owners
+        self.roster = Roster(generation, leader or members[0], tuple(sorted(members)), base, self.tracker.offset)
+        self.tracker.on_roster(self.roster)
+        self.tell()
+
+    def leave(self) -> None:
+        """Be out of the group."""
+        self.roster = None
+        self.tell()
+
+    def tell(self) -> None:
+        """Tell the listeners."""
+        for listener in self.listeners:
+            listener()
+
+
+@dataclass
+class FakeInstances:
+    """Runs nothing, but says what real instances would say: at once, unless ``is_silent``."""
+
+    observer: InstanceObserver
+    applied: dict[InstanceId, Desired] = field(default_factory=dict)
+    restarted: list[InstanceId] = field(default_factory=list)
+    is_silent: bool = False
+    has_stopped: bool = False
+    idle_seconds: float | None = None
+
+    def apply(self, desired: Mapping[InstanceId, Desired]) -> None:
+        """Tell RUNNING, PAUSED, STOPPED, UNASSIGNED; a connector that starts makes ``tasks.max`` tasks."""
+        before, self.applied = self.applied, dict(desired)
+        if self.is_silent:
+            return
+        for instance in before.keys() - desired.keys():
+            self.tell(instance, State.UNASSIGNED)
+        for instance, wanted in desired.items():
+            if before.get(instance) != wanted:
+                self._start(instance, wanted)
+
+    def _start(self, instance: InstanceId, wanted: Desired) -> None:
+        states = {
+            TargetState.STARTED: State.RUNNING,
+            TargetState.PAUSED: State.PAUSED,
+            TargetState.STOPPED: State.STOPPED,
+        }
+        self.tell(instance, states[wanted.target])
+        if isinstance(instance, ConnectorId) and wanted.target is TargetState.STARTED:
+            count = int(wanted.config.get("tasks.max", "1"))
+            tasks = [{"task.class": "Task", "number": str(number)} for number in range(count)]
+            self.observer.on_task_configs(instance, tasks, wanted.config)
+
+    def tell(self, instance: InstanceId, state: State, trace: str | None = None) -> None:
+        """As a real instance does."""
+        self.observer.on_state(instance, state, trace=trace, version="1")
+
+    def restart(self, instances: Sequence[InstanceId]) -> None:
+        """See ``Instances``."""
+        self.restarted += instances
+
+    def is_stopped(self, connector: str) -> bool:
+        """See ``Instances``."""
+        return not any(instance.connector == connector for instance in self.applied)
+
+    async def stop(self) -> None:
+        """See ``Instances``."""
+        self.has_stopped = True
+        for instance in self.applied:
+            self.tell(instance, State.UNASSIGNED)
+
+
+@dataclass
+class FakeOffsets:
+    """Offsets of connectors in memory."""
+
+    known: dict[str, list[OffsetEntry]] = field(default_factory=dict)
+    altered: list[OffsetEntry] = field(default_factory=list)
+    asked_with: list[Properties] = field(default_factory=list)
+    is_whole: bool = False
+    failure: Exception | None = None
+
+    async def read(self, name: str, config: Properties) -> Sequence[OffsetEntry]:
+        """See ``OffsetBook``."""
+        self._take(config)
+        return self.known.get(name, [])
+
+    async def alter(self, name: str, config: Properties, offsets: Sequence[OffsetEntry]) -> bool:
+        """See ``OffsetBook``."""
+        self._take(config)
+        self.altered += offsets
+        self.known.setdefault(name, []).extend(offsets)
+        return self.is_whole
+
+    async def reset(self, name: str, config: Properties) -> bool:
+        """See ``OffsetBook``."""
+        self._take(config)
+        self.known.pop(name, None)
+        return self.is_whole
+
+    def _take(self, config: Properties) -> None:
+        self.asked_with.append(config)
+        if self.failure is not None:
+            raise self.failure
+
+
+@dataclass
+class FakePeers:
+    """Keeps what was handed to the leader; refuses so many requests first."""
+
+    refusals: int = 0
+    published: list[tuple[str, str, bytes, Signature | None]] = field(default_factory=list)
+
+    async def publish_tasks(self, url: str, connector: str, body: bytes, signature: Signature | None) -> None:
+        """See ``Peers``."""
+        if self.refusals:
+            self.refusals -= 1
+            raise PeerError("away")
+        self.published.append((url, connector, body, signature))
+
+
+@dataclass
+class FakeValidator:
+    """Finds these errors in every config."""
+
+    errors: list[str] = field(default_factory=list)
+    seen: list[Properties] = field(default_factory=list)
+
+    async def errors_of(self, config: Properties) -> Sequence[str]:
+        """See ``Validator``."""
+        self.seen.append(config)
+        return self.errors
+
+
+@dataclass
+class HerderWorld:
+    """One worker's herder and everything around it."""
+
+    settings: HerderSettings = field(default_factory=lambda: HerderSettings("g"))
+    first: Sequence[Member] = (ME,)
+    events: list[Event] = field(default_factory=list)
+    validator: FakeValidator = field(default_factory=FakeValidator)
+    offsets: FakeOffsets = field(default_factory=FakeOffsets)
+    sink_offsets: FakeOffsets = field(default_factory=FakeOffsets)
+    peers: FakePeers = field(default_factory=FakePeers)
+    fenced: list[Sequence[str]] = field(default_factory=list)
+    levels: list[tuple[str, str]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Nothing is started."""
+        self.clock = SystemClock()
+        self.config_records = MemoryStateLog("configs")
+        self.configs = ConfigLog(self.config_records, emit=self.events.append)
+        self.statuses = Statuses(MemoryStateLog("statuses"), clock=self.clock, emit=self.events.append)
+        self.tracker = AssignmentTracker(ClusterConfig())
+        self.configs.listen(self.tracker.on_change)
+        self.membership = FakeMembership(self.tracker, first=self.first)
+        self.life: HerderLife
+
+    @property
+    def instances(self) -> FakeInstances:
+        """What runs."""
+        instances = self.life.instances
+        assert isinstance(instances, FakeInstances)
+        return instances
+
+    @asynccontextmanager
+    async def started(self) -> AsyncIterator[HerderWorld]:
+        """Run for the length of a block."""
+        async with Background() as background:
+            self.life = assemble(
+                HerderIngredients(
+                    configs=self.configs,
+                    statuses=self.statuses,
+                    membership=self.membership,
+                    owners=self.tracker,
+                    make_instances=FakeInstances,
+                    doors=self.doors(),
+                    settings=self.settings,
+                    background=background,
+                    clock=self.clock,
+                    emit=self.events.append,
+                )
+            )
+            await self.life.start()
+            await self.settled()
+            try:
+                yield self
+            finally:
+                await self.life.stop()
+
+    def doors(self) -> ClusterDoors:
+        """To the fakes."""
+
+        async def fence(ids: Sequence[str]) -> None:
+            self.fenced.append(ids)
+
+        async def cluster_id() -> str:
+            return "cluster-1"
+
+        return ClusterDoors(
+            validator=self.validator,
+            source_offsets=self.offsets,
+            sink_offsets=self.sink_offsets,
+            peers=self.peers,
+            fence_producers=fence,
+            cluster_id=cluster_id,
+            type_of=lambda config: "sink" if "Sink" in config.get("connector.class", "") else "source",
+            set_log_level=lambda namespace, level: self.levels.append((namespace, level)),
+        )
+
+    async def settled(self) -> None:
+        """Until ticks bring nothing new: what they write makes others due."""
+        for _ in range(3):
+            await self.life.herder.wait_tick()
+            await asyncio.sleep(0.01)
+
+    def states(self, name: str) -> dict[str, str]:
+        """States of a connector (``""``) and its tasks, as a client sees them."""
+        status = self.life.herder.connector_status(name)
+        return {"": str(status.connector.state), **{str(task): str(told.state) for task, told in status.tasks.items()}}
+
+    def mark(self, instance: InstanceId, state: State, *, by: Member = ME, trace: str | None = None) -> None:
+        """Another worker's word, or this one's."""
+        current = (
+            self.statuses.tasks(instance.connector)[instance.task]
+            if isinstance(instance, TaskId)
+            else self.statuses.connector(instance.connector)
+        )
+        assert current is not None
+        self.statuses.put(instance, replace(current, state=state, worker_id=by.worker_id, trace=trace))
