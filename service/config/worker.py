@@ -63,9 +63,15 @@ class WorkerConfig(ConfigModel):
     offset_storage_file_filename: Annotated[str | None, Key(importance=Importance.LOW)] = None
     """Accepted and not used: offsets are always kept in the offset topic."""
     config_storage_topic: Annotated[str, Key(importance=Importance.LOW)] = "headrace-configs"
-    """Topic of connector configs (distributed workers)."""
+    """Compacted topic of connector configs, with one partition (distributed workers)."""
+    config_storage_replication_factor: Annotated[int | None, Field(ge=-1), Key(importance=Importance.LOW)] = None
+    """Replicas of the config topic, when it is created: -1 = the broker's default; min(3, brokers) when not given."""
     status_storage_topic: Annotated[str, Key(importance=Importance.LOW)] = "headrace-status"
-    """Topic of states (distributed workers)."""
+    """Compacted topic of states (distributed workers)."""
+    status_storage_partitions: Annotated[int, Field(ge=1), Key(importance=Importance.LOW)] = 5
+    """Partitions of the status topic, when it is created."""
+    status_storage_replication_factor: Annotated[int | None, Field(ge=-1), Key(importance=Importance.LOW)] = None
+    """Replicas of the status topic, when it is created: -1 = the broker's default; min(3, brokers) when not given."""
     dedupe_storage_topic: Annotated[str, Field(min_length=1), Key(importance=Importance.LOW)] = "headrace-dedupe"
     """Compacted topic of the de-duplication state."""
 
