@@ -14,11 +14,12 @@ from fetchers.catalog import shared_http
 from fetchers.sdk.clock import SystemClock
 from metrics.events import ComponentStateChanged, ConfigWarning, ConnectorStarted, Emit, WorkerStarted
 from metrics.fanout import Emitter
+from metrics.log_levels import LogLevels
 from metrics.logging import LogObserver
 from metrics.prometheus import PrometheusObserver
 from service.background import Background
 from service.config.definition import ConnectorDefinition
-from service.config.job import Job
+from service.config.job import ConfigRefusedError, Job, SourceFindings
 from service.config.worker import EMBEDDED, WorkerConfig
 from service.embedded.broker import EmbeddedBroker, embedded_kafka
 from service.embedded.jars import spark_avro_jar
@@ -27,7 +28,9 @@ from service.embedded.supervision import keep_running
 from service.pipeline.task import FlowParts
 from service.registry.settings import RegistrySettings
 from service.rest.health import Health
-from service.rest.server import HttpPages, serving
+from service.rest.ports import Surface
+from service.rest.server import serving_rest
+from service.rest.settings import RestSettings, read_rest_settings
 from service.stores.dedupe_store import DedupeStore
 from service.stores.offsets import OffsetStore
 from service.version import VERSION
@@ -73,9 +76,9 @@ async def open_worker(job: Job, *, observers: tuple[Emit, ...] = ()) -> AsyncIte
     emit = Emitter(metrics, health, LogObserver(), *observers)
     started_at = clock.monotonic()
     async with AsyncExitStack() as stack:
-        rest_url = await stack.enter_async_context(
-            serving(_listener(config), HttpPages(health, metrics, VERSION), emit)
-        )
+        surface = Surface(health=health, metrics=metrics, loggers=LogLevels(), version=VERSION)
+        rest = await stack.enter_async_context(serving_rest(_rest_settings(job), surface, emit))
+        rest_url = rest.main[0]
         spark = ConversionService(_spark_settings(job), config, clock=clock, emit=emit)
         stack.push_async_callback(spark.stop)
         background = await stack.enter_async_context(Background())
@@ -181,11 +184,12 @@ def _tell_warnings(job: Job, emit: Emit) -> None:
             emit(ConfigWarning(key=finding.key, message=finding.message, connector=source.source))
 
 
-def _listener(config: WorkerConfig) -> str:
-    """The listener, also in the old form ``rest.host.name`` and ``rest.port``."""
-    if config.rest_port is None and config.rest_host_name is None:
-        return config.listeners.split(",")[0].strip()
-    return f"http://{config.rest_host_name or '127.0.0.1'}:{config.rest_port or 8083}"
+def _rest_settings(job: Job) -> RestSettings:
+    """Raises ``ConfigRefusedError`` with what is wrong with listeners, certificates and credentials."""
+    settings, findings = read_rest_settings(job.worker, job.worker_properties)
+    if settings is None:
+        raise ConfigRefusedError([SourceFindings("worker", findings)])
+    return settings
 
 
 def _spark_settings(job: Job) -> SparkSettings:

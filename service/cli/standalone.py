@@ -38,6 +38,9 @@ async def run_standalone(worker_file: Path, connector_files: Sequence[Path], *, 
     configure_job_logging(job)
     try:
         return await run_job(job, idle_seconds=idle_seconds)
+    except ConfigRefusedError as refusal:
+        print_refusal(refusal)
+        return EXIT_CONFIG
     except EmbeddedError as error:
         Console(stderr=True).print(Text(f"headrace: {error}", style="red"))
         return EXIT_CONFIG

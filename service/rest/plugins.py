@@ -50,6 +50,7 @@ class PluginRoutes:
                 handle=self.validate,
                 about="Validate a config, all of it at once; without connector.class the one of the path.",
                 access=Access.ADMIN,
+                is_question=True,
                 tag="plugins",
                 body=reference("ConfigInput"),
                 answers=(Answer(200, "Every key, its value and what is wrong with it.", reference("Validation")),),
@@ -61,14 +62,14 @@ class PluginRoutes:
         """Sinks, sources, and the others where they are asked for."""
         asked = request.query.get("connectorsOnly")
         connectors_only = asked is None or requests.parse_flag(asked)
-        return bodies.json_answer(self.surface.plugins.listing(connectors_only=connectors_only))
+        return bodies.json_answer(self.surface.present_plugins.listing(connectors_only=connectors_only))
 
     async def config_keys(self, request: web.Request) -> web.Response:
         """ConfigKeyInfo of each key."""
         plugin, version = request.match_info["plugin"], request.query.get("version")
-        return bodies.json_answer(self.surface.plugins.config_keys(plugin, version=version))
+        return bodies.json_answer(self.surface.present_plugins.config_keys(plugin, version=version))
 
     async def validate(self, request: web.Request) -> web.Response:
         """ConfigInfos."""
         config = requests.parse_config(await requests.read_body(request))
-        return bodies.json_answer(await self.surface.plugins.validate(request.match_info["plugin"], config))
+        return bodies.json_answer(await self.surface.present_plugins.validate(request.match_info["plugin"], config))

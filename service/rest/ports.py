@@ -50,11 +50,11 @@ class Surface:
     health: Health
     metrics: PrometheusObserver
     loggers: Loggers
-    plugins: Plugins
     version: str
     """Of headrace."""
+    plugins: Plugins | None = None
     herder: Herder | None = None
-    """Given by the composition as soon as it is made."""
+    """Both are given by the composition as soon as they are made."""
 
     @property
     def present_herder(self) -> Herder:
@@ -62,3 +62,10 @@ class Surface:
         if self.herder is None:
             raise StartingError("The worker is still starting up.")
         return self.herder
+
+    @property
+    def present_plugins(self) -> Plugins:
+        """The plugins; ``StartingError`` until they are there."""
+        if self.plugins is None:
+            raise StartingError("The worker is still starting up.")
+        return self.plugins

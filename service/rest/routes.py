@@ -74,13 +74,13 @@ class Route:
     """Whether ``admin.listeners`` serve it instead of ``listeners``."""
     is_health: bool = False
     """Whether every listener serves it."""
-    seconds_max: float | None = None
-    """Its own time limit, instead of the usual one."""
+    is_question: bool = False
+    """Whether it changes nothing although its method says so, and so is not audited."""
 
     @property
     def is_change(self) -> bool:
-        """Whether it may change something, and so is audited."""
-        return self.access is Access.ADMIN and self.method not in {"GET", "HEAD"}
+        """Whether it may change something."""
+        return self.access in {Access.ADMIN, Access.INTERNAL} and not self.is_question
 
     @property
     def pattern(self) -> str:

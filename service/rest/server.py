@@ -1,91 +1,96 @@
-"""The worker's HTTP server: ``/metrics``, ``/health/live``, ``/health/ready``."""
+"""The worker's HTTP server: every listener, and around every request the same layers in the same order."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
+import aiohttp
 from aiohttp import web
-from aiohttp.typedefs import Handler, Middleware
+from aiohttp.typedefs import Middleware
 
-from metrics.events import Emit, RequestAnswered
-from metrics.prometheus import CONTENT_TYPE, PrometheusObserver
-from service.rest.health import Health
+from fetchers.sdk.clock import SystemClock
+from metrics.events import Emit
+from service.rest.audit import auditing
+from service.rest.authentication import authenticating
+from service.rest.credentials import Credentials
+from service.rest.errors import answering_errors
+from service.rest.forwarding import forwarding
+from service.rest.headers import answering_browsers
+from service.rest.interface import interface
+from service.rest.limits import limiting_time, waiting_for_start
+from service.rest.listeners import Listener
+from service.rest.observing import observing
+from service.rest.ports import Surface
+from service.rest.routes import Route, add_routes
+from service.rest.settings import RestSettings
+from service.rest.tls import TlsContexts
 
-REQUEST_BYTES_MAX = 1024 * 1024
 SHUTDOWN_SECONDS_MAX = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class HttpPages:
-    """What the pages are made from."""
+class ServedUrls:
+    """Where the worker can be reached from its own machine, with the real ports."""
 
-    health: Health
-    metrics: PrometheusObserver
-    version: str
-
-    def routes(self) -> list[web.RouteDef]:
-        """All routes."""
-        return [
-            web.get("/health/live", self.live),
-            web.get("/health/ready", self.ready),
-            web.get("/metrics", self.render_metrics),
-        ]
-
-    async def live(self, _: web.Request) -> web.Response:
-        """200 as long as the event loop answers."""
-        return web.json_response({"status": "live", "version": self.version})
-
-    async def ready(self, _: web.Request) -> web.Response:
-        """200 when ready, else 503; the body says what is missing."""
-        return web.json_response(self.health.report(), status=200 if self.health.is_ready else 503)
-
-    async def render_metrics(self, _: web.Request) -> web.Response:
-        """Prometheus text format."""
-        return web.Response(body=await self.metrics.expose(), headers={"Content-Type": CONTENT_TYPE})
+    main: tuple[str, ...]
+    admin: tuple[str, ...] = ()
 
 
 @asynccontextmanager
-async def serving(listener: str, pages: HttpPages, emit: Emit) -> AsyncIterator[str]:
-    """Serve while the block runs; yields the URL with the real port."""
-    application = web.Application(middlewares=[_observed(emit, pages.version)], client_max_size=REQUEST_BYTES_MAX)
-    application.add_routes(pages.routes())
+async def serving_rest(settings: RestSettings, surface: Surface, emit: Emit) -> AsyncIterator[ServedUrls]:
+    """Serve on every listener while the block runs."""
+    async with AsyncExitStack() as stack:
+        timeout = aiohttp.ClientTimeout(total=settings.request_seconds_max)
+        client = await stack.enter_async_context(aiohttp.ClientSession(timeout=timeout))
+        credentials = Credentials(users=settings.users, tokens=settings.tokens)
+        stack.callback(credentials.close)
+        layers = _layers(settings, surface, emit, credentials=credentials, client=client)
+        routes = interface(surface, open_pages=settings.open_pages)
+        admin = settings.admin_listeners
+        main_routes = [route for route in routes if admin is None or not route.is_admin]
+        admin_routes = [route for route in routes if route.is_admin or route.is_health]
+        main_urls = await _listen(stack, _application(main_routes, layers, settings), settings.listeners, settings.tls)
+        admin_urls = await _listen(stack, _application(admin_routes, layers, settings), admin or (), settings.admin_tls)
+        yield ServedUrls(main_urls, admin_urls)
+
+
+def _layers(
+    settings: RestSettings, surface: Surface, emit: Emit, *, credentials: Credentials, client: aiohttp.ClientSession
+) -> tuple[Middleware, ...]:
+    """From the outermost to the innermost."""
+    client_tls = settings.tls or settings.admin_tls
+    return (
+        observing(emit, version=surface.version),
+        auditing(emit),
+        answering_browsers(settings.cross_origin, settings.header_rules, clock=SystemClock()),
+        answering_errors(emit, request_bytes_max=settings.request_bytes_max),
+        authenticating(credentials, settings.proofs),
+        limiting_time(surface, seconds_max=settings.request_seconds_max),
+        waiting_for_start(surface),
+        forwarding(client, tls=None if client_tls is None else client_tls.client),
+    )
+
+
+def _application(routes: Sequence[Route], layers: Sequence[Middleware], settings: RestSettings) -> web.Application:
+    application = web.Application(middlewares=layers, client_max_size=settings.request_bytes_max)
+    add_routes(application, routes)
+    return application
+
+
+async def _listen(
+    stack: AsyncExitStack, application: web.Application, listeners: Sequence[Listener], tls: TlsContexts | None
+) -> tuple[str, ...]:
+    if not listeners:
+        return ()
     runner = web.AppRunner(application, access_log=None, shutdown_timeout=SHUTDOWN_SECONDS_MAX)
+    stack.push_async_callback(runner.cleanup)
     await runner.setup()
-    try:
-        address = urlsplit(listener)
-        host = address.hostname or "127.0.0.1"
-        site = web.TCPSite(runner, host, address.port or 0)
+    urls = []
+    for listener in listeners:
+        context = tls.server if tls is not None and listener.scheme == "https" else None
+        site = web.TCPSite(runner, listener.host or None, listener.port, ssl_context=context)
         await site.start()
-        port = runner.addresses[0][1]
-        yield f"http://{host}:{port}"
-    finally:
-        await runner.cleanup()
-
-
-def _observed(emit: Emit, version: str) -> Middleware:
-    """Count every answer, by route pattern."""
-
-    @web.middleware
-    async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
-        started_at = time.monotonic()
-        status = 500
-        try:
-            response = await handler(request)
-            status = response.status
-        except web.HTTPException as error:
-            status = error.status
-            error.headers["X-Headrace-Version"] = version
-            raise
-        finally:
-            resource = request.match_info.route.resource
-            route = resource.canonical if resource else "unknown"
-            seconds = time.monotonic() - started_at
-            emit(RequestAnswered(method=request.method, route=route, status=status, seconds=seconds))
-        response.headers["X-Headrace-Version"] = version
-        return response
-
-    return middleware
+        urls.append(listener.url(site.port))
+    return tuple(urls)

@@ -1,0 +1,113 @@
+"""Who may use the REST interface: users with passwords, clients with tokens, each with a role."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import hashlib
+import hmac
+import os
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from service.rest.passwords import PREFIX, hash_password, verify_password
+
+TOKEN_PREFIX = "sha256$"  # noqa: S105 - how a digest is marked, no secret
+
+
+class Role(StrEnum):
+    """What one may do."""
+
+    READ = "read"
+    ADMIN = "admin"
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Who asks."""
+
+    name: str
+    role: Role
+
+
+@dataclass(frozen=True, slots=True)
+class Credential:
+    """A role, and what proves it: a plain secret or a hash."""
+
+    role: Role
+    secret: str = field(repr=False)
+
+
+def parse_credential(text: str) -> Credential:
+    """``ROLE:SECRET``; ValueError says what is wrong, without the text."""
+    role, colon, secret = text.partition(":")
+    if role not in list(Role) or not colon or not secret:
+        raise ValueError(f"Expected ROLE:SECRET with a role of {', '.join(Role)}")
+    return Credential(Role(role), secret)
+
+
+class Credentials:
+    """Checks what an ``Authorization`` header says, in the same time whether the name or the secret is wrong."""
+
+    def __init__(self, *, users: Mapping[str, Credential], tokens: Mapping[str, Credential]) -> None:
+        """Hashes are checked in a thread: one takes some fifty milliseconds on purpose."""
+        self._users = dict(users)
+        self._tokens = [(_token_digest(held.secret), Principal(name, held.role)) for name, held in tokens.items()]
+        self._hashing = ThreadPoolExecutor(max_workers=1, thread_name_prefix="rest-password")
+        self._nobody = Credential(Role.READ, hash_password(os.urandom(16).hex()))
+        self._key = os.urandom(32)
+        self._proven: dict[str, bytes] = {}
+        """Digest of the password that was last found right, by user, so that only the first request is slow."""
+
+    def close(self) -> None:
+        """End the thread."""
+        self._hashing.shutdown(wait=False, cancel_futures=True)
+
+    async def find(self, authorization: str | None) -> Principal | None:
+        """Whose header this is; None for nobody's."""
+        scheme, _, value = (authorization or "").partition(" ")
+        match scheme.lower():
+            case "basic":
+                return await self._user(value.strip())
+            case "bearer":
+                return self._token(value.strip())
+            case _:
+                return None
+
+    async def _user(self, encoded: str) -> Principal | None:
+        try:
+            name, colon, password = base64.b64decode(encoded, validate=True).decode("utf-8").partition(":")
+        except (binascii.Error, UnicodeDecodeError):
+            return None
+        if not colon:
+            return None
+        held = self._users.get(name, self._nobody)
+        is_right = await self._is_right(name, password, held)
+        return Principal(name, held.role) if is_right and name in self._users else None
+
+    async def _is_right(self, name: str, password: str, held: Credential) -> bool:
+        if not held.secret.startswith(PREFIX):
+            return hmac.compare_digest(password.encode(), held.secret.encode())
+        digest = hmac.digest(self._key, password.encode(), "sha256")
+        if hmac.compare_digest(self._proven.get(name, b""), digest):
+            return True
+        loop = asyncio.get_running_loop()
+        is_right = await loop.run_in_executor(self._hashing, verify_password, password, held.secret)
+        if is_right:
+            self._proven[name] = digest
+        return is_right
+
+    def _token(self, token: str) -> Principal | None:
+        digest = hashlib.sha256(token.encode()).digest()
+        found = [principal for held, principal in self._tokens if hmac.compare_digest(held, digest)]
+        return found[0] if found else None
+
+
+def _token_digest(secret: str) -> bytes:
+    """Tokens are long and random: a plain digest is enough, and quick."""
+    if secret.startswith(TOKEN_PREFIX):
+        return bytes.fromhex(secret.removeprefix(TOKEN_PREFIX))
+    return hashlib.sha256(secret.encode()).digest()

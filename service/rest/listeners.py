@@ -1,0 +1,50 @@
+"""Addresses that a worker listens on, as ``listeners`` has them: ``http://HOST:PORT``, no host for every interface."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+PORT_BY_DEFAULT = 8083
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """One address. Port 0 picks a free one."""
+
+    scheme: str
+    host: str
+    """Empty for every interface."""
+    port: int
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can reach it."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    def url(self, port: int) -> str:
+        """Where it can be reached from this machine, on the port it was given."""
+        host = "127.0.0.1" if self.host in {"", "0.0.0.0"} else "::1" if self.host == "::" else self.host  # noqa: S104
+        return f"{self.scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def parse_listeners(text: str) -> tuple[Listener, ...]:
+    """A list separated by commas; ValueError names what is no address."""
+    return tuple(_listener(item.strip()) for item in text.split(",") if item.strip())
+
+
+def _listener(text: str) -> Listener:
+    try:
+        address = urlsplit(text)
+        port = PORT_BY_DEFAULT if address.port is None else address.port
+    except ValueError:
+        address, port = urlsplit(""), 0
+    if address.scheme not in {"http", "https"} or address.path not in {"", "/"} or address.query or "@" in text:
+        raise ValueError(f"Expected http://HOST:PORT or https://HOST:PORT, found '{text}'")
+    return Listener(address.scheme, address.hostname or "", port)
