@@ -11,14 +11,18 @@ from fetchers.sdk.config import Finding
 from metrics.events import TaskEvents
 from service.config.definition import ConnectorDefinition, as_findings
 from service.domain.ids import TaskId
+from service.kafka.producer import Writer
 from service.pipeline.batching import BatchLimits
 from service.pipeline.dead_letters import DeadLetterRules
 from service.pipeline.fetching import FetchRetry
 from service.pipeline.queue import QueueLimits
 from service.pipeline.task import FlowParts, FlowSettings, SourceTask
+from service.worker.kinds import UseTopic
 from service.worker.lending import DedupeStates, Writers
-from service.worker.supervising import RestartPolicy, TaskSupervisor
+from service.worker.restarting import restart_policy
+from service.worker.supervising import TaskSupervisor
 from service.worker.telling import TaskTelling
+from service.worker.topics_used import NoticingWriter
 from spark_batch.plan import ConversionPlan
 from spark_batch.plan import Finding as PlanFinding
 
@@ -90,40 +94,50 @@ def supervise(
     """A task that reads with ``make_connector`` and writes by the definition's contract and converters."""
 
     async def make_task() -> SourceTask:
-        plan = adapt_plan(await _plan(definition, parts))
-        await parts.topics.ensure(definition)
-        settings = flow_settings(definition, plan)
-        return SourceTask(
-            task_id,
-            make_connector(),
-            settings,
-            parts.flow,
-            open_writer=lambda: parts.writers.open(
-                task_id,
-                connector=definition.properties,
-                is_exactly_once=definition.common.delivery_guarantee == "exactly_once",
-            ),
-            open_dedupe=lambda: parts.dedupe.open(
-                task_id, records_max=definition.common.dedupe_records_max, is_used=bool(plan.dedupe_fields)
-            ),
-        )
+        plan = adapt_plan(await plan_of(definition, parts))
+        return await make_source_task(task_id, definition, parts, connector=make_connector(), plan=plan)
 
-    common = definition.common
-    cap_seconds = common.errors_retry_delay_max_ms / 1000
-    first_seconds = common.errors_restart_backoff_ms / 1000
     return TaskSupervisor(
         task_id=task_id,
         make_task=make_task,
-        policy=RestartPolicy(
-            common.errors_restart_max,
-            BackOff(first_seconds=first_seconds, cap_seconds=max(cap_seconds, first_seconds)),
-        ),
+        policy=restart_policy(definition.properties),
         listener=TaskTelling(TaskEvents(parts.flow.emit, task_id.connector, task_id.task)),
         clock=parts.flow.clock,
     )
 
 
-async def _plan(definition: ConnectorDefinition, parts: ConnectorParts) -> ConversionPlan:
+async def make_source_task(
+    task_id: TaskId,
+    definition: ConnectorDefinition,
+    parts: ConnectorParts,
+    *,
+    connector: SourceConnector[Any],
+    plan: ConversionPlan,
+    use_topic: UseTopic = lambda _topic: None,
+) -> SourceTask:
+    """One incarnation, its topics made."""
+    await parts.topics.ensure(definition)
+    common = definition.common
+    own_topics = frozenset({parts.writers.offset_topic, parts.dedupe.store.topic, common.dead_letter_topic})
+
+    def open_writer() -> Writer:
+        is_exactly_once = common.delivery_guarantee == "exactly_once"
+        writer = parts.writers.open(task_id, connector=definition.properties, is_exactly_once=is_exactly_once)
+        return NoticingWriter(writer, use_topic, own_topics)
+
+    return SourceTask(
+        task_id,
+        connector,
+        flow_settings(definition, plan),
+        parts.flow,
+        open_writer=open_writer,
+        open_dedupe=lambda: parts.dedupe.open(
+            task_id, records_max=common.dedupe_records_max, is_used=bool(plan.dedupe_fields)
+        ),
+    )
+
+
+async def plan_of(definition: ConnectorDefinition, parts: ConnectorParts) -> ConversionPlan:
     """The whole plan; raises ``ContractRefusedError`` with all findings."""
     plan = definition.plan(await parts.schemas.contract_of(definition))
     findings = as_findings(plan.validate()) or as_findings(await parts.check_plan(plan))

@@ -1,0 +1,114 @@
+"""Everything that runs in this process: ``apply`` says what should, and each instance's own life brings it about.
+
+No method waits: one connector that hangs in its start, its work or its stop keeps nothing from the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import traceback
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Self
+
+from metrics.events import ConnectorRemoved, TaskRemoved
+from service.domain.ids import InstanceId, TaskId
+from service.domain.states import State
+from service.herder.ports import Desired
+from service.worker.life import InstanceLife
+from service.worker.making import InstanceMaker, InstanceParts
+
+
+class RunningInstances:
+    """The ``Instances`` of a worker. Use as an async context manager, whose end cancels what still runs."""
+
+    def __init__(self, parts: InstanceParts) -> None:
+        """Nothing runs yet."""
+        self._parts = parts
+        self._maker = InstanceMaker(parts)
+        self._group = asyncio.TaskGroup()
+        self._lives: dict[InstanceId, InstanceLife] = {}
+        self._tasks: dict[InstanceId, asyncio.Task[None]] = {}
+        self._counts: Counter[str] = Counter()
+        self._is_stopping = False
+
+    async def __aenter__(self) -> Self:
+        """Open the parent of all lives."""
+        await self._group.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Cancel what was not stopped."""
+        self._is_stopping = True
+        for task in self._tasks.values():
+            task.cancel()
+        await self._group.__aexit__(kind, error, trace)
+
+    def apply(self, desired: Mapping[InstanceId, Desired]) -> None:
+        """Start, stop, pause, resume and re-make until exactly this runs; nothing new once the worker stops."""
+        if self._is_stopping:
+            return
+        for instance, life in self._lives.items():
+            if instance not in desired:
+                life.want(None)
+        for instance, wanted in desired.items():
+            if instance in self._lives:
+                self._lives[instance].want(wanted)
+            else:
+                self._begin(instance, wanted)
+
+    def restart(self, instances: Sequence[InstanceId]) -> None:
+        """New incarnations of instances that are here, FAILED ones too."""
+        for instance in instances:
+            if instance in self._lives and not self._is_stopping:
+                self._lives[instance].restart()
+
+    def is_stopped(self, connector: str) -> bool:
+        """Whether nothing of the connector runs here, not even its end."""
+        return all(instance.connector != connector or life.is_at_rest for instance, life in self._lives.items())
+
+    @property
+    def idle_seconds(self) -> float | None:
+        """For how long everything here has had nothing to do: infinite where nothing runs, None while one is busy."""
+        idle = [life.idle_seconds for life in self._lives.values()]
+        known = [seconds for seconds in idle if seconds is not None]
+        return min(known, default=math.inf) if len(known) == len(idle) else None
+
+    async def stop(self) -> None:
+        """The staged stop of everything, all together; within the graceful time-out and a little."""
+        self._is_stopping = True
+        for life in self._lives.values():
+            life.want(None)
+        if self._tasks:
+            await asyncio.wait(self._tasks.values(), timeout=self._parts.stop_seconds_max * 1.25)
+
+    def _begin(self, instance: InstanceId, desired: Desired) -> None:
+        life = self._maker.life(instance, desired)
+        self._counts[instance.connector] += 1
+        self._lives[instance] = life
+        self._tasks[instance] = self._group.create_task(self._live(life), name=f"life of {instance}")
+
+    async def _live(self, life: InstanceLife) -> None:
+        """The border of an instance: no bug in it may end the others."""
+        try:
+            await life.run()
+        except Exception as error:  # noqa: BLE001 - see above; told, never swallowed
+            trace = "".join(traceback.format_exception(error))
+            life.listener.on_failure(error, trace=trace)
+            self._parts.observer.on_state(life.instance, State.FAILED, trace=trace, version=None)
+        finally:
+            self._forget(life.instance)
+
+    def _forget(self, instance: InstanceId) -> None:
+        del self._lives[instance], self._tasks[instance]
+        self._counts[instance.connector] -= 1
+        if self._is_stopping:
+            return
+        if isinstance(instance, TaskId):
+            self._parts.emit(TaskRemoved(instance.connector, instance.task))
+        if not self._counts[instance.connector]:
+            self._parts.emit(ConnectorRemoved(instance.connector))

@@ -1,0 +1,167 @@
+"""One instance from its first assignment to its end: one incarnation at a time, the last wish wins.
+
+::
+
+    wish: run ──► incarnation ──► stopped in stages ──┐
+      ▲   └────── FAILED: wait for another wish ──────┤
+      │   wish: pause or stop ──► rest until it changes ┤
+      └───────────────────────────────────────────────┴──► wish: end ──► gone
+
+A stop is staged: stop fetching, deliver what is there, at ¾ of the graceful time-out cancel, at its end once more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from fetchers.sdk import Clock
+from service.domain.ids import InstanceId
+from service.domain.states import State, transition
+from service.herder.ports import Desired
+from service.worker.reconcile import Wish, must_end, resting_state, state_between
+from service.worker.supervising import TaskSupervisor
+from service.worker.telling import LifeListener
+from service.worker.worker import CANCEL_AT_SHARE
+
+
+class MakeSupervisor(Protocol):
+    """Makes the supervisor of a new incarnation."""
+
+    def __call__(self, desired: Desired, state: State, /) -> TaskSupervisor:
+        """In the state the instance is in."""
+
+
+@dataclass(slots=True)
+class Incarnation:
+    """What runs now, what for, and how its stop goes."""
+
+    supervisor: TaskSupervisor
+    begun: Wish
+    cancel_at: asyncio.Timeout = field(default_factory=lambda: asyncio.timeout(None))
+    cut_at: asyncio.Timeout = field(default_factory=lambda: asyncio.timeout(None))
+    asked_at: float | None = None
+    is_over: bool = False
+
+    async def run(self, clock: Clock) -> None:
+        """Until it is over, and say what a stop has left."""
+        is_complete = True
+        try:
+            async with self.cut_at, self.cancel_at:
+                await self.supervisor.run()
+        except TimeoutError:
+            is_complete = False
+        finally:
+            self.is_over = True
+        if self.asked_at is not None:
+            self.supervisor.report_stop(seconds=clock.monotonic() - self.asked_at, is_complete=is_complete)
+
+    def begin_stop(self, *, now: float, seconds_max: float) -> None:
+        """Stage one; what has not begun to run holds nothing and is cancelled at once. Harmless when repeated."""
+        if self.asked_at is not None or self.is_over:
+            return
+        self.asked_at = now
+        has_begun = self.supervisor.state is State.RUNNING
+        self.supervisor.request_stop()
+        loop_now = asyncio.get_running_loop().time()
+        self.cancel_at.reschedule(loop_now + (seconds_max * CANCEL_AT_SHARE if has_begun else 0))
+        self.cut_at.reschedule(loop_now + seconds_max)
+
+
+@dataclass(slots=True)
+class InstanceLife:
+    """Owner of one instance in this process."""
+
+    instance: InstanceId
+    make_supervisor: MakeSupervisor
+    listener: LifeListener
+    clock: Clock
+    stop_seconds_max: float
+    wish: Wish
+    state: State = State.UNASSIGNED
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+    _running: Incarnation | None = None
+
+    def want(self, desired: Desired | None) -> None:
+        """The last wish counts; takes effect by itself."""
+        if desired != self.wish.desired:
+            self._wish(Wish(desired, self.wish.restarts))
+
+    def restart(self) -> None:
+        """Ask for a new incarnation of what is wanted."""
+        self._wish(Wish(self.wish.desired, self.wish.restarts + 1))
+
+    @property
+    def idle_seconds(self) -> float | None:
+        """For how long there has been nothing to do: infinite while it rests or is FAILED, None while it is busy."""
+        if self._running is not None:
+            return math.inf if self._running.supervisor.is_failed else self._running.supervisor.idle_seconds
+        return math.inf if self.is_at_rest else None
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether nothing runs and nothing is wanted to: paused, or stopped."""
+        return self._running is None and resting_state(self.instance, self.wish) is self.state
+
+    async def run(self) -> None:
+        """Until the wish is that it ends; a wish that comes after the return needs a new life."""
+        while self.wish.desired is not None:
+            self._changed.clear()
+            rest = resting_state(self.instance, self.wish)
+            if rest is None:
+                await self._run_incarnation(self.wish)
+            else:
+                self._enter(rest)
+                await self._rest(self.wish)
+        self._enter(State.UNASSIGNED)
+
+    async def _run_incarnation(self, begun: Wish) -> None:
+        assert begun.desired is not None  # noqa: S101 - the loop's condition
+        running = Incarnation(self.make_supervisor(begun.desired, self.state), begun)
+        self._running = running
+        try:
+            await running.run(self.clock)
+            self.state = running.supervisor.state
+            await self._wait_while(lambda: not self._is_over(running))
+        finally:
+            self._running = None
+        following = state_between(self.instance, begun, self.wish)
+        if self.state is State.FAILED and following is State.PAUSED:
+            self._enter(State.UNASSIGNED)
+        self._enter(following)
+
+    async def _rest(self, begun: Wish) -> None:
+        await self._wait_while(lambda: self.wish == begun)
+        if self.state is State.PAUSED and self.wish.restarts != begun.restarts:
+            self._enter(State.RESTARTING)
+
+    async def _wait_while(self, holds: Callable[[], bool]) -> None:
+        while holds():
+            await self._changed.wait()
+            self._changed.clear()
+
+    def _is_over(self, running: Incarnation) -> bool:
+        """Whether what has ended is to be left behind; a FAILED one stays until it is no longer what is wanted."""
+        is_failed = self.state is State.FAILED
+        is_asked = running.asked_at is not None and not is_failed
+        return is_asked or must_end(self.instance, running.begun, self.wish, is_failed=is_failed)
+
+    def _wish(self, wish: Wish) -> None:
+        self.wish = wish
+        self._changed.set()
+        running = self._running
+        if running is None:
+            return
+        supervisor = running.supervisor
+        is_asked = running.asked_at is not None
+        if is_asked or must_end(self.instance, running.begun, wish, is_failed=supervisor.is_failed):
+            supervisor.rests_as = state_between(self.instance, running.begun, wish)
+            running.begin_stop(now=self.clock.monotonic(), seconds_max=self.stop_seconds_max)
+
+    def _enter(self, state: State) -> None:
+        if state is not self.state:
+            self.state = transition(self.state, state)
+            self.listener.on_state(state)

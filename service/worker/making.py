@@ -1,0 +1,110 @@
+"""What the incarnations of connectors and tasks are made of, from what is desired of them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+
+from fetchers.sdk import Clock
+from metrics.events import Emit, TaskEvents
+from service.domain.cluster import Properties
+from service.domain.ids import ConnectorId, InstanceId, TaskId
+from service.domain.states import State
+from service.herder.ports import Desired, InstanceObserver
+from service.worker.foreign_calls import ForeignCalls
+from service.worker.kinds import Kinds, MakeTask
+from service.worker.life import InstanceLife
+from service.worker.reconcile import Wish
+from service.worker.restarting import restart_policy
+from service.worker.splitting import ConnectorRun
+from service.worker.supervising import RunnableTask, TaskSupervisor
+from service.worker.task_configs import task_configs, with_task
+from service.worker.telling import ConnectorTelling, LifeListener, TaskTelling
+from service.worker.turnstile import Turnstile
+
+STARTS_AT_ONCE = 32
+START_COUNTED_SECONDS_MAX = 5.0
+"""A start that takes longer waits for something, and makes room for the next."""
+FENCED_GRACE_SECONDS = 10.0
+"""So long the word that a task is another worker's now may take behind that worker's start of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceParts:
+    """What the worker lends to instances."""
+
+    kinds: Kinds
+    observer: InstanceObserver
+    clock: Clock
+    emit: Emit
+    stop_seconds_max: float
+    resolve: Callable[[Properties], Properties] = lambda properties: properties
+    """Puts the values of config providers in; may block."""
+
+
+def _starts() -> Turnstile:
+    return Turnstile(STARTS_AT_ONCE, seconds_max=START_COUNTED_SECONDS_MAX)
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceMaker:
+    """Makes lives; all their starts pass one turnstile."""
+
+    parts: InstanceParts
+    calls: ForeignCalls = field(default_factory=ForeignCalls)
+    starts: Turnstile = field(default_factory=_starts)
+
+    def life(self, instance: InstanceId, desired: Desired) -> InstanceLife:
+        """Of a connector or a task; nothing runs yet."""
+        parts = self.parts
+        listener: LifeListener
+        if isinstance(instance, TaskId):
+            listener = task = TaskTelling(TaskEvents(parts.emit, instance.connector, instance.task), parts.observer)
+
+            def make(wanted: Desired) -> Awaitable[RunnableTask]:
+                return self._task(instance, wanted, task)
+        else:
+            listener = connector = ConnectorTelling(instance.connector, parts.emit, parts.observer)
+
+            def make(wanted: Desired) -> Awaitable[RunnableTask]:
+                return self._connector(instance, wanted, connector)
+
+        def supervisor(wanted: Desired, state: State) -> TaskSupervisor:
+            return TaskSupervisor(
+                instance,
+                lambda: make(wanted),
+                restart_policy(wanted.config),
+                listener,
+                parts.clock,
+                starts=self.starts,
+                fenced_grace_seconds=FENCED_GRACE_SECONDS,
+                state=state,
+            )
+
+        return InstanceLife(instance, supervisor, listener, parts.clock, parts.stop_seconds_max, Wish(desired))
+
+    async def _connector(self, instance: ConnectorId, wanted: Desired, telling: ConnectorTelling) -> ConnectorRun:
+        tasks = await self.calls.run(lambda: self._split(wanted, telling), subject=instance)
+        observer = self.parts.observer
+        return ConnectorRun(
+            tasks, lambda split: observer.on_task_configs(instance, split, wanted.config), self.parts.clock
+        )
+
+    def _split(self, wanted: Desired, telling: ConnectorTelling) -> Sequence[Properties]:
+        """Run the connector's own code, in a thread."""
+        telling.connector_class = wanted.config.get("connector.class", "")
+        resolved = self.parts.resolve(wanted.config)
+        defined = self.parts.kinds.define(resolved)
+        telling.connector_class, telling.kind, telling.version = defined.class_name, defined.kind, defined.version
+        return task_configs(wanted.config, resolved, defined)
+
+    async def _task(self, instance: TaskId, wanted: Desired, telling: TaskTelling) -> RunnableTask:
+        make = await self.calls.run(lambda: self._prepare(instance, wanted, telling), subject=instance)
+        return await make()
+
+    def _prepare(self, instance: TaskId, wanted: Desired, telling: TaskTelling) -> MakeTask:
+        """Run the connector's own code, in a thread."""
+        merged = with_task(wanted.config, wanted.task or {}, name=instance.connector)
+        defined = self.parts.kinds.define(self.parts.resolve(merged))
+        telling.version = defined.version
+        return defined.prepare_task(instance, lambda topic: self.parts.observer.on_topic(instance, topic))

@@ -1,0 +1,57 @@
+"""Task configs as Kafka Connect writes them to the config topic, so that its workers could run the tasks as well.
+
+Each is the connector's whole config with the task's own keys over it and ``task.class``; values that a config provider
+has put in are turned back to their variables, because the topic is read by many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from service.domain.cluster import Properties
+from service.worker.kinds import ConnectorRefusedError, DefinedConnector
+
+TASK_CLASS = "task.class"
+_JAVA_FILE_PACKAGE = "org.apache.kafka.connect.file."
+
+
+def task_configs(config: Properties, resolved: Properties, defined: DefinedConnector) -> tuple[Properties, ...]:
+    """Split the work. ``config``: as written, ``resolved``: with its variables' values.
+
+    Raises ``ConnectorRefusedError`` for more tasks than allowed, and whatever the connector's own code raises.
+    """
+    split = defined.split()
+    _demand_allowed(len(split), resolved, defined)
+    name = {TASK_CLASS: task_class(defined.class_name, defined.class_aliases)}
+    return tuple({**config, **_turned_back(own, config, resolved), **name} for own in split)
+
+
+def task_class(class_name: str, aliases: Sequence[str] = ()) -> str:
+    """Kafka's own name where a Java worker could run the task, else the plugin's name and ``Task``."""
+    java = next((name for name in (class_name, *aliases) if name.startswith(_JAVA_FILE_PACKAGE)), class_name)
+    return f"{java if java == class_name else java.removesuffix('Connector')}Task"
+
+
+def with_task(config: Properties, task: Properties, *, name: str) -> dict[str, str]:
+    """What a task runs with: its own config over the connector's, under the connector's name."""
+    return {**config, **{key: value for key, value in task.items() if key != TASK_CLASS}, "name": name}
+
+
+def _turned_back(own: Mapping[str, str], config: Properties, resolved: Properties) -> dict[str, str]:
+    """The task's own keys; where one holds what a variable stood for, the variable."""
+    variables = {value: config[key] for key, value in resolved.items() if key in config and config[key] != value}
+    return {
+        key: config[key] if key in config and resolved.get(key) == value else variables.get(value, value)
+        for key, value in own.items()
+    }
+
+
+def _demand_allowed(count: int, properties: Properties, defined: DefinedConnector) -> None:
+    is_enforced = properties.get("tasks.max.enforce", "true").strip().lower() != "false"
+    if count > defined.tasks_max and is_enforced:
+        message = (
+            f"The connector {properties.get('name')} has generated {count} tasks, which is greater than "
+            f"{defined.tasks_max}, the maximum number of tasks it is configured to create. "
+            "Raise tasks.max, or set tasks.max.enforce to false to let it have them all the same."
+        )
+        raise ConnectorRefusedError(message)
