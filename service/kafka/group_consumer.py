@@ -8,7 +8,6 @@ the listener; here it is kept and raised by the next `poll`.
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -165,12 +164,19 @@ class GroupConsumer:
         """Undo `pause`."""
         self._client.resume(*self._client.paused())
 
-    def ends(self) -> dict[Partition, int]:
-        """Where each assigned partition ends, as far as it was told with what was read; no request is made."""
-        found = {
-            tuple(partition): self._client.last_stable_offset(partition) for partition in self._client.assignment()
-        }
-        return {partition: end for partition, end in found.items() if end is not None and end >= 0}
+    def lags(self) -> dict[Partition, int | None]:
+        """Records that lie behind what `poll` has given, by partition; None where nobody knows yet.
+
+        As it was told with what was read last; no request is made.
+        """
+        return {tuple(partition): self._lag(partition) for partition in self._client.assignment()}
+
+    def _lag(self, partition: TopicPartition) -> int | None:
+        end: int | None = self._client.last_stable_offset(partition)
+        state: Any = self._client._subscription.subscription.assignment.state_value(partition)  # noqa: SLF001 - without a wait
+        if end is None or end < 0 or not state.has_valid_position:
+            return None
+        return max(0, end - int(state.position))
 
     async def stop(self) -> None:
         """Leave the group, within a time limit; nothing is committed. Harmless when repeated or never started."""
@@ -228,15 +234,6 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
             await work()
         except Exception as error:  # noqa: BLE001 - the library would only log it: the next poll raises it
             self._failure = error
-
-
-def check_pattern(pattern: str) -> str | None:
-    """What is wrong with a pattern of topic names; None when nothing is."""
-    try:
-        re.compile(pattern)
-    except re.error as error:
-        return str(error)
-    return None
 
 
 def _table(records: list[StoredRecord]) -> pa.Table | None:
