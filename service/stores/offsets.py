@@ -2,37 +2,31 @@
 
 Key `["<connector>",{<source partition>}]`, value `{<source offset>}`, null = forgotten; both JSON without
 blanks, as Connect's JsonConverter (Jackson) writes it. The key must be the same bytes for the same
-partition, so its names are sorted; when reading, any order is understood.
+partition, so its names are sorted unless it is there already; when reading, any order is understood.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Iterable, Mapping
+from typing import TypeAlias
 
 import pyarrow as pa
 
-from service.kafka.admin import KafkaAdmin
+from metrics.events import Emit, StateRecordSkipped, discard
+from service.kafka.client import KafkaSettings
 from service.kafka.log import CompactedLog, StoredRecord
 from service.kafka.records import TopicRecords
-from service.stores.jackson import to_json
+from service.kafka.rounds import SharedRounds
+from service.stores.offset_table import OffsetTable, canonical_partition
+from service.stores.state_topic import StateKind, StateTopic
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+__all__ = ["PARTITIONS", "OffsetEntry", "OffsetStore", "canonical_partition"]
 
-    from service.kafka.client import KafkaSettings
-
-Scalar: TypeAlias = str | int | float | bool | None
-Offset: TypeAlias = "Mapping[str, object]"
+OffsetEntry: TypeAlias = tuple[Mapping[str, object], Mapping[str, object] | None]
+"""Source partition and offset; None = forget it."""
 
 PARTITIONS = 25
-WORKER_KEY = "offset.storage.topic"
-
-
-def canonical_partition(partition: Mapping[str, object]) -> str:
-    """Text that is equal for equal source partitions, whatever the order of their names."""
-    return to_json(dict(sorted(partition.items())))
 
 
 class OffsetStore:
@@ -41,13 +35,15 @@ class OffsetStore:
     One store serves all tasks of a worker: it reads the topic once and then only what came since.
     """
 
-    def __init__(self, settings: KafkaSettings, topic: str) -> None:
+    def __init__(self, settings: KafkaSettings, topic: str, *, emit: Emit = discard) -> None:
         """Prepare; connects when asked."""
         self.topic = topic
         self._settings = settings
+        self._emit = emit
         self._log = CompactedLog(settings, topic)
-        self._offsets: dict[str, dict[str, dict[str, object]]] = {}
-        self._reading = asyncio.Lock()
+        self._table = OffsetTable()
+        # A thousand tasks that start together read the topic twice, not a thousand times.
+        self._reading = SharedRounds(self._read_to_end)
         self.unreadable_records = 0
 
     async def ensure(
@@ -57,14 +53,14 @@ class OffsetStore:
 
         Raises DeliveryFatal (wrong clean-up, no permission), DeliveryRetriable.
         """
-        async with KafkaAdmin.opened(self._settings) as admin:
-            await admin.ensure_topic(
-                self.topic,
-                partitions=partitions,
-                replication=replication,
-                config={**(config or {}), "cleanup.policy": "compact"},
-            )
-            await admin.demand_compacted(self.topic, worker_key=WORKER_KEY, purpose="source connector offsets")
+        topic = StateTopic(
+            kind=StateKind.OFFSET,
+            name=self.topic,
+            partitions=partitions,
+            replication=replication,
+            settings=config or {},
+        )
+        await topic.ensure(self._settings)
 
     async def read(self, connector: str) -> dict[str, dict[str, object]]:
         """Last committed offset of each source partition of a connector, by `canonical_partition`.
@@ -72,49 +68,37 @@ class OffsetStore:
         Call it after the task's writer has started: only then is every older transaction of the task over.
         Raises DeliveryFatal, DeliveryRetriable.
         """
-        # Held across the reading on purpose: whoever waits wants the very same records.
-        async with self._reading:
-            if self._log.is_at_beginning:
-                self._offsets.clear()
-            async for records in self._log.read_to_end():
-                for record in records:
-                    self._apply(record)
-            return dict(self._offsets.get(connector, {}))
+        await self._reading.answer()
+        return self._table.offsets(connector)
 
-    def encode(
-        self, connector: str, offsets: Iterable[tuple[Mapping[str, object], Mapping[str, object] | None]]
-    ) -> TopicRecords:
+    async def entries(self, connector: str) -> list[tuple[dict[str, object], dict[str, object]]]:
+        """The same as pairs of source partition and offset, in a steady order. Raises as `read`."""
+        return [(json.loads(partition), offset) for partition, offset in sorted((await self.read(connector)).items())]
+
+    def encode(self, connector: str, offsets: Iterable[OffsetEntry]) -> TopicRecords:
         """Records that set these offsets (None = forget), for the transaction of the data they stand for.
 
         Raises ValueError for what JSON cannot say: NaN, infinities, lone surrogates, keys that are not text.
         """
-        keys, values = [], []
-        for partition, offset in offsets:
-            keys.append(f"[{to_json(connector)},{canonical_partition(partition)}]".encode())
-            values.append(None if offset is None else to_json(offset).encode())
+        records = self._table.write(connector, offsets)
+        keys, values = [key for key, _ in records], [value for _, value in records]
         return TopicRecords(self.topic, pa.array(values, pa.binary()), pa.array(keys, pa.binary()))
 
     async def close(self) -> None:
         """Disconnect."""
         await self._log.close()
 
+    async def _read_to_end(self) -> None:
+        if self._log.is_at_beginning:
+            self._table.clear()
+        async for records in self._log.read_to_end():
+            for record in records:
+                self._apply(record)
+
     def _apply(self, record: StoredRecord) -> None:
         try:
-            connector, partition = _decode_key(record.key)
-            offset = None if record.value is None else json.loads(record.value)
-        except ValueError:
+            self._table.read(record.key, record.value, at_ms=record.timestamp)
+        except (ValueError, RecursionError):
             # Someone else's record in our topic. Stopping every connector for it would be worse than passing it.
             self.unreadable_records += 1
-            return
-        known = self._offsets.setdefault(connector, {})
-        if isinstance(offset, dict):
-            known[partition] = offset
-        else:
-            known.pop(partition, None)
-
-
-def _decode_key(key: bytes | None) -> tuple[str, str]:
-    match json.loads(key or b"null"):
-        case [str(connector), dict() | None as partition]:
-            return connector, canonical_partition(partition or {})
-    raise ValueError("not an offset key")
+            self._emit(StateRecordSkipped(topic=self.topic, offset=record.offset, reason="it is no source offset"))

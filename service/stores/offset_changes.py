@@ -1,0 +1,52 @@
+"""Offsets changed by a person: written as the connector's first task would, so that none of its zombies writes after.
+
+A stopped connector has no tasks, but a worker that was cut off may not know it yet. Starting the writer fences its
+task 0; who calls fences the others (`KafkaAdmin.fence_producers`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from service.domain.ids import TaskId
+from service.kafka.client import KafkaSettings
+from service.kafka.producer import TransactionalWriter
+from service.stores.offsets import OffsetEntry, OffsetStore, canonical_partition
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetChanges:
+    """Changes in one offset topic."""
+
+    store: OffsetStore
+    group_id: str
+
+    async def alter(self, connector: str, entries: Sequence[OffsetEntry], *, writing: KafkaSettings) -> None:
+        """Set these, forget those that are None; all or nothing. ``writing``: as the connector's producers.
+
+        Raises ValueError for what JSON cannot say, WriterFenced, DeliveryRetriable, DeliveryFatal.
+        """
+        await self._write(connector, entries, writing)
+
+    async def reset(self, connector: str, *, writing: KafkaSettings) -> None:
+        """Forget all of them. Raises as ``alter``."""
+        await self._write(connector, None, writing)
+
+    async def _write(self, connector: str, entries: Sequence[OffsetEntry] | None, writing: KafkaSettings) -> None:
+        writer = TransactionalWriter(writing, transactional_id=TaskId(connector, 0).transactional_id(self.group_id))
+        try:
+            await writer.start()
+            # Only now: what an older incarnation was just writing is there or never will be.
+            known = await self.store.entries(connector)
+            if entries is None:
+                entries = [(partition, None) for partition, _ in known]
+            await writer.commit([self.store.encode(connector, _last_of_each(entries))])
+            await self.store.read(connector)
+        finally:
+            await writer.stop()
+
+
+def _last_of_each(entries: Sequence[OffsetEntry]) -> list[OffsetEntry]:
+    """Where a request names a partition twice, the last counts."""
+    return list({canonical_partition(partition): (partition, offset) for partition, offset in entries}.values())

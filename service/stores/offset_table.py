@@ -1,0 +1,96 @@
+"""Source offsets as the offset topic tells them, by connector and source partition. Pure.
+
+Equal partitions may have been written under different keys: Kafka Connect keeps the order in which a connector names
+the fields, this worker sorts them. Such keys may lie in different partitions of the topic, whose order is not known;
+so the later time of writing wins, and what is written next goes under the key that is there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from service.stores.jackson import to_json
+
+
+def canonical_partition(partition: Mapping[str, object]) -> str:
+    """Text that is equal for equal source partitions, whatever the order of their names."""
+    return to_json(dict(sorted(partition.items())))
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    offset: dict[str, object]
+    at_ms: int
+
+
+@dataclass(slots=True)
+class OffsetTable:
+    """The last offset of each partition, and the keys it stands under."""
+
+    _partitions: dict[str, dict[str, dict[bytes, _Written]]] = field(default_factory=dict)
+    """By connector, canonical partition and key."""
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._partitions.clear()
+
+    def read(self, key: bytes | None, value: bytes | None, *, at_ms: int) -> None:
+        """Take in a record; those of one key in their order, others in any.
+
+        Raises ValueError for a record that is no offset.
+        """
+        connector, partition = _decode_key(key or b"null")
+        offset = None if value is None else json.loads(value)
+        if not isinstance(offset, dict | None):
+            raise ValueError("not an offset")  # noqa: TRY004 - callers catch one class for everything unreadable
+        under = self._partitions.setdefault(connector, {}).setdefault(partition, {})
+        if offset is None:
+            under.pop(key or b"", None)
+        else:
+            under[key or b""] = _Written(offset, at_ms)
+        self._drop_empty(connector, partition)
+
+    def offsets(self, connector: str) -> dict[str, dict[str, object]]:
+        """Last offset of each partition of a connector, by `canonical_partition`."""
+        known = self._partitions.get(connector, {})
+        return {
+            partition: max(under.values(), key=lambda written: written.at_ms).offset
+            for partition, under in known.items()
+        }
+
+    def write(
+        self, connector: str, offsets: Iterable[tuple[Mapping[str, object], Mapping[str, object] | None]]
+    ) -> list[tuple[bytes, bytes | None]]:
+        """Records that set these offsets (None = forget).
+
+        Raises ValueError for what JSON cannot say: NaN, infinities, lone surrogates, names that are not text.
+        """
+        records: list[tuple[bytes, bytes | None]] = []
+        for partition, offset in offsets:
+            *older, newest = self._keys(connector, canonical_partition(partition))
+            records += ((key, None) for key in older)
+            records.append((newest, None if offset is None else to_json(offset).encode()))
+        return records
+
+    def _keys(self, connector: str, partition: str) -> list[bytes]:
+        """Keys that a partition stands under, the newest last; one that is new where there is none."""
+        under = self._partitions.get(connector, {}).get(partition)
+        if not under:
+            return [f"[{to_json(connector)},{partition}]".encode()]
+        return sorted(under, key=lambda key: under[key].at_ms)
+
+    def _drop_empty(self, connector: str, partition: str) -> None:
+        partitions = self._partitions[connector]
+        if not partitions[partition]:
+            del partitions[partition]
+        if not partitions:
+            del self._partitions[connector]
+
+
+def _decode_key(key: bytes) -> tuple[str, str]:
+    match json.loads(key):
+        case [str(connector), dict() | None as partition]:
+            return connector, canonical_partition(partition or {})
+    raise ValueError("not an offset key")
