@@ -12,6 +12,8 @@ from fetchers.sdk import Boolean, ConfigModel, Importance, Key, NameList, Secret
 EMBEDDED = "embedded"
 """Value of ``bootstrap.servers`` and ``schema.registry.url`` that starts the real thing as a child process."""
 
+MacAlgorithm = Literal["HmacMD5", "HmacSHA1", "HmacSHA224", "HmacSHA256", "HmacSHA384", "HmacSHA512"]
+
 
 class WorkerConfig(ConfigModel):
     """One worker: where Kafka is, what it offers to its connectors, how it stops."""
@@ -139,3 +141,44 @@ class WorkerConfig(ConfigModel):
 
     security_protocol: Annotated[str, Key(importance=Importance.MEDIUM)] = "PLAINTEXT"
     """Kafka's security protocol; with ``sasl.*`` and ``ssl.*`` as in Kafka's clients."""
+
+    session_timeout_ms: Annotated[int, Field(ge=1000), Key(importance=Importance.HIGH)] = 10_000
+    """Silence after which the others take a worker for dead (distributed workers)."""
+    heartbeat_interval_ms: Annotated[int, Field(ge=100), Key(importance=Importance.HIGH)] = 3_000
+    """Most time between two heartbeats; never more than a tenth of the session's."""
+    rebalance_timeout_ms: Annotated[int, Field(ge=1000), Key(importance=Importance.HIGH)] = 60_000
+    """Time within which every worker has to join a rebalance."""
+    scheduled_rebalance_max_delay_ms: Annotated[int, Field(ge=0, le=2**31 - 1), Key(importance=Importance.LOW)] = 3_000
+    """How long the work of a worker that has gone is held for it; Connect's default is five minutes."""
+    worker_sync_timeout_ms: Annotated[int, Field(ge=0), Key(importance=Importance.MEDIUM)] = 3_000
+    """Time a leader takes to read the config topic as far as the others have."""
+    worker_unsync_backoff_ms: Annotated[int, Key(importance=Importance.MEDIUM)] = 300_000
+    """Accepted as in Connect; a worker that is behind goes on reading instead of waiting."""
+    connect_protocol: Annotated[str, Key(importance=Importance.LOW)] = "sessioned"
+    """Accepted as in Connect; workers always sign what they ask of each other."""
+    exactly_once_source_support: Annotated[
+        Literal["disabled", "preparing", "enabled"], Key(importance=Importance.HIGH)
+    ] = "enabled"
+    """Accepted as in Connect; sources are always delivered exactly once, unless a connector says otherwise."""
+    inter_worker_key_ttl_ms: Annotated[int, Field(ge=1000), Key(importance=Importance.LOW)] = 3_600_000
+    """Age at which the key that signs requests between workers is replaced."""
+    inter_worker_key_size: Annotated[int | None, Key(importance=Importance.LOW)] = None
+    """Accepted as in Connect; a key is as long as its hash."""
+    inter_worker_key_generation_algorithm: Annotated[MacAlgorithm, Key(importance=Importance.LOW)] = "HmacSHA256"
+    """What the key is made for."""
+    inter_worker_signature_algorithm: Annotated[MacAlgorithm, Key(importance=Importance.LOW)] = "HmacSHA256"
+    """What requests to other workers are signed by."""
+    inter_worker_verification_algorithms: Annotated[NameList, Key(importance=Importance.LOW)] = ("HmacSHA256",)
+    """Which signatures are accepted."""
+    rest_advertised_host_name: Annotated[str | None, Key(importance=Importance.LOW)] = None
+    """Host under which the other workers reach this one; its host name when it listens on every interface."""
+    rest_advertised_port: Annotated[int | None, Field(ge=0, le=65535), Key(importance=Importance.LOW)] = None
+    """Port under which the other workers reach this one."""
+    rest_advertised_listener: Annotated[str | None, Key(importance=Importance.LOW)] = None
+    """``http`` or ``https``: which listener the other workers use; the first when not given."""
+    topic_tracking_enable: Annotated[Boolean, Key(importance=Importance.LOW)] = True
+    """Whether it is remembered which topics a connector uses."""
+    topic_tracking_allow_reset: Annotated[Boolean, Key(importance=Importance.LOW)] = True
+    """Whether clients may make that forgotten."""
+    internal_topics_automatic_creation_enable: Annotated[Boolean, Key(importance=Importance.LOW)] = True
+    """Accepted as in Connect; missing internal topics are created."""
