@@ -31,6 +31,8 @@ class FileStreamSource(SourceConnector[FileStreamConfig]):
     """Follows files, and never reads a byte twice or not at all."""
 
     payload_kind: ClassVar[PayloadKind] = PayloadKind.TEXT
+    version: ClassVar[str] = "4.1.1"
+    """Of the Kafka Connect for whose connector it stands: clients compare it with configs and other workers."""
     standard_input: int = 0
     """Descriptor that is read when no file is configured."""
 

@@ -15,6 +15,7 @@ from datetime import date
 from enum import Enum, StrEnum
 from typing import Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar, get_args, get_origin
 
+from annotated_types import Ge, Gt, Le, Lt
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, PydanticUndefined
@@ -54,6 +55,8 @@ class Key:
     recommended: tuple[str, ...] = ()
     kind: str | None = None
     """ConfigDef type, when it does not follow from the annotation."""
+    null_reason: str | None = None
+    """What the key's check says to a missing value, when that does not follow from the annotation."""
     example: str | None = None
 
 
@@ -70,6 +73,8 @@ class ConfigKey:
     extras: Key = field(default_factory=Key)
     is_prefix: bool = False
     """Whether ``name`` (which then ends with a dot) is the beginning of any number of keys."""
+    null_reason: str | None = None
+    """What the key's own check says where there is no value to check; None where it lets that pass."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +104,13 @@ def _boolean(value: object) -> object:
     return value
 
 
-def _names(value: object) -> object:
+def _names(text: str) -> tuple[str, ...]:
     """Comma-separated text; blanks around commas are cut, blanks inside an item stay; empty text = empty list."""
-    if isinstance(value, str):
-        return tuple(item.strip() for item in value.split(",")) if value.strip() else ()
-    return value
+    return tuple(item.strip() for item in text.split(",")) if text.strip() else ()
+
+
+def _name_list(value: object) -> object:
+    return _names(value) if isinstance(value, str) else value
 
 
 def _iso_date(value: object) -> object:
@@ -132,7 +139,7 @@ def _http_url(value: object) -> object:
 
 
 Boolean = Annotated[bool, BeforeValidator(_boolean)]
-NameList = Annotated[tuple[str, ...], BeforeValidator(_names)]
+NameList = Annotated[tuple[str, ...], BeforeValidator(_name_list)]
 IsoDate = Annotated[date, BeforeValidator(_iso_date)]
 HttpUrl = Annotated[str, BeforeValidator(_http_url)]
 TextMap = Mapping[str, str]
@@ -212,7 +219,7 @@ class FetcherConfig(ConfigModel):
 
     topic: Annotated[str, Field(min_length=1), Key(importance=Importance.HIGH)]
     """Topic that the records go to."""
-    poll_interval_ms: Annotated[int, Field(ge=1), Key(importance=Importance.LOW)] = 5_000
+    poll_interval_ms: Annotated[int, Field(ge=1), Key(importance=Importance.LOW, group="Polling", order=1)] = 5_000
     """Milliseconds between two questions to the source when it has nothing new."""
 
     @property
@@ -261,7 +268,8 @@ def _finding(detail: ErrorDetails, texts: Mapping[str, str], keys: Mapping[str, 
     seen = HIDDEN if is_secret else _without_credentials(texts[key]) if key in texts else None
     kind = definition.kind if definition else "STRING"
     reason = _reason(detail, kind)
-    return Finding(key, seen, f"Invalid value {seen} for configuration {key}: {reason}")
+    told = f"[{', '.join(_names(seen))}]" if kind == "LIST" and seen is not None else seen
+    return Finding(key, seen, f"Invalid value {told} for configuration {key}: {reason}")
 
 
 def _reason(detail: ErrorDetails, kind: str) -> str:
@@ -294,7 +302,19 @@ def _config_key(name: str, info: FieldInfo) -> ConfigKey:
         documentation=info.description or "",
         extras=extras,
         is_prefix=is_prefix,
+        null_reason=extras.null_reason or _null_reason(info),
     )
+
+
+def _null_reason(info: FieldInfo) -> str | None:
+    """As ConfigDef: a range and a choice refuse null, also where the value was already found to be no number."""
+    if type(None) in get_args(info.annotation):
+        return None
+    if any(isinstance(item, Ge | Gt | Le | Lt) for item in info.metadata):
+        return "Value must be non-null"
+    if get_origin(info.annotation) is Literal:
+        return f"String must be one of: {', '.join(map(str, get_args(info.annotation)))}"
+    return None
 
 
 def _kind(annotation: Any, name: str) -> str:

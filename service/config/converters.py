@@ -69,7 +69,8 @@ def _kind(name: str) -> ConverterKind | None:
     if name in set(ConverterKind):
         return ConverterKind(name)
     simple = {full.rpartition(".")[2]: kind for full, kind in CLASS_NAMES.items()}
-    return CLASS_NAMES.get(name) or simple.get(name)
+    short = {known.removesuffix("Converter"): kind for known, kind in simple.items()}
+    return CLASS_NAMES.get(name) or simple.get(name) or short.get(name)
 
 
 def _misprint(key: str, own: Mapping[str, str]) -> tuple[Finding, ...]:

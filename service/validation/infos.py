@@ -1,0 +1,56 @@
+"""Bodies of Connect's validation, field by field as they are written in JSON (Kafka 4.1.1, ``rest/entities``)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigKeyInfo:
+    """What a key is."""
+
+    name: str
+    type: str
+    required: bool
+    default_value: str | None
+    importance: str
+    documentation: str
+    group: str | None
+    order: int
+    width: str
+    display_name: str
+    dependents: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigValueInfo:
+    """What a key's value is, and what is wrong with it."""
+
+    name: str
+    value: str | None
+    recommended_values: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
+    visible: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigInfo:
+    """A key and its value; no definition where nobody knows the key."""
+
+    definition: ConfigKeyInfo | None
+    value: ConfigValueInfo
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigInfos:
+    """The answer to ``PUT /connector-plugins/{p}/config/validate``."""
+
+    name: str
+    error_count: int
+    groups: tuple[str, ...]
+    configs: tuple[ConfigInfo, ...]
+
+    @property
+    def errors(self) -> tuple[str, ...]:
+        """Texts of all errors, in the order of the keys."""
+        return tuple(text for config in self.configs for text in config.value.errors)

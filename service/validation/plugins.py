@@ -1,0 +1,160 @@
+"""What can be run and how it is configured, for clients: listing, definitions, validation (the ``Plugins`` of REST)."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from threading import Lock
+from typing import Protocol, TypeVar
+
+from fetchers.sdk import ConfigKey, Finding, Retriable
+from service.config.transforms import PREDICATES, TRANSFORMATIONS, find_class
+from service.herder.errors import BadRequestError, NotFoundError, RequestError
+from service.validation.converters import CONVERTERS, HEADER_CONVERTERS
+from service.validation.entries import key_info, keys_of
+from service.validation.infos import ConfigInfos, ConfigKeyInfo
+from service.validation.kinds import ConnectorKind, connector_kinds, find_kind
+from service.validation.validator import Validated, Validation
+from service.validation.versions import CONNECT_VERSION, VersionSyntaxError, is_in_range, range_text
+
+T = TypeVar("T")
+
+HANGING_MAX = 8
+"""Validations of one class that may be under way at once: more of them would only be more hanging threads."""
+
+
+class Calls(Protocol):
+    """Runs what may block in threads with a time limit (``service.worker.foreign_calls``)."""
+
+    async def run(self, call: Callable[[], T], *, subject: Hashable) -> T:
+        """What the call returns or raises; ``Retriable`` when it does neither in time."""
+
+
+class SlowValidationError(RequestError):
+    """The connector's own code has not come back in time."""
+
+    status = 500
+
+
+class TellWarnings(Protocol):
+    """Tells what is odd about a config that is accepted."""
+
+    def __call__(self, connector: str, findings: Sequence[Finding]) -> None:
+        """Called once for each config that is to be written."""
+
+
+def _say_nothing(connector: str, findings: Sequence[Finding]) -> None:
+    del connector, findings
+
+
+@dataclass(slots=True)
+class ConnectorPlugins:
+    """Plugins and their validation for one worker."""
+
+    validation: Validation
+    calls: Calls
+    tell_warnings: TellWarnings = _say_nothing
+    _under_way: Counter[str] = field(default_factory=Counter)
+    _lock: Lock = field(default_factory=Lock)
+    _numbers: Iterator[int] = field(default_factory=count)
+
+    def listing(self, *, connectors_only: bool) -> Sequence[Mapping[str, str]]:
+        """Sinks, sources, then transformations, predicates, converters, header converters."""
+        found = [_listed(kind.class_name, kind.type_name, kind.plugin.load().version) for kind in connector_kinds()]
+        if connectors_only:
+            return found
+        others = (
+            ("transformation", TRANSFORMATIONS),
+            ("predicate", PREDICATES),
+            ("converter", CONVERTERS),
+            ("header_converter", HEADER_CONVERTERS),
+        )
+        return [*found, *(_listed(known.name, word, CONNECT_VERSION) for word, classes in others for known in classes)]
+
+    def config_keys(self, plugin: str, *, version: str | None = None) -> Sequence[ConfigKeyInfo]:
+        """Definitions of any plugin; raises ``NotFoundError``, ``BadRequestError``."""
+        kind = find_kind(plugin) if _may_be_loaded(plugin) else None
+        if kind is None:
+            keys, installed, name = _other_keys(plugin), CONNECT_VERSION, plugin
+        else:
+            keys, installed, name = _connector_keys(kind), kind.plugin.load().version, kind.class_name
+        _check_version(name, installed, version)
+        return [key_info(key) for key in keys if not key.is_prefix]
+
+    async def validate(self, plugin: str, config: Mapping[str, str | None]) -> ConfigInfos:
+        """The answer to ``PUT /connector-plugins/{plugin}/config/validate``."""
+        return (await self._validated(config, plugin)).infos
+
+    async def errors_of(self, config: Mapping[str, str]) -> Sequence[str]:
+        """Every error of a config that is to be written; tells its warnings when there are none."""
+        validated = await self._validated(config, None)
+        errors = validated.infos.errors
+        if not errors and validated.warnings:
+            self.tell_warnings(config.get("name", ""), validated.warnings)
+        return errors
+
+    async def _validated(self, config: Mapping[str, str | None], plugin: str | None) -> Validated:
+        class_name = config.get("connector.class") or plugin or ""
+        if self._under_way[class_name] >= HANGING_MAX:
+            raise SlowValidationError(f"Earlier validations of {class_name} have not come back yet")
+
+        def call() -> Validated:
+            self._count(class_name, 1)
+            try:
+                return self.validation.validate(config, plugin)
+            finally:
+                self._count(class_name, -1)
+
+        try:
+            return await self.calls.run(call, subject=f"validation {next(self._numbers)}")
+        except Retriable as error:
+            raise SlowValidationError(f"Validation of {class_name} did not come back in time") from error
+
+    def _count(self, class_name: str, change: int) -> None:
+        """In the threads of the calls."""
+        with self._lock:
+            self._under_way[class_name] += change
+            if not self._under_way[class_name]:
+                del self._under_way[class_name]
+
+
+def _listed(class_name: str, word: str, version: str) -> Mapping[str, str]:
+    return {"class": class_name, "type": word, "version": version}
+
+
+def _may_be_loaded(name: str) -> bool:
+    """A module that is not imported yet is not imported for a question; validation does that, in a thread."""
+    module, colon, _ = name.partition(":")
+    return not colon or module in sys.modules
+
+
+def _connector_keys(kind: ConnectorKind) -> Sequence[ConfigKey]:
+    """The connector's own, then those of every connector."""
+    return (*keys_of(kind.plugin.load().config_class), *keys_of(kind.common_class))
+
+
+def _other_keys(name: str) -> Sequence[ConfigKey]:
+    stage = find_class(name, (*TRANSFORMATIONS, *PREDICATES))
+    if stage is not None:
+        return keys_of(stage.config_class)
+    for converter in (*CONVERTERS, *HEADER_CONVERTERS):
+        if converter.answers_to(name):
+            return keys_of(converter.config_class)
+    raise NotFoundError(f"Unknown plugin {name}.")
+
+
+def _check_version(name: str, installed: str, wanted: str | None) -> None:
+    if wanted is None:
+        return
+    try:
+        if is_in_range(installed, wanted):
+            return
+    except VersionSyntaxError as error:
+        raise BadRequestError(f"Invalid version specification: {wanted}") from error
+    raise BadRequestError(
+        f"Plugin {name} not found that matches the version range {range_text(wanted)}, "
+        f"available versions: [{installed}]"
+    )

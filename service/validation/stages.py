@@ -1,0 +1,148 @@
+"""Transformations and predicates of a config: a definition for each alias, embedded under its prefix."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from fetchers.sdk import ConfigKey, ConfigModel, Finding, Importance, Key
+from service.config.transforms import PREDICATES, TRANSFORMATIONS, StageConfig, TransformClass, find_class
+from service.validation.entries import Entries, Place, keys_of
+from service.validation.versions import CONNECT_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class StageKind:
+    """Transformations, or predicates."""
+
+    key: str
+    """The list of aliases, and the prefix of their keys."""
+    group: str
+    interface: str
+    classes: tuple[TransformClass, ...]
+    shared: tuple[type[ConfigModel], ...]
+    """Keys that each of them has besides its own."""
+
+
+TRANSFORMS = StageKind("transforms", "Transforms", "Transformation", TRANSFORMATIONS, (StageConfig,))
+PREDICATE_STAGES = StageKind("predicates", "Predicates", "Predicate", PREDICATES, ())
+
+
+def add_stages(entries: Entries, properties: Mapping[str, str]) -> None:
+    """All keys of all aliases, with what is wrong with them."""
+    for kind in (TRANSFORMS, PREDICATE_STAGES):
+        for alias in aliases_of(properties, kind.key):
+            _add_stage(entries, properties, kind, alias)
+    _check_predicates(entries, properties)
+
+
+def aliases_of(properties: Mapping[str, str], key: str) -> tuple[str, ...]:
+    """Names in a list of aliases, each once."""
+    text = properties.get(key, "")
+    return tuple(dict.fromkeys(name.strip() for name in text.split(","))) if text.strip() else ()
+
+
+def _add_stage(entries: Entries, properties: Mapping[str, str], kind: StageKind, alias: str) -> None:
+    prefix = f"{kind.key}.{alias}."
+    own = {key.removeprefix(prefix): value for key, value in properties.items() if key.startswith(prefix)}
+    group = f"{kind.group}: {alias}"
+    type_text = own.get("type", "").strip()
+    stage = find_class(type_text, kind.classes)
+    entries.add(
+        _head(kind, alias, CONNECT_VERSION if stage else None),
+        own,
+        (),
+        place=Place(prefix, group),
+        classes={"type": lambda name: _full_name(name, kind)},
+    )
+    doubt = _type_doubt(type_text, kind, own, prefix)
+    if doubt:
+        entries.fail(f"{prefix}type", doubt)
+    if stage is None:
+        return
+    classes = (stage.config_class, *kind.shared)
+    findings = [finding for config_class in classes for finding in config_class.parse(own).findings]
+    entries.add(_sorted(classes), own, findings, place=Place(prefix, group, first_order=2))
+
+
+def _head(kind: StageKind, alias: str, version: str | None) -> tuple[ConfigKey, ...]:
+    """The keys that say which class it is."""
+
+    def key(name: str, type_name: str, *, text: str, display: str, recommended: tuple[str, ...]) -> ConfigKey:
+        extras = Key(Importance.HIGH, width="LONG", display_name=display, recommended=recommended)
+        default = version if name == "plugin.version" else None
+        return ConfigKey(
+            name, type_name, is_required=name == "type", default=default, documentation=text, extras=extras
+        )
+
+    word = kind.interface.lower()
+    return (
+        key(
+            "type",
+            "CLASS",
+            text=f"Class of the {word} '{alias}'.",
+            display=f"{kind.interface} type for {alias}",
+            recommended=tuple(stage.name for stage in kind.classes),
+        ),
+        key(
+            "plugin.version",
+            "STRING",
+            text=f"Version of the {word} '{alias}'; there is one of each.",
+            display=f"{kind.interface} version for {alias}",
+            recommended=(version,) if version else (),
+        ),
+    )
+
+
+def _full_name(name: str, kind: StageKind) -> str | None:
+    """The class in full; names of other things are left to ``_type_doubt``, which says what they are."""
+    found = find_class(name, kind.classes)
+    if found is not None:
+        return found.name
+    return name if _other_kind(name) or _inner_classes(name, kind) else None
+
+
+def _type_doubt(name: str, kind: StageKind, own: Mapping[str, str], prefix: str) -> str | None:
+    """What is wrong with a class that is there."""
+    other = _other_kind(name)
+    if find_class(name, kind.classes) is None and other:
+        return f"Class class {other} does not implement the {kind.interface} interface"
+    inner = _inner_classes(name, kind)
+    if inner:
+        return f"This class is abstract and cannot be created. Did you mean {', '.join(inner)}?"
+    if "negate" in own and "predicate" not in own and kind is TRANSFORMS:
+        return (
+            f"Config '{prefix}negate' was provided but there is no config '{prefix}predicate' "
+            "defining a predicate to be negated."
+        )
+    return None
+
+
+def _other_kind(name: str) -> str | None:
+    """The full name of any transformation or predicate."""
+    found = find_class(name, (*TRANSFORMATIONS, *PREDICATES))
+    return None if found is None else found.name
+
+
+def _inner_classes(name: str, kind: StageKind) -> Sequence[str]:
+    """``$Key`` and ``$Value`` of a class named without them."""
+    return [stage.name for stage in kind.classes if "$" in stage.name and stage.name.partition("$")[0] == name]
+
+
+def _sorted(classes: Sequence[type[ConfigModel]]) -> list[ConfigKey]:
+    """As ConfigDef orders keys without a place of their own: required ones, then by importance, then by name."""
+    ranks = list(Importance)
+    keys = [key for config_class in classes for key in keys_of(config_class)]
+    return sorted(keys, key=lambda key: (not key.is_required, ranks.index(key.extras.importance), key.name))
+
+
+def _check_predicates(entries: Entries, properties: Mapping[str, str]) -> None:
+    """A transformation that names a predicate which is not there would only fail when its task starts."""
+    known = aliases_of(properties, PREDICATE_STAGES.key)
+    for alias in aliases_of(properties, TRANSFORMS.key):
+        key = f"{TRANSFORMS.key}.{alias}.predicate"
+        name = properties.get(key, "").strip()
+        if name and name not in known:
+            text = f"Invalid value {name} for configuration {key}: there is no predicate of that name in 'predicates'"
+            finding = Finding(key, name, text)
+            entries.fail(finding.key, finding.message)

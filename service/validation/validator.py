@@ -1,0 +1,135 @@
+"""Validates connector configs as Connect does (``AbstractHerder.validateConnectorConfig``), without asking Kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from fetchers.sdk import Finding
+from service.config.providers import ProviderError, Resolved
+from service.herder.errors import BadRequestError
+from service.validation.converters import class_lookups, complete_converters
+from service.validation.entries import Entries, keys_of
+from service.validation.infos import ConfigInfos
+from service.validation.kinds import ConnectorKind, connector_kinds, find_kind
+from service.validation.rules import Rules
+from service.validation.stages import add_stages
+
+FAILED_VALUE = (
+    "Invalid value for configuration '{key}': the value resolved from the config provider reference failed validation"
+)
+NO_CLASS = "Connector config contains no connector type"
+_STAGE_KEYS = ("transforms", "predicates")
+
+
+class Resolve(Protocol):
+    """Replaces variables of config providers; raises ``ProviderError``."""
+
+    def __call__(self, properties: Mapping[str, str]) -> Resolved:
+        """The config with values in place of variables."""
+
+
+def nothing_to_resolve(properties: Mapping[str, str]) -> Resolved:
+    """For a worker without config providers."""
+    return Resolved(dict(properties))
+
+
+@dataclass(frozen=True, slots=True)
+class Validated:
+    """The outcome of one validation."""
+
+    infos: ConfigInfos
+    warnings: tuple[Finding, ...] = ()
+    """What does not refuse the config, such as keys that nothing reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Validation:
+    """Validates for one worker; pure but for the files that a config names and the classes of users."""
+
+    worker: Mapping[str, str]
+    """The worker's properties with its converters, variables resolved."""
+    resolve: Resolve = nothing_to_resolve
+
+    def validate(self, config: Mapping[str, str | None], plugin: str | None = None) -> Validated:
+        """Every finding at once; ``plugin`` is the name in the path. Raises ``BadRequestError``."""
+        given = {key: value for key, value in config.items() if value is not None and not _is_provider_key(key)}
+        class_name = _class_name(given, plugin)
+        resolved = self._resolved({**given, "connector.class": class_name})
+        kind = _kind(resolved.properties["connector.class"].strip())
+        entries, warnings = self._entries(resolved.properties, kind)
+        for key in (key for key, value in config.items() if value is None):
+            entries.refuse_null(kind.key(key), key)
+        _hide(entries, resolved)
+        return Validated(entries.infos(class_name), warnings)
+
+    def _resolved(self, properties: Mapping[str, str]) -> Resolved:
+        try:
+            return self.resolve(properties)
+        except ProviderError as error:
+            raise BadRequestError(str(error)) from error
+
+    def _entries(self, properties: Mapping[str, str], kind: ConnectorKind) -> tuple[Entries, tuple[Finding, ...]]:
+        common, own = kind.common_class, kind.plugin.load().config_class
+        findings = _unique([*common.parse(properties).findings, *kind.findings(_unstaged(properties), self.worker)])
+        entries = Entries()
+        entries.add(keys_of(common), properties, findings, classes=class_lookups())
+        entries.add(keys_of(own), properties, findings)
+        add_stages(entries, properties)
+        complete_converters(entries, properties, self.worker)
+        Rules(self.worker.get("group.id", "")).check(entries, properties, kind)
+        for finding in findings:
+            if finding.is_error and finding.key not in entries.by_name:
+                entries.fail(finding.key, finding.message, is_counted_once=True)
+        return entries, tuple(finding for finding in findings if not finding.is_error)
+
+
+def _class_name(given: Mapping[str, str], plugin: str | None) -> str:
+    """The config's class, or else that of the path; the two must not contradict each other."""
+    class_name = given.get("connector.class") or plugin
+    if not class_name:
+        raise BadRequestError(NO_CLASS)
+    if plugin and not class_name.removesuffix("Connector").endswith(plugin.removesuffix("Connector")):
+        raise BadRequestError(f"Included connector type {class_name} does not match request type {plugin}")
+    return class_name
+
+
+def _kind(name: str) -> ConnectorKind:
+    kind = find_kind(name)
+    if kind is None:
+        available = ", ".join(known.class_name for known in connector_kinds())
+        raise BadRequestError(
+            f"Failed to find any class that implements Connector and which name matches {name}, "
+            f"available connectors are: {available}"
+        )
+    try:
+        kind.plugin.load()
+    except (ImportError, AttributeError, TypeError) as error:
+        raise BadRequestError(f"Class {name} could not be found: {error}") from error
+    return kind
+
+
+def _is_provider_key(key: str) -> bool:
+    """A connector may not bring its own providers."""
+    return key == "config.providers" or key.startswith("config.providers.")
+
+
+def _unstaged(properties: Mapping[str, str]) -> dict[str, str]:
+    """Without transformations, which have definitions of their own here."""
+    return {key: value for key, value in properties.items() if key not in _STAGE_KEYS}
+
+
+def _unique(findings: Sequence[Finding]) -> list[Finding]:
+    return list(dict.fromkeys(findings))
+
+
+def _hide(entries: Entries, resolved: Resolved) -> None:
+    """What came from a provider is shown nowhere: not as a value, nor in the text of an error."""
+    for key, variable in resolved.variables.items():
+        entry = entries.by_name.get(key)
+        if entry is None:
+            continue
+        entry.value, entry.recommended, entry.is_counted_once = variable, (), False
+        if entry.errors:
+            entry.errors = [FAILED_VALUE.format(key=key)]
