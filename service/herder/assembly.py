@@ -93,6 +93,7 @@ def assemble(given: HerderIngredients) -> HerderLife:
     return HerderLife(
         herder=herder,
         tick=tick,
+        teller=teller,
         leader=leader,
         leadership=leadership,
         configs=configs,

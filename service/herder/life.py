@@ -7,19 +7,23 @@ then the worker leaves, so that whoever takes over finds everything let go.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from fetchers.sdk import BackOff, Clock
 from metrics.events import Emit, HerderStepFailed
 from service.background import Background
+from service.domain.cluster import ConnectorEntry, InstanceStatus
+from service.domain.ids import ConnectorId, InstanceId
+from service.domain.states import State, TargetState
 from service.herder.bell import Bell, ended
 from service.herder.errors import RequestError
 from service.herder.herder import WorkerHerder
 from service.herder.leader import LeaderDuties
 from service.herder.leadership import Leadership
 from service.herder.ports import ConfigChange, ConfigStore, Instances, Membership, StatusStore
+from service.herder.telling import StatusTeller
 from service.herder.tick import Tick
 from service.kafka.errors import DeliveryRetriable, KafkaFailure
 
@@ -37,6 +41,7 @@ class HerderLife:
 
     herder: WorkerHerder
     tick: Tick
+    teller: StatusTeller
     leader: LeaderDuties
     leadership: Leadership
     configs: ConfigStore
@@ -49,6 +54,7 @@ class HerderLife:
     emit: Emit
     bell: Bell
     _duties_due: asyncio.Event = field(default_factory=asyncio.Event)
+    _group_changed: asyncio.Event = field(default_factory=asyncio.Event)
     _stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def start(self) -> None:
@@ -80,11 +86,25 @@ class HerderLife:
             await self.membership.stop()
             await self.configs.stop()
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether every connector has its tasks, as its config is now, and all of them have begun (or FAILED)."""
+        told = self.teller.told
+        return all(has_settled(entry, told) for entry in self.configs.config.connectors.values())
+
+    async def wait_refused(self) -> None:
+        """Never returns; raises ``DeliveryFatal`` when the group turns out to be one this worker cannot be in."""
+        while self.membership.failure is None:
+            await self._group_changed.wait()
+            self._group_changed.clear()
+        raise self.membership.failure
+
     def _hear(self, change: ConfigChange) -> None:
         self.tick.hear(change)
         self.bell.ring()
 
     def _on_group(self) -> None:
+        self._group_changed.set()
         self.bell.ring()
 
     async def _tick_for_ever(self) -> None:
@@ -125,3 +145,14 @@ class HerderLife:
 
     def _tell(self, step: str, error: Exception) -> None:
         self.emit(HerderStepFailed(step=step, error_class=type(error).__name__, message=str(error)))
+
+
+def has_settled(entry: ConnectorEntry, told: Mapping[InstanceId, InstanceStatus]) -> bool:
+    """Whether nothing is on its way between a connector's config and what runs of it here."""
+    connector = told.get(ConnectorId(entry.name))
+    if connector is None:
+        return False
+    if connector.state is State.FAILED or entry.target_state is not TargetState.STARTED:
+        return connector.state in {State.FAILED, State.PAUSED, State.STOPPED}
+    tasks = [told.get(task) for task in entry.task_ids]
+    return entry.is_current and all(task and task.state in {State.RUNNING, State.FAILED} for task in tasks)

@@ -47,6 +47,7 @@ class SoloMembership:
 
     def __init__(self, me: Member, tracker: AssignmentTracker) -> None:
         """Everything in ``tracker`` will be this worker's."""
+        self.failure: Exception | None = None
         self._me = me
         self._tracker = tracker
         self._roster: Roster | None = None
@@ -104,7 +105,7 @@ class GroupMembership:
         sync_seconds_max: float = 3.0,
     ) -> None:
         """Prepare; nothing is sent before ``start``. ``tracker`` must be at the config log's end and listen to it."""
-        self.failure: DeliveryFatal | None = None
+        self.failure: Exception | None = None
         """Why this worker can never be a member as it is configured; listeners hear when it is set."""
         self.trouble: str | None = None
         """Why the broker could not be asked lately; None while it can."""

@@ -140,6 +140,10 @@ class Membership(Protocol):
     def is_rebalancing(self) -> bool:
         """Whether a newer roster is due."""
 
+    @property
+    def failure(self) -> Exception | None:
+        """Why this worker can never be in the group as it is configured; listeners hear of it."""
+
     def listen(self, listener: Callable[[], None]) -> None:
         """Hear when ``roster`` or ``is_rebalancing`` has changed."""
 

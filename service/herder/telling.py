@@ -26,21 +26,35 @@ class StatusTeller:
     publish: Callable[[str, Sequence[Properties], Properties], None]
     told: dict[InstanceId, InstanceStatus] = field(default_factory=dict)
     """Last told of what runs here."""
+    failed: set[InstanceId] = field(default_factory=set)
+    """What is FAILED here."""
+    _is_ending: bool = False
 
     def on_state(self, instance: InstanceId, state: State, *, trace: str | None, version: str | None) -> None:
         """Tell a state; of what has been deleted meanwhile, that it is gone."""
         whereabouts = self.whereabouts
         status = InstanceStatus(state, whereabouts.membership.me.worker_id, whereabouts.generation, trace, version)
-        if state is State.UNASSIGNED:
-            self.told.pop(instance, None)
-        else:
-            self.told[instance] = status
+        self._note(instance, status)
         if not exists(self.configs, instance):
             self.statuses.remove(instance)
         elif state in _CAREFUL:
             self.statuses.put_safe(instance, status)
         else:
             self.statuses.put(instance, status)
+
+    def keep_failures(self) -> None:
+        """The worker stops: what is FAILED now, or fails while it stops, counts at the end."""
+        self._is_ending = True
+
+    def _note(self, instance: InstanceId, status: InstanceStatus) -> None:
+        if status.state is State.FAILED:
+            self.failed.add(instance)
+        elif not self._is_ending:
+            self.failed.discard(instance)
+        if status.state is State.UNASSIGNED:
+            self.told.pop(instance, None)
+        else:
+            self.told[instance] = status
 
     def on_task_configs(self, connector: ConnectorId, tasks: Sequence[Properties], made_from: Properties) -> None:
         """See that they come into the config log."""

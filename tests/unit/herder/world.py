@@ -36,6 +36,7 @@ class FakeMembership:
     me: Member = ME
     roster: Roster | None = None
     is_rebalancing: bool = False
+    failure: Exception | None = None
     listeners: list[Callable[[], None]] = field(default_factory=list)
     first: Sequence[Member] = (ME,)
     has_left: bool = False
