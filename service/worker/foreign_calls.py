@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Hashable
 from threading import Thread
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from fetchers.sdk import Retriable
 from service.worker.turnstile import Turnstile
@@ -27,6 +27,16 @@ class ForeignCallHangsError(Retriable):
     """A connector's code has not returned; it may be waiting for something that comes back."""
 
 
+class Calls(Protocol):
+    """Where blocking calls of connectors' own code are made."""
+
+    async def run(self, call: Callable[[], T], *, subject: Hashable) -> T:
+        """What the call returns or raises; raises ``ForeignCallHangsError`` when it does neither in time.
+
+        ``subject``: whose call it is; one at a time.
+        """
+
+
 class ForeignCalls:
     """Runs blocking calls for one event loop."""
 
@@ -37,10 +47,7 @@ class ForeignCalls:
         self._running: set[Hashable] = set()
 
     async def run(self, call: Callable[[], T], *, subject: Hashable) -> T:
-        """What the call returns or raises; raises ``ForeignCallHangsError`` when it does neither in time.
-
-        ``subject``: whose call it is; one at a time.
-        """
+        """See ``Calls``."""
         if subject in self._running:
             message = f"{subject}: an earlier call of the connector's own code still hangs"
             raise ForeignCallHangsError(message)

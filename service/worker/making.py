@@ -11,7 +11,7 @@ from service.domain.cluster import Properties
 from service.domain.ids import ConnectorId, InstanceId, TaskId
 from service.domain.states import State
 from service.herder.ports import Desired, InstanceObserver
-from service.worker.foreign_calls import ForeignCalls
+from service.worker.foreign_calls import Calls, ForeignCalls
 from service.worker.kinds import Kinds, MakeTask
 from service.worker.life import InstanceLife
 from service.worker.reconcile import Wish
@@ -40,6 +40,7 @@ class InstanceParts:
     stop_seconds_max: float
     resolve: Callable[[Properties], Properties] = lambda properties: properties
     """Puts the values of config providers in; may block."""
+    calls: Calls = field(default_factory=ForeignCalls)
 
 
 def _starts() -> Turnstile:
@@ -51,7 +52,6 @@ class InstanceMaker:
     """Makes lives; all their starts pass one turnstile."""
 
     parts: InstanceParts
-    calls: ForeignCalls = field(default_factory=ForeignCalls)
     starts: Turnstile = field(default_factory=_starts)
 
     def life(self, instance: InstanceId, desired: Desired) -> InstanceLife:
@@ -84,7 +84,7 @@ class InstanceMaker:
         return InstanceLife(instance, supervisor, listener, parts.clock, parts.stop_seconds_max, Wish(desired))
 
     async def _connector(self, instance: ConnectorId, wanted: Desired, telling: ConnectorTelling) -> ConnectorRun:
-        tasks = await self.calls.run(lambda: self._split(wanted, telling), subject=instance)
+        tasks = await self.parts.calls.run(lambda: self._split(wanted, telling), subject=instance)
         observer = self.parts.observer
         return ConnectorRun(
             tasks, lambda split: observer.on_task_configs(instance, split, wanted.config), self.parts.clock
@@ -99,7 +99,7 @@ class InstanceMaker:
         return task_configs(wanted.config, resolved, defined)
 
     async def _task(self, instance: TaskId, wanted: Desired, telling: TaskTelling) -> RunnableTask:
-        make = await self.calls.run(lambda: self._prepare(instance, wanted, telling), subject=instance)
+        make = await self.parts.calls.run(lambda: self._prepare(instance, wanted, telling), subject=instance)
         return await make()
 
     def _prepare(self, instance: TaskId, wanted: Desired, telling: TaskTelling) -> MakeTask:

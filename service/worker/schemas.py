@@ -41,7 +41,7 @@ class RegistrySchemas:
         if settings is None:
             message = "contract.schema names a registry subject, and no schema.registry.url is configured"
             raise RegistryFatal(message)
-        client = await self._client(settings)
+        client = await self.registry(settings)
         version = None if source.version == "latest" else int(source.version)
         return (await client.latest(source.subject, version=version)).schema
 
@@ -60,11 +60,12 @@ class RegistrySchemas:
             return None
         strategy = settings.key_strategy if is_key else settings.value_strategy
         subject = strategy.subject(topic, schema, is_key=is_key)
-        client = await self._client(settings)
+        client = await self.registry(settings)
         await client.check_compatible(subject, schema)
         return await client.register(subject, schema)
 
-    async def _client(self, settings: RegistrySettings) -> RegistryClient:
+    async def registry(self, settings: RegistrySettings) -> RegistryClient:
+        """The one client of a registry."""
         if settings not in self._clients:
             self._clients[settings] = await self._stack.enter_async_context(RegistryClient(settings))
         return self._clients[settings]

@@ -1,0 +1,216 @@
+"""A kind of connector in memory: its tasks follow a script, and notice when two of one name run at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+from fetchers.sdk import SystemClock
+from metrics.events import Event
+from service.domain.cluster import Properties
+from service.domain.ids import ConnectorId, InstanceId, TaskId
+from service.domain.states import State, TargetState
+from service.herder.ports import Desired
+from service.pipeline.activity import Signal
+from service.worker.instances import RunningInstances
+from service.worker.kinds import ConnectorRefusedError, Kinds, MakeTask, UseTopic
+from service.worker.making import InstanceParts
+
+T = TypeVar("T")
+STOP_SECONDS = 8.0
+HANG = 10_000.0
+
+
+@dataclass(slots=True)
+class Script:
+    """How long a task takes for what it does, and how it fails."""
+
+    start_seconds: float = 0.0
+    stop_seconds: float = 0.0
+    """Between the request to stop and the end, with something in hand all the while."""
+    farewell_seconds: float = 0.0
+    """After it was cancelled."""
+    failure: Callable[[int], Exception | None] = lambda _: None
+    """Given the number of the start (from 1), the error it runs into after it is RUNNING."""
+    fails_when_stopped: Exception | None = None
+
+
+@dataclass(slots=True)
+class FakeActivity:
+    """Idle since it began."""
+
+    records_in_hand: int = 0
+    idle_seconds: float | None = 0.0
+
+
+@dataclass(slots=True)
+class FakeTask:
+    """Obeys ``RunnableTask``."""
+
+    scene: Scene
+    task_id: TaskId
+    config: Properties
+    script: Script
+    on_running: Signal = lambda: None
+    activity: FakeActivity = field(default_factory=FakeActivity)
+    _stop: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def run(self) -> None:
+        """Start, tell, wait for the stop, deliver."""
+        self.scene.enter(self)
+        try:
+            await asyncio.sleep(self.script.start_seconds)
+            self.on_running()
+            error = self.script.failure(self.scene.starts[self.task_id])
+            if error is not None:
+                raise error
+            self.activity.records_in_hand = 7
+            await self._stop.wait()
+            await asyncio.sleep(self.script.stop_seconds)
+            if self.script.fails_when_stopped is not None:
+                raise self.script.fails_when_stopped
+            self.activity.records_in_hand = 0
+        except asyncio.CancelledError:
+            await asyncio.sleep(self.script.farewell_seconds)
+            raise
+        finally:
+            self.scene.leave(self)
+
+    def request_stop(self) -> None:
+        """Deliver, then end."""
+        self._stop.set()
+
+
+@dataclass(frozen=True, slots=True)
+class FakeDefined:
+    """Splits into as many tasks as ``split`` says; a config with ``refused`` is none."""
+
+    scene: Scene
+    properties: Properties
+    kind: str = "source"
+    class_name: str = "Fake"
+    class_aliases: Sequence[str] = ()
+    version: str = "7.1"
+
+    @property
+    def tasks_max(self) -> int:
+        """As configured."""
+        return int(self.properties.get("tasks.max", "1"))
+
+    def split(self) -> Sequence[Mapping[str, str]]:
+        """Numbered parts."""
+        self.scene.splits += 1
+        error = self.scene.split_failure(self.scene.splits)
+        if error is not None:
+            raise error
+        return [{"part": str(number)} for number in range(int(self.properties.get("split", "1")))]
+
+    def prepare_task(self, task_id: TaskId, use_topic: UseTopic) -> MakeTask:
+        """By the script of the task."""
+
+        async def make() -> FakeTask:
+            use_topic("things")
+            return FakeTask(self.scene, task_id, self.properties, self.scene.scripts.get(task_id, Script()))
+
+        return make
+
+
+@dataclass(slots=True)
+class Scene:
+    """A kind, an observer and the calls of connectors' code, with all they have seen."""
+
+    scripts: dict[InstanceId, Script] = field(default_factory=dict)
+    split_failure: Callable[[int], Exception | None] = lambda _: None
+    hanging: set[Hashable] = field(default_factory=set)
+    """Subjects whose calls do not return."""
+    events: list[Event] = field(default_factory=list)
+    states: dict[InstanceId, list[State]] = field(default_factory=dict)
+    traces: dict[InstanceId, str] = field(default_factory=dict)
+    versions: dict[InstanceId, str | None] = field(default_factory=dict)
+    task_configs: list[tuple[ConnectorId, Sequence[Properties], Properties]] = field(default_factory=list)
+    topics: list[tuple[TaskId, str]] = field(default_factory=list)
+    running: dict[TaskId, FakeTask] = field(default_factory=dict)
+    starts: Counter[TaskId] = field(default_factory=Counter)
+    splits: int = 0
+
+    def claims(self, class_name: str) -> bool:
+        """Every class."""
+        del class_name
+        return True
+
+    def define(self, properties: Properties) -> FakeDefined:
+        """Refused where the config says so."""
+        if "refused" in properties:
+            raise ConnectorRefusedError(properties["refused"])
+        return FakeDefined(self, properties)
+
+    async def run(self, call: Callable[[], T], *, subject: Hashable) -> T:
+        """The call, unless its subject hangs."""
+        await asyncio.sleep(HANG if subject in self.hanging else 0)
+        return call()
+
+    def enter(self, task: FakeTask) -> None:
+        """A task begins; never beside another incarnation of itself."""
+        assert task.task_id not in self.running, f"two incarnations of {task.task_id} at once"
+        self.running[task.task_id] = task
+        self.starts[task.task_id] += 1
+
+    def leave(self, task: FakeTask) -> None:
+        """A task has ended."""
+        del self.running[task.task_id]
+
+    def on_state(self, instance: InstanceId, state: State, *, trace: str | None, version: str | None) -> None:
+        """See ``InstanceObserver``."""
+        self.states.setdefault(instance, []).append(state)
+        self.versions[instance] = version
+        if trace is not None:
+            self.traces[instance] = trace
+
+    def on_task_configs(self, connector: ConnectorId, tasks: Sequence[Properties], made_from: Properties) -> None:
+        """See ``InstanceObserver``."""
+        self.task_configs.append((connector, tasks, made_from))
+
+    def on_topic(self, task: TaskId, topic: str) -> None:
+        """See ``InstanceObserver``."""
+        self.topics.append((task, topic))
+
+    def state(self, instance: InstanceId) -> State | None:
+        """As last told."""
+        return self.states.get(instance, [None])[-1]
+
+    def told(self, kind: type[Event]) -> list[Any]:
+        """Events of a kind."""
+        return [event for event in self.events if isinstance(event, kind)]
+
+    @asynccontextmanager
+    async def instances(self, **options: Any) -> AsyncIterator[RunningInstances]:
+        """Instances over this scene, stopped at the end of the block."""
+        parts = InstanceParts(
+            kinds=Kinds([self]),
+            observer=self,
+            clock=SystemClock(),
+            emit=self.events.append,
+            stop_seconds_max=STOP_SECONDS,
+            calls=self,
+            **options,
+        )
+        async with RunningInstances(parts) as instances:
+            yield instances
+            await instances.stop()
+
+
+def task(generation: int = 1, target: TargetState = TargetState.STARTED, **config: str) -> Desired:
+    """A task as it is desired; ``config`` is its connector's."""
+    return Desired({"name": "c", **config}, target, {"task.class": "FakeTask", "part": "0"}, generation)
+
+
+def connector(
+    target: TargetState = TargetState.STARTED, dotted: Mapping[str, str] = MappingProxyType({}), **config: str
+) -> Desired:
+    """A connector as it is desired; ``dotted``: keys that are no names of Python."""
+    return Desired({"name": "c", "connector.class": "Fake", **dotted, **config}, target)
