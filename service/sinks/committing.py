@@ -42,8 +42,8 @@ class CommitStage:
     _due_at: float = field(init=False)
 
     def __post_init__(self) -> None:
-        """The first commit is due an interval from now."""
-        self._due_at = self.clock.monotonic() + self.interval_seconds
+        """The first commit is due with the first put: until then nobody can tell a new group from a reset one."""
+        self._due_at = self.clock.monotonic()
 
     def note_put(self, ends: Offsets, *, records: int) -> None:
         """The sink has taken everything before these offsets."""
@@ -59,8 +59,12 @@ class CommitStage:
 
     @property
     def is_due(self) -> bool:
-        """Whether the interval is over."""
-        return self.clock.monotonic() >= self._due_at
+        """Whether there is anything to commit, and the interval is over."""
+        return bool(self._news) and self.clock.monotonic() >= self._due_at
+
+    @property
+    def _news(self) -> dict[Partition, int]:
+        return {partition: end for partition, end in self._put.items() if self._committed.get(partition) != end}
 
     async def run(self) -> None:
         """Flush and commit what was put since the last time.
@@ -69,7 +73,7 @@ class CommitStage:
         RecordRejectedError, and DeliveryRetriable of dead letters.
         """
         self._due_at = self.clock.monotonic() + self.interval_seconds
-        news = {partition: end for partition, end in self._put.items() if self._committed.get(partition) != end}
+        news = self._news
         if not news:
             return
         started_at = self.clock.monotonic()

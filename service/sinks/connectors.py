@@ -1,0 +1,152 @@
+"""From a sink's definition to its tasks: converters ready, dead-letter topic there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from fetchers.sdk import BackOff, Clock
+from metrics.events import Emit, TaskEvents
+from service.config.converters import Converter
+from service.domain.ids import TaskId
+from service.kafka.admin import KafkaAdmin
+from service.kafka.client import KafkaSettings
+from service.kafka.group_consumer import GroupConsumer, GroupListener
+from service.kafka.producer import IdempotentWriter, Writer
+from service.registry.client import RegistryClient
+from service.registry.settings import RegistrySettings
+from service.sinks.dead_letters import DeadLetterRules
+from service.sinks.decoding import column_reader
+from service.sinks.definition import SinkDefinition
+from service.sinks.putting import KEY_STAGE, VALUE_STAGE, Decoding, SideReader
+from service.sinks.task import SinkSettings, SinkTask
+from service.worker.supervising import RestartPolicy, TaskSupervisor
+
+_REPLICATION_KEY = "errors.deadletterqueue.topic.replication.factor"
+_UNNAMED_CLIENT = "headrace"
+
+
+class Clients(Protocol):
+    """Settings of Kafka clients by role (`service.worker.lending`)."""
+
+    def of(self, role: str, connector: Mapping[str, str] | None = None) -> KafkaSettings:
+        """The worker's, over them the connector's overrides."""
+
+
+class Registries(Protocol):
+    """Schema registries that connectors name."""
+
+    async def registry(self, settings: RegistrySettings) -> RegistryClient:
+        """The one client of a registry."""
+
+
+@dataclass(frozen=True, slots=True)
+class SinkParts:
+    """What the worker lends to sinks."""
+
+    clients: Clients
+    registries: Registries
+    clock: Clock
+    emit: Emit
+    flush_seconds: float = 60.0
+    """``offset.flush.interval.ms``."""
+
+
+def supervise_sink(
+    task_id: TaskId, definition: SinkDefinition, parts: SinkParts, *, overrides: Mapping[str, str] | None = None
+) -> TaskSupervisor:
+    """A task that puts what its group reads; ``overrides`` are the task's own keys."""
+
+    async def make_task() -> SinkTask:
+        await _ensure_dead_letter_topic(definition, parts)
+        return await sink_task(task_id, definition, parts, overrides=overrides)
+
+    common = definition.common
+    cap_seconds = common.errors_retry_delay_max_ms / 1000
+    first_seconds = common.errors_restart_backoff_ms / 1000
+    return TaskSupervisor(
+        task_id=task_id,
+        make_task=make_task,
+        policy=RestartPolicy(
+            common.errors_restart_max,
+            BackOff(first_seconds=first_seconds, cap_seconds=max(cap_seconds, first_seconds)),
+        ),
+        events=TaskEvents(parts.emit, task_id.connector, task_id.task),
+        clock=parts.clock,
+    )
+
+
+async def sink_task(
+    task_id: TaskId, definition: SinkDefinition, parts: SinkParts, *, overrides: Mapping[str, str] | None = None
+) -> SinkTask:
+    """One incarnation; nothing of it runs yet."""
+    consumer = _named(parts.clients.of("consumer", definition.properties), f"connector-consumer-{task_id}")
+    rules = _dead_letters(definition)
+
+    def open_consumer(listener: GroupListener) -> GroupConsumer:
+        return GroupConsumer(consumer, definition.subscription, group_id=definition.group_id, listener=listener)
+
+    def open_writer() -> Writer:
+        settings = _named(parts.clients.of("producer", definition.properties), f"connector-dlq-producer-{task_id}")
+        return IdempotentWriter(settings, last_topic=rules.topic)
+
+    return SinkTask(
+        task_id,
+        definition.for_task(overrides or {}),
+        await _settings(definition, rules, parts),
+        open_consumer,
+        open_writer if rules.topic else None,
+        parts.clock,
+        parts.emit,
+    )
+
+
+async def _settings(definition: SinkDefinition, rules: DeadLetterRules, parts: SinkParts) -> SinkSettings:
+    common = definition.common
+    retry_seconds = common.errors_retry_timeout / 1000
+    return SinkSettings(
+        decoding=Decoding(
+            await _side(definition.key_converter, KEY_STAGE, parts),
+            await _side(definition.value_converter, VALUE_STAGE, parts),
+            f"{definition.connector_class.__module__}.{definition.connector_class.__qualname__}",
+        ),
+        dead_letters=rules,
+        flush_seconds=parts.flush_seconds,
+        put_back_off=BackOff(cap_seconds=common.errors_retry_delay_max_ms / 1000),
+        put_retry_seconds_max=retry_seconds if retry_seconds > 0 else None,
+    )
+
+
+async def _side(converter: Converter, stage: str, parts: SinkParts) -> SideReader:
+    registry = None if converter.registry is None else await parts.registries.registry(converter.registry)
+    return SideReader(column_reader(converter, registry), converter.class_name, stage)
+
+
+def _dead_letters(definition: SinkDefinition) -> DeadLetterRules:
+    common = definition.common
+    return DeadLetterRules(
+        is_tolerant=common.is_tolerant,
+        topic=common.errors_deadletterqueue_topic_name if common.is_tolerant else "",
+        has_headers=common.errors_deadletterqueue_context_headers_enable,
+        is_logged=common.errors_log_enable,
+    )
+
+
+async def _ensure_dead_letter_topic(definition: SinkDefinition, parts: SinkParts) -> None:
+    """One partition, as in Connect; the default number of replicas is lowered to the brokers there are."""
+    topic = _dead_letters(definition).topic
+    if not topic:
+        return
+    is_given = _REPLICATION_KEY in definition.properties
+    async with KafkaAdmin.opened(parts.clients.of("admin", definition.properties)) as admin:
+        await admin.ensure_topic(
+            topic,
+            partitions=1,
+            replication=definition.common.errors_deadletterqueue_topic_replication_factor if is_given else None,
+        )
+
+
+def _named(settings: KafkaSettings, client_id: str) -> KafkaSettings:
+    """With Connect's client id, unless another was given."""
+    return replace(settings, client_id=client_id) if settings.client_id == _UNNAMED_CLIENT else settings

@@ -1,0 +1,114 @@
+"""``FileStreamSink``: appends values to a file, a line each, every record once.
+
+A put returns when its lines are on disk, so there is nothing to flush. What the file holds is noted beside it
+(``note``): records that come again after a crash are passed over. Offsets that were reset or altered by hand are
+obeyed: their lines are written again. Standard output, pipes and devices cannot be looked at, so they get every record
+at least once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from service.sinks.contract import Offsets, Partition, Retriable, SinkBatch, SinkConnector, SinkContext
+from service.sinks.file.config import FileStreamSinkConfig
+from service.sinks.file.text_form import lines
+from service.sinks.file.writing import FileBusy, SinkFile
+
+T = TypeVar("T")
+LOCK_SECONDS_MAX = 10.0
+"""How long another writer of the same file is waited for before the put is tried again as a whole."""
+_LOCK_POLL_SECONDS = 0.01
+
+
+class FileStreamSink(SinkConnector[FileStreamSinkConfig]):
+    """Writes values to a file or to standard output."""
+
+    version = "4.1.1"
+
+    def __init__(self, config: FileStreamSinkConfig) -> None:
+        """Nothing is opened yet."""
+        super().__init__(config)
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="sink-file")
+        self._file: SinkFile | None = None
+        self._context: SinkContext | None = None
+
+    async def start(self, context: SinkContext) -> None:
+        """The file itself is made with the first partitions."""
+        self._context = context
+        if self.config.file is not None:
+            self._file = SinkFile(Path(self.config.file), context.connector)
+
+    async def open(self, partitions: Mapping[Partition, int | None]) -> Offsets:
+        """Begin where the group says, even where the file holds more: what was refused there is still to be told."""
+        file = self._file
+        if file is not None:
+            await self._run(lambda: file.begin(partitions))
+        return {}
+
+    async def put(self, batch: SinkBatch) -> None:
+        """Append; returns when it is on disk."""
+        file = self._file
+        if file is None:
+            await self._run(lambda: _print(lines(batch)))
+            return
+        begins, ends = _begins(batch.records), batch.ends
+        await self._run(lambda: file.append(begins, ends, lambda held: lines(_from(batch, held))))
+
+    async def committed(self, offsets: Offsets) -> None:
+        """Note it, to know a reset when it comes."""
+        file = self._file
+        if file is not None:
+            await self._run(lambda: file.note_committed(offsets))
+
+    async def close(self, partitions: Collection[Partition]) -> None:
+        """Nothing is held back."""
+        if self._file is not None:
+            self._file.forget(partitions)
+
+    async def stop(self) -> None:
+        """An append under way ends by itself; whoever comes next waits for its lock."""
+        self._thread.shutdown(wait=False)
+
+    async def _run(self, work: Callable[[], T]) -> T:
+        """Do it in the thread, waiting a while for other writers."""
+        clock = self._context.clock if self._context is not None else None
+        until = None if clock is None else clock.monotonic() + LOCK_SECONDS_MAX
+        while True:
+            try:
+                return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+            except FileBusy:
+                if clock is None or until is None or clock.monotonic() > until:
+                    raise
+                await clock.sleep(_LOCK_POLL_SECONDS)
+            except OSError as error:
+                raise Retriable(f"{self.config.file or 'standard output'}: {error.strerror or error}") from error
+
+
+def _print(pieces: list[memoryview]) -> None:
+    for piece in pieces:
+        sys.stdout.buffer.write(piece)
+    sys.stdout.buffer.flush()
+
+
+def _begins(records: pa.Table) -> dict[Partition, int]:
+    first: Any = records.group_by(["topic", "partition"]).aggregate([("offset", "min")])
+    topics, numbers, offsets = (first.column(name).to_pylist() for name in ("topic", "partition", "offset_min"))
+    return {(topic, number): offset for topic, number, offset in zip(topics, numbers, offsets, strict=True)}
+
+
+def _from(batch: SinkBatch, held: Mapping[Partition, int]) -> SinkBatch:
+    """The records that are not before these offsets; nearly always all of them."""
+    records: Any = batch.records
+    for (topic, number), offset in held.items():
+        is_held = (pc.field("topic") == topic) & (pc.field("partition") == number) & (pc.field("offset") < offset)
+        records = records.filter(~is_held)
+    return SinkBatch(records, batch.key, batch.value, batch.refuse)
