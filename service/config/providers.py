@@ -1,13 +1,29 @@
-"""Config providers: variables such as ``${file:/etc/secrets/db.properties:password}``, resolved at the worker."""
+"""Config providers (KIP-297): variables such as ``${file:/etc/secrets/db.properties:password}`` and their values.
+
+A worker names its providers (``config.providers=file,env`` and ``config.providers.file.class=…``); workers' and
+connectors' configs may then hold variables ``${provider:key}`` or ``${provider:path:key}``. What is stored and shown
+keeps the variable; a value is only ever in memory, and is taught to whoever hides secrets. What a provider does not
+know stays as it was written, as in Connect, with a warning.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from fetchers.sdk import Finding, Severity
+from metrics.redaction import SECRET_LENGTH_MIN
+from service.config.provider_sources import CLASSES, Provider, ProviderError, ProviderParameterError
 
-class ProviderError(Exception):
-    """A provider that could not be asked; the text names no value."""
+__all__ = ["ConfigProviders", "ProviderError", "Resolved", "ResolvedWorker", "resolve_worker"]
+
+_VARIABLE = re.compile(r"\$\{([^}]*?):(?:([^}]*?):)?([^}]*?)\}")
+"""Connect's own pattern (``ConfigTransformer``): provider, path, key."""
+_LIST, _PREFIX = "config.providers", "config.providers."
+
+Learn = Callable[[str], None]
+"""Hears every value that was resolved, so that no log line shows it (``metrics.redaction.Redactor.learn``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +32,146 @@ class Resolved:
 
     properties: dict[str, str]
     variables: Mapping[str, str] = field(default_factory=dict)
-    """The text with the variables, by the key whose value came from them."""
-    secrets: frozenset[str] = frozenset()
-    """Everything a provider gave."""
+    """The text as it was written, by the key whose value came from a provider."""
+    secrets: Mapping[str, str] = field(default_factory=dict)
+    """Everything a provider gave, and the variable that stands for it."""
+    warnings: tuple[Finding, ...] = ()
+    """Variables of known providers that stayed as they are."""
+
+    def turned_back(self, properties: Mapping[str, str]) -> dict[str, str]:
+        """A task's config made from this one, with variables where their values would stand.
+
+        The connector's own keys get back the text they had; elsewhere a value is known by itself.
+        """
+        return {
+            key: self.variables[key]
+            if key in self.variables and self.properties[key] == value
+            else self._without_secrets(value)
+            for key, value in properties.items()
+        }
+
+    def _without_secrets(self, text: str) -> str:
+        for secret in sorted(filter(_is_telling, self.secrets), key=len, reverse=True):
+            text = text.replace(secret, self.secrets[secret])
+        return text
+
+
+def _is_telling(secret: str) -> bool:
+    """Whether a text is not one of those that stand everywhere, such as ``true`` or ``10``."""
+    return len(secret) >= SECRET_LENGTH_MIN and not secret.isdecimal() and secret.lower() not in {"true", "false"}
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigProviders:
+    """The providers of one worker, by the names its config gives them."""
+
+    providers: Mapping[str, Provider] = field(default_factory=dict)
+    learn: Learn | None = None
+
+    @classmethod
+    def parse(
+        cls, worker: Mapping[str, str], *, environ: Mapping[str, str], learn: Learn | None = None
+    ) -> tuple[ConfigProviders, tuple[Finding, ...]]:
+        """Read ``config.providers`` and what is under it."""
+        providers: dict[str, Provider] = {}
+        findings: list[Finding] = []
+        for name in _names(worker.get(_LIST, "")):
+            provider, found = _provider(name, worker, environ)
+            findings.extend(found)
+            if provider is not None:
+                providers[name] = provider
+        return cls(providers, learn), tuple(findings)
+
+    def resolve(self, properties: Mapping[str, str]) -> Resolved:
+        """Replace variables, once: what a provider gives is not looked through again. Raises ``ProviderError``."""
+        if not self.providers:
+            return Resolved(dict(properties))
+        pass_over = _Pass(self.providers)
+        resolved = {key: pass_over.replaced(key, value) for key, value in properties.items()}
+        for secret in pass_over.secrets:
+            if self.learn is not None:
+                self.learn(secret)
+        variables = {key: properties[key] for key in pass_over.keys}
+        return Resolved(resolved, variables, pass_over.secrets, tuple(pass_over.warnings))
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedWorker:
+    """A worker's properties without variables, and the providers it lends to its connectors."""
+
+    properties: dict[str, str]
+    providers: ConfigProviders
+    findings: tuple[Finding, ...] = ()
+
+
+def resolve_worker(
+    properties: Mapping[str, str], *, environ: Mapping[str, str], learn: Learn | None = None
+) -> ResolvedWorker:
+    """Resolve a worker's properties with the providers it names itself; what cannot be asked is a finding."""
+    providers, findings = ConfigProviders.parse(properties, environ=environ, learn=learn)
+    try:
+        resolved = providers.resolve(properties)
+    except ProviderError as error:
+        return ResolvedWorker(dict(properties), providers, (*findings, Finding(_LIST, properties[_LIST], str(error))))
+    return ResolvedWorker(resolved.properties, providers, (*findings, *resolved.warnings))
+
+
+@dataclass(slots=True)
+class _Pass:
+    """One pass over one config: each source is read once."""
+
+    providers: Mapping[str, Provider]
+    keys: set[str] = field(default_factory=set)
+    secrets: dict[str, str] = field(default_factory=dict)
+    warnings: list[Finding] = field(default_factory=list)
+    _read: dict[tuple[str, str], Mapping[str, str]] = field(default_factory=dict)
+
+    def replaced(self, key: str, text: str) -> str:
+        return _VARIABLE.sub(lambda match: self._value(key, match), text)
+
+    def _value(self, key: str, match: re.Match[str]) -> str:
+        name, path, variable = match[1], match[2] or "", match[3]
+        provider = self.providers.get(name)
+        if provider is None:
+            return match[0]
+        source = self._read.get((name, path))
+        if source is None:
+            source = self._read[name, path] = provider.read(path)
+        value = source.get(variable)
+        if value is None:
+            text = f"{match[0]} is not resolved: the provider '{name}' does not know it or may not read it"
+            self.warnings.append(Finding(key, match[0], text, Severity.WARNING))
+            return match[0]
+        self.keys.add(key)
+        if value:
+            self.secrets.setdefault(value, match[0])
+        return value
+
+
+def _provider(
+    name: str, worker: Mapping[str, str], environ: Mapping[str, str]
+) -> tuple[Provider | None, tuple[Finding, ...]]:
+    class_key, prefix = f"{_PREFIX}{name}.class", f"{_PREFIX}{name}.param."
+    class_name = worker.get(class_key, "").strip()
+    if not class_name:
+        return None, (
+            Finding(class_key, None, f'Missing required configuration "{class_key}" which has no default value.'),
+        )
+    make = CLASSES.get(class_name.rpartition(".")[2])
+    if make is None:
+        text = (
+            f"Invalid value {class_name} for configuration {class_key}: "
+            f"Could not load config provider class or one of its dependencies. Known: {', '.join(CLASSES)}"
+        )
+        return None, (Finding(class_key, class_name, text),)
+    parameters = {key.removeprefix(prefix): value for key, value in worker.items() if key.startswith(prefix)}
+    try:
+        return make(parameters, environ), ()
+    except ProviderParameterError as error:
+        key = f"{prefix}{error.parameter}"
+        value = parameters[error.parameter]
+        return None, (Finding(key, value, f"Invalid value {value} for configuration {key}: {error}"),)
+
+
+def _names(text: str) -> Iterable[str]:
+    return dict.fromkeys(name.strip() for name in text.split(",") if name.strip())
