@@ -16,12 +16,13 @@ from service.rest.plugins import PluginRoutes
 from service.rest.ports import Surface
 from service.rest.root import RootRoutes
 from service.rest.routes import Access, Answer, Route
+from service.rest.settings import RestSettings
 
 
-def interface(surface: Surface, *, open_pages: frozenset[str]) -> tuple[Route, ...]:
+def interface(surface: Surface, settings: RestSettings) -> tuple[Route, ...]:
     """Every route."""
     described = (
-        *RootRoutes(surface, open_pages).routes(),
+        *RootRoutes(surface, settings.open_pages, settings.health_seconds_max).routes(),
         *ConnectorRoutes(surface).routes(),
         *LifecycleRoutes(surface).routes(),
         *OffsetRoutes(surface).routes(),

@@ -25,13 +25,9 @@ def hash_password(password: str) -> str:
     return f"{PREFIX}{numbers}${_encode(salt)}${_encode(_scrypt(password, salt, _COST))}"
 
 
-def is_hash(text: str) -> bool:
-    """Whether ``verify_password`` can use it."""
-    try:
-        verify_password("", text)
-    except ValueError:
-        return False
-    return True
+def check_hash(text: str) -> None:
+    """ValueError where ``verify_password`` could not use it."""
+    verify_password("", text)
 
 
 def verify_password(password: str, hashed: str) -> bool:

@@ -17,7 +17,6 @@ from service.rest.stages import with_stage
 IMITATED_VERSION = "4.1.1"
 IMITATED_COMMIT = "be816b82d25370ce"
 """What Kafka Connect 4.1.1 tells; clients decide by the version what they may ask for."""
-HEALTH_SECONDS_MAX = 10.0
 _HEALTHY = "Worker has completed startup and is ready to handle requests."
 _STARTING = "Worker is still starting up."
 _UNHEALTHY = "Worker was unable to handle this request and may be unable to handle other requests."
@@ -30,7 +29,7 @@ class RootRoutes:
     surface: Surface
     open_pages: frozenset[str]
     """Of ``health`` and ``metrics``."""
-    health_seconds_max: float = HEALTH_SECONDS_MAX
+    health_seconds_max: float
 
     def routes(self) -> tuple[Route, ...]:
         """All of them."""

@@ -47,7 +47,7 @@ async def serving_rest(settings: RestSettings, surface: Surface, emit: Emit) -> 
         credentials = Credentials(users=settings.users, tokens=settings.tokens)
         stack.callback(credentials.close)
         layers = _layers(settings, surface, emit, credentials=credentials, client=client)
-        routes = interface(surface, open_pages=settings.open_pages)
+        routes = interface(surface, settings)
         admin = settings.admin_listeners
         main_routes = [route for route in routes if admin is None or not route.is_admin]
         admin_routes = [route for route in routes if route.is_admin or route.is_health]

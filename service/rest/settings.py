@@ -40,6 +40,7 @@ class RestSettings:
     header_rules: tuple[HeaderRule, ...] = ()
     request_bytes_max: int = 1024 * 1024
     request_seconds_max: float = 90.0
+    health_seconds_max: float = 10.0
 
     @property
     def secrets(self) -> tuple[str, ...]:
