@@ -6,25 +6,29 @@ background; tasks start at once and wait for what they need.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from fetchers.catalog import shared_http
 from fetchers.sdk.clock import SystemClock
-from metrics.events import ComponentStateChanged, ConfigWarning, ConnectorStarted, Emit, WorkerStarted
+from metrics.events import ComponentStateChanged, ConfigWarning, Emit, WorkerStarted
 from metrics.fanout import Emitter
 from metrics.log_levels import LogLevels
 from metrics.logging import LogObserver
 from metrics.prometheus import PrometheusObserver
 from service.background import Background
 from service.config.definition import ConnectorDefinition
-from service.config.job import ConfigRefusedError, Job, SourceFindings
+from service.config.job import ConfigRefusedError, Job, SourceFindings, with_defaults
 from service.config.worker import EMBEDDED, WorkerConfig
+from service.control import ControlPlane, advertised
 from service.embedded.broker import EmbeddedBroker, embedded_kafka
 from service.embedded.jars import spark_avro_jar
 from service.embedded.registry import EmbeddedRegistry, embedded_registry
 from service.embedded.supervision import keep_running
+from service.herder.life import HerderLife
+from service.herder.run import FileConnector, WorkerRun
 from service.pipeline.task import FlowParts
 from service.registry.settings import RegistrySettings
 from service.rest.health import Health
@@ -35,13 +39,11 @@ from service.stores.dedupe_store import DedupeStore
 from service.stores.offsets import OffsetStore
 from service.version import VERSION
 from service.worker.brokers import watch_brokers
-from service.worker.connectors import ConnectorParts, supervisors
+from service.worker.connectors import ConnectorParts
 from service.worker.conversion import ConversionService
 from service.worker.lending import ClientSettings, DedupeStates, Writers
 from service.worker.schemas import RegistrySchemas
-from service.worker.supervising import TaskSupervisor
 from service.worker.topics import ConnectorTopics
-from service.worker.worker import Worker
 from spark_batch.session import SparkSettings
 
 
@@ -56,10 +58,10 @@ class Addresses:
 
 @dataclass(frozen=True, slots=True)
 class RunningWorker:
-    """A worker whose parts are started; ``worker.run`` runs its tasks."""
+    """A worker whose parts are started; ``worker.run`` runs its connectors."""
 
-    worker: Worker
-    new_worker: Callable[[], Worker]
+    worker: WorkerRun
+    new_worker: Callable[[], WorkerRun]
     """Another run of the same connectors, after ``worker``'s has ended."""
     addresses: Addresses
     spark: ConversionService
@@ -69,35 +71,74 @@ class RunningWorker:
 
 
 @asynccontextmanager
-async def open_worker(job: Job, *, observers: tuple[Emit, ...] = ()) -> AsyncIterator[RunningWorker]:
-    """Start every part, yield the worker, and stop every part in reverse order."""
+async def open_worker(
+    job: Job, *, observers: tuple[Emit, ...] = (), is_distributed: bool = False
+) -> AsyncIterator[RunningWorker]:
+    """Start every part, yield the worker, and stop every part in reverse order.
+
+    ``is_distributed``: connectors are in the config topic, beside those of the other workers of the group; else they
+    are the job's, and what clients add lasts until the process ends.
+    """
     config, clock = job.worker, SystemClock()
-    health, metrics = Health(), PrometheusObserver()
+    health, metrics, loggers = Health(), PrometheusObserver(), LogLevels()
     emit = Emitter(metrics, health, LogObserver(), *observers)
     started_at = clock.monotonic()
     async with AsyncExitStack() as stack:
-        surface = Surface(health=health, metrics=metrics, loggers=LogLevels(), version=VERSION)
-        rest = await stack.enter_async_context(serving_rest(_rest_settings(job), surface, emit))
-        rest_url = rest.main[0]
+        rest_settings = _rest_settings(job)
+        surface = Surface(health=health, metrics=metrics, loggers=loggers, version=VERSION)
+        urls = await stack.enter_async_context(serving_rest(rest_settings, surface, emit))
         spark = ConversionService(_spark_settings(job), config, clock=clock, emit=emit)
         stack.push_async_callback(spark.stop)
         background = await stack.enter_async_context(Background())
         background.start(spark.run(), name="spark")
         broker, bootstrap = await _kafka(config, stack, emit)
-        addresses = Addresses(rest_url, bootstrap, await _registry(job, stack, emit))
+        addresses = Addresses(urls.main[0], bootstrap, await _registry(job, stack, emit))
         _tell_warnings(job, emit)
-        parts = await _connector_parts(job, addresses, spark=spark, emit=emit, stack=stack)
+        clients = ClientSettings(job.worker_properties, bootstrap)
+        offsets = OffsetStore(clients.of("consumer"), config.offset_storage_topic, emit=emit)
+        stack.push_async_callback(offsets.close)
+        parts = await _connector_parts(
+            job, addresses, clients=clients, offsets=offsets, spark=spark, emit=emit, stack=stack
+        )
+        resolve = partial(job.resolved, registry_url=addresses.registry)
+        control = ControlPlane(
+            config=config,
+            properties=with_defaults(resolve(job.worker_properties)),
+            is_distributed=is_distributed,
+            me=advertised(config, urls.main),
+            connectors=parts,
+            clients=clients,
+            offsets=offsets,
+            resolve=resolve,
+            loggers=loggers,
+            tls=None if rest_settings.tls is None else rest_settings.tls.client,
+            clock=clock,
+            emit=emit,
+        )
+        plugins = control.plugins()
+        surface.plugins = plugins
+
+        @asynccontextmanager
+        async def open_life() -> AsyncIterator[HerderLife]:
+            async with control.open(plugins) as life:
+                surface.herder = life.herder
+                try:
+                    yield life
+                finally:
+                    surface.herder, health.is_started = None, False
+
+        def on_started() -> None:
+            health.is_started = True
+            seconds = clock.monotonic() - started_at
+            emit(WorkerStarted(version=VERSION, group_id=config.group_id, rest_url=addresses.rest, seconds=seconds))
+
+        def new_worker() -> WorkerRun:
+            connectors = [FileConnector(properties) for properties in job.connectors]
+            stop_seconds_max = config.task_shutdown_graceful_timeout_ms / 1000
+            return WorkerRun(open_life, connectors, clock, emit, stop_seconds_max, on_started)
+
         definitions = job.definitions(registry_url=addresses.registry)
-
-        def new_worker() -> Worker:
-            tasks = [task for definition in definitions for task in _started(definition, parts)]
-            return Worker(tasks, clock, emit, config.task_shutdown_graceful_timeout_ms / 1000)
-
-        worker = new_worker()
-        health.is_started = True
-        seconds = clock.monotonic() - started_at
-        emit(WorkerStarted(version=VERSION, group_id=config.group_id, rest_url=rest_url, seconds=seconds))
-        yield RunningWorker(worker, new_worker, addresses, spark, broker, tuple(definitions), parts)
+        yield RunningWorker(new_worker(), new_worker, addresses, spark, broker, definitions, parts)
 
 
 async def _kafka(config: WorkerConfig, stack: AsyncExitStack, emit: Emit) -> tuple[EmbeddedBroker | None, str]:
@@ -136,13 +177,17 @@ async def _keep(server: EmbeddedBroker | EmbeddedRegistry, name: str, stack: Asy
 
 
 async def _connector_parts(
-    job: Job, addresses: Addresses, *, spark: ConversionService, emit: Emit, stack: AsyncExitStack
+    job: Job,
+    addresses: Addresses,
+    *,
+    clients: ClientSettings,
+    offsets: OffsetStore,
+    spark: ConversionService,
+    emit: Emit,
+    stack: AsyncExitStack,
 ) -> ConnectorParts:
     """What connectors and their tasks are lent."""
     config = job.worker
-    clients = ClientSettings(job.worker_properties, addresses.bootstrap)
-    offsets = OffsetStore(clients.of("consumer"), config.offset_storage_topic)
-    stack.push_async_callback(offsets.close)
     dedupe = DedupeStore(clients.of("consumer"), config.dedupe_storage_topic)
     registry = None
     if addresses.registry is not None:
@@ -162,20 +207,6 @@ async def _connector_parts(
         topics=ConnectorTopics(clients.of("admin"), offsets, dedupe, config),
         check_plan=spark.check,
     )
-
-
-def _started(definition: ConnectorDefinition, parts: ConnectorParts) -> Sequence[TaskSupervisor]:
-    """A connector's tasks."""
-    tasks = supervisors(definition, parts)
-    parts.flow.emit(
-        ConnectorStarted(
-            definition.name,
-            is_success=True,
-            connector_class=definition.plugin.name,
-            version=definition.connector_class.version,
-        )
-    )
-    return tasks
 
 
 def _tell_warnings(job: Job, emit: Emit) -> None:

@@ -68,5 +68,9 @@ class SourceConnector(ABC, Generic[C]):
         """What is wrong with values that are each right by themselves; no I/O here."""
         return ()
 
+    def check_offsets(self, offsets: Sequence[tuple[Partition, Offset | None]]) -> None:
+        """Look at offsets that a person wants to set (None: to forget); ValueError refuses them, with a text for it."""
+        del offsets
+
     async def on_committed(self, partition: Partition, offset: Offset) -> None:
         """Hear that everything up to ``offset`` is in Kafka, for sources that must release their log."""

@@ -21,7 +21,8 @@ from service.cli.findings import print_refusal
 from service.config.job import ConfigRefusedError, Job, read_job
 from service.config.secrets import secrets_of
 from service.embedded.errors import EmbeddedError
-from service.worker.worker import Worker
+from service.herder.run import WorkerRun
+from service.kafka.errors import DeliveryFatal
 
 EXIT_CLEAN, EXIT_FAILED, EXIT_CONFIG = 0, 1, 2
 _GRACE_SECONDS = 30.0
@@ -41,7 +42,7 @@ async def run_standalone(worker_file: Path, connector_files: Sequence[Path], *, 
     except ConfigRefusedError as refusal:
         print_refusal(refusal)
         return EXIT_CONFIG
-    except EmbeddedError as error:
+    except (EmbeddedError, DeliveryFatal) as error:
         Console(stderr=True).print(Text(f"headrace: {error}", style="red"))
         return EXIT_CONFIG
 
@@ -64,7 +65,7 @@ async def run_job(job: Job, *, idle_seconds: float | None) -> int:
 
 
 @contextmanager
-def stopping_on_signals(worker: Worker) -> Iterator[None]:
+def stopping_on_signals(worker: WorkerRun) -> Iterator[None]:
     """SIGTERM and SIGINT begin the staged stop; the second of them ends the process at once."""
     loop = asyncio.get_running_loop()
     signals = (signal.SIGTERM, signal.SIGINT)

@@ -54,11 +54,15 @@ class Job:
             for key, value in properties.items()
         )
 
+    def resolved(self, properties: Mapping[str, str], *, registry_url: str | None) -> dict[str, str]:
+        """Properties with what stands for ``embedded`` in them."""
+        return with_registry(properties, registry_url or _PLACEHOLDER_URL)
+
     def definitions(self, *, registry_url: str | None = None) -> tuple[ConnectorDefinition, ...]:
         """The connectors, with the embedded registry's URL in place."""
-        worker = _with_defaults(_with_registry(self.worker_properties, registry_url or _PLACEHOLDER_URL))
+        worker = with_defaults(with_registry(self.worker_properties, registry_url or _PLACEHOLDER_URL))
         readings = [
-            read_definition(_with_registry(connector, registry_url or _PLACEHOLDER_URL), worker=worker)
+            read_definition(with_registry(connector, registry_url or _PLACEHOLDER_URL), worker=worker)
             for connector in self.connectors
         ]
         return tuple(reading.definition for reading in readings if reading.definition is not None)
@@ -88,9 +92,9 @@ def make_job(
     known = [key.name for key in WorkerConfig.config_keys()]
     strangers = unknown_keys(worker_properties, known, free_prefixes=WorkerConfig.free_prefixes)
     found = [SourceFindings(names[0], (*parsed.findings, *strangers, *_worker_remarks(worker_properties)))]
-    worker = _with_defaults(_with_registry(worker_properties, _PLACEHOLDER_URL))
+    worker = with_defaults(with_registry(worker_properties, _PLACEHOLDER_URL))
     for source, connector in zip(names[1:], connectors, strict=True):
-        reading = read_definition(_with_registry(connector, _PLACEHOLDER_URL), worker=worker)
+        reading = read_definition(with_registry(connector, _PLACEHOLDER_URL), worker=worker)
         found.append(SourceFindings(source, (*reading.findings, *_client_findings(worker, connector))))
     found.extend(_doubles(names[1:], connectors))
     if parsed.config is None or any(finding.is_error for source in found for finding in source.findings):
@@ -135,11 +139,13 @@ def _worker_remarks(properties: Mapping[str, str]) -> tuple[Finding, ...]:
     return (Finding(key, properties[key], text, Severity.WARNING),)
 
 
-def _with_registry(properties: Mapping[str, str], url: str) -> dict[str, str]:
+def with_registry(properties: Mapping[str, str], url: str) -> dict[str, str]:
+    """The properties with the embedded registry's real URL."""
     return {
         key: url if key.endswith(_REGISTRY_KEY) and value == EMBEDDED else value for key, value in properties.items()
     }
 
 
-def _with_defaults(worker: Mapping[str, str]) -> dict[str, str]:
+def with_defaults(worker: Mapping[str, str]) -> dict[str, str]:
+    """A worker's properties with the converters it has when it names none."""
     return {**_CONVERTER_DEFAULTS, **worker}

@@ -1,0 +1,221 @@
+"""The control plane's share of the composition: stores, membership, instances, and the herder over them.
+
+A standalone and a distributed worker differ in two parts only: where connectors and states are kept, and who else is
+in the group.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from ssl import SSLContext
+from typing import Any
+
+from fetchers.sdk import Clock, Finding
+from metrics.events import ConfigWarning, Emit, HerderStepFailed
+from metrics.log_levels import LogLevels
+from service.background import Background
+from service.config.definition import read_definition
+from service.config.sink import group_of
+from service.config.worker import WorkerConfig
+from service.domain.cluster import ClusterConfig, Member, Properties
+from service.herder.assembly import HerderIngredients, assemble
+from service.herder.life import HerderLife
+from service.herder.membership import GroupMembership, SoloMembership, group_settings
+from service.herder.offset_books import SinkOffsetBook, SourceOffsetBook
+from service.herder.parts import ClusterDoors, HerderSettings
+from service.herder.peers import HttpPeers
+from service.herder.ports import InstanceObserver, Membership
+from service.herder.tracking import AssignmentTracker
+from service.kafka.admin import KafkaAdmin
+from service.kafka.client import KafkaSettings
+from service.rest.listeners import parse_listeners
+from service.stores.kafka_log import LogClients
+from service.stores.offset_changes import OffsetChanges
+from service.stores.offsets import OffsetStore
+from service.stores.opening import StateStores, stores_in_kafka, stores_in_memory
+from service.validation.kinds import find_kind
+from service.validation.plugins import ConnectorPlugins
+from service.validation.validator import Validation
+from service.worker.connectors import ConnectorParts
+from service.worker.foreign_calls import ForeignCalls
+from service.worker.instances import RunningInstances
+from service.worker.kinds import Kinds
+from service.worker.lending import ClientSettings
+from service.worker.making import InstanceParts
+from service.worker.sources import SourceKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlPlane:
+    """What a worker's control plane is made from; ``open`` makes one run of it."""
+
+    config: WorkerConfig
+    properties: Mapping[str, str]
+    """The worker's, with what stands for ``embedded`` in them."""
+    is_distributed: bool
+    me: Member
+    connectors: ConnectorParts
+    clients: ClientSettings
+    offsets: OffsetStore
+    resolve: Callable[[Properties], Properties]
+    """Puts values in the place of variables; may block."""
+    loggers: LogLevels
+    tls: SSLContext | None
+    clock: Clock
+    emit: Emit
+
+    def plugins(self) -> ConnectorPlugins:
+        """What can be run here, and its validation."""
+        return ConnectorPlugins(Validation(self.properties), ForeignCalls(), self._tell_warnings)
+
+    @asynccontextmanager
+    async def open(self, plugins: ConnectorPlugins) -> AsyncIterator[HerderLife]:
+        """A herder with everything it needs, not started."""
+        async with AsyncExitStack() as stack:
+            background = await stack.enter_async_context(Background())
+            peers = await stack.enter_async_context(HttpPeers(tls=self.tls))
+            stores = self._stores()
+            # Before the herder's own ear: when that hears of a record, it is known whose the connector is.
+            tracker = AssignmentTracker(ClusterConfig())
+            stores.configs.listen(tracker.on_change)
+            made: list[RunningInstances] = []
+
+            def make_instances(observer: InstanceObserver) -> RunningInstances:
+                made.append(RunningInstances(self._instance_parts(observer)))
+                return made[0]
+
+            life = assemble(
+                HerderIngredients(
+                    configs=stores.configs,
+                    statuses=stores.statuses,
+                    membership=self._membership(tracker, stores),
+                    owners=tracker,
+                    make_instances=make_instances,
+                    doors=self._doors(plugins, peers, stores),
+                    settings=self._settings(),
+                    background=background,
+                    clock=self.clock,
+                    emit=self.emit,
+                )
+            )
+            await stack.enter_async_context(made[0])
+            yield life
+
+    def _stores(self) -> StateStores:
+        if not self.is_distributed:
+            return stores_in_memory(self.config, clock=self.clock, emit=self.emit)
+        clients = LogClients(self.clients.of("consumer"), self.clients.of("producer"))
+        return stores_in_kafka(self.config, self.properties, clients, clock=self.clock, emit=self.emit)
+
+    def _membership(self, tracker: AssignmentTracker, stores: StateStores) -> Membership:
+        config = self.config
+        if not self.is_distributed:
+            return SoloMembership(self.me, tracker)
+        group = group_settings(
+            config.group_id,
+            session_seconds=config.session_timeout_ms / 1000,
+            heartbeat_seconds=config.heartbeat_interval_ms / 1000,
+            rebalance_seconds=config.rebalance_timeout_ms / 1000,
+        )
+        return GroupMembership(
+            self.me,
+            self.clients.of("consumer"),
+            group,
+            tracker,
+            catch_up=stores.configs.read_to_end,
+            grace_seconds=config.scheduled_rebalance_max_delay_ms / 1000,
+            sync_seconds_max=config.worker_sync_timeout_ms / 1000,
+        )
+
+    def _instance_parts(self, observer: InstanceObserver) -> InstanceParts:
+        return InstanceParts(
+            kinds=Kinds((SourceKind(self.connectors, self.properties),)),
+            observer=observer,
+            clock=self.clock,
+            emit=self.emit,
+            stop_seconds_max=self.config.task_shutdown_graceful_timeout_ms / 1000,
+            resolve=self.resolve,
+        )
+
+    def _doors(self, plugins: ConnectorPlugins, peers: HttpPeers, stores: StateStores) -> ClusterDoors:
+        return ClusterDoors(
+            validator=plugins,
+            source_offsets=SourceOffsetBook(
+                OffsetChanges(self.offsets, self.config.group_id),
+                self._clients_of,
+                self._check_offsets,
+                task_count=lambda name: stores.configs.config.task_counts.get(name, 0),
+            ),
+            sink_offsets=SinkOffsetBook(self._clients_of, group_of),
+            peers=peers,
+            fence_producers=self._fence_producers,
+            cluster_id=self._cluster_id,
+            type_of=type_of,
+            set_log_level=self._set_log_level,
+        )
+
+    def _settings(self) -> HerderSettings:
+        config = self.config
+        return HerderSettings(
+            config.group_id,
+            is_standalone=not self.is_distributed,
+            has_topic_tracking=config.topic_tracking_enable,
+            may_reset_topics=config.topic_tracking_allow_reset,
+            graceful_seconds=config.task_shutdown_graceful_timeout_ms / 1000,
+            doubt_seconds=config.session_timeout_ms / 1000,
+            key_seconds_max=config.inter_worker_key_ttl_ms / 1000,
+            key_algorithm=config.inter_worker_key_generation_algorithm,
+            signature_algorithm=config.inter_worker_signature_algorithm,
+            verification_algorithms=config.inter_worker_verification_algorithms,
+        )
+
+    def _set_log_level(self, namespace: str, level: str) -> None:
+        try:
+            self.loggers.set(namespace, level)
+        except ValueError as error:
+            self.emit(HerderStepFailed(step="log level", error_class="ValueError", message=str(error)))
+
+    def _clients_of(self, role: str, connector: Properties) -> KafkaSettings:
+        return self.clients.of(role, self.resolve(connector))
+
+    def _check_offsets(
+        self, connector: Properties, offsets: Sequence[tuple[Mapping[str, Any], Mapping[str, Any] | None]]
+    ) -> None:
+        definition = read_definition(self.resolve(connector), worker=self.properties).definition
+        if definition is None:
+            raise ValueError(f"Failed to modify offsets for source connector {connector.get('name', '')}")
+        definition.for_task({}).check_offsets(offsets)
+
+    async def _fence_producers(self, ids: Sequence[str]) -> None:
+        async with KafkaAdmin.opened(self.clients.of("admin")) as admin:
+            await admin.fence_producers(ids)
+
+    async def _cluster_id(self) -> str | None:
+        async with KafkaAdmin.opened(self.clients.of("admin")) as admin:
+            return await admin.cluster_id()
+
+    def _tell_warnings(self, connector: str, findings: Sequence[Finding]) -> None:
+        for finding in findings:
+            self.emit(ConfigWarning(key=finding.key, message=finding.message, connector=connector))
+
+
+def type_of(connector: Properties) -> str:
+    """``source``, ``sink`` or ``unknown``."""
+    kind = find_kind(connector.get("connector.class", "").strip())
+    return "unknown" if kind is None else kind.type_name
+
+
+def advertised(config: WorkerConfig, urls: Sequence[str]) -> Member:
+    """Where the other workers reach this one, of the addresses it listens on."""
+    wanted = config.rest_advertised_listener
+    url = next((url for url in urls if wanted is None or url.startswith(f"{wanted.lower()}://")), urls[0])
+    scheme, _, place = url.partition("://")
+    host, _, port = place.rpartition(":")
+    if config.rest_advertised_host_name:
+        host = config.rest_advertised_host_name
+    elif not parse_listeners(config.listeners)[urls.index(url)].host:
+        host = socket.getfqdn()
+    return Member(f"{scheme}://{host}:{config.rest_advertised_port or port}")
