@@ -24,6 +24,7 @@ from service.pipeline.context import TaskContext
 from service.pipeline.converting import Convert, ConvertedBatch, ConvertStage
 from service.pipeline.dead_letters import DeadLetterRules
 from service.pipeline.delivering import DeliverStage
+from service.pipeline.ending import end_insistently
 from service.pipeline.fetching import FetchRetry, FetchStage
 from service.pipeline.offsets import SourceOffsets
 from service.pipeline.polling import poll
@@ -33,6 +34,8 @@ from service.stores.dedupe_store import DedupeState
 from spark_batch.errors import ConversionError
 from spark_batch.plan import ConversionPlan
 
+CLEANUP_SECONDS_MAX = 2.0
+"""Time a fetcher has to let go once it is cancelled, before it is cancelled again."""
 Conversion = asyncio.Task[ConvertedBatch | ConversionError | PoisonedBatchError]
 
 
@@ -156,7 +159,7 @@ class SourceTask:
         slots = asyncio.Semaphore(self.settings.conversions_max)
         async with asyncio.TaskGroup() as group:
             fetching = group.create_task(self._fetch(fetch, queue), name=f"{self.task_id} fetch")
-            stopping = group.create_task(self._stop_when_asked(fetching, queue), name=f"{self.task_id} stop")
+            group.create_task(self._stop_when_asked(fetching, queue), name=f"{self.task_id} stop")
             group.create_task(self._deliver_in_order(ordered, deliver, slots), name=f"{self.task_id} deliver")
             convert = ConvertStage(self.parts.convert, self.settings.plan, events, self.parts.clock)
             async with aclosing(self._poll(queue)) as batches:
@@ -167,7 +170,7 @@ class SourceTask:
                     work = self._convert(convert.run, batch, queue)
                     ordered.put_nowait(group.create_task(work, name=f"{self.task_id} convert"))
             ordered.put_nowait(None)
-            stopping.cancel()
+            self._stop.set()
         if self._fetch_failure is not None:
             raise self._fetch_failure
 
@@ -210,9 +213,11 @@ class SourceTask:
 
     async def _stop_when_asked(self, fetching: asyncio.Task[None], queue: BoundedQueue) -> None:
         """A fetcher that has no more leaves its task running and idle, as in Connect."""
-        await self._stop.wait()
-        fetching.cancel()
-        await queue.close()
+        try:
+            await self._stop.wait()
+            await queue.close()
+        finally:
+            await end_insistently(fetching, seconds=CLEANUP_SECONDS_MAX)
 
     def _tell_queue(self, events: TaskEvents, now: QueueStatistics) -> None:
         limits = self.settings.queue
