@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Any
 from aiokafka import errors as kafka
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.protocol.transaction import InitProducerIdRequest
 
+from service.kafka.client import TRANSACTION_SECONDS_MAX
+from service.kafka.coordinators import Coordinators
 from service.kafka.errors import CLIENT_ERRORS, DeliveryFatal, DeliveryRetriable, classify
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Iterable, Mapping
 
     from service.kafka.client import KafkaSettings
 
@@ -21,6 +24,24 @@ ADMIN_SECONDS_MAX = 30.0
 BROKER_DEFAULT = -1
 _REPLICATION_MAX = 3
 _LEADER_POLL_SECONDS = 0.1
+
+
+@asynccontextmanager
+async def connected(settings: KafkaSettings, *, doing: str) -> AsyncIterator[AIOKafkaAdminClient]:
+    """A client of the administration; errors inside come out by recovery, `doing` completes "while …"."""
+    client = AIOKafkaAdminClient(**settings.connection_arguments())
+    try:
+        async with asyncio.timeout(ADMIN_SECONDS_MAX):
+            await client.start()
+        yield client
+    except CLIENT_ERRORS as error:
+        raise classify(error, doing=doing) from error
+    finally:
+        try:
+            async with asyncio.timeout(ADMIN_SECONDS_MAX):
+                await client.close()
+        except CLIENT_ERRORS as error:
+            raise classify(error, doing="disconnecting") from error
 
 
 class KafkaAdmin:
@@ -37,19 +58,8 @@ class KafkaAdmin:
 
         Raises DeliveryFatal, DeliveryRetriable.
         """
-        client = AIOKafkaAdminClient(**settings.connection_arguments())
-        try:
-            async with asyncio.timeout(ADMIN_SECONDS_MAX):
-                await client.start()
+        async with connected(settings, doing="administering topics") as client:
             yield cls(client)
-        except CLIENT_ERRORS as error:
-            raise classify(error, doing="administering topics") from error
-        finally:
-            try:
-                async with asyncio.timeout(ADMIN_SECONDS_MAX):
-                    await client.close()
-            except CLIENT_ERRORS as error:
-                raise classify(error, doing="disconnecting") from error
 
     async def ensure_topic(
         self,
@@ -85,6 +95,28 @@ class KafkaAdmin:
         async with asyncio.timeout(ADMIN_SECONDS_MAX):
             cluster = await self._client.describe_cluster()
         return [broker["node_id"] for broker in cluster["brokers"]]
+
+    async def cluster_id(self) -> str | None:
+        """Name that the cluster gave itself; None from brokers that do not tell."""
+        async with asyncio.timeout(ADMIN_SECONDS_MAX):
+            cluster = await self._client.describe_cluster()
+        cluster_id: str | None = cluster.get("cluster_id")
+        return cluster_id
+
+    async def fence_producers(self, transactional_ids: Iterable[str]) -> None:
+        """End what producers with these ids have open, and bar them from writing; on return it is done.
+
+        Raises DeliveryFatal, DeliveryRetriable.
+        """
+        coordinators = Coordinators(self._client)
+        for transactional_id in transactional_ids:
+            async with asyncio.timeout(ADMIN_SECONDS_MAX):
+                await coordinators.ask(
+                    transactional_id,
+                    InitProducerIdRequest(transactional_id, round(TRANSACTION_SECONDS_MAX * 1000)),
+                    errors_of=lambda answer: [answer.error_code],
+                    is_transactional=True,
+                )
 
     async def topics(self) -> list[str]:
         """Names of all topics that this user may see."""

@@ -5,6 +5,7 @@ A writer that raised any of these is used up: drop it with `stop()`. What to do 
 ```
 KafkaFailure
 ├── WriterFenced       a newer incarnation owns the transactional id: end, never retry
+├── GroupHasMembers    offsets of a group can be changed only while nobody reads as it
 ├── DeliveryRetriable  nothing is known to be delivered: start a new writer, read the offsets again
 └── DeliveryFatal      the same write would fail again: someone has to change something
     └── RecordTooLarge says which record of which topic
@@ -28,6 +29,10 @@ class KafkaFailure(Exception):
 
 class WriterFenced(KafkaFailure):
     """A newer writer with the same transactional id exists; this one may never write again."""
+
+
+class GroupHasMembers(KafkaFailure):
+    """Somebody still reads as this consumer group, so its offsets are not to be touched from outside."""
 
 
 class DeliveryRetriable(KafkaFailure):

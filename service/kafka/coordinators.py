@@ -1,0 +1,48 @@
+"""Requests that only one broker answers: the one that coordinates a consumer group or a transactional id."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from aiokafka import errors as kafka
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from aiokafka.admin import AIOKafkaAdminClient
+
+RETRY_SECONDS = 0.05
+_GROUP, _TRANSACTION = 0, 1
+# The coordinator moves, loads, or is still ending an older transaction.
+_PASSING = frozenset({14, 15, 16, 51})
+
+
+class Coordinators:
+    """Finds coordinators and asks them, again and again while the answer is "not now": call it under a time limit."""
+
+    def __init__(self, client: AIOKafkaAdminClient) -> None:
+        """Ask over a started client."""
+        self._client = client
+
+    async def ask(
+        self, name: str, request: Any, *, errors_of: Callable[[Any], Iterable[int]], is_transactional: bool = False
+    ) -> Any:
+        """The answer, once it has no error that passes by itself.
+
+        Raises the client's class for the first error in it that does not.
+        """
+        while True:
+            try:
+                node = await self._client.find_coordinator(name, _TRANSACTION if is_transactional else _GROUP)
+                answer = await self._client._send_request(request, node)  # noqa: SLF001 - no public way
+            except (kafka.GroupCoordinatorNotAvailableError, kafka.NodeNotReadyError):
+                await asyncio.sleep(RETRY_SECONDS)
+                continue
+            codes = {code for code in errors_of(answer) if code}
+            if not codes:
+                return answer
+            lasting = sorted(codes - _PASSING)
+            if lasting:
+                raise kafka.for_code(lasting[0])(name)
+            await asyncio.sleep(RETRY_SECONDS)
