@@ -41,7 +41,7 @@ def registry_folder() -> Path:
 def _complete(name: str) -> JarCache:
     cache = JarCache(cache_folder())
     if not cache.is_complete(name):
-        extra = "" if name != "connect" else " bench"
+        extra = {"connect": " bench", "clients": " test"}.get(name, "")
         raise PartsMissing(
             f"the JVM parts '{name}' are not in {cache.folder}: call ./headrace{extra} once to fetch them"
         )
