@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from fetchers.sdk import BackOff, Clock
-from metrics.events import Emit, TaskEvents
+from metrics.events import Emit
 from service.config.converters import Converter
 from service.domain.ids import TaskId
 from service.kafka.admin import KafkaAdmin
@@ -16,12 +16,14 @@ from service.kafka.group_consumer import GroupConsumer, GroupListener
 from service.kafka.producer import IdempotentWriter, Writer
 from service.registry.client import RegistryClient
 from service.registry.settings import RegistrySettings
+from service.sinks.catalog import find_sink
+from service.sinks.contract import SinkConnector
 from service.sinks.dead_letters import DeadLetterRules
 from service.sinks.decoding import column_reader
-from service.sinks.definition import SinkDefinition
+from service.sinks.definition import SinkDefinition, read_sink_definition
 from service.sinks.putting import KEY_STAGE, VALUE_STAGE, Decoding, SideReader
 from service.sinks.task import SinkSettings, SinkTask
-from service.worker.supervising import RestartPolicy, TaskSupervisor
+from service.worker.kinds import MakeTask, UseTopic, refusal
 
 _REPLICATION_KEY = "errors.deadletterqueue.topic.replication.factor"
 _UNNAMED_CLIENT = "headrace"
@@ -53,32 +55,76 @@ class SinkParts:
     """``offset.flush.interval.ms``."""
 
 
-def supervise_sink(
-    task_id: TaskId, definition: SinkDefinition, parts: SinkParts, *, overrides: Mapping[str, str] | None = None
-) -> TaskSupervisor:
-    """A task that puts what its group reads; ``overrides`` are the task's own keys."""
+@dataclass(frozen=True, slots=True)
+class DefinedSink:
+    """A sink as configured."""
 
-    async def make_task() -> SinkTask:
-        await _ensure_dead_letter_topic(definition, parts)
-        return await sink_task(task_id, definition, parts, overrides=overrides)
+    definition: SinkDefinition
+    parts: SinkParts
+    kind: str = "sink"
 
-    common = definition.common
-    cap_seconds = common.errors_retry_delay_max_ms / 1000
-    first_seconds = common.errors_restart_backoff_ms / 1000
-    return TaskSupervisor(
-        task_id=task_id,
-        make_task=make_task,
-        policy=RestartPolicy(
-            common.errors_restart_max,
-            BackOff(first_seconds=first_seconds, cap_seconds=max(cap_seconds, first_seconds)),
-        ),
-        events=TaskEvents(parts.emit, task_id.connector, task_id.task),
-        clock=parts.clock,
-    )
+    @property
+    def class_name(self) -> str:
+        """The plugin."""
+        return self.definition.plugin.name
+
+    @property
+    def class_aliases(self) -> Sequence[str]:
+        """Names that Java configs use."""
+        return self.definition.plugin.aliases
+
+    @property
+    def version(self) -> str:
+        """Of the class."""
+        return self.definition.connector_class.version
+
+    @property
+    def tasks_max(self) -> int:
+        """``tasks.max``."""
+        return self.definition.common.tasks_max
+
+    def split(self) -> Sequence[Mapping[str, str]]:
+        """Ask the connector."""
+        return self.definition.new_connector().task_configs(self.tasks_max)
+
+    def prepare_task(self, task_id: TaskId, use_topic: UseTopic) -> MakeTask:
+        """Make the connector's instance; the rest waits for Kafka."""
+        connector = self.definition.new_connector()
+
+        async def make_task() -> SinkTask:
+            await _ensure_dead_letter_topic(self.definition, self.parts)
+            return await sink_task(task_id, self.definition, self.parts, connector=connector, use_topic=use_topic)
+
+        return make_task
+
+
+@dataclass(frozen=True, slots=True)
+class SinkKind:
+    """Makes sinks from configs."""
+
+    parts: SinkParts
+    worker: Mapping[str, str]
+    """The worker's properties: converters that a connector does not name are its."""
+
+    def claims(self, class_name: str) -> bool:
+        """By the catalogue, or by the class itself."""
+        return find_sink(class_name) is not None
+
+    def define(self, properties: Mapping[str, str]) -> DefinedSink:
+        """See ``service.worker.kinds``."""
+        reading = read_sink_definition(properties, worker=self.worker)
+        if reading.definition is None:
+            raise refusal(reading.findings)
+        return DefinedSink(reading.definition, self.parts)
 
 
 async def sink_task(
-    task_id: TaskId, definition: SinkDefinition, parts: SinkParts, *, overrides: Mapping[str, str] | None = None
+    task_id: TaskId,
+    definition: SinkDefinition,
+    parts: SinkParts,
+    *,
+    connector: SinkConnector[Any],
+    use_topic: UseTopic = lambda _topic: None,
 ) -> SinkTask:
     """One incarnation; nothing of it runs yet."""
     consumer = _named(parts.clients.of("consumer", definition.properties), f"connector-consumer-{task_id}")
@@ -93,12 +139,13 @@ async def sink_task(
 
     return SinkTask(
         task_id,
-        definition.for_task(overrides or {}),
+        connector,
         await _settings(definition, rules, parts),
         open_consumer,
         open_writer if rules.topic else None,
         parts.clock,
         parts.emit,
+        use_topic=use_topic,
     )
 
 

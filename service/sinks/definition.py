@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from fetchers.sdk import ConfigKey, Finding
 from fetchers.sdk.config import HIDDEN, masked, unknown_keys
 from service.config.converters import Converter, read_converter
+from service.config.overrides import override_findings
 from service.config.secret_names import names_a_secret
 from service.config.sink import SinkConnectorConfig, group_of, topic_findings
 from service.kafka.group_consumer import Subscription
@@ -50,13 +51,9 @@ class SinkDefinition:
         shown = {key: HIDDEN if names_a_secret(key) else value for key, value in self.properties.items()}
         return masked(shown, self.connector_class.config_class.config_keys())
 
-    def for_task(self, overrides: Mapping[str, str]) -> SinkConnector[Any]:
+    def new_connector(self) -> SinkConnector[Any]:
         """An instance for one run of a task."""
-        parsed = self.connector_class.config_class.parse({**self.properties, **overrides})
-        if parsed.config is None:
-            message = f"task config of {self.name} is not valid: {[f.message for f in parsed.findings]}"
-            raise ValueError(message)
-        return self.connector_class(parsed.config)
+        return self.connector_class(self.own)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +79,7 @@ def read_sink_definition(properties: Mapping[str, str], *, worker: Mapping[str, 
         *own.findings,
         *key.findings,
         *value.findings,
+        *override_findings(properties, worker=worker),
         *_not_built(properties),
         *_strangers(properties, connector_class.config_class),
     ]

@@ -94,7 +94,7 @@ class SinkTask:
     clock: Clock
     emit: Emit
     on_running: Signal = lambda: None
-    on_topic: Callable[[str], None] = lambda _topic: None
+    use_topic: Callable[[str], None] = lambda _topic: None
     """Hears of every topic of which records were put, again and again."""
     activity: Activity = field(init=False)
     events: TaskEvents = field(init=False)
@@ -185,7 +185,7 @@ class SinkTask:
         finally:
             self.activity.put_down(pages=1, records=polled.num_rows)
         for topic in polled.column("topic").unique().to_pylist():
-            self.on_topic(str(topic))
+            self.use_topic(str(topic))
 
     async def _put_all(self, decoded: Decoded, epoch: int, consumer: Consumer, commits: CommitStage) -> bool:
         """Put every batch, each as often as it takes; False when they are no longer this task's, or at a stop."""

@@ -37,13 +37,14 @@ class FileStreamSink(SinkConnector[FileStreamSinkConfig]):
     def __init__(self, config: FileStreamSinkConfig) -> None:
         """Nothing is opened yet."""
         super().__init__(config)
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="sink-file")
+        self._thread: ThreadPoolExecutor | None = None
         self._file: SinkFile | None = None
         self._context: SinkContext | None = None
 
     async def start(self, context: SinkContext) -> None:
         """The file itself is made with the first partitions."""
         self._context = context
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="sink-file")
         if self.config.file is not None:
             self._file = SinkFile(Path(self.config.file), context.connector)
 
@@ -76,7 +77,8 @@ class FileStreamSink(SinkConnector[FileStreamSinkConfig]):
 
     async def stop(self) -> None:
         """An append under way ends by itself; whoever comes next waits for its lock."""
-        self._thread.shutdown(wait=False)
+        if self._thread is not None:
+            self._thread.shutdown(wait=False)
 
     async def _run(self, work: Callable[[], T]) -> T:
         """Do it in the thread, waiting a while for other writers."""
