@@ -15,6 +15,7 @@ from fetchers.sdk import ConfigKey, FetcherConfig, Finding, PayloadKind, SourceC
 from fetchers.sdk.config import HIDDEN, masked, unknown_keys
 from service.config.connector import SourceConnectorConfig
 from service.config.converters import Converter, ConverterReading, read_converter
+from service.config.overrides import override_findings
 from service.config.secret_names import names_a_secret
 from spark_batch.plan import Contract, ConversionPlan, PayloadFormat, Rule, UnknownFields
 from spark_batch.plan import Finding as PlanFinding
@@ -127,6 +128,7 @@ def read_definition(properties: Mapping[str, str], *, worker: Mapping[str, str])
         *key.findings,
         *value.findings,
         *contract_findings,
+        *override_findings(properties, worker=worker),
         *_not_built(properties),
         *_strangers(properties, connector_class.config_class),
     ]

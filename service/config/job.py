@@ -115,6 +115,7 @@ def _client_findings(worker: Mapping[str, str], connector: Mapping[str, str]) ->
             Severity.ERROR if doubt.is_error else Severity.WARNING,
         )
         for doubt in doubts
+        if ".override." not in doubt.key  # told of by the connector's definition
     )
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from fetchers.sdk import Boolean, ConfigModel, Importance, Key, NameList, SecretMap
+from service.config.overrides import PolicyName, policy_named
 
 EMBEDDED = "embedded"
 """Value of ``bootstrap.servers`` and ``schema.registry.url`` that starts the real thing as a child process."""
@@ -139,6 +140,16 @@ class WorkerConfig(ConfigModel):
     topic_creation_enable: Annotated[Boolean, Key(importance=Importance.LOW)] = True
     """Whether missing topics are created."""
 
+    config_providers: Annotated[NameList, Key(importance=Importance.LOW)] = ()
+    """Names of config providers, each with its ``config.providers.<name>.class`` (``FileConfigProvider``,
+    ``DirectoryConfigProvider``, ``EnvVarConfigProvider``) and ``config.providers.<name>.param.*``. Values may then hold
+    variables such as ``${file:/etc/secrets/db.properties:password}``."""
+    connector_client_config_override_policy: Annotated[str, Key(importance=Importance.MEDIUM)] = "Allowlist"
+    """What connectors may change of their Kafka clients: ``All``, ``None``, ``Principal``, or ``Allowlist`` (the
+    default). What would break exactly-once delivery or run foreign code in the worker no policy allows."""
+    connector_client_config_override_allowlist: Annotated[NameList | None, Key(importance=Importance.LOW)] = None
+    """Keys that ``Allowlist`` allows; when not given, all that can harm nobody but the connector itself."""
+
     security_protocol: Annotated[str, Key(importance=Importance.MEDIUM)] = "PLAINTEXT"
     """Kafka's security protocol; with ``sasl.*`` and ``ssl.*`` as in Kafka's clients."""
 
@@ -182,3 +193,12 @@ class WorkerConfig(ConfigModel):
     """Whether clients may make that forgotten."""
     internal_topics_automatic_creation_enable: Annotated[Boolean, Key(importance=Importance.LOW)] = True
     """Accepted as in Connect; missing internal topics are created."""
+
+    @field_validator("connector_client_config_override_policy")
+    @classmethod
+    def _is_policy(cls, name: str) -> str:
+        policy = policy_named(name)
+        if policy is None:
+            message = f"String must be one of: {', '.join(PolicyName)}"
+            raise ValueError(message)
+        return policy

@@ -13,6 +13,7 @@ from service.validation.converters import class_lookups, complete_converters
 from service.validation.entries import Entries, keys_of
 from service.validation.infos import ConfigInfos
 from service.validation.kinds import ConnectorKind, connector_kinds, find_kind
+from service.validation.overrides import add_overrides
 from service.validation.rules import Rules
 from service.validation.stages import add_stages
 
@@ -77,6 +78,7 @@ class Validation:
         entries.add(keys_of(common), properties, findings, classes=class_lookups())
         entries.add(keys_of(own), properties, findings)
         add_stages(entries, properties)
+        add_overrides(entries, properties, findings)
         complete_converters(entries, properties, self.worker)
         Rules(self.worker.get("group.id", "")).check(entries, properties, kind)
         for finding in findings:

@@ -15,6 +15,7 @@ WORKER = {"key.converter": "string", "value.converter": "json"}
 FILE = {"name": "lines", "connector.class": "FileStreamSource", "topic": "t", "file": "/tmp/x"}
 AVRO_CLASS = "io.confluent.connect.avro.AvroConverter"
 JSON_CLASS = "org.apache.kafka.connect.json.JsonConverter"
+PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCHEMA = '{"type":"record","name":"R","fields":[{"name":"a","type":"long"}]}'
 
 
@@ -210,7 +211,7 @@ def test_secrets_are_masked_wherever_they_stand() -> None:
             "from_date": "2016-03-22",
             "api_key": "k",
             "api_secret": "s3cret-1",
-            "producer.override.sasl.jaas.config": 'password="s3cret-2"',
+            "producer.override.sasl.jaas.config": f'{PLAIN_MODULE} required username="u" password="s3cret-2";',
             "value.converter.basic.auth.user.info": "u:s3cret-3",
             "admin.override.ssl.key.password": "s3cret-4",
         }
