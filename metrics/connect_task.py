@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from metrics.catalogue import Metric, connect
 from metrics.window import SampledWindow
@@ -21,6 +21,7 @@ class TaskFigures:
         self._transactions = SampledWindow(now_seconds=now_seconds)
         self._active = SampledWindow(now_seconds=now_seconds)
         self._active_now = 0
+        self.is_sink = False
         self.state = "UNASSIGNED"
         self._since_seconds = now_seconds
         self._in_state_seconds: dict[str, float] = {}
@@ -50,28 +51,46 @@ class TaskFigures:
         """Yield every windowed figure as it is now."""
         yield connect.RUNNING_RATIO, self._share("RUNNING", now_seconds)
         yield connect.PAUSE_RATIO, self._share("PAUSED", now_seconds)
-        yield connect.ACTIVE, self._active_now
         successes = self.commit_successes.average(now_seconds=now_seconds)
         yield connect.OFFSET_COMMIT_SUCCESS_SHARE, successes
         yield connect.OFFSET_COMMIT_FAILURE_SHARE, 1 - successes
+        yield from _extremes(
+            now_seconds,
+            (
+                (connect.OFFSET_COMMIT_MAX, connect.OFFSET_COMMIT_AVG, self.commit_ms),
+                (connect.BATCH_SIZE_MAX, connect.BATCH_SIZE_AVG, self.batches),
+            ),
+        )
+        if not self.is_sink:
+            yield from self._source_gauges(now_seconds=now_seconds)
+
+    def _source_gauges(self, *, now_seconds: float) -> Iterator[tuple[Metric, float]]:
+        yield connect.ACTIVE, self._active_now
         yield connect.POLL_RATE, self._polled.rate(now_seconds=now_seconds)
         yield connect.WRITE_RATE, self.written.rate(now_seconds=now_seconds)
         yield (
             connect.TRANSACTION_SIZE_MIN,
             self._transactions.minimum(now_seconds=now_seconds),
         )
-        for largest, mean, window in (
-            (connect.OFFSET_COMMIT_MAX, connect.OFFSET_COMMIT_AVG, self.commit_ms),
-            (connect.BATCH_SIZE_MAX, connect.BATCH_SIZE_AVG, self.batches),
-            (connect.POLL_TIME_MAX, connect.POLL_TIME_AVG, self._poll_ms),
-            (connect.ACTIVE_MAX, connect.ACTIVE_AVG, self._active),
-            (connect.TRANSACTION_SIZE_MAX, connect.TRANSACTION_SIZE_AVG, self._transactions),
-        ):
-            yield largest, window.maximum(now_seconds=now_seconds)
-            yield mean, window.average(now_seconds=now_seconds)
+        yield from _extremes(
+            now_seconds,
+            (
+                (connect.POLL_TIME_MAX, connect.POLL_TIME_AVG, self._poll_ms),
+                (connect.ACTIVE_MAX, connect.ACTIVE_AVG, self._active),
+                (connect.TRANSACTION_SIZE_MAX, connect.TRANSACTION_SIZE_AVG, self._transactions),
+            ),
+        )
 
     def _share(self, state: str, now_seconds: float) -> float:
         current = now_seconds - self._since_seconds
         total = sum(self._in_state_seconds.values()) + current
         spent = self._in_state_seconds.get(state, 0.0) + (current if state == self.state else 0.0)
         return spent / total if total > 0 else 0.0
+
+
+def _extremes(
+    now_seconds: float, windows: Iterable[tuple[Metric, Metric, SampledWindow]]
+) -> Iterator[tuple[Metric, float]]:
+    for largest, mean, window in windows:
+        yield largest, window.maximum(now_seconds=now_seconds)
+        yield mean, window.average(now_seconds=now_seconds)

@@ -22,6 +22,7 @@ TASK_METRICS = tuple(
     metric for metric in CATALOGUE if metric.name.startswith((connect.SOURCE_TASK, connect.TASK_ERROR))
 )
 TASK_COUNTERS = tuple(m for m in TASK_METRICS if m.kind in {Kind.COUNTER, Kind.UNTYPED})
+SOURCE_METRICS = tuple(metric for metric in TASK_METRICS if metric.name.startswith(connect.SOURCE_TASK))
 
 TASKS_IN_STATE = {
     "RUNNING": connect.CONNECTOR_TASKS_RUNNING,
@@ -111,6 +112,10 @@ class ConnectView:
 
     @measure.register
     def _(self, event: events.TaskStarted) -> None:
+        if event.kind == "sink":
+            # Nobody knew it when its first state was told.
+            self._figures(event).is_sink = True
+            self._into.forget(event.connector, event.task, metrics=SOURCE_METRICS)
         self._figures(event)
         self._task_starts.ended(is_success=event.is_success)
 
@@ -121,10 +126,10 @@ class ConnectView:
 
     @measure.register
     def _(self, event: events.TaskRestarted) -> None:
-        state = self._figures(event).state
+        before = self._figures(event)
         self._into.forget(event.connector, event.task, metrics=TASK_METRICS)
         del self._tasks[event.connector, event.task]
-        self._figures(event).enter(state, now_seconds=self._clock())
+        self._figures(event, is_sink=before.is_sink).enter(before.state, now_seconds=self._clock())
 
     @measure.register
     def _(self, event: events.PageFetched) -> None:
@@ -160,6 +165,19 @@ class ConnectView:
         self._add(connect.DEAD_LETTER_FAILURES, event.dead_letters, event)
 
     @measure.register
+    def _(self, event: events.SinkRecordsRead) -> None:
+        self._figures(event).batches.record(event.records, now_seconds=self._clock())
+
+    @measure.register
+    def _(self, event: events.SinkCommitFailed) -> None:
+        self._figures(event).commit_successes.record(0, now_seconds=self._clock())
+
+    @measure.register
+    def _(self, event: events.SinkDeadLettersFailed) -> None:
+        self._add(connect.DEAD_LETTER_REQUESTS, event.count, event)
+        self._add(connect.DEAD_LETTER_FAILURES, event.count, event)
+
+    @measure.register
     def _(self, event: events.DeadLettersWritten) -> None:
         self._add(connect.DEAD_LETTER_REQUESTS, event.count, event)
 
@@ -184,13 +202,15 @@ class ConnectView:
     def _(self, event: events.TaskFailed) -> None:
         self._error_seen(event)
 
-    def _figures(self, event: events.TaskEvent) -> TaskFigures:
+    def _figures(self, event: events.TaskEvent, *, is_sink: bool = False) -> TaskFigures:
         owner = (event.connector, event.task)
         figures = self._tasks.get(owner)
         if figures is None:
             figures = self._tasks[owner] = TaskFigures(now_seconds=self._clock())
+            figures.is_sink = is_sink
             for metric in TASK_COUNTERS:
-                self._into.add(metric, 0, *owner)
+                if not (is_sink and metric in SOURCE_METRICS):
+                    self._into.add(metric, 0, *owner)
             self._into.set(connect.LAST_ERROR, 0, *owner)
         return figures
 

@@ -13,6 +13,7 @@ from prometheus_client import (
 )
 
 from metrics import own_view
+from metrics.connect_sink import SinkView
 from metrics.connect_view import Clock, ConnectView
 from metrics.events import ConnectorRemoved, Event, TaskRemoved
 from metrics.instruments import Instruments
@@ -33,6 +34,7 @@ class PrometheusObserver:
     def __init__(self, *, clock: Clock = time.monotonic, wall_clock: Clock = time.time) -> None:
         self._instruments = Instruments()
         self._connect = ConnectView(self._instruments, clock=clock, wall_clock=wall_clock)
+        self._sinks = SinkView(self._instruments, clock=clock)
         self._registry = CollectorRegistry()
         self._registry.register(self._instruments)
         ProcessCollector(registry=self._registry)
@@ -41,6 +43,7 @@ class PrometheusObserver:
         """Update every metric the event concerns."""
         own_view.measure(event, self._instruments)
         self._connect.measure(event)
+        self._sinks.measure(event)
         if isinstance(event, TaskRemoved):
             self.forget(event.connector, event.task)
         elif isinstance(event, ConnectorRemoved):
@@ -52,11 +55,13 @@ class PrometheusObserver:
         Events of the task that come later would bring them back: emit the removal last.
         """
         self._connect.forget(connector, task)
+        self._sinks.forget(connector, task)
         self._instruments.forget(connector, task)
 
     def render(self) -> bytes:
         """Return all metrics in Prometheus' text format 0.0.4. With many tasks, prefer ``expose``."""
         self._connect.refresh()
+        self._sinks.refresh()
         return generate_latest(self._registry)
 
     async def expose(self) -> bytes:
@@ -65,4 +70,5 @@ class PrometheusObserver:
         A histogram that is updated meanwhile may show its sum one observation ahead of its counts.
         """
         self._connect.refresh()
+        self._sinks.refresh()
         return await asyncio.to_thread(generate_latest, self._registry)

@@ -41,12 +41,18 @@ CONNECT = {
         poll_batch_max_time_ms poll_batch_avg_time_ms source_record_active_count source_record_active_count_max
         source_record_active_count_avg transaction_size_min transaction_size_max transaction_size_avg
     """,
+    "kafka_connect_sink_task": """
+        sink_record_read_rate sink_record_read_total sink_record_send_rate sink_record_send_total sink_record_lag_max
+        partition_count offset_commit_seq_no offset_commit_completion_rate offset_commit_completion_total
+        offset_commit_skip_rate offset_commit_skip_total put_batch_max_time_ms put_batch_avg_time_ms
+        sink_record_active_count sink_record_active_count_max sink_record_active_count_avg
+    """,
     "kafka_connect_task_error": """
         total_record_failures total_record_errors total_records_skipped total_retries total_errors_logged
         deadletterqueue_produce_requests deadletterqueue_produce_failures last_error_timestamp
     """,
 }
-"""Attributes of ConnectMetricsRegistry (Kafka 4.1) that a source worker has, by group."""
+"""Attributes of ConnectMetricsRegistry (Kafka 4.1) that a worker has, by group."""
 
 
 def test_names_are_unique() -> None:
