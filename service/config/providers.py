@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from threading import Lock
 
 from fetchers.sdk import Finding, Severity
 from metrics.redaction import SECRET_LENGTH_MIN
@@ -22,8 +23,37 @@ _VARIABLE = re.compile(r"\$\{([^}]*?):(?:([^}]*?):)?([^}]*?)\}")
 """Connect's own pattern (``ConfigTransformer``): provider, path, key."""
 _LIST, _PREFIX = "config.providers", "config.providers."
 
+FAILED_VALUE = (
+    "Invalid value for configuration '{key}': the value resolved from the config provider reference failed validation"
+)
+"""Connect's text where it would have to show the value."""
+
 Learn = Callable[[str], None]
-"""Hears every value that was resolved, so that no log line shows it (``metrics.redaction.Redactor.learn``)."""
+"""Hears of a value that no log line may show (``metrics.redaction.Redactor.learn``)."""
+
+
+class KnownSecrets:
+    """Values that were resolved, each told once to whoever hides them; resolving may go on in any thread."""
+
+    def __init__(self) -> None:
+        self._values: set[str] = set()
+        self._listeners: list[Learn] = []
+        self._lock = Lock()
+
+    def add(self, secret: str) -> None:
+        """Tell of a value, if it is new."""
+        with self._lock:
+            if secret not in self._values:
+                self._values.add(secret)
+                for learn in self._listeners:
+                    learn(secret)
+
+    def listen(self, learn: Learn) -> None:
+        """Hear of the known ones now, and of the others as they come."""
+        with self._lock:
+            self._listeners.append(learn)
+            for secret in self._values:
+                learn(secret)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +80,13 @@ class Resolved:
             for key, value in properties.items()
         }
 
+    def hidden(self, finding: Finding) -> Finding:
+        """A finding without the values that came from providers."""
+        if finding.key in self.variables:
+            text = FAILED_VALUE.format(key=finding.key) if finding.is_error else finding.message
+            return replace(finding, value=self.variables[finding.key], message=self._without_secrets(text))
+        return replace(finding, message=self._without_secrets(finding.message))
+
     def _without_secrets(self, text: str) -> str:
         for secret in sorted(filter(_is_telling, self.secrets), key=len, reverse=True):
             text = text.replace(secret, self.secrets[secret])
@@ -66,11 +103,11 @@ class ConfigProviders:
     """The providers of one worker, by the names its config gives them."""
 
     providers: Mapping[str, Provider] = field(default_factory=dict)
-    learn: Learn | None = None
+    secrets: KnownSecrets = field(default_factory=KnownSecrets)
 
     @classmethod
     def parse(
-        cls, worker: Mapping[str, str], *, environ: Mapping[str, str], learn: Learn | None = None
+        cls, worker: Mapping[str, str], *, environ: Mapping[str, str]
     ) -> tuple[ConfigProviders, tuple[Finding, ...]]:
         """Read ``config.providers`` and what is under it."""
         providers: dict[str, Provider] = {}
@@ -80,7 +117,7 @@ class ConfigProviders:
             findings.extend(found)
             if provider is not None:
                 providers[name] = provider
-        return cls(providers, learn), tuple(findings)
+        return cls(providers), tuple(findings)
 
     def resolve(self, properties: Mapping[str, str]) -> Resolved:
         """Replace variables, once: what a provider gives is not looked through again. Raises ``ProviderError``."""
@@ -89,8 +126,7 @@ class ConfigProviders:
         pass_over = _Pass(self.providers)
         resolved = {key: pass_over.replaced(key, value) for key, value in properties.items()}
         for secret in pass_over.secrets:
-            if self.learn is not None:
-                self.learn(secret)
+            self.secrets.add(secret)
         variables = {key: properties[key] for key in pass_over.keys}
         return Resolved(resolved, variables, pass_over.secrets, tuple(pass_over.warnings))
 
@@ -104,11 +140,9 @@ class ResolvedWorker:
     findings: tuple[Finding, ...] = ()
 
 
-def resolve_worker(
-    properties: Mapping[str, str], *, environ: Mapping[str, str], learn: Learn | None = None
-) -> ResolvedWorker:
+def resolve_worker(properties: Mapping[str, str], *, environ: Mapping[str, str]) -> ResolvedWorker:
     """Resolve a worker's properties with the providers it names itself; what cannot be asked is a finding."""
-    providers, findings = ConfigProviders.parse(properties, environ=environ, learn=learn)
+    providers, findings = ConfigProviders.parse(properties, environ=environ)
     try:
         resolved = providers.resolve(properties)
     except ProviderError as error:

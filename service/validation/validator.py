@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from fetchers.sdk import Finding
-from service.config.providers import ProviderError, Resolved
+from service.config.providers import FAILED_VALUE, ProviderError, Resolved
 from service.herder.errors import BadRequestError
 from service.validation.converters import class_lookups, complete_converters
 from service.validation.entries import Entries, keys_of
@@ -17,9 +17,6 @@ from service.validation.overrides import add_overrides
 from service.validation.rules import Rules
 from service.validation.stages import add_stages
 
-FAILED_VALUE = (
-    "Invalid value for configuration '{key}': the value resolved from the config provider reference failed validation"
-)
 NO_CLASS = "Connector config contains no connector type"
 _STAGE_KEYS = ("transforms", "predicates")
 
