@@ -8,14 +8,16 @@ import binascii
 import hashlib
 import hmac
 import os
+import re
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from service.rest.passwords import PREFIX, verify_password
+from service.rest.passwords import PREFIX, PasswordHash, verify_password
 
 TOKEN_PREFIX = "sha256$"  # noqa: S105 - how a digest is marked, no secret
+_DIGEST = re.compile("[0-9a-fA-F]{64}")
 
 
 class Role(StrEnum):
@@ -46,8 +48,23 @@ class Credential:
         return self.secret.startswith(PREFIX)
 
 
-def parse_credential(text: str) -> Credential:
-    """``ROLE:SECRET``; ValueError says what is wrong, without the text."""
+def parse_password(text: str) -> Credential:
+    """``ROLE:PASSWORD``, plain or its hash; ValueError says what is wrong, without the text."""
+    held = _parse(text)
+    if held.is_hashed:
+        PasswordHash.parse(held.secret)
+    return held
+
+
+def parse_token(text: str) -> Credential:
+    """``ROLE:TOKEN``, plain or its digest; ValueError says what is wrong, without the text."""
+    held = _parse(text)
+    if held.secret.startswith(TOKEN_PREFIX) and not _DIGEST.fullmatch(held.secret.removeprefix(TOKEN_PREFIX)):
+        raise ValueError("Expected sha256$ and 64 hexadecimal digits")
+    return held
+
+
+def _parse(text: str) -> Credential:
     role, colon, secret = text.partition(":")
     if role not in list(Role) or not colon or not secret:
         raise ValueError(f"Expected ROLE:SECRET with a role of {', '.join(Role)}")

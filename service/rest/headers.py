@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from email.utils import format_datetime
 
 from aiohttp import web
@@ -48,11 +48,17 @@ class HeaderRule:
     name: str
     value: str
 
+    def text(self, now: datetime) -> str:
+        """What is sent; a date is given in milliseconds from now."""
+        if not self.action.endswith("Date"):
+            return self.value
+        return format_datetime(now + timedelta(milliseconds=int(self.value)), usegmt=True)
+
 
 def parse_header_rules(text: str) -> tuple[HeaderRule, ...]:
     """``[action] [name]: [value], …``; a rule with a comma in it stands in double quotes. ValueError names the bad."""
     rules = []
-    for quoted, plain in re.findall(r'"([^"]*)"|([^,]+)', text):
+    for quoted, plain in re.findall(r'\s*"([^"]*)"|([^,]+)', text):
         rule = (quoted or plain).strip()
         if not rule:
             continue
@@ -78,7 +84,7 @@ def answering_browsers(cross_origin: CrossOrigin, rules: Sequence[HeaderRule], *
         if origin is not None:
             answer.headers.update(cross_origin.headers(origin))
         for rule in rules:
-            _apply(rule, answer, clock=clock)
+            _apply(rule, answer, now=clock.now())
         return answer
 
     return middleware
@@ -104,12 +110,8 @@ def _preflight(cross_origin: CrossOrigin, origin: str) -> web.Response:
     )
 
 
-def _apply(rule: HeaderRule, answer: web.StreamResponse, *, clock: Clock) -> None:
-    value = rule.value
-    if rule.action.endswith("Date"):
-        moment = clock.now() + timedelta(milliseconds=int(rule.value))
-        value = format_datetime(moment, usegmt=True)
+def _apply(rule: HeaderRule, answer: web.StreamResponse, *, now: datetime) -> None:
     if rule.action.startswith("set"):
-        answer.headers[rule.name] = value
+        answer.headers[rule.name] = rule.text(now)
     else:
-        answer.headers.add(rule.name, value)
+        answer.headers.add(rule.name, rule.text(now))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from fetchers.sdk import Finding
 from service.config.files import ConfigFileError, read_properties
 from service.config.worker import WorkerConfig
 from service.rest.authentication import Proof
-from service.rest.credentials import Credential, parse_credential
+from service.rest.credentials import Credential, parse_password, parse_token
 from service.rest.headers import METHODS_BY_DEFAULT, CrossOrigin, HeaderRule, parse_header_rules
 from service.rest.listeners import PORT_BY_DEFAULT, Listener, parse_listeners
 from service.rest.tls import ADMIN_PREFIX, LISTENERS_PREFIX, TlsContexts, TlsReader
@@ -141,7 +141,10 @@ class _Reading:
                 tokens[f"rest.auth.{key}"] = text
             else:
                 self._note("rest.auth.file", str(config.rest_auth_file), f"Expected users.NAME or tokens.NAME: '{key}'")
-        return self._parsed(users, "rest.auth.users."), self._parsed(tokens, "rest.auth.tokens.")
+        return (
+            self._parsed(users, "rest.auth.users.", parse_password),
+            self._parsed(tokens, "rest.auth.tokens.", parse_token),
+        )
 
     def _credential_file(self) -> Mapping[str, str]:
         path = self._config.rest_auth_file
@@ -153,11 +156,13 @@ class _Reading:
             self._note("rest.auth.file", str(path), str(error))
             return {}
 
-    def _parsed(self, texts: Mapping[str, str], prefix: str) -> dict[str, Credential]:
+    def _parsed(
+        self, texts: Mapping[str, str], prefix: str, parse: Callable[[str], Credential]
+    ) -> dict[str, Credential]:
         found = {}
         for key, text in texts.items():
             try:
-                found[key.removeprefix(prefix)] = parse_credential(text)
+                found[key.removeprefix(prefix)] = parse(text)
             except ValueError as error:
                 self._note(key, "[hidden]", str(error))
         return found
