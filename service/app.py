@@ -6,7 +6,7 @@ background; tasks start at once and wait for what they need.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -23,6 +23,7 @@ from service.config.definition import ConnectorDefinition
 from service.config.job import ConfigRefusedError, Job, SourceFindings, with_defaults
 from service.config.worker import EMBEDDED, WorkerConfig
 from service.control import ControlPlane, advertised
+from service.domain.states import TargetState
 from service.embedded.broker import EmbeddedBroker, embedded_kafka
 from service.embedded.jars import spark_avro_jar
 from service.embedded.registry import EmbeddedRegistry, embedded_registry
@@ -35,14 +36,18 @@ from service.rest.health import Health
 from service.rest.ports import Surface
 from service.rest.server import serving_rest
 from service.rest.settings import RestSettings, read_rest_settings
+from service.sinks.connectors import SinkKind, SinkParts
 from service.stores.dedupe_store import DedupeStore
 from service.stores.offsets import OffsetStore
+from service.validation.plugins import ConnectorPlugins
 from service.version import VERSION
 from service.worker.brokers import watch_brokers
 from service.worker.connectors import ConnectorParts
 from service.worker.conversion import ConversionService
+from service.worker.kinds import Kinds
 from service.worker.lending import ClientSettings, DedupeStates, Writers
 from service.worker.schemas import RegistrySchemas
+from service.worker.sources import SourceKind
 from service.worker.topics import ConnectorTopics
 from spark_batch.session import SparkSettings
 
@@ -84,61 +89,81 @@ async def open_worker(
     emit = Emitter(metrics, health, LogObserver(), *observers)
     started_at = clock.monotonic()
     async with AsyncExitStack() as stack:
-        rest_settings = _rest_settings(job)
+        rest = _rest_settings(job)
         surface = Surface(health=health, metrics=metrics, loggers=loggers, version=VERSION)
-        urls = await stack.enter_async_context(serving_rest(rest_settings, surface, emit))
-        spark = ConversionService(_spark_settings(job), config, clock=clock, emit=emit)
-        stack.push_async_callback(spark.stop)
-        background = await stack.enter_async_context(Background())
-        background.start(spark.run(), name="spark")
+        urls = await stack.enter_async_context(serving_rest(rest, surface, emit))
+        spark = await _spark(job, stack, emit)
         broker, bootstrap = await _kafka(config, stack, emit)
         addresses = Addresses(urls.main[0], bootstrap, await _registry(job, stack, emit))
         _tell_warnings(job, emit)
-        clients = ClientSettings(job.worker_properties, bootstrap)
-        offsets = OffsetStore(clients.of("consumer"), config.offset_storage_topic, emit=emit)
-        stack.push_async_callback(offsets.close)
-        parts = await _connector_parts(
-            job, addresses, clients=clients, offsets=offsets, spark=spark, emit=emit, stack=stack
-        )
-        resolve = partial(job.resolved, registry_url=addresses.registry)
+        lent = await _lend(job, addresses, spark=spark, emit=emit, stack=stack)
         control = ControlPlane(
             config=config,
-            properties=with_defaults(resolve(job.worker_properties)),
+            properties=lent.properties,
             is_distributed=is_distributed,
             me=advertised(config, urls.main),
-            connectors=parts,
-            clients=clients,
-            offsets=offsets,
-            resolve=resolve,
+            kinds=lent.kinds,
+            clients=lent.clients,
+            offsets=lent.offsets,
+            resolve=lent.resolve,
             loggers=loggers,
-            tls=None if rest_settings.tls is None else rest_settings.tls.client,
+            tls=None if rest.tls is None else rest.tls.client,
             clock=clock,
             emit=emit,
         )
-        plugins = control.plugins()
-        surface.plugins = plugins
-
-        @asynccontextmanager
-        async def open_life() -> AsyncIterator[HerderLife]:
-            async with control.open(plugins) as life:
-                surface.herder = life.herder
-                try:
-                    yield life
-                finally:
-                    surface.herder, health.is_started = None, False
-
-        def on_started() -> None:
-            health.is_started = True
-            seconds = clock.monotonic() - started_at
-            emit(WorkerStarted(version=VERSION, group_id=config.group_id, rest_url=addresses.rest, seconds=seconds))
-
-        def new_worker() -> WorkerRun:
-            connectors = [FileConnector(properties) for properties in job.connectors]
-            stop_seconds_max = config.task_shutdown_graceful_timeout_ms / 1000
-            return WorkerRun(open_life, connectors, clock, emit, stop_seconds_max, on_started)
-
+        runs = Runs(job, control, control.plugins(), surface, addresses.rest, started_at)
+        surface.plugins = runs.plugins
         definitions = job.definitions(registry_url=addresses.registry)
-        yield RunningWorker(new_worker(), new_worker, addresses, spark, broker, definitions, parts)
+        yield RunningWorker(runs.new(), runs.new, addresses, spark, broker, definitions, lent.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """Makes runs of one worker; REST speaks to the one that runs."""
+
+    job: Job
+    control: ControlPlane
+    plugins: ConnectorPlugins
+    surface: Surface
+    rest_url: str
+    started_at: float
+
+    def new(self) -> WorkerRun:
+        """Not begun yet."""
+        control = self.control
+        connectors = [FileConnector(each, initial_state(self.job, each["name"])) for each in self.job.connectors]
+        stop_seconds_max = control.config.task_shutdown_graceful_timeout_ms / 1000
+        return WorkerRun(self._open, connectors, control.clock, control.emit, stop_seconds_max, self._on_started)
+
+    @asynccontextmanager
+    async def _open(self) -> AsyncIterator[HerderLife]:
+        async with self.control.open(self.plugins) as life:
+            self.surface.herder = life.herder
+            try:
+                yield life
+            finally:
+                self.surface.herder, self.surface.health.is_started = None, False
+
+    def _on_started(self) -> None:
+        self.surface.health.is_started = True
+        control = self.control
+        seconds = control.clock.monotonic() - self.started_at
+        group_id = control.config.group_id
+        control.emit(WorkerStarted(version=VERSION, group_id=group_id, rest_url=self.rest_url, seconds=seconds))
+
+
+def initial_state(job: Job, connector: str) -> TargetState | None:
+    """What a connector's file says that it is to begin as."""
+    return {"PAUSED": TargetState.PAUSED, "STOPPED": TargetState.STOPPED}.get(job.initial_states.get(connector, ""))
+
+
+async def _spark(job: Job, stack: AsyncExitStack, emit: Emit) -> ConversionService:
+    """Start Spark beside everything else."""
+    spark = ConversionService(_spark_settings(job), job.worker, clock=SystemClock(), emit=emit)
+    stack.push_async_callback(spark.stop)
+    background = await stack.enter_async_context(Background())
+    background.start(spark.run(), name="spark")
+    return spark
 
 
 async def _kafka(config: WorkerConfig, stack: AsyncExitStack, emit: Emit) -> tuple[EmbeddedBroker | None, str]:
@@ -176,37 +201,50 @@ async def _keep(server: EmbeddedBroker | EmbeddedRegistry, name: str, stack: Asy
     tell("runs")
 
 
-async def _connector_parts(
-    job: Job,
-    addresses: Addresses,
-    *,
-    clients: ClientSettings,
-    offsets: OffsetStore,
-    spark: ConversionService,
-    emit: Emit,
-    stack: AsyncExitStack,
-) -> ConnectorParts:
-    """What connectors and their tasks are lent."""
-    config = job.worker
+@dataclass(frozen=True, slots=True)
+class Lent:
+    """What all runs of a worker share, and lend to connectors."""
+
+    properties: Mapping[str, str]
+    """The worker's, with what stands for ``embedded`` in them."""
+    resolve: Callable[[Mapping[str, str]], Mapping[str, str]]
+    clients: ClientSettings
+    offsets: OffsetStore
+    parts: ConnectorParts
+    kinds: Kinds
+
+
+async def _lend(job: Job, addresses: Addresses, *, spark: ConversionService, emit: Emit, stack: AsyncExitStack) -> Lent:
+    config, clock = job.worker, SystemClock()
+    resolve = partial(job.resolved, registry_url=addresses.registry)
+    properties = with_defaults(resolve(job.worker_properties))
+    clients = ClientSettings(job.worker_properties, addresses.bootstrap)
+    offsets = OffsetStore(clients.of("consumer"), config.offset_storage_topic, emit=emit)
+    stack.push_async_callback(offsets.close)
     dedupe = DedupeStore(clients.of("consumer"), config.dedupe_storage_topic)
-    registry = None
-    if addresses.registry is not None:
-        registry, _ = RegistrySettings.parse({**job.worker_properties, "schema.registry.url": addresses.registry})
-    flow = FlowParts(
-        offsets=offsets,
-        convert=spark.convert,
-        http=await stack.enter_async_context(shared_http(version=VERSION)),
-        clock=SystemClock(),
-        emit=emit,
-    )
-    return ConnectorParts(
-        flow=flow,
+    schemas = await stack.enter_async_context(RegistrySchemas(contract_registry=_contract_registry(job, addresses)))
+    http = await stack.enter_async_context(shared_http(version=VERSION))
+    parts = ConnectorParts(
+        flow=FlowParts(offsets=offsets, convert=spark.convert, http=http, clock=clock, emit=emit),
         writers=Writers(clients, config.group_id, config.offset_storage_topic),
         dedupe=DedupeStates(dedupe, config.data_dir / "dedupe"),
-        schemas=await stack.enter_async_context(RegistrySchemas(contract_registry=registry)),
+        schemas=schemas,
         topics=ConnectorTopics(clients.of("admin"), offsets, dedupe, config),
         check_plan=spark.check,
     )
+    flush_seconds = config.offset_flush_interval_ms / 1000
+    sinks = SinkParts(clients=clients, registries=schemas, clock=clock, emit=emit, flush_seconds=flush_seconds)
+    # Sinks first: of a class of a user's own only they look whether it is theirs.
+    kinds = Kinds((SinkKind(sinks, properties), SourceKind(parts, properties)))
+    return Lent(properties, resolve, clients, offsets, parts, kinds)
+
+
+def _contract_registry(job: Job, addresses: Addresses) -> RegistrySettings | None:
+    """The worker's own, for contracts of connectors whose converters use none."""
+    if addresses.registry is None:
+        return None
+    settings, _ = RegistrySettings.parse({**job.worker_properties, "schema.registry.url": addresses.registry})
+    return settings
 
 
 def _tell_warnings(job: Job, emit: Emit) -> None:

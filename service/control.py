@@ -39,13 +39,11 @@ from service.stores.opening import StateStores, stores_in_kafka, stores_in_memor
 from service.validation.kinds import find_kind
 from service.validation.plugins import ConnectorPlugins
 from service.validation.validator import Validation
-from service.worker.connectors import ConnectorParts
 from service.worker.foreign_calls import ForeignCalls
 from service.worker.instances import RunningInstances
 from service.worker.kinds import Kinds
 from service.worker.lending import ClientSettings
 from service.worker.making import InstanceParts
-from service.worker.sources import SourceKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +55,7 @@ class ControlPlane:
     """The worker's, with what stands for ``embedded`` in them."""
     is_distributed: bool
     me: Member
-    connectors: ConnectorParts
+    kinds: Kinds
     clients: ClientSettings
     offsets: OffsetStore
     resolve: Callable[[Properties], Properties]
@@ -132,7 +130,7 @@ class ControlPlane:
 
     def _instance_parts(self, observer: InstanceObserver) -> InstanceParts:
         return InstanceParts(
-            kinds=Kinds((SourceKind(self.connectors, self.properties),)),
+            kinds=self.kinds,
             observer=observer,
             clock=self.clock,
             emit=self.emit,

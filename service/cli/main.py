@@ -24,7 +24,7 @@ def main() -> None:
 
 @main.command()
 @click.argument("worker", type=click.Path(dir_okay=False, path_type=Path))
-@click.argument("connectors", nargs=-1, required=True, type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("connectors", nargs=-1, type=click.Path(dir_okay=False, path_type=Path))
 @click.option(
     "--until-idle", metavar="SECONDS", type=click.FloatRange(min=0), help="End after all were idle that long."
 )
@@ -33,6 +33,35 @@ def standalone(worker: Path, connectors: tuple[Path, ...], until_idle: float | N
     from service.cli.standalone import run_standalone  # noqa: PLC0415 - help must not wait for Spark's imports
 
     sys.exit(asyncio.run(run_standalone(worker, connectors, idle_seconds=until_idle)))
+
+
+@main.command()
+@click.argument("worker", type=click.Path(dir_okay=False, path_type=Path))
+def worker(worker: Path) -> None:
+    """Run one worker of a cluster; the file is that of connect-distributed. As many as wanted, on any hosts."""
+    from service.cli.worker import run_worker  # noqa: PLC0415 - as above
+
+    sys.exit(asyncio.run(run_worker(worker)))
+
+
+@main.command()
+@click.option("--port", type=click.IntRange(0, 65535), default=8083, show_default=True, help="Port of REST.")
+@click.option("--kafka-port", type=click.IntRange(0, 65535), default=9092, show_default=True, help="Port of Kafka.")
+@click.option(
+    "--registry-port", type=click.IntRange(0, 65535), default=8081, show_default=True, help="Port of the registry."
+)
+@click.option(
+    "--data",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path(".headrace/dev"),
+    show_default=True,
+    help="Folder for the servers' data; kept.",
+)
+def dev(port: int, kafka_port: int, registry_port: int, data: Path) -> None:
+    """Run an embedded Kafka, a schema registry and one worker; 0 picks a free port."""
+    from service.cli.dev import run_dev  # noqa: PLC0415 - as above
+
+    sys.exit(asyncio.run(run_dev(data_dir=data, rest_port=port, kafka_port=kafka_port, registry_port=registry_port)))
 
 
 @main.command()

@@ -7,7 +7,7 @@ import os
 import resource
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from rich.text import Text
 
 from metrics.logging import LogFormat, configure_logging
 from metrics.redaction import Redactor
-from service.app import open_worker
+from service.app import Addresses, open_worker
 from service.cli.findings import print_refusal
 from service.config.job import ConfigRefusedError, Job, read_job
 from service.config.secrets import secrets_of
@@ -31,20 +31,26 @@ _GRACE_SECONDS = 30.0
 
 async def run_standalone(worker_file: Path, connector_files: Sequence[Path], *, idle_seconds: float | None) -> int:
     """Exit code: 0 clean, 1 a task FAILED, 2 configuration."""
+    return await run_to_end(lambda: read_job(worker_file, connector_files), idle_seconds=idle_seconds)
+
+
+async def run_to_end(
+    read: Callable[[], Job],
+    *,
+    idle_seconds: float | None = None,
+    is_distributed: bool = False,
+    tell: Callable[[Addresses], None] = lambda _addresses: None,
+) -> int:
+    """Read a job and run it; what is wrong with it is shown. ``tell`` hears where the worker is."""
     try:
-        job = read_job(worker_file, connector_files)
+        job = read()
+        configure_job_logging(job)
+        return await run_job(job, idle_seconds=idle_seconds, is_distributed=is_distributed, tell=tell)
     except ConfigRefusedError as refusal:
         print_refusal(refusal)
-        return EXIT_CONFIG
-    configure_job_logging(job)
-    try:
-        return await run_job(job, idle_seconds=idle_seconds)
-    except ConfigRefusedError as refusal:
-        print_refusal(refusal)
-        return EXIT_CONFIG
-    except (EmbeddedError, DeliveryFatal) as error:
+    except (EmbeddedError, DeliveryFatal, OSError) as error:
         Console(stderr=True).print(Text(f"headrace: {error}", style="red"))
-        return EXIT_CONFIG
+    return EXIT_CONFIG
 
 
 def configure_job_logging(job: Job) -> None:
@@ -55,10 +61,17 @@ def configure_job_logging(job: Job) -> None:
     configure_logging(format=LogFormat(job.worker.log_format), level=job.worker.log_level, redactor=redactor)
 
 
-async def run_job(job: Job, *, idle_seconds: float | None) -> int:
+async def run_job(
+    job: Job,
+    *,
+    idle_seconds: float | None,
+    is_distributed: bool = False,
+    tell: Callable[[Addresses], None] = lambda _addresses: None,
+) -> int:
     """Run a valid job to its end."""
     raise_file_limit()
-    async with open_worker(job) as running:
+    async with open_worker(job, is_distributed=is_distributed) as running:
+        tell(running.addresses)
         with stopping_on_signals(running.worker):
             await running.worker.run(idle_seconds=idle_seconds)
         return EXIT_FAILED if running.worker.has_failed else EXIT_CLEAN

@@ -6,9 +6,21 @@ Properties follow ``java.util.Properties``: escapes, continuation lines, ``=`` o
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 
 import javaproperties
+
+INITIAL_STATES = ("RUNNING", "PAUSED", "STOPPED")
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorFile:
+    """What stands in the file of one connector."""
+
+    properties: dict[str, str]
+    initial_state: str | None = None
+    """One of ``INITIAL_STATES``."""
 
 
 class ConfigFileError(Exception):
@@ -29,6 +41,20 @@ def read_properties(path: Path) -> dict[str, str]:
     except javaproperties.InvalidUEscapeError as error:
         message = f"{path}: {error}"
         raise ConfigFileError(message) from error
+
+
+def read_connector(path: Path) -> ConnectorFile:
+    """A connector file: what ``read_properties`` gives, and a create request's ``initial_state``."""
+    properties = read_properties(path)
+    try:
+        request = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        return ConnectorFile(properties)
+    state = request.get("initial_state") if isinstance(request.get("config"), dict) else None
+    if state is not None and str(state).upper() not in INITIAL_STATES:
+        message = f"{path}: Invalid initial_state '{state}': expected one of {', '.join(INITIAL_STATES)}"
+        raise ConfigFileError(message)
+    return ConnectorFile(properties, None if state is None else str(state).upper())
 
 
 def _flat_json(text: str, path: Path) -> dict[str, str]:

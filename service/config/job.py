@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TypeVar
 
 from fetchers.sdk import Finding, Severity
 from fetchers.sdk.config import unknown_keys
 from service.config.definition import ConnectorDefinition, read_definition
-from service.config.files import ConfigFileError, read_properties
+from service.config.files import ConfigFileError, read_connector, read_properties
 from service.config.worker import EMBEDDED, WorkerConfig
 from service.kafka.client import KafkaSettings
+from service.validation.kinds import find_kind
+
+Content = TypeVar("Content")
 
 _REGISTRY_KEY = "schema.registry.url"
 _PLACEHOLDER_URL = "http://127.0.0.1:1"
@@ -43,6 +47,8 @@ class Job:
     worker: WorkerConfig
     worker_properties: Mapping[str, str]
     connectors: tuple[Mapping[str, str], ...]
+    initial_states: Mapping[str, str] = field(default_factory=dict)
+    """By connector, where a file says that it is to begin PAUSED or STOPPED."""
     warnings: tuple[SourceFindings, ...] = ()
 
     @property
@@ -59,7 +65,7 @@ class Job:
         return with_registry(properties, registry_url or _PLACEHOLDER_URL)
 
     def definitions(self, *, registry_url: str | None = None) -> tuple[ConnectorDefinition, ...]:
-        """The connectors, with the embedded registry's URL in place."""
+        """The sources, with the embedded registry's URL in place."""
         worker = with_defaults(with_registry(self.worker_properties, registry_url or _PLACEHOLDER_URL))
         readings = [
             read_definition(with_registry(connector, registry_url or _PLACEHOLDER_URL), worker=worker)
@@ -70,17 +76,27 @@ class Job:
 
 def read_job(worker_file: Path, connector_files: Sequence[Path]) -> Job:
     """Read and validate everything; raises ``ConfigRefusedError`` with all findings of all files."""
-    files = [worker_file, *connector_files]
-    contents: list[Mapping[str, str]] = []
-    problems = []
-    for path in files:
-        try:
-            contents.append(read_properties(path))
-        except ConfigFileError as error:
-            problems.append(SourceFindings(str(path), (Finding("", None, str(error)),)))
-    if problems:
+    problems: list[SourceFindings] = []
+    worker = _read(worker_file, read_properties, problems)
+    connectors = [_read(path, read_connector, problems) for path in connector_files]
+    if worker is None or problems:
         raise ConfigRefusedError(problems)
-    return make_job(contents[0], contents[1:], sources=[str(path) for path in files])
+    present = [connector for connector in connectors if connector is not None]
+    job = make_job(
+        worker,
+        [connector.properties for connector in present],
+        sources=[str(path) for path in (worker_file, *connector_files)],
+    )
+    states = {each.properties["name"]: each.initial_state for each in present if each.initial_state is not None}
+    return replace(job, initial_states=states)
+
+
+def _read(path: Path, read: Callable[[Path], Content], problems: list[SourceFindings]) -> Content | None:
+    try:
+        return read(path)
+    except ConfigFileError as error:
+        problems.append(SourceFindings(str(path), (Finding("", None, str(error)),)))
+        return None
 
 
 def make_job(
@@ -94,14 +110,23 @@ def make_job(
     found = [SourceFindings(names[0], (*parsed.findings, *strangers, *_worker_remarks(worker_properties)))]
     worker = with_defaults(with_registry(worker_properties, _PLACEHOLDER_URL))
     for source, connector in zip(names[1:], connectors, strict=True):
-        reading = read_definition(with_registry(connector, _PLACEHOLDER_URL), worker=worker)
-        found.append(SourceFindings(source, (*reading.findings, *_client_findings(worker, connector))))
+        findings = _findings(with_registry(connector, _PLACEHOLDER_URL), worker)
+        found.append(SourceFindings(source, (*findings, *_client_findings(worker, connector))))
     found.extend(_doubles(names[1:], connectors))
     if parsed.config is None or any(finding.is_error for source in found for finding in source.findings):
         raise ConfigRefusedError([source for source in found if source.findings])
     return Job(
-        parsed.config, dict(worker_properties), tuple(connectors), tuple(item for item in found if item.findings)
+        parsed.config,
+        dict(worker_properties),
+        tuple(connectors),
+        warnings=tuple(item for item in found if item.findings),
     )
+
+
+def _findings(connector: Mapping[str, str], worker: Mapping[str, str]) -> Sequence[Finding]:
+    """Of a source or a sink; a class that nobody knows is reported as a source's."""
+    kind = find_kind(connector.get("connector.class", ""))
+    return read_definition(connector, worker=worker).findings if kind is None else kind.findings(connector, worker)
 
 
 def _client_findings(worker: Mapping[str, str], connector: Mapping[str, str]) -> tuple[Finding, ...]:
