@@ -1,0 +1,47 @@
+"""What is said in a round arrives as it was meant, and fits."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.domain.cluster import Member, Roster
+from service.domain.ids import ConnectorId, InstanceId, TaskId
+from service.herder.assignment import rebased
+from service.herder.claims import Claim, decode_claim, decode_roster, encode_claim, encode_roster
+from tests.unit.herder.config_log import cluster, members
+
+INSTANCES: st.SearchStrategy[InstanceId] = st.builds(ConnectorId, st.text(max_size=5)) | st.builds(
+    TaskId, st.text(max_size=5), st.integers(0, 300)
+)
+MEMBERS = st.sampled_from(members("abcdef"))
+
+
+@given(MEMBERS, st.integers(0), st.integers(0), st.sets(INSTANCES))
+def test_a_claim_is_read_as_it_was_written(who: Member, offset: int, generation: int, owned: set[InstanceId]) -> None:
+    """Any name and number."""
+    claim = Claim(who, offset, generation, tuple(owned))
+    read = decode_claim(encode_claim(claim))
+
+    assert (read.member, read.offset, read.generation) == (claim.member, offset, generation)
+    assert set(read.owned) == owned
+    assert len(read.owned) == len(owned)
+
+
+@given(st.sets(MEMBERS, min_size=1), MEMBERS, st.dictionaries(INSTANCES, MEMBERS), st.integers(0))
+def test_a_roster_is_read_as_it_was_written(
+    present: set[Member], leader: Member, base: dict[InstanceId, Member], offset: int
+) -> None:
+    """Owners may be absent, and the leader is told even if it owned nothing."""
+    roster = Roster(7, leader, tuple(sorted(present)), base, offset)
+
+    assert decode_roster(encode_roster(roster)) == roster
+
+
+def test_twenty_workers_with_a_thousand_connectors_fit_into_one_record_of_the_broker() -> None:
+    """All parts of a round stand in one record, of which the broker takes 1 MB."""
+    group = members("abcdefghijklmnopqrst")
+    base = rebased({}, cluster({f"orders-{number * 7919:06d}-source": 2 for number in range(1000)}), members=group)
+    part = encode_roster(Roster(1, group[0], group, base.owners(), 0))
+
+    assert len(part) * len(group) < 1_000_000
