@@ -47,6 +47,13 @@ The class of an error says what the worker does about it; of several at once the
 Embedded servers and set-up refuse to start rather than fail a task:
 
 {embedded}
+## Refused requests
+
+What a client of the REST interface is answered, in Kafka Connect's error body
+`{{"error_code": STATUS, "message": TEXT}}`. 401, 404 of a route, 405, 413 and 415 come from the server itself; 409 means
+that the same request may succeed in a moment.
+
+{requests}
 ## Exit codes of `./headrace standalone`
 
 | code | meaning |
@@ -110,6 +117,7 @@ ERROR_MODULES = (
     "service.registry.errors",
     "service.domain.errors",
 )
+REQUEST_ERROR_MODULES = ("service.herder.errors",)
 START_ERROR_MODULES = ("service.embedded.errors", "service.setup.failure")
 
 
@@ -122,6 +130,13 @@ def page() -> str:
         reasons=table(("reason", "meaning"), [(code(reason), REASONS[reason]) for reason in Reason]),
         recoveries=table(("recovery", "what happens"), [(code(item), RECOVERIES[item]) for item in Recovery]),
         errors="\n".join(_recovered(error) for error in errors_of(ERROR_MODULES)),
+        requests=table(
+            ("error", "status", "meaning"),
+            [
+                (code(error.__name__), str(getattr(error, "status", "forwarded")), first_paragraph(error.__doc__))
+                for error in errors_of(REQUEST_ERROR_MODULES)
+            ],
+        ),
         embedded=table(
             ("error", "meaning"),
             [(code(error.__name__), first_paragraph(error.__doc__)) for error in errors_of(START_ERROR_MODULES)],
