@@ -1,0 +1,71 @@
+"""Source offsets in a real topic: read by many at once, listed, changed and forgotten by hand."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from service.kafka.client import KafkaSettings
+from service.kafka.errors import WriterFenced
+from service.kafka.producer import TransactionalWriter
+from service.stores.offset_changes import OffsetChanges
+from service.stores.offsets import OffsetStore, canonical_partition
+from tests.stack import KafkaStack
+
+pytestmark = pytest.mark.integration
+
+ONE, TWO = {"file": "1"}, {"file": "2"}
+
+
+@pytest.fixture
+def settings(kafka: KafkaStack) -> KafkaSettings:
+    """Settings for the run's broker."""
+    return KafkaSettings(bootstrap=kafka.bootstrap)
+
+
+async def test_a_thousand_tasks_that_start_together_read_quickly(settings: KafkaSettings, topic_name: str) -> None:
+    """Each sees what was committed before its own call; all together they read the topic three times at most."""
+    store = OffsetStore(settings, topic_name)
+    await store.ensure()
+    writer = TransactionalWriter(settings, transactional_id=topic_name)
+    await writer.start()
+    for number in range(3):
+        await writer.commit([store.encode(f"c{number}", [(ONE, {"position": number})])])
+    await writer.stop()
+    rounds = []
+    read = store._read_to_end
+
+    async def counted() -> None:
+        rounds.append(1)
+        await read()
+
+    store._reading._errand = counted
+    async with asyncio.TaskGroup() as group:
+        reading = [group.create_task(store.read(f"c{number % 3}")) for number in range(1000)]
+    for number, task in enumerate(reading):
+        assert task.result() == {canonical_partition(ONE): {"position": number % 3}}
+    assert len(rounds) <= 3
+    await store.close()
+
+
+async def test_offsets_are_changed_and_forgotten_by_hand(settings: KafkaSettings, topic_name: str) -> None:
+    """Only what is named changes; forgetting all leaves nothing, of this connector alone; a zombie writes no more."""
+    store = OffsetStore(settings, topic_name)
+    await store.ensure(partitions=3)
+    zombie = TransactionalWriter(settings, transactional_id="g-c-0")
+    await zombie.start()
+    await zombie.commit([store.encode("c", [(ONE, {"p": 1}), (TWO, {"p": 2})]), store.encode("d", [(ONE, {"p": 9})])])
+    changes = OffsetChanges(store, group_id="g")
+    await changes.alter("c", [(ONE, {"p": 5}), (TWO, {"p": 6}), (ONE, {"p": 7})], writing=settings)
+    assert await store.entries("c") == [(ONE, {"p": 7}), (TWO, {"p": 6})]
+    with pytest.raises(WriterFenced):
+        await zombie.commit([store.encode("c", [(ONE, {"p": 1})])])
+    await zombie.stop()
+    await changes.alter("c", [(TWO, None)], writing=settings)
+    assert await store.entries("c") == [(ONE, {"p": 7})]
+    await changes.reset("c", writing=settings)
+    fresh = OffsetStore(settings, topic_name)
+    for reader in (store, fresh):
+        assert (await reader.entries("c"), await reader.entries("d")) == ([], [(ONE, {"p": 9})])
+        await reader.close()
