@@ -37,7 +37,7 @@ def run_columns(session: SparkSession, compiled: CompiledPlan, text: ArrowColumn
     if typed is None or proof is None:
         return run(_swift(compiled), _swift_frame(compiled, np.arange(len(text), dtype=np.int32), text, keys))
     ordinals = np.flatnonzero(proof.is_proven).astype(np.int32)
-    parts = [run(typed.job, pa.table({ORDINAL: pa.array(ordinals), RECORD: proof.records}))]
+    parts = [run(typed.job, _typed_frame(pa.array(ordinals), proof.records))]
     others = np.flatnonzero(~proof.is_proven).astype(np.int32)
     if not len(others):
         return parts[0]
@@ -61,6 +61,12 @@ def _proof(text: ArrowColumn, typed: TypedPath) -> Proof | None:
     proof = prove(text, typed.shape)
     typed.habit.tell(was_worth_while=proof is not None)
     return proof
+
+
+def _typed_frame(ordinals: ArrowColumn, records: ArrowColumn) -> pa.Table:
+    """Said to hold no nulls, so that Spark looks for none."""
+    fields = [pa.field(ORDINAL, ordinals.type, nullable=False), pa.field(RECORD, records.type, nullable=False)]
+    return pa.table([ordinals, records], schema=pa.schema(fields))
 
 
 def _swift(compiled: CompiledPlan) -> Job:

@@ -215,6 +215,18 @@ def canonical_value(kind: AvroType, raw: Column) -> Column:
     return F.lit(None).cast("void") if kind is Primitive.NULL else raw
 
 
+def proven_record(record: Record, raw: Column) -> Column:
+    """The typed record of one that Arrow has read and proven: a field with a default was missing where it is null."""
+    fields = [_proven_field(field, raw.getField(field.name)).alias(field.name) for field in record.fields]
+    return F.when(raw.isNotNull(), F.struct(*fields))
+
+
+def _proven_field(field: Field, raw: Column) -> Column:
+    kind = field.slot.type
+    value = proven_record(kind, raw) if isinstance(kind, Record) else canonical_value(kind, raw)
+    return F.when(raw.isNull(), canonical_literal(field)).otherwise(value) if field.has_value_default else value
+
+
 def canonical_literal(field: Field) -> Column:
     """The field's default as a typed value."""
     kind = field.slot.type

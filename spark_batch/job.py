@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812 - the customary name
 
 from spark_batch.avro_types import AvroType, Record, Temporal
-from spark_batch.decode import canonical_value, decode_record
+from spark_batch.decode import canonical_value, decode_record, proven_record
 from spark_batch.payload_fields import (
     dedupe_fields,
     dedupe_hash,
@@ -100,7 +100,7 @@ def typed_job(plan: ConversionPlan, record: Record) -> Job:
     dedupe = None
     if plan.dedupe_fields:
         dedupe = typed_dedupe_hash(dedupe_fields(plan.dedupe_fields, record), F.col(RECORD))
-    typed = (F.col(ORDINAL), canonical_value(record, F.col(RECORD)).alias(RECORD))
+    typed = (F.col(ORDINAL), proven_record(record, F.col(RECORD)).alias(RECORD))
     outputs = _outputs(plan, F.lit(True), has_key=False, dedupe=dedupe)  # noqa: FBT003 - a literal
     return Job((typed, *_scope_for_rules(plan), outputs))
 

@@ -64,9 +64,9 @@ def dedupe_hash(text: Column, *, count: int) -> Column:
 
 
 def typed_dedupe_hash(fields: tuple[DedupeField, ...], record: Column) -> Column:
-    """The same hash where all fields are typed and there."""
-    values = [(field, _field_of(record, field)) for field in fields]
-    return F.unhex(F.md5(F.concat(F.lit("F"), *[_typed_text(field, value) for field, value in values]).cast("binary")))
+    """The same hash where all fields are typed, some of them are there, and the others are missing."""
+    texts = [F.coalesce(_typed_text(field, _field_of(record, field)), F.lit("m")) for field in fields]
+    return F.unhex(F.md5(F.concat(F.lit("F"), *texts).cast("binary")))
 
 
 def _field_of(record: Column, field: DedupeField) -> Column:

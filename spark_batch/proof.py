@@ -8,6 +8,7 @@ that no one reads too; only words like NaN pass it, and are found in the columns
 
 from __future__ import annotations
 
+import re
 import secrets
 from dataclasses import dataclass
 
@@ -20,7 +21,14 @@ from spark_batch.outcome import ArrowColumn
 from spark_batch.payload_fields import dedupe_fields
 from spark_batch.plan import ConversionPlan, UnknownFields
 from spark_batch.prepass import pc
-from spark_batch.proof_shape import ArrowType, Unproven, checked_record, has_strange_number, read_type
+from spark_batch.proof_shape import (
+    ArrowType,
+    Unproven,
+    checked_record,
+    fields_with_default,
+    has_strange_number,
+    read_type,
+)
 
 _json: ArrowColumn = pyarrow.json
 FIRST_ROWS = 1_024
@@ -42,8 +50,10 @@ class ProofShape:
     record: Record
     type: ArrowType
     is_unknown_refused: bool
+    told_apart: tuple[tuple[tuple[str, ...], str], ...]
+    """Path of Avro names, payload name: fields for which missing and null are different things, alike in Arrow."""
     hashed: tuple[tuple[str, ...], ...]
-    """Paths of Avro names that must not be null: null and missing, alike from here, have different hashes."""
+    """Paths of the fields of the de-duplication hash; where all are missing it is the payload that is hashed."""
 
 
 @dataclass(frozen=True)
@@ -83,14 +93,19 @@ def proof_shape(plan: ConversionPlan) -> ProofShape | None:
     if kind is None or not all(field.is_typed for field in hashed):
         return None
     is_unknown_refused = plan.contract.unknown_fields is UnknownFields.REJECT
-    return ProofShape(plan.record, kind, is_unknown_refused, tuple(field.avro_names for field in hashed))
+    paths = tuple(field.avro_names for field in hashed)
+    told_apart = [*fields_with_default(plan.record), *zip(paths, (field.names[-1] for field in hashed), strict=True)]
+    return ProofShape(plan.record, kind, is_unknown_refused, tuple(told_apart), paths)
 
 
 def prove(text: ArrowColumn, shape: ProofShape) -> Proof | None:
     """Typed records of the payloads (UTF-8, null: not asked about), or None where less than half is proven."""
     found: dict[int, tuple[ArrowColumn, np.ndarray]] = {}
-    failed = _read_chunks(text, shape, found)
-    if 2 * sum(length for _, length in failed) <= len(text):
+    try:
+        failed = _read_chunks(text, shape, found)
+    except _TooWide:
+        return None
+    if len(failed) <= max(1, len(found)):
         _read_halves(text, shape, failed, found)
     is_proven = np.zeros(len(text), dtype=bool)
     records = []
@@ -105,7 +120,10 @@ def prove(text: ArrowColumn, shape: ProofShape) -> Proof | None:
 def _read_chunks(
     text: ArrowColumn, shape: ProofShape, found: dict[int, tuple[ArrowColumn, np.ndarray]]
 ) -> list[tuple[int, int]]:
-    """Read chunk by chunk; gives the chunks (start, length) that failed. The first is small: it tells of the rest."""
+    """Read chunk by chunk; gives the chunks (start, length) that failed, and raises where keys are data.
+
+    The first is small: it tells of the rest.
+    """
     average = max(1, text.nbytes // max(1, len(text)))
     rows = max(1, min(CHUNK_ROWS, CHUNK_BYTES // average))
     failed: list[tuple[int, int]] = []
@@ -114,8 +132,6 @@ def _read_chunks(
         length = min(length, len(text) - start)
         try:
             found[start] = _read(text.slice(start, length), shape)
-        except _TooWide:
-            return [*failed, (start, len(text) - start)]
         except Unproven:
             failed.append((start, length))
         start, length = start + length, rows
@@ -135,7 +151,7 @@ def _read_halves(
         start, length = waiting.pop()
         try:
             found[start] = _read(text.slice(start, length), shape)
-        except Unproven:
+        except (Unproven, _TooWide):
             waiting += _halves(start, length)
 
 
@@ -144,8 +160,8 @@ def _halves(start: int, length: int) -> list[tuple[int, int]]:
     return [(start, middle), (start + middle, length - middle)] if middle else []
 
 
-class _TooWide(Unproven):
-    """There are as many keys as data."""
+class _TooWide(Exception):
+    """Keys are data."""
 
 
 def _read(text: ArrowColumn, shape: ProofShape) -> tuple[ArrowColumn, np.ndarray]:
@@ -169,12 +185,12 @@ def _read(text: ArrowColumn, shape: ProofShape) -> tuple[ArrowColumn, np.ndarray
     except (pa.ArrowException, UnicodeDecodeError) as error:
         # What Arrow says of bad text may hold half a character, and then cannot be told as text.
         raise Unproven from error
-    return _checked(table, len(text), shape)
-
-
-def _checked(table: pa.Table, count: int, shape: ProofShape) -> tuple[ArrowColumn, np.ndarray]:
-    if table.column_names != [_PAYLOAD, _MARK] or table.num_rows != count or table.column(_MARK).null_count:
+    if table.column_names != [_PAYLOAD, _MARK] or table.num_rows != len(text) or table.column(_MARK).null_count:
         raise Unproven
+    return _checked(table, text, shape)
+
+
+def _checked(table: pa.Table, text: ArrowColumn, shape: ProofShape) -> tuple[ArrowColumn, np.ndarray]:
     column: ArrowColumn = table.column(_PAYLOAD)
     column = column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
     if _leaves(column.type) > COLUMNS_MAX:
@@ -182,9 +198,25 @@ def _checked(table: pa.Table, count: int, shape: ProofShape) -> tuple[ArrowColum
     if has_strange_number(column):
         raise Unproven
     records, is_doubtful = checked_record(shape.record, column, is_unknown_refused=shape.is_unknown_refused)
-    for path in shape.hashed:
-        is_doubtful = is_doubtful | np.asarray(pc.struct_field(records, list(path)).is_null())
-    return records, is_doubtful | np.asarray(column.is_null())
+    is_doubtful |= np.asarray(column.is_null())
+    for path, name in shape.told_apart:
+        is_null = np.asarray(pc.struct_field(records, list(path)).is_null())
+        rows = np.flatnonzero(is_null & ~is_doubtful)
+        if len(rows):
+            is_doubtful[rows] = ~_is_surely_missing(text.take(pa.array(rows)), name)
+    if shape.hashed:
+        nulls = [np.asarray(pc.struct_field(records, list(path)).is_null()) for path in shape.hashed]
+        is_doubtful |= np.logical_and.reduce(nulls)
+    return records, is_doubtful
+
+
+def _is_surely_missing(text: ArrowColumn, name: str) -> np.ndarray:
+    """Where no object of the payload can have the key: it stands there neither plainly nor with escapes."""
+    if not _PLAIN_NAME.fullmatch(name):
+        return np.zeros(len(text), dtype=bool)
+    key = f'"{re.escape(name)}"[ \\t\\r\\n]*:'
+    may_stand = pc.or_(pc.match_substring_regex(text, key), pc.match_substring_regex(text, _ESCAPED_ASCII))
+    return ~np.asarray(may_stand)
 
 
 def _leaves(kind: ArrowType) -> int:
@@ -193,6 +225,9 @@ def _leaves(kind: ArrowType) -> int:
     return 1 + _leaves(kind.value_type) if pa.types.is_list(kind) else 1
 
 
+_PLAIN_NAME = re.compile(r"[ !#-.0-\[\]-~]+")
+"""Printable ASCII but quote, slash and backslash: such a character has one escape, which begins as the next says."""
+_ESCAPED_ASCII = r"\\u00[2-7]"
 _PAYLOAD = "payload"
 _MARK = f"m{secrets.token_hex(8)}"
 _HEAD = f'{{"{_PAYLOAD}":'

@@ -35,23 +35,35 @@ class Unproven(Exception):
 def read_type(kind: AvroType) -> ArrowType | None:
     """How Arrow is to read values of the type; None where it could not vouch for them.
 
-    Floats are not here because they would be rounded twice, decimals, bytes and maps because Arrow reads none.
+    Floats are not here because they would be rounded twice, decimals, bytes and maps because Arrow reads none, defaults
+    inside arrays because no row tells whether they are taken.
     """
     if isinstance(kind, Record):
         fields = [(field.json_name, read_type(field.slot.type)) for field in kind.fields]
         return None if any(found is None for _, found in fields) else pa.struct(fields)  # type: ignore[arg-type]
     if isinstance(kind, Array):
         items = read_type(kind.items.type)
-        return None if items is None else pa.list_(items)
+        return None if items is None or fields_with_default(kind.items.type) else pa.list_(items)
     if isinstance(kind, Temporal):
         return _PRIMITIVES[kind.base]
     return pa.string() if isinstance(kind, (Enum, Uuid)) else _PRIMITIVES.get(kind)
 
 
+def fields_with_default(kind: AvroType) -> list[tuple[tuple[str, ...], str]]:
+    """Path of Avro names and payload name of every field that becomes something other than null when it is missing."""
+    if isinstance(kind, Array):
+        return fields_with_default(kind.items.type)
+    found: list[tuple[tuple[str, ...], str]] = []
+    for field in kind.fields if isinstance(kind, Record) else ():
+        found += [((field.name,), field.json_name)] if field.has_value_default else []
+        found += [((field.name, *path), name) for path, name in fields_with_default(field.slot.type)]
+    return found
+
+
 def checked_record(record: Record, column: ArrowColumn, *, is_unknown_refused: bool) -> tuple[ArrowColumn, np.ndarray]:
     """The records under their Avro names without unknown fields, and where a record may not be valid.
 
-    Raises Unproven where that cannot be told row by row.
+    A missing field with a default is null. Raises Unproven where doubts have no row.
     """
     if is_unknown_refused and column.type.num_fields != len(record.fields):
         raise Unproven
@@ -60,13 +72,12 @@ def checked_record(record: Record, column: ArrowColumn, *, is_unknown_refused: b
     children, fields = [], []
     for field in record.fields:
         raw = column.field(column.type.get_field_index(field.json_name))
-        child, is_child_doubtful = _checked_slot(field.slot, raw, is_unknown_refused=is_unknown_refused)
-        if field.has_value_default and raw.null_count:
-            # Whether it is missing, and takes the default, or is null cannot be told from here.
-            is_child_doubtful |= np.asarray(raw.is_null())
+        # Null may mean that it is missing and takes its default; the caller finds that out.
+        slot = Slot(field.slot.type, field.slot.is_nullable or field.has_value_default)
+        child, is_child_doubtful = _checked_slot(slot, raw, is_unknown_refused=is_unknown_refused)
         is_doubtful |= is_child_doubtful & is_there
         children.append(child)
-        fields.append(pa.field(field.name, child.type, nullable=field.slot.is_nullable))
+        fields.append(pa.field(field.name, child.type, nullable=slot.is_nullable))
     mask = column.is_null() if column.null_count else None
     return pa.StructArray.from_arrays(children, fields=fields, mask=mask), is_doubtful
 

@@ -83,6 +83,15 @@ class LocalEngine:
             self._compiled[plan.fingerprint] = compile_plan(plan)
         return convert_table(session, self._compiled[plan.fingerprint], batch)
 
+    def compiled(self, plan: ConversionPlan) -> CompiledPlan:
+        """The plan, for a test that takes paths away from it."""
+        self._ready()
+        return compile_plan(plan)
+
+    def convert_by(self, compiled: CompiledPlan, batch: pa.Table) -> pa.Table:
+        """The outcome of the batch by such a plan."""
+        return convert_table(self._ready(), compiled, batch)
+
     def check(self, plan: ConversionPlan) -> list[Finding]:
         """What Spark finds in the plan's rules."""
         return rule_findings(self._ready(), plan)

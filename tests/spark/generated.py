@@ -127,6 +127,7 @@ _INSTANT_TEXTS = st.sampled_from(
     ]
 )
 _PRIMITIVES = ["boolean", "int", "long", "float", "double", "string", "bytes"]
+_PROVABLE = ["boolean", "int", "long", "double", "string"]
 _LOGICAL = [
     {"type": "int", "logicalType": "date"},
     {"type": "int", "logicalType": "time-millis"},
@@ -152,20 +153,24 @@ _DEFAULTS: dict[str, list[Any]] = {
 
 
 @st.composite
-def schemas(draw: st.DrawFn) -> dict[str, Any]:  # noqa: C901 - five small strategies that share one counter of names
-    """A record schema with one to six fields, nested up to three levels."""
+def schemas(  # noqa: C901 - five small strategies that share one counter of names
+    draw: st.DrawFn, *, is_provable: bool = False
+) -> dict[str, Any]:
+    """A record schema with one to six fields, nested up to three levels; of types that Arrow reads, if asked for."""
     counter = [0]
+    primitives = _PROVABLE if is_provable else _PRIMITIVES
+    logical = _LOGICAL[:8] if is_provable else _LOGICAL
 
     def name() -> str:
         counter[0] += 1
         return f"T{counter[0]}"
 
     def leaf() -> Any:
-        choice = draw(st.integers(0, 13))
+        choice = draw(st.integers(0, 11 if is_provable else 13))
         if choice < 8:
-            return draw(st.sampled_from(_PRIMITIVES))
+            return draw(st.sampled_from(primitives))
         if choice < 11:
-            return draw(st.sampled_from(_LOGICAL))
+            return draw(st.sampled_from(logical))
         if choice == 11:
             return {"type": "enum", "name": name(), "symbols": ["A", "true", "_x"]}
         if choice == 12:
@@ -183,7 +188,7 @@ def schemas(draw: st.DrawFn) -> dict[str, Any]:  # noqa: C901 - five small strat
             return leaf()
         if shape == 6:
             return {"type": "array", "items": slot(depth + 1)}
-        if shape == 7:
+        if shape == 7 and not is_provable:
             return {"type": "map", "values": slot(depth + 1)}
         return record(depth + 1)
 
@@ -212,6 +217,11 @@ def payloads(schema: dict[str, Any]) -> st.SearchStrategy[bytes]:
     fitting = st.integers(0, 3).flatmap(lambda odds: _text(schema, odds))
     damaged = st.tuples(fitting, st.integers(0, 200), _DAMAGE).map(lambda case: case[2](case[0], case[1]))
     return st.one_of(fitting, fitting, fitting, damaged.map(lambda text: text)).map(_encoded)
+
+
+def fitting_payloads(schema: dict[str, Any]) -> st.SearchStrategy[bytes]:
+    """Payloads for the schema, hardly one of them wrong."""
+    return _text(schema, 0).map(_encoded)
 
 
 def _encoded(text: str) -> bytes:

@@ -1,0 +1,252 @@
+"""What Arrow proves is right: the exact path calls it valid and reads the same values. Alone, and beside others."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spark_batch.avro_types import Array, AvroType, Primitive, Record
+from spark_batch.exact.verdicts import exact_verdict
+from spark_batch.plan import Contract, ConversionPlan, PayloadFormat, UnknownFields
+from spark_batch.prepass import is_unsure, pc, read_utf8
+from spark_batch.proof import COLUMNS_MAX, SKIPS_MAX, SPLITS_MAX, Proof, ProofHabit, proof_shape, prove
+from tests.spark.generated import fitting_payloads, payloads, schemas
+from tests.spark.json_texts import texts
+
+MANY = settings(deadline=None, max_examples=300)
+INNER = {
+    "type": "record",
+    "name": "In",
+    "fields": [
+        {"name": "x", "type": ["null", "string"], "default": None},
+        {"name": "n", "type": "long", "default": 7},
+    ],
+}
+FIELDS: list[dict[str, Any]] = [
+    {"name": "known", "type": "string", "json.name": "a"},
+    {"name": "whole", "type": ["null", "long"]},
+    {"name": "small", "type": ["null", "int"]},
+    {"name": "real", "type": ["null", "double"]},
+    {"name": "yes", "type": ["null", "boolean"]},
+    {"name": "inner", "type": ["null", INNER]},
+    {"name": "list", "type": ["null", {"type": "array", "items": "double"}]},
+    {"name": "word", "type": ["string", "null"], "default": "w"},
+    {"name": "at", "type": ["null", {"type": "long", "logicalType": "timestamp-millis"}]},
+    {"name": "kind", "type": ["null", {"type": "enum", "name": "E", "symbols": ["A", "B"]}]},
+]
+PLAN = ConversionPlan(
+    PayloadFormat.JSON,
+    Contract(json.dumps({"type": "record", "name": "R", "fields": FIELDS})),
+    dedupe_fields=("a", "whole", "inner.x"),
+)
+
+
+def proof_of(plan: ConversionPlan, found: list[bytes | None]) -> Proof | None:
+    """The proof of a micro-batch, asked as a conversion asks."""
+    shape = proof_shape(plan)
+    assert shape is not None
+    text = read_utf8(pa.array(found, pa.binary())).column
+    return prove(pc.if_else(pa.array(is_unsure(text)), pa.scalar(None, pa.string()), text), shape)
+
+
+def proven(plan: ConversionPlan, found: list[bytes | None]) -> dict[int, Any]:
+    """The proven records by their places."""
+    proof = proof_of(plan, found)
+    if proof is None:
+        return {}
+    assert np.count_nonzero(proof.is_proven) == len(proof.records)
+    return dict(zip(map(int, np.flatnonzero(proof.is_proven)), proof.records.to_pylist(), strict=True))
+
+
+def demand_right(plan: ConversionPlan, found: list[bytes | None]) -> int:
+    """Every proven record is the exact path's; gives how many there are."""
+    record = plan.record
+    assert record is not None
+    seen = proven(plan, found)
+    for at, value in seen.items():
+        payload = found[at]
+        assert payload is not None
+        verdict = exact_verdict(plan, payload)
+        assert verdict.rejection is None, payload
+        assert repr(typed(record, value)) == repr(typed(record, json.loads(verdict.canonical or ""))), payload
+    return len(seen)
+
+
+def typed(kind: AvroType, value: Any) -> Any:
+    """The value with defaults taken and doubles as doubles."""
+    if value is None:
+        return None
+    if isinstance(kind, Record):
+        taken = {
+            f.name: json.loads(f.default or "") if f.has_value_default and value[f.name] is None else value[f.name]
+            for f in kind.fields
+        }
+        return {f.name: typed(f.slot.type, taken[f.name]) for f in kind.fields}
+    if isinstance(kind, Array):
+        return [typed(kind.items.type, item) for item in value]
+    return float(value) if kind is Primitive.DOUBLE else value
+
+
+def cases() -> list[bytes]:
+    """The conformance set as payloads, in a field no one reads, in one that is read, and as keys."""
+    found = [text for text, _ in texts()]
+    for name in ("a", "whole", "small", "real", "yes", "inner", "list", "word", "at", "kind", "unread"):
+        prefix = b'"a":"x",' if name != "a" else b""
+        found += [b"{" + prefix + b'"' + name.encode() + b'":' + text + b"}" for text, _ in texts()]
+    found += [b'{"a":"x",' + text + b":1}" for text, _ in texts()]
+    return found
+
+
+ODD = [
+    b'{"\\u0061":"x"}',
+    b'{"A":"x"}',
+    b'{"a":"x","\\u0061":"y"}',
+    b'{"a":"x","inner":{"x":"y","x":"y"}}',
+    b'{"a":"x","unread":{"x":1,"x":1}}',
+    b'{"a":"x","unread":[{"x":1,"x":1}]}',
+    b'{"a":"x","unread":[NaN]}',
+    b'{"a":"x","unread":{"y":[[-Infinity]]}}',
+    b'{"a":"x","unread":Inf}',
+    b'{"a":"NaN","unread":"Inf"}',
+    b'{"a":"2024-01-01","word":"2024-01-01T00:00:00Z","unread":"2024-01-01"}',
+    b'{"a":"2024-01-01T00:00:00.000"}',
+    b'{"a":"x","word":null}',
+    b'{"a":"x","w\\u006frd":null}',
+    b'{"a":"\\"word\\"","word":null}',
+    b'{"a":"x","inner":{"n":null}}',
+    b'{"a":"x","inner":{}}',
+    b'{"a":"x","whole":null,"inner":null}',
+    b'{"a":null}',
+    b'{"a":"x","list":[1,null]}',
+    b'{"a":"x","real":-0}',
+    b'{"a":"x","real":-0.0}',
+    b'{"a":"x","real":1e-400}',
+    b'{"a":"x","real":4.9e-324}',
+    b'{"a":"x","real":2.2250738585072011e-308}',
+    b'{"a":"x","real":123456789012345678901234567890}',
+    b'{"a":"x","real":1.7976931348623157e308}',
+    b'{"a":"x","real":1.7976931348623159e308}',
+    b'{"a":"x","real":0.1000000000000000055511151231257827021181583404541015625}',
+    b'{"a":"x","real":9007199254740993}',
+    b'{"a":"x","at":-62135596800001}',
+    b'{"a":"x","kind":"C"}',
+    b'{"a":"\x00"}',
+    b'{"a":"\\u0000","\\u0000":1}',
+    b'{"a":\n"x"\r\n}\n',
+    b' \t{"a":"x"} \r\n',
+    b'\xef\xbb\xbf{"a":"x"}',
+    b'{"a":"x"},"payload":{"a":"y"}',
+    b'{"a":"x"},"more":1',
+    b'{"a":"x"}}\n{"payload":{"a":"y"}',
+    b'{"a":"x"}\n{"a":"y"}',
+    b'{"a":"x"',
+    b'"a":"x"}',
+    b'{"a":"x\\',
+    b'{"a":"x',
+    b'x"}',
+    b"null",
+    b"[]",
+    b"",
+    b'{"a":"x","deep":' + b"[" * 499 + b"]" * 499 + b"}",
+    b'{"a":"x","deep":' + b"[" * 500 + b"]" * 500 + b"}",
+]
+
+
+@pytest.mark.parametrize("policy", [UnknownFields.IGNORE, UnknownFields.REJECT])
+def test_each_text_alone(policy: UnknownFields) -> None:
+    """Of the conformance set, and of what Arrow reads differently, nothing is proven that is not right."""
+    contract = Contract(PLAN.contract.schema if PLAN.contract else "", unknown_fields=policy)
+    plan = ConversionPlan(PayloadFormat.JSON, contract, dedupe_fields=PLAN.dedupe_fields)
+    chosen = cases() if policy is UnknownFields.IGNORE else cases()[::5]
+    assert sum(demand_right(plan, [payload]) for payload in [*chosen, *ODD]) > len(chosen) // 25
+
+
+def test_each_text_among_good_ones() -> None:
+    """A payload neither harms nor is helped by its neighbours; the good ones round it are proven all the same."""
+    good: list[bytes | None] = [b'{"a":"%d","real":%d.5,"unread":%d}' % (n, n, n) for n in range(6)]
+    for payload in [*cases()[::7], *ODD]:
+        mixed = [*good[:3], payload, None, *good[3:]]
+        assert demand_right(PLAN, mixed) >= len(good)
+    for left, right in pairwise(ODD):
+        assert demand_right(PLAN, [*good, left, right, *good]) >= 2 * len(good)
+
+
+@MANY
+@given(data=st.data())
+def test_generated_micro_batches(data: st.DataObject) -> None:
+    """Whatever schema and payloads, what is proven is what the exact path says."""
+    schema = data.draw(schemas(is_provable=True))
+    policy = data.draw(st.sampled_from([UnknownFields.IGNORE, UnknownFields.REJECT]))
+    plan = ConversionPlan(PayloadFormat.JSON, Contract(json.dumps(schema), unknown_fields=policy))
+    if proof_shape(plan) is None:
+        return
+    found = data.draw(st.lists(st.one_of(fitting_payloads(schema), payloads(schema)), min_size=1, max_size=12))
+    demand_right(plan, [*found])
+
+
+@settings(deadline=None, max_examples=1000)
+@given(number=st.floats(allow_nan=False, allow_infinity=False), digits=st.integers(1, 40))
+def test_doubles(number: float, digits: int) -> None:
+    """A double is the one nearest to the digits, however many there are."""
+    for text in (repr(number), f"{number:.{digits}e}", f"{number:.{digits}f}"):
+        demand_right(PLAN, [b'{"a":"x","real":%s}' % text.encode()])
+
+
+def test_one_bad_payload_in_many() -> None:
+    """It is found; all others are proven. So are they when every payload of the first chunk is bad."""
+    good: list[bytes | None] = [b'{"a":"%d"}' % n for n in range(20_000)]
+    spoiled = [*good]
+    spoiled[12_345] = b'{"a":5}'
+    assert proven(PLAN, spoiled).keys() == set(range(20_000)) - {12_345}
+    spoiled[:1024] = [b"{"] * 1024
+    left = proven(PLAN, spoiled).keys()
+    assert left == set(range(1024, 20_000)) - {12_345} or len(left) > 20_000 - 1024 - 8192
+    assert proven(PLAN, [b'{"a":5}'] * 20_000) == {}
+
+
+def test_where_keys_are_data() -> None:
+    """A payload of more keys than the limit, or payloads whose keys all differ, are not proven."""
+    wide = b'{"a":"x",' + b",".join(b'"k%d":1' % n for n in range(COLUMNS_MAX)) + b"}"
+    assert proven(PLAN, [wide]) == {}
+    assert proven(PLAN, [b'{"a":"x","k%d":1}' % n for n in range(5_000)]) == {}
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "float",
+        "bytes",
+        {"type": "map", "values": "long"},
+        {"type": "fixed", "name": "F", "size": 2},
+        {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2},
+        {"type": "array", "items": INNER},
+    ],
+)
+def test_types_without_proof(kind: Any) -> None:
+    """Nothing is asked of Arrow where it could not vouch for the answer."""
+    schema = {"type": "record", "name": "R", "fields": [{"name": "a", "type": kind}]}
+    assert proof_shape(ConversionPlan(PayloadFormat.JSON, Contract(json.dumps(schema)))) is None
+
+
+def test_habit() -> None:
+    """Failure makes for longer and longer pauses, up to a limit; success ends them."""
+    habit = ProofHabit()
+    pauses = []
+    for _ in range(10):
+        assert habit.is_tried()
+        habit.tell(was_worth_while=False)
+        pause = 0
+        while not habit.is_tried():
+            pause += 1
+        pauses.append(pause)
+    assert pauses == [1, 2, 4, 8, 16, 32, SKIPS_MAX, SKIPS_MAX, SKIPS_MAX, SKIPS_MAX]
+    habit.tell(was_worth_while=True)
+    assert habit.is_tried()
+    assert SPLITS_MAX > 0
