@@ -50,8 +50,8 @@ Embedded servers and set-up refuse to start rather than fail a task:
 ## Refused requests
 
 What a client of the REST interface is answered, in Kafka Connect's error body
-`{{"error_code": STATUS, "message": TEXT}}`. 401, 404 of a route, 405, 413 and 415 come from the server itself; 409 means
-that the same request may succeed in a moment.
+`{{"error_code": STATUS, "message": TEXT}}`. 401, 404 of a route, 405, 413 and 415 come from the server itself; 409
+means that the same request may succeed in a moment.
 
 {requests}
 ## Exit codes of `./headrace standalone`
