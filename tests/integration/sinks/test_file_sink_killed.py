@@ -1,0 +1,62 @@
+"""Kill -9 a file sink in the middle of its writing, again and again: the file holds every record once, in order."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from service.sinks.file.note import read_note
+from tests.integration.sinks.sink_runs import Sinks, lines_of, produce, sink_properties, wait_until
+from tests.stack import KafkaStack
+
+pytestmark = [pytest.mark.integration, pytest.mark.faults, pytest.mark.slow]
+ROOT = Path(__file__).parents[3]
+KILLS = 3
+RECORDS = 60_000
+
+
+@contextmanager
+def process(bootstrap: str, properties: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+    """A sink in a process of its own, killed at the end of the block."""
+    command = [sys.executable, str(Path(__file__).with_name("sink_process.py")), bootstrap, json.dumps(properties)]
+    with subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}) as running:
+        try:
+            yield running
+        finally:
+            running.kill()
+
+
+@pytest.mark.timeout(300)
+async def test_a_killed_sink_writes_every_record_once(kafka: KafkaStack, topic_name: str, tmp_path: Path) -> None:
+    """Whatever was being written when it died is completed or cut off by the next one."""
+    file = tmp_path / "out.txt"
+    values: list[bytes | None] = [b"%d %s" % (number, b"x" * (number % 400)) for number in range(RECORDS)]
+    await produce(kafka.bootstrap, topic_name, values)
+    properties = sink_properties(
+        topic_name,
+        topic_name,
+        file,
+        consumer__override__session__timeout__ms="6000",
+        consumer__override__max__poll__records="150",
+    )
+    draw = random.Random(7)
+    for _ in range(KILLS):
+        seen = len(lines_of(file))
+        with process(kafka.bootstrap, properties):
+            await wait_until(lambda seen=seen: len(lines_of(file)) > seen)  # type: ignore[misc]
+            await asyncio.sleep(draw.uniform(0, 0.2))
+    assert len(lines_of(file)) < RECORDS, "killed too late to prove anything"
+    assert read_note(file) is not None
+    sinks = Sinks(kafka.bootstrap, {**properties, "consumer.override.max.poll.records": "20000"})
+    async with sinks.running():
+        await wait_until(lambda: len(lines_of(file)) >= RECORDS)
+    assert lines_of(file) == values
