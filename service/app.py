@@ -106,6 +106,7 @@ async def open_worker(
             clients=lent.clients,
             offsets=lent.offsets,
             resolve=lent.resolve,
+            resolution=partial(job.resolution, registry_url=addresses.registry),
             loggers=loggers,
             tls=None if rest.tls is None else rest.tls.client,
             clock=clock,

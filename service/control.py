@@ -18,16 +18,18 @@ from metrics.events import ConfigWarning, Emit, HerderStepFailed
 from metrics.log_levels import LogLevels
 from service.background import Background
 from service.config.definition import read_definition
+from service.config.providers import Resolved
 from service.config.sink import group_of
 from service.config.worker import WorkerConfig
 from service.domain.cluster import ClusterConfig, Member, Properties
 from service.herder.assembly import HerderIngredients, assemble
 from service.herder.life import HerderLife
-from service.herder.membership import GroupMembership, SoloMembership, group_settings
+from service.herder.membership import GroupMembership, group_settings
 from service.herder.offset_books import SinkOffsetBook, SourceOffsetBook
 from service.herder.parts import ClusterDoors, HerderSettings
 from service.herder.peers import HttpPeers
 from service.herder.ports import InstanceObserver, Membership
+from service.herder.solo import SoloMembership
 from service.herder.tracking import AssignmentTracker
 from service.kafka.admin import KafkaAdmin
 from service.kafka.client import KafkaSettings
@@ -60,6 +62,8 @@ class ControlPlane:
     offsets: OffsetStore
     resolve: Callable[[Properties], Properties]
     """Puts values in the place of variables; may block."""
+    resolution: Callable[[Properties], Resolved]
+    """The same, and tells what came from a variable."""
     loggers: LogLevels
     tls: SSLContext | None
     clock: Clock
@@ -67,7 +71,7 @@ class ControlPlane:
 
     def plugins(self) -> ConnectorPlugins:
         """What can be run here, and its validation."""
-        return ConnectorPlugins(Validation(self.properties), ForeignCalls(), self._tell_warnings)
+        return ConnectorPlugins(Validation(self.properties, self.resolution), ForeignCalls(), self._tell_warnings)
 
     @asynccontextmanager
     async def open(self, plugins: ConnectorPlugins) -> AsyncIterator[HerderLife]:

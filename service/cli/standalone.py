@@ -58,6 +58,7 @@ def configure_job_logging(job: Job) -> None:
     redactor = Redactor()
     for secret in secrets_of(job):
         redactor.learn(secret)
+    job.providers.secrets.listen(redactor.learn)
     configure_logging(format=LogFormat(job.worker.log_format), level=job.worker.log_level, redactor=redactor)
 
 

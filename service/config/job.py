@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from fetchers.sdk import Finding, Severity
 from fetchers.sdk.config import unknown_keys
 from service.config.definition import ConnectorDefinition, read_definition
 from service.config.files import ConfigFileError, read_connector, read_properties
+from service.config.providers import ConfigProviders, ProviderError, Resolved, resolve_worker
 from service.config.worker import EMBEDDED, WorkerConfig
 from service.kafka.client import KafkaSettings
 from service.validation.kinds import find_kind
@@ -46,10 +48,13 @@ class Job:
 
     worker: WorkerConfig
     worker_properties: Mapping[str, str]
+    """Variables of config providers resolved."""
     connectors: tuple[Mapping[str, str], ...]
+    """As they were written, with their variables."""
     initial_states: Mapping[str, str] = field(default_factory=dict)
     """By connector, where a file says that it is to begin PAUSED or STOPPED."""
     warnings: tuple[SourceFindings, ...] = ()
+    providers: ConfigProviders = field(default_factory=ConfigProviders)
 
     @property
     def needs_embedded_registry(self) -> bool:
@@ -60,15 +65,20 @@ class Job:
             for key, value in properties.items()
         )
 
+    def resolution(self, properties: Mapping[str, str], *, registry_url: str | None) -> Resolved:
+        """Properties with values for variables, and with what stands for ``embedded``; raises ``ProviderError``."""
+        resolved = self.providers.resolve(properties)
+        return replace(resolved, properties=with_registry(resolved.properties, registry_url or _PLACEHOLDER_URL))
+
     def resolved(self, properties: Mapping[str, str], *, registry_url: str | None) -> dict[str, str]:
-        """Properties with what stands for ``embedded`` in them."""
-        return with_registry(properties, registry_url or _PLACEHOLDER_URL)
+        """The properties alone; raises ``ProviderError``."""
+        return self.resolution(properties, registry_url=registry_url).properties
 
     def definitions(self, *, registry_url: str | None = None) -> tuple[ConnectorDefinition, ...]:
         """The sources, with the embedded registry's URL in place."""
         worker = with_defaults(with_registry(self.worker_properties, registry_url or _PLACEHOLDER_URL))
         readings = [
-            read_definition(with_registry(connector, registry_url or _PLACEHOLDER_URL), worker=worker)
+            read_definition(self.resolved(connector, registry_url=registry_url), worker=worker)
             for connector in self.connectors
         ]
         return tuple(reading.definition for reading in readings if reading.definition is not None)
@@ -104,14 +114,19 @@ def make_job(
 ) -> Job:
     """Validate; raises ``ConfigRefusedError`` with all findings."""
     names = list(sources) or ["worker", *(connector.get("name", "connector") for connector in connectors)]
+    resolved = resolve_worker(worker_properties, environ=os.environ)
+    worker_properties = resolved.properties
     parsed = WorkerConfig.parse(worker_properties)
     known = [key.name for key in WorkerConfig.config_keys()]
     strangers = unknown_keys(worker_properties, known, free_prefixes=WorkerConfig.free_prefixes)
-    found = [SourceFindings(names[0], (*parsed.findings, *strangers, *_worker_remarks(worker_properties)))]
+    found = [
+        SourceFindings(
+            names[0], (*resolved.findings, *parsed.findings, *strangers, *_worker_remarks(worker_properties))
+        )
+    ]
     worker = with_defaults(with_registry(worker_properties, _PLACEHOLDER_URL))
     for source, connector in zip(names[1:], connectors, strict=True):
-        findings = _findings(with_registry(connector, _PLACEHOLDER_URL), worker)
-        found.append(SourceFindings(source, (*findings, *_client_findings(worker, connector))))
+        found.append(SourceFindings(source, _resolved_findings(connector, worker, resolved.providers)))
     found.extend(_doubles(names[1:], connectors))
     if parsed.config is None or any(finding.is_error for source in found for finding in source.findings):
         raise ConfigRefusedError([source for source in found if source.findings])
@@ -120,7 +135,21 @@ def make_job(
         dict(worker_properties),
         tuple(connectors),
         warnings=tuple(item for item in found if item.findings),
+        providers=resolved.providers,
     )
+
+
+def _resolved_findings(
+    connector: Mapping[str, str], worker: Mapping[str, str], providers: ConfigProviders
+) -> tuple[Finding, ...]:
+    """Everything about one connector's config with its variables resolved, told without their values."""
+    try:
+        resolved = providers.resolve(connector)
+    except ProviderError as error:
+        return (Finding("", None, str(error)),)
+    properties = with_registry(resolved.properties, _PLACEHOLDER_URL)
+    findings = (*_findings(properties, worker), *_client_findings(worker, properties))
+    return (*map(resolved.hidden, findings), *resolved.warnings)
 
 
 def _findings(connector: Mapping[str, str], worker: Mapping[str, str]) -> Sequence[Finding]:

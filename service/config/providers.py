@@ -76,7 +76,7 @@ class Resolved:
         return {
             key: self.variables[key]
             if key in self.variables and self.properties[key] == value
-            else self._without_secrets(value)
+            else self.without_secrets(value)
             for key, value in properties.items()
         }
 
@@ -84,10 +84,11 @@ class Resolved:
         """A finding without the values that came from providers."""
         if finding.key in self.variables:
             text = FAILED_VALUE.format(key=finding.key) if finding.is_error else finding.message
-            return replace(finding, value=self.variables[finding.key], message=self._without_secrets(text))
-        return replace(finding, message=self._without_secrets(finding.message))
+            return replace(finding, value=self.variables[finding.key], message=self.without_secrets(text))
+        return replace(finding, message=self.without_secrets(finding.message))
 
-    def _without_secrets(self, text: str) -> str:
+    def without_secrets(self, text: str) -> str:
+        """A text with variables where their values stood."""
         for secret in sorted(filter(_is_telling, self.secrets), key=len, reverse=True):
             text = text.replace(secret, self.secrets[secret])
         return text

@@ -35,7 +35,7 @@ class Rules:
         """A sink in the workers' own group would break the cluster."""
         group = properties.get(GROUP_ID_OVERRIDE, "").strip()
         name = properties.get("name", "").strip()
-        if group == self.group_id:
+        if group and group == self.group_id:
             text = f"Consumer group {group} conflicts with Connect worker group {self.group_id}"
             entries.fail(GROUP_ID_OVERRIDE, text, is_counted_once=True)
         elif not group and f"connect-{name}" == self.group_id:

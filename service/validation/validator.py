@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from fetchers.sdk import Finding
 from service.config.providers import FAILED_VALUE, ProviderError, Resolved
@@ -17,15 +16,14 @@ from service.validation.overrides import add_overrides
 from service.validation.rules import Rules
 from service.validation.stages import add_stages
 
+DEFAULT_GROUP = "headrace"
+"""Of a worker that names none (``WorkerConfig.group_id``)."""
 NO_CLASS = "Connector config contains no connector type"
 _STAGE_KEYS = ("transforms", "predicates")
 
 
-class Resolve(Protocol):
-    """Replaces variables of config providers; raises ``ProviderError``."""
-
-    def __call__(self, properties: Mapping[str, str]) -> Resolved:
-        """The config with values in place of variables."""
+Resolve = Callable[[Mapping[str, str]], Resolved]
+"""Replaces variables of config providers; raises ``ProviderError``."""
 
 
 def nothing_to_resolve(properties: Mapping[str, str]) -> Resolved:
@@ -60,7 +58,7 @@ class Validation:
         for key in (key for key, value in config.items() if value is None):
             entries.refuse_null(kind.key(key), key)
         _hide(entries, resolved)
-        return Validated(entries.infos(class_name), warnings)
+        return Validated(entries.infos(class_name), (*map(resolved.hidden, warnings), *resolved.warnings))
 
     def _resolved(self, properties: Mapping[str, str]) -> Resolved:
         try:
@@ -77,7 +75,7 @@ class Validation:
         add_stages(entries, properties)
         add_overrides(entries, properties, findings)
         complete_converters(entries, properties, self.worker)
-        Rules(self.worker.get("group.id", "")).check(entries, properties, kind)
+        Rules(self.worker.get("group.id") or DEFAULT_GROUP).check(entries, properties, kind)
         for finding in findings:
             if finding.is_error and finding.key not in entries.by_name:
                 entries.fail(finding.key, finding.message, is_counted_once=True)
@@ -132,3 +130,5 @@ def _hide(entries: Entries, resolved: Resolved) -> None:
         entry.value, entry.recommended, entry.is_counted_once = variable, (), False
         if entry.errors:
             entry.errors = [FAILED_VALUE.format(key=key)]
+    for entry in entries.by_name.values():
+        entry.errors = [resolved.without_secrets(text) for text in entry.errors]
