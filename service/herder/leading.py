@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from service.domain.cluster import ClusterConfig, Member, Roster
 from service.domain.ids import InstanceId
@@ -13,33 +12,25 @@ from service.herder.grace import Grace
 from service.herder.tracking import AssignmentTracker
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
-    """Who owned what in the last generation that anybody present took part in."""
-
-    generation: int
-    owners: Mapping[InstanceId, Member]
-
-
-def known_owners(tracker: AssignmentTracker, claims: Iterable[Claim]) -> Known:
-    """The leader's own knowledge, unless it has missed a generation: then what the others say is theirs.
+def known_owners(tracker: AssignmentTracker, claims: Iterable[Claim]) -> Mapping[InstanceId, Member]:
+    """Who owned what before: as the leader knows, or as the others say of themselves if it has missed a generation.
 
     A worker that was away claims what was its own long ago; only claims of the latest generation count.
     """
     latest = sorted(claims, key=lambda claim: (-claim.generation, claim.member))
     generation = latest[0].generation
     if tracker.generation >= generation:
-        return Known(tracker.generation, tracker.assignment.owners())
+        return tracker.assignment.owners()
     owners: dict[InstanceId, Member] = {}
     for claim in latest:
         if claim.generation == generation:
             for instance in claim.owned:
                 owners.setdefault(instance, claim.member)
-    return Known(generation, owners)
+    return owners
 
 
 def convened(
-    known: Known,
+    known: Mapping[InstanceId, Member],
     config: ClusterConfig,
     grace: Grace,
     *,
@@ -50,7 +41,7 @@ def convened(
 ) -> tuple[Roster, Grace]:
     """The roster of a new generation, and the book of those whose work waits for them."""
     present = tuple(sorted(set(members)))
-    grace = grace.seen({*known.owners.values()} - {*present}, now)
-    assignment = rebased(known.owners, config, members=present, held=grace.held(now))
+    grace = grace.seen({*known.values()} - {*present}, now)
+    assignment = rebased(known, config, members=present, held=grace.held(now))
     roster = Roster(generation, leader, present, assignment.owners(), config.offset)
     return roster, grace

@@ -15,11 +15,14 @@ from service.domain.cluster import Member, Roster
 from service.herder.claims import Claim, decode_claim, decode_roster, encode_claim, encode_roster
 from service.herder.grace import Grace
 from service.herder.leading import convened, known_owners
+from service.herder.solo import SoloMembership
 from service.herder.tracking import AssignmentTracker
 from service.kafka.client import KafkaSettings
 from service.kafka.errors import DeliveryFatal, KafkaFailure
 from service.kafka.group import GroupMember
 from service.kafka.group_calls import GroupSettings
+
+__all__ = ["GroupMembership", "SoloMembership", "group_settings"]
 
 PROTOCOL_TYPE = "connect"
 PROTOCOL = "headrace-1"
@@ -40,50 +43,6 @@ def group_settings(
         heartbeat_seconds=min(heartbeat_seconds, session_seconds / HEARTBEATS_A_SESSION),
         rebalance_seconds=rebalance_seconds,
     )
-
-
-class SoloMembership:
-    """A group of one that never changes: the standalone worker."""
-
-    def __init__(self, me: Member, tracker: AssignmentTracker) -> None:
-        """Everything in ``tracker`` will be this worker's."""
-        self.failure: Exception | None = None
-        self._me = me
-        self._tracker = tracker
-        self._roster: Roster | None = None
-        self._listeners: list[Callable[[], None]] = []
-
-    @property
-    def me(self) -> Member:
-        """See ``Membership``."""
-        return self._me
-
-    @property
-    def roster(self) -> Roster | None:
-        """See ``Membership``."""
-        return self._roster
-
-    @property
-    def is_rebalancing(self) -> bool:
-        """See ``Membership``."""
-        return self._roster is None
-
-    def listen(self, listener: Callable[[], None]) -> None:
-        """See ``Membership``."""
-        self._listeners.append(listener)
-
-    async def start(self) -> None:
-        """See ``Membership``."""
-        known = known_owners(self._tracker, [Claim(self._me, self._tracker.offset, 0, ())])
-        config = self._tracker.config
-        self._roster, _ = convened(known, config, Grace(0), generation=1, leader=self._me, members=[self._me], now=0)
-        self._tracker.on_roster(self._roster)
-        for listener in self._listeners:
-            listener()
-
-    async def stop(self) -> None:
-        """See ``Membership``."""
-        self._roster = None
 
 
 class GroupMembership:

@@ -130,7 +130,7 @@ class Cluster(RuleBasedStateMachine):
             members=[claim.member for claim in claims],
             now=self.now,
         )
-        self.check_base(known.owners, roster, held=head.grace.held(self.now))
+        self.check_base(known, roster, held=head.grace.held(self.now))
         told = decode_roster(encode_roster(roster))
         is_followed = True
         for place, worker in enumerate(workers):
