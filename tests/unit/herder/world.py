@@ -19,6 +19,7 @@ from service.herder.life import HerderLife
 from service.herder.parts import ClusterDoors, HerderSettings, PeerError
 from service.herder.ports import Desired, InstanceObserver
 from service.herder.tracking import AssignmentTracker
+from service.kafka.errors import DeliveryRetriable
 from service.stores.config_log import ConfigLog
 from service.stores.memory_log import MemoryStateLog
 from service.stores.statuses import Statuses
@@ -40,6 +41,7 @@ class FakeMembership:
     listeners: list[Callable[[], None]] = field(default_factory=list)
     first: Sequence[Member] = (ME,)
     has_left: bool = False
+    generation: int = 0
 
     def listen(self, listener: Callable[[], None]) -> None:
         """See ``Membership``."""
@@ -58,9 +60,9 @@ class FakeMembership:
         self, *members: Member, leader: Member | None = None, owners: Mapping[InstanceId, Member] | None = None
     ) -> None:
         """A new generation of these members (the first leads); who owned what stays, unless given."""
-        generation = 1 if self.roster is None else self.roster.generation + 1
+        self.generation += 1
         base = self.tracker.assignment.owners() if owners is None else owners
-        self.roster = Roster(generation, leader or members[0], tuple(sorted(members)), base, self.tracker.offset)
+        self.roster = Roster(self.generation, leader or members[0], tuple(sorted(members)), base, self.tracker.offset)
         self.tracker.on_roster(self.roster)
         self.tell()
 
@@ -202,6 +204,7 @@ class HerderWorld:
     sink_offsets: FakeOffsets = field(default_factory=FakeOffsets)
     peers: FakePeers = field(default_factory=FakePeers)
     fenced: list[Sequence[str]] = field(default_factory=list)
+    is_fencing_broken: bool = False
     levels: list[tuple[str, str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -251,6 +254,8 @@ class HerderWorld:
         """To the fakes."""
 
         async def fence(ids: Sequence[str]) -> None:
+            if self.is_fencing_broken:
+                raise DeliveryRetriable("away")
             self.fenced.append(ids)
 
         async def cluster_id() -> str:

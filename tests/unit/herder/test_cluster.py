@@ -1,0 +1,270 @@
+"""What workers do for each other: task configs to the leader, signatures, fencing, hand-over, duties, the end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from service.domain.cluster import InstanceStatus, Member, SessionKey
+from service.domain.ids import ConnectorId, InstanceId, TaskId
+from service.domain.states import State, TargetState
+from service.herder.api import Signature
+from service.herder.errors import (
+    BadRequestError,
+    ElsewhereError,
+    ForbiddenError,
+    NotFoundError,
+    RequestError,
+    StartingError,
+)
+from service.herder.parts import HerderSettings
+from service.herder.signing import HASHES, demand_signed, new_key, sign
+from tests.unit.herder.world import ME, OTHER, SOURCE, HerderWorld
+
+pytestmark = pytest.mark.looptime
+KEY = SessionKey(b"secret", "HmacSHA256", 1)
+ALGORITHMS = ("HmacSHA256",)
+TWO_TASKS = {**SOURCE, "tasks.max": "2"}
+
+
+def as_owner_of(world: HerderWorld, name: str) -> None:
+    """Let the connector be this worker's, and another lead."""
+    world.membership.become(OTHER, ME, leader=OTHER, owners={ConnectorId(name): ME})
+
+
+async def with_connector(world: HerderWorld) -> None:
+    """A connector that has made no tasks yet."""
+    world.instances.is_silent = True
+    await world.life.herder.create_connector("c", SOURCE, None)
+    await world.settled()
+
+
+async def test_an_owner_hands_its_task_configs_to_the_leader_signed() -> None:
+    """And tries again until it is done."""
+    async with HerderWorld().started() as world:
+        await with_connector(world)
+        as_owner_of(world, "c")
+        world.peers.refusals = 3
+        made_from = world.configs.config.connectors["c"].config
+        world.instances.observer.on_task_configs(ConnectorId("c"), [{"a": "1"}], made_from)
+        await asyncio.sleep(30)
+        [(url, connector, body, signature)] = world.peers.published
+        assert (url, connector, json.loads(body)) == (OTHER.url, "c", [{"a": "1"}])
+        demand_signed(body, signature, world.configs.config.session_key, algorithms=ALGORITHMS)
+
+
+async def test_task_configs_that_are_outdated_are_handed_to_nobody() -> None:
+    """Made from another config than that of now, of a stopped connector, of one that is another's, or known already."""
+    async with HerderWorld().started() as world:
+        await with_connector(world)
+        herder, observer = world.life.herder, world.instances.observer
+        made_from = world.configs.config.connectors["c"].config
+        observer.on_task_configs(ConnectorId("c"), [{"a": "1"}], made_from)
+        await world.settled()
+        written = world.configs.config.offset
+        observer.on_task_configs(ConnectorId("c"), [{"a": "1"}], made_from)
+        observer.on_task_configs(ConnectorId("c"), [{"a": "2"}], {**made_from, "file": "/old"})
+        observer.on_task_configs(ConnectorId("gone"), [{"a": "2"}], made_from)
+        await world.settled()
+        assert world.configs.config.offset == written
+        world.membership.become(ME, OTHER, owners={ConnectorId("c"): OTHER})
+        observer.on_task_configs(ConnectorId("c"), [{"a": "2"}], made_from)
+        await world.settled()
+        assert world.configs.config.offset == written
+        world.membership.become(ME, OTHER, owners={ConnectorId("c"): ME})
+        await herder.set_target_state("c", TargetState.STOPPED)
+        observer.on_task_configs(ConnectorId("c"), [{"a": "2"}], made_from)
+        await world.settled()
+        assert herder.connector_info("c").tasks == ()
+
+
+async def test_the_leader_writes_what_an_owner_has_signed() -> None:
+    """Unsigned, wrongly signed and unreadable bodies are refused; a stopped connector gets no tasks."""
+    async with HerderWorld().started() as world:
+        await with_connector(world)
+        herder = world.life.herder
+        key = world.configs.config.session_key
+        assert key is not None
+
+        async def publish(name: str, body: bytes) -> None:
+            await herder.publish_tasks(name, signature=sign(body, key, algorithm="HmacSHA256"), body=body)
+
+        await publish("c", b'[{"a":"1"},{"a":"2"}]')
+        assert [config for _, config in herder.task_configs("c")] == [{"a": "1"}, {"a": "2"}]
+        with pytest.raises(BadRequestError, match="missing required signature"):
+            await herder.publish_tasks("c", signature=None, body=b"[]")
+        with pytest.raises(ForbiddenError):
+            await herder.publish_tasks("c", signature=Signature("", "HmacSHA256"), body=b"[]")
+        for body in (b"{", b"{}", b"[1]"):
+            with pytest.raises(BadRequestError, match="Task configurations"):
+                await publish("c", body)
+        with pytest.raises(NotFoundError):
+            await publish("x", b"[]")
+        await herder.set_target_state("c", TargetState.STOPPED)
+        await publish("c", b'[{"a":"1"}]')
+        assert herder.task_configs("c") == ()
+        world.membership.become(OTHER, ME)
+        with pytest.raises(ElsewhereError):
+            await publish("c", b"[]")
+
+
+async def test_a_standalone_worker_has_no_internal_requests() -> None:
+    """Nor a key to sign them by."""
+    async with HerderWorld(HerderSettings("g", is_standalone=True)).started() as world:
+        assert world.configs.config.session_key is None
+        with pytest.raises(RequestError):
+            await world.life.herder.publish_tasks("c", signature=None, body=b"[]")
+        with pytest.raises(RequestError):
+            await world.life.herder.fence("c", signature=None, body=b"")
+
+
+@pytest.mark.parametrize("algorithm", list(HASHES))
+def test_signatures_of_every_algorithm_hold_for_their_body_and_key_alone(algorithm: str) -> None:
+    """One bit more or another key, and the request is refused."""
+    key = new_key(algorithm, created_ms=1)
+    signature = sign(b"body", key, algorithm=algorithm)
+    demand_signed(b"body", signature, key, algorithms=(algorithm,))
+    with pytest.raises(ForbiddenError, match=r"Internal request contained invalid signature\."):
+        demand_signed(b"body.", signature, key, algorithms=(algorithm,))
+    with pytest.raises(ForbiddenError):
+        demand_signed(b"body", signature, KEY, algorithms=(algorithm,))
+
+
+def test_a_signature_is_what_java_makes_of_the_same_key_and_body() -> None:
+    """Worked out by another implementation (openssl dgst -sha256 -hmac)."""
+    assert sign(b"[]", KEY, algorithm="HmacSHA256").value == "UzZKB/zFY+cS9Cz8neHijh4tOfI2zuQw8RIgPlV66j8="
+
+
+def test_what_cannot_be_checked_is_refused_with_its_own_status() -> None:
+    """No signature, an algorithm that is not allowed, no key yet, no Base64."""
+    signature = sign(b"", KEY, algorithm="HmacSHA256")
+    with pytest.raises(BadRequestError):
+        demand_signed(b"", None, KEY, algorithms=ALGORITHMS)
+    with pytest.raises(BadRequestError, match="HmacSHA256"):
+        demand_signed(b"", signature, KEY, algorithms=("HmacSHA512",))
+    with pytest.raises(StartingError):
+        demand_signed(b"", signature, None, algorithms=ALGORITHMS)
+    with pytest.raises(ForbiddenError):
+        demand_signed(b"", Signature("é", "HmacSHA256"), KEY, algorithms=ALGORITHMS)
+
+
+async def test_the_session_key_is_made_by_the_leader_and_replaced_when_it_is_old() -> None:
+    """Every ``inter.worker.key.ttl.ms``; the clock of the test is the machine's, so age is made by the setting."""
+    async with HerderWorld(HerderSettings("g", key_seconds_max=0.001)).started() as world:
+        first = world.configs.config.session_key
+        await asyncio.to_thread(lambda: None)
+        await world.settled()
+        second = world.configs.config.session_key
+        assert first is not None
+        assert second is not None
+        assert first.key != second.key
+
+
+async def test_before_fewer_tasks_start_the_leader_fences_the_older_ones() -> None:
+    """Those of the generation before, by their transactional ids; the new ones wait for the record of it."""
+    async with HerderWorld().started() as world:
+        herder = world.life.herder
+        await herder.create_connector("c", TWO_TASKS, None)
+        await world.settled()
+        assert world.fenced == []
+        await herder.put_connector("c", SOURCE)
+        await world.settled()
+        assert world.fenced == [["g-c-0", "g-c-1"]]
+        assert world.configs.config.task_counts["c"] == 1
+        assert world.states("c") == {"": "RUNNING", "0": "RUNNING"}
+        await herder.put_connector("c", {**SOURCE, "topic": "u"})
+        await world.settled()
+        assert world.fenced == [["g-c-0", "g-c-1"]], "one task before and one now: its own start fences the other"
+
+
+async def test_new_tasks_wait_while_fencing_fails() -> None:
+    """And run when it has worked; the sink's do not wait."""
+    async with HerderWorld().started() as world:
+        herder = world.life.herder
+        await herder.create_connector("c", TWO_TASKS, None)
+        await world.settled()
+        world.is_fencing_broken = True
+        await herder.put_connector("c", SOURCE)
+        await asyncio.sleep(20)
+        assert TaskId("c", 0) not in world.instances.applied
+        world.is_fencing_broken = False
+        await asyncio.sleep(20)
+        assert TaskId("c", 0) in world.instances.applied
+
+
+async def test_work_of_a_worker_that_is_there_is_taken_when_it_has_let_go() -> None:
+    """It says so by UNASSIGNED; not longer than the graceful time-out, and not for one that has left."""
+    async with HerderWorld(HerderSettings("g", graceful_seconds=5)).started() as world:
+        world.membership.become(ME, OTHER)
+        for name in ("polite", "slow"):
+            await world.life.herder.create_connector(name, SOURCE, TargetState.PAUSED)
+        owned: dict[InstanceId, Member] = {ConnectorId("polite"): OTHER, ConnectorId("slow"): OTHER}
+        world.membership.become(ME, OTHER, owners=owned)
+        await world.settled()
+        assert world.instances.applied == {}
+        for instance in owned:
+            world.statuses.put(instance, InstanceStatus(State.PAUSED, OTHER.worker_id, 2))
+        world.membership.become(ME, OTHER, owners=dict.fromkeys(owned, ME))
+        await asyncio.sleep(1)
+        assert world.instances.applied == {}
+        world.statuses.put(ConnectorId("polite"), InstanceStatus(State.UNASSIGNED, OTHER.worker_id, 2))
+        await asyncio.sleep(1)
+        assert list(world.instances.applied) == [ConnectorId("polite")]
+        await asyncio.sleep(4)
+        assert set(world.instances.applied) == set(owned)
+
+
+async def test_work_of_a_worker_that_has_left_is_taken_at_once() -> None:
+    """Whatever it said last."""
+    async with HerderWorld().started() as world:
+        world.membership.become(ME, OTHER)
+        await world.life.herder.create_connector("c", SOURCE, TargetState.PAUSED)
+        world.membership.become(ME, OTHER, owners={ConnectorId("c"): OTHER})
+        await world.settled()
+        world.statuses.put(ConnectorId("c"), InstanceStatus(State.RUNNING, OTHER.worker_id, 2))
+        world.membership.become(ME, owners={ConnectorId("c"): ME})
+        await world.settled()
+        assert list(world.instances.applied) == [ConnectorId("c")]
+
+
+async def test_a_state_that_a_former_owner_has_overwritten_is_told_again() -> None:
+    """It let go late, or failed because it was fenced."""
+    async with HerderWorld().started() as world:
+        await world.life.herder.create_connector("c", SOURCE, None)
+        await world.settled()
+        world.mark(TaskId("c", 0), State.FAILED, by=OTHER, trace="fenced")
+        await world.settled()
+        assert world.life.herder.task_status(TaskId("c", 0)).state is State.RUNNING
+
+
+async def test_out_of_the_group_what_runs_goes_on() -> None:
+    """A broker that is away for a while must not stop everything."""
+    async with HerderWorld().started() as world:
+        await world.life.herder.create_connector("c", SOURCE, None)
+        await world.settled()
+        world.membership.leave()
+        await world.settled()
+        assert TaskId("c", 0) in world.instances.applied
+
+
+async def test_the_end_is_in_order_and_told() -> None:
+    """Tasks stop, their states are written, the worker leaves the group."""
+    world = HerderWorld()
+    async with world.started():
+        await world.life.herder.create_connector("c", SOURCE, None)
+        await world.settled()
+    assert world.instances.has_stopped
+    assert world.membership.has_left
+    told = world.statuses.connector("c")
+    assert told is not None
+    assert told.state is State.UNASSIGNED
+
+
+async def test_log_levels_of_the_cluster_reach_this_worker() -> None:
+    """By the config log."""
+    async with HerderWorld().started() as world:
+        await world.life.herder.set_cluster_logger("headrace.task", "DEBUG")
+        await world.settled()
+        assert world.levels == [("headrace.task", "DEBUG")]
