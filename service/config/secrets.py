@@ -17,6 +17,8 @@ def secrets_of(job: Job) -> Iterator[str]:
         yield from (value for key, value in definition.properties.items() if key in secret_keys)
     for properties in (job.worker_properties, *job.connectors):
         yield from _named_like_secrets(properties)
+    for held in (*job.worker.rest_auth_users.values(), *job.worker.rest_auth_tokens.values()):
+        yield held.get_secret_value().partition(":")[2]
 
 
 def _named_like_secrets(properties: Mapping[str, str]) -> Iterator[str]:

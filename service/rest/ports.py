@@ -11,6 +11,7 @@ from metrics.prometheus import PrometheusObserver
 from service.herder.api import Herder
 from service.herder.errors import StartingError
 from service.rest.health import Health
+from service.validation.infos import ConfigInfos, ConfigKeyInfo
 
 
 class Loggers(Protocol):
@@ -29,18 +30,18 @@ class Loggers(Protocol):
 class Plugins(Protocol):
     """What can be run here and how it is configured.
 
-    What is returned is written as JSON as it is: dataclasses whose fields have the names of Connect's bodies, or maps.
-    Raises ``NotFoundError`` for an unknown plugin, ``BadRequestError`` for a request that is wrong as it is.
+    What is returned is written as JSON as it is. Raises ``NotFoundError`` for an unknown plugin, ``BadRequestError``
+    for a request that is wrong as it is.
     """
 
-    def listing(self, *, connectors_only: bool) -> Sequence[object]:
+    def listing(self, *, connectors_only: bool) -> Sequence[Mapping[str, str]]:
         """``[{"class", "type", "version"}]``: sinks, sources, then all the others."""
 
-    def config_keys(self, plugin: str, *, version: str | None) -> Sequence[object]:
-        """``[ConfigKeyInfo]``; ``version`` is ``latest``, a version, or None."""
+    def config_keys(self, plugin: str, *, version: str | None) -> Sequence[ConfigKeyInfo]:
+        """Its keys; ``version`` is ``latest``, a version, or None."""
 
-    async def validate(self, plugin: str, config: Mapping[str, str | None]) -> object:
-        """``ConfigInfos``: also when there are errors."""
+    async def validate(self, plugin: str, config: Mapping[str, str | None]) -> ConfigInfos:
+        """Every key and its value, also when there are errors."""
 
 
 @dataclass(slots=True, kw_only=True)

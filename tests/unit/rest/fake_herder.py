@@ -12,7 +12,9 @@ from service.domain.ids import TaskId
 from service.domain.states import State, TargetState
 from service.herder.api import Herder, OffsetEntry, Signature, Stage
 from service.herder.errors import BadRequestError, ConflictError, ElsewhereError, NotFoundError
+from service.validation.infos import ConfigInfo, ConfigInfos, ConfigKeyInfo, ConfigValueInfo
 
+FILE_KEY = ConfigKeyInfo("file", "STRING", True, None, "HIGH", "Path.", None, -1, "NONE", "file")  # noqa: FBT003
 WORKER_ID = "127.0.0.1:8083"
 STAGE = Stage("reading to the end of the config topic", "2026-01-02T03:04:05.678Z")
 
@@ -222,24 +224,26 @@ class FakePlugins:
     def __init__(self) -> None:
         self.validated: list[tuple[str, dict[str, str | None]]] = []
 
-    def listing(self, *, connectors_only: bool) -> Sequence[object]:
+    def listing(self, *, connectors_only: bool) -> Sequence[Mapping[str, str]]:
         """Both, or the connector."""
         connector = {"class": "org.example.Source", "type": "source", "version": "1"}
         transformation = {"class": "org.example.Transform", "type": "transformation"}
         return [connector] if connectors_only else [connector, transformation]
 
-    def config_keys(self, plugin: str, *, version: str | None) -> Sequence[object]:
+    def config_keys(self, plugin: str, *, version: str | None) -> Sequence[ConfigKeyInfo]:
         """One key."""
         if plugin != "Source":
             raise NotFoundError(f"Unknown plugin {plugin}.")
         if version == "no version":
             raise BadRequestError(f"Invalid version specification: {version}")
-        return [{"name": "file", "type": "STRING", "order": 1}]
+        return [FILE_KEY]
 
-    async def validate(self, plugin: str, config: Mapping[str, str | None]) -> object:
-        """No errors."""
+    async def validate(self, plugin: str, config: Mapping[str, str | None]) -> ConfigInfos:
+        """One error."""
         self.validated.append((plugin, dict(config)))
-        return {"name": plugin, "error_count": 0, "groups": [], "configs": []}
+        value = ConfigValueInfo("file", None, ("a", "b"), ("It is missing.",))
+        stranger = ConfigInfo(None, ConfigValueInfo("x", "1"))
+        return ConfigInfos(plugin, 1, ("Common",), (ConfigInfo(FILE_KEY, value), stranger))
 
 
 def elsewhere(url: str) -> FakeHerder:
