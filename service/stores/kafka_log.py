@@ -9,16 +9,19 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from metrics.events import Emit, StateLogInterrupted, StateLogResumed
+from service.kafka.batches import BATCH_HEADER_BYTES
 from service.kafka.client import KafkaSettings
-from service.kafka.errors import DeliveryRetriable, WriterFenced
+from service.kafka.errors import DeliveryFatal, DeliveryRetriable, WriterFenced
 from service.kafka.producer import IdempotentWriter, TransactionalWriter
 from service.kafka.records import TopicRecords
 from service.kafka.standby import StandbyWriter
 from service.kafka.tail import TopicTail
+from service.kafka.together import CommitTogether
 from service.stores.state_log import KeyedValue, Receive
 from service.stores.state_topic import StateTopic
 
 WRITE_SECONDS_MAX = 30.0
+_RECORD_OVERHEAD_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +43,12 @@ class KafkaStateLog:
         self._clients = clients
         self._emit = emit
         self._leader_id = leader_id
-        self._anyone = StandbyWriter(lambda: IdempotentWriter(clients.writing, last_topic=topic.name))
+        self._record_bytes_max = 0
+        self._standby = StandbyWriter(lambda: IdempotentWriter(clients.writing, last_topic=topic.name))
         self._leader: TransactionalWriter | None = None
         self._leading = asyncio.Lock()
+        self._by_anyone = CommitTogether(self._commit)
+        self._by_leader = CommitTogether(self._commit_as_leader)
         self._tail: TopicTail | None = None
 
     @property
@@ -52,7 +58,7 @@ class KafkaStateLog:
 
     async def start(self, receive: Receive) -> None:
         """See `StateLog`."""
-        await self._state_topic.ensure(self._clients.reading)
+        self._record_bytes_max = await self._state_topic.ensure(self._clients.reading)
         tail = TopicTail(self._clients.reading, self.topic, receive=receive, tell=self._tell)
         await tail.start()
         self._tail = tail
@@ -62,7 +68,7 @@ class KafkaStateLog:
         tail, self._tail = self._tail, None
         if tail is not None:
             await tail.stop()
-        await self._anyone.stop()
+        await self._standby.stop()
         await self.drop_leadership()
 
     async def read_to_end(self) -> None:
@@ -73,10 +79,11 @@ class KafkaStateLog:
 
     async def write(self, records: Sequence[KeyedValue], *, as_leader: bool = False) -> None:
         """See `StateLog`; within `WRITE_SECONDS_MAX`."""
-        commit = self._commit_as_leader if as_leader else self._anyone.commit
+        self._demand_fitting(records)
+        together = self._by_leader if as_leader else self._by_anyone
         try:
             async with asyncio.timeout(WRITE_SECONDS_MAX):
-                await commit([self._columns(records)])
+                await together.write(records)
                 await self.read_to_end()
         except (TimeoutError, DeliveryRetriable) as error:
             raise DeliveryRetriable(
@@ -102,13 +109,25 @@ class KafkaStateLog:
         if writer is not None:
             await writer.stop()
 
-    async def _commit_as_leader(self, writes: Sequence[TopicRecords]) -> None:
-        # Held across the delivery: a writer takes one commit at a time.
+    def _demand_fitting(self, records: Sequence[KeyedValue]) -> None:
+        """Refuse what the broker would, before it costs the writer, and everyone's records in the same commit."""
+        for key, value in records:
+            size = len(key) + len(value or b"") + BATCH_HEADER_BYTES + _RECORD_OVERHEAD_BYTES
+            if size > self._record_bytes_max:
+                raise DeliveryFatal(
+                    f"a record for topic '{self.topic}' takes {size} bytes, the limit is {self._record_bytes_max}: "
+                    "make the configuration smaller, or raise the topic's max.message.bytes"
+                )
+
+    async def _commit(self, records: Sequence[KeyedValue]) -> None:
+        await self._standby.commit([self._columns(records)])
+
+    async def _commit_as_leader(self, records: Sequence[KeyedValue]) -> None:
         async with self._leading:
             if self._leader is None:
                 raise WriterFenced("this worker may not write as leader: it has not claimed leadership, or has lost it")
             try:
-                await self._leader.commit(writes)
+                await self._leader.commit([self._columns(records)])
             except BaseException:
                 # Never opened again from here: only who knows that it is the leader still may fence the others.
                 await self._drop()

@@ -62,9 +62,10 @@ class StateTopic:
             kind=kind, name=name, partitions=partitions or _PARTITIONS[kind], replication=replication, settings=settings
         )
 
-    async def ensure(self, settings: KafkaSettings) -> None:
+    async def ensure(self, settings: KafkaSettings) -> int:
         """Create the topic if it is missing, else check it; one that is there is never changed.
 
+        Returns how many bytes a batch of records may take in it.
         Raises DeliveryFatal (wrong clean-up or partitions: the text says how to mend it), DeliveryRetriable.
         """
         worker_key = f"{self.kind}.storage.topic"
@@ -77,6 +78,7 @@ class StateTopic:
             )
             await admin.demand_compacted(self.name, worker_key=worker_key, purpose=_PURPOSES[self.kind])
             found = await admin.partition_count(self.name)
+            batch_bytes_max = (await admin.topic_config(self.name))["max.message.bytes"]
         if self.kind is StateKind.CONFIG and found > 1:
             raise DeliveryFatal(
                 f"Topic '{self.name}' supplied via the '{worker_key}' property is required to have a single partition "
@@ -84,3 +86,4 @@ class StateTopic:
                 f"Create a topic with one partition and 'cleanup.policy=compact', and name it in '{worker_key}'; "
                 "or name one that does not exist, and it is created."
             )
+        return int(batch_bytes_max or 0)
