@@ -24,12 +24,22 @@ class FileBusy(Retriable):
     """Another task is writing to the file at this moment."""
 
 
+def write_pieces(descriptor: int, pieces: list[memoryview]) -> None:
+    """One after another, whole."""
+    for piece in pieces:
+        at = 0
+        while at < len(piece):
+            at += os.write(descriptor, piece[at:])
+
+
 @dataclass(slots=True)
 class SinkFile:
     """One task's way to its file."""
 
     path: Path
     connector: str
+    write: Callable[[int, list[memoryview]], None] = write_pieces
+    """How pieces get into the open file; replaced in tests by one that dies half-way."""
     _began_at: dict[Partition, int] = field(default_factory=dict)
     """Where this task began to read its partitions; records before mean that a topic was made anew."""
     _last: Note | None = None
@@ -60,7 +70,7 @@ class SinkFile:
         """
         with self._locked() as descriptor:
             if not _is_regular(descriptor):
-                _write(descriptor, lines_of({}))
+                self.write(descriptor, lines_of({}))
                 return
             known = self._settled(descriptor)
             for partition, begin in begins.items():
@@ -75,7 +85,7 @@ class SinkFile:
             after = {(self.connector, *partition): _after(held.get(partition), end) for partition, end in ends.items()}
             note = Note(os.fstat(descriptor).st_size, sum(map(len, pieces)), checksum_of(pieces), known, after)
             self._write_note(note)
-            _write(descriptor, pieces)
+            self.write(descriptor, pieces)
             os.fsync(descriptor)
             self._last = note
 
@@ -138,13 +148,6 @@ def _is_reset(committed: int | None, written: Written) -> bool:
 
 def _after(held: Written | None, end: int) -> Written:
     return Written(end) if held is None else Written(max(end, held.next_offset), held.committed)
-
-
-def _write(descriptor: int, pieces: list[memoryview]) -> None:
-    for piece in pieces:
-        at = 0
-        while at < len(piece):
-            at += os.write(descriptor, piece[at:])
 
 
 def _is_regular(descriptor: int) -> bool:

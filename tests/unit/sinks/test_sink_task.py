@@ -1,0 +1,262 @@
+"""One sink task in virtual time: order of what is asked of the sink, retries, rebalances, dead letters."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from fetchers.sdk import Fatal, Retriable
+from metrics.events import (
+    DeadLettersWritten,
+    RecordsRejected,
+    RetryScheduled,
+    SinkCommitFailed,
+    SinkDeadLettersFailed,
+    SinkLagMeasured,
+    SinkOffsetsCommitted,
+    SinkRecordsPut,
+    SinkRecordsRead,
+    TaskStarted,
+)
+from service.domain.errors import RecordRejectedError
+from service.kafka.errors import DeliveryRetriable
+from service.sinks.contract import SinkBatch
+from service.sinks.dead_letters import DeadLetterRules
+from tests.unit.sinks.fakes import FakeGroup, World, numbers, outdated, run_until
+
+pytestmark = pytest.mark.looptime
+TOLERANT = DeadLetterRules(is_tolerant=True, topic="letters")
+
+
+def texts(values: list[bytes | None]) -> list[str | None]:
+    """Values as a sink sees them."""
+    return [None if value is None else value.decode() for value in values]
+
+
+async def test_everything_is_asked_in_order() -> None:
+    """Start, open, put, flush before commit, word of the commit, close, stop; the consumer leaves."""
+    world = World(FakeGroup(numbers(5)))
+    await run_until(world.task(), lambda: len(world.sink.values) == 5)
+    assert world.log == [
+        "start sink-0", "open [None]", "flush [5]", "commit 5", "committed [5]", "close 1", "stop",
+    ]  # fmt: skip
+    assert world.consumers[0].is_stopped
+    assert [event.kind for event in world.told(TaskStarted)] == ["sink"]
+
+
+async def test_commits_come_in_their_interval_and_at_the_stop() -> None:
+    """The first with the first put, the next an interval later, the last when the task ends."""
+    world = World(FakeGroup(numbers(1)))
+    task = world.task()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(task.run())
+        for count in (1, 2, 3):
+            await asyncio.sleep(50)
+            world.group.values += numbers(1, begin=count)
+        await asyncio.sleep(5)
+        task.request_stop()
+    commits = [line for line in world.log if line.startswith("commit ")]
+    assert commits == ["commit 1", "commit 2", "commit 3", "commit 4"]
+    assert [event.number for event in world.told(SinkOffsetsCommitted)] == [1, 2, 3, 4]
+    assert sum(event.records for event in world.told(SinkOffsetsCommitted)) == 4
+
+
+async def test_a_retriable_put_gets_the_same_batch_again() -> None:
+    """After growing waits, however long it takes; nothing else is put meanwhile."""
+    world = World(FakeGroup(numbers(25)))
+    tries: list[int] = []
+
+    def fail_thrice(batch: SinkBatch) -> Exception | None:
+        tries.append(len(batch))
+        return Retriable("away") if len(tries) <= 3 else None
+
+    world.sink.before_put = fail_thrice
+    await run_until(world.task(), lambda: len(world.sink.values) == 25)
+    assert world.sink.values == texts(numbers(25))
+    assert tries == [10, 10, 10, 10, 10, 5]
+    assert [event.wait_seconds for event in world.told(RetryScheduled)] == [1, 2, 4]
+    assert {event.stage for event in world.told(RetryScheduled)} == {"put"}
+
+
+async def test_a_put_that_hangs_is_tried_again() -> None:
+    """It is given up after its time limit."""
+    world = World(FakeGroup(numbers(3)))
+    puts = 0
+    put = world.sink.put
+
+    async def hang_once(batch: SinkBatch) -> None:
+        nonlocal puts
+        puts += 1
+        if puts == 1:
+            await asyncio.Event().wait()
+        await put(batch)
+
+    world.sink.put = hang_once  # type: ignore[method-assign]
+    await run_until(world.task(), lambda: len(world.sink.values) == 3)
+    assert world.sink.values == texts(numbers(3))
+
+
+async def test_a_stop_while_retrying_leaves_the_batch_uncommitted() -> None:
+    """It does not wait for the sink, and the records come again."""
+    world = World(FakeGroup(numbers(15)))
+    world.sink.before_put = lambda batch: Retriable("away") if len(batch) == 5 else None
+    await run_until(world.task(), lambda: len(world.told(RetryScheduled)) > 1)
+    assert world.group.committed == 10
+
+
+async def test_retries_may_have_an_end() -> None:
+    """``errors.retry.timeout`` over: the task fails with the sink's reason."""
+    world = World(FakeGroup(numbers(1)), retry_seconds_max=10)
+    world.sink.before_put = lambda _batch: Retriable("away")
+    with pytest.raises(Fatal, match="away"):
+        await world.task().run()
+    assert world.group.committed is None
+
+
+async def test_a_fatal_put_ends_the_task_and_commits_nothing_of_it() -> None:
+    """What was put before is not lost: it was committed or comes again."""
+    world = World(FakeGroup(numbers(15)))
+    world.sink.before_put = lambda batch: Fatal("refused") if len(batch) == 5 else None
+    with pytest.raises(Fatal, match="refused"):
+        await world.task().run()
+    assert world.group.committed == 10
+    assert world.log[-1] == "stop"
+    assert world.consumers[0].is_stopped
+
+
+async def test_never_more_than_was_flushed_is_committed() -> None:
+    """A sink may hold back; one that claims too much is not believed."""
+    world = World(FakeGroup(numbers(10)))
+    world.sink.safe = lambda offsets: {partition: end - 4 for partition, end in offsets.items()}
+    await run_until(world.task(), lambda: len(world.sink.values) == 10)
+    assert world.group.committed == 6
+    greedy = World(FakeGroup(numbers(10)))
+    greedy.sink.safe = lambda offsets: {partition: end + 4 for partition, end in offsets.items()}
+    await run_until(greedy.task(), lambda: len(greedy.sink.values) == 10)
+    assert greedy.group.committed == 10
+
+
+async def test_a_failed_commit_is_made_up_for() -> None:
+    """Brokers that are away for a while do not end the task; an outdated one is told as such."""
+    failures: list[Exception | None] = [DeliveryRetriable("away"), outdated(), None]
+    world = World(FakeGroup(numbers(3), fail_commit=lambda: failures.pop(0) if failures else None), flush_seconds=5)
+    await run_until(world.task(), lambda: world.group.committed == 3)
+    assert [event.is_outdated for event in world.told(SinkCommitFailed)] == [False, True]
+    assert world.sink.values == texts(numbers(3))
+
+
+async def test_a_rebalance_commits_first() -> None:
+    """What was put is flushed, committed and closed before the partitions go, so that it does not come again."""
+    world = World(FakeGroup(numbers(30), rebalances_at={3}))
+    await run_until(world.task(), lambda: len(world.sink.values) == 30)
+    assert world.sink.values == texts(numbers(30))
+    assert world.log[5:9] == ["flush [20]", "commit 20", "committed [20]", "close 1"]
+    assert world.log[9] == "open [20]"
+
+
+async def test_a_rebalance_during_retries_drops_the_batch() -> None:
+    """It belongs to whoever has the partition then: it is read again, not put twice."""
+    world = World(FakeGroup(numbers(12), rebalances_at={4}))
+    tries = 0
+
+    def fail_twice(batch: SinkBatch) -> Exception | None:
+        nonlocal tries
+        tries += len(batch) == 2
+        return Retriable("away") if len(batch) == 2 and tries < 4 else None
+
+    world.sink.before_put = fail_twice
+    await run_until(world.task(), lambda: len(world.sink.values) == 12)
+    assert world.sink.values == texts(numbers(12))
+    assert sum(event.records for event in world.told(SinkRecordsRead)) > 12
+
+
+async def test_what_no_converter_takes_fails_the_task() -> None:
+    """Without tolerance, before anything of its batch is put; the message says where it stands."""
+    world = World(FakeGroup([*numbers(2), b"\xff", b"3"]))
+    with pytest.raises(RecordRejectedError, match=r"not UTF-8 at byte 0; topic 'lines', partition 0, offset 2"):
+        await world.task().run()
+    assert world.sink.values == []
+    assert world.group.committed is None
+    assert [event.is_tolerated for event in world.told(RecordsRejected)] == [False]
+
+
+async def test_dead_letters_are_written_before_their_offsets() -> None:
+    """Of converters and of the sink; each once, though the batch is put again."""
+    world = World(FakeGroup([*numbers(2), b"\xff", b"odd"]), rules=TOLERANT)
+    is_first = True
+
+    def refuse_odd(batch: SinkBatch) -> Exception | None:
+        nonlocal is_first
+        values = batch.records.column("value").to_pylist()
+        batch.refuse(values.index("odd"), "odd", "this is odd")
+        was_first, is_first = is_first, False
+        return Retriable("away") if was_first else None
+
+    world.sink.before_put = refuse_odd
+    await run_until(world.task(), lambda: world.group.committed == 4)
+    assert world.letters.values == [b"\xff", b"odd"]
+    assert world.log.index("letters 2") < world.log.index("commit 4")
+    assert [event.count for event in world.told(DeadLettersWritten)] == [2]
+    assert {(event.stage, event.reason) for event in world.told(RecordsRejected)} == {
+        ("VALUE_CONVERTER", "invalid_utf8"),
+        ("TASK_PUT", "odd"),
+    }
+
+
+async def test_records_whose_dead_letters_fail_are_not_committed() -> None:
+    """The task ends and starts anew from the group's offsets."""
+    world = World(FakeGroup([b"\xff"]), rules=TOLERANT)
+    world.letters.fail = lambda: DeliveryRetriable("away")
+    with pytest.raises(DeliveryRetriable):
+        await world.task().run()
+    assert world.group.committed is None
+    assert [event.count for event in world.told(SinkDeadLettersFailed)] == [1]
+
+
+async def test_tolerance_without_a_topic_passes_over() -> None:
+    """As in Connect: the record is counted and nothing else."""
+    world = World(FakeGroup([b"\xff", b"1"]), rules=DeadLetterRules(is_tolerant=True))
+    await run_until(world.task(), lambda: world.group.committed == 2)
+    assert world.sink.values == ["1"]
+    assert [event.count for event in world.told(RecordsRejected)] == [1]
+    assert not world.told(DeadLettersWritten)
+
+
+async def test_idle_at_the_end_and_not_before() -> None:
+    """Idleness begins when everything is read and put."""
+    world = World(FakeGroup(numbers(15)))
+    task = world.task()
+    world.sink.before_put = lambda batch: (
+        Retriable("away") if len(batch) == 5 and len(world.told(RetryScheduled)) < 3 else None
+    )
+    async with asyncio.TaskGroup() as group:
+        group.create_task(task.run())
+        await asyncio.sleep(2)
+        assert task.activity.idle_seconds is None
+        await asyncio.sleep(20)
+        assert task.activity.idle_seconds is not None
+        assert task.activity.records_in_hand == 0
+        task.request_stop()
+    assert [event.records for event in world.told(SinkLagMeasured)][-1] == 0
+    assert sum(event.records for event in world.told(SinkRecordsPut)) == 15
+
+
+async def test_a_cancelled_task_leaves_the_group_and_commits_nothing() -> None:
+    """The last stage of a stop."""
+    world = World(FakeGroup(numbers(10)))
+    hanging = asyncio.Event()
+
+    async def hang(batch: SinkBatch) -> None:
+        assert len(batch) == 10
+        hanging.set()
+        await asyncio.Event().wait()
+
+    world.sink.put = hang  # type: ignore[method-assign]
+    task = world.task()
+    async with asyncio.TaskGroup() as group:
+        work = group.create_task(task.run())
+        await hanging.wait()
+        work.cancel()
+    assert world.consumers[0].is_stopped
+    assert world.log == ["start sink-0", "open [None]", "stop"]
