@@ -6,10 +6,13 @@ background; tasks start at once and wait for what they need.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
+from typing import Protocol
+
+import pyarrow as pa
 
 from fetchers.catalog import shared_http
 from fetchers.sdk.clock import SystemClock
@@ -49,7 +52,25 @@ from service.worker.lending import ClientSettings, DedupeStates, Writers
 from service.worker.schemas import RegistrySchemas
 from service.worker.sources import SourceKind
 from service.worker.topics import ConnectorTopics
+from spark_batch.plan import ConversionPlan
+from spark_batch.plan import Finding as PlanFinding
 from spark_batch.session import SparkSettings
+
+
+class Conversion(Protocol):
+    """What converts micro-batches: Spark, except in tests of the control plane."""
+
+    async def run(self) -> None:
+        """Start."""
+
+    async def stop(self) -> None:
+        """End."""
+
+    async def convert(self, plan: ConversionPlan, batch: pa.Table, /, *, is_alone: bool = False) -> pa.Table:
+        """Verdicts on a micro-batch."""
+
+    async def check(self, plan: ConversionPlan, /) -> Sequence[PlanFinding]:
+        """What only it can find wrong with a plan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +90,6 @@ class RunningWorker:
     new_worker: Callable[[], WorkerRun]
     """Another run of the same connectors, after ``worker``'s has ended."""
     addresses: Addresses
-    spark: ConversionService
     broker: EmbeddedBroker | None
     definitions: tuple[ConnectorDefinition, ...]
     parts: ConnectorParts
@@ -77,12 +97,12 @@ class RunningWorker:
 
 @asynccontextmanager
 async def open_worker(
-    job: Job, *, observers: tuple[Emit, ...] = (), is_distributed: bool = False
+    job: Job, *, observers: tuple[Emit, ...] = (), is_distributed: bool = False, conversion: Conversion | None = None
 ) -> AsyncIterator[RunningWorker]:
     """Start every part, yield the worker, and stop every part in reverse order.
 
     ``is_distributed``: connectors are in the config topic, beside those of the other workers of the group; else they
-    are the job's, and what clients add lasts until the process ends.
+    are the job's, and what clients add lasts until the process ends. ``conversion``: another than Spark's.
     """
     config, clock = job.worker, SystemClock()
     health, metrics, loggers = Health(), PrometheusObserver(), LogLevels()
@@ -92,7 +112,8 @@ async def open_worker(
         rest = _rest_settings(job)
         surface = Surface(health=health, metrics=metrics, loggers=loggers, version=VERSION)
         urls = await stack.enter_async_context(serving_rest(rest, surface, emit))
-        spark = await _spark(job, stack, emit)
+        spark = conversion or ConversionService(_spark_settings(job), config, clock=clock, emit=emit)
+        await _start(spark, stack)
         broker, bootstrap = await _kafka(config, stack, emit)
         addresses = Addresses(urls.main[0], bootstrap, await _registry(job, stack, emit))
         _tell_warnings(job, emit)
@@ -115,7 +136,7 @@ async def open_worker(
         runs = Runs(job, control, control.plugins(), surface, addresses.rest, started_at)
         surface.plugins = runs.plugins
         definitions = job.definitions(registry_url=addresses.registry)
-        yield RunningWorker(runs.new(), runs.new, addresses, spark, broker, definitions, lent.parts)
+        yield RunningWorker(runs.new(), runs.new, addresses, broker, definitions, lent.parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,13 +179,11 @@ def initial_state(job: Job, connector: str) -> TargetState | None:
     return {"PAUSED": TargetState.PAUSED, "STOPPED": TargetState.STOPPED}.get(job.initial_states.get(connector, ""))
 
 
-async def _spark(job: Job, stack: AsyncExitStack, emit: Emit) -> ConversionService:
-    """Start Spark beside everything else."""
-    spark = ConversionService(_spark_settings(job), job.worker, clock=SystemClock(), emit=emit)
-    stack.push_async_callback(spark.stop)
+async def _start(conversion: Conversion, stack: AsyncExitStack) -> None:
+    """Beside everything else: tasks wait for it when they have something to convert."""
+    stack.push_async_callback(conversion.stop)
     background = await stack.enter_async_context(Background())
-    background.start(spark.run(), name="spark")
-    return spark
+    background.start(conversion.run(), name="spark")
 
 
 async def _kafka(config: WorkerConfig, stack: AsyncExitStack, emit: Emit) -> tuple[EmbeddedBroker | None, str]:
@@ -215,7 +234,7 @@ class Lent:
     kinds: Kinds
 
 
-async def _lend(job: Job, addresses: Addresses, *, spark: ConversionService, emit: Emit, stack: AsyncExitStack) -> Lent:
+async def _lend(job: Job, addresses: Addresses, *, spark: Conversion, emit: Emit, stack: AsyncExitStack) -> Lent:
     config, clock = job.worker, SystemClock()
     resolve = partial(job.resolved, registry_url=addresses.registry)
     properties = with_defaults(resolve(job.worker_properties))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -43,9 +44,9 @@ class SourceOffsetBook:
         """Fence what may still write, then write."""
         entries = source_entries(offsets)
         try:
-            self.check(config, entries)
+            await asyncio.to_thread(self.check, config, entries)
             await self._fence(name, config)
-            await self.changes.alter(name, entries, writing=self.clients_of("producer", config))
+            await self.changes.alter(name, entries, writing=await _clients(self.clients_of, "producer", config))
         except ValueError as error:
             raise BadRequestError(str(error)) from error
         return True
@@ -53,7 +54,7 @@ class SourceOffsetBook:
     async def reset(self, name: str, config: Properties) -> bool:
         """Fence what may still write, then forget all."""
         await self._fence(name, config)
-        await self.changes.reset(name, writing=self.clients_of("producer", config))
+        await self.changes.reset(name, writing=await _clients(self.clients_of, "producer", config))
         return True
 
     async def _fence(self, name: str, config: Properties) -> None:
@@ -61,7 +62,7 @@ class SourceOffsetBook:
         group_id = self.changes.group_id
         ids = [TaskId(name, number).transactional_id(group_id) for number in range(1, self.task_count(name))]
         if ids:
-            async with KafkaAdmin.opened(self.clients_of("admin", config)) as admin:
+            async with KafkaAdmin.opened(await _clients(self.clients_of, "admin", config)) as admin:
                 await admin.fence_producers(ids)
 
 
@@ -74,7 +75,7 @@ class SinkOffsetBook:
 
     async def read(self, name: str, config: Properties) -> Sequence[OffsetEntry]:
         """What the group has committed."""
-        async with ConsumerGroups.opened(self.clients_of("admin", config)) as groups:
+        async with ConsumerGroups.opened(await _clients(self.clients_of, "admin", config)) as groups:
             offsets = await groups.offsets(self.group_of(name, config))
         return [
             ({TOPIC: topic, PARTITION: partition}, {OFFSET: offset})
@@ -99,7 +100,7 @@ class SinkOffsetBook:
     @asynccontextmanager
     async def _changing(self, name: str, config: Properties, *, done: str) -> AsyncIterator[ConsumerGroups]:
         try:
-            async with ConsumerGroups.opened(self.clients_of("admin", config)) as groups:
+            async with ConsumerGroups.opened(await _clients(self.clients_of, "admin", config)) as groups:
                 yield groups
         except GroupHasMembers as error:
             raise RequestError(
@@ -109,3 +110,8 @@ class SinkOffsetBook:
                 "retried. If it doesn't eventually succeed, the Connect cluster may need to be restarted to get rid "
                 "of the zombie sink tasks."
             ) from error
+
+
+async def _clients(clients_of: ClientsOf, role: str, config: Properties) -> KafkaSettings:
+    """In a thread: a config provider may have to wait for its file."""
+    return await asyncio.to_thread(clients_of, role, config)
