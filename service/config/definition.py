@@ -17,6 +17,7 @@ from service.config.connector import SourceConnectorConfig
 from service.config.converters import Converter, ConverterReading, read_converter
 from service.config.overrides import override_findings
 from service.config.secret_names import names_a_secret
+from service.config.topic_creation import TopicCreation, read_topic_creation
 from spark_batch.plan import Contract, ConversionPlan, PayloadFormat, Rule, UnknownFields
 from spark_batch.plan import Finding as PlanFinding
 
@@ -54,6 +55,11 @@ class ConnectorDefinition:
     def topic(self) -> str:
         """Topic of records that name none."""
         return self.own.topic
+
+    @property
+    def topic_creation(self) -> TopicCreation:
+        """How its topics are made where they are missing."""
+        return read_topic_creation(self.properties).creation
 
     def masked_properties(self) -> dict[str, str]:
         """The config as it may be shown."""
@@ -129,6 +135,7 @@ def read_definition(properties: Mapping[str, str], *, worker: Mapping[str, str])
         *value.findings,
         *contract_findings,
         *override_findings(properties, worker=worker),
+        *read_topic_creation(properties).findings,
         *_not_built(properties),
         *_strangers(properties, connector_class.config_class),
     ]
