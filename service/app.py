@@ -69,7 +69,7 @@ class Conversion(Protocol):
     async def convert(self, plan: ConversionPlan, batch: pa.Table, /, *, is_alone: bool = False) -> pa.Table:
         """Verdicts on a micro-batch."""
 
-    async def check(self, plan: ConversionPlan, /) -> Sequence[PlanFinding]:
+    async def check(self, plan: ConversionPlan) -> Sequence[PlanFinding]:
         """What only it can find wrong with a plan."""
 
 
