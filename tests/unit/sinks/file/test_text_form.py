@@ -1,0 +1,95 @@
+"""The text of each value, as Kafka Connect's file sink prints it."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.sinks.batch import Form, SinkBatch, ValueType
+from service.sinks.file.text_form import lines
+
+
+def batch_of(values: Any, form: Form, schema: str | None = None) -> SinkBatch:
+    """A batch of these values."""
+    kind = ValueType(form, schema)
+    return SinkBatch(pa.table({"value": values}), kind, kind, lambda _row, _reason, _message: None)
+
+
+def written(values: Any, form: Form, schema: object = None) -> bytes:
+    """Their lines."""
+    text = None if schema is None else json.dumps(schema)
+    return b"".join(lines(batch_of(values, form, text)))
+
+
+@given(st.lists(st.one_of(st.none(), st.text(max_size=20)), max_size=20), st.integers(0, 5))
+def test_text_is_itself(texts: list[str | None], begin: int) -> None:
+    """And a line feed; null is ``null``; slices and chunks make no difference."""
+    column = pa.chunked_array([pa.array(texts, pa.string()), pa.array(texts[:3], pa.string())]).slice(begin)
+    expected = [*texts, *texts[:3]][begin:]
+    assert written(column, Form.TEXT) == "".join(f"{'null' if t is None else t}\n" for t in expected).encode()
+
+
+def test_bytes_are_themselves() -> None:
+    """Any of them."""
+    assert written(pa.array([b"\xff\0", None, b""], pa.binary()), Form.BYTES) == b"\xff\0\nnull\n\n"
+
+
+def test_json_without_schema_is_itself_and_strings_are_text() -> None:
+    """An object keeps its order and digits."""
+    texts = ['{"b": 1.10, "a": null}', '"caf\\u00e9\\n"', "[1]", None]
+    assert written(pa.array(texts), Form.JSON).decode() == '{"b": 1.10, "a": null}\ncafé\n\n[1]\nnull\n'
+
+
+STRUCT = {
+    "type": "struct",
+    "fields": [
+        {"field": "a", "type": "int64"},
+        {"field": "gone", "type": "string", "optional": True},
+        {"field": "list", "type": "array", "items": {"type": "string"}},
+        {"field": "map", "type": "map", "keys": {"type": "string"}, "values": {"type": "boolean"}},
+        {"field": "inner", "type": "struct", "fields": [{"field": "d", "type": "double"}]},
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("schema", "payload", "text"),
+    [
+        ({"type": "string"}, '"plain"', "plain"),
+        ({"type": "int64"}, "12345678901234567890", "12345678901234567890"),
+        ({"type": "boolean"}, "true", "true"),
+        (
+            STRUCT,
+            '{"list": ["x", "y"], "a": 1, "gone": null, "map": {"k": true}, "inner": {"d": 1.50}}',
+            "Struct{a=1,list=[x, y],map={k=true},inner=Struct{d=1.50}}",
+        ),
+        ({"type": "map", "keys": {"type": "int32"}, "values": {"type": "string"}}, '[[1, "a"]]', "{1=a}"),
+    ],
+)
+def test_a_payload_under_a_schema(schema: object, payload: str, text: str) -> None:
+    """Structs in the order of their schema, without nulls; numbers as they were written."""
+    assert written(pa.array([payload]), Form.JSON, schema).decode() == f"{text}\n"
+
+
+def test_typed_records() -> None:
+    """Those of Avro."""
+    kind: Any = pa.struct(
+        [
+            pa.field("id", pa.int64()),
+            pa.field("gone", pa.string()),
+            pa.field("paid", pa.decimal128(6, 2)),
+            pa.field("tags", pa.map_(pa.string(), pa.bool_())),
+            pa.field("list", pa.list_(pa.float64())),
+        ]
+    )
+    value = {"id": 1, "gone": None, "paid": Decimal("1.20"), "tags": [("a", True)], "list": [1.5, None]}
+    assert (
+        written(pa.array([value, None], kind), Form.RECORD).decode()
+        == "Struct{id=1,paid=1.20,tags={a=true},list=[1.5, null]}\nnull\n"
+    )

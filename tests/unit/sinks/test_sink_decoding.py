@@ -1,0 +1,208 @@
+"""Converters of a sink: nothing is changed, what does not fit is refused by row, schemas cut the batch."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any, cast
+
+import fastavro
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.registry.client import RegistryClient
+from service.registry.errors import RegistryRetriable, SchemaNotFound
+from service.sinks.batch import Form, SinkBatch
+from service.sinks.dead_letters import Refused
+from service.sinks.decoding import AvroReader, BytesReader, ColumnReader, EnvelopeReader, JsonReader, TextReader
+from service.sinks.putting import KEY_STAGE, VALUE_STAGE, Decoding, SideReader
+from tests.unit.sinks.fakes import polled
+
+USER_1 = {"type": "record", "name": "User", "fields": [{"name": "id", "type": "long"}]}
+USER_2 = {
+    "type": "record",
+    "name": "User",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "name", "type": ["null", "string"], "default": None},
+        {"name": "paid", "type": {"type": "bytes", "logicalType": "decimal", "precision": 6, "scale": 2}},
+        {"name": "tags", "type": {"type": "map", "values": "string"}},
+        {"name": "token", "type": {"type": "string", "logicalType": "uuid"}},
+    ],
+}
+
+
+@dataclass
+class Registry:
+    """Schemas by id, counted when asked for."""
+
+    schemas: dict[int, object] = field(
+        default_factory=lambda: {1: USER_1, 2: USER_2, 3: "string", 4: ["int", "string"]}
+    )
+    asked: list[int] = field(default_factory=list)
+    is_away: bool = False
+
+    async def by_id(self, schema_id: int) -> str:
+        """As the registry does."""
+        self.asked.append(schema_id)
+        if self.is_away:
+            message = "away"
+            raise RegistryRetriable(message)
+        if schema_id not in self.schemas:
+            message = "not in the registry"
+            raise SchemaNotFound(message)
+        return json.dumps(self.schemas[schema_id])
+
+
+def avro_reader(registry: Registry | None = None) -> AvroReader:
+    """A reader over a registry in memory."""
+    return AvroReader(cast("RegistryClient", registry or Registry()))
+
+
+def framed(schema_id: int, schema: Any, value: object) -> bytes:
+    """As Confluent's serializer writes it."""
+    body = io.BytesIO()
+    fastavro.schemaless_writer(body, fastavro.parse_schema(schema), value)
+    return b"\0" + schema_id.to_bytes(4, "big") + body.getvalue()
+
+
+async def decode(
+    reader: ColumnReader, values: list[bytes | None]
+) -> tuple[list[SinkBatch], dict[int, tuple[str, str]]]:
+    """Batches and refusals of a topic's values."""
+    decoding = Decoding(SideReader(BytesReader(), "K", KEY_STAGE), SideReader(reader, "V", VALUE_STAGE), "Sink")
+
+    def refuse(refused: Refused) -> None:
+        raise AssertionError(refused)
+
+    decoded = await decoding.decode(polled(values), refuse=refuse)
+    refused = {letter.refusal.row: (letter.refusal.reason, letter.refusal.message) for letter in decoded.refused}
+    return decoded.batches, refused
+
+
+def values_of(batch: SinkBatch) -> list[object]:
+    """The values of a batch."""
+    return batch.records.column("value").to_pylist()
+
+
+async def test_bytes_are_any_bytes() -> None:
+    """Nothing is looked at."""
+    [batch], refused = await decode(BytesReader(), [b"\xff\0", b"", None])
+    assert (values_of(batch), batch.value.form, refused) == ([b"\xff\0", b"", None], Form.BYTES, {})
+
+
+async def test_text_that_is_none_is_refused() -> None:
+    """The rest keeps its offsets."""
+    [batch], refused = await decode(TextReader(), [b"a", b"\xc3\x28", None, "é".encode()])
+    assert values_of(batch) == ["a", None, "é"]
+    assert batch.records.column("offset").to_pylist() == [0, 2, 3]
+    assert refused == {1: ("invalid_utf8", "not UTF-8 at byte 0")}
+
+
+async def test_json_stays_the_text_it_was() -> None:
+    """Digits, order and blanks; what is no JSON is refused."""
+    good = [b'{"b": 1.10, "a":1e400}', b" 12345678901234567890 ", b'"x"', None]
+    [batch], refused = await decode(JsonReader(), [*good, b'{"a":1} 2', b"{", b"", b'"\\ud800"', b'"\xff"'])
+    assert values_of(batch) == [None if text is None else text.decode() for text in good]
+    assert {row: reason for row, (reason, _) in refused.items()} == {
+        4: "malformed_json",
+        5: "malformed_json",
+        6: "malformed_json",
+        7: "malformed_json",
+        8: "invalid_utf8",
+    }
+
+
+async def test_an_envelope_is_taken_off() -> None:
+    """The payload stays the text it was; a change of schema begins a new batch; without envelope is refused."""
+    string = b'{"schema":{"type":"string","optional":false},"payload":"a \\u00e9"}'
+    number = b'{"schema":{"type":"int64","optional":true},"payload":%s}'
+    values = [None, string, None, string, number % b"1.50", number % b"null", b'{"payload":1}', b"{", number % b"7"]
+    batches, refused = await decode(EnvelopeReader(), values)
+    assert [values_of(batch) for batch in batches] == [
+        [None, '"a \\u00e9"', None, '"a \\u00e9"'],
+        ["1.50", None, "7"],
+    ]
+    assert [json.loads(batch.value.schema or "")["type"] for batch in batches] == ["string", "int64"]
+    assert [batch.records.column("offset").to_pylist() for batch in batches] == [[0, 1, 2, 3], [4, 5, 8]]
+    assert refused[6][1].startswith("JsonConverter with schemas.enable requires")
+    assert refused[7][0] == "malformed_json"
+
+
+async def test_avro_becomes_typed_columns() -> None:
+    """By the schema each record was written with, asked for once."""
+    registry = Registry()
+    user = {"id": 2**60, "name": None, "paid": Decimal("1.20"), "tags": {"a": "b"}, "token": "t"}
+    old, new = framed(1, USER_1, {"id": 7}), framed(2, USER_2, user)
+    reader = avro_reader(registry)
+    batches, refused = await decode(reader, [old, None, new, new, old])
+    again, _ = await decode(reader, [new])
+    assert refused == {}
+    assert [values_of(batch) for batch in batches] == [
+        [{"id": 7}, None],
+        [{**user, "tags": [("a", "b")]}] * 2,
+        [{"id": 7}],
+    ]
+    assert json.loads(batches[1].value.schema or "") == USER_2
+    assert batches[1].records.schema.field("value").type.field("paid").type == pa.decimal128(6, 2)
+    assert len(again) == 1
+    assert sorted(registry.asked) == [1, 2]
+
+
+async def test_avro_that_is_none_is_refused() -> None:
+    """A wrong frame, an unknown schema, one that no column can hold, a body that does not fit, bytes after it."""
+    good = framed(3, "string", "x")
+    values: list[bytes | None] = [
+        b"plain",
+        b"\0\0",
+        framed(9, "string", "x"),
+        framed(4, "string", "x"),
+        good[:-1],
+        good + b"!",
+        good,
+    ]
+    [batch], refused = await decode(avro_reader(), values)
+    assert values_of(batch) == ["x"]
+    assert sorted(refused) == [0, 1, 2, 3, 4, 5]
+    assert "framing" in refused[0][1]
+    assert "not in the registry" in refused[2][1]
+    assert "cannot be held in columns" in refused[3][1]
+    assert "does not fit" in refused[4][1]
+    assert "1 bytes follow" in refused[5][1]
+
+
+async def test_nothing_but_tombstones_and_rubbish() -> None:
+    """A batch without any schema is a batch all the same."""
+    [batch], refused = await decode(avro_reader(), [None, b"rubbish", None])
+    assert values_of(batch) == [None, None]
+    assert sorted(refused) == [1]
+
+
+async def test_a_registry_that_is_away_is_no_verdict() -> None:
+    """The task starts anew; no record is refused for it."""
+    with pytest.raises(RegistryRetriable):
+        await decode(avro_reader(Registry(is_away=True)), [framed(1, USER_1, {"id": 1})])
+
+
+@given(st.lists(st.sampled_from(["one", "two", "none", "bad"]), max_size=30))
+async def test_every_row_is_in_one_batch_or_refused(kinds: list[str]) -> None:
+    """However schemas, tombstones and broken records are mixed, in their order."""
+    made = {
+        "one": framed(1, USER_1, {"id": 1}),
+        "two": framed(3, "string", "x"),
+        "none": None,
+        "bad": b"bad",
+    }
+    expected = {"one": {"id": 1}, "two": "x", "none": None}
+    batches, refused = await decode(avro_reader(), [made[kind] for kind in kinds])
+    found = [
+        (offset, value)
+        for batch in batches
+        for offset, value in zip(batch.records.column("offset").to_pylist(), values_of(batch), strict=True)
+    ]
+    assert found == [(row, expected[kind]) for row, kind in enumerate(kinds) if kind != "bad"]
+    assert sorted(refused) == [row for row, kind in enumerate(kinds) if kind == "bad"]

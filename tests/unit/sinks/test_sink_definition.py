@@ -1,0 +1,141 @@
+"""A sink's config: Connect's keys and texts, every finding at once."""
+
+from __future__ import annotations
+
+import pytest
+
+from service.config.sink import SinkConnectorConfig, group_of
+from service.sinks.catalog import SINKS, find_sink
+from service.sinks.definition import SinkReading, read_sink_definition
+from service.sinks.file.sink import FileStreamSink
+from tests.unit.sinks.fakes import MemorySink
+
+GOOD = {"name": "sink", "connector.class": "FileStreamSink", "topics": "a, b", "file": "/tmp/out.txt"}
+WORKER = {"key.converter": "string", "value.converter": "json"}
+
+
+def read(**changes: str | None) -> SinkReading:
+    """The good config with changes; dots of keys as double underscores, None leaves a key out."""
+    changed = {**GOOD, **{key.replace("__", "."): value for key, value in changes.items()}}
+    return read_sink_definition({k: v for k, v in changed.items() if v is not None}, worker=WORKER)
+
+
+def errors(reading: SinkReading) -> dict[str, str]:
+    """Messages of errors by key."""
+    return {finding.key: finding.message for finding in reading.findings if finding.is_error}
+
+
+def test_a_good_config_has_no_finding() -> None:
+    """And says what its group is and reads."""
+    reading = read()
+    assert reading.findings == ()
+    assert reading.definition is not None
+    assert reading.definition.group_id == "connect-sink"
+    assert reading.definition.subscription.topics == ("a", "b")
+    assert isinstance(reading.definition.new_connector(), FileStreamSink)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"topics__regex": "x"}, "topics and topics.regex are mutually exclusive options, but both are set."),
+        ({"topics": None}, "Must configure one of topics or topics.regex"),
+        ({"topics": " "}, "Must configure one of topics or topics.regex"),
+    ],
+)
+def test_exactly_one_of_topics_and_pattern(changes: dict[str, str | None], expected: str) -> None:
+    """Connect tells it on both keys."""
+    assert errors(read(**changes)) == {"topics": expected, "topics.regex": expected}
+
+
+def test_dead_letters_may_not_be_read() -> None:
+    """Neither by name nor by pattern."""
+    by_name = read(errors__deadletterqueue__topic__name="b")
+    by_pattern = read(topics=None, topics__regex="b.*", errors__deadletterqueue__topic__name="bad")
+    assert errors(by_name)["topics"] == (
+        "The DLQ topic 'b' may not be included in the list of topics ('topics=[a, b]') consumed by the connector"
+    )
+    assert errors(by_pattern)["topics.regex"] == (
+        "The DLQ topic 'bad' may not be matched by the regex for the topics ('topics.regex=b.*') consumed by the "
+        "connector"
+    )
+
+
+def test_all_errors_at_once() -> None:
+    """Keys of Connect, of the sink and of converters."""
+    found = errors(
+        read(topics__regex="(", errors__tolerance="some", value__converter="nonsense", transforms="t", name="")
+    )
+    assert set(found) == {"topics", "topics.regex", "errors.tolerance", "value.converter", "transforms", "name"}
+
+
+def test_an_unknown_key_is_a_warning() -> None:
+    """It names the nearest known one."""
+    reading = read(topic="a")
+    assert reading.definition is not None
+    assert [(finding.key, finding.message) for finding in reading.findings] == [
+        ("topic", "Unknown key; did you mean 'topics'?")
+    ]
+
+
+def test_a_class_that_nobody_knows() -> None:
+    """Connect's text, with what there is."""
+    found = errors(read(connector__class="Nonsense"))
+    assert found["connector.class"].endswith("available connectors are: FileStreamSink")
+
+
+def test_the_group_may_be_named() -> None:
+    """By the consumer's override, as in Connect."""
+    assert group_of("sink", {"consumer.override.group.id": "other"}) == "other"
+
+
+def test_connects_keys_to_the_byte() -> None:
+    """Type, default, importance, group, order, width and display name of each."""
+    found = {
+        key.name: (
+            key.kind,
+            key.default,
+            key.extras.importance.value,
+            key.extras.group,
+            key.extras.order,
+            key.extras.width,
+            key.extras.display_name,
+        )
+        for key in SinkConnectorConfig.config_keys()
+    }
+    letters = "errors.deadletterqueue"
+    errors_group = "Error Handling"
+    assert found["topics"] == ("LIST", "", "HIGH", "Common", 4, "LONG", "Topics")
+    assert found["topics.regex"] == ("STRING", "", "HIGH", "Common", 4, "LONG", "Topics regex")
+    assert found[f"{letters}.topic.name"] == (
+        "STRING", "", "MEDIUM", errors_group, 6, "MEDIUM", "Dead Letter Queue Topic Name",
+    )  # fmt: skip
+    assert found[f"{letters}.topic.replication.factor"] == (
+        "SHORT", "3", "MEDIUM", errors_group, 7, "MEDIUM", "Dead Letter Queue Topic Replication Factor",
+    )  # fmt: skip
+    assert found[f"{letters}.context.headers.enable"] == (
+        "BOOLEAN", "false", "MEDIUM", errors_group, 8, "MEDIUM", "Enable Error Context Headers",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "org.apache.kafka.connect.file.FileStreamSinkConnector",
+        "FileStreamSinkConnector",
+        "FileStreamSink",
+    ],
+)
+def test_the_file_sink_has_connects_names(name: str) -> None:
+    """Configs written for Java run unchanged."""
+    assert find_sink(name) is SINKS[0]
+
+
+def test_a_class_of_ones_own_is_a_sink_when_it_is_one() -> None:
+    """Only the class says so; what cannot be imported is none."""
+    mine = find_sink("tests.unit.sinks.fakes:MemorySink")
+    assert mine is not None
+    assert mine.load() is MemorySink
+    assert find_sink("service.sinks.batch:Form") is None
+    assert find_sink("no.such.module:Class") is None
+    assert find_sink("FileStreamSource") is None
