@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from aiokafka import errors as kafka
@@ -13,7 +14,7 @@ from aiokafka.protocol.transaction import InitProducerIdRequest
 
 from service.kafka.client import TRANSACTION_SECONDS_MAX
 from service.kafka.coordinators import Coordinators
-from service.kafka.errors import CLIENT_ERRORS, DeliveryFatal, DeliveryRetriable, classify
+from service.kafka.errors import CLIENT_ERRORS, DeliveryFatal, DeliveryRetriable, KafkaFailure, classify
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping
@@ -24,6 +25,25 @@ ADMIN_SECONDS_MAX = 30.0
 BROKER_DEFAULT = -1
 _REPLICATION_MAX = 3
 _LEADER_POLL_SECONDS = 0.1
+
+
+@dataclass(frozen=True)
+class MissingTopic:
+    """A topic as it is made if it does not exist."""
+
+    name: str
+    partitions: int = BROKER_DEFAULT
+    replication: int | None = None
+    """None = one copy a broker, three at most; -1 = the broker's default."""
+    config: Mapping[str, str] = field(default_factory=dict)
+
+    def request(self, replication: int) -> NewTopic:
+        """As the client wants it."""
+        topic = NewTopic(self.name, 1, 1, topic_configs=dict(self.config))
+        # Set afterwards, because the class takes -1, the protocol's "the broker's default" (KIP-464), for nothing.
+        topic.num_partitions = self.partitions
+        topic.replication_factor = replication if self.replication is None else self.replication
+        return topic
 
 
 @asynccontextmanager
@@ -69,26 +89,38 @@ class KafkaAdmin:
         replication: int | None = None,
         config: Mapping[str, str] | None = None,
     ) -> bool:
-        """Create a topic unless it exists, and wait until its partitions have leaders; True = created.
+        """Create a topic unless it exists, see `ensure_topics`; True = created.
 
-        `partitions` -1 = the broker's default. `replication` None = one copy a broker, three at most;
-        -1 = the broker's default. An existing topic is never changed.
         Raises DeliveryFatal, DeliveryRetriable.
         """
+        outcomes = await self.ensure_topics([MissingTopic(name, partitions, replication, config or {})])
+        failure = outcomes.get(name)
+        if failure is not None:
+            raise failure
+        return name in outcomes
+
+    async def ensure_topics(self, wanted: Iterable[MissingTopic]) -> Mapping[str, KafkaFailure | None]:
+        """Create those that do not exist, in one request, and wait until their partitions have leaders.
+
+        Topics that exist are never changed. Gives what became of the others: None = created, else what went wrong.
+        Raises DeliveryFatal, DeliveryRetriable for what concerns all.
+        """
+        outcomes: dict[str, KafkaFailure | None] = {}
         async with asyncio.timeout(ADMIN_SECONDS_MAX):
-            if await self._partitions(name):
-                return False
-            if replication is None:
-                replication = min(_REPLICATION_MAX, len(await self.brokers()))
-            topic = NewTopic(name, 1, 1, topic_configs=dict(config or {}))
-            # Set afterwards, because the class takes -1, the protocol's "the broker's default" (KIP-464), for nothing.
-            topic.num_partitions, topic.replication_factor = partitions, replication
-            response = await self._client.create_topics([topic])
-            is_created = _demand_created(name, response.topic_errors[0])
+            there = await self._topics_with_leaders()
+            missing = [topic for topic in wanted if topic.name not in there]
+            if not missing:
+                return outcomes
+            replication = min(_REPLICATION_MAX, len(await self.brokers()))
+            response = await self._client.create_topics([topic.request(replication) for topic in missing])
+            for name, error_code, *rest in response.topic_errors:
+                if error_code != kafka.TopicAlreadyExistsError.errno:
+                    outcomes[name] = _failure(name, error_code, rest[0] if rest else None)
+            awaited = {topic.name for topic in missing if outcomes.get(topic.name) is None}
             # The cluster has no way to tell a client that a leader is elected, so it is asked.
-            while not await self._partitions(name):
+            while not awaited <= await self._topics_with_leaders():
                 await asyncio.sleep(_LEADER_POLL_SECONDS)
-        return is_created
+        return outcomes
 
     async def brokers(self) -> list[int]:
         """Ids of the live brokers."""
@@ -165,19 +197,23 @@ class KafkaAdmin:
         for topic in await self._client.describe_topics():
             if topic["topic"] == name:
                 partitions: list[dict[str, Any]] = topic["partitions"]
-                return [] if any(partition["leader"] < 0 for partition in partitions) else partitions
+                return partitions if _has_leaders(topic) else []
         return []
 
+    async def _topics_with_leaders(self) -> set[str]:
+        return {topic["topic"] for topic in await self._client.describe_topics() if _has_leaders(topic)}
 
-def _demand_created(name: str, outcome: tuple[Any, ...]) -> bool:
-    """Judge a create answer: True = created, False = someone else was quicker."""
-    _, error_code, *rest = outcome
+
+def _has_leaders(topic: Mapping[str, Any]) -> bool:
+    return bool(topic["partitions"]) and all(partition["leader"] >= 0 for partition in topic["partitions"])
+
+
+def _failure(name: str, error_code: int, text: str | None) -> KafkaFailure | None:
+    """Judge the answer to one creation; None = created."""
     error = kafka.for_code(error_code)
     if error is kafka.NoError:
-        return True
-    if error is kafka.TopicAlreadyExistsError:
-        return False
-    told = f"topic '{name}' cannot be created: {rest[0] if rest and rest[0] else error.__name__}"
+        return None
+    told = f"topic '{name}' cannot be created: {text or error.__name__}"
     if error.retriable or error in (kafka.RequestTimedOutError, kafka.NotControllerError):
-        raise DeliveryRetriable(told)
-    raise DeliveryFatal(told)
+        return DeliveryRetriable(told)
+    return DeliveryFatal(told)

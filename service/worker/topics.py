@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
 from service.config.definition import ConnectorDefinition
 from service.config.worker import WorkerConfig
-from service.kafka.admin import BROKER_DEFAULT, KafkaAdmin
+from service.kafka.admin import BROKER_DEFAULT, MissingTopic
 from service.kafka.client import KafkaSettings
+from service.kafka.rounds import SharedRounds
+from service.kafka.topic_rounds import TopicRounds
 from service.stores.dedupe_store import DedupeStore
 from service.stores.offsets import OffsetStore
 
@@ -19,47 +20,54 @@ _BROKER_LIMIT_BYTES = 1_048_588
 """Kafka's default ``message.max.bytes``: topics of ours need a setting of their own only above it."""
 
 
-@dataclass(frozen=True, slots=True)
 class ConnectorTopics:
-    """Makes target and dead-letter topics."""
+    """Makes target and dead-letter topics, and before them the worker's own for offsets and de-duplication.
 
-    settings: KafkaSettings
-    offsets: OffsetStore
-    dedupe: DedupeStore
-    worker: WorkerConfig
+    Connectors that start at once share rounds: a thousand of them cost a few dozen.
+    """
+
+    def __init__(
+        self, settings: KafkaSettings, offsets: OffsetStore, dedupe: DedupeStore, worker: WorkerConfig
+    ) -> None:
+        """Connects when asked."""
+        self._offsets = offsets
+        self._dedupe = dedupe
+        self._worker = worker
+        self._state = SharedRounds(self._ensure_state)
+        self._topics = TopicRounds(settings)
 
     async def ensure(self, definition: ConnectorDefinition) -> None:
         """Make what is missing; raises ``DeliveryRetriable``, ``DeliveryFatal``."""
-        await self._ensure_state()
-        if self.worker.topic_creation_enable:
-            await self._ensure_own(definition)
+        await self._state.answer()
+        if self._worker.topic_creation_enable:
+            await self._topics.ensure(topics_of(definition))
 
     async def _ensure_state(self) -> None:
-        """The topics of a worker: offsets and de-duplication."""
-        replication = self.worker.offset_storage_replication_factor
-        await self.offsets.ensure(partitions=self.worker.offset_storage_partitions, replication=replication)
-        await self.dedupe.ensure(replication=replication)
+        replication = self._worker.offset_storage_replication_factor
+        await self._offsets.ensure(partitions=self._worker.offset_storage_partitions, replication=replication)
+        await self._dedupe.ensure(replication=replication)
 
-    async def _ensure_own(self, definition: ConnectorDefinition) -> None:
-        own = _creation_settings(definition.properties)
-        record_bytes_max = definition.common.record_bytes_max
-        async with KafkaAdmin.opened(self.settings) as admin:
-            await admin.ensure_topic(
-                definition.topic,
-                partitions=int(own.get("partitions", BROKER_DEFAULT)),
-                replication=int(own["replication.factor"]) if "replication.factor" in own else None,
-                config={
-                    **_message_limit(2 * record_bytes_max),
-                    **{key: value for key, value in own.items() if key not in _OWN_KEYS},
-                },
-            )
-            if definition.common.is_tolerant:
-                await admin.ensure_topic(
-                    definition.common.dead_letter_topic,
-                    partitions=1,
-                    replication=definition.common.errors_deadletterqueue_topic_replication_factor,
-                    config=_message_limit(2 * record_bytes_max),
-                )
+
+def topics_of(definition: ConnectorDefinition) -> Sequence[MissingTopic]:
+    """The topics a connector needs, as they are made where they are missing."""
+    own = _creation_settings(definition.properties)
+    limit = _message_limit(2 * definition.common.record_bytes_max)
+    target = MissingTopic(
+        definition.topic,
+        partitions=int(own.get("partitions", BROKER_DEFAULT)),
+        replication=int(own["replication.factor"]) if "replication.factor" in own else None,
+        config={**limit, **{key: value for key, value in own.items() if key not in _OWN_KEYS}},
+    )
+    if not definition.common.is_tolerant:
+        return (target,)
+    common = definition.common
+    letters = MissingTopic(
+        common.dead_letter_topic,
+        partitions=1,
+        replication=common.errors_deadletterqueue_topic_replication_factor,
+        config=limit,
+    )
+    return target, letters
 
 
 def _creation_settings(properties: Mapping[str, str]) -> dict[str, str]:
