@@ -1,0 +1,168 @@
+"""Workers of one group over Kafka's own protocol: sharing, forwarding, leaving, coming back, refusing."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from service.app import open_worker
+from service.config.job import make_job
+from service.kafka.admin import KafkaAdmin
+from service.kafka.client import KafkaSettings
+from service.kafka.errors import DeliveryFatal
+from tests.scenarios.cluster_workers import Cluster, ClusterWorker, InstantConversion
+from tests.stack import KafkaStack
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+RUNNING = {"": "RUNNING", "0": "RUNNING"}
+
+
+@pytest.fixture
+def cluster(kafka: KafkaStack, tmp_path: Path) -> Cluster:
+    """Names of its own; a short grace, so that tests need not wait for who does not come back."""
+    return Cluster(kafka.bootstrap, tmp_path, more={"scheduled.rebalance.max.delay.ms": "500"})
+
+
+async def with_connectors(cluster: Cluster, worker: ClusterWorker, count: int) -> dict[str, Path]:
+    """So many file sources, all RUNNING and their files delivered."""
+    files = {f"c{number}": cluster.file(["a"], name=f"f{number}.txt") for number in range(count)}
+    for name, path in files.items():
+        await worker.done("POST", "/connectors", {"name": name, "config": cluster.source(path)})
+    for name, path in files.items():
+        await worker.wait_states(name, RUNNING)
+        await cluster.wait_lines(path, ["a"])
+    return files
+
+
+async def spread(worker: ClusterWorker, names: list[str]) -> dict[str, int]:
+    """How many tasks each worker runs."""
+    counts: dict[str, int] = {}
+    for name in names:
+        owner = (await worker.states(name))["0"][1]
+        counts[owner] = counts.get(owner, 0) + 1
+    return counts
+
+
+async def test_two_workers_share_connectors_and_one_takes_all_when_the_other_leaves(cluster: Cluster) -> None:
+    """Every line once, whoever runs the task; requests may go to either of them."""
+    async with cluster.worker() as first:
+        async with cluster.worker() as second:
+            files = await with_connectors(cluster, first, 4)
+            assert await spread(second, list(files)) == {first.worker_id: 2, second.worker_id: 2}
+            assert await second.done("GET", "/connectors") == sorted(files)
+            for name in files:
+                await second.done("POST", f"/connectors/{name}/tasks/0/restart")
+                await first.done("POST", f"/connectors/{name}/restart?includeTasks=true")
+            for name, path in files.items():
+                await first.wait_states(name, RUNNING)
+                with path.open("a") as file:
+                    file.write("b\n")
+            for path in files.values():
+                await cluster.wait_lines(path, ["a", "b"])
+        for name, path in files.items():
+            await first.wait_until(name, lambda states: set(states.values()) == {("RUNNING", first.worker_id)})
+            with path.open("a") as file:
+                file.write("c\n")
+        for path in files.values():
+            await cluster.wait_lines(path, ["a", "b", "c"])
+
+
+async def test_changes_sent_to_any_worker_reach_the_owner(cluster: Cluster) -> None:
+    """Through the leader, or by the log alone; what is deleted is forgotten by all."""
+    async with cluster.worker() as first, cluster.worker() as second:
+        files = await with_connectors(cluster, second, 2)
+        for worker, other in ((first, second), (second, first)):
+            for name in files:
+                await worker.done("PUT", f"/connectors/{name}/pause")
+                await other.wait_states(name, {"": "PAUSED", "0": "PAUSED"})
+                await other.done("PUT", f"/connectors/{name}/resume")
+                await worker.wait_states(name, RUNNING)
+                await worker.done("PUT", f"/connectors/{name}/stop")
+                await other.wait_states(name, {"": "STOPPED"})
+                await worker.done("PUT", f"/connectors/{name}/resume")
+                await worker.wait_states(name, RUNNING)
+        for worker, name in ((first, "c0"), (second, "c1")):
+            await worker.done("DELETE", f"/connectors/{name}")
+            await first.wait_states(name, {})
+            await second.wait_states(name, {})
+
+
+async def test_a_cluster_that_is_started_again_goes_on_where_it_ended(cluster: Cluster) -> None:
+    """Connectors, target states and offsets are in Kafka; the last worker's leaving loses nothing."""
+    async with cluster.worker() as worker:
+        files = await with_connectors(cluster, worker, 2)
+        await worker.done("PUT", "/connectors/c1/pause")
+        await worker.wait_states("c1", {"": "PAUSED", "0": "PAUSED"})
+    for path in files.values():
+        with path.open("a") as file:
+            file.write("b\n")
+    async with cluster.worker() as worker:
+        await worker.wait_states("c0", RUNNING)
+        await worker.wait_states("c1", {"": "PAUSED", "0": "PAUSED"})
+        await cluster.wait_lines(files["c0"], ["a", "b"])
+        await worker.done("PUT", "/connectors/c1/resume")
+        await cluster.wait_lines(files["c1"], ["a", "b"])
+
+
+async def test_a_leader_that_leaves_has_a_successor_that_can_write(cluster: Cluster) -> None:
+    """The successor claims the leader's writes; requests that come too early are 409 and tried again."""
+    async with cluster.worker() as first:
+        await first.done("POST", "/connectors", {"name": "c", "config": cluster.source(cluster.file(["a"]))})
+        await first.wait_states("c", RUNNING)
+        async with cluster.worker() as second:
+            await second.done("PUT", "/connectors/c/pause")
+            first.running.worker.request_stop("test")
+            path = cluster.file(["x"], name="new.txt")
+            await second.done("POST", "/connectors", {"name": "d", "config": cluster.source(path)})
+            await cluster.wait_lines(path, ["x"])
+            await second.done("PUT", "/connectors/c/resume")
+            await second.wait_until("c", lambda states: set(states.values()) == {("RUNNING", second.worker_id)})
+
+
+async def test_fewer_and_more_tasks_are_fenced_and_started(cluster: Cluster) -> None:
+    """A connector of several files splits them among its tasks; each line is there once after every change."""
+    async with cluster.worker() as first, cluster.worker() as second:
+        path = cluster.file(["a"])
+        for count in ("2", "1", "2"):
+            config = cluster.source(path, **{"tasks.max": count})
+            await second.done("PUT", "/connectors/c/config", config)
+            await first.wait_until("c", lambda states: all(state == "RUNNING" for state, _ in states.values()))
+        await cluster.wait_lines(path, ["a"])
+
+
+async def test_a_config_topic_that_cannot_be_used_is_refused(cluster: Cluster) -> None:
+    """More than one partition, or not compacted: the text says how to mend it."""
+    settings = KafkaSettings(bootstrap=cluster.bootstrap)
+    topic = f"{cluster.name}-wide"
+    async with KafkaAdmin.opened(settings) as admin:
+        await admin.ensure_topic(topic, partitions=3, config={"cleanup.policy": "compact"})
+    job = make_job(cluster.properties(**{"config.storage.topic": topic}), ())
+    async with open_worker(job, is_distributed=True, conversion=InstantConversion()) as running:
+        with pytest.raises(DeliveryFatal, match="single partition"):
+            await running.worker.run()
+
+
+async def test_a_worker_that_starts_before_kafka_waits_for_it(cluster: Cluster, kafka: KafkaStack) -> None:
+    """Health says that it is starting, requests are answered 503, and it starts when Kafka is there."""
+    kafka.kill()
+    try:
+        job = make_job(cluster.properties(), ())
+        async with open_worker(job, is_distributed=True, conversion=InstantConversion()) as running:
+            async with aiohttp.ClientSession() as client, asyncio.TaskGroup() as group:
+                group.create_task(running.worker.run())
+                worker = ClusterWorker(running, client)
+                await asyncio.sleep(1)
+                status, body = await worker.ask("GET", "/health")
+                assert (status, body["status"]) == (503, "starting")
+                assert (await worker.ask("GET", "/connectors"))[0] == 503
+                await asyncio.to_thread(kafka.restart)
+                async with asyncio.timeout(60):
+                    while (await worker.ask("GET", "/health"))[0] != 200:
+                        await asyncio.sleep(0.1)
+                running.worker.request_stop("test")
+    finally:
+        if not kafka.is_alive():
+            kafka.restart()
