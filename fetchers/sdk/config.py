@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from enum import Enum, StrEnum
+from functools import cache
 from typing import Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar, get_args, get_origin
 
 from annotated_types import Ge, Gt, Le, Lt
@@ -200,7 +201,7 @@ class ConfigModel(BaseModel):
     @classmethod
     def config_keys(cls) -> tuple[ConfigKey, ...]:
         """Definitions of every key, in the order of the fields."""
-        return tuple(_config_key(name, info) for name, info in cls.model_fields.items())
+        return _config_keys(cls)
 
     def texts(self) -> dict[str, str]:
         """Every value in ConfigDef's text form, secrets as ``[hidden]``."""
@@ -288,6 +289,12 @@ def _reason(detail: ErrorDetails, kind: str) -> str:
     if detail["type"] == "value_error":
         return str(context.get("error", detail["msg"]))
     return texts.get(detail["type"], detail["msg"]).replace(" or ", ", ")
+
+
+@cache
+def _config_keys(config_class: type[ConfigModel]) -> tuple[ConfigKey, ...]:
+    """Made once: every validation asks for them."""
+    return tuple(_config_key(name, info) for name, info in config_class.model_fields.items())
 
 
 def _config_key(name: str, info: FieldInfo) -> ConfigKey:

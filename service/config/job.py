@@ -20,7 +20,7 @@ from service.validation.kinds import find_kind
 Content = TypeVar("Content")
 
 _REGISTRY_KEY = "schema.registry.url"
-_PLACEHOLDER_URL = "http://127.0.0.1:1"
+PLACEHOLDER_REGISTRY = "http://127.0.0.1:1"
 """Stands for the embedded registry while configs are validated before it is started."""
 _CONVERTER_DEFAULTS = {"key.converter": "string", "value.converter": "json"}
 
@@ -68,7 +68,7 @@ class Job:
     def resolution(self, properties: Mapping[str, str], *, registry_url: str | None) -> Resolved:
         """Properties with values for variables, and with what stands for ``embedded``; raises ``ProviderError``."""
         resolved = self.providers.resolve(properties)
-        return replace(resolved, properties=with_registry(resolved.properties, registry_url or _PLACEHOLDER_URL))
+        return replace(resolved, properties=with_registry(resolved.properties, registry_url or PLACEHOLDER_REGISTRY))
 
     def resolved(self, properties: Mapping[str, str], *, registry_url: str | None) -> dict[str, str]:
         """The properties alone; raises ``ProviderError``."""
@@ -76,7 +76,7 @@ class Job:
 
     def definitions(self, *, registry_url: str | None = None) -> tuple[ConnectorDefinition, ...]:
         """The sources, with the embedded registry's URL in place."""
-        worker = with_defaults(with_registry(self.worker_properties, registry_url or _PLACEHOLDER_URL))
+        worker = with_defaults(with_registry(self.worker_properties, registry_url or PLACEHOLDER_REGISTRY))
         readings = [
             read_definition(self.resolved(connector, registry_url=registry_url), worker=worker)
             for connector in self.connectors
@@ -124,7 +124,7 @@ def make_job(
             names[0], (*resolved.findings, *parsed.findings, *strangers, *_worker_remarks(worker_properties))
         )
     ]
-    worker = with_defaults(with_registry(worker_properties, _PLACEHOLDER_URL))
+    worker = with_defaults(with_registry(worker_properties, PLACEHOLDER_REGISTRY))
     for source, connector in zip(names[1:], connectors, strict=True):
         found.append(SourceFindings(source, _resolved_findings(connector, worker, resolved.providers)))
     found.extend(_doubles(names[1:], connectors))
@@ -147,7 +147,7 @@ def _resolved_findings(
         resolved = providers.resolve(connector)
     except ProviderError as error:
         return (Finding("", None, str(error)),)
-    properties = with_registry(resolved.properties, _PLACEHOLDER_URL)
+    properties = with_registry(resolved.properties, PLACEHOLDER_REGISTRY)
     findings = (*_findings(properties, worker), *_client_findings(worker, properties))
     return (*map(resolved.hidden, findings), *resolved.warnings)
 

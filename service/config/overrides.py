@@ -108,7 +108,8 @@ def override_findings(properties: Mapping[str, str], *, worker: Mapping[str, str
 
 def _doubts(properties: Mapping[str, str], worker: Mapping[str, str]) -> Iterator[Finding]:
     """What the clients' own reader says about the overrides."""
-    for role in ROLES:
+    given = {key.partition(".")[0] for key, _, _ in overrides_of(properties)}
+    for role in (role for role in ROLES if role in given):
         _, doubts = KafkaSettings.parse(worker, connector=properties, role=role)
         for doubt in doubts:
             if doubt.key.startswith(f"{role}.override."):

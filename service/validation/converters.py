@@ -14,7 +14,7 @@ from service.config.converter_keys import (
     StringConverterConfig,
 )
 from service.config.transforms import PREDICATES, TRANSFORMATIONS
-from service.validation.entries import ClassLookup, Entries, Place, keys_of
+from service.validation.entries import ClassLookup, Entries, Place
 from service.validation.kinds import connector_kinds
 from service.validation.versions import CONNECT_VERSION
 
@@ -94,7 +94,7 @@ def add_settings(entries: Entries, properties: Mapping[str, str], side: Side, co
     """The keys under the converter's prefix; each counts one error at most."""
     prefix = f"{side.key}."
     own = {key.removeprefix(prefix): value for key, value in properties.items() if key.startswith(prefix)}
-    keys = keys_of(converter.config_class)
+    keys = converter.config_class.config_keys()
     typed = {"converter.type": side.word, **own} if any(key.name == "converter.type" for key in keys) else own
     findings = converter.config_class.parse(typed).findings
     entries.add(keys, typed, findings, place=Place(prefix, has_own_names=True, is_counted_once=True))

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache
 
-from fetchers.sdk import ConfigKey, ConfigModel, Finding
+from fetchers.sdk import ConfigKey, Finding
 from service.validation.infos import ConfigInfo, ConfigInfos, ConfigKeyInfo, ConfigValueInfo
 from service.validation.types import typed
 
@@ -48,12 +47,6 @@ class Entry:
     def error_count(self) -> int:
         """What it adds to ``error_count``."""
         return min(len(self.errors), 1) if self.is_counted_once else len(self.errors)
-
-
-@cache
-def keys_of(config_class: type[ConfigModel]) -> tuple[ConfigKey, ...]:
-    """Definitions of a class's keys; made once, because every validation needs them."""
-    return config_class.config_keys()
 
 
 def key_info(key: ConfigKey, place: Place = ROOT, *, order: int | None = None) -> ConfigKeyInfo:

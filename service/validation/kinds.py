@@ -13,7 +13,6 @@ from service.config.definition import read_definition
 from service.config.sink import SinkConnectorConfig
 from service.sinks.catalog import SINKS, find_sink
 from service.sinks.definition import read_sink_definition
-from service.validation.entries import keys_of
 
 
 class ConnectorClass(Protocol):
@@ -67,7 +66,7 @@ class ConnectorKind:
 
     def key(self, name: str) -> ConfigKey | None:
         """The key of that name, of those every config has."""
-        keys = (*keys_of(self.common_class), *keys_of(self.plugin.load().config_class))
+        keys = (*self.common_class.config_keys(), *self.plugin.load().config_class.config_keys())
         return next((key for key in keys if key.name == name), None)
 
     def findings(self, properties: Mapping[str, str], worker: Mapping[str, str]) -> Sequence[Finding]:

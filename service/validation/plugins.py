@@ -14,7 +14,7 @@ from fetchers.sdk import ConfigKey, Finding, Retriable
 from service.config.transforms import PREDICATES, TRANSFORMATIONS, find_class
 from service.herder.errors import BadRequestError, NotFoundError, RequestError
 from service.validation.converters import CONVERTERS, HEADER_CONVERTERS
-from service.validation.entries import key_info, keys_of
+from service.validation.entries import key_info
 from service.validation.infos import ConfigInfos, ConfigKeyInfo
 from service.validation.kinds import ConnectorKind, connector_kinds, find_kind
 from service.validation.validator import Validated, Validation
@@ -133,16 +133,16 @@ def _may_be_loaded(name: str) -> bool:
 
 def _connector_keys(kind: ConnectorKind) -> Sequence[ConfigKey]:
     """The connector's own, then those of every connector."""
-    return (*keys_of(kind.plugin.load().config_class), *keys_of(kind.common_class))
+    return (*kind.plugin.load().config_class.config_keys(), *kind.common_class.config_keys())
 
 
 def _other_keys(name: str) -> Sequence[ConfigKey]:
     stage = find_class(name, (*TRANSFORMATIONS, *PREDICATES))
     if stage is not None:
-        return keys_of(stage.config_class)
+        return stage.config_class.config_keys()
     for converter in (*CONVERTERS, *HEADER_CONVERTERS):
         if converter.answers_to(name):
-            return keys_of(converter.config_class)
+            return converter.config_class.config_keys()
     raise NotFoundError(f"Unknown plugin {name}.")
 
 

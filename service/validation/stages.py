@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from fetchers.sdk import ConfigKey, ConfigModel, Finding, Importance, Key
 from service.config.transforms import PREDICATES, TRANSFORMATIONS, StageConfig, TransformClass, find_class
-from service.validation.entries import Entries, Place, keys_of
+from service.validation.entries import Entries, Place
 from service.validation.versions import CONNECT_VERSION
 
 
@@ -132,7 +132,7 @@ def _inner_classes(name: str, kind: StageKind) -> Sequence[str]:
 def _sorted(classes: Sequence[type[ConfigModel]]) -> list[ConfigKey]:
     """As ConfigDef orders keys without a place of their own: required ones, then by importance, then by name."""
     ranks = list(Importance)
-    keys = [key for config_class in classes for key in keys_of(config_class)]
+    keys = [key for config_class in classes for key in config_class.config_keys()]
     return sorted(keys, key=lambda key: (not key.is_required, ranks.index(key.extras.importance), key.name))
 
 

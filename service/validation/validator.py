@@ -9,7 +9,7 @@ from fetchers.sdk import Finding
 from service.config.providers import FAILED_VALUE, ProviderError, Resolved
 from service.herder.errors import BadRequestError
 from service.validation.converters import class_lookups, complete_converters
-from service.validation.entries import Entries, keys_of
+from service.validation.entries import Entries
 from service.validation.infos import ConfigInfos
 from service.validation.kinds import ConnectorKind, connector_kinds, find_kind
 from service.validation.overrides import add_overrides
@@ -70,8 +70,8 @@ class Validation:
         common, own = kind.common_class, kind.plugin.load().config_class
         findings = _unique([*common.parse(properties).findings, *kind.findings(_unstaged(properties), self.worker)])
         entries = Entries()
-        entries.add(keys_of(common), properties, findings, classes=class_lookups())
-        entries.add(keys_of(own), properties, findings)
+        entries.add(common.config_keys(), properties, findings, classes=class_lookups())
+        entries.add(own.config_keys(), properties, findings)
         add_stages(entries, properties)
         add_overrides(entries, properties, findings)
         complete_converters(entries, properties, self.worker)
