@@ -31,6 +31,8 @@ Offsets = Mapping[Partition, int]
 START_SECONDS_MAX = 60.0
 COMMIT_SECONDS_MAX = 10.0
 STOP_SECONDS_MAX = 5.0
+MISSING_LOOK_SECONDS = 1.0
+"""How often a topic that does not exist yet is looked for; the client's own interval is minutes."""
 
 _HEADER: Any = pa.struct([pa.field("name", pa.string()), pa.field("value", pa.binary())])
 _COLUMNS: list[pa.Field[Any]] = [
@@ -81,6 +83,7 @@ class GroupConsumer:
         self._group_id = settings.consumer.group_id or group_id
         self._listener = _Listener(self, listener)
         self._consumer: AIOKafkaConsumer | None = None
+        self._look_at = 0.0
 
     async def start(self) -> None:
         """Connect and begin to join; the first assignment comes while polling.
@@ -125,8 +128,19 @@ class GroupConsumer:
             got = await self._client.getmany(
                 timeout_ms=round(seconds_max * 1000), max_records=self._settings.consumer.poll_records_max
             )
+            if not got:
+                await self._look_for_missing_topics()
         self._listener.raise_failure()
         return _table([record for records in got.values() for record in records])
+
+    async def _look_for_missing_topics(self) -> None:
+        """Ask for the cluster's topics now; the group rebalances by itself when one has appeared."""
+        now = asyncio.get_running_loop().time()
+        is_missing = any(not self._client.partitions_for_topic(topic) for topic in self._subscription.topics)
+        if is_missing and now >= self._look_at:
+            self._look_at = now + MISSING_LOOK_SECONDS
+            async with asyncio.timeout(COMMIT_SECONDS_MAX):
+                await self._client._client.force_metadata_update()  # noqa: SLF001 - no public way
 
     async def commit(self, offsets: Offsets) -> None:
         """Make `offsets` those that a successor begins at. Raises CommitOutdated, DeliveryFatal, DeliveryRetriable."""

@@ -185,6 +185,16 @@ async def test_topics_by_pattern(kafka: KafkaStack, topic_name: str, tmp_path: P
         await wait_until(lambda: lines_of(file) == [b"-a", b"-z"])
 
 
+async def test_a_topic_that_is_made_later_is_found_soon(kafka: KafkaStack, topic_name: str, tmp_path: Path) -> None:
+    """A sink may be started before whoever makes its topic, and does not wait for the next look at the cluster."""
+    file = tmp_path / "out.txt"
+    sinks = Sinks(kafka.bootstrap, sink_properties(topic_name, topic_name, file))
+    async with sinks.running():
+        await wait_until(lambda: partitions_of(sinks) == {0: 0})
+        await produce_to_new(kafka.bootstrap, topic_name, b"late")
+        await wait_until(lambda: lines_of(file) == [b"late"], seconds_max=30)
+
+
 async def produce_to_new(bootstrap: str, topic: str, value: bytes) -> None:
     """A topic with one record."""
     await make_topic(bootstrap, topic)
