@@ -39,6 +39,7 @@ from metrics.events.flow import (
     TransactionAborted,
     TransactionCommitted,
 )
+from metrics.events.group import GroupPlaceDoubted, GroupRoundBegan, GroupRoundEnded, GroupTroubled
 from metrics.events.herding import HerderStepFailed
 from metrics.events.life import (
     ChangeAudited,
@@ -90,6 +91,10 @@ __all__ = [
     "EndToEndMeasured",
     "Event",
     "FetchCompleted",
+    "GroupPlaceDoubted",
+    "GroupRoundBegan",
+    "GroupRoundEnded",
+    "GroupTroubled",
     "HerderStepFailed",
     "Level",
     "OffsetCommitted",

@@ -1,0 +1,53 @@
+"""Facts of the group of workers: who is in it, and what this worker's place in it is worth."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from metrics.events.event import Event, Level
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupRoundBegan(Event):
+    """The group is being made anew: someone came, went, or has asked for it."""
+
+    logger: ClassVar[str] = "headrace.group"
+    level: ClassVar[Level] = Level.INFO
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupRoundEnded(Event):
+    """A worker is in generation ``generation``; ``leader`` is a URL, ``absent`` counts those that work waits for.
+
+    ``seconds``: since it heard that the round began.
+    """
+
+    logger: ClassVar[str] = "headrace.group"
+    level: ClassVar[Level] = Level.INFO
+    group_id: str
+    generation: int
+    leader: str
+    members: int
+    absent: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupPlaceDoubted(Event):
+    """No sign from the broker for a session: the others may believe the worker dead."""
+
+    logger: ClassVar[str] = "headrace.group"
+    level: ClassVar[Level] = Level.WARNING
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupTroubled(Event):
+    """The worker cannot take part as it should; it goes on trying."""
+
+    logger: ClassVar[str] = "headrace.group"
+    level: ClassVar[Level] = Level.WARNING
+    group_id: str
+    message: str
