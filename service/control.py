@@ -130,6 +130,7 @@ class ControlPlane:
             catch_up=stores.configs.read_to_end,
             grace_seconds=config.scheduled_rebalance_max_delay_ms / 1000,
             sync_seconds_max=config.worker_sync_timeout_ms / 1000,
+            emit=self.emit,
         )
 
     def _instance_parts(self, observer: InstanceObserver) -> InstanceParts:

@@ -36,7 +36,7 @@ class GroupRoundEnded(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupPlaceDoubted(Event):
-    """No sign from the broker for a session: the others may believe the worker dead."""
+    """The group has gone on without the worker; or, without a sign from the broker for a session, may have."""
 
     logger: ClassVar[str] = "headrace.group"
     level: ClassVar[Level] = Level.WARNING

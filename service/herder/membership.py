@@ -10,19 +10,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 
+from metrics.events import Emit, GroupPlaceDoubted, GroupRoundBegan, GroupRoundEnded, GroupTroubled, discard
 from service.background import Background
 from service.domain.cluster import Member, Roster
 from service.herder.claims import Claim, decode_claim, decode_roster, encode_claim, encode_roster
 from service.herder.grace import Grace
 from service.herder.leading import convened, known_owners
-from service.herder.solo import SoloMembership
 from service.herder.tracking import AssignmentTracker
 from service.kafka.client import KafkaSettings
 from service.kafka.errors import DeliveryFatal, KafkaFailure
 from service.kafka.group import GroupMember
-from service.kafka.group_calls import GroupSettings
-
-__all__ = ["GroupMembership", "SoloMembership", "group_settings"]
+from service.kafka.group_calls import GroupCalls, GroupSettings
 
 PROTOCOL_TYPE = "connect"
 PROTOCOL = "headrace-1"
@@ -62,6 +60,7 @@ class GroupMembership:
         catch_up: Callable[[], Awaitable[None]],
         grace_seconds: float = 3.0,
         sync_seconds_max: float = 3.0,
+        emit: Emit = discard,
     ) -> None:
         """Prepare; nothing is sent before ``start``. ``tracker`` must be at the config log's end and listen to it."""
         self.failure: Exception | None = None
@@ -73,10 +72,11 @@ class GroupMembership:
         self._tracker = tracker
         self._catch_up = catch_up
         self._sync_seconds_max = sync_seconds_max
+        self._emit = emit
         self._grace = Grace(grace_seconds)
-        self._member = GroupMember(kafka, group, self)
+        self._member = GroupMember(group, self, connect=lambda: GroupCalls.opened(kafka, group))
         self._roster: Roster | None = None
-        self._is_in_round = True
+        self._round_began: float | None = None
         self._must_rejoin = False
         self._listeners: list[Callable[[], None]] = []
         self._background = Background()
@@ -95,7 +95,7 @@ class GroupMembership:
     @property
     def is_rebalancing(self) -> bool:
         """See ``Membership``."""
-        return self._is_in_round or self.roster is None
+        return self._round_began is not None or self.roster is None
 
     def listen(self, listener: Callable[[], None]) -> None:
         """See ``Membership``."""
@@ -154,33 +154,53 @@ class GroupMembership:
             async with asyncio.timeout(self._sync_seconds_max):
                 await self._catch_up()
         except (KafkaFailure, TimeoutError) as error:
-            self.trouble = f"the config log could not be read to {offset}: {error}"
+            self.on_trouble(f"the config log could not be read to {offset}: {type(error).__name__} {error}")
 
     def on_round(self) -> None:
         """See ``GroupPart``."""
-        self._is_in_round = True
+        if self._round_began is None:
+            self._round_began = _now()
+            self._emit(GroupRoundBegan(group_id=self._settings.group_id))
         self._tell()
 
     def on_part(self, part: bytes) -> None:
         """See ``GroupPart``."""
-        self.trouble = None
-        self._is_in_round = False
-        self._must_rejoin = False
-        self._roster = decode_roster(part) if part else None
-        if self._roster is None:
-            self.trouble = f"another worker of group '{self._settings.group_id}' has the URL {self._me.url}"
+        seconds, self._round_began = _now() - (self._round_began or _now()), None
+        if part:
+            self.trouble = None
+            self._take(decode_roster(part), seconds)
         else:
-            self._must_rejoin = not self._tracker.on_roster(self._roster)
-            self._grace = self._grace.seen({*self._roster.base.values()} - {*self._roster.members}, _now())
+            self._roster = None
+            self.on_trouble(f"another worker of group '{self._settings.group_id}' has the URL {self._me.url}")
         self._tell()
+
+    def _take(self, roster: Roster, seconds: float) -> None:
+        self._roster = roster
+        self._must_rejoin = not self._tracker.on_roster(roster)
+        absent = {*roster.base.values()} - {*roster.members}
+        self._grace = self._grace.seen(absent, _now())
+        self._emit(
+            GroupRoundEnded(
+                group_id=self._settings.group_id,
+                generation=roster.generation,
+                leader=roster.leader.url,
+                members=len(roster.members),
+                absent=len(absent),
+                seconds=seconds,
+            )
+        )
 
     def on_lease(self) -> None:
         """See ``GroupPart``."""
+        if self._is_running and not self._member.is_leased:
+            self._emit(GroupPlaceDoubted(group_id=self._settings.group_id))
         self._tell()
 
     def on_trouble(self, text: str) -> None:
-        """See ``GroupPart``."""
-        self.trouble = text
+        """See ``GroupPart``; told once until something else is the matter."""
+        if text != self.trouble:
+            self.trouble = text
+            self._emit(GroupTroubled(group_id=self._settings.group_id, message=text))
 
     def is_round_due(self) -> bool:
         """See ``GroupPart``: the leader ends a grace; a worker whose memory of the log is too short asks for a base."""

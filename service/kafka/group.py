@@ -15,14 +15,13 @@ holds when the broker cannot be reached. A heartbeat that is answered well later
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager, suppress
 from typing import Protocol
 
 from service.background import Background
-from service.kafka.client import KafkaSettings
 from service.kafka.errors import DeliveryRetriable, KafkaFailure
-from service.kafka.group_calls import GroupCalls, GroupSettings, Joined, PlaceLost, RoundBegan
+from service.kafka.group_calls import GroupSettings, Joined, PlaceLost, RoundBegan
 
 RETRY_SECONDS = 0.25
 _LOOKS_A_SESSION = 10
@@ -56,12 +55,33 @@ class GroupPart(Protocol):
         """The broker could not be reached, or refused; it is tried again."""
 
 
-class GroupMember:
-    """Takes part in a group until cancelled."""
+class Calls(Protocol):
+    """The requests a member makes, on one connection to the coordinator (`service.kafka.group_calls.GroupCalls`)."""
 
-    def __init__(self, kafka: KafkaSettings, settings: GroupSettings, part: GroupPart) -> None:
+    async def join(self, member_id: str, claim: bytes, *, on_member_id: Callable[[str], None]) -> Joined:
+        """Wait until the group is complete."""
+
+    async def sync(self, joined: Joined, parts: Mapping[str, bytes]) -> bytes:
+        """Hand out and get this member's part."""
+
+    async def heartbeat(self, generation: int, member_id: str) -> None:
+        """Say that this member is alive."""
+
+    async def leave(self, member_id: str) -> None:
+        """Give up the place."""
+
+    async def close(self) -> None:
+        """Break the connection; calls that are waiting end with DeliveryRetriable."""
+
+
+class GroupMember:
+    """Takes part in a group until cancelled; `connect` opens `Calls` for the length of a block."""
+
+    def __init__(
+        self, settings: GroupSettings, part: GroupPart, *, connect: Callable[[], AbstractAsyncContextManager[Calls]]
+    ) -> None:
         """Prepare; nothing is sent before `run`."""
-        self._kafka = kafka
+        self._connect = connect
         self._settings = settings
         self._part = part
         self._member_id = ""
@@ -88,13 +108,13 @@ class GroupMember:
             background.start(self._watch_lease(), name=f"lease in {self._settings.group_id}")
             while True:
                 try:
-                    async with GroupCalls.opened(self._kafka, self._settings) as calls:
+                    async with self._connect() as calls:
                         await self._take_part(calls)
                 except DeliveryRetriable as error:
                     self._part.on_trouble(str(error))
                     await asyncio.sleep(RETRY_SECONDS)
 
-    async def _take_part(self, calls: GroupCalls) -> None:
+    async def _take_part(self, calls: Calls) -> None:
         """Go round and round on one connection until it breaks; leave when cancelled."""
         try:
             while True:
@@ -110,7 +130,7 @@ class GroupMember:
             await self._leave(calls)
             raise
 
-    async def _go_round(self, calls: GroupCalls) -> None:
+    async def _go_round(self, calls: Calls) -> None:
         """One round: join, lead where this member is chosen, hear the part."""
         self._rejoin.clear()
         self._part.on_round()
@@ -139,7 +159,7 @@ class GroupMember:
     def _take_id(self, member_id: str) -> None:
         self._member_id = member_id
 
-    async def _keep(self, calls: GroupCalls) -> None:
+    async def _keep(self, calls: Calls) -> None:
         """Heartbeats, until a round begins or is asked for."""
         while not self._rejoin.is_set():
             asked_at = _now()
@@ -151,7 +171,7 @@ class GroupMember:
                 async with asyncio.timeout(self._part.pulse_seconds()):
                     await self._rejoin.wait()
 
-    async def _keep_lease(self, calls: GroupCalls) -> None:
+    async def _keep_lease(self, calls: Calls) -> None:
         """Heartbeats while a round goes on: they tell whether the broker still counts on us."""
         while True:
             asked_at = _now()
@@ -190,7 +210,7 @@ class GroupMember:
             self._is_lease_told = self.is_leased
             self._part.on_lease()
 
-    async def _leave(self, calls: GroupCalls) -> None:
+    async def _leave(self, calls: Calls) -> None:
         if not self._member_id:
             return
         try:
