@@ -59,6 +59,8 @@ class WorkerRun:
                 life.teller.keep_failures()
                 await life.stop()
                 self.has_failed = bool(life.teller.failed)
+        if self._refusal is not None:
+            raise self._refusal
 
     async def _until_stopped(self, life: HerderLife, idle_seconds: float | None) -> None:
         async with asyncio.TaskGroup() as group:
@@ -67,8 +69,6 @@ class WorkerRun:
             await asyncio.wait([working, asked], return_when=asyncio.FIRST_COMPLETED)
             working.cancel()
             asked.cancel()
-        if self._refusal is not None:
-            raise self._refusal
 
     async def _work_or_refuse(self, life: HerderLife, idle_seconds: float | None) -> None:
         try:

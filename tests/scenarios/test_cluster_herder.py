@@ -150,19 +150,22 @@ async def test_a_worker_that_starts_before_kafka_waits_for_it(cluster: Cluster, 
     kafka.kill()
     try:
         job = make_job(cluster.properties(), ())
-        async with open_worker(job, is_distributed=True, conversion=InstantConversion()) as running:
-            async with aiohttp.ClientSession() as client, asyncio.TaskGroup() as group:
-                group.create_task(running.worker.run())
-                worker = ClusterWorker(running, client)
-                await asyncio.sleep(1)
-                status, body = await worker.ask("GET", "/health")
-                assert (status, body["status"]) == (503, "starting")
-                assert (await worker.ask("GET", "/connectors"))[0] == 503
-                await asyncio.to_thread(kafka.restart)
-                async with asyncio.timeout(60):
-                    while (await worker.ask("GET", "/health"))[0] != 200:
-                        await asyncio.sleep(0.1)
-                running.worker.request_stop("test")
+        async with (
+            open_worker(job, is_distributed=True, conversion=InstantConversion()) as running,
+            aiohttp.ClientSession() as client,
+            asyncio.TaskGroup() as group,
+        ):
+            group.create_task(running.worker.run())
+            worker = ClusterWorker(running, client)
+            await asyncio.sleep(1)
+            status, body = await worker.ask("GET", "/health")
+            assert (status, body["status"]) == (503, "starting")
+            assert (await worker.ask("GET", "/connectors"))[0] == 503
+            await asyncio.to_thread(kafka.restart)
+            async with asyncio.timeout(60):
+                while (await worker.ask("GET", "/health"))[0] != 200:
+                    await asyncio.sleep(0.1)
+            running.worker.request_stop("test")
     finally:
         if not kafka.is_alive():
             kafka.restart()
