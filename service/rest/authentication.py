@@ -36,9 +36,10 @@ def authenticating(credentials: Credentials, proofs: Collection[Proof]) -> Middl
     async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
         route = route_of(request)
         access = Access.READ if route is None else route.access
-        if access is Access.INTERNAL and signature_of(request) is not None:
-            # Whether the signature is right is for the herder to say: it has the key.
-            request[PRINCIPAL] = _GROUP
+        if access is Access.INTERNAL:
+            # The herder demands a signature and checks it: it has the key.
+            if signature_of(request) is not None:
+                request[PRINCIPAL] = _GROUP
             return await handler(request)
         principal = await _principal(request, credentials, proofs)
         if principal is not None:

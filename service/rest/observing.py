@@ -1,4 +1,4 @@
-"""Around every request: what is counted, and headrace's own version in a header."""
+"""Around every request: what is counted, and headrace's own headers."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ def observing(emit: Emit, *, version: str) -> Middleware:
             seconds = time.monotonic() - started_at
             emit(RequestAnswered(method=_method(request), route=route_name(request), status=status, seconds=seconds))
         answer.headers["X-Headrace-Version"] = version
+        answer.headers["Server"] = "headrace"
         return answer
 
     return middleware

@@ -30,6 +30,10 @@ from service.rest.tls import TlsContexts
 SHUTDOWN_SECONDS_MAX = 2.0
 
 
+class ListenError(OSError):
+    """A listener's address is taken, or is none of this machine's."""
+
+
 @dataclass(frozen=True, slots=True)
 class ServedUrls:
     """Where the worker can be reached from its own machine, with the real ports."""
@@ -40,7 +44,7 @@ class ServedUrls:
 
 @asynccontextmanager
 async def serving_rest(settings: RestSettings, surface: Surface, emit: Emit) -> AsyncIterator[ServedUrls]:
-    """Serve on every listener while the block runs."""
+    """Serve on every listener while the block runs; raises ``ListenError``."""
     async with AsyncExitStack() as stack:
         timeout = aiohttp.ClientTimeout(total=settings.request_seconds_max)
         client = await stack.enter_async_context(aiohttp.ClientSession(timeout=timeout))
@@ -91,6 +95,12 @@ async def _listen(
     for listener in listeners:
         context = tls.server if tls is not None and listener.scheme == "https" else None
         site = web.TCPSite(runner, listener.host or None, listener.port, ssl_context=context)
-        await site.start()
+        try:
+            await site.start()
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            raise ListenError(
+                f"Cannot listen on {listener.scheme}://{listener.host}:{listener.port}: {reason}"
+            ) from error
         urls.append(listener.url(site.port))
     return tuple(urls)

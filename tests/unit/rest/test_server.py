@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from metrics.events import RequestAnswered, TaskStateChanged
+from service.rest.listeners import Listener
+from service.rest.server import ListenError
 from tests.unit.rest.serving import LOOPBACK, served, settings
 
 
@@ -23,6 +25,7 @@ async def test_every_answer_has_its_status_and_headraces_version(path: str, stat
         answer = await worker.ask("GET", path)
 
         assert (answer.status, answer.headers["X-Headrace-Version"]) == (status, "1.2.3")
+        assert answer.headers["Server"] == "headrace"
         assert text in answer.text
         (event,) = worker.events
     assert isinstance(event, RequestAnswered)
@@ -85,6 +88,15 @@ async def test_every_listener_serves_everything() -> None:
 
     assert [answer.status for answer in answers] == [200, 200]
     assert len(set(worker.urls.main)) == 2
+
+
+async def test_an_address_that_is_taken_is_named() -> None:
+    """So that the command line can say it in one line."""
+    async with served() as worker:
+        port = int(worker.urls.main[0].rpartition(":")[2])
+        with pytest.raises(ListenError, match=f"Cannot listen on http://127.0.0.1:{port}: "):
+            async with served(rest=settings(listeners=(Listener("http", "127.0.0.1", port),))):
+                pass
 
 
 async def test_admin_listeners_serve_admin_and_health_alone() -> None:
