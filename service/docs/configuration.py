@@ -7,12 +7,17 @@ from itertools import groupby
 
 from fetchers.catalog import PLUGINS, Plugin
 from fetchers.sdk.config import ConfigKey
+from service.config.client_keys import ASKED_FOR, FIXED_VALUES, REFUSED
 from service.config.connector import SourceConnectorConfig
 from service.config.converters import CLASS_NAMES
+from service.config.overrides import JAAS_KEY, LOGIN_MODULES
+from service.config.sink import SinkConnectorConfig
+from service.config.transforms import PREDICATES, TRANSFORMATIONS, StageConfig, TransformClass
 from service.config.worker import WorkerConfig
 from service.docs.borrowed_keys import CONNECTION_KEYS, CONVERTER_KEYS, PRODUCER_KEYS, REGISTRY_KEYS, BorrowedKey
 from service.docs.markdown import NOTICE, cell, code, first_paragraph, table
 from service.kafka.client import FIXED, WITHOUT_EFFECT
+from service.sinks.catalog import SINKS, SinkPlugin
 
 PAGE = """\
 {notice}
@@ -36,10 +41,34 @@ or a meaning differs, the text says so.
 
 {connector}
 Further prefixes: `contract.rules.<name>` (a Spark SQL boolean expression over the contract's fields),
-`topic.creation.default.<setting>` (`partitions`, `replication.factor`, and settings of the topic),
+`topic.creation.<group>.<setting>` (`include` and `exclude`, lists of expressions that the whole name must match;
+`partitions`, `replication.factor`, −1 for the broker's default; and settings of the topic; the group `default` is always
+there),
 `producer.override.<key>`, `consumer.override.<key>`, `admin.override.<key>`.
 
 {plugins}
+## Every sink connector
+
+Kafka Connect's keys, with its names and defaults, and ours in groups of their own.
+
+{sink_connector}
+{sinks}
+## Transformations and predicates
+
+`transforms` and `predicates` name them in order; each has `transforms.<name>.type` or `predicates.<name>.type`, one of
+the classes below, and its own keys in the same place. Every transformation also takes:
+
+{stage}
+{stages}
+## Config providers
+
+`config.providers=file,env` on the worker names providers, `config.providers.<name>.class` says which each is,
+`config.providers.<name>.param.<key>` sets it up. Values of the worker's own properties and of connectors' configs may
+then hold variables, several in one value; `$` alone means nothing. The config topic and REST keep the variable, never
+the value. What a provider does not know, or may not read, stays as it was written, with a warning; a connector cannot
+bring its own providers.
+
+{providers}
 ## Converters
 
 `key.converter` and `value.converter` take a short word or a class name.
@@ -59,6 +88,11 @@ Connection keys as the worker's own keys; over them the worker's `producer.<key>
 them a connector's `producer.override.<key>` and so on.
 
 {connection_keys}
+What connectors may override is said by `connector.client.config.override.policy`. `All`, `None` and `Principal` are
+Connect's; `Allowlist`, the default, allows what `connector.client.config.override.allowlist` names, or without it all
+keys but those that touch the worker itself ({asked_for}). No policy allows:
+
+{refused}
 Producers also read:
 
 {producer_keys}
@@ -66,6 +100,24 @@ Fixed, because exactly-once delivery stands on them: {fixed}.
 
 Accepted and without effect here: {without_effect}.
 """
+
+
+PROVIDERS = (
+    (
+        "`FileConfigProvider`",
+        "`${file:PATH:KEY}`",
+        "`allowed.paths`",
+        "A key of a properties file. Paths outside of the allowed ones are not read, links followed.",
+    ),
+    (
+        "`DirectoryConfigProvider`",
+        "`${dir:PATH:NAME}`",
+        "`allowed.paths`",
+        "The content of a file, as secrets are mounted by Kubernetes.",
+    ),
+    ("`EnvVarConfigProvider`", "`${env:NAME}`", "`allowlist.pattern`", "A variable of the worker's environment."),
+)
+"""Class, form, parameter and meaning of each (`service.config.provider_sources`)."""
 
 
 def page() -> str:
@@ -76,6 +128,13 @@ def page() -> str:
         worker_prefixes=_codes(f"{prefix}*" for prefix in WorkerConfig.free_prefixes),
         connector="\n".join(_groups(SourceConnectorConfig.config_keys())),
         plugins="\n".join(_plugin(plugin) for plugin in PLUGINS),
+        sink_connector="\n".join(_groups(SinkConnectorConfig.config_keys())),
+        sinks="\n".join(_sink(plugin) for plugin in SINKS),
+        stage=_keys(StageConfig.config_keys()),
+        stages="\n".join(_stages((*TRANSFORMATIONS, *PREDICATES))),
+        providers=table(("class", "variable", "parameter", "meaning"), PROVIDERS),
+        asked_for=_codes(sorted(ASKED_FOR)),
+        refused=table(("key", "because"), ((code(key), reason) for key, reason in _refused())),
         converters=_converters(),
         converter_keys=_borrowed(CONVERTER_KEYS),
         registry_keys=_borrowed(REGISTRY_KEYS),
@@ -96,6 +155,35 @@ def _plugin(plugin: Plugin) -> str:
     about = cell(first_paragraph(config_class.__doc__))
     tables = "\n".join(_groups(config_class.config_keys()))
     return f"## {plugin.name}\n\n{about} {' '.join(remarks)}\n\n{tables}"
+
+
+def _sink(plugin: SinkPlugin) -> str:
+    config_class = plugin.load().config_class
+    about = cell(first_paragraph(config_class.__doc__))
+    tables = "\n".join(_groups(config_class.config_keys()))
+    return f"## {plugin.name}\n\n{about} `connector.class`: {_codes((plugin.name, *plugin.aliases))}.\n\n{tables}"
+
+
+def _stages(stages: Iterable[TransformClass]) -> list[str]:
+    """A section for each config class, under the names of all that share it."""
+    found = []
+    for config_class, members in groupby(stages, key=lambda stage: stage.config_class):
+        names = [stage.name for stage in members]
+        title = names[0].rpartition(".")[2].partition("$")[0]
+        about = cell(first_paragraph(config_class.__doc__))
+        keys = config_class.config_keys()
+        rows = f"\n{_keys(keys)}" if keys else ""
+        found.append(f"### {title}\n\n{about} {_codes(names)}.\n{rows}")
+    return found
+
+
+def _refused() -> Iterable[tuple[str, str]]:
+    """Keys that no policy allows, and what may be written all the same."""
+    for key, reason in sorted(REFUSED.items()):
+        allowed = sorted(FIXED_VALUES.get(key, ()))
+        yield key, f"{reason}; only {_codes(allowed)} may be written" if allowed else reason
+    modules = _codes(sorted(name.rpartition(".")[2] for name in LOGIN_MODULES))
+    yield JAAS_KEY, f"with a login module other than {modules}: others could make the worker ask any address"
 
 
 def _groups(keys: Iterable[ConfigKey]) -> list[str]:
