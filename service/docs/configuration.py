@@ -42,9 +42,8 @@ or a meaning differs, the text says so.
 {connector}
 Further prefixes: `contract.rules.<name>` (a Spark SQL boolean expression over the contract's fields),
 `topic.creation.<group>.<setting>` (`include` and `exclude`, lists of expressions that the whole name must match;
-`partitions`, `replication.factor`, −1 for the broker's default; and settings of the topic; the group `default` is always
-there),
-`producer.override.<key>`, `consumer.override.<key>`, `admin.override.<key>`.
+`partitions`, `replication.factor`, −1 for the broker's default; and settings of the topic; the group `default` is
+always there), `producer.override.<key>`, `consumer.override.<key>`, `admin.override.<key>`.
 
 {plugins}
 ## Every sink connector
