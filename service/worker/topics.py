@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from service.config.definition import ConnectorDefinition
 from service.config.worker import WorkerConfig
@@ -13,8 +13,6 @@ from service.kafka.topic_rounds import TopicRounds
 from service.stores.dedupe_store import DedupeStore
 from service.stores.offsets import OffsetStore
 
-_DEFAULT_GROUP = "topic.creation.default."
-_OWN_KEYS = frozenset({"partitions", "replication.factor", "include", "exclude"})
 _RECORD_OVERHEAD_BYTES = 64 * 1024
 _BROKER_LIMIT_BYTES = 1_048_588
 """Kafka's default ``message.max.bytes``: topics of ours need a setting of their own only above it."""
@@ -50,13 +48,13 @@ class ConnectorTopics:
 
 def topics_of(definition: ConnectorDefinition) -> Sequence[MissingTopic]:
     """The topics a connector needs, as they are made where they are missing."""
-    own = _creation_settings(definition.properties)
+    own = definition.topic_creation.of(definition.topic)
     limit = _message_limit(2 * definition.common.record_bytes_max)
     target = MissingTopic(
         definition.topic,
-        partitions=int(own.get("partitions", BROKER_DEFAULT)),
-        replication=int(own["replication.factor"]) if "replication.factor" in own else None,
-        config={**limit, **{key: value for key, value in own.items() if key not in _OWN_KEYS}},
+        partitions=BROKER_DEFAULT if own.partitions is None else own.partitions,
+        replication=own.replication,
+        config={**limit, **own.settings},
     )
     if not definition.common.is_tolerant:
         return (target,)
@@ -68,12 +66,6 @@ def topics_of(definition: ConnectorDefinition) -> Sequence[MissingTopic]:
         config=limit,
     )
     return target, letters
-
-
-def _creation_settings(properties: Mapping[str, str]) -> dict[str, str]:
-    return {
-        key.removeprefix(_DEFAULT_GROUP): value for key, value in properties.items() if key.startswith(_DEFAULT_GROUP)
-    }
 
 
 def _message_limit(value_bytes_max: int) -> dict[str, str]:
