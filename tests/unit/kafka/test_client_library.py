@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
+
 import aiokafka
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.client import AIOKafkaClient, ConnectionGroup
 from aiokafka.producer.message_accumulator import BatchBuilder
+from aiokafka.protocol.group import HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
 from aiokafka.structs import TopicPartition
 
 from service.kafka.batches import EncodedBatch
@@ -50,3 +54,14 @@ async def test_sequence_numbers_wrap_to_zero() -> None:
         assert manager.sequence_number(partition) == 4
     finally:
         await producer.stop()
+
+
+def test_the_group_protocols_requests_are_there() -> None:
+    """The client and the requests that a worker's place in its group is made of take what they are given."""
+    for name in ("bootstrap", "coordinator_lookup", "send", "close"):
+        assert inspect.iscoroutinefunction(getattr(AIOKafkaClient, name))
+    assert {"DEFAULT", "COORDINATION"} <= set(ConnectionGroup.__members__)
+    JoinGroupRequest("group", 10_000, 60_000, "", None, "connect", [("protocol", b"claim")])
+    SyncGroupRequest("group", 1, "member", None, [("member", b"part")])
+    HeartbeatRequest("group", 1, "member")
+    LeaveGroupRequest("group", "member")
