@@ -46,6 +46,28 @@ class _Series:
     metric: Metric
     values: dict[Labels, float] = field(default_factory=dict)
     buckets: dict[Labels, _Buckets] = field(default_factory=dict)
+    owned: dict[str, set[Labels]] = field(default_factory=dict)
+    """The keys of both by their first label, the connector where there is one: a thousand connectors have many."""
+
+    def claim(self, labels: Labels) -> None:
+        """Have the sample found by ``of``."""
+        if labels not in self.values and labels not in self.buckets:
+            self.owned.setdefault(labels[0] if labels else "", set()).add(labels)
+
+    def of(self, owner: Labels) -> list[Labels]:
+        """The samples whose labels begin with these."""
+        if not owner:
+            return [*self.values, *self.buckets]
+        return [labels for labels in self.owned.get(owner[0], ()) if labels[: len(owner)] == owner]
+
+    def drop(self, labels: Labels) -> None:
+        """Remove a sample."""
+        self.values.pop(labels, None)
+        self.buckets.pop(labels, None)
+        mates = self.owned[labels[0]]
+        mates.discard(labels)
+        if not mates:
+            del self.owned[labels[0]]
 
 
 class Instruments(Collector):
@@ -60,30 +82,38 @@ class Instruments(Collector):
 
     def add(self, metric: Metric, amount: float, *labels: str | int) -> None:
         """Let a counter grow by ``amount`` ≥ 0; 0 makes its series appear."""
-        values = self._series[metric.name].values
+        series = self._series[metric.name]
         bounded = self._bounded(metric, labels)
-        values[bounded] = values.get(bounded, 0.0) + amount
+        series.claim(bounded)
+        series.values[bounded] = series.values.get(bounded, 0.0) + amount
 
     def set(self, metric: Metric, value: float, *labels: str | int) -> None:
         """Give a gauge its value."""
-        self._series[metric.name].values[self._bounded(metric, labels)] = value
+        series = self._series[metric.name]
+        bounded = self._bounded(metric, labels)
+        series.claim(bounded)
+        series.values[bounded] = value
 
     def tell(self, metric: Metric, *labels: str | int) -> None:
         """Let an info or one-hot metric say its last label, and take back what it said before."""
         *owner, word = self._bounded(metric, labels)
-        values = self._series[metric.name].values
-        for other in [other for other in values if other[:-1] == tuple(owner)]:
-            del values[other]
-        values |= {(*owner, other): 0.0 for other in metric.words_of(metric.labels[-1])}
-        values[*owner, word] = 1.0
+        series = self._series[metric.name]
+        samples = {(*owner, other): 0.0 for other in metric.words_of(metric.labels[-1])} | {(*owner, word): 1.0}
+        for other in series.of(tuple(owner)):
+            if other not in samples:
+                series.drop(other)
+        for sample, value in samples.items():
+            series.claim(sample)
+            series.values[sample] = value
 
     def observe(self, metric: Metric, value: float, *labels: str | int, count: int = 1) -> None:
         """Count ``value`` ``count`` times in a histogram."""
-        of_metric = self._series[metric.name].buckets
+        series = self._series[metric.name]
         bounded = self._bounded(metric, labels)
-        buckets = of_metric.get(bounded)
+        buckets = series.buckets.get(bounded)
         if buckets is None:
-            buckets = of_metric[bounded] = _Buckets([0] * (len(metric.buckets) + 1))
+            series.claim(bounded)
+            buckets = series.buckets[bounded] = _Buckets([0] * (len(metric.buckets) + 1))
         buckets.counts[bisect_left(metric.buckets, value)] += count
         buckets.total += value * count
 
@@ -100,10 +130,8 @@ class Instruments(Collector):
             else:
                 continue
             series = self._series[metric.name]
-            for labels in [labels for labels in series.values if labels[: len(owner)] == owner]:
-                del series.values[labels]
-            for labels in [labels for labels in series.buckets if labels[: len(owner)] == owner]:
-                del series.buckets[labels]
+            for labels in series.of(owner):
+                series.drop(labels)
 
     def collect(self) -> Iterator[Family]:
         """Yield the families that have samples, for the client library to write out.

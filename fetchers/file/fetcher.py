@@ -95,11 +95,12 @@ class FileStreamSource(SourceConnector[FileStreamConfig]):
                         yield page
             active = files.needing_turn(found)
             outcome = _Outcome()
-            async with aclosing(_take_turns(active, thread, context, seconds=self.config.poll_interval)) as turns:
-                async for turn in turns:
-                    outcome.heed(turn)
-                    if turn.page is not None:
-                        yield turn.page
+            if active:
+                async with aclosing(_take_turns(active, thread, context, seconds=self.config.poll_interval)) as turns:
+                    async for turn in turns:
+                        outcome.heed(turn)
+                        if turn.page is not None:
+                            yield turn.page
             if not active and files.holds_many:
                 await _run(thread, files.rest, files.name)
             if not active and not (files.has_more and outcome.has_settled):

@@ -36,6 +36,7 @@ class TaskContext:
         self._clock = clock
         self._emit = emit
         self._activity = activity
+        self._told_lag_seconds: float | None = None
 
     @property
     def connector(self) -> str:
@@ -77,6 +78,8 @@ class TaskContext:
 
     def finish_round(self) -> None:
         """The source has been asked for everything it has."""
+        if self._activity.is_retrying:
+            self._told_lag_seconds = None
         self._activity.finish_round()
 
     def waiting_for_limit(self) -> AbstractContextManager[None]:
@@ -84,8 +87,13 @@ class TaskContext:
         return self._activity.waiting_for_limit()
 
     def report_lag(self, seconds: float) -> None:
-        """How far behind the source the newest record is."""
-        self._emit(SourceLagMeasured(self.connector, self.task, seconds=seconds))
+        """How far behind the source the newest record is.
+
+        Told when it has changed, or is the first sign of life after a retry: a thousand idle tasks have no news.
+        """
+        if seconds != self._told_lag_seconds or self._activity.is_retrying:
+            self._emit(SourceLagMeasured(self.connector, self.task, seconds=seconds))
+        self._told_lag_seconds = seconds
 
     def advance(self, page: Page) -> None:
         """Remember where to resume after a page that was handed over."""

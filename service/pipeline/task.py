@@ -216,8 +216,10 @@ class SourceTask:
         try:
             await self._stop.wait()
             await queue.close()
-        finally:
-            await end_insistently(fetching, seconds=CLEANUP_SECONDS_MAX)
+        except asyncio.CancelledError:
+            await end_insistently(fetching, seconds=CLEANUP_SECONDS_MAX, is_cancelled=True)
+            raise
+        await end_insistently(fetching, seconds=CLEANUP_SECONDS_MAX)
 
     def _tell_queue(self, events: TaskEvents, now: QueueStatistics) -> None:
         limits = self.settings.queue

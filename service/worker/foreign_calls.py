@@ -1,13 +1,14 @@
 """Where code of connectors runs that may block: their imports, their checks, the splitting of their work.
 
-Each call has a thread of its own, which nobody waits for longer than the time limit. A call that hangs for ever costs
-one idle thread, ends with the process, and is not made a second time beside itself.
+A few threads, which nobody waits for longer than the time limit. A call that hangs for ever keeps its thread, another
+takes its place; it ends with the process, and is not made a second time beside itself.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Hashable
+from queue import SimpleQueue
 from threading import Thread
 from typing import Protocol, TypeVar
 
@@ -45,6 +46,8 @@ class ForeignCalls:
         self._seconds_max = seconds_max
         self._turnstile = Turnstile(CALLS_AT_ONCE, seconds_max=COUNTED_SECONDS_MAX)
         self._running: set[Hashable] = set()
+        self._errands: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._threads_idle = 0
 
     async def run(self, call: Callable[[], T], *, subject: Hashable) -> T:
         """See ``Calls``."""
@@ -68,6 +71,7 @@ class ForeignCalls:
 
         def finish(value: T | None, error: BaseException | None) -> None:
             self._running.discard(subject)
+            self._thread_is_free()
             if answer.done():
                 return
             if error is None:
@@ -75,13 +79,35 @@ class ForeignCalls:
             else:
                 answer.set_exception(error)
 
-        def work() -> None:
+        def errand() -> None:
             value, error = _outcome(call)
             if not loop.is_closed():
                 loop.call_soon_threadsafe(finish, value, error)
 
-        Thread(target=work, name=f"connector {subject}", daemon=True).start()
+        self._errands.put(errand)
+        if self._threads_idle:
+            self._threads_idle -= 1
+        else:
+            Thread(target=_work, args=(self._errands,), name="connector code", daemon=True).start()
         return answer
+
+    def _thread_is_free(self) -> None:
+        """Keep it for the next call, but no more threads than may be wanted at once."""
+        if self._threads_idle < CALLS_AT_ONCE:
+            self._threads_idle += 1
+        else:
+            self._errands.put(None)
+
+    def close(self) -> None:
+        """End the threads that wait for calls."""
+        for _ in range(self._threads_idle):
+            self._errands.put(None)
+        self._threads_idle = 0
+
+
+def _work(errands: SimpleQueue[Callable[[], None] | None]) -> None:
+    while (errand := errands.get()) is not None:
+        errand()
 
 
 def _outcome(call: Callable[[], T]) -> tuple[T | None, BaseException | None]:

@@ -395,9 +395,10 @@ async def test_batches_close_at_once_while_nothing_is_converted() -> None:
 @pytest.mark.parametrize("is_cancelled", [False, True])
 async def test_a_fetcher_that_hangs_while_it_cleans_up_is_cut_off(*, is_cancelled: bool) -> None:
     """What it had handed over is delivered all the same, where the stop is staged."""
-    world, source = World(), numbers(payloads(4))
+    world, source, hanging = World(), numbers(payloads(4)), asyncio.Event()
 
     async def hang(_position: int) -> None:
+        hanging.set()
         try:
             await asyncio.Event().wait()
         finally:
@@ -408,6 +409,7 @@ async def test_a_fetcher_that_hangs_while_it_cleans_up_is_cut_off(*, is_cancelle
         task = world.task(source)
         run = group.create_task(task.run())
         await wait_until(lambda: len(world.kafka.values(TOPIC)) == 2)
+        await hanging.wait()
         if is_cancelled:
             run.cancel()
         else:
