@@ -165,7 +165,8 @@ class GroupMembership:
 
     def on_part(self, part: bytes) -> None:
         """See ``GroupPart``."""
-        seconds, self._round_began = _now() - (self._round_began or _now()), None
+        seconds = 0.0 if self._round_began is None else _now() - self._round_began
+        self._round_began = None
         if part:
             self.trouble = None
             self._take(decode_roster(part), seconds)
@@ -211,8 +212,10 @@ class GroupMembership:
         return is_leader and ends_at is not None and ends_at <= _now()
 
     def pulse_seconds(self) -> float:
-        """See ``GroupPart``: short while a round is to be expected, because who hears late of it delays everyone."""
-        return _RESTLESS_SECONDS if self._grace.since else self._settings.heartbeat_seconds
+        """See ``GroupPart``: short when a grace is about to end, because who hears late of a round delays everyone."""
+        usual, ends_at = self._settings.heartbeat_seconds, self._grace.ends_at
+        is_round_near = ends_at is not None and ends_at - _now() <= usual
+        return min(usual, _RESTLESS_SECONDS) if is_round_near else usual
 
     def _tell(self) -> None:
         for listener in self._listeners:
