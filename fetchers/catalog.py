@@ -15,6 +15,24 @@ from fetchers.sdk.connector import SourceConnector
 from fetchers.toolkit.http import SharedHttp
 
 
+class PluginLoadError(ImportError):
+    """A class that is not there, is none, or whose module does not come through its import."""
+
+
+def load_class(target: str) -> type[Any]:
+    """Import ``package.module:Class``; raises ``PluginLoadError``, whatever the module of a user's own does."""
+    module, _, name = target.partition(":")
+    try:
+        loaded = getattr(import_module(module), name)
+    except Exception as error:  # a module may do anything when it is imported
+        message = f"{type(error).__name__}: {error}"
+        raise PluginLoadError(message) from error
+    if not isinstance(loaded, type):
+        message = f"{target} is not a class"
+        raise PluginLoadError(message)
+    return loaded
+
+
 @dataclass(frozen=True, slots=True)
 class Plugin:
     """One connector that can be configured."""
@@ -26,9 +44,11 @@ class Plugin:
     aliases: tuple[str, ...] = ()
 
     def load(self) -> type[SourceConnector[Any]]:
-        """Import the class."""
-        module, _, name = self.target.partition(":")
-        loaded: type[SourceConnector[Any]] = getattr(import_module(module), name)
+        """Import the class; raises ``PluginLoadError``."""
+        loaded = load_class(self.target)
+        if not issubclass(loaded, SourceConnector):
+            message = f"{self.target} is not a SourceConnector"
+            raise PluginLoadError(message)
         return loaded
 
     def answers_to(self, name: str) -> bool:

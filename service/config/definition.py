@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fetchers.catalog import PLUGINS, Plugin, find_plugin
+from fetchers.catalog import PLUGINS, Plugin, PluginLoadError, find_plugin
 from fetchers.sdk import ConfigKey, FetcherConfig, Finding, PayloadKind, SourceConnector
 from fetchers.sdk.config import HIDDEN, masked, unknown_keys
 from service.config.connector import SourceConnectorConfig
@@ -122,7 +122,7 @@ def read_definition(properties: Mapping[str, str], *, worker: Mapping[str, str])
         return DefinitionReading(None, (*common.findings, *_no_plugin(class_name)))
     try:
         connector_class = plugin.load()
-    except (ImportError, AttributeError) as error:
+    except PluginLoadError as error:
         finding = Finding("connector.class", class_name, f"Class {class_name} could not be found: {error}")
         return DefinitionReading(None, (*common.findings, finding))
     own = connector_class.config_class.parse(properties)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 
-from fetchers.catalog import names_of
+from fetchers.catalog import PluginLoadError, load_class, names_of
 from service.sinks.contract import SinkConnector
 
 
@@ -22,12 +21,11 @@ class SinkPlugin:
     aliases: tuple[str, ...] = ()
 
     def load(self) -> type[SinkConnector[Any]]:
-        """Import the class. Raises ImportError, AttributeError; TypeError for a class that is no sink."""
-        module, _, name = self.target.partition(":")
-        loaded = getattr(import_module(module), name)
-        if not (isinstance(loaded, type) and issubclass(loaded, SinkConnector)):
+        """Import the class; raises ``PluginLoadError``."""
+        loaded = load_class(self.target)
+        if not issubclass(loaded, SinkConnector):
             message = f"{self.target} is not a SinkConnector"
-            raise TypeError(message)
+            raise PluginLoadError(message)
         return loaded
 
     def answers_to(self, name: str) -> bool:
@@ -59,6 +57,6 @@ def find_sink(name: str, *, extra: Mapping[str, str] | None = None) -> SinkPlugi
     plugin = SinkPlugin(name, target)
     try:
         plugin.load()
-    except (ImportError, AttributeError, TypeError):
+    except PluginLoadError:
         return None
     return plugin

@@ -10,6 +10,7 @@ from itertools import count
 from threading import Lock
 from typing import Protocol, TypeVar
 
+from fetchers.catalog import PluginLoadError
 from fetchers.sdk import ConfigKey, Finding, Retriable
 from service.config.transforms import PREDICATES, TRANSFORMATIONS, find_class
 from service.herder.errors import BadRequestError, NotFoundError, RequestError
@@ -77,10 +78,14 @@ class ConnectorPlugins:
     def config_keys(self, plugin: str, *, version: str | None = None) -> Sequence[ConfigKeyInfo]:
         """Definitions of any plugin; raises ``NotFoundError``, ``BadRequestError``."""
         kind = find_kind(plugin) if _may_be_loaded(plugin) else None
-        if kind is None:
+        try:
+            loaded = None if kind is None else kind.plugin.load()
+        except PluginLoadError as error:
+            raise NotFoundError(f"Unknown plugin {plugin}.") from error
+        if kind is None or loaded is None:
             keys, installed, name = _other_keys(plugin), CONNECT_VERSION, plugin
         else:
-            keys, installed, name = _connector_keys(kind), kind.plugin.load().version, kind.class_name
+            keys, installed, name = _connector_keys(kind), loaded.version, kind.class_name
         _check_version(name, installed, version)
         return [key_info(key) for key in keys if not key.is_prefix]
 

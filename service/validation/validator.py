@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from fetchers.catalog import PluginLoadError
 from fetchers.sdk import Finding
 from service.config.providers import FAILED_VALUE, ProviderError, Resolved
 from service.herder.errors import BadRequestError
@@ -102,7 +103,7 @@ def _kind(name: str) -> ConnectorKind:
         )
     try:
         kind.plugin.load()
-    except (ImportError, AttributeError, TypeError) as error:
+    except PluginLoadError as error:
         raise BadRequestError(f"Class {name} could not be found: {error}") from error
     return kind
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from fetchers.sdk import Severity
+from service.config.definition import read_definition
 from service.config.topic_creation import TopicCreation, read_topic_creation
 from service.validation.validator import Validation
+from service.worker.topics import topics_of
 
 DEFAULT = {"topic.creation.default.partitions": "3", "topic.creation.default.replication.factor": "-1"}
 GROUPS = {
@@ -95,3 +97,18 @@ def test_validation_counts_them() -> None:
     }
     infos = Validation({"key.converter": "string", "value.converter": "json"}).validate(config).infos
     assert infos.error_count == 1
+
+
+def test_a_connectors_topic_is_made_by_its_group() -> None:
+    """What nobody says is left to the worker and the broker."""
+    source = {"name": "c", "connector.class": "FileStreamSource", "file": "f"}
+    worker = {"key.converter": "string", "value.converter": "json"}
+    for topic, partitions, replication in (("log-a", 7, -1), ("other", 3, -1)):
+        definition = read_definition({**source, **GROUPS, "topic": topic}, worker=worker).definition
+        assert definition is not None
+        (made,) = topics_of(definition)
+        assert (made.name, made.partitions, made.replication) == (topic, partitions, replication)
+        assert made.config["retention.ms"] == "1000"
+    plain = read_definition({**source, "topic": "t"}, worker=worker).definition
+    assert plain is not None
+    assert topics_of(plain)[0].replication is None

@@ -40,7 +40,9 @@ def test_a_config_without_class_is_refused_where_the_path_names_none() -> None:
         answered({"name": "c"})
 
 
-@pytest.mark.parametrize("name", ["Nope", "no.such.module:Class", "json:NoSuchClass"])
+@pytest.mark.parametrize(
+    "name", ["Nope", "no.such.module:Class", "json:NoSuchClass", "json:loads", "json:JSONDecoder", ":", "."]
+)
 def test_an_unknown_class_is_a_clients_mistake(name: str) -> None:
     """Connect answers 500."""
     with pytest.raises(BadRequestError):

@@ -124,7 +124,9 @@ def test_other_plugins_have_definitions_too(plugin: str, names: list[str]) -> No
     assert [key.name for key in plugins().config_keys(plugin)] == names
 
 
-@pytest.mark.parametrize("plugin", ["Nope", "HoistField$Value", "no_such_module:Class", "antigravity:x"])
+@pytest.mark.parametrize(
+    "plugin", ["Nope", "HoistField$Value", "no_such_module:Class", "antigravity:x", "json:JSONDecoder"]
+)
 def test_an_unknown_plugin_is_not_found(plugin: str) -> None:
     """And no module is imported to find out."""
     with pytest.raises(NotFoundError) as error:
