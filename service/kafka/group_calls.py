@@ -1,7 +1,7 @@
 """The five requests of Kafka's group protocol, each under a time limit, its error codes sorted by what they mean.
 
 The client library's consumer is not used for it: it would have the workers subscribe to a topic, speak another
-protocol type than Connect (`docs/adr/0012-group-protocol.md`), and it does not say until when a membership holds.
+protocol type than Connect (`docs/adr/0015-group-and-assignment.md`), and it does not say until when a membership holds.
 """
 
 from __future__ import annotations
