@@ -10,6 +10,7 @@ from fetchers.sdk import Clock
 from metrics.events import Emit
 from service.background import Background
 from service.herder.bell import Bell
+from service.herder.desired import DesiredInstances
 from service.herder.fencing import Fencing
 from service.herder.handover import HandOver
 from service.herder.herder import WorkerHerder
@@ -89,7 +90,9 @@ def assemble(given: HerderIngredients) -> HerderLife:
         request_tick=bell.ring_and_wait,
     )
     hand_over = HandOver(statuses, whereabouts, clock, settings.graceful_seconds)
-    tick = Tick(view, whereabouts, instances, hand_over, leader, teller, doors.type_of, doors.set_log_level)
+    tick = Tick(
+        view, whereabouts, instances, hand_over, leader, teller, DesiredInstances(doors.type_of), doors.set_log_level
+    )
     return HerderLife(
         herder=herder,
         tick=tick,

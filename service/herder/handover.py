@@ -35,6 +35,8 @@ class HandOver:
 
     def ready(self, desired: Mapping[InstanceId, Desired]) -> dict[InstanceId, Desired]:
         """What of it may run now; what runs already stays."""
+        if self._taken == desired.keys():
+            return dict(desired)
         now = self.clock.monotonic()
         self._taken &= desired.keys()
         self._waiting_since = {

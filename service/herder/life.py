@@ -32,6 +32,8 @@ PERIOD_SECONDS = 2.0
 """Between ticks while nothing is heard."""
 WAITING_SECONDS = 0.1
 """Between ticks while former owners have not let go yet."""
+REST_SHARE = 3.0
+"""Ticks take a quarter of the event loop's time at most."""
 _BACK_OFF = BackOff(first_seconds=0.5, cap_seconds=10.0)
 
 
@@ -75,6 +77,7 @@ class HerderLife:
         self.herder.is_started = True
         self.background.start(self._tick_for_ever(), name="herder tick")
         self.background.start(self._do_duties_for_ever(), name="herder duties")
+        self.background.start(self._watch_states_for_ever(), name="herder states")
         self.bell.ring()
 
     async def stop(self) -> None:
@@ -112,6 +115,7 @@ class HerderLife:
             waiting = await self.bell.wait_rung(seconds_max=WAITING_SECONDS if self.tick.is_waiting else PERIOD_SECONDS)
             if self._stopping.is_set():
                 return
+            began = self.clock.monotonic()
             try:
                 self.tick.run()
             except Exception as error:  # noqa: BLE001 - a bug in one tick must not end all that runs here
@@ -119,6 +123,14 @@ class HerderLife:
             else:
                 ended(waiting)
             self._duties_due.set()
+            # With thousands of connectors a tick takes its time: records that come in a row share one.
+            await self.clock.sleep((self.clock.monotonic() - began) * REST_SHARE)
+
+    async def _watch_states_for_ever(self) -> None:
+        while True:
+            await self.clock.sleep(PERIOD_SECONDS)
+            if self.membership.roster is not None:
+                self.teller.tell_again()
 
     async def _do_duties_for_ever(self) -> None:
         """Beside the ticks, because they write; what fails is tried again at the next tick."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from service.domain.cluster import Properties, RestartRequest
+from service.domain.cluster import RestartRequest
 from service.domain.ids import InstanceId
 from service.domain.states import State
-from service.herder.desired import desired_for
+from service.herder.desired import DesiredInstances
 from service.herder.errors import NotFoundError
 from service.herder.handover import HandOver
 from service.herder.leader import LeaderDuties
@@ -30,7 +30,7 @@ class Tick:
     hand_over: HandOver
     leader: LeaderDuties
     teller: StatusTeller
-    type_of: Callable[[Properties], str]
+    desired: DesiredInstances
     set_log_level: Callable[[str, str], None]
     _running: dict[InstanceId, Desired] = field(default_factory=dict)
     _restarts: dict[str, RestartRequest] = field(default_factory=dict)
@@ -53,7 +53,6 @@ class Tick:
         self._restart_fenced()
         self._restart_asked()
         self.leader.forget_gone()
-        self.teller.tell_again()
 
     @property
     def is_waiting(self) -> bool:
@@ -62,7 +61,7 @@ class Tick:
 
     def _apply(self) -> None:
         me, owners = self.whereabouts.membership.me, self.whereabouts.owners
-        desired = desired_for(owners.owned_by(me), self.view.configs.config, type_of=self.type_of)
+        desired = self.desired.of(owners.owned_by(me), self.view.configs.config)
         self._running = self.hand_over.ready(desired)
         self.instances.apply(self._running)
 
