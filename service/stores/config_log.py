@@ -122,6 +122,9 @@ class ConfigLog:
 
     def _receive(self, records: Sequence[LogRecord]) -> None:
         for record in records:
+            if record.offset < self.config.offset:
+                # A start that failed half-way is tried again, from the beginning.
+                continue
             try:
                 meaning = decode(record.key, record.value)
             except UnreadableRecordError as error:

@@ -15,6 +15,7 @@ from service.herder.ports import ConfigChange, ConfigStore
 from service.kafka.client import KafkaSettings
 from service.kafka.errors import WriterFenced
 from service.stores.config_log import ConfigLog
+from service.stores.config_records import ConnectorConfig, encode
 from service.stores.kafka_log import KafkaStateLog, LogClients
 from service.stores.memory_log import MemoryStateLog
 from service.stores.state_log import StateLog
@@ -162,3 +163,13 @@ async def test_concurrent_writes_all_arrive(worker: Worker) -> None:
             group.create_task(store.put_target_state(f"c{number}", TargetState.PAUSED))
     assert set(store.config.connectors) == {f"c{number}" for number in range(50)}
     assert {entry.target_state for entry in store.config.connectors.values()} == {TargetState.PAUSED}
+
+
+async def test_a_start_that_is_tried_again_tells_nothing_twice(topic_name: str) -> None:
+    """A worker whose broker went away while it read the log begins again; listeners hear each record once."""
+    records = [encode(ConnectorConfig(name, {})) for name in "ab"]
+    worker = Worker(MemoryStateLog(topic_name, records=records))
+    for _ in range(2):
+        await worker.store.start()
+    assert [change.connector for change in worker.changes] == ["a", "b"]
+    assert set(worker.store.config.connectors) == {"a", "b"}
