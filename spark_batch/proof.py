@@ -23,8 +23,8 @@ from spark_batch.plan import ConversionPlan, UnknownFields
 from spark_batch.prepass import pc
 from spark_batch.proof_shape import (
     ArrowType,
+    RecordCheck,
     Unproven,
-    checked_record,
     fields_with_default,
     has_strange_number,
     read_type,
@@ -197,7 +197,7 @@ def _checked(table: pa.Table, text: ArrowColumn, shape: ProofShape) -> tuple[Arr
         raise _TooWide
     if has_strange_number(column):
         raise Unproven
-    records, is_doubtful = checked_record(shape.record, column, is_unknown_refused=shape.is_unknown_refused)
+    records, is_doubtful = RecordCheck(shape.is_unknown_refused).record(shape.record, column)
     is_doubtful |= np.asarray(column.is_null())
     for path, name in shape.told_apart:
         is_null = np.asarray(pc.struct_field(records, list(path)).is_null())

@@ -6,6 +6,7 @@ booleans. What it lets pass (infinities, minus zero, null for a required field) 
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -60,49 +61,58 @@ def fields_with_default(kind: AvroType) -> list[tuple[tuple[str, ...], str]]:
     return found
 
 
-def checked_record(record: Record, column: ArrowColumn, *, is_unknown_refused: bool) -> tuple[ArrowColumn, np.ndarray]:
-    """The records under their Avro names without unknown fields, and where a record may not be valid.
+@dataclass(frozen=True)
+class RecordCheck:
+    """What is asked of columns that Arrow has read.
 
-    A missing field with a default is null. Raises Unproven where doubts have no row.
+    `is_always_there`: no record around this one is null. Only then can a field be declared never to be null, since
+    where a record is null its fields are too.
     """
-    if is_unknown_refused and column.type.num_fields != len(record.fields):
-        raise Unproven
-    is_doubtful = np.zeros(len(column), dtype=bool)
-    is_there = np.asarray(column.is_valid())
-    children, fields = [], []
-    for field in record.fields:
-        raw = column.field(column.type.get_field_index(field.json_name))
-        # Null may mean that it is missing and takes its default; the caller finds that out.
-        slot = Slot(field.slot.type, field.slot.is_nullable or field.has_value_default)
-        child, is_child_doubtful = _checked_slot(slot, raw, is_unknown_refused=is_unknown_refused)
-        is_doubtful |= is_child_doubtful & is_there
-        children.append(child)
-        fields.append(pa.field(field.name, child.type, nullable=slot.is_nullable))
-    mask = column.is_null() if column.null_count else None
-    return pa.StructArray.from_arrays(children, fields=fields, mask=mask), is_doubtful
 
+    is_unknown_refused: bool
+    is_always_there: bool = True
 
-def _checked_slot(slot: Slot, raw: ArrowColumn, *, is_unknown_refused: bool) -> tuple[ArrowColumn, np.ndarray]:
-    column = raw
-    if isinstance(slot.type, Record):
-        column, is_doubtful = checked_record(slot.type, raw, is_unknown_refused=is_unknown_refused)
-    elif isinstance(slot.type, Array):
-        column = _checked_list(slot.type, raw, is_unknown_refused=is_unknown_refused)
-        is_doubtful = np.zeros(len(raw), dtype=bool)
-    else:
-        is_doubtful = _is_doubtful(slot.type, raw)
-    if raw.null_count and not slot.is_nullable:
-        is_doubtful = is_doubtful | np.asarray(raw.is_null())
-    return column, is_doubtful
+    def record(self, record: Record, column: ArrowColumn) -> tuple[ArrowColumn, np.ndarray]:
+        """The records under their Avro names without unknown fields, and where a record may not be valid.
 
+        A missing field with a default is null. Raises Unproven where doubts have no row.
+        """
+        if self.is_unknown_refused and column.type.num_fields != len(record.fields):
+            raise Unproven
+        is_doubtful = np.zeros(len(column), dtype=bool)
+        is_there = np.asarray(column.is_valid())
+        children, fields = [], []
+        for field in record.fields:
+            raw = column.field(column.type.get_field_index(field.json_name))
+            # Null may mean that it is missing and takes its default; the caller finds that out.
+            slot = Slot(field.slot.type, field.slot.is_nullable or field.has_value_default)
+            child, is_child_doubtful = self._slot(slot, raw)
+            is_doubtful |= is_child_doubtful & is_there
+            children.append(child)
+            fields.append(pa.field(field.name, child.type, nullable=slot.is_nullable or not self.is_always_there))
+        mask = column.is_null() if column.null_count else None
+        return pa.StructArray.from_arrays(children, fields=fields, mask=mask), is_doubtful
 
-def _checked_list(kind: Array, raw: ArrowColumn, *, is_unknown_refused: bool) -> ArrowColumn:
-    items, is_doubtful = _checked_slot(kind.items, raw.values, is_unknown_refused=is_unknown_refused)
-    if is_doubtful.any():
-        raise Unproven
-    mask = raw.is_null() if raw.null_count else None
-    item = pa.field("item", items.type, nullable=kind.items.is_nullable)
-    return pa.ListArray.from_arrays(raw.offsets, items, type=pa.list_(item), mask=mask)
+    def _slot(self, slot: Slot, raw: ArrowColumn) -> tuple[ArrowColumn, np.ndarray]:
+        column = raw
+        if isinstance(slot.type, Record):
+            inside = replace(self, is_always_there=self.is_always_there and not slot.is_nullable)
+            column, is_doubtful = inside.record(slot.type, raw)
+        elif isinstance(slot.type, Array):
+            column = self._list(slot.type, raw)
+            is_doubtful = np.zeros(len(raw), dtype=bool)
+        else:
+            is_doubtful = _is_doubtful(slot.type, raw)
+        if raw.null_count and not slot.is_nullable:
+            is_doubtful = is_doubtful | np.asarray(raw.is_null())
+        return column, is_doubtful
+
+    def _list(self, kind: Array, raw: ArrowColumn) -> ArrowColumn:
+        items, is_doubtful = replace(self, is_always_there=False)._slot(kind.items, raw.values)  # noqa: SLF001 - itself
+        if is_doubtful.any():
+            raise Unproven
+        mask = raw.is_null() if raw.null_count else None
+        return pa.ListArray.from_arrays(raw.offsets, items, mask=mask)
 
 
 def _is_doubtful(kind: AvroType, column: ArrowColumn) -> np.ndarray:
