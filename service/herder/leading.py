@@ -37,11 +37,15 @@ def convened(
     generation: int,
     leader: Member,
     members: Iterable[Member],
+    began: float,
     now: float,
 ) -> tuple[Roster, Grace]:
-    """The roster of a new generation, and the book of those whose work waits for them."""
+    """The roster of a new generation, and the book of those whose work waits for them.
+
+    Who is missed first in this round has gone before it ``began``, and its grace counts from there.
+    """
     present = tuple(sorted(set(members)))
-    grace = grace.seen({*known.values()} - {*present}, now)
+    grace = grace.seen({*known.values()} - {*present}, began)
     assignment = rebased(known, config, members=present, held=grace.held(now))
     roster = Roster(generation, leader, present, assignment.owners(), config.offset)
     return roster, grace

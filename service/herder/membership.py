@@ -134,6 +134,7 @@ class GroupMembership:
         told = {each: decode_claim(data) for each, data in claims.items()}
         await self._read_to(max(claim.offset for claim in told.values()))
         seated = _seated(told)
+        now = _now()
         roster, self._grace = convened(
             known_owners(self._tracker, seated.values()),
             self._tracker.config,
@@ -141,7 +142,8 @@ class GroupMembership:
             generation=generation,
             leader=told[member_id].member,
             members=[claim.member for claim in seated.values()],
-            now=_now(),
+            began=now if self._round_began is None else self._round_began,
+            now=now,
         )
         part = encode_roster(roster)
         return {each: part if each in seated else b"" for each in told}
@@ -165,21 +167,20 @@ class GroupMembership:
 
     def on_part(self, part: bytes) -> None:
         """See ``GroupPart``."""
-        seconds = 0.0 if self._round_began is None else _now() - self._round_began
-        self._round_began = None
+        began, self._round_began = self._round_began, None
         if part:
             self.trouble = None
-            self._take(decode_roster(part), seconds)
+            self._take(decode_roster(part), began=_now() if began is None else began)
         else:
             self._roster = None
             self.on_trouble(f"another worker of group '{self._settings.group_id}' has the URL {self._me.url}")
         self._tell()
 
-    def _take(self, roster: Roster, seconds: float) -> None:
+    def _take(self, roster: Roster, *, began: float) -> None:
         self._roster = roster
         self._must_rejoin = not self._tracker.on_roster(roster)
         absent = {*roster.base.values()} - {*roster.members}
-        self._grace = self._grace.seen(absent, _now())
+        self._grace = self._grace.seen(absent, began)
         self._emit(
             GroupRoundEnded(
                 group_id=self._settings.group_id,
@@ -187,7 +188,7 @@ class GroupMembership:
                 leader=roster.leader.url,
                 members=len(roster.members),
                 absent=len(absent),
-                seconds=seconds,
+                seconds=_now() - began,
             )
         )
 

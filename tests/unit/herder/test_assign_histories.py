@@ -128,6 +128,7 @@ class Cluster(RuleBasedStateMachine):
             generation=self.generation,
             leader=head.me,
             members=[claim.member for claim in claims],
+            began=self.now,
             now=self.now,
         )
         self.check_base(known, roster, held=head.grace.held(self.now))

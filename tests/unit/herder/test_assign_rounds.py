@@ -70,7 +70,14 @@ def test_work_of_the_departed_is_held_until_its_grace_is_over_and_then_handed_ou
     rosters = []
     for now in (100.0, 102.9, 103.0):
         roster, grace = convened(
-            tracker.assignment.owners(), tracker.config, grace, generation=2, leader=A, members=[B, A], now=now
+            tracker.assignment.owners(),
+            tracker.config,
+            grace,
+            generation=2,
+            leader=A,
+            members=[B, A],
+            began=now,
+            now=now,
         )
         rosters.append(roster)
 
@@ -85,10 +92,21 @@ def test_work_of_the_departed_is_held_until_its_grace_is_over_and_then_handed_ou
 def test_a_grace_of_nothing_holds_nothing() -> None:
     """`scheduled.rebalance.max.delay.ms=0` hands out at once."""
     roster, _ = convened(
-        {ConnectorId("c"): C}, cluster({"c": 0}), Grace(0), generation=2, leader=A, members=[A, B], now=5.0
+        {ConnectorId("c"): C}, cluster({"c": 0}), Grace(0), generation=2, leader=A, members=[A, B], began=5.0, now=5.0
     )
 
     assert roster.base == {ConnectorId("c"): A}
+
+
+def test_a_grace_counts_from_the_beginning_of_the_round_that_misses_someone() -> None:
+    """A round that took as long as the grace has given it already."""
+    tracker = tracker_of(1, (A, B, C))
+    roster, grace = convened(
+        tracker.assignment.owners(), tracker.config, Grace(3), generation=2, leader=A, members=[A, B], began=5, now=8
+    )
+
+    assert C not in set(roster.base.values())
+    assert grace.since == {C: 5}
 
 
 def test_each_absence_has_a_grace_of_its_own() -> None:
