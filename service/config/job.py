@@ -16,6 +16,7 @@ from service.config.providers import ConfigProviders, ProviderError, Resolved, r
 from service.config.worker import EMBEDDED, WorkerConfig
 from service.kafka.client import KafkaSettings
 from service.validation.kinds import find_kind
+from service.validation.secrets import secrets_of_connector
 
 Content = TypeVar("Content")
 
@@ -66,8 +67,13 @@ class Job:
         )
 
     def resolution(self, properties: Mapping[str, str], *, registry_url: str | None) -> Resolved:
-        """Properties with values for variables, and with what stands for ``embedded``; raises ``ProviderError``."""
+        """A connector's properties with values for variables, and for ``embedded``; raises ``ProviderError``.
+
+        Its secrets are told to whoever hides them.
+        """
         resolved = self.providers.resolve(properties)
+        for secret in secrets_of_connector(resolved.properties):
+            self.providers.secrets.add(secret)
         return replace(resolved, properties=with_registry(resolved.properties, registry_url or PLACEHOLDER_REGISTRY))
 
     def resolved(self, properties: Mapping[str, str], *, registry_url: str | None) -> dict[str, str]:
