@@ -14,10 +14,21 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from service.herder.errors import RequestError
 from service.rest.passwords import PREFIX, PasswordHash, verify_password
 
 TOKEN_PREFIX = "sha256$"  # noqa: S105 - how a digest is marked, no secret
 _DIGEST = re.compile("[0-9a-fA-F]{64}")
+
+
+CHECKS_MAX = 16
+"""Passwords that may wait for their check: each costs some fifty milliseconds, and anyone may send some."""
+
+
+class TooManyChecksError(RequestError):
+    """More passwords wait to be checked than can be in reasonable time."""
+
+    status = 429
 
 
 class Role(StrEnum):
@@ -81,6 +92,7 @@ class Credentials:
         self._hashing = ThreadPoolExecutor(max_workers=1, thread_name_prefix="rest-password")
         self._nobody = Credential(Role.READ, next((held.secret for held in users.values() if held.is_hashed), "-"))
         """Stands in for a name that is not there: its check must take as long."""
+        self._waiting = 0
         self._key = os.urandom(32)
         self._proven: dict[str, bytes] = {}
         """Digest of the password that was last found right, by user, so that only the first request is slow."""
@@ -117,8 +129,14 @@ class Credentials:
         digest = hmac.digest(self._key, password.encode(), "sha256")
         if hmac.compare_digest(self._proven.get(name, b""), digest):
             return True
-        loop = asyncio.get_running_loop()
-        is_right = await loop.run_in_executor(self._hashing, verify_password, password, held.secret)
+        if self._waiting >= CHECKS_MAX:
+            raise TooManyChecksError("Too many passwords are being checked; try again")
+        self._waiting += 1
+        try:
+            loop = asyncio.get_running_loop()
+            is_right = await loop.run_in_executor(self._hashing, verify_password, password, held.secret)
+        finally:
+            self._waiting -= 1
         if is_right:
             self._proven[name] = digest
         return is_right

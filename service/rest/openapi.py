@@ -16,7 +16,11 @@ _ALWAYS = {
     500: "The request took too long, or ended in a bug; the worker's log says more.",
     503: "The worker is still starting.",
 }
-_WITH_PROOF = {401: "Nobody is known by what was shown.", 403: "This needs the role admin, or is disabled."}
+_WITH_PROOF = {
+    401: "Nobody is known by what was shown.",
+    403: "This needs the role admin, or is disabled.",
+    429: "Too many passwords are being checked.",
+}
 _WITH_BODY = {
     400: "The body is not what is expected here.",
     413: "The body is too long.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import ssl
 from base64 import b64encode
@@ -14,12 +15,20 @@ import pytest_asyncio
 
 from metrics.events import ChangeAudited
 from service.rest.authentication import Proof
-from service.rest.credentials import Credential, Credentials, Role, parse_password, parse_token
+from service.rest.credentials import (
+    CHECKS_MAX,
+    Credential,
+    Credentials,
+    Role,
+    TooManyChecksError,
+    parse_password,
+    parse_token,
+)
 from service.rest.listeners import Listener
 from service.rest.passwords import hash_password, verify_password
 from service.rest.tls import TlsReader
 from tests.unit.rest.certificates import Authority
-from tests.unit.rest.fake_herder import Kept
+from tests.unit.rest.fake_herder import Kept, elsewhere
 from tests.unit.rest.serving import Answer, Served, served, settings
 
 USERS = {
@@ -220,6 +229,23 @@ async def test_a_right_password_is_forgotten_when_another_is_tried() -> None:
     assert [principal is not None for principal in found] == [True, False, True]
 
 
+async def test_only_so_many_passwords_wait_for_their_check() -> None:
+    """Whoever sends wrong ones holds up nobody for long, and a password that was proven before still counts."""
+    credentials = Credentials(users=USERS, tokens={})
+    right, wrong = (basic("anne", password)["Authorization"] for password in ("a-pass", "wrong"))
+    try:
+        await credentials.find(right)
+        async with asyncio.TaskGroup() as group:
+            guesses = [group.create_task(credentials.find(wrong)) for _ in range(CHECKS_MAX)]
+            await asyncio.sleep(0)
+            with pytest.raises(TooManyChecksError):
+                await credentials.find(wrong)
+            assert await credentials.find(right) is not None
+    finally:
+        credentials.close()
+    assert [guess.result() for guess in guesses] == [None] * CHECKS_MAX
+
+
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     """Who signs."""
@@ -293,3 +319,17 @@ async def test_an_identity_given_as_text(authority: Authority) -> None:
     tls = TlsReader(properties).read()
     async with served(rest=settings(listeners=(Listener("https", "localhost", 0),), tls=tls)) as worker:
         assert (await ask_tls(worker.urls.main[0], trust=authority.certificate)).status == 404
+
+
+async def test_workers_that_demand_certificates_forward_to_each_other(authority: Authority) -> None:
+    """A worker shows its own certificate to the next one, and trusts it by the same authority."""
+    tls = TlsReader(tls_settings(authority, **{"client.auth": "required"})).read()
+    rest = settings(listeners=(Listener("https", "localhost", 0),), tls=tls)
+    async with served(rest=rest) as leader, served(elsewhere(leader.urls.main[0]), rest) as worker:
+        leader.herder.connectors["c"] = Kept({})
+        identity = authority.sign("operator")
+        answer = await ask_tls(worker.urls.main[0], trust=authority.certificate, identity=identity)
+
+        assert answer.status == 204
+        assert [event.principal for event in audited(worker)] == ["operator"]
+        assert [event.principal for event in audited(leader)] == ["localhost"]

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from service.config.job import make_job
+from service.config.secrets import secrets_of
 from service.config.worker import WorkerConfig
 from service.rest.authentication import Proof
 from service.rest.credentials import Role
@@ -154,6 +156,13 @@ def test_findings_show_no_secret() -> None:
     _, (finding,) = read_rest_settings(config, {})
 
     assert "hunter2" not in f"{finding}"
+
+
+def test_no_log_line_shows_a_credential() -> None:
+    """They are among the secrets that logs are cleared of."""
+    job = make_job({"rest.auth.users.anne": "admin:hunter2", "rest.auth.tokens.robot": "read:hunter3"}, ())
+
+    assert {"hunter2", "hunter3"} <= set(secrets_of(job))
 
 
 def test_cross_origin_and_headers() -> None:
