@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from fetchers.sdk import ConfigKey, ConfigModel, Finding, Importance, Key
+from fetchers.sdk import ConfigKey, ConfigModel, Finding, Importance, Key, Severity
+from fetchers.sdk.config import unknown_keys
 from service.config.transforms import PREDICATES, TRANSFORMATIONS, StageConfig, TransformClass, find_class
 from service.validation.entries import Entries, Place
 from service.validation.versions import CONNECT_VERSION
@@ -34,6 +35,32 @@ def add_stages(entries: Entries, properties: Mapping[str, str]) -> None:
         for alias in aliases_of(properties, kind.key):
             _add_stage(entries, properties, kind, alias)
     _check_predicates(entries, properties)
+
+
+def stage_warnings(properties: Mapping[str, str]) -> tuple[Finding, ...]:
+    """Keys of aliases that nobody named, and keys that the class of an alias does not have."""
+    return tuple(
+        finding
+        for kind in (TRANSFORMS, PREDICATE_STAGES)
+        for key in properties
+        if key.startswith(f"{kind.key}.")
+        for finding in _stranger(key, properties, kind)
+    )
+
+
+def _stranger(key: str, properties: Mapping[str, str], kind: StageKind) -> tuple[Finding, ...]:
+    aliases = aliases_of(properties, kind.key)
+    alias = next((alias for alias in aliases if key.startswith(f"{kind.key}.{alias}.")), None)
+    if alias is None:
+        text = f"Nothing reads it: its name is not in '{kind.key}'."
+        return (Finding(key, properties[key], text, Severity.WARNING),)
+    prefix = f"{kind.key}.{alias}."
+    stage = find_class(properties.get(f"{prefix}type", "").strip(), kind.classes)
+    if stage is None:
+        return ()
+    classes = (stage.config_class, *kind.shared)
+    known = [prefix + own.name for config_class in classes for own in config_class.config_keys()]
+    return unknown_keys([key], [f"{prefix}type", f"{prefix}plugin.version", *known])
 
 
 def aliases_of(properties: Mapping[str, str], key: str) -> tuple[str, ...]:

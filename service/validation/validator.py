@@ -15,7 +15,7 @@ from service.validation.infos import ConfigInfos
 from service.validation.kinds import ConnectorKind, connector_kinds, find_kind
 from service.validation.overrides import add_overrides
 from service.validation.rules import Rules
-from service.validation.stages import add_stages
+from service.validation.stages import add_stages, stage_warnings
 
 DEFAULT_GROUP = "headrace"
 """Of a worker that names none (``WorkerConfig.group_id``)."""
@@ -80,7 +80,8 @@ class Validation:
         for finding in findings:
             if finding.is_error and finding.key not in entries.by_name:
                 entries.fail(finding.key, finding.message, is_counted_once=True)
-        return entries, tuple(finding for finding in findings if not finding.is_error)
+        warnings = tuple(finding for finding in findings if not finding.is_error)
+        return entries, (*warnings, *stage_warnings(properties))
 
 
 def _class_name(given: Mapping[str, str], plugin: str | None) -> str:

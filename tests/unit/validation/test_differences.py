@@ -160,6 +160,25 @@ def test_unknown_keys_are_warnings() -> None:
     assert "zzz" not in {info.value.name for info in validated.infos.configs}
 
 
+def test_keys_of_transformations_that_nothing_reads_are_warnings() -> None:
+    """Of an alias that is not in the list, and unknown ones of an alias that is."""
+    config = {
+        **SOURCE,
+        "transforms": "a",
+        "transforms.a.type": "RegexRouter",
+        "transforms.a.regex": "x",
+        "transforms.a.replacement": "y",
+        "transforms.a.replacements": "z",
+        "transforms.b.type": "RegexRouter",
+        "predicates.p.type": "RecordIsTombstone",
+    }
+    validated = Validation(WORKER).validate(config)
+    assert validated.infos.error_count == 0
+    told = {finding.key: finding.message for finding in validated.warnings}
+    assert set(told) == {"transforms.a.replacements", "transforms.b.type", "predicates.p.type"}
+    assert "did you mean 'transforms.a.replacement'" in told["transforms.a.replacements"]
+
+
 def test_providers_of_a_connectors_own_are_left_out() -> None:
     """They are the worker's to name."""
     config = {**SOURCE, "config.providers": "x", "config.providers.x.class": "y"}
