@@ -37,6 +37,9 @@ class Calls(Protocol):
         ``subject``: whose call it is; one at a time.
         """
 
+    def close(self) -> None:
+        """Let threads end that wait for calls; more calls may follow."""
+
 
 class ForeignCalls:
     """Runs blocking calls for one event loop."""
@@ -99,7 +102,7 @@ class ForeignCalls:
             self._errands.put(None)
 
     def close(self) -> None:
-        """End the threads that wait for calls."""
+        """See ``Calls``."""
         for _ in range(self._threads_idle):
             self._errands.put(None)
         self._threads_idle = 0

@@ -46,7 +46,10 @@ class RunningInstances:
         self._is_stopping = True
         for task in self._tasks.values():
             task.cancel()
-        await self._group.__aexit__(kind, error, trace)
+        try:
+            await self._group.__aexit__(kind, error, trace)
+        finally:
+            self._parts.calls.close()
 
     def apply(self, desired: Mapping[InstanceId, Desired]) -> None:
         """Start, stop, pause, resume and re-make until exactly this runs; nothing new once the worker stops."""

@@ -154,6 +154,9 @@ class Scene:
         await asyncio.sleep(HANG if subject in self.hanging else 0)
         return call()
 
+    def close(self) -> None:
+        """There are no threads."""
+
     def enter(self, task: FakeTask) -> None:
         """A task begins; never beside another incarnation of itself."""
         assert task.task_id not in self.running, f"two incarnations of {task.task_id} at once"

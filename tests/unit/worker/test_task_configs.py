@@ -1,0 +1,91 @@
+"""Task configs as they go to the config topic, and as tasks read them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pytest
+
+from service.domain.ids import TaskId
+from service.worker.kinds import ConnectorRefusedError, MakeTask, UseTopic
+from service.worker.task_configs import task_class, task_configs, with_task
+
+JAVA_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
+JAVA_TASK = "org.apache.kafka.connect.file.FileStreamSourceTask"
+
+
+@dataclass(frozen=True)
+class Defined:
+    """A connector that splits as it is told."""
+
+    parts: Sequence[Mapping[str, str]] = ({},)
+    tasks_max: int = 2
+    kind: str = "source"
+    class_name: str = "Fake"
+    class_aliases: Sequence[str] = ()
+    version: str = "1"
+
+    def split(self) -> Sequence[Mapping[str, str]]:
+        """As told."""
+        return self.parts
+
+    def prepare_task(self, task_id: TaskId, use_topic: UseTopic) -> MakeTask:
+        """Nothing to make."""
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize(
+    ("class_name", "aliases", "expected"),
+    [
+        ("FileStreamSource", (JAVA_SOURCE,), JAVA_TASK),
+        ("MixpanelSource", ("org.apache.kafka.connect.mixpanel.MixPanelConnector",), "MixpanelSourceTask"),
+        ("HttpSource", (), "HttpSourceTask"),
+        ("my.package:Quakes", (), "my.package:QuakesTask"),
+    ],
+)
+def test_the_task_class_is_javas_where_java_has_the_task(
+    class_name: str, aliases: Sequence[str], expected: str
+) -> None:
+    """Ours are named after the plugin."""
+    assert task_class(class_name, aliases) == expected
+
+
+def test_a_task_config_is_the_connectors_with_the_tasks_own_keys() -> None:
+    """As Java's file connector writes it."""
+    config = {"name": "c", "connector.class": "FileStreamSource", "file": "/a", "topic": "t"}
+    defined = Defined(({}, {"file": "/b"}), class_name="FileStreamSource", class_aliases=(JAVA_SOURCE,))
+    assert task_configs(config, config, defined) == (
+        {**config, "task.class": JAVA_TASK},
+        {**config, "file": "/b", "task.class": JAVA_TASK},
+    )
+
+
+def test_values_of_variables_never_get_into_a_task_config() -> None:
+    """Not under their own key, and not under another; what the connector changed stays changed."""
+    config = {"name": "c", "password": "${env:PW}", "tables": "${env:TABLES}"}
+    resolved = {"name": "c", "password": "hush", "tables": "a,b"}
+    own = {"password": "hush", "login": "hush", "tables": "a"}
+    (made,) = task_configs(config, resolved, Defined((own,)))
+    assert made == {
+        "name": "c",
+        "password": "${env:PW}",
+        "login": "${env:PW}",
+        "tables": "a",
+        "task.class": "FakeTask",
+    }
+
+
+def test_more_tasks_than_allowed_are_refused() -> None:
+    """With Connect's text; unless the limit is not enforced."""
+    config = {"name": "c"}
+    with pytest.raises(ConnectorRefusedError, match="The connector c has generated 3 tasks, which is greater than 2"):
+        task_configs(config, config, Defined(({}, {}, {})))
+    lenient = {**config, "tasks.max.enforce": "False"}
+    assert len(task_configs(lenient, lenient, Defined(({}, {}, {})))) == 3
+
+
+def test_a_task_reads_its_own_config_over_its_connectors() -> None:
+    """Java's class is none of its keys, and its name is never another connector's."""
+    task = {"file": "/b", "task.class": JAVA_TASK, "name": "stranger"}
+    assert with_task({"file": "/a", "x": "y"}, task, name="c") == {"file": "/b", "x": "y", "name": "c"}
