@@ -109,9 +109,9 @@ class WorkerConfig(ConfigModel):
     task_shutdown_graceful_timeout_ms: Annotated[int, Field(ge=100), Key(importance=Importance.LOW)] = 8_000
     """Time for all tasks together to deliver what they hold when the worker stops; cancelled at ¾ of it."""
     offset_flush_interval_ms: Annotated[int, Key(importance=Importance.LOW)] = 60_000
-    """Accepted as in Connect; offsets are committed with every micro-batch."""
+    """How often sinks commit; sources commit their offsets with every micro-batch."""
     offset_flush_timeout_ms: Annotated[int, Key(importance=Importance.LOW)] = 5_000
-    """Accepted as in Connect; offsets are committed with every micro-batch."""
+    """Accepted as in Connect; sinks have a minute to flush."""
     plugin_path: Annotated[str | None, Key(importance=Importance.LOW, kind="LIST")] = None
     """Accepted as in Connect; own connectors are found by ``package.module:Class`` on PYTHONPATH."""
     rest_host_name: Annotated[str | None, Key(importance=Importance.LOW)] = None

@@ -103,3 +103,27 @@ PRODUCER_KEYS = (
     ),
 )
 """Further keys of producers, after ``producer.`` (worker) or ``producer.override.`` (connector)."""
+
+CONSUMER_KEYS = (
+    BorrowedKey("group.id", "", "The consumer group of a sink; `connect-<connector>` unless given."),
+    BorrowedKey(
+        "auto.offset.reset", "earliest", "`earliest`, `latest` or `none`, where the group has no offset.", "now"
+    ),
+    BorrowedKey(
+        "max.poll.records", "20000", "Records of one batch; more than Java's 500, as they are columns.", "many"
+    ),
+    BorrowedKey("fetch.max.bytes", "52428800", "Bytes of one fetch.", "big"),
+    BorrowedKey("max.partition.fetch.bytes", "1048576", "Bytes of one partition in it.", "big"),
+    BorrowedKey("fetch.min.bytes", "1", "Bytes that the broker waits for …", "big"),
+    BorrowedKey("fetch.max.wait.ms", "500", "… and for how long.", "soon"),
+    BorrowedKey(
+        "session.timeout.ms",
+        "10000",
+        "After this silence the group takes a member's partitions away; shorter than Java's 45 s, because until then "
+        "nobody reads what a killed worker had.",
+        "soon",
+    ),
+    BorrowedKey("heartbeat.interval.ms", "3000", "How often a member says that it lives.", "soon"),
+    BorrowedKey("max.poll.interval.ms", "300000", "Longest time between two polls, and of a rebalance.", "soon"),
+)
+"""Further keys of consumers, after ``consumer.`` (worker) or ``consumer.override.`` (sink)."""

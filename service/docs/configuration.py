@@ -14,7 +14,14 @@ from service.config.overrides import JAAS_KEY, LOGIN_MODULES
 from service.config.sink import SinkConnectorConfig
 from service.config.transforms import PREDICATES, TRANSFORMATIONS, StageConfig, TransformClass
 from service.config.worker import WorkerConfig
-from service.docs.borrowed_keys import CONNECTION_KEYS, CONVERTER_KEYS, PRODUCER_KEYS, REGISTRY_KEYS, BorrowedKey
+from service.docs.borrowed_keys import (
+    CONNECTION_KEYS,
+    CONSUMER_KEYS,
+    CONVERTER_KEYS,
+    PRODUCER_KEYS,
+    REGISTRY_KEYS,
+    BorrowedKey,
+)
 from service.docs.markdown import NOTICE, cell, code, first_paragraph, table
 from service.kafka.client import FIXED, WITHOUT_EFFECT
 from service.sinks.catalog import SINKS, SinkPlugin
@@ -48,7 +55,10 @@ always there), `producer.override.<key>`, `consumer.override.<key>`, `admin.over
 {plugins}
 ## Every sink connector
 
-Kafka Connect's keys, with its names and defaults, and ours in groups of their own.
+Kafka Connect's keys, with its names and defaults, and ours in groups of their own. A sink's tasks are members of one
+consumer group; they read committed records only, and begin at the earliest where the group has no offset. Offsets are
+committed every `offset.flush.interval.ms`, once the sink has said that its records are durable, in a rebalance, and at
+a stop. `producer.override.<key>` is for the writer of dead letters.
 
 {sink_connector}
 {sinks}
@@ -95,6 +105,9 @@ keys but those that touch the worker itself ({asked_for}). No policy allows:
 Producers also read:
 
 {producer_keys}
+Consumers of sinks also read:
+
+{consumer_keys}
 Fixed, because exactly-once delivery stands on them: {fixed}.
 
 Accepted and without effect here: {without_effect}.
@@ -139,6 +152,7 @@ def page() -> str:
         registry_keys=_borrowed(REGISTRY_KEYS),
         connection_keys=_borrowed(CONNECTION_KEYS),
         producer_keys=_borrowed(PRODUCER_KEYS),
+        consumer_keys=_borrowed(CONSUMER_KEYS),
         fixed=_codes(sorted(FIXED)),
         without_effect=_codes(sorted(WITHOUT_EFFECT)),
     )

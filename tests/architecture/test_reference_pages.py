@@ -14,18 +14,29 @@ from fetchers.sdk.config import ConfigKey, ConfigModel
 from service.cli.main import main as command_line
 from service.config.connector import SourceConnectorConfig
 from service.config.converters import read_converter
+from service.config.sink import SinkConnectorConfig
 from service.config.worker import WorkerConfig
 from service.docs import commands, configuration, errors
-from service.docs.borrowed_keys import CONNECTION_KEYS, CONVERTER_KEYS, PRODUCER_KEYS, REGISTRY_KEYS, BorrowedKey
+from service.docs.borrowed_keys import (
+    CONNECTION_KEYS,
+    CONSUMER_KEYS,
+    CONVERTER_KEYS,
+    PRODUCER_KEYS,
+    REGISTRY_KEYS,
+    BorrowedKey,
+)
 from service.docs.generate import PAGES, stale_pages, write_pages
 from service.kafka.client import KafkaSettings
 from service.registry.settings import RegistrySettings
+from service.sinks.catalog import SINKS
 from spark_batch.outcome import Reason, Stage
 from tests.architecture.tracked import modules
 
 CONFIG_CLASSES: dict[str, type[ConfigModel]] = {
     "worker": WorkerConfig,
     "connector": SourceConnectorConfig,
+    "sink connector": SinkConnectorConfig,
+    **{plugin.name: plugin.load().config_class for plugin in SINKS},
     **{plugin.name: plugin.load().config_class for plugin in PLUGINS},
 }
 CONNECT_KEYS = {
@@ -122,8 +133,19 @@ def test_keys_of_our_own_are_optional_and_in_groups_of_their_own() -> None:
 @pytest.mark.parametrize("key", [*CONNECTION_KEYS, *PRODUCER_KEYS], ids=lambda key: key.name)
 def test_every_documented_kafka_key_is_read(key: BorrowedKey) -> None:
     """A documented key of Kafka's clients is known to their reader, and a wrong value of it is found."""
-    name = f"producer.{key.name}"
-    _, findings = KafkaSettings.parse({name: key.wrong_value or key.default or "text"})
+    assert_read(key, role="producer")
+
+
+@pytest.mark.parametrize("key", CONSUMER_KEYS, ids=lambda key: key.name)
+def test_every_documented_key_of_consumers_is_read(key: BorrowedKey) -> None:
+    """The same for those of sinks' consumers."""
+    assert_read(key, role="consumer")
+
+
+def assert_read(key: BorrowedKey, *, role: str) -> None:
+    """A role's reader knows the key, and finds a wrong value of it."""
+    name = f"{role}.{key.name}"
+    _, findings = KafkaSettings.parse({name: key.wrong_value or key.default or "text"}, role=role)
 
     assert [finding for finding in findings if not finding.is_error] == []
     assert bool(findings) == (key.wrong_value is not None)
