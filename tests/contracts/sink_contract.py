@@ -1,0 +1,181 @@
+"""The contract suite of sinks: what every sink must do, wherever it writes.
+
+A case gives configs, good and bad ones, and reads back what stands at the other side; the suite does the rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any, ClassVar
+
+from fetchers.sdk import SystemClock
+from fetchers.sdk.config import HIDDEN
+from metrics.events import discard
+from service.sinks.contract import Partition, SinkBatch, SinkConnector, SinkContext
+from service.sinks.decoding import TextReader
+from service.sinks.putting import KEY_STAGE, VALUE_STAGE, Decoding, SideReader
+from tests.unit.sinks.fakes import polled
+
+STOP_SECONDS_MAX = 1.0
+HERE: Partition = ("lines", 0)
+THERE: Partition = ("lines", 1)
+
+
+class Target(ABC):
+    """One place that a sink writes to."""
+
+    @property
+    @abstractmethod
+    def properties(self) -> Mapping[str, str]:
+        """The sink's own config."""
+
+    @abstractmethod
+    async def written(self) -> Sequence[str]:
+        """The values that stand there."""
+
+
+class SinkCase(ABC):
+    """One sink, as the suite sees it."""
+
+    connector: ClassVar[type[SinkConnector[Any]]]
+    bad_configs: ClassVar[tuple[tuple[Mapping[str, str], frozenset[str]], ...]] = ()
+    """Changes that make the config wrong, and the keys that must be named."""
+    is_exactly_once: ClassVar[bool] = False
+    """Whether what is put again, uncommitted, is written once."""
+
+    @abstractmethod
+    def target(self, folder: Path) -> AbstractAsyncContextManager[Target]:
+        """An empty place."""
+
+
+async def batch_of(values: Sequence[str], *, begin: int = 0, partition: Partition = HERE) -> SinkBatch:
+    """Text records from an offset on."""
+    reader = TextReader()
+    decoding = Decoding(SideReader(reader, "K", KEY_STAGE), SideReader(reader, "V", VALUE_STAGE), "Sink")
+    table = polled([value.encode() for value in values], begin=begin, topic=partition[0], partition=partition[1])
+    return (await decoding.decode(table, refuse=lambda _refused: None)).batches[0]
+
+
+class SinkContract:
+    """Tests of one sink; ``case`` is set by the subclass."""
+
+    case: ClassVar[SinkCase]
+
+    async def test_what_is_flushed_is_there(self, tmp_path: Path) -> None:
+        """All of it, in order, and the sink says so."""
+        values = [f"{number} ä€🙂" for number in range(100)]
+        async with self.case.target(tmp_path) as target:
+            async with self._running(target) as sink:
+                await sink.open({HERE: None})
+                for begin in range(0, 100, 30):
+                    await sink.put(await batch_of(values[begin : begin + 30], begin=begin))
+                assert await sink.flush({HERE: 100}) == {HERE: 100}
+                assert list(await target.written()) == values
+                await sink.committed({HERE: 100})
+                await sink.close([HERE])
+            assert list(await target.written()) == values
+
+    async def test_flushed_records_survive_a_sink_that_is_dropped(self, tmp_path: Path) -> None:
+        """Nobody closes or stops a sink that is killed; the next one goes on behind it."""
+        async with self.case.target(tmp_path) as target, self._running(target) as dropped:
+            await dropped.open({HERE: None})
+            await dropped.put(await batch_of(["a", "b"]))
+            safe = await dropped.flush({HERE: 2})
+            async with self._running(target) as sink:
+                await sink.open({HERE: safe[HERE]})
+                await sink.put(await batch_of(["c"], begin=2))
+                await sink.flush({HERE: 3})
+            assert list(await target.written()) == ["a", "b", "c"]
+
+    async def test_what_is_put_again_is_not_lost(self, tmp_path: Path) -> None:
+        """After a crash before the commit the same records come; whoever promises it writes them once."""
+        async with self.case.target(tmp_path) as target:
+            for values in (["a", "b"], ["a", "b", "c"]):
+                async with self._running(target) as sink:
+                    await sink.open({HERE: None})
+                    await sink.put(await batch_of(values))
+                    await sink.flush({HERE: len(values)})
+            written = list(await target.written())
+        assert set(written) == {"a", "b", "c"}
+        if self.case.is_exactly_once:
+            assert written == ["a", "b", "c"]
+
+    async def test_partitions_come_and_go(self, tmp_path: Path) -> None:
+        """A sink goes on with those it keeps, and takes back those that return."""
+        async with self.case.target(tmp_path) as target, self._running(target) as sink:
+            await sink.open({HERE: None, THERE: None})
+            await sink.put(await batch_of(["here 0"]))
+            await sink.put(await batch_of(["there 0"], partition=THERE))
+            await sink.flush({HERE: 1, THERE: 1})
+            await sink.committed({HERE: 1, THERE: 1})
+            await sink.close([HERE, THERE])
+            await sink.open({THERE: 1})
+            await sink.put(await batch_of(["there 1"], begin=1, partition=THERE))
+            await sink.close([THERE])
+            await sink.open({HERE: 1, THERE: 2})
+            await sink.put(await batch_of(["here 1"], begin=1))
+            await sink.flush({HERE: 2, THERE: 2})
+            assert sorted(await target.written()) == ["here 0", "here 1", "there 0", "there 1"]
+
+    async def test_tasks_side_by_side(self, tmp_path: Path) -> None:
+        """Each with a partition of its own; none disturbs the other."""
+        async with self.case.target(tmp_path) as target:
+
+            async def work(task: int, partition: Partition) -> None:
+                async with self._running(target, task=task) as sink:
+                    await sink.open({partition: None})
+                    for number in range(10):
+                        await sink.put(await batch_of([f"{partition[1]} {number}"], begin=number, partition=partition))
+                    await sink.flush({partition: 10})
+
+            async with asyncio.TaskGroup() as group:
+                group.create_task(work(0, HERE))
+                group.create_task(work(1, THERE))
+            expected = sorted(f"{partition} {number}" for partition in (0, 1) for number in range(10))
+            assert sorted(await target.written()) == expected
+
+    async def test_stops_without_having_started_and_twice(self, tmp_path: Path) -> None:
+        """``stop`` comes after every error, wherever it was."""
+        async with self.case.target(tmp_path) as target, asyncio.timeout(STOP_SECONDS_MAX):
+            sink = self._connector(target.properties)
+            await sink.stop()
+            await sink.stop()
+
+    async def test_refuses_bad_configs_with_all_findings(self, tmp_path: Path) -> None:
+        """Every mistake of a config is named in one answer, and the good config has none."""
+        async with self.case.target(tmp_path) as target:
+            assert self._findings(target.properties) == set()
+            for changes, keys in self.case.bad_configs:
+                assert self._findings({**target.properties, **changes}) == keys
+
+    async def test_shows_no_secret(self, tmp_path: Path) -> None:
+        """A config as text hides what is of type PASSWORD."""
+        async with self.case.target(tmp_path) as target:
+            config = self.case.connector.config_class.parse(target.properties).config
+            assert config is not None
+            secrets = [key.name for key in config.config_keys() if key.kind == "PASSWORD"]
+            assert {config.texts().get(name, HIDDEN) for name in secrets} <= {HIDDEN}
+
+    def _connector(self, properties: Mapping[str, str]) -> SinkConnector[Any]:
+        config = self.case.connector.config_class.parse(properties).config
+        assert config is not None
+        return self.case.connector(config)
+
+    def _findings(self, properties: Mapping[str, str]) -> set[str]:
+        parsed = self.case.connector.config_class.parse(properties)
+        own = () if parsed.config is None else self.case.connector(parsed.config).findings()
+        return {finding.key for finding in (*parsed.findings, *own) if finding.is_error}
+
+    @asynccontextmanager
+    async def _running(self, target: Target, *, task: int = 0) -> AsyncIterator[SinkConnector[Any]]:
+        sink = self._connector(target.properties)
+        try:
+            await sink.start(SinkContext("sink", task, SystemClock(), discard))
+            yield sink
+        finally:
+            async with asyncio.timeout(STOP_SECONDS_MAX):
+                await sink.stop()

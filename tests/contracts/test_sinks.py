@@ -1,0 +1,39 @@
+"""Runs the contract suite on every sink of the catalogue; a sink without a case fails."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import pytest
+
+from service.sinks.catalog import SINKS, SinkPlugin
+from tests.architecture.tracked import text_of
+from tests.contracts.sink_contract import SinkCase, SinkContract
+
+
+def case_of(plugin: SinkPlugin) -> SinkCase:
+    """The ``CASE`` of a sink: ``service.sinks.<name>.…`` has ``<name>_sink_case.py`` here."""
+    case: SinkCase = import_module(f"tests.contracts.{plugin.target.split('.')[2]}_sink_case").CASE
+    return case
+
+
+@pytest.mark.parametrize("plugin", SINKS, ids=lambda plugin: plugin.name)
+def test_has_a_case_and_is_told_of(plugin: SinkPlugin) -> None:
+    """Every sink of the catalogue brings its own case, docstrings, and a word in the changelog."""
+    loaded = plugin.load()
+
+    assert case_of(plugin).connector is loaded
+    assert loaded.__name__ == plugin.name
+    assert loaded.__doc__
+    assert loaded.config_class.__doc__
+    assert f"`{plugin.name}`" in text_of("CHANGELOG.md")
+
+
+def _suite(plugin: SinkPlugin) -> type[SinkContract]:
+    members: dict[str, Any] = {"case": case_of(plugin), "__doc__": plugin.name}
+    return type(f"Test{plugin.name}", (SinkContract,), members)
+
+
+for _plugin in SINKS:
+    globals()[f"Test{_plugin.name}"] = _suite(_plugin)
