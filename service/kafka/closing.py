@@ -1,4 +1,4 @@
-"""Ends a client-library producer within a time limit, whatever state its broker left it in.
+"""Ends the client library's producers and consumers within a time limit, whatever state their broker left them in.
 
 The library's `stop()` first waits until every batch is delivered; an idempotent producer never gives
 a batch up, so without its broker it would wait for ever. What it leaves behind is ended here by hand.
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from service.kafka.errors import CLIENT_ERRORS
 
 if TYPE_CHECKING:
-    from aiokafka import AIOKafkaProducer
+    from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
 _FORCED_SECONDS_MAX = 2.0
 _CANCELLATIONS_MAX = 5
@@ -39,6 +39,35 @@ async def close_producer(producer: AIOKafkaProducer, *, seconds_max: float) -> N
         for batches in producer._message_accumulator._batches.values():  # noqa: SLF001
             for batch in batches:
                 _look_at(batch._drain_waiter)  # noqa: SLF001
+
+
+async def close_consumer(consumer: AIOKafkaConsumer, *, seconds_max: float) -> None:
+    """Leave and disconnect within the limit; never raises a Kafka error.
+
+    The library cancels fetches that are under way and awaits them: their cancellation comes out of its `stop()` as if
+    it were the caller's, and cuts the rest of it off. It is told from the caller's own here, and the rest is done.
+    """
+    try:
+        async with asyncio.timeout(seconds_max):
+            await consumer.stop()
+    except CLIENT_ERRORS:
+        return  # its broker is gone; the sockets go with the garbage collector
+    except asyncio.CancelledError:
+        await _abandon_fetches(consumer)
+        current = asyncio.current_task()
+        if current is None or current.cancelling():
+            raise
+
+
+async def _abandon_fetches(consumer: AIOKafkaConsumer) -> None:
+    fetches = tuple(consumer._fetcher._pending_tasks) if consumer._fetcher else ()  # noqa: SLF001 - no public way
+    for fetch in fetches:
+        fetch.cancel()
+    if fetches:
+        await asyncio.wait(fetches, timeout=_FORCED_SECONDS_MAX)
+        for fetch in fetches:
+            _look_at(fetch)
+    await consumer._client.close()  # noqa: SLF001 - likewise
 
 
 async def _close_by_force(producer: AIOKafkaProducer) -> None:

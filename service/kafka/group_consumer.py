@@ -20,6 +20,7 @@ from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.structs import TopicPartition
 
 from service.kafka.client import KafkaSettings
+from service.kafka.closing import close_consumer
 from service.kafka.errors import CLIENT_ERRORS, DeliveryRetriable, classify
 from service.kafka.reader import StoredRecord
 
@@ -195,13 +196,8 @@ class GroupConsumer:
     async def stop(self) -> None:
         """Leave the group, within a time limit; nothing is committed. Harmless when repeated or never started."""
         consumer, self._consumer = self._consumer, None
-        if consumer is None:
-            return
-        try:
-            async with asyncio.timeout(STOP_SECONDS_MAX):
-                await consumer.stop()
-        except CLIENT_ERRORS:
-            return  # its broker is gone; the group notices by the session's end
+        if consumer is not None:
+            await close_consumer(consumer, seconds_max=STOP_SECONDS_MAX)
 
     @property
     def _client(self) -> AIOKafkaConsumer:

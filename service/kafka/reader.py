@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Self, TypeAlias
 from aiokafka import AIOKafkaConsumer
 from aiokafka.structs import ConsumerRecord, TopicPartition
 
+from service.kafka.closing import close_consumer
 from service.kafka.errors import CLIENT_ERRORS, DeliveryFatal, DeliveryRetriable, classify
 
 if TYPE_CHECKING:
@@ -200,9 +201,4 @@ class TopicFeed:
 
 
 async def _close(consumer: AIOKafkaConsumer) -> None:
-    try:
-        async with asyncio.timeout(CLOSE_SECONDS_MAX):
-            await consumer.stop()
-    except CLIENT_ERRORS:
-        # Its broker is gone; the sockets go with the garbage collector.
-        return
+    await close_consumer(consumer, seconds_max=CLOSE_SECONDS_MAX)

@@ -169,3 +169,45 @@ async def test_a_worker_that_starts_before_kafka_waits_for_it(cluster: Cluster, 
     finally:
         if not kafka.is_alive():
             kafka.restart()
+
+
+async def test_a_broker_that_is_away_for_longer_than_a_session_stops_nothing(
+    cluster: Cluster, kafka: KafkaStack
+) -> None:
+    """Reads are answered from memory, changes are refused to be tried again; then everything goes on by itself."""
+    path = cluster.file(["a"])
+    try:
+        async with cluster.worker(session_timeout_ms="6000") as worker:
+            await worker.done("POST", "/connectors", {"name": "c", "config": cluster.source(path)})
+            await cluster.wait_lines(path, ["a"])
+            kafka.kill()
+            with path.open("a") as file:
+                file.write("b\n")
+            await asyncio.sleep(8)
+            assert (await worker.states("c"))["0"][0] in {"RUNNING", "RESTARTING"}
+            status, body = await worker.ask("PUT", "/connectors/c/config", cluster.source(path))
+            assert status in {409, 500, 503}, body
+            assert body["error_code"] == status
+            await asyncio.to_thread(kafka.restart)
+            await cluster.wait_lines(path, ["a", "b"])
+            await worker.done("PUT", "/connectors/c/pause")
+            await worker.wait_states("c", {"": "PAUSED", "0": "PAUSED"})
+    finally:
+        if not kafka.is_alive():
+            kafka.restart()
+
+
+async def test_a_worker_can_be_stopped_while_the_broker_is_away(cluster: Cluster, kafka: KafkaStack) -> None:
+    """Within bounds: what could not be told is left, the others learn of it by the group."""
+    path = cluster.file(["a"])
+    try:
+        async with cluster.worker() as worker:
+            await worker.done("POST", "/connectors", {"name": "c", "config": cluster.source(path)})
+            await cluster.wait_lines(path, ["a"])
+            kafka.kill()
+            await asyncio.sleep(1)
+            began = asyncio.get_running_loop().time()
+        assert asyncio.get_running_loop().time() - began < 60
+    finally:
+        if not kafka.is_alive():
+            kafka.restart()
