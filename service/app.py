@@ -23,7 +23,7 @@ from metrics.logging import LogObserver
 from metrics.prometheus import PrometheusObserver
 from service.background import Background
 from service.config.definition import ConnectorDefinition
-from service.config.job import ConfigRefusedError, Job, SourceFindings, with_defaults
+from service.config.job import ConfigRefusedError, Job, SourceFindings
 from service.config.worker import EMBEDDED, WorkerConfig
 from service.control import ControlPlane, advertised
 from service.domain.states import TargetState
@@ -237,7 +237,7 @@ class Lent:
 async def _lend(job: Job, addresses: Addresses, *, spark: Conversion, emit: Emit, stack: AsyncExitStack) -> Lent:
     config, clock = job.worker, SystemClock()
     resolve = partial(job.resolved, registry_url=addresses.registry)
-    properties = with_defaults(resolve(job.worker_properties))
+    properties = job.worker_with(addresses.registry)
     clients = ClientSettings(job.worker_properties, addresses.bootstrap)
     offsets = OffsetStore(clients.of("consumer"), config.offset_storage_topic, emit=emit)
     stack.push_async_callback(offsets.close)

@@ -80,9 +80,13 @@ class Job:
         """The properties alone; raises ``ProviderError``."""
         return self.resolution(properties, registry_url=registry_url).properties
 
+    def worker_with(self, registry_url: str | None) -> dict[str, str]:
+        """The worker's properties, complete. Their variables are resolved already, and only once."""
+        return with_defaults(with_registry(self.worker_properties, registry_url or PLACEHOLDER_REGISTRY))
+
     def definitions(self, *, registry_url: str | None = None) -> tuple[ConnectorDefinition, ...]:
         """The sources, with the embedded registry's URL in place."""
-        worker = with_defaults(with_registry(self.worker_properties, registry_url or PLACEHOLDER_REGISTRY))
+        worker = self.worker_with(registry_url)
         readings = [
             read_definition(self.resolved(connector, registry_url=registry_url), worker=worker)
             for connector in self.connectors

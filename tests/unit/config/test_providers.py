@@ -267,3 +267,11 @@ def test_validation_shows_the_variable_and_not_the_value(secrets: Path) -> None:
         for key in ("tasks.max", "header.converter")
     )
     assert answer.error_count == 2
+
+
+def test_a_workers_values_are_not_looked_through_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A password may look like a variable."""
+    monkeypatch.setenv("HEADRACE_TEST_OUTER", "${env:HEADRACE_TEST_INNER}")
+    monkeypatch.setenv("HEADRACE_TEST_INNER", "inner")
+    job = make_job({**worker(), "ssl.key.password": "${env:HEADRACE_TEST_OUTER}"}, [])
+    assert job.worker_with(None)["ssl.key.password"] == "${env:HEADRACE_TEST_INNER}"
