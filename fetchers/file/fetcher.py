@@ -6,7 +6,7 @@ records are bytes too. Values are the lines' bytes as they are, keys and timesta
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
@@ -22,7 +22,7 @@ from fetchers.file.lines import LineAssembler
 from fetchers.file.mark import StoredOffset, stored_offset
 from fetchers.file.stdin import read_standard_input
 from fetchers.file.threads import FileThread, shared_looks
-from fetchers.sdk import FetchContext, Page, Partition, PayloadKind, Retriable, SourceConnector
+from fetchers.sdk import FetchContext, Offset, Page, Partition, PayloadKind, Retriable, SourceConnector
 
 T = TypeVar("T")
 
@@ -47,6 +47,16 @@ class FileStreamSource(SourceConnector[FileStreamConfig]):
     def partition(self) -> Partition:
         """The file as configured; nothing for standard input, where no offset makes sense."""
         return {} if self.config.file is None else {"filename": self.config.file}
+
+    def check_offsets(self, offsets: Sequence[tuple[Partition, Offset | None]]) -> None:
+        """As Kafka Connect's file source does: positions of files, and none for standard input."""
+        if self.config.file is None:
+            raise ValueError(
+                "Offsets cannot be modified if the 'file' configuration is unspecified. This is because stdin is used "
+                "for input and offsets are not tracked."
+            )
+        for partition, offset in offsets:
+            _check_offset(partition, offset)
 
     async def fetch(self, context: FetchContext) -> AsyncIterator[Page]:
         """Yield pages of whole lines, file by file in turn; for ever, except from standard input."""
@@ -207,3 +217,18 @@ def _reading(config: FileStreamConfig, context: FetchContext, opener: Opener) ->
         rotate_wait_seconds=config.file_rotate_wait_ms / 1000,
         last_line_idle_seconds=idle_seconds,
     )
+
+
+def _check_offset(partition: Partition, offset: Offset | None) -> None:
+    """Texts are Kafka Connect's; forgetting is allowed whatever the partition is."""
+    if offset is None:
+        return
+    if "position" not in offset:
+        raise ValueError("Offset objects should either be null or contain the key 'position'")
+    position = offset["position"]
+    if isinstance(position, bool) or not isinstance(position, int):
+        raise ValueError("The value for the 'position' key in the offset is expected to be a Long value")  # noqa: TRY004
+    if position < 0:
+        raise ValueError("The value for the 'position' key in the offset should be a non-negative value")
+    if "filename" not in partition:
+        raise ValueError("Partition objects should contain the key 'filename'")

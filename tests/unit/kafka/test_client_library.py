@@ -7,6 +7,7 @@ import inspect
 import aiokafka
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.client import AIOKafkaClient, ConnectionGroup
+from aiokafka.consumer.fetcher import Fetcher
 from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.protocol.group import HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
 from aiokafka.structs import TopicPartition
@@ -65,3 +66,13 @@ def test_the_group_protocols_requests_are_there() -> None:
     SyncGroupRequest("group", 1, "member", None, [("member", b"part")])
     HeartbeatRequest("group", 1, "member")
     LeaveGroupRequest("group", "member")
+
+
+async def test_what_closing_a_consumer_reaches_for_is_there() -> None:
+    """The fetches under way and the client: without them a close beside a dead broker would cancel its caller."""
+    consumer = AIOKafkaConsumer(bootstrap_servers="127.0.0.1:1")
+    assert consumer._fetcher is None
+    assert callable(consumer._client.close)
+    assert "_pending_tasks" in inspect.getsource(Fetcher.__init__)
+    assert "await x" in inspect.getsource(Fetcher.close), "the library is mended: close_consumer can go"
+    await consumer.stop()
