@@ -70,6 +70,7 @@ def assemble(given: HerderIngredients) -> HerderLife:
         clock,
         settings,
         spawn=partial(given.background.start, name="publication"),
+        emit=given.emit,
     )
     teller = StatusTeller(configs, statuses, whereabouts, settings.has_topic_tracking, publication.take)
     instances = given.make_instances(teller)

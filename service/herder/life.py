@@ -18,14 +18,13 @@ from service.domain.cluster import ConnectorEntry, InstanceStatus
 from service.domain.ids import ConnectorId, InstanceId
 from service.domain.states import State, TargetState
 from service.herder.bell import Bell, ended
-from service.herder.errors import RequestError
 from service.herder.herder import WorkerHerder
 from service.herder.leader import LeaderDuties
 from service.herder.leadership import Leadership
 from service.herder.ports import ConfigChange, ConfigStore, Instances, Membership, StatusStore
 from service.herder.telling import StatusTeller
 from service.herder.tick import Tick
-from service.kafka.errors import DeliveryRetriable, KafkaFailure
+from service.kafka.errors import DeliveryRetriable
 
 Result = TypeVar("Result")
 PERIOD_SECONDS = 2.0
@@ -129,7 +128,7 @@ class HerderLife:
     async def _watch_states_for_ever(self) -> None:
         while True:
             await self.clock.sleep(PERIOD_SECONDS)
-            if self.membership.roster is not None:
+            if self.membership.roster is not None and not self._stopping.is_set():
                 self.teller.tell_again()
 
     async def _do_duties_for_ever(self) -> None:
@@ -141,7 +140,7 @@ class HerderLife:
                 await self.leadership.settle()
                 if self.configs.is_leader:
                     await self.leader.run()
-            except (RequestError, KafkaFailure) as error:
+            except Exception as error:  # noqa: BLE001 - mostly Kafka being away; a bug must not end all that runs here
                 self._tell("duties", error)
 
     async def _persistently(self, step: Callable[[], Awaitable[Result]]) -> Result:

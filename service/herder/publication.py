@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fetchers.sdk import BackOff, Clock
+from metrics.events import Emit, HerderStepFailed
 from service.domain.cluster import ConnectorEntry, Properties
 from service.domain.ids import ConnectorId
 from service.domain.states import TargetState
@@ -47,6 +48,7 @@ class TaskPublication:
     clock: Clock
     settings: HerderSettings
     spawn: Callable[[Coroutine[Any, Any, None]], object]
+    emit: Emit
     _made: dict[str, MadeTasks] = field(default_factory=dict)
     _busy: set[str] = field(default_factory=set)
 
@@ -76,15 +78,22 @@ class TaskPublication:
             while (made := self._made.get(connector)) is not None and self._is_due(connector, made):
                 try:
                     await self._deliver(connector, made)
-                except (PeerError, RequestError, ElsewhereError):
+                except (PeerError, RequestError, ElsewhereError) as error:
                     attempt += 1
+                    self._tell(connector, error)
                     await self.clock.sleep(_BACK_OFF.wait_seconds(attempt))
                 else:
                     if self._made.get(connector) is made:
                         break
+        except Exception as error:  # noqa: BLE001 - task configs that cannot even be written must not end the others
+            self._tell(connector, error)
         finally:
             self._busy.discard(connector)
             self._made.pop(connector, None)
+
+    def _tell(self, connector: str, error: Exception) -> None:
+        message = f"task configs of {connector}: {error}"
+        self.emit(HerderStepFailed(step="publish", error_class=type(error).__name__, message=message))
 
     def _is_due(self, connector: str, made: MadeTasks) -> bool:
         """Not outdated by a newer config, another owner or a stop, and not in the log yet."""

@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from metrics.events import HerderStepFailed
 from service.domain.cluster import InstanceStatus, Member, SessionKey
 from service.domain.ids import ConnectorId, InstanceId, TaskId
 from service.domain.states import State, TargetState
@@ -268,3 +269,17 @@ async def test_log_levels_of_the_cluster_reach_this_worker() -> None:
         await world.life.herder.set_cluster_logger("headrace.task", "DEBUG")
         await world.settled()
         assert world.levels == [("headrace.task", "DEBUG")]
+
+
+async def test_task_configs_that_cannot_be_written_end_nothing_else() -> None:
+    """A connector of somebody's own may make anything; it is told, and the others go on."""
+    async with HerderWorld().started() as world:
+        await with_connector(world)
+        made_from = world.configs.config.connectors["c"].config
+        world.instances.observer.on_task_configs(ConnectorId("c"), [{"a": "\ud800"}], made_from)
+        await world.settled()
+        assert [event.step for event in world.events if isinstance(event, HerderStepFailed)] == ["publish"]
+        world.instances.is_silent = False
+        await world.life.herder.create_connector("d", SOURCE, None)
+        await world.settled()
+        assert world.states("d") == {"": "RUNNING", "0": "RUNNING"}
