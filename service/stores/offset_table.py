@@ -22,7 +22,8 @@ def canonical_partition(partition: Mapping[str, object]) -> str:
 @dataclass(frozen=True, slots=True)
 class _Written:
     offset: dict[str, object]
-    at_ms: int
+    order: tuple[int, int]
+    """When it was written; of two at the same time, which was read later."""
 
 
 @dataclass(slots=True)
@@ -31,6 +32,7 @@ class OffsetTable:
 
     _partitions: dict[str, dict[str, dict[bytes, _Written]]] = field(default_factory=dict)
     """By connector, canonical partition and key."""
+    _reads: int = 0
 
     def clear(self) -> None:
         """Forget everything."""
@@ -49,14 +51,15 @@ class OffsetTable:
         if offset is None:
             under.pop(key or b"", None)
         else:
-            under[key or b""] = _Written(offset, at_ms)
+            self._reads += 1
+            under[key or b""] = _Written(offset, (at_ms, self._reads))
         self._drop_empty(connector, partition)
 
     def offsets(self, connector: str) -> dict[str, dict[str, object]]:
         """Last offset of each partition of a connector, by `canonical_partition`."""
         known = self._partitions.get(connector, {})
         return {
-            partition: max(under.values(), key=lambda written: written.at_ms).offset
+            partition: max(under.values(), key=lambda written: written.order).offset
             for partition, under in known.items()
         }
 
@@ -79,7 +82,7 @@ class OffsetTable:
         under = self._partitions.get(connector, {}).get(partition)
         if not under:
             return [f"[{to_json(connector)},{partition}]".encode()]
-        return sorted(under, key=lambda key: under[key].at_ms)
+        return sorted(under, key=lambda key: under[key].order)
 
     def _drop_empty(self, connector: str, partition: str) -> None:
         partitions = self._partitions[connector]

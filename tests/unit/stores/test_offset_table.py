@@ -23,6 +23,15 @@ def test_the_later_of_two_keys_of_one_partition_counts() -> None:
         assert table.offsets("c") == {canonical_partition(PARTITION): {"position": 2}}
 
 
+def test_of_two_keys_of_one_time_the_later_read_counts() -> None:
+    """Records of one batch have one time, and stand in one partition of the topic in their order."""
+    for keys in ((JAVAS, OURS), (OURS, JAVAS), (JAVAS, OURS, JAVAS)):
+        table = OffsetTable()
+        for position, key in enumerate(keys):
+            table.read(key, b'{"position":%d}' % position, at_ms=7)
+        assert table.offsets("c") == {canonical_partition(PARTITION): {"position": len(keys) - 1}}
+
+
 def test_what_is_written_goes_under_the_key_that_is_there() -> None:
     """So that whoever wrote it first finds it again; a second key of the same partition is cleared away."""
     table = OffsetTable()
