@@ -48,6 +48,10 @@ class RunningInstances:
             task.cancel()
         try:
             await self._group.__aexit__(kind, error, trace)
+        except BaseExceptionGroup as group:
+            # The block's own error goes on as it is: whoever catches it need not know of groups.
+            if list(group.exceptions) != [error]:
+                raise
         finally:
             self._parts.calls.close()
 

@@ -27,6 +27,9 @@ from service.worker.supervising import TaskSupervisor
 from service.worker.telling import LifeListener
 from service.worker.worker import CANCEL_AT_SHARE
 
+START_SECONDS_MAX = 2.0
+"""Time a start that is no longer wanted has to end by itself: cut off while it connects, it would leave sockets."""
+
 
 class MakeSupervisor(Protocol):
     """Makes the supervisor of a new incarnation."""
@@ -60,14 +63,15 @@ class Incarnation:
             self.supervisor.report_stop(seconds=clock.monotonic() - self.asked_at, is_complete=is_complete)
 
     def begin_stop(self, *, now: float, seconds_max: float) -> None:
-        """Stage one; what has not begun to run holds nothing and is cancelled at once. Harmless when repeated."""
+        """Stage one; what has not begun to run holds nothing and is cancelled soon. Harmless when repeated."""
         if self.asked_at is not None or self.is_over:
             return
         self.asked_at = now
         has_begun = self.supervisor.state is State.RUNNING
         self.supervisor.request_stop()
         loop_now = asyncio.get_running_loop().time()
-        self.cancel_at.reschedule(loop_now + (seconds_max * CANCEL_AT_SHARE if has_begun else 0))
+        work_seconds = seconds_max * CANCEL_AT_SHARE
+        self.cancel_at.reschedule(loop_now + (work_seconds if has_begun else min(START_SECONDS_MAX, work_seconds)))
         self.cut_at.reschedule(loop_now + seconds_max)
 
 

@@ -135,6 +135,8 @@ class TaskSupervisor:
         turn = None if self.starts is None else await self.starts.enter()
         leave = turn.leave if turn is not None else _leave_nothing
         try:
+            if self._stop.is_set():
+                return
             task = await self.make_task()
             task.on_running = lambda: self._begin(leave)
             self._current = task

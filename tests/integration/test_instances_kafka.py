@@ -1,0 +1,201 @@
+"""File connectors as instances on a real broker: Java's task configs run, no transition loses or repeats a line."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from fetchers.catalog import shared_http
+from fetchers.sdk import SystemClock
+from metrics.events import Event
+from service.config.worker import WorkerConfig
+from service.domain.cluster import Properties
+from service.domain.ids import ConnectorId, InstanceId, TaskId
+from service.domain.states import State, TargetState
+from service.herder.ports import Desired
+from service.kafka.client import KafkaSettings
+from service.kafka.reader import read_topic
+from service.pipeline.task import FlowParts
+from service.stores.dedupe_store import DedupeStore
+from service.stores.offsets import OffsetStore
+from service.worker.connectors import ConnectorParts
+from service.worker.instances import RunningInstances
+from service.worker.kinds import Kinds
+from service.worker.lending import ClientSettings, DedupeStates, Writers
+from service.worker.making import InstanceParts
+from service.worker.schemas import RegistrySchemas
+from service.worker.sources import SourceKind
+from service.worker.topics import ConnectorTopics
+from tests.stack import KafkaStack
+from tests.unit.pipeline.fakes import FakeConversion
+
+pytestmark = pytest.mark.integration
+JAVA_TASK = "org.apache.kafka.connect.file.FileStreamSourceTask"
+WAIT_SECONDS = 60
+
+
+@dataclass
+class Site:
+    """A worker's instances on a broker, and what they told."""
+
+    bootstrap: str
+    folder: Path
+    topic: str
+    states: dict[InstanceId, list[State]] = field(default_factory=dict)
+    traces: list[str] = field(default_factory=list)
+    configs: list[Sequence[Properties]] = field(default_factory=list)
+    topics: list[str] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+
+    def on_state(self, instance: InstanceId, state: State, *, trace: str | None, version: str | None) -> None:
+        """See ``InstanceObserver``."""
+        del version
+        self.states.setdefault(instance, []).append(state)
+        self.traces.extend([trace] if trace else [])
+
+    def on_task_configs(self, connector: ConnectorId, tasks: Sequence[Properties], made_from: Properties) -> None:
+        """See ``InstanceObserver``."""
+        del connector, made_from
+        self.configs.append(tasks)
+
+    def on_topic(self, task: TaskId, topic: str) -> None:
+        """See ``InstanceObserver``."""
+        del task
+        self.topics.append(topic)
+
+    @asynccontextmanager
+    async def instances(self) -> AsyncIterator[RunningInstances]:
+        """As the composition root makes them, Spark aside."""
+        properties = {"bootstrap.servers": self.bootstrap, "group.id": self.topic, "value.converter": "string"}
+        properties["key.converter"] = "string"
+        config = WorkerConfig.parse({**properties, "offset.storage.topic": f"{self.topic}-offsets"}).config
+        assert config is not None
+        clients, clock = ClientSettings(properties, self.bootstrap), SystemClock()
+        offsets = OffsetStore(clients.of("consumer"), config.offset_storage_topic)
+        dedupe = DedupeStore(clients.of("consumer"), f"{self.topic}-dedupe")
+        async with shared_http() as http, RegistrySchemas() as schemas:
+            parts = ConnectorParts(
+                flow=FlowParts(offsets, FakeConversion(), http, clock, self.events.append),
+                writers=Writers(clients, config.group_id, config.offset_storage_topic),
+                dedupe=DedupeStates(dedupe, self.folder / "dedupe"),
+                schemas=schemas,
+                topics=ConnectorTopics(clients.of("admin"), offsets, dedupe, config),
+                check_plan=FakeCheck(),
+            )
+            kinds = Kinds([SourceKind(parts, properties)])
+            async with RunningInstances(InstanceParts(kinds, self, clock, self.events.append, 30.0)) as instances:
+                yield instances
+                await instances.stop()
+        await offsets.close()
+
+    async def values(self) -> list[bytes | None]:
+        """All committed values."""
+        settings = KafkaSettings(bootstrap=self.bootstrap)
+        return [record.value async for batch in read_topic(settings, self.topic) for record in batch]
+
+    async def wait_values(self, count: int) -> None:
+        """Until a task has run, which makes the topic, and so many are there."""
+        await self.wait(lambda: State.RUNNING in self.states.get(TaskId("c", 0), []))
+        async with asyncio.timeout(WAIT_SECONDS):
+            while len(await self.values()) < count:
+                await asyncio.sleep(0.2)
+
+    async def wait(self, condition: Callable[[], bool]) -> None:
+        """Until it holds."""
+        async with asyncio.timeout(WAIT_SECONDS):
+            while not condition():
+                await asyncio.sleep(0.05)
+
+
+class FakeCheck:
+    """Finds nothing wrong with a plan."""
+
+    async def __call__(self, plan: object) -> tuple[()]:
+        """No finding."""
+        del plan
+        return ()
+
+
+def append(file: Path, lines: range) -> None:
+    """More lines at the end of the file."""
+    with file.open("a", encoding="utf-8") as opened:
+        opened.writelines(f"{line}\n" for line in lines)
+
+
+async def test_a_task_config_of_java_connect_runs_as_it_is(kafka: KafkaStack, topic_name: str, tmp_path: Path) -> None:
+    """With the connector's config under Java's class name; the topic in use is told."""
+    site, file = Site(kafka.bootstrap, tmp_path, topic_name), tmp_path / "in.txt"
+    append(file, range(5))
+    config = {
+        "name": "c",
+        "connector.class": "org.apache.kafka.connect.file.FileStreamSourceConnector",
+        "tasks.max": "1",
+        "file": str(file),
+        "topic": topic_name,
+    }
+    async with site.instances() as instances:
+        instances.apply({ConnectorId("c"): Desired(config, TargetState.STARTED)})
+        await site.wait(lambda: bool(site.configs))
+        assert [dict(task) for task in site.configs[0]] == [{**config, "task.class": JAVA_TASK}]
+        written_by_java = json.loads(json.dumps({**config, "task.class": JAVA_TASK, "batch.size": "2000"}))
+        instances.apply({TaskId("c", 0): Desired(config, TargetState.STARTED, written_by_java, 1)})
+        await site.wait_values(5)
+        await site.wait(lambda: site.topics == [topic_name])
+        assert await site.values() == [str(line).encode() for line in range(5)]
+    assert site.traces == []
+
+
+async def test_no_transition_loses_or_repeats_a_line(kafka: KafkaStack, topic_name: str, tmp_path: Path) -> None:
+    """Lines are written all the while the task is paused, resumed, restarted and reconfigured in haste."""
+    site, file, task_id = Site(kafka.bootstrap, tmp_path, topic_name), tmp_path / "in.txt", TaskId("c", 0)
+    config = {"name": "c", "connector.class": "FileStreamSource", "file": str(file), "topic": topic_name}
+
+    def desired(target: TargetState = TargetState.STARTED, generation: int = 1) -> dict[InstanceId, Desired]:
+        return {task_id: Desired({**config, "poll.interval.ms": "10"}, target, {"batch.size": "7"}, generation)}
+
+    async with site.instances() as instances:
+        append(file, range(100))
+        instances.apply(desired())
+        await site.wait_values(100)
+        for step in range(8):
+            append(file, range(100 + step * 50, 150 + step * 50))
+            instances.apply(desired(TargetState.PAUSED if step % 2 else TargetState.STARTED, generation=1 + step // 2))
+            instances.restart([task_id] if step == 4 else [])
+            await asyncio.sleep(0.3)
+        instances.apply(desired(TargetState.PAUSED, 9))
+        await site.wait(lambda: site.states[task_id][-1] is State.PAUSED)
+        assert instances.is_stopped("c")
+        instances.apply(desired(generation=10))
+        await site.wait_values(500)
+    assert await site.values() == [str(line).encode() for line in range(500)]
+    assert State.FAILED not in site.states[task_id]
+    assert site.states[task_id][-1] is State.UNASSIGNED
+
+
+async def test_fenced_by_a_newer_incarnation_elsewhere_it_ends_quietly(
+    kafka: KafkaStack, topic_name: str, tmp_path: Path
+) -> None:
+    """The other worker goes on where this one was; here nothing is FAILED once the task is no longer wanted."""
+    here, there = (Site(kafka.bootstrap, tmp_path, topic_name) for _ in range(2))
+    file, task_id = tmp_path / "in.txt", TaskId("c", 0)
+    config = {"name": "c", "connector.class": "FileStreamSource", "file": str(file), "topic": topic_name}
+    desired: dict[InstanceId, Desired] = {task_id: Desired(config, TargetState.STARTED, {}, 1)}
+    append(file, range(10))
+    async with here.instances() as old, there.instances() as new:
+        old.apply(desired)
+        await here.wait_values(10)
+        new.apply(desired)
+        await there.wait(lambda: there.states.get(task_id) == [State.RUNNING])
+        append(file, range(10, 20))
+        await there.wait_values(20)
+        old.apply({})
+        await here.wait(lambda: here.states[task_id][-1] is State.UNASSIGNED)
+    assert await there.values() == [str(line).encode() for line in range(20)]
+    assert here.states[task_id] == [State.RUNNING, State.UNASSIGNED]
+    assert here.traces == []
