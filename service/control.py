@@ -10,6 +10,7 @@ import socket
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from ssl import SSLContext
 from typing import Any
 
@@ -24,12 +25,13 @@ from service.config.worker import WorkerConfig
 from service.domain.cluster import ClusterConfig, Member, Properties
 from service.herder.assembly import HerderIngredients, assemble
 from service.herder.life import HerderLife
-from service.herder.membership import GroupMembership, group_settings
+from service.herder.membership import GroupMembership, Patience, group_settings
 from service.herder.offset_books import SinkOffsetBook, SourceOffsetBook
 from service.herder.parts import ClusterDoors, HerderSettings
 from service.herder.peers import HttpPeers
 from service.herder.ports import InstanceObserver, Membership
 from service.herder.solo import SoloMembership
+from service.herder.telling import is_told_running
 from service.herder.tracking import AssignmentTracker
 from service.kafka.admin import KafkaAdmin
 from service.kafka.client import KafkaSettings
@@ -128,8 +130,8 @@ class ControlPlane:
             group,
             tracker,
             catch_up=stores.configs.read_to_end,
-            grace_seconds=config.scheduled_rebalance_max_delay_ms / 1000,
-            sync_seconds_max=config.worker_sync_timeout_ms / 1000,
+            is_told_running=partial(is_told_running, stores.statuses),
+            patience=Patience(config.scheduled_rebalance_max_delay_ms / 1000, config.worker_sync_timeout_ms / 1000),
             emit=self.emit,
         )
 

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 PLANS_MAX = 64
 """Compiled plans kept; the least recently used one goes first."""
-START_SECONDS_MAX = 120.0
+START_SECONDS_MAX = 180.0
+"""Generous, for a start that is only slow would be as slow again: a minute and more where workers share few cores."""
 ANSWER_SECONDS_MAX = 10.0
 """For the question whether the JVM is still there, after something unexpected."""
 _Result = TypeVar("_Result")

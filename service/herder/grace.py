@@ -1,6 +1,7 @@
 """For how long a departed worker's work is held for it: Connect's ``scheduled.rebalance.max.delay.ms``. Pure.
 
-Every worker keeps the book by its own clock, so whoever leads next knows how much of a grace is over.
+Only for a worker that has taken leave (`service.herder.leading.without_lost`). Every worker keeps the book by its own
+clock, so whoever leads next knows how much of a grace is over.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from service.domain.cluster import ClusterConfig, Member, Roster
 from service.domain.ids import InstanceId
@@ -10,6 +10,9 @@ from service.herder.assignment import rebased
 from service.herder.claims import Claim
 from service.herder.grace import Grace
 from service.herder.tracking import AssignmentTracker
+
+IsToldRunning = Callable[[InstanceId, Member], bool]
+"""Whether the last that is told of an instance is that it runs, on this worker."""
 
 
 def known_owners(tracker: AssignmentTracker, claims: Iterable[Claim]) -> Mapping[InstanceId, Member]:
@@ -27,6 +30,19 @@ def known_owners(tracker: AssignmentTracker, claims: Iterable[Claim]) -> Mapping
             for instance in claim.owned:
                 owners.setdefault(instance, claim.member)
     return owners
+
+
+def without_lost(
+    known: Mapping[InstanceId, Member], present: Iterable[Member], is_told_running: IsToldRunning
+) -> Mapping[InstanceId, Member]:
+    """What is owned by the present, and by those absent that have taken leave.
+
+    A worker that stops tells first that it lets go, then leaves. Who is still told to run something is missing because
+    its session has expired: it was waited for all that time, and nothing is held for it.
+    """
+    absent = {*known.values()} - {*present}
+    lost = {owner for instance, owner in known.items() if owner in absent and is_told_running(instance, owner)}
+    return {instance: owner for instance, owner in known.items() if owner not in lost}
 
 
 def convened(

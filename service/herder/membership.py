@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 
 from metrics.events import Emit, GroupPlaceDoubted, GroupRoundBegan, GroupRoundEnded, GroupTroubled, discard
 from service.background import Background
 from service.domain.cluster import Member, Roster
 from service.herder.claims import Claim, decode_claim, decode_roster, encode_claim, encode_roster
 from service.herder.grace import Grace
-from service.herder.leading import convened, known_owners
+from service.herder.leading import IsToldRunning, convened, known_owners, without_lost
 from service.herder.tracking import AssignmentTracker
 from service.kafka.client import KafkaSettings
 from service.kafka.errors import DeliveryFatal, KafkaFailure
@@ -43,11 +44,21 @@ def group_settings(
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """For how long others are waited for."""
+
+    grace_seconds: float = 5.0
+    """The work of a worker that has taken leave is held for it."""
+    sync_seconds_max: float = 3.0
+    """The leader reads the config log as far as another has."""
+
+
 class GroupMembership:
     """A place in the group of all workers (`service.herder.ports.Membership`, `service.kafka.group.GroupPart`).
 
     ``catch_up`` reads the config log to its end into ``tracker``; the leader does it where another worker has read
-    further, for at most ``sync_seconds_max``. ``grace_seconds``: how long a departed worker's work is held for it.
+    further. ``is_told_running`` tells it who of the absent has not taken leave.
     """
 
     def __init__(
@@ -58,11 +69,12 @@ class GroupMembership:
         tracker: AssignmentTracker,
         *,
         catch_up: Callable[[], Awaitable[None]],
-        grace_seconds: float = 3.0,
-        sync_seconds_max: float = 3.0,
+        is_told_running: IsToldRunning = lambda _instance, _owner: False,
+        patience: Patience | None = None,
         emit: Emit = discard,
     ) -> None:
         """Prepare; nothing is sent before ``start``. ``tracker`` must be at the config log's end and listen to it."""
+        patience = patience or Patience()
         self.failure: Exception | None = None
         """Why this worker can never be a member as it is configured; listeners hear when it is set."""
         self.trouble: str | None = None
@@ -71,9 +83,10 @@ class GroupMembership:
         self._settings = group
         self._tracker = tracker
         self._catch_up = catch_up
-        self._sync_seconds_max = sync_seconds_max
+        self._is_told_running = is_told_running
+        self._sync_seconds_max = patience.sync_seconds_max
         self._emit = emit
-        self._grace = Grace(grace_seconds)
+        self._grace = Grace(patience.grace_seconds)
         self._member = GroupMember(group, self, connect=lambda: GroupCalls.opened(kafka, group))
         self._roster: Roster | None = None
         self._round_began: float | None = None
@@ -134,14 +147,16 @@ class GroupMembership:
         told = {each: decode_claim(data) for each, data in claims.items()}
         await self._read_to(max(claim.offset for claim in told.values()))
         seated = _seated(told)
+        members = [claim.member for claim in seated.values()]
+        known = without_lost(known_owners(self._tracker, seated.values()), members, self._is_told_running)
         now = _now()
         roster, self._grace = convened(
-            known_owners(self._tracker, seated.values()),
+            known,
             self._tracker.config,
             self._grace,
             generation=generation,
             leader=told[member_id].member,
-            members=[claim.member for claim in seated.values()],
+            members=members,
             began=now if self._round_began is None else self._round_began,
             now=now,
         )

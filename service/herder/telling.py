@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from service.domain.cluster import InstanceStatus, Properties
+from service.domain.cluster import InstanceStatus, Member, Properties
 from service.domain.ids import ConnectorId, InstanceId, TaskId
 from service.domain.states import State
 from service.herder.ports import ConfigStore, StatusStore
@@ -79,6 +79,12 @@ def current(statuses: StatusStore, instance: InstanceId) -> InstanceStatus | Non
     if isinstance(instance, TaskId):
         return statuses.tasks(instance.connector).get(instance.task)
     return statuses.connector(instance.connector)
+
+
+def is_told_running(statuses: StatusStore, instance: InstanceId, owner: Member) -> bool:
+    """Whether this owner was the last to tell of the instance, and told that it runs."""
+    status = current(statuses, instance)
+    return status is not None and status.state is State.RUNNING and status.worker_id == owner.worker_id
 
 
 def exists(configs: ConfigStore, instance: InstanceId) -> bool:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from service.domain.cluster import Member
-from service.herder.membership import GroupMembership, group_settings
+from service.herder.membership import GroupMembership, Patience, group_settings
 from service.herder.tracking import AssignmentTracker
 from service.kafka.client import KafkaSettings
 from tests.unit.herder.config_log import cluster, member
@@ -88,7 +88,7 @@ class GroupWorker:
             group_settings(group, session_seconds=SESSION_SECONDS),
             self.tracker,
             catch_up=catch_up,
-            grace_seconds=grace_seconds,
+            patience=Patience(grace_seconds=grace_seconds),
         )
         self._changed = asyncio.Event()
         self.membership.listen(self._look)

@@ -11,7 +11,7 @@ from metrics.events import Event, GroupRoundBegan, GroupRoundEnded, GroupTrouble
 from service.domain.cluster import Roster
 from service.domain.ids import TaskId
 from service.herder.claims import Claim, decode_roster, encode_claim, encode_roster
-from service.herder.membership import GroupMembership, group_settings
+from service.herder.membership import GroupMembership, Patience, group_settings
 from service.herder.tracking import AssignmentTracker
 from service.kafka.client import KafkaSettings
 from service.kafka.errors import DeliveryRetriable
@@ -37,7 +37,7 @@ def membership_of(
         group_settings("g"),
         tracker,
         catch_up=catch_up,
-        grace_seconds=3,
+        patience=Patience(grace_seconds=3),
         emit=(events if events is not None else []).append,
     )
 

@@ -7,7 +7,7 @@ from service.domain.ids import ConnectorId, InstanceId, TaskId
 from service.herder.assignment import rebased
 from service.herder.claims import Claim
 from service.herder.grace import Grace
-from service.herder.leading import convened, known_owners
+from service.herder.leading import convened, known_owners, without_lost
 from service.herder.solo import SoloMembership
 from service.herder.tracking import AssignmentTracker
 from tests.unit.herder.config_log import ConfigLog, cluster, member, members
@@ -107,6 +107,23 @@ def test_a_grace_counts_from_the_beginning_of_the_round_that_misses_someone() ->
 
     assert C not in set(roster.base.values())
     assert grace.since == {C: 5}
+
+
+def test_who_went_without_a_word_is_not_waited_for_and_who_took_leave_is() -> None:
+    """One task that is still told to run where it was is enough: a worker lets go of all before it leaves."""
+    known = tracker_of(1, (A, B, C)).assignment.owners()
+    told = {(TaskId("e", 0), C), (TaskId("c", 0), A)}
+
+    left = without_lost(known, [A], lambda instance, owner: (instance, owner) in told)
+    assert left == {each: owner for each, owner in known.items() if owner in {A, B}}
+    assert {*left.values()} == {A, B}
+
+
+def test_who_is_there_keeps_what_it_runs() -> None:
+    """Running is what the present do."""
+    known = tracker_of(1, (A, B)).assignment.owners()
+
+    assert without_lost(known, [A, B], lambda _instance, _owner: True) == known
 
 
 def test_each_absence_has_a_grace_of_its_own() -> None:
