@@ -5,7 +5,7 @@ recovery    errors                                                  what happens
 ==========  ======================================================  ==========================================
 RETRY       fetch: ``Retriable``; convert: ``ConversionRetriable``  the same step again, in place, with back-off
 RESTART     deliver: ``DeliveryRetriable``; registry unreachable    the task starts anew from committed offsets
-FENCED      deliver: ``WriterFenced``                               FAILED: a newer incarnation has taken over
+FENCED      deliver: ``WriterFenced``                               FAILED, or a quiet end where it moved elsewhere
 FAIL        ``Fatal``, ``RecordRejectedError``, anything unknown    FAILED, with its trace
 ==========  ======================================================  ==========================================
 """

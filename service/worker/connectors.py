@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -65,22 +65,6 @@ class ConnectorParts:
     schemas: Schemas
     topics: Topics
     check_plan: PlanCheck
-
-
-def supervisors(definition: ConnectorDefinition, parts: ConnectorParts) -> tuple[TaskSupervisor, ...]:
-    """One supervisor for each task of the connector."""
-    connector = definition.for_task({})
-    overrides = connector.task_configs(definition.common.tasks_max)
-    return tuple(
-        _supervisor(definition, TaskId(definition.name, number), override, parts)
-        for number, override in enumerate(overrides)
-    )
-
-
-def _supervisor(
-    definition: ConnectorDefinition, task_id: TaskId, override: Mapping[str, str], parts: ConnectorParts
-) -> TaskSupervisor:
-    return supervise(task_id, definition, parts, make_connector=lambda: definition.for_task(override))
 
 
 def supervise(
