@@ -49,13 +49,8 @@ class HerderIngredients:
 
 def assemble(given: HerderIngredients) -> HerderLife:
     """Nothing is started."""
-    configs, statuses, clock, settings, doors = (
-        given.configs,
-        given.statuses,
-        given.clock,
-        given.settings,
-        given.doors,
-    )
+    configs, statuses = given.configs, given.statuses
+    clock, settings, doors = given.clock, given.settings, given.doors
     whereabouts = Whereabouts(given.membership, given.owners, has_claim=lambda: configs.is_leader)
     leadership = Leadership(configs, whereabouts, clock, settings.doubt_seconds)
     turns = ChangeTurns(on_fenced=leadership.on_fenced)
