@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from decimal import Decimal
 
 from fetchers.sdk.config import HIDDEN
 
@@ -67,7 +68,6 @@ def java_double(number: float) -> str:
     if number == 0 or _PLAIN_FROM <= abs(number) < _PLAIN_TO:
         plain = f"{number:f}" if "e" in repr(number) else repr(number)
         return plain if "." in plain else f"{plain}.0"
-    mantissa, _, exponent = f"{number:.17e}".partition("e")
-    digits = repr(number).split("e", maxsplit=1)[0].replace("-", "").replace(".", "").strip("0") or "0"
-    sign = "-" if mantissa.startswith("-") else ""
-    return f"{sign}{digits[0]}.{digits[1:] or '0'}E{int(exponent)}"
+    sign, digits, exponent = Decimal(repr(number)).normalize().as_tuple()
+    text = "".join(map(str, digits))
+    return f"{'-' * sign}{text[0]}.{text[1:] or '0'}E{len(digits) - 1 + int(exponent)}"

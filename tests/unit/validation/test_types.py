@@ -47,6 +47,7 @@ TEXTS = st.one_of(
         ("DOUBLE", "1e10", "1.0E10"),
         ("DOUBLE", "12345678.5", "1.23456785E7"),
         ("DOUBLE", "0.0001", "1.0E-4"),
+        ("DOUBLE", "0.000001", "1.0E-6"),
         ("DOUBLE", "-0.00123", "-0.00123"),
         ("DOUBLE", "NaN", "NaN"),
         ("DOUBLE", "-Infinity", "-Infinity"),
