@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import json
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -50,6 +51,12 @@ _PRIMITIVES: dict[AvroType, Any] = {
 }
 
 
+_MISFITS = (
+    ArithmeticError, EOFError, LookupError, MemoryError, RecursionError, TypeError, ValueError, struct.error,
+)  # fmt: skip
+"""What the reader raises for bytes that are not of the schema: it believes every length and index it finds."""
+
+
 class AvroShapeError(Exception):
     """A schema that no Arrow type stands for, or a body that is not of its schema."""
 
@@ -67,7 +74,7 @@ class AvroShape:
         stream = io.BytesIO(body)
         try:
             value = fastavro.schemaless_reader(stream, self.reader, None)
-        except (EOFError, IndexError, KeyError, OverflowError, UnicodeDecodeError, ValueError) as error:
+        except _MISFITS as error:
             raise AvroShapeError(f"the body does not fit the schema: {type(error).__name__}") from error
         if stream.tell() != len(body):
             message = f"{len(body) - stream.tell()} bytes follow the record"
@@ -75,8 +82,11 @@ class AvroShape:
         return value
 
     def column(self, values: Sequence[object]) -> Column:
-        """The values as one column."""
-        return cast("Column", pa.array(values, self.type))
+        """The values as one column; raises AvroShapeError for one that its type cannot hold."""
+        try:
+            return cast("Column", pa.array(values, self.type))
+        except (pa.ArrowException, ArithmeticError, TypeError, ValueError) as error:
+            raise AvroShapeError(f"a value does not fit its type: {type(error).__name__}") from error
 
 
 def avro_shape(schema: str) -> AvroShape:

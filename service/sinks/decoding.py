@@ -7,6 +7,7 @@ parser's. Nothing is replaced: text that is no UTF-8 is refused, where Java's St
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar, cast
@@ -32,6 +33,9 @@ _ENVELOPE_MESSAGE = (
 )
 T = TypeVar("T")
 Refused = dict[int, tuple[str, str]]
+DEPTH_MAX = 250
+"""Levels of arrays and objects that a JSON value may have; sinks walk through them by recursion."""
+_TOO_DEEP = ("too_deep", f"nested more than {DEPTH_MAX} levels deep")
 
 
 class ColumnReader(Protocol):
@@ -118,20 +122,20 @@ class AvroReader:
     def _read(self, records: list[bytes | None], ids: list[int | None]) -> Reading:
         groups, numbers = _numbered(ids)
         refused: Refused = {}
-        values: list[list[object]] = [[] for _ in numbers]
+        values: list[object] = [None] * len(records)
         for row, record in enumerate(records):
-            value = None
             if record is not None:
                 try:
-                    value = self._value(record, ids[row])
+                    values[row] = self._value(record, ids[row])
                 except _RefusedError as error:
                     refused[row] = ("not_avro", str(error))
-            if numbers:
-                values[groups[row]].append(value)
         if not numbers:
             return of_one_type(pa.nulls(len(records)), _NO_TYPE, refused)
         shapes = [self._shapes[number] for number in numbers]
-        columns = [_column(shape, group) for shape, group in zip(shapes, values, strict=True)]
+        columns = []
+        for number, shape in enumerate(shapes):
+            rows = np.flatnonzero(groups == number).tolist()
+            columns.append(_column(shape, rows, values, refused))
         return Reading(groups, tuple(_value_type(shape) for shape in shapes), tuple(columns), refused)
 
     def _value(self, record: bytes, schema_id: int | None) -> object:
@@ -158,8 +162,20 @@ def _value_type(shape: AvroShape | str) -> ValueType:
     return ValueType(Form.RECORD, shape.schema) if isinstance(shape, AvroShape) else _NO_TYPE
 
 
-def _column(shape: AvroShape | str, values: list[object]) -> Column:
-    return shape.column(values) if isinstance(shape, AvroShape) else pa.nulls(len(values))
+def _column(shape: AvroShape | str, rows: list[int], values: list[object], refused: Refused) -> Column:
+    """The values of these rows; those that no column can hold are refused."""
+    if not isinstance(shape, AvroShape):
+        return pa.nulls(len(rows))
+    try:
+        return shape.column([values[row] for row in rows])
+    except AvroShapeError:
+        for row in rows:
+            try:
+                shape.column([values[row]])
+            except AvroShapeError as error:
+                values[row] = None
+                refused[row] = ("not_avro", str(error))
+    return shape.column([values[row] for row in rows])
 
 
 def as_text(column: Column) -> tuple[Column, Refused]:
@@ -189,11 +205,27 @@ _ENVELOPE = msgspec.json.Decoder(_Envelope)
 _NULL = b"null"
 
 
+_STRING_OR_BRACKET = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
+
+
+def _is_too_deep(text: str) -> bool:
+    """Whether arrays and objects are nested further than ``DEPTH_MAX``; most texts have not even as many."""
+    if text.count("[") + text.count("{") <= DEPTH_MAX:
+        return False
+    depth = deepest = 0
+    for found in _STRING_OR_BRACKET.finditer(text):
+        depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(found[0], 0)
+        deepest = max(deepest, depth)
+    return deepest > DEPTH_MAX
+
+
 def _malformed(texts: Column) -> Refused:
     refused: Refused = {}
     for row, text in enumerate(cast("list[str | None]", texts.to_pylist())):
         try:
-            if text is not None:
+            if text is not None and _is_too_deep(text):
+                refused[row] = _TOO_DEEP
+            elif text is not None:
                 _ANY_JSON.decode(text)
         except msgspec.DecodeError as error:
             refused[row] = ("malformed_json", f"not JSON: {error}")
@@ -207,7 +239,9 @@ def _unwrapped(texts: Column, refused: Refused) -> Reading:
     for row, text in enumerate(cast("list[str | None]", texts.to_pylist())):
         schema = payload = None
         try:
-            if text is not None:
+            if text is not None and _is_too_deep(text):
+                refused[row] = _TOO_DEEP
+            elif text is not None:
                 envelope = _ENVELOPE.decode(text)
                 schema, payload = bytes(envelope.schema).decode(), _payload(envelope)
         except msgspec.ValidationError:

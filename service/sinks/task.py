@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -140,21 +140,22 @@ class SinkTask:
         consumer = self.open_consumer(group)
         commits = CommitStage(self.connector, consumer, refused, self.events, self.clock, self.settings.flush_seconds)
         group.commits, group.consumer = commits, consumer
-        try:
+        async with AsyncExitStack() as stack:
             if writer is not None:
+                stack.push_async_callback(writer.stop)
                 await writer.start()
+            stack.push_async_callback(self._stop_sink)
             async with asyncio.timeout(HOOK_SECONDS_MAX):
                 await self.connector.start(
                     SinkContext(self.task_id.connector, self.task_id.task, self.clock, self.emit)
                 )
+            stack.push_async_callback(consumer.stop)
             await consumer.start()
             yield consumer, commits
-        finally:
-            await consumer.stop()
-            async with asyncio.timeout(HOOK_SECONDS_MAX):
-                await self.connector.stop()
-            if writer is not None:
-                await writer.stop()
+
+    async def _stop_sink(self) -> None:
+        async with asyncio.timeout(HOOK_SECONDS_MAX):
+            await self.connector.stop()
 
     async def _flow(self, consumer: Consumer, commits: CommitStage) -> None:
         while not self._stop.is_set():

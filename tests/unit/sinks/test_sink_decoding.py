@@ -182,6 +182,37 @@ async def test_nothing_but_tombstones_and_rubbish() -> None:
     assert sorted(refused) == [1]
 
 
+async def test_a_value_that_no_column_holds_is_refused_alone() -> None:
+    """Twelve digits in a decimal of six: the records beside it are not harmed."""
+    user: dict[str, Any] = {"id": 1, "name": None, "paid": Decimal("1.20"), "tags": {}, "token": "t"}
+    wide = json.loads(json.dumps(USER_2).replace('"precision": 6', '"precision": 12'))
+    values: list[bytes | None] = [
+        framed(2, USER_2, user),
+        framed(2, wide, {**user, "paid": Decimal("1234567890.12")}),
+        framed(2, USER_2, user),
+    ]
+    [batch], refused = await decode(avro_reader(), values)
+    assert batch.records.column("offset").to_pylist() == [0, 2]
+    assert sorted(refused) == [1]
+
+
+@given(st.lists(st.binary(max_size=60), min_size=1, max_size=5))
+async def test_any_bytes_after_a_frame_are_a_verdict_and_no_error(bodies: list[bytes]) -> None:
+    """Whatever lengths and indexes they seem to hold."""
+    batches, refused = await decode(avro_reader(), [b"\0\0\0\0\2" + body for body in bodies])
+    assert sum(map(len, batches)) + len(refused) == len(bodies)
+
+
+@pytest.mark.parametrize("reader", [JsonReader(), EnvelopeReader()], ids=["plain", "envelope"])
+async def test_json_nested_too_deep_is_refused(reader: ColumnReader) -> None:
+    """Depth is a matter of nesting, not of how many brackets there are."""
+    deep, wide = b"[" * 300 + b"]" * 300, b"[%s]" % b",".join([b"[]"] * 300)
+    envelope = b'{"schema":null,"payload":%s}' if isinstance(reader, EnvelopeReader) else b"%s"
+    [batch], refused = await decode(reader, [envelope % deep, envelope % wide])
+    assert values_of(batch) == [wide.decode()]
+    assert refused[0][0] == "too_deep"
+
+
 async def test_a_registry_that_is_away_is_no_verdict() -> None:
     """The task starts anew; no record is refused for it."""
     with pytest.raises(RegistryRetriable):
