@@ -120,6 +120,21 @@ def read_topic(name: str, bootstrap: str, registry: str | None, records_max: int
 
 
 @main.command()
+@click.argument(
+    "files", nargs=-1, required=True, metavar="FILE...", type=click.Path(dir_okay=False, exists=True, path_type=Path)
+)
+@click.option(
+    "--worker", type=click.Path(dir_okay=False, exists=True, path_type=Path), help="Worker file to hold them against."
+)
+@click.option("--json", "is_json", is_flag=True, help="The findings as JSON.")
+def validate(files: tuple[Path, ...], worker: Path | None, *, is_json: bool) -> None:
+    """Say all that is wrong with connector files, without a worker; exit code 2 where anything is."""
+    from service.cli.validate import run_validate  # noqa: PLC0415 - as above
+
+    sys.exit(run_validate(files, worker, is_json=is_json))
+
+
+@main.command()
 @click.argument("dead_letter_topic")
 @click.argument("worker", type=click.Path(dir_okay=False, path_type=Path))
 @click.argument("connectors", nargs=-1, required=True, type=click.Path(dir_okay=False, path_type=Path))
