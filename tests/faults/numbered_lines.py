@@ -33,18 +33,24 @@ class GrowingFile:
     lines: int = 0
     lines_per_second: int = LINES_PER_SECOND
     _stop: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread | None = None
 
     @contextmanager
     def growing(self) -> Iterator[None]:
         """Append in a thread while the block runs."""
         self._stop.clear()
-        thread = threading.Thread(target=self._grow, name="growing file")
-        thread.start()
+        self._thread = threading.Thread(target=self._grow, name="growing file")
+        self._thread.start()
         try:
             yield
         finally:
-            self._stop.set()
-            thread.join()
+            self.stop()
+
+    def stop(self) -> None:
+        """No more lines from now on, although the block goes on; returns when the last is written."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
 
     def append(self, lines: int) -> None:
         """Append so many lines at once."""

@@ -1,0 +1,267 @@
+"""Workers of one group, each a process that can be killed, frozen and restarted, under a load that must arrive once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import aiohttp
+
+from service.embedded.ports import free_ports
+from service.kafka.client import KafkaSettings
+from service.kafka.errors import DeliveryFatal
+from service.kafka.reader import read_topic
+from tests.faults.numbered_lines import GrowingFile, line
+from tests.faults.worker_life import ROOT, write_properties
+from tests.rest_client import LOOK_SECONDS, WAIT_SECONDS_MAX, RestClient
+
+SESSION_SECONDS = 6
+"""The least that brokers allow by default."""
+STOP_SECONDS_MAX = 60.0
+LINES_PER_SECOND = 100
+RUNNING = {"": "RUNNING", "0": "RUNNING"}
+INSTANT = ("-m", "tests.cluster.worker_process")
+REAL = ("-m", "service.cli", "worker")
+
+
+class WorkerProcess(RestClient):
+    """A worker that keeps its address over restarts, as a worker on a host does."""
+
+    def __init__(self, file: Path, url: str, client: aiohttp.ClientSession, *, command: tuple[str, ...]) -> None:
+        """Nothing runs yet."""
+        super().__init__(url, client)
+        self.process: subprocess.Popen[bytes] | None = None
+        self._command = [sys.executable, *command, str(file)]
+        self._python_path = os.pathsep.join([str(ROOT), str(file.parent)])
+        self.log = file.with_suffix(".log")
+
+    def start(self) -> None:
+        """Begin; see ``wait_healthy``."""
+        environment = {**os.environ, "PYTHONPATH": self._python_path}
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(self._command, cwd=ROOT, env=environment, stdout=log, stderr=log)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send it a signal."""
+        if self.process is not None:
+            self.process.send_signal(number)
+
+    async def stop(self) -> int:
+        """As by an operator; its exit code."""
+        self.signal(signal.SIGTERM)
+        return await self.wait_ended()
+
+    async def kill(self) -> None:
+        """SIGKILL; returns when it is gone."""
+        self.signal(signal.SIGKILL)
+        await self.wait_ended()
+
+    async def wait_ended(self) -> int:
+        """Its exit code."""
+        assert self.process is not None
+        return await asyncio.to_thread(self.process.wait, STOP_SECONDS_MAX)
+
+    async def is_healthy(self) -> bool:
+        """Whether it answers that all is well."""
+        try:
+            return (await self.ask("GET", "/health"))[0] == 200
+        except (aiohttp.ClientError, TimeoutError):
+            return False
+
+    async def wait_healthy(self) -> None:
+        """Until it is at work."""
+        await wait_for(self.is_healthy, f"{self.url} healthy")
+
+    def events(self, name: str) -> list[dict[str, Any]]:
+        """What it has logged under this name, in all its lives."""
+        lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
+        events = [json.loads(text) for text in lines if text.startswith('{"') and text.endswith("}")]
+        return [event for event in events if event.get("event") == name]
+
+
+async def wait_for(condition: Callable[[], Awaitable[bool]], what: str) -> None:
+    """Look again and again."""
+    try:
+        async with asyncio.timeout(WAIT_SECONDS_MAX):
+            while not await condition():
+                await asyncio.sleep(LOOK_SECONDS)
+    except TimeoutError:
+        raise AssertionError(f"not {what}") from None
+
+
+@dataclass
+class Load:
+    """A connector, the file that it reads, and its topic."""
+
+    name: str
+    file: GrowingFile
+    topic: str
+
+    @property
+    def lines(self) -> list[bytes]:
+        """All that is in the file."""
+        return [line(number) for number in range(self.file.lines)]
+
+
+@dataclass
+class Field:
+    """The workers, and what runs on them. Use ``opened``."""
+
+    bootstrap: str
+    folder: Path
+    client: aiohttp.ClientSession
+    stack: AsyncExitStack
+    command: tuple[str, ...] = INSTANT
+    more: Mapping[str, str] = field(default_factory=dict)
+    name: str = field(default_factory=lambda: f"fire-{uuid.uuid4().hex[:8]}")
+    workers: list[WorkerProcess] = field(default_factory=list)
+    loads: list[Load] = field(default_factory=list)
+
+    @classmethod
+    @asynccontextmanager
+    async def opened(
+        cls, bootstrap: str, folder: Path, *, command: tuple[str, ...] = INSTANT, **more: str
+    ) -> AsyncIterator[Self]:
+        """Without a worker yet; at the end nothing is left of it, whatever has happened."""
+        keys = {key.replace("_", "."): value for key, value in more.items()}
+        async with aiohttp.ClientSession() as client, AsyncExitStack() as stack:
+            yield cls(bootstrap, folder, client, stack, command, keys)
+
+    def _properties(self, port: int) -> dict[str, str]:
+        return {
+            "bootstrap.servers": self.bootstrap,
+            "group.id": self.name,
+            "config.storage.topic": f"{self.name}-configs",
+            "offset.storage.topic": f"{self.name}-offsets",
+            "offset.storage.partitions": "3",
+            "status.storage.topic": f"{self.name}-status",
+            "status.storage.partitions": "2",
+            "dedupe.storage.topic": f"{self.name}-dedupe",
+            "data.dir": str(self.folder / f"data-{port}"),
+            "listeners": f"http://127.0.0.1:{port}",
+            "key.converter": "org.apache.kafka.connect.storage.StringConverter",
+            "value.converter": "org.apache.kafka.connect.storage.StringConverter",
+            "session.timeout.ms": str(SESSION_SECONDS * 1000),
+            "log.format": "json",
+            "topic.creation.default.partitions": "1",
+            **self.more,
+        }
+
+    async def start(self, count: int) -> list[WorkerProcess]:
+        """So many more workers, at work on return."""
+        new = []
+        for port in free_ports(count):
+            file = write_properties(self.folder / f"worker-{port}.properties", self._properties(port))
+            worker = WorkerProcess(file, f"http://127.0.0.1:{port}", self.client, command=self.command)
+            self.stack.push_async_callback(worker.kill)
+            worker.start()
+            new.append(worker)
+        for worker in new:
+            await worker.wait_healthy()
+        self.workers += new
+        return new
+
+    async def load(self, count: int, **more: str) -> list[Load]:
+        """So many more file sources, RUNNING on return; their files grow until ``demand_all_once``."""
+        new = [self._new_load() for _ in range(count)]
+        for number, each in enumerate(new):
+            config = {
+                "connector.class": "FileStreamSource",
+                "file": str(each.file.path),
+                "topic": each.topic,
+                "tasks.max": "1",
+                "poll.interval.ms": "100",
+                **{key.replace("_", "."): value for key, value in more.items()},
+            }
+            worker = self.workers[number % len(self.workers)]
+            await worker.done("POST", "/connectors", {"name": each.name, "config": config})
+        for each in new:
+            await self.workers[0].wait_states(each.name, RUNNING)
+        return new
+
+    def _new_load(self) -> Load:
+        name = f"c{len(self.loads)}"
+        load = Load(
+            name, GrowingFile(self.folder / f"{name}.txt", lines_per_second=LINES_PER_SECOND), f"{self.name}-{name}"
+        )
+        load.file.append(1)
+        self.stack.enter_context(load.file.growing())
+        self.loads.append(load)
+        return load
+
+    async def leader(self) -> WorkerProcess:
+        """Who leads, by what the workers have logged of the last round."""
+        rounds = [event for worker in self.workers for event in worker.events("group_round_ended")]
+        url = max(rounds, key=lambda event: event["generation"])["leader"].rstrip("/")
+        return next(worker for worker in self.workers if worker.url == url)
+
+    async def owners(self, asked: RestClient) -> dict[str, str]:
+        """Worker of the task of each load, as ``asked`` knows; empty text where it does not run."""
+        states = {load.name: (await asked.states(load.name)).get("0", ("", "")) for load in self.loads}
+        return {name: worker if state == "RUNNING" else "" for name, (state, worker) in states.items()}
+
+    async def wait_owned(self, asked: RestClient, by: list[WorkerProcess]) -> dict[str, str]:
+        """Until everything runs on these, evenly to within one."""
+        found: dict[str, str] = {}
+        names = [worker.worker_id for worker in by]
+
+        async def is_so() -> bool:
+            nonlocal found
+            found = await self.owners(asked)
+            counts = [list(found.values()).count(name) for name in names]
+            return sum(counts) == len(found) and max(counts) - min(counts) <= 1
+
+        try:
+            await wait_for(is_so, "spread evenly")
+        except AssertionError:
+            raise AssertionError(f"stays {found}, not on {names}") from None
+        return found
+
+    async def wait_growth(self, loads: list[Load] | None = None) -> None:
+        """Until lines that are written from now on have arrived, of each of these (of all)."""
+        for load in self.loads if loads is None else loads:
+            wanted = load.file.lines
+
+            async def has_arrived(load: Load = load, wanted: int = wanted) -> bool:
+                return len(await self.arrived(load)) > wanted
+
+            await wait_for(has_arrived, f"{wanted} lines of {load.name}")
+
+    async def arrived(self, load: Load) -> list[bytes]:
+        """What a consumer of committed records sees, in order."""
+        found: list[bytes] = []
+        try:
+            async for records in read_topic(KafkaSettings(bootstrap=self.bootstrap), load.topic):
+                found += [record.value or b"" for record in records]
+        except DeliveryFatal:
+            return []
+        return found
+
+    async def demand_all_once(self) -> None:
+        """No more is written; every line of every file arrives, once, in order."""
+        for load in self.loads:
+            load.file.stop()
+        for load in self.loads:
+            expected = load.lines
+
+            async def is_whole(load: Load = load, count: int = len(expected)) -> bool:
+                return len(await self.arrived(load)) >= count
+
+            await wait_for(is_whole, f"all {len(expected)} lines of {load.name}")
+            found = await self.arrived(load)
+            assert found == expected, _difference(load.name, found, expected)
+
+
+def _difference(name: str, found: list[bytes], expected: list[bytes]) -> str:
+    first = next((at for at, pair in enumerate(zip(found, expected, strict=False)) if pair[0] != pair[1]), -1)
+    return f"{name}: {len(found)} of {len(expected)}, {len(set(expected) - set(found))} lost, first difference {first}"
