@@ -16,7 +16,7 @@ from service.pipeline.batching import BatchLimits
 from service.pipeline.delivering import HEARING_SECONDS_MAX
 from service.pipeline.fetching import FetchRetry
 from service.pipeline.queue import QueueLimits
-from service.pipeline.task import CLEANUP_SECONDS_MAX, SourceTask
+from service.pipeline.task import SourceTask
 from spark_batch.errors import ConversionFatal, ConversionRetriable
 from tests.unit.pipeline.fake_kafka import LETTERS, TOPIC, FakeKafka
 from tests.unit.pipeline.fakes import PARTITION, FakeConversion, World, numbers, payloads, wait_until
@@ -390,30 +390,3 @@ async def test_batches_close_at_once_while_nothing_is_converted() -> None:
     async with running(world.task(source)):
         await wait_until(lambda: len(world.kafka.values(TOPIC)) == 4)
     assert {(event.reason, event.age_seconds) for event in world.told(BatchClosed)} == {("idle", 0.0)}
-
-
-@pytest.mark.parametrize("is_cancelled", [False, True])
-async def test_a_fetcher_that_hangs_while_it_cleans_up_is_cut_off(*, is_cancelled: bool) -> None:
-    """What it had handed over is delivered all the same, where the stop is staged."""
-    world, source, hanging = World(), numbers(payloads(4)), asyncio.Event()
-
-    async def hang(_position: int) -> None:
-        hanging.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            await asyncio.Event().wait()
-
-    source.script = lambda position: hang(position) if position == 2 else None
-    async with asyncio.TaskGroup() as group:
-        task = world.task(source)
-        run = group.create_task(task.run())
-        await wait_until(lambda: len(world.kafka.values(TOPIC)) == 2)
-        await hanging.wait()
-        if is_cancelled:
-            run.cancel()
-        else:
-            task.request_stop()
-        asked_at = asyncio.get_running_loop().time()
-    assert asyncio.get_running_loop().time() - asked_at == pytest.approx(CLEANUP_SECONDS_MAX, abs=0.1)
-    assert world.kafka.values(TOPIC) == payloads(2)
