@@ -66,10 +66,28 @@ class WorkerProcess(RestClient):
         self.signal(signal.SIGKILL)
         await self.wait_ended()
 
+    async def end(self) -> None:
+        """Leave nothing behind, whatever it is doing."""
+        if self.process is not None and self.process.poll() is None:
+            await self.kill()
+
     async def wait_ended(self) -> int:
         """Its exit code."""
         assert self.process is not None
         return await asyncio.to_thread(self.process.wait, STOP_SECONDS_MAX)
+
+    async def persist(self, method: str, path: str, body: object = None) -> None:
+        """Ask until it is told that it is so, as a client does that is tried by a cluster in turmoil."""
+
+        async def is_done() -> bool:
+            try:
+                status, _ = await self.ask(method, path, body)
+            except (aiohttp.ClientError, TimeoutError):
+                return False
+            assert status < 400 or status in {404, 409} or status >= 500, status
+            return status < 400 or (status == 404 and method == "DELETE")
+
+        await wait_for(is_done, f"{method} {path}")
 
     async def is_healthy(self) -> bool:
         """Whether it answers that all is well."""
@@ -157,19 +175,53 @@ class Field:
             **self.more,
         }
 
-    async def start(self, count: int) -> list[WorkerProcess]:
-        """So many more workers, at work on return."""
+    def prepare(self, count: int) -> list[WorkerProcess]:
+        """So many more workers, not started."""
         new = []
         for port in free_ports(count):
             file = write_properties(self.folder / f"worker-{port}.properties", self._properties(port))
-            worker = WorkerProcess(file, f"http://127.0.0.1:{port}", self.client, command=self.command)
-            self.stack.push_async_callback(worker.kill)
+            new.append(WorkerProcess(file, f"http://127.0.0.1:{port}", self.client, command=self.command))
+            self.stack.push_async_callback(new[-1].end)
+        return new
+
+    async def start(self, count: int) -> list[WorkerProcess]:
+        """So many more workers, at work on return."""
+        new = self.prepare(count)
+        for worker in new:
             worker.start()
-            new.append(worker)
         for worker in new:
             await worker.wait_healthy()
         self.workers += new
         return new
+
+    def idle_source(self, name: str) -> dict[str, str]:
+        """Config of a source whose file has one line and does not grow."""
+        path = self.folder / f"{name}.txt"
+        path.write_bytes(line(1) + b"\n")
+        return {
+            "connector.class": "FileStreamSource",
+            "file": str(path),
+            "topic": f"{self.name}-{name}",
+            "tasks.max": "1",
+        }
+
+    async def sink(self, load: Load) -> Path:
+        """A file sink on the topic of a load; returns its file."""
+        copy = self.folder / f"{load.name}.copy"
+        config = {"connector.class": "FileStreamSink", "file": str(copy), "topics": load.topic, "tasks.max": "1"}
+        await self.workers[0].done("POST", "/connectors", {"name": f"sink-{load.name}", "config": config})
+        await self.workers[0].wait_states(f"sink-{load.name}", RUNNING)
+        return copy
+
+    async def demand_copied(self, load: Load, copy: Path) -> None:
+        """The sink's file becomes what the source's is, byte for byte."""
+        expected = load.file.path.read_bytes()
+
+        async def is_whole() -> bool:
+            return copy.exists() and copy.stat().st_size >= len(expected)
+
+        await wait_for(is_whole, f"{copy} whole")
+        assert copy.read_bytes() == expected
 
     async def load(self, count: int, **more: str) -> list[Load]:
         """So many more file sources, RUNNING on return; their files grow until ``demand_all_once``."""

@@ -1,0 +1,40 @@
+"""Restarts one after the other, as for an upgrade: nothing is lost, repeated or moved, and the others do not notice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.processes import Field, WorkerProcess
+from tests.stack import KafkaStack
+
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.faults, pytest.mark.timeout(500)]
+RUNNING_STATES = "task_state_changed"
+
+
+async def test_a_rolling_restart_moves_nothing_and_stops_nobody_else(kafka: KafkaStack, tmp_path: Path) -> None:
+    """While one is away the tasks of the others deliver on, in the incarnation they were in."""
+    async with Field.opened(kafka.bootstrap, tmp_path, scheduled_rebalance_max_delay_ms="60000") as field:
+        workers = await field.start(3)
+        loads = await field.load(6)
+        copy = await field.sink(loads[0])
+        before = await field.wait_owned(workers[0], workers)
+        for worker in list(workers):
+            others = [each for each in workers if each is not worker]
+            told = tasks_told(others)
+            assert await worker.stop() == 0
+            await field.wait_growth([load for load in loads if before[load.name] != worker.worker_id])
+            assert tasks_told(others) == told
+            worker.start()
+            await worker.wait_healthy()
+            assert await field.wait_owned(others[0], workers) == before
+            assert tasks_told(others) == told
+        await field.demand_all_once()
+        await field.demand_copied(loads[0], copy)
+
+
+def tasks_told(workers: list[WorkerProcess]) -> list[tuple[str, str]]:
+    """Every change of state of source tasks on these, so far."""
+    events = [event for worker in workers for event in worker.events(RUNNING_STATES)]
+    return [(event["connector"], event["state"]) for event in events if event["connector"].startswith("c")]
