@@ -12,7 +12,7 @@ from functools import singledispatchmethod
 from typing import TYPE_CHECKING
 
 from metrics import events
-from metrics.catalogue import CATALOGUE, Kind, Metric, connect
+from metrics.catalogue import CATALOGUE, Kind, Metric, connect, own
 from metrics.connect_task import TaskFigures
 
 if TYPE_CHECKING:
@@ -76,10 +76,13 @@ class ConnectView:
             into.set(connect.CONNECTOR_TASKS, 0, connector)
             for metric in TASKS_IN_STATE.values():
                 into.set(metric, 0, connector)
+            into.set(own.CONNECTOR_HAS_FAILED_TASK, 0, connector)
         for (connector, task), figures in self._tasks.items():
             into.add(connect.CONNECTOR_TASKS, 1, connector)
             if (in_state := TASKS_IN_STATE.get(figures.state)) is not None:
                 into.add(in_state, 1, connector)
+            if figures.state == "FAILED":
+                into.set(own.CONNECTOR_HAS_FAILED_TASK, 1, connector)
             for metric, value in figures.gauges(now_seconds=now_seconds):
                 into.set(metric, value, connector, task)
 

@@ -13,9 +13,11 @@ from prometheus_client import (
 )
 
 from metrics import own_view
+from metrics.connect_described import describe
+from metrics.connect_group import GroupView
 from metrics.connect_sink import SinkView
 from metrics.connect_view import Clock, ConnectView
-from metrics.events import ConnectorRemoved, Event, TaskRemoved
+from metrics.events import ConnectorRemoved, Event, TaskDescribed, TaskRemoved
 from metrics.instruments import Instruments
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
@@ -35,6 +37,7 @@ class PrometheusObserver:
         self._instruments = Instruments()
         self._connect = ConnectView(self._instruments, clock=clock, wall_clock=wall_clock)
         self._sinks = SinkView(self._instruments, clock=clock)
+        self._group = GroupView(self._instruments, clock=clock)
         self._registry = CollectorRegistry()
         self._registry.register(self._instruments)
         ProcessCollector(registry=self._registry)
@@ -44,7 +47,10 @@ class PrometheusObserver:
         own_view.measure(event, self._instruments)
         self._connect.measure(event)
         self._sinks.measure(event)
-        if isinstance(event, TaskRemoved):
+        self._group.measure(event)
+        if isinstance(event, TaskDescribed):
+            describe(event, self._instruments)
+        elif isinstance(event, TaskRemoved):
             self.forget(event.connector, event.task)
         elif isinstance(event, ConnectorRemoved):
             self.forget(event.connector)
@@ -60,8 +66,7 @@ class PrometheusObserver:
 
     def render(self) -> bytes:
         """Return all metrics in Prometheus' text format 0.0.4. With many tasks, prefer ``expose``."""
-        self._connect.refresh()
-        self._sinks.refresh()
+        self._refresh()
         return generate_latest(self._registry)
 
     async def expose(self) -> bytes:
@@ -69,6 +74,10 @@ class PrometheusObserver:
 
         A histogram that is updated meanwhile may show its sum one observation ahead of its counts.
         """
+        self._refresh()
+        return await asyncio.to_thread(generate_latest, self._registry)
+
+    def _refresh(self) -> None:
         self._connect.refresh()
         self._sinks.refresh()
-        return await asyncio.to_thread(generate_latest, self._registry)
+        self._group.refresh()

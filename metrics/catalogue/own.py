@@ -217,6 +217,12 @@ RETRY_WAIT = Metric(
     (*TASK, "stage"),
     words=(RETRY_STAGES,),
 )
+CONNECTOR_HAS_FAILED_TASK = Metric(
+    "headrace_connector_has_failed_task",
+    Kind.GAUGE,
+    "1 where a task of the connector on this worker is FAILED.",
+    ("connector",),
+)
 TASK_RESTARTS = Metric("headrace_task_restarts_total", Kind.COUNTER, "Restarts of a task.", TASK)
 TASK_FAILURES = Metric(
     "headrace_task_failures_total",

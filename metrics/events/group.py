@@ -32,6 +32,7 @@ class GroupRoundEnded(Event):
     members: int
     absent: int
     seconds: float
+    protocol: str = "headrace-1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

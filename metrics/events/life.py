@@ -37,6 +37,27 @@ class TaskStarted(TaskEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TaskDescribed(TaskEvent):
+    """What the next incarnation of a task is made of; classes by the names they are shown under.
+
+    ``transforms``, ``predicates``: pairs of name and class. ``worker_version``: of all that comes with the worker.
+    """
+
+    logger: ClassVar[str] = "headrace.task"
+    level: ClassVar[Level] = Level.DEBUG
+    kind: str
+    connector_class: str
+    task_class: str
+    version: str
+    key_converter: str
+    value_converter: str
+    header_converter: str
+    worker_version: str
+    transforms: tuple[tuple[str, str], ...] = ()
+    predicates: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TaskStateChanged(TaskEvent):
     """``state`` is one of Connect's: UNASSIGNED RUNNING PAUSED STOPPED FAILED RESTARTING."""
 

@@ -41,6 +41,10 @@ class DefinedConnector(Protocol):
         """Of the class."""
 
     @property
+    def converter_classes(self) -> tuple[str, str]:
+        """Of keys and of values, by the names they are shown under."""
+
+    @property
     def tasks_max(self) -> int:
         """``tasks.max``."""
 

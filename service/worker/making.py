@@ -6,22 +6,25 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from fetchers.sdk import Clock
-from metrics.events import Emit, TaskEvents
+from metrics.events import Emit, TaskDescribed, TaskEvents
 from service.domain.cluster import Properties
 from service.domain.ids import ConnectorId, InstanceId, TaskId
 from service.domain.states import State
 from service.herder.ports import Desired, InstanceObserver
+from service.version import VERSION
 from service.worker.foreign_calls import Calls, ForeignCalls
-from service.worker.kinds import Kinds, MakeTask
+from service.worker.kinds import DefinedConnector, Kinds, MakeTask
 from service.worker.life import InstanceLife
 from service.worker.reconcile import Wish
 from service.worker.restarting import restart_policy
 from service.worker.splitting import ConnectorRun
 from service.worker.supervising import RunnableTask, TaskSupervisor
-from service.worker.task_configs import task_configs, with_task
+from service.worker.task_configs import task_class, task_configs, with_task
 from service.worker.telling import ConnectorTelling, LifeListener, TaskTelling
 from service.worker.turnstile import Turnstile
 
+_HEADER_CONVERTER = "org.apache.kafka.connect.storage.SimpleHeaderConverter"
+"""Of every task that names none: headers are bytes here."""
 STARTS_AT_ONCE = 32
 START_COUNTED_SECONDS_MAX = 5.0
 """A start that takes longer waits for something, and makes room for the next."""
@@ -99,12 +102,37 @@ class InstanceMaker:
         return task_configs(wanted.config, resolved, defined)
 
     async def _task(self, instance: TaskId, wanted: Desired, telling: TaskTelling) -> RunnableTask:
-        make = await self.parts.calls.run(lambda: self._prepare(instance, wanted, telling), subject=instance)
+        defined, make = await self.parts.calls.run(lambda: self._prepare(instance, wanted), subject=instance)
+        telling.version = defined.version
+        self.parts.emit(described(instance, wanted.config, defined))
         return await make()
 
-    def _prepare(self, instance: TaskId, wanted: Desired, telling: TaskTelling) -> MakeTask:
+    def _prepare(self, instance: TaskId, wanted: Desired) -> tuple[DefinedConnector, MakeTask]:
         """Run the connector's own code, in a thread."""
         merged = with_task(wanted.config, wanted.task or {}, name=instance.connector)
         defined = self.parts.kinds.define(self.parts.resolve(merged))
-        telling.version = defined.version
-        return defined.prepare_task(instance, lambda topic: self.parts.observer.on_topic(instance, topic))
+        return defined, defined.prepare_task(instance, lambda topic: self.parts.observer.on_topic(instance, topic))
+
+
+def described(task: TaskId, config: Properties, defined: DefinedConnector) -> TaskDescribed:
+    """What a task is made of, for metrics."""
+    key_converter, value_converter = defined.converter_classes
+    return TaskDescribed(
+        task.connector,
+        task.task,
+        kind=defined.kind,
+        connector_class=defined.class_name,
+        task_class=task_class(defined.class_name, defined.class_aliases),
+        version=defined.version,
+        key_converter=key_converter,
+        value_converter=value_converter,
+        header_converter=config.get("header.converter", _HEADER_CONVERTER),
+        worker_version=VERSION,
+        transforms=_named_classes(config, "transforms"),
+        predicates=_named_classes(config, "predicates"),
+    )
+
+
+def _named_classes(config: Properties, kind: str) -> tuple[tuple[str, str], ...]:
+    names = [name.strip() for name in config.get(kind, "").split(",") if name.strip()]
+    return tuple((name, config.get(f"{kind}.{name}.type", "")) for name in names)

@@ -40,6 +40,11 @@ class DefinedSource:
         return self.definition.connector_class.version
 
     @property
+    def converter_classes(self) -> tuple[str, str]:
+        """Of keys and of values."""
+        return self.definition.key_converter.class_name, self.definition.value_converter.class_name
+
+    @property
     def tasks_max(self) -> int:
         """``tasks.max``."""
         return self.definition.common.tasks_max

@@ -35,6 +35,15 @@ CONNECT = {
     "kafka_connect_connector_task": """
         status running_ratio pause_ratio offset_commit_max_time_ms offset_commit_avg_time_ms
         offset_commit_failure_percentage offset_commit_success_percentage batch_size_max batch_size_avg
+        connector_class connector_type connector_version task_class task_version key_converter_class
+        key_converter_version value_converter_class value_converter_version header_converter_class
+        header_converter_version
+    """,
+    "kafka_connect_connector_transform": "transform_class transform_version",
+    "kafka_connect_connector_predicate": "predicate_class predicate_version",
+    "kafka_connect_worker_rebalance": """
+        connect_protocol leader_name epoch completed_rebalances_total rebalancing rebalance_avg_time_ms
+        rebalance_max_time_ms time_since_last_rebalance_ms
     """,
     "kafka_connect_source_task": """
         source_record_poll_rate source_record_poll_total source_record_write_rate source_record_write_total
@@ -96,6 +105,7 @@ def every_event() -> Iterator[events.Event]:
 def sample(kind: object) -> object:
     """Return a value of a field's type."""
     values: dict[object, object] = {str: "word", int: 1, float: 1.0, bool: True, float | None: 1.0, int | None: 1}
+    values[tuple[tuple[str, str], ...]] = (("name", "word"),)
     return values[kind]
 
 

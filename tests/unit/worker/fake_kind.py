@@ -95,6 +95,7 @@ class FakeDefined:
     kind: str = "source"
     class_name: str = "Fake"
     class_aliases: Sequence[str] = ()
+    converter_classes: tuple[str, str] = ("string", "json")
     version: str = "7.1"
 
     @property

@@ -24,6 +24,7 @@ class Defined:
     kind: str = "source"
     class_name: str = "Fake"
     class_aliases: Sequence[str] = ()
+    converter_classes: tuple[str, str] = ("string", "json")
     version: str = "1"
 
     def split(self) -> Sequence[Mapping[str, str]]:
