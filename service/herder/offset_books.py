@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +23,9 @@ ClientsOf = Callable[[str, Properties], KafkaSettings]
 """Settings of a client by role (producer, consumer, admin) and connector config, provider variables unresolved."""
 CheckOffsets = Callable[[Properties, Sequence[tuple[Mapping[str, Any], Mapping[str, Any] | None]]], None]
 """The connector's own opinion; raises ValueError with a text for whoever asked."""
+LEAVING_LOOKS_MAX = 25
+"""A connector is STOPPED the moment it is written; its tasks flush and leave their group up to seconds later."""
+_LOOK_SECONDS = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,15 +89,17 @@ class SinkOffsetBook:
         """Commit in the group's name, which has no members then."""
         entries = sink_entries(offsets)
         group_id = self.group_of(name, config)
+        changed = {place: at for place, at in entries.items() if at is not None}
+        forgotten = [place for place, at in entries.items() if at is None]
         async with self._changing(name, config, done="alter") as groups:
-            await groups.alter(group_id, {place: at for place, at in entries.items() if at is not None})
-            await groups.forget(group_id, [place for place, at in entries.items() if at is None])
+            await _once_left(lambda: groups.alter(group_id, changed))
+            await _once_left(lambda: groups.forget(group_id, forgotten))
         return True
 
     async def reset(self, name: str, config: Properties) -> bool:
         """Remove the group."""
         async with self._changing(name, config, done="reset") as groups:
-            await groups.delete(self.group_of(name, config))
+            await _once_left(lambda: groups.delete(self.group_of(name, config)))
         return True
 
     @asynccontextmanager
@@ -110,6 +115,18 @@ class SinkOffsetBook:
                 "retried. If it doesn't eventually succeed, the Connect cluster may need to be restarted to get rid "
                 "of the zombie sink tasks."
             ) from error
+
+
+async def _once_left(change: Callable[[], Awaitable[None]]) -> None:
+    """Make a change that the broker refuses as long as the group has members. Raises GroupHasMembers if they stay."""
+    for _ in range(LEAVING_LOOKS_MAX):
+        try:
+            await change()
+        except GroupHasMembers:
+            await asyncio.sleep(_LOOK_SECONDS)
+        else:
+            return
+    await change()
 
 
 async def _clients(clients_of: ClientsOf, role: str, config: Properties) -> KafkaSettings:

@@ -5,6 +5,7 @@ Where Connect answers 500 to a client's mistake, the answer here is 400.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -22,6 +23,8 @@ def source_entries(offsets: Sequence[OffsetEntry]) -> list[tuple[Mapping[str, An
     for partition, offset in offsets:
         for values in (partition, offset):
             _demand_flat(values or {})
+        if partition is None and offset is not None:
+            raise BadRequestError("Partition objects cannot be null")
         entries.append((partition or {}, offset))
     return entries
 
@@ -36,7 +39,7 @@ def _demand_flat(values: Mapping[str, Any]) -> None:
         if not isinstance(key, str):
             raise BadRequestError("Offsets may only use String keys")
         if not isinstance(value, _PRIMITIVE):
-            kind = "a map" if isinstance(value, Mapping) else "a list"
+            kind = "MAP" if isinstance(value, Mapping) else "ARRAY"
             raise BadRequestError(
                 f"Offsets may only contain primitive types as values, but field {key} contains {kind}"
             )
@@ -57,7 +60,7 @@ def _topic_partition(partition: Mapping[str, Any] | None) -> tuple[str, int]:
     parsed = _integer(number, most=2**31 - 1)
     if parsed is None:
         raise BadRequestError(
-            f"Failed to parse the following Kafka partition value in the provided offsets: '{number}'. "
+            f"Failed to parse the following Kafka partition value in the provided offsets: '{_shown(number)}'. "
             "Partition values for sink connectors need to be integers."
         )
     return topic, parsed
@@ -71,10 +74,15 @@ def _sink_offset(offset: Mapping[str, Any] | None) -> int | None:
     parsed = _integer(offset[OFFSET], most=_LONG_MAX)
     if parsed is None:
         raise BadRequestError(
-            f"Failed to parse the following Kafka offset value in the provided offsets: '{offset[OFFSET]}'. "
+            f"Failed to parse the following Kafka offset value in the provided offsets: '{_shown(offset[OFFSET])}'. "
             "Offset values for sink connectors need to be integers."
         )
     return parsed
+
+
+def _shown(value: object) -> str:
+    """As it stood in the request, but for the quotes of a text."""
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _integer(value: object, *, most: int) -> int | None:

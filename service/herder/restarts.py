@@ -81,7 +81,7 @@ def planned(request: RestartRequest, status: ConnectorStatus) -> ConnectorStatus
     restarting = set(chosen(request, status))
 
     def shown(instance: InstanceId, told: InstanceStatus) -> InstanceStatus:
-        return replace(told, state=State.RESTARTING, trace=None) if instance in restarting else told
+        return replace(told, state=State.RESTARTING) if instance in restarting else told
 
     return replace(
         status,

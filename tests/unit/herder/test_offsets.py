@@ -100,7 +100,7 @@ def test_source_offsets_are_flat_maps_of_primitive_values(value: object) -> None
     assert source_entries([({"a": value}, {"b": value})]) == [({"a": value}, {"b": value})]
 
 
-@pytest.mark.parametrize(("value", "shown"), [([1], "a list"), ({"a": 1}, "a map")])
+@pytest.mark.parametrize(("value", "shown"), [([1], "ARRAY"), ({"a": 1}, "MAP")])
 def test_nested_source_offsets_are_refused(value: object, shown: str) -> None:
     """In the partition or in the offset; the text names the field."""
     text = f"Offsets may only contain primitive types as values, but field a contains {shown}"
@@ -114,6 +114,8 @@ def test_nested_source_offsets_are_refused(value: object, shown: str) -> None:
 def test_a_source_entry_without_a_partition_means_the_empty_one() -> None:
     """As in Connect, where ``[{}]`` is accepted."""
     assert source_entries([(None, None)]) == [({}, None)]
+    with pytest.raises(BadRequestError, match="Partition objects cannot be null"):
+        source_entries([(None, {"position": 1})])
 
 
 @pytest.mark.parametrize(
@@ -153,11 +155,11 @@ def test_a_source_entry_without_a_partition_means_the_empty_one() -> None:
                 {"kafka_topic": "t", "kafka_partition": 1},
                 {"kafka_offset": value},
                 (
-                    f"Failed to parse the following Kafka offset value in the provided offsets: '{value}'. "
+                    f"Failed to parse the following Kafka offset value in the provided offsets: '{shown}'. "
                     "Offset values for sink connectors need to be integers."
                 ),
             )
-            for value in ("x", None, 1.5, True, -1, 2**63)
+            for value, shown in (("x", "x"), (None, "null"), (1.5, "1.5"), (True, "true"), (-1, "-1"), (2**63, 2**63))
         ),
     ],
 )
