@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from service.domain.cluster import InstanceStatus, Member, Properties
@@ -10,6 +10,7 @@ from service.domain.ids import ConnectorId, InstanceId, TaskId
 from service.domain.states import State
 from service.herder.ports import ConfigStore, StatusStore
 from service.herder.whereabouts import Whereabouts
+from service.kafka.errors import WriterFenced
 
 _CAREFUL = frozenset({State.FAILED, State.UNASSIGNED})
 """Told only where no newer owner has told anything: whoever fails or lets go may long have been replaced."""
@@ -26,6 +27,8 @@ class StatusTeller:
     publish: Callable[[str, Sequence[Properties], Properties], None]
     told: dict[InstanceId, InstanceStatus] = field(default_factory=dict)
     """Last told of what runs here."""
+    began: dict[InstanceId, int] = field(default_factory=dict)
+    """The group's generation in which the present incarnation of what runs here began."""
     failed: set[InstanceId] = field(default_factory=set)
     """What is FAILED here."""
     _is_ending: bool = False
@@ -51,10 +54,35 @@ class StatusTeller:
             self.failed.add(instance)
         elif not self._is_ending:
             self.failed.discard(instance)
+        if status.state is State.RUNNING:
+            self.began[instance] = status.generation
         if status.state is State.UNASSIGNED:
             self.told.pop(instance, None)
+            self.began.pop(instance, None)
         else:
             self.told[instance] = status
+
+    def running(self) -> set[InstanceId]:
+        """What was last told to run here."""
+        return {instance for instance, status in self.told.items() if status.state is State.RUNNING}
+
+    def fenced_by_successor(self) -> set[InstanceId]:
+        """What is FAILED because it was fenced, and began in a generation that is over.
+
+        What is fenced in its own generation has met a stranger with its transactional id, and stays FAILED.
+        """
+        generation = self.whereabouts.generation
+        return {
+            instance
+            for instance, status in self.told.items()
+            if status.state is State.FAILED
+            and WriterFenced.__name__ in (status.trace or "")
+            and self.began.get(instance, generation) < generation
+        }
+
+    def begin_anew(self, instances: Iterable[InstanceId]) -> None:
+        """These were asked to restart in the present generation."""
+        self.began.update(dict.fromkeys(instances, self.whereabouts.generation))
 
     def on_task_configs(self, connector: ConnectorId, tasks: Sequence[Properties], made_from: Properties) -> None:
         """See that they come into the config log."""

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from service.domain.cluster import RestartRequest
 from service.domain.ids import InstanceId
-from service.domain.states import State
 from service.herder.desired import DesiredInstances
 from service.herder.errors import NotFoundError
 from service.herder.handover import HandOver
@@ -17,7 +16,6 @@ from service.herder.restarts import chosen, impact
 from service.herder.telling import StatusTeller
 from service.herder.view import ClusterView
 from service.herder.whereabouts import Whereabouts
-from service.kafka.errors import WriterFenced
 
 
 @dataclass(slots=True)
@@ -34,7 +32,8 @@ class Tick:
     set_log_level: Callable[[str, str], None]
     _running: dict[InstanceId, Desired] = field(default_factory=dict)
     _restarts: dict[str, RestartRequest] = field(default_factory=dict)
-    _generation: int = -1
+    _generation: int = 0
+    _was_out: bool = False
 
     def hear(self, change: ConfigChange) -> None:
         """Keep what a record asks for; what it changes is in the config log's state."""
@@ -48,9 +47,11 @@ class Tick:
         """All steps."""
         if self.whereabouts.membership.roster is None:
             # Out of the group, for now: what runs goes on. Whoever takes it over fences it.
+            self._was_out = True
             return
+        running_before = self._running.keys()
         self._apply()
-        self._restart_fenced()
+        self._restart_overtaken(running_before)
         self._restart_asked()
         self.leader.forget_gone()
 
@@ -65,20 +66,21 @@ class Tick:
         self._running = self.hand_over.ready(desired)
         self.instances.apply(self._running)
 
-    def _restart_fenced(self) -> None:
-        """What another worker took over while this one was away, and is this one's again, has nobody to run it."""
+    def _restart_overtaken(self, running_before: Collection[InstanceId]) -> None:
+        """What another worker took over while this one was away, and is this one's again, has nobody to run it.
+
+        Its former incarnation here may not know yet that it is fenced; it would when it delivers next.
+        """
         generation = self.whereabouts.generation
-        if generation == self._generation:
-            return
-        self._generation = generation
-        fenced = [
-            instance
-            for instance, status in self.teller.told.items()
-            if status.state is State.FAILED and WriterFenced.__name__ in (status.trace or "")
-        ]
-        mine = [instance for instance in fenced if instance in self._running]
+        has_missed_rounds = self._was_out and generation > self._generation + 1
+        self._was_out, self._generation = False, generation
+        suspects = self.teller.fenced_by_successor()
+        if has_missed_rounds:
+            suspects |= self.teller.running()
+        mine = [instance for instance in self._running if instance in suspects and instance in running_before]
         if mine:
             self.instances.restart(mine)
+            self.teller.begin_anew(mine)
 
     def _restart_asked(self) -> None:
         asked, self._restarts = self._restarts, {}

@@ -179,3 +179,30 @@ async def test_what_was_fenced_while_this_worker_was_away_runs_again_when_it_is_
         world.membership.become(ME)
         await world.settled()
         assert world.instances.restarted == [FIRST]
+
+
+async def test_what_learns_late_that_it_was_fenced_runs_again_once() -> None:
+    """It was idle, and heard of it long after this worker was back; fenced once more, it stays FAILED."""
+    async with HerderWorld().started() as world:
+        await running(world)
+        world.membership.leave()
+        world.membership.become(ME)
+        await world.settled()
+        for _ in range(2):
+            world.instances.tell(FIRST, State.FAILED, "service.kafka.errors.WriterFenced: a newer writer took over")
+            world.membership.tell()
+            await world.settled()
+            assert world.instances.restarted == [FIRST]
+
+
+async def test_a_worker_that_has_missed_rounds_starts_everything_anew() -> None:
+    """Others ran it meanwhile, so what still runs here is fenced; what FAILED by itself stays as it is."""
+    async with HerderWorld().started() as world:
+        await running(world)
+        world.instances.tell(SECOND, State.FAILED, "ValueError: a bug")
+        world.membership.leave()
+        await world.settled()
+        world.membership.generation += 1
+        world.membership.become(ME)
+        await world.settled()
+        assert sorted(map(str, world.instances.restarted)) == sorted(map(str, [CONNECTOR, FIRST]))
