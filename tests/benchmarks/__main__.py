@@ -1,6 +1,6 @@
 """``./headrace bench``: every figure beside its aim, into ``docs/benchmarks/``.
 
-Names after the command choose figures (``throughput latency memory start``); all of them when there is none.
+Names after the command choose figures (see ``FIGURES``); all of them when there is none.
 """
 
 from __future__ import annotations
@@ -12,36 +12,21 @@ import statistics
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import click
 from rich.console import Console
 from rich.table import Table
 
-from tests.benchmarks import service_level, throughput
+from tests.benchmarks import cluster, control, service_level, throughput
 from tests.benchmarks.processes import ROOT, servers
+from tests.benchmarks.rows import Row
 from tests.benchmarks.throughput import Field, run_name
 from tests.benchmarks.watching import Passage
 
+FIGURES = ("throughput", "latency", "start", "control", "cluster", "memory")
 RESULTS = ROOT / "docs" / "benchmarks"
 MEBIBYTE = 1024 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One figure."""
-
-    what: str
-    figure: str
-    aim: str
-    is_reached: bool | None
-    """None where there is nothing to reach: the figure is there to be known."""
-
-    @property
-    def verdict(self) -> str:
-        """Whether the aim is reached, in a word."""
-        return "—" if self.is_reached is None else "yes" if self.is_reached else "**no**"
 
 
 async def measure_throughput(field: Field, *, records: int, rounds: int) -> list[Row]:
@@ -117,11 +102,23 @@ async def measure_start(field: Field, *, records: int) -> list[Row]:
     ]
 
 
+async def measure_control(field: Field, *, connectors: int) -> list[Row]:
+    """Start and answers of a worker with many connectors, beside the peer's with a tenth of them."""
+    bootstrap, folder = field.servers.bootstrap, field.folder
+    return [
+        *await control.measure_health(bootstrap, folder / "health"),
+        *await control.measure_many(bootstrap, folder / "many", connectors=connectors),
+        *await control.measure_peer(bootstrap, folder / "peer", connectors=connectors // 10),
+    ]
+
+
 def _rates(values: list[float]) -> str:
     return f"median {statistics.median(values):,.0f}/s, best {max(values):,.0f}/s of {len(values)}"
 
 
-async def _measure(names: tuple[str, ...], *, records: int, memory_records: int, rounds: int) -> list[Row]:
+async def _measure(
+    names: tuple[str, ...], *, records: int, memory_records: int, rounds: int, connectors: int
+) -> list[Row]:
     rows: list[Row] = []
     with tempfile.TemporaryDirectory(prefix="headrace-bench-") as name:
         folder = Path(name)
@@ -135,6 +132,10 @@ async def _measure(names: tuple[str, ...], *, records: int, memory_records: int,
                 rows += await measure_start(field, records=records)
             if "memory" in names:
                 rows += await measure_memory(field, records=memory_records)
+            if "control" in names:
+                rows += await measure_control(field, connectors=connectors)
+            if "cluster" in names:
+                rows += await cluster.measure_cluster(running.bootstrap, folder / "cluster")
     return rows
 
 
@@ -158,16 +159,21 @@ def _report(rows: list[Row], *, seconds: float) -> str:
 
 
 @click.command()
-@click.argument("names", nargs=-1, type=click.Choice(["throughput", "latency", "memory", "start"]))
+@click.argument("names", nargs=-1, type=click.Choice(FIGURES))
 @click.option("--records", default=1_000_000, show_default=True)
 @click.option("--memory-records", default=10_000_000, show_default=True)
 @click.option("--rounds", default=3, show_default=True, help="Runs of each throughput figure.")
+@click.option("--connectors", default=1_000, show_default=True, help="Of the worker that has many.")
 @click.option("--output", type=click.Path(dir_okay=False, path_type=Path), default=None)
-def main(names: tuple[str, ...], *, records: int, memory_records: int, rounds: int, output: Path | None) -> None:
+def main(
+    names: tuple[str, ...], *, records: int, memory_records: int, rounds: int, connectors: int, output: Path | None
+) -> None:
     """Measure, print, and write the results with machine and date."""
     started_at = time.monotonic()
-    chosen = names or ("throughput", "latency", "start", "memory")
-    rows = asyncio.run(_measure(chosen, records=records, memory_records=memory_records, rounds=rounds))
+    chosen = names or FIGURES
+    rows = asyncio.run(
+        _measure(chosen, records=records, memory_records=memory_records, rounds=rounds, connectors=connectors)
+    )
     table = Table(title="headrace bench")
     for column in ("what", "figure", "aim", "reached"):
         table.add_column(column)

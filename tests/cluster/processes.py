@@ -281,13 +281,17 @@ class Field:
 
     async def wait_growth(self, loads: list[Load] | None = None) -> None:
         """Until lines that are written from now on have arrived, of each of these (of all)."""
-        for load in self.loads if loads is None else loads:
-            wanted = load.file.lines
+        wanted = [(load, load.file.lines + 1) for load in (self.loads if loads is None else loads)]
+        for load, lines in wanted:
+            await self.wait_arrived(load, lines)
 
-            async def has_arrived(load: Load = load, wanted: int = wanted) -> bool:
-                return len(await self.arrived(load)) > wanted
+    async def wait_arrived(self, load: Load, lines: int) -> None:
+        """Until there are so many."""
 
-            await wait_for(has_arrived, f"{wanted} lines of {load.name}")
+        async def are_there() -> bool:
+            return len(await self.arrived(load)) >= lines
+
+        await wait_for(are_there, f"{lines} lines of {load.name}")
 
     async def arrived(self, load: Load) -> list[bytes]:
         """What a consumer of committed records sees, in order."""
@@ -305,11 +309,7 @@ class Field:
             load.file.stop()
         for load in self.loads:
             expected = load.lines
-
-            async def is_whole(load: Load = load, count: int = len(expected)) -> bool:
-                return len(await self.arrived(load)) >= count
-
-            await wait_for(is_whole, f"all {len(expected)} lines of {load.name}")
+            await self.wait_arrived(load, len(expected))
             found = await self.arrived(load)
             assert found == expected, _difference(load.name, found, expected)
 
