@@ -60,12 +60,12 @@ class LogLevels:
     def set(self, name: str, level: str) -> list[str]:
         """Set a logger's level and that of all below it; ``root`` means all.
 
-        Returns the names affected, sorted. A logger not yet in use is made. Raises ValueError for
-        an unknown level.
+        Returns the names affected, sorted; who obeys that level already is not. A logger not yet in use is
+        made. Raises ValueError for an unknown level.
         """
         number = level_number(level)
         below = [used for used in _names_in_use() if name == ROOT or used.startswith(f"{name}.")]
-        affected = sorted({name, *below})
+        affected = sorted(each for each in {name, *below} if _logger(each).getEffectiveLevel() != number)
         for each in affected:
             _logger(each).setLevel(number)
             self._modified_ms[each] = int(self._wall_clock() * 1000)

@@ -90,6 +90,11 @@ def _own_state(body: Any) -> Any:
     return body["connector"]
 
 
+def _states(body: Any) -> Any:
+    """Alone: whether there still is a trace depends on the task's pace, too."""
+    return [body["connector"]["state"], *(task["state"] for task in body["tasks"])]
+
+
 _SINK_FAILED = in_states("RUNNING", "FAILED", of="{c}-sink")
 _JSON = {"value.converter": "org.apache.kafka.connect.json.JsonConverter"}
 FAILURES = Script(
@@ -110,7 +115,7 @@ FAILURES = Script(
             "/connectors/{c}-sink/restart?onlyFailed=true",
             pick=_own_state,
         ),
-        Ask("restart all there is", "POST", "/connectors/{c}-sink/restart?includeTasks=true"),
+        Ask("restart all there is", "POST", "/connectors/{c}-sink/restart?includeTasks=true", pick=_states),
         _SINK_FAILED,
         Ask("pause what failed", "PUT", "/connectors/{c}-sink/pause"),
         in_states("PAUSED", "FAILED", of="{c}-sink"),

@@ -170,13 +170,15 @@ def test_libraries_are_heard_from_warning_up() -> None:
 
 
 def test_levels_are_read_and_set_as_connect_does() -> None:
-    """Setting a logger sets all below it, tells which, and remembers when; strangers keep theirs."""
+    """Setting a logger sets all below it, tells which did not obey it yet, and remembers when; strangers keep theirs."""
+    LogLevels().set("root", "INFO")
     for name in ("hr_a", "hr_a.b", "hr_a.b.c", "hr_a.bc", "hr_ab"):
         logging.getLogger(name)
     levels = LogLevels(wall_clock=lambda: 1_712_345_678.901)
     before = levels.of("hr_ab")
 
     assert levels.set("hr_a.b", "WARN") == ["hr_a.b", "hr_a.b.c"]
+    assert levels.set("hr_a.b.c", "WARN") == []
     changed = levels.of("hr_a.b.c")
     assert changed is not None
     assert (changed.level, changed.modified_ms) == ("WARN", 1_712_345_678_901)
