@@ -170,7 +170,7 @@ def test_libraries_are_heard_from_warning_up() -> None:
 
 
 def test_levels_are_read_and_set_as_connect_does() -> None:
-    """Setting a logger sets all below it, tells which did not obey it yet, and remembers when; strangers keep theirs."""
+    """Setting a logger sets all below it, tells which did not obey it yet and remembers when; strangers keep theirs."""
     LogLevels().set("root", "INFO")
     for name in ("hr_a", "hr_a.b", "hr_a.b.c", "hr_a.bc", "hr_ab"):
         logging.getLogger(name)
