@@ -90,7 +90,8 @@ class WorkerProcess(RestClient):
         await wait_for(is_done, f"{method} {path}")
 
     async def is_healthy(self) -> bool:
-        """Whether it answers that all is well."""
+        """Whether it answers that all is well; what has ended by itself never will."""
+        assert self.process is None or self.process.poll() is None, self.log.read_text()[-1000:]
         try:
             return (await self.ask("GET", "/health"))[0] == 200
         except (aiohttp.ClientError, TimeoutError):
