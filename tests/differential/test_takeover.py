@@ -1,0 +1,179 @@
+"""A group changes hands: from Kafka Connect to headrace and back, with its connectors, states and offsets."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from service.embedded.ports import free_ports
+from service.kafka.client import KafkaSettings
+from service.kafka.errors import DeliveryFatal
+from service.kafka.reader import read_topic
+from tests.cluster.processes import REAL, WorkerProcess, wait_for
+from tests.faults.worker_life import write_properties
+from tests.java_connect import opened_connect, worker_properties
+from tests.rest_client import RestClient
+from tests.stack import KafkaStack
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.timeout(500),
+]
+
+EXACTLY_ONCE = {"exactly.once.source.support": "enabled"}
+"""So that Connect repeats nothing either; headrace always does it so."""
+RUNNING = {"": "RUNNING", "0": "RUNNING"}
+PAUSED = {"": "PAUSED", "0": "PAUSED"}
+STOPPED = {"": "STOPPED"}
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """What changes hands. Connectors ``runs``, ``rests`` and ``stands`` read a file each into a topic each."""
+
+    bootstrap: str
+    folder: Path
+    name: str
+
+    def file(self, connector: str) -> Path:
+        """What a source reads, or what the sink ``copies`` writes."""
+        return self.folder / f"{connector}.txt"
+
+    def topic(self, connector: str) -> str:
+        """What a source writes."""
+        return f"{self.name}-{connector}"
+
+    def source(self, connector: str) -> dict[str, str]:
+        """Its config."""
+        names = {"file": str(self.file(connector)), "topic": self.topic(connector)}
+        return {"name": connector, "connector.class": "FileStreamSource", "tasks.max": "1", **names}
+
+    def sink(self) -> dict[str, str]:
+        """Config of what copies the topic of ``runs``."""
+        names = {"file": str(self.file("copies")), "topics": self.topic("runs")}
+        return {"name": "copies", "connector.class": "FileStreamSink", "tasks.max": "1", **names}
+
+    def append(self, *lines: str) -> None:
+        """To every source's file."""
+        for connector in ("runs", "rests", "stands"):
+            with self.file(connector).open("a", encoding="utf-8") as file:
+                file.writelines(f"{line}\n" for line in lines)
+
+    async def wait_records(self, connector: str, lines: Sequence[str]) -> None:
+        """Until a topic holds these lines, each once and in order, as the default converter writes them."""
+        expected = [{"schema": {"type": "string", "optional": False}, "payload": line} for line in lines]
+
+        async def is_there() -> bool:
+            found = await self._records(connector)
+            assert found == expected[: len(found)]
+            return len(found) == len(expected)
+
+        await wait_for(is_there, f"{connector} has {len(expected)} records")
+
+    async def _records(self, connector: str) -> list[object]:
+        try:
+            batches = read_topic(KafkaSettings(bootstrap=self.bootstrap), self.topic(connector))
+            return [json.loads(record.value or b"") async for records in batches for record in records]
+        except DeliveryFatal:
+            return []
+
+    async def wait_copied(self, lines: Sequence[str]) -> None:
+        """Until the sink has written them, each once."""
+        expected = "".join(f"{line}\n" for line in lines)
+
+        async def is_written() -> bool:
+            found = self.file("copies").read_text(encoding="utf-8") if self.file("copies").exists() else ""
+            assert expected.startswith(found), found
+            return found == expected
+
+        await wait_for(is_written, "copied")
+
+    @asynccontextmanager
+    async def in_connects_hands(self, folder: str) -> AsyncIterator[RestClient]:
+        """One worker of Kafka Connect."""
+        opened = opened_connect(self.folder / folder, bootstrap=self.bootstrap, group=self.name, overrides=EXACTLY_ONCE)
+        async with opened as java, aiohttp.ClientSession() as client:
+            yield RestClient(java.url, client)
+
+    @asynccontextmanager
+    async def in_our_hands(self) -> AsyncIterator[RestClient]:
+        """One worker of headrace, as its operator starts it, from the same file but for the port."""
+        (port,) = free_ports(1)
+        properties = worker_properties(self.bootstrap, group=self.name, port=port)
+        own = {"data.dir": str(self.folder / "data"), "spark.driver.memory": "512m"}
+        file = write_properties(self.folder / "headrace.properties", {**properties, **EXACTLY_ONCE, **own})
+        async with aiohttp.ClientSession() as client:
+            worker = WorkerProcess(file, f"http://127.0.0.1:{port}", client, command=REAL)
+            try:
+                worker.start()
+                await worker.wait_healthy()
+                yield worker
+                assert await worker.stop() == 0
+            finally:
+                await worker.end()
+
+
+async def wait_states(worker: RestClient, expected: Mapping[str, Mapping[str, str]]) -> None:
+    """Until each connector is in these states, as told by this worker itself."""
+    for connector, states in expected.items():
+        await worker.wait_states(connector, states)
+        assert {owner for _, owner in (await worker.states(connector)).values()} == {worker.worker_id}
+
+
+async def position(worker: RestClient, connector: str) -> int:
+    """Where a file source stands."""
+    (entry,) = (await worker.done("GET", f"/connectors/{connector}/offsets"))["offsets"]
+    return int(entry["offset"]["position"])
+
+
+async def test_a_group_goes_from_connect_to_headrace_and_back(
+    kafka: KafkaStack, tmp_path: Path, topic_name: str
+) -> None:
+    """What ran runs on where it stood, what rested rests, what was stopped is stopped: nothing lost or repeated."""
+    group = Group(kafka.bootstrap, tmp_path, f"taken-{topic_name}")
+    group.append("one", "two")
+    async with group.in_connects_hands("before") as connect:
+        await _begin(group, connect)
+    group.append("three")
+    async with group.in_our_hands() as headrace:
+        await wait_states(headrace, {"runs": RUNNING, "copies": RUNNING, "rests": PAUSED, "stands": STOPPED})
+        await group.wait_records("runs", ["one", "two", "three"])
+        await group.wait_copied(["one", "two", "three"])
+        assert await headrace.done("GET", "/connectors/runs/config") == group.source("runs")
+        assert await position(headrace, "stands") == len("one\n")
+        await headrace.done("PUT", "/connectors/rests/resume")
+        await group.wait_records("rests", ["one", "two", "three"])
+        await headrace.done("PUT", "/connectors/runs/pause")
+        await wait_states(headrace, {"runs": PAUSED, "rests": RUNNING})
+    group.append("four")
+    async with group.in_connects_hands("after") as connect:
+        await wait_states(connect, {"runs": PAUSED, "copies": RUNNING, "rests": RUNNING, "stands": STOPPED})
+        await group.wait_records("rests", ["one", "two", "three", "four"])
+        await connect.done("PUT", "/connectors/runs/resume")
+        await connect.done("PUT", "/connectors/stands/resume")
+        await group.wait_records("runs", ["one", "two", "three", "four"])
+        await group.wait_copied(["one", "two", "three", "four"])
+        await group.wait_records("stands", ["one", "two", "two", "three", "four"])
+
+
+async def _begin(group: Group, connect: RestClient) -> None:
+    """Two lines are read by each; then one pauses, and one is stopped and set back by a line."""
+    for config in (group.source("runs"), group.source("rests"), group.source("stands"), group.sink()):
+        await connect.done("PUT", f"/connectors/{config['name']}/config", config)
+    for connector in ("runs", "rests", "stands"):
+        await group.wait_records(connector, ["one", "two"])
+    await group.wait_copied(["one", "two"])
+    await connect.done("PUT", "/connectors/rests/pause")
+    await connect.done("PUT", "/connectors/stands/stop")
+    await wait_states(connect, {"runs": RUNNING, "copies": RUNNING, "rests": PAUSED, "stands": STOPPED})
+    back = {"partition": {"filename": str(group.file("stands"))}, "offset": {"position": len("one\n")}}
+    await connect.done("PATCH", "/connectors/stands/offsets", {"offsets": [back]})
+    assert await position(connect, "runs") == len("one\ntwo\n")
