@@ -6,12 +6,13 @@ A handful of others is not worth a job of their own: they are left suspicious, f
 from __future__ import annotations
 
 import functools
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
-from spark_batch.job import KEY, ORDINAL, RECORD, SUSPICIOUS, VERDICT, Job
+from spark_batch.job import KEY, ORDINAL, RECORD, STAMP, SUSPICIOUS, VERDICT, Job
 from spark_batch.job_run import in_order, run_job
 from spark_batch.proof import Proof, prove
 from spark_batch.variant_paths import PAYLOAD
@@ -26,25 +27,40 @@ EXACT_ROWS_MAX = 64
 """So many payloads take the exact path in less time than a job of their own needs to start."""
 
 
-def run_columns(session: SparkSession, compiled: CompiledPlan, text: ArrowColumn, keys: ArrowColumn | None) -> pa.Table:
-    """One row for each payload, in order; null payloads are nobody's and come out suspicious.
+@dataclass(frozen=True)
+class PageColumns:
+    """What stands beside the payloads on their pages."""
 
-    `keys`: page keys to be converted (None: none are); only the swift job does that.
-    """
+    keys: ArrowColumn | None
+    """Keys to be converted (None: none are); only the swift job does that."""
+    timestamps: ArrowColumn | None
+    """Record timestamps, where transformations ask for them."""
+
+    def with_timestamps(self, frame: dict[str, ArrowColumn], rows: np.ndarray) -> dict[str, ArrowColumn]:
+        """The frame of these rows with their timestamps."""
+        if self.timestamps is None:
+            return frame
+        return {**frame, STAMP: self.timestamps.take(pa.array(rows))}
+
+
+def run_columns(session: SparkSession, compiled: CompiledPlan, text: ArrowColumn, page: PageColumns) -> pa.Table:
+    """One row for each payload, in order; null payloads are nobody's and come out suspicious."""
+    keys = page.keys
     run = functools.partial(run_job, session, has_rules=compiled.has_rules)
     typed = compiled.typed
     proof = None if typed is None or _has_keys(keys) else _proof(text, typed)
     if typed is None or proof is None:
-        return run(_swift(compiled), _swift_frame(compiled, np.arange(len(text), dtype=np.int32), text, keys))
+        return run(_swift(compiled), _swift_frame(compiled, np.arange(len(text), dtype=np.int32), text, page))
     ordinals = np.flatnonzero(proof.is_proven).astype(np.int32)
-    parts = [run(typed.job, _typed_frame(pa.array(ordinals), proof.records))]
+    parts = [run(typed.job, _typed_frame(ordinals, proof.records, page))]
     others = np.flatnonzero(~proof.is_proven).astype(np.int32)
     if not len(others):
         return parts[0]
     is_asked = np.asarray(text.is_valid())[others]
     asked = others[is_asked]
     if len(asked) > EXACT_ROWS_MAX:
-        parts.append(run(_swift(compiled), _swift_frame(compiled, asked, text.take(pa.array(asked)), None)))
+        asked_page = replace(page, keys=None)
+        parts.append(run(_swift(compiled), _swift_frame(compiled, asked, text.take(pa.array(asked)), asked_page)))
         others = others[~is_asked]
     suspicious = pa.array(np.full(len(others), SUSPICIOUS, dtype=np.int32))
     parts.append(pa.table({ORDINAL: pa.array(others), VERDICT: suspicious}))
@@ -63,10 +79,11 @@ def _proof(text: ArrowColumn, typed: TypedPath) -> Proof | None:
     return proof
 
 
-def _typed_frame(ordinals: ArrowColumn, records: ArrowColumn) -> pa.Table:
-    """Said to hold no nulls, so that Spark looks for none."""
-    fields = [pa.field(ORDINAL, ordinals.type, nullable=False), pa.field(RECORD, records.type, nullable=False)]
-    return pa.table([ordinals, records], schema=pa.schema(fields))
+def _typed_frame(ordinals: np.ndarray, records: ArrowColumn, page: PageColumns) -> pa.Table:
+    """Said to hold no nulls (but in timestamps), so that Spark looks for none."""
+    columns = page.with_timestamps({ORDINAL: pa.array(ordinals), RECORD: records}, ordinals)
+    fields = [pa.field(name, column.type, nullable=name == STAMP) for name, column in columns.items()]
+    return pa.table(list(columns.values()), schema=pa.schema(fields))
 
 
 def _swift(compiled: CompiledPlan) -> Job:
@@ -74,8 +91,8 @@ def _swift(compiled: CompiledPlan) -> Job:
     return compiled.swift
 
 
-def _swift_frame(compiled: CompiledPlan, ordinals: np.ndarray, text: ArrowColumn, keys: ArrowColumn | None) -> pa.Table:
-    frame = {ORDINAL: pa.array(ordinals), PAYLOAD: text}
+def _swift_frame(compiled: CompiledPlan, ordinals: np.ndarray, text: ArrowColumn, page: PageColumns) -> pa.Table:
+    frame = page.with_timestamps({ORDINAL: pa.array(ordinals), PAYLOAD: text}, ordinals)
     if compiled.has_page_key:
-        frame[KEY] = pa.nulls(len(text), pa.string()) if keys is None else keys
+        frame[KEY] = pa.nulls(len(text), pa.string()) if page.keys is None else page.keys
     return pa.table(frame)

@@ -8,6 +8,8 @@ from spark_batch.exact.keep import is_kept_whole
 from spark_batch.job import Job, canonical_job, is_page_key_written, is_value_written, swift_job, typed_job
 from spark_batch.plan import ConversionPlan, UnknownFields
 from spark_batch.proof import ProofHabit, ProofShape, proof_shape
+from spark_batch.transforms.kinds import Side
+from spark_batch.transforms.planned import is_loose, is_reshaped, is_timestamp_inserted
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,11 @@ class CompiledPlan:
         return is_page_key_written(self.plan)
 
     @property
+    def has_timestamps(self) -> bool:
+        """Whether the jobs want the timestamps of the page."""
+        return is_timestamp_inserted(self.plan)
+
+    @property
     def has_rules(self) -> bool:
         """Whether rules may raise."""
         return self.plan.contract is not None and bool(self.plan.contract.rules)
@@ -45,6 +52,8 @@ def compile_plan(plan: ConversionPlan) -> CompiledPlan:
     record = plan.record
     is_keep = plan.contract is not None and plan.contract.unknown_fields is UnknownFields.KEEP
     is_all_exact = is_keep and record is not None and not is_kept_whole(record)
+    # Objects without a contract have no columns: transforming them is the exact path's.
+    is_all_exact = is_all_exact or (is_loose(plan) and is_reshaped(plan, Side.VALUE))
     has_key = is_page_key_written(plan)
     is_needed = (plan.is_json and not is_all_exact) or has_key or is_value_written(plan)
     canonical = None if record is None else canonical_job(plan, record)

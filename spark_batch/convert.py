@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from spark_batch.column_paths import run_columns
+from spark_batch.column_paths import PageColumns, run_columns
 from spark_batch.compiled import CompiledPlan
 from spark_batch.exact.fields import payload_hash
 from spark_batch.exact.json_text import RejectedPayload, parse
@@ -21,6 +21,7 @@ from spark_batch.job import (
     FIRST_RULE,
     KEY,
     ORDINAL,
+    STAMP,
     SUSPICIOUS,
     TIMESTAMP,
     VALID,
@@ -33,6 +34,8 @@ from spark_batch.job_run import RAISED, run_job
 from spark_batch.outcome import OUTCOME_SCHEMA, ArrowColumn, Reason, Rejection, Stage
 from spark_batch.plan import ConversionPlan, ConverterKind, PayloadFormat
 from spark_batch.prepass import is_larger, is_unsure, pc, read_utf8
+from spark_batch.transforms.kinds import Side
+from spark_batch.transforms.planned import is_reshaped
 from spark_batch.variant_paths import PAYLOAD
 
 if TYPE_CHECKING:
@@ -49,6 +52,7 @@ class _Draft:
     plan: ConversionPlan
     columns: dict[str, ArrowColumn]
     payloads: ArrowColumn
+    page_timestamps: ArrowColumn
     rows: dict[int, Verdict] = field(default_factory=dict)
 
 
@@ -58,7 +62,8 @@ def convert_table(session: SparkSession, compiled: CompiledPlan, batch: pa.Table
         return OUTCOME_SCHEMA.empty_table()
     plan = compiled.plan
     payloads, keys = _whole(batch, "value"), _whole(batch, "key")
-    draft = _Draft(plan, {"timestamp": _whole(batch, "timestamp")}, payloads)
+    timestamps = _whole(batch, "timestamp")
+    draft = _Draft(plan, {"timestamp": timestamps}, payloads, timestamps)
     text = payloads if _is_binary(plan) else _read_payloads(draft)
     key_text = _read_keys(draft, keys)
     _refuse_large(draft)
@@ -67,8 +72,11 @@ def convert_table(session: SparkSession, compiled: CompiledPlan, batch: pa.Table
     draft.columns["key"] = keys
     unsure = is_unsure(text) if plan.is_json else np.zeros(len(payloads), dtype=bool)
     if compiled.swift is not None:
-        page_keys = key_text if is_page_key_written(plan) else None
-        written = run_columns(session, compiled, _without(draft, text, unsure), page_keys)
+        page = PageColumns(
+            key_text if is_page_key_written(plan) else None,
+            draft.columns["timestamp"] if compiled.has_timestamps else None,
+        )
+        written = run_columns(session, compiled, _without(draft, text, unsure), page)
         verdicts = _take_written(draft, written)
     verdicts[unsure | compiled.is_all_exact] = SUSPICIOUS
     is_tombstone = np.asarray(payloads.is_null())
@@ -145,6 +153,9 @@ def _keep_tombstones(draft: _Draft, keys: ArrowColumn, is_tombstone: np.ndarray)
     for at in map(int, np.flatnonzero(is_tombstone)):
         key = keys[at].as_py()
         rejection = None if key is None else _tombstone_key_rejection(plan, key)
+        if key is not None and is_reshaped(plan, Side.KEY):
+            message = "key: expected a value to take key.fields from, which are transformed"
+            rejection = Rejection(Reason.UNREPRESENTABLE, message, Stage.TRANSFORMATION)
         stamp = draft.columns["timestamp"][at].as_py()
         draft.rows[at] = Verdict(rejection, key=key, timestamp=stamp)
 
@@ -211,6 +222,8 @@ def _run_canonical(
     texts = pa.array([verdict.canonical for verdict in judged.values()], pa.string())
     assert compiled.canonical is not None  # noqa: S101 - told to the type checker
     frame = pa.table({ORDINAL: ordinals, PAYLOAD: texts})
+    if compiled.has_timestamps:
+        frame = frame.append_column(STAMP, draft.page_timestamps.take(ordinals))
     written = run_job(session, compiled.canonical, frame, has_rules=compiled.has_rules)
     for row in written.to_pylist():
         at = row[ORDINAL]
@@ -250,6 +263,18 @@ def _column(draft: _Draft, name: str, kind: ArrowColumn) -> ArrowColumn:
     return pa.nulls(len(draft.payloads), kind) if column is None else column.cast(kind)
 
 
+def _topics(draft: _Draft) -> ArrowColumn:
+    """Where records are routed to; null where they stay."""
+    plan, count = draft.plan, len(draft.payloads)
+    if not plan.transformations:
+        return pa.nulls(count, pa.string())
+    values, tombstones = (
+        pa.scalar(None if topic == plan.topic else topic, pa.string())
+        for topic in (plan.track().topic, plan.track(is_tombstone=True).topic)
+    )
+    return pc.if_else(draft.payloads.is_null(), tombstones, values)
+
+
 def _assembled(draft: _Draft) -> pa.Table:
     count = len(draft.payloads)
     picks = np.arange(count, dtype=np.int64)
@@ -262,7 +287,7 @@ def _assembled(draft: _Draft) -> pa.Table:
         base = _column(draft, name, kind)
         shown = [None if r.rejection is not None and name in {"key", "value"} else getattr(r, name) for r in rows]
         columns[name] = pa.concat_arrays([base, pa.array(shown, kind)]).take(indices) if rows else base
-    columns["topic"] = pa.nulls(count, pa.string())
+    columns["topic"] = _topics(draft)
     for name in ("stage", "reason", "message"):
         shown = [None if row.rejection is None else str(getattr(row.rejection, name)) for row in rows]
         base = pa.nulls(count, pa.string())

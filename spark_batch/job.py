@@ -30,6 +30,9 @@ from spark_batch.serialize import record_bytes, text_bytes
 from spark_batch.serialize.avro import framed_avro
 from spark_batch.serialize.connect_json import json_text
 from spark_batch.shapes import CORRUPT, canonical_shape, payload_shape
+from spark_batch.transforms.kinds import Side
+from spark_batch.transforms.outputs import transformed_key, transformed_value
+from spark_batch.transforms.planned import is_loose, is_reshaped, is_timestamp_inserted
 from spark_batch.variant_paths import PAYLOAD, VARIANT, is_one_value, parsed_payload
 
 if TYPE_CHECKING:
@@ -40,6 +43,8 @@ KEY = "__headrace_key"
 VALUE = "__headrace_value"
 VERDICT = "__headrace_verdict"
 RECORD = "__headrace_record"
+STAMP = "__headrace_page_timestamp"
+"""The page's timestamps, only for plans whose transformations ask for them."""
 TIMESTAMP = "__headrace_timestamp"
 DEDUPE = "__headrace_dedupe"
 VALID, SUSPICIOUS, FIRST_RULE = 0, 1, 2
@@ -70,6 +75,7 @@ class Job:
 def swift_job(plan: ConversionPlan, *, has_key: bool) -> Job:
     """The job over raw payloads; `has_key` where page keys are to be converted too."""
     kept = [F.col(KEY)] if has_key else []
+    kept += _stamps(plan)
     if not plan.is_json:
         return Job(((F.col(ORDINAL), F.lit(VALID).alias(VERDICT), *_text_outputs(plan, has_key=has_key)),))
     parsed = [] if plan.record is None else [F.from_json(F.col(PAYLOAD), payload_shape(plan.record), _JSON_OPTIONS)]
@@ -100,7 +106,7 @@ def typed_job(plan: ConversionPlan, record: Record) -> Job:
     dedupe = None
     if plan.dedupe_fields:
         dedupe = typed_dedupe_hash(dedupe_fields(plan.dedupe_fields, record), F.col(RECORD))
-    typed = (F.col(ORDINAL), proven_record(record, F.col(RECORD)).alias(RECORD))
+    typed = (F.col(ORDINAL), proven_record(record, F.col(RECORD)).alias(RECORD), *_stamps(plan))
     outputs = _outputs(plan, F.lit(True), has_key=False, dedupe=dedupe)  # noqa: FBT003 - a literal
     return Job((typed, *_scope_for_rules(plan), outputs))
 
@@ -112,8 +118,8 @@ def canonical_job(plan: ConversionPlan, record: Record) -> Job:
     typed = F.when(is_read, canonical_value(record, F.col(_PARSED)))
     return Job(
         (
-            (F.col(ORDINAL), parsed.alias(_PARSED)),
-            (F.col(ORDINAL), typed.alias(RECORD), is_read.alias(_SWIFT)),
+            (F.col(ORDINAL), parsed.alias(_PARSED), *_stamps(plan)),
+            (F.col(ORDINAL), typed.alias(RECORD), is_read.alias(_SWIFT), *_stamps(plan)),
             *_scope_for_rules(plan),
             _outputs(plan, F.col(_SWIFT), has_key=False, dedupe=None),
         ),
@@ -123,6 +129,8 @@ def canonical_job(plan: ConversionPlan, record: Record) -> Job:
 def is_value_written(plan: ConversionPlan) -> bool:
     """Whether the job writes values; otherwise the payload itself is the value."""
     kind = plan.value_converter
+    if is_reshaped(plan, Side.VALUE):
+        return not is_loose(plan)
     if kind.kind in {ConverterKind.STRING, ConverterKind.BYTES}:
         return False
     if plan.contract is not None:
@@ -132,22 +140,41 @@ def is_value_written(plan: ConversionPlan) -> bool:
 
 def is_page_key_written(plan: ConversionPlan) -> bool:
     """Whether keys that come with the page must be converted (they are text) rather than passed on."""
-    return not plan.key_fields and plan.key_converter.kind in {ConverterKind.JSON, ConverterKind.AVRO}
+    is_formed = plan.key_converter.kind in {ConverterKind.JSON, ConverterKind.AVRO}
+    return not plan.key_fields and (is_formed or is_reshaped(plan, Side.KEY))
+
+
+def _stamps(plan: ConversionPlan) -> list[Column]:
+    return [F.col(STAMP)] if is_timestamp_inserted(plan) else []
+
+
+def _record_timestamp(plan: ConversionPlan) -> Column:
+    """The timestamp that transformations see: what the plan's field says, or else the page."""
+    stamp = F.col(STAMP) if is_timestamp_inserted(plan) else F.lit(None).cast("bigint")
+    if plan.timestamp_field is None or plan.record is None:
+        return stamp
+    return F.coalesce(_timestamp(plan, plan.timestamp_field)[0], stamp)
+
+
+def _page_key(plan: ConversionPlan) -> Column:
+    if is_reshaped(plan, Side.KEY):
+        return transformed_key(plan, F.col(KEY), F.col(KEY).isNotNull(), _record_timestamp(plan))
+    return text_bytes(F.col(KEY), spec=plan.key_converter)
 
 
 def _text_outputs(plan: ConversionPlan, *, has_key: bool) -> list[Column]:
     outputs = []
     if is_value_written(plan):
         spec = plan.value_converter
-        is_binary = plan.payload_format is PayloadFormat.BYTES
-        written = (
-            framed_avro(F.col(PAYLOAD), avro_schema=plan.value_schema(), schema_id=spec.schema_id)
-            if is_binary
-            else text_bytes(F.col(PAYLOAD), spec=spec)
-        )
+        if is_reshaped(plan, Side.VALUE):
+            written = transformed_value(plan, F.col(PAYLOAD), _record_timestamp(plan))
+        elif plan.payload_format is PayloadFormat.BYTES:
+            written = framed_avro(F.col(PAYLOAD), avro_schema=plan.value_schema(), schema_id=spec.schema_id)
+        else:
+            written = text_bytes(F.col(PAYLOAD), spec=spec)
         outputs.append(written.alias(VALUE))
     if has_key:
-        outputs.append(text_bytes(F.col(KEY), spec=plan.key_converter).alias(KEY))
+        outputs.append(_page_key(plan).alias(KEY))
     return outputs
 
 
@@ -156,7 +183,7 @@ def _outputs(plan: ConversionPlan, proof: Column, *, has_key: bool, dedupe: Colu
     if is_value_written(plan):
         outputs.append(_value(plan).alias(VALUE))
     if has_key:
-        outputs.append(text_bytes(F.col(KEY), spec=plan.key_converter).alias(KEY))
+        outputs.append(_page_key(plan).alias(KEY))
     if plan.key_fields:
         key = _record_key(plan, plan.record) if plan.record is not None else _loose_key(plan)
         outputs.append(key.alias(KEY))
@@ -187,6 +214,8 @@ def _scope_for_rules(plan: ConversionPlan) -> list[tuple[Column, ...]]:
 
 
 def _value(plan: ConversionPlan) -> Column:
+    if is_reshaped(plan, Side.VALUE):
+        return transformed_value(plan, F.col(RECORD), _record_timestamp(plan))
     if plan.record is not None:
         schema = plan.value_schema()
         return record_bytes(plan.record, F.col(RECORD), spec=plan.value_converter, avro_schema=schema)
@@ -196,9 +225,12 @@ def _value(plan: ConversionPlan) -> Column:
 def _record_key(plan: ConversionPlan, record: Record) -> Column:
     fields = [field for field in map(record.field, plan.key_fields) if field is not None]
     columns = [F.col(RECORD).getField(field.name).alias(field.name) for field in fields]
-    if plan.key_converter.kind in {ConverterKind.STRING, ConverterKind.BYTES}:
-        return columns[0].cast("string").cast("binary")
-    key = F.when(F.col(RECORD).isNotNull(), F.struct(*columns))
+    is_single = plan.key_converter.kind in {ConverterKind.STRING, ConverterKind.BYTES}
+    key = columns[0] if is_single else F.when(F.col(RECORD).isNotNull(), F.struct(*columns))
+    if is_reshaped(plan, Side.KEY):
+        return transformed_key(plan, key, F.col(RECORD).isNotNull(), _record_timestamp(plan))
+    if is_single:
+        return key.cast("string").cast("binary")
     shape = Record(f"{record.name}Key", tuple(fields))
     return record_bytes(shape, key, spec=plan.key_converter, avro_schema=plan.key_schema())
 

@@ -11,11 +11,15 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from spark_batch.avro_documents import definitions, inlined, namespace_of, without_json_names
 from spark_batch.avro_schema import parse_schema
 from spark_batch.plan_findings import Finding, plan_findings
+from spark_batch.transforms.planned import key_shape, value_shape
+from spark_batch.transforms.tracks import Track, lay
 
 if TYPE_CHECKING:
     from spark_batch.avro_types import JsonValue, Record
+    from spark_batch.transforms.kinds import Step
 
 __all__ = [
     "Contract",
@@ -91,7 +95,8 @@ class ConversionPlan:
     """Everything that decides what becomes of a payload.
 
     `key_fields` are top-level fields by their Avro names (payload names where there is no contract); `timestamp_field`
-    and `dedupe_fields` are dotted paths of payload names, e.g. `properties.$insert_id`.
+    and `dedupe_fields` are dotted paths of payload names, e.g. `properties.$insert_id`. All of these, and the contract,
+    speak of records before their transformations.
     """
 
     payload_format: PayloadFormat
@@ -102,6 +107,14 @@ class ConversionPlan:
     key_converter: ConverterSpec = ConverterSpec(ConverterKind.STRING)
     value_converter: ConverterSpec = ConverterSpec(ConverterKind.JSON)
     record_bytes_max: int = RECORD_BYTES_MAX_DEFAULT
+    transformations: tuple[Step, ...] = ()
+    topic: str = ""
+    """Topic of the records before their transformations; not asked for where there are none, so that plans of several
+    topics are the same plan."""
+
+    def track(self, *, is_tombstone: bool = False) -> Track:
+        """What records, or tombstones, go through; raises JavaPatternError."""
+        return lay(self.transformations, self.topic, is_tombstone=is_tombstone)
 
     @property
     def is_json(self) -> bool:
@@ -126,14 +139,28 @@ class ConversionPlan:
         """Avro schema text to register for values, or None where the value converter is not Avro."""
         if self.value_converter.kind is not ConverterKind.AVRO:
             return None
+        if self.transformations:
+            shape = value_shape(self)
+            return None if shape is None else shape.avro
+        return self.plain_value_schema()
+
+    def plain_value_schema(self) -> str:
+        """Avro schema text of values before their transformations."""
         if self.contract is not None:
-            return json.dumps(_without_json_names(json.loads(self.contract.schema)), separators=(",", ":"))
+            return json.dumps(without_json_names(json.loads(self.contract.schema)), separators=(",", ":"))
         return '"bytes"' if self.payload_format is PayloadFormat.BYTES else '"string"'
 
     def key_schema(self) -> str | None:
         """Avro schema text to register for keys, or None where the key converter is not Avro."""
         if self.key_converter.kind is not ConverterKind.AVRO:
             return None
+        if self.transformations:
+            shape = key_shape(self)
+            return None if shape is None else shape.avro
+        return self.plain_key_schema()
+
+    def plain_key_schema(self) -> str:
+        """Avro schema text of keys before their transformations."""
         if not self.key_fields or self.contract is None:
             return '"string"'
         return json.dumps(self._key_record(json.loads(self.contract.schema)), separators=(",", ":"))
@@ -149,74 +176,12 @@ class ConversionPlan:
     def _key_record(self, document: JsonValue) -> JsonValue:
         """A record of the key's fields; a type named elsewhere in the schema is written out where first used."""
         fields = {field["name"]: field for field in document["fields"]}
-        definitions = _definitions(document, document.get("namespace", ""))
+        known = definitions(document, document.get("namespace", ""))
         written: set[str] = set()
         chosen = [
-            _inlined(_without_json_names(fields[name]), definitions, written, _namespace(document))
+            inlined(without_json_names(fields[name]), known, written, namespace_of(document))
             for name in self.key_fields
         ]
         key = {"type": "record", "name": document["name"].rpartition(".")[2] + "Key", "fields": chosen}
-        namespace = _namespace(document)
+        namespace = namespace_of(document)
         return {**key, "namespace": namespace} if namespace else key
-
-
-def _namespace(document: JsonValue) -> str:
-    name: str = document["name"]
-    return name.rpartition(".")[0] or document.get("namespace", "")
-
-
-def _without_json_names(document: JsonValue) -> JsonValue:
-    """The schema without `json.name`: it speaks of the payload, and registered schemas should not change with it."""
-    if isinstance(document, list):
-        return [_without_json_names(item) for item in document]
-    if not isinstance(document, dict):
-        return document
-    return {
-        key: item if key == "default" else _without_json_names(item)
-        for key, item in document.items()
-        if key != "json.name"
-    }
-
-
-def _is_named(document: dict[str, JsonValue]) -> bool:
-    kind = document.get("type")
-    return isinstance(kind, str) and kind in {"record", "enum", "fixed"} and "name" in document
-
-
-def _definitions(document: JsonValue, namespace: str) -> dict[str, JsonValue]:
-    """Every named type of the schema by full name."""
-    if isinstance(document, list):
-        return {name: found for item in document for name, found in _definitions(item, namespace).items()}
-    if not isinstance(document, dict):
-        return {}
-    found: dict[str, JsonValue] = {}
-    if _is_named(document):
-        name = document["name"]
-        namespace = name.rpartition(".")[0] or document.get("namespace", namespace)
-        short = name.rpartition(".")[2]
-        full = f"{namespace}.{short}" if namespace else short
-        found[full] = {**document, "namespace": namespace} if namespace else document
-    for key in ("type", "items", "values", "fields"):
-        found.update(_definitions(document.get(key), namespace))
-    return found
-
-
-def _inlined(document: JsonValue, definitions: dict[str, JsonValue], written: set[str], namespace: str) -> JsonValue:
-    """The schema with the first use of each named type written out in full."""
-    if isinstance(document, str):
-        full = document if "." in document or not namespace else f"{namespace}.{document}"
-        if full not in definitions or full in written:
-            return document
-        return _inlined(_without_json_names(definitions[full]), definitions, written, namespace)
-    if isinstance(document, list):
-        return [_inlined(item, definitions, written, namespace) for item in document]
-    if not isinstance(document, dict):
-        return document
-    if _is_named(document):
-        namespace = document["name"].rpartition(".")[0] or document.get("namespace", namespace)
-        short = document["name"].rpartition(".")[2]
-        written.add(f"{namespace}.{short}" if namespace else short)
-    return {
-        key: _inlined(item, definitions, written, namespace) if key in {"type", "items", "values", "fields"} else item
-        for key, item in document.items()
-    }

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from spark_batch.avro_schema import parse_schema
 from spark_batch.avro_types import AvroType, Enum, Map, Primitive, Record, Temporal, Uuid
+from spark_batch.transforms.planned import misfits
 
 if TYPE_CHECKING:
     from spark_batch.plan import ConversionPlan
@@ -29,6 +30,8 @@ def plan_findings(plan: ConversionPlan) -> list[Finding]:
     findings = _schema_findings(plan)
     findings += _converter_findings(plan)
     findings += _path_findings(plan)
+    if plan.transformations and not findings:
+        findings += [Finding(*misfit) for misfit in misfits(plan)]
     if plan.record_bytes_max < 1:
         findings.append(Finding("record.bytes.max", str(plan.record_bytes_max), "a number of bytes, at least 1"))
     return findings

@@ -18,8 +18,11 @@ from service.config.converters import Converter, ConverterReading, read_converte
 from service.config.overrides import override_findings
 from service.config.secret_names import names_a_secret
 from service.config.topic_creation import TopicCreation, read_topic_creation
+from service.config.transformations import read_transformations
 from spark_batch.plan import Contract, ConversionPlan, PayloadFormat, Rule, UnknownFields
 from spark_batch.plan import Finding as PlanFinding
+from spark_batch.transforms.kinds import Step
+from spark_batch.transforms.tracks import lay
 
 RULES_PREFIX = "contract.rules."
 
@@ -61,6 +64,22 @@ class ConnectorDefinition:
         """How its topics are made where they are missing."""
         return read_topic_creation(self.properties).creation
 
+    @property
+    def transformations(self) -> tuple[Step, ...]:
+        """What its records go through between reading and writing."""
+        return read_transformations(self.properties).steps
+
+    @property
+    def record_topic(self) -> str:
+        """Topic in which records of `topic` end."""
+        return lay(self.transformations, self.topic, is_tombstone=False).topic
+
+    @property
+    def record_topics(self) -> tuple[str, ...]:
+        """Topics in which records and tombstones of `topic` end, each once."""
+        tombstones = lay(self.transformations, self.topic, is_tombstone=True).topic
+        return tuple(dict.fromkeys((self.record_topic, tombstones)))
+
     def masked_properties(self) -> dict[str, str]:
         """The config as it may be shown."""
         shown = {key: HIDDEN if names_a_secret(key) else value for key, value in self.properties.items()}
@@ -95,6 +114,8 @@ class ConnectorDefinition:
             key_converter=self.key_converter.spec,
             value_converter=self.value_converter.spec,
             record_bytes_max=common.record_bytes_max,
+            transformations=self.transformations,
+            topic=self.topic if self.transformations else "",
         )
 
     def _payload_format(self) -> PayloadFormat:
@@ -136,7 +157,7 @@ def read_definition(properties: Mapping[str, str], *, worker: Mapping[str, str])
         *contract_findings,
         *override_findings(properties, worker=worker),
         *read_topic_creation(properties).findings,
-        *_not_built(properties),
+        *read_transformations(properties).findings,
         *_strangers(properties, connector_class.config_class),
     ]
     if any(finding.is_error for finding in findings):
@@ -202,20 +223,6 @@ def _strangers(properties: Mapping[str, str], config_class: type[FetcherConfig])
     known = [key.name for key in known_keys(config_class)]
     prefixes = (*SourceConnectorConfig.free_prefixes, *config_class.free_prefixes)
     return unknown_keys(properties, known, free_prefixes=prefixes)
-
-
-def _not_built(properties: Mapping[str, str]) -> tuple[Finding, ...]:
-    """Keys of Kafka Connect whose silent omission would change what is delivered."""
-    return tuple(
-        Finding(
-            key,
-            properties[key],
-            f"Invalid value {properties[key]} for configuration {key}: not supported by this version of headrace; "
-            "ignoring it would change the records",
-        )
-        for key in ("transforms", "predicates")
-        if properties.get(key, "").strip()
-    )
 
 
 def _no_plugin(class_name: str) -> tuple[Finding, ...]:

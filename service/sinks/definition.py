@@ -116,8 +116,8 @@ def _not_built(properties: Mapping[str, str]) -> tuple[Finding, ...]:
         Finding(
             key,
             properties[key],
-            f"Invalid value {properties[key]} for configuration {key}: not supported by this version of headrace; "
-            "ignoring it would change the records",
+            f"Invalid value {properties[key]} for configuration {key}: records of sinks cannot be "
+            "transformed by this version of headrace yet; ignoring it would change them",
         )
         for key in ("transforms", "predicates")
         if properties.get(key, "").strip()

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from fetchers.sdk import ConfigKey, ConfigModel, Finding, Importance, Key, Severity
 from fetchers.sdk.config import unknown_keys
+from service.config.transformations import aliases_of, not_built
 from service.config.transforms import PREDICATES, TRANSFORMATIONS, StageConfig, TransformClass, find_class
 from service.validation.entries import Entries, Place
 from service.validation.versions import CONNECT_VERSION
@@ -61,12 +62,6 @@ def _stranger(key: str, properties: Mapping[str, str], kind: StageKind) -> tuple
     classes = (stage.config_class, *kind.shared)
     known = [prefix + own.name for config_class in classes for own in config_class.config_keys()]
     return unknown_keys([key], [f"{prefix}type", f"{prefix}plugin.version", *known])
-
-
-def aliases_of(properties: Mapping[str, str], key: str) -> tuple[str, ...]:
-    """Names in a list of aliases, each once."""
-    text = properties.get(key, "")
-    return tuple(dict.fromkeys(name.strip() for name in text.split(","))) if text.strip() else ()
 
 
 def _add_stage(entries: Entries, properties: Mapping[str, str], kind: StageKind, alias: str) -> None:
@@ -126,7 +121,7 @@ def _full_name(name: str, kind: StageKind) -> str | None:
     found = find_class(name, kind.classes)
     if found is not None:
         return found.name
-    return name if _other_kind(name) or _inner_classes(name, kind) else None
+    return name if _other_kind(name) or _inner_classes(name, kind) or not_built(name) else None
 
 
 def _type_doubt(name: str, kind: StageKind, own: Mapping[str, str], prefix: str) -> str | None:
@@ -134,6 +129,9 @@ def _type_doubt(name: str, kind: StageKind, own: Mapping[str, str], prefix: str)
     other = _other_kind(name)
     if find_class(name, kind.classes) is None and other:
         return f"Class class {other} does not implement the {kind.interface} interface"
+    missing = not_built(name)
+    if missing and kind is TRANSFORMS:
+        return missing
     inner = _inner_classes(name, kind)
     if inner:
         return f"This class is abstract and cannot be created. Did you mean {', '.join(inner)}?"

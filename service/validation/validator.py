@@ -20,7 +20,7 @@ from service.validation.stages import add_stages, stage_warnings
 DEFAULT_GROUP = "headrace"
 """Of a worker that names none (``WorkerConfig.group_id``)."""
 NO_CLASS = "Connector config contains no connector type"
-_STAGE_KEYS = ("transforms", "predicates")
+_STAGE_PREFIXES = ("transforms.", "predicates.")
 
 
 Resolve = Callable[[Mapping[str, str]], Resolved]
@@ -69,7 +69,7 @@ class Validation:
 
     def _entries(self, properties: Mapping[str, str], kind: ConnectorKind) -> tuple[Entries, tuple[Finding, ...]]:
         common, own = kind.common_class, kind.plugin.load().config_class
-        findings = _unique([*common.parse(properties).findings, *kind.findings(_unstaged(properties), self.worker)])
+        findings = _unique([*common.parse(properties).findings, *kind.findings(properties, self.worker)])
         entries = Entries()
         entries.add(common.config_keys(), properties, findings, classes=class_lookups())
         entries.add(own.config_keys(), properties, findings)
@@ -78,7 +78,7 @@ class Validation:
         complete_converters(entries, properties, self.worker)
         Rules(self.worker.get("group.id") or DEFAULT_GROUP).check(entries, properties, kind)
         for finding in findings:
-            if finding.is_error and finding.key not in entries.by_name:
+            if finding.is_error and _is_news(finding, entries):
                 entries.fail(finding.key, finding.message, is_counted_once=True)
         warnings = tuple(finding for finding in findings if not finding.is_error)
         return entries, (*warnings, *stage_warnings(properties))
@@ -114,9 +114,10 @@ def _is_provider_key(key: str) -> bool:
     return key == "config.providers" or key.startswith("config.providers.")
 
 
-def _unstaged(properties: Mapping[str, str]) -> dict[str, str]:
-    """Without transformations, which have definitions of their own here."""
-    return {key: value for key, value in properties.items() if key not in _STAGE_KEYS}
+def _is_news(finding: Finding, entries: Entries) -> bool:
+    """Keys have had their errors; those of transformations only the errors of the keys themselves."""
+    entry = entries.by_name.get(finding.key)
+    return entry is None or (finding.key.startswith(_STAGE_PREFIXES) and not entry.errors)
 
 
 def _unique(findings: Sequence[Finding]) -> list[Finding]:

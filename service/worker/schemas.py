@@ -47,9 +47,11 @@ class RegistrySchemas:
 
     async def with_ids(self, definition: ConnectorDefinition, plan: ConversionPlan) -> ConversionPlan:
         """Check compatibility, then register; nothing has been produced yet."""
-        key_id = await self._id(definition.key_converter.registry, definition.topic, plan.key_schema(), is_key=True)
+        key_id = await self._id(
+            definition.key_converter.registry, definition.record_topic, plan.key_schema(), is_key=True
+        )
         value_id = await self._id(
-            definition.value_converter.registry, definition.topic, plan.value_schema(), is_key=False
+            definition.value_converter.registry, definition.record_topic, plan.value_schema(), is_key=False
         )
         return plan.with_schema_ids(key=key_id, value=value_id)
 

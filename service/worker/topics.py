@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from service.config.definition import ConnectorDefinition
 from service.config.worker import WorkerConfig
@@ -48,16 +48,10 @@ class ConnectorTopics:
 
 def topics_of(definition: ConnectorDefinition) -> Sequence[MissingTopic]:
     """The topics a connector needs, as they are made where they are missing."""
-    own = definition.topic_creation.of(definition.topic)
     limit = _message_limit(2 * definition.common.record_bytes_max)
-    target = MissingTopic(
-        definition.topic,
-        partitions=BROKER_DEFAULT if own.partitions is None else own.partitions,
-        replication=own.replication,
-        config={**limit, **own.settings},
-    )
+    targets = [_target(definition, topic, limit) for topic in definition.record_topics]
     if not definition.common.is_tolerant:
-        return (target,)
+        return targets
     common = definition.common
     letters = MissingTopic(
         common.dead_letter_topic,
@@ -65,7 +59,17 @@ def topics_of(definition: ConnectorDefinition) -> Sequence[MissingTopic]:
         replication=common.errors_deadletterqueue_topic_replication_factor,
         config=limit,
     )
-    return target, letters
+    return [*targets, letters]
+
+
+def _target(definition: ConnectorDefinition, topic: str, limit: Mapping[str, str]) -> MissingTopic:
+    own = definition.topic_creation.of(topic)
+    return MissingTopic(
+        topic,
+        partitions=BROKER_DEFAULT if own.partitions is None else own.partitions,
+        replication=own.replication,
+        config={**limit, **own.settings},
+    )
 
 
 def _message_limit(value_bytes_max: int) -> dict[str, str]:

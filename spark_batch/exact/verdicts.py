@@ -9,8 +9,11 @@ from spark_batch.exact.fields import dedupe_hash, json_text, loose_key, loose_ti
 from spark_batch.exact.json_text import RejectedPayload, parse
 from spark_batch.exact.judge import canonical_record
 from spark_batch.exact.keep import kept_payload
+from spark_batch.exact.loose_transforms import loosely_transformed
 from spark_batch.outcome import Reason, Rejection, Stage
 from spark_batch.plan import ConversionPlan, ConverterKind, UnknownFields
+from spark_batch.transforms.kinds import Side
+from spark_batch.transforms.planned import is_reshaped
 
 if TYPE_CHECKING:
     from spark_batch.avro_types import JsonValue
@@ -64,9 +67,16 @@ def _judged(plan: ConversionPlan, payload: bytes, value: JsonValue, dedupe: byte
         except RejectedPayload as refusal:
             rejection = Rejection(refusal.rejection.reason, refusal.rejection.message, Stage.TRANSFORMATION)
             return Verdict(rejection, dedupe=dedupe)
-    written = payload
-    if plan.value_converter.kind is ConverterKind.JSON and plan.value_converter.is_schema_enveloped:
-        written = b'{"schema":null,"payload":' + payload + b"}"
+    written: bytes | None = payload
+    if is_reshaped(plan, Side.VALUE):
+        try:
+            written = loosely_transformed(plan.track().of(Side.VALUE), value)
+        except RejectedPayload as refusal:
+            rejection = Rejection(refusal.rejection.reason, refusal.rejection.message, Stage.TRANSFORMATION)
+            return Verdict(rejection, dedupe=dedupe)
+    spec = plan.value_converter
+    if written is not None and spec.kind is ConverterKind.JSON and spec.is_schema_enveloped:
+        written = b'{"schema":null,"payload":' + written + b"}"
     return Verdict(value=written, key=_loose_key(plan, value), timestamp=timestamp, dedupe=dedupe)
 
 

@@ -8,12 +8,21 @@ from pyspark.sql import functions as F  # noqa: N812 - the customary name
 
 from spark_batch.plan import ConverterKind, ConverterSpec
 from spark_batch.serialize.avro import framed_avro
-from spark_batch.serialize.connect_json import envelope, json_payload, json_text
+from spark_batch.serialize.connect_json import (
+    any_json_text,
+    envelope,
+    enveloped,
+    json_payload,
+    json_text,
+    slot_schema,
+)
+from spark_batch.serialize.struct_text import struct_text
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
     from spark_batch.avro_types import Record
+    from spark_batch.transforms.shape import Shape
 
 TEXT_SCHEMA = '{"type":"string","optional":false}'
 """Connect's schema of plain required text, as its JSON converter writes it."""
@@ -27,6 +36,22 @@ def record_bytes(record: Record, value: Column, *, spec: ConverterSpec, avro_sch
     if spec.is_schema_enveloped:
         text = envelope(record, text)
     return F.when(value.isNotNull(), text).cast("binary")
+
+
+def shaped_bytes(shape: Shape, value: Column, *, is_there: Column, spec: ConverterSpec) -> Column:
+    """A transformed key or value in the form of the converter; null where `is_there` is not true.
+
+    Of a value that has become null only JSON has a form, as in Connect.
+    """
+    slot = shape.slot
+    if spec.kind is ConverterKind.AVRO:
+        return F.when(is_there, framed_avro(value, avro_schema=shape.avro, schema_id=spec.schema_id))
+    if spec.kind is not ConverterKind.JSON:
+        return F.when(is_there, struct_text(slot.type, value)).cast("binary")
+    written = any_json_text(slot.type, value)
+    if spec.is_schema_enveloped:
+        written = enveloped(slot_schema(slot, shape.origin), written)
+    return F.when(is_there, written).cast("binary")
 
 
 def text_bytes(text: Column, *, spec: ConverterSpec) -> Column:

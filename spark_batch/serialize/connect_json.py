@@ -8,12 +8,25 @@ from __future__ import annotations
 
 import base64
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 - the customary name
 from pyspark.sql.avro.functions import to_avro
 
-from spark_batch.avro_types import Array, AvroType, Decimal, Field, Fixed, JsonValue, Map, Primitive, Record, Temporal
+from spark_batch.avro_types import (
+    Array,
+    AvroType,
+    Decimal,
+    Field,
+    Fixed,
+    JsonValue,
+    Map,
+    Primitive,
+    Record,
+    Slot,
+    Temporal,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -40,9 +53,20 @@ def json_text(text: Column) -> Column:
     return F.substring(listed, 2, F.length(listed) - 2)
 
 
+def any_json_text(kind: AvroType, value: Column) -> Column:
+    """A typed value as JSON; `null` where it is null."""
+    listed = F.to_json(F.array(json_payload(kind, value)), {"ignoreNullFields": "false"})
+    return F.substring(listed, 2, F.length(listed) - 2)
+
+
 def envelope(record: Record, payload: Column) -> Column:
     """The payload's JSON text with its Connect schema."""
-    schema = json.dumps(connect_schema(record), separators=(",", ":"), ensure_ascii=False)
+    return enveloped(connect_schema(record), payload)
+
+
+def enveloped(document: JsonValue, payload: Column) -> Column:
+    """The payload's JSON text with this Connect schema."""
+    schema = json.dumps(document, separators=(",", ":"), ensure_ascii=False)
     return F.concat(F.lit(f'{{"schema":{schema},"payload":'), payload, F.lit("}"))
 
 
@@ -84,6 +108,14 @@ def connect_schema(record: Record) -> JsonValue:
     return _schema(record, is_optional=False, default=None)
 
 
+def slot_schema(slot: Slot, origin: Field | None = None) -> JsonValue:
+    """The Connect schema of a value that need be no record; that of the field it was taken from goes with it."""
+    if origin is None:
+        return _schema(slot.type, is_optional=slot.is_nullable, default=None)
+    schema = _field_schema(replace(origin, slot=slot))
+    return {key: item for key, item in schema.items() if key != "field"}
+
+
 def _schema(kind: AvroType, *, is_optional: bool, default: JsonValue) -> dict[str, JsonValue]:
     schema = _structure(kind)
     schema["optional"] = is_optional
@@ -113,7 +145,8 @@ def _structure(kind: AvroType) -> dict[str, JsonValue]:
 
 def _attributes(kind: AvroType) -> dict[str, JsonValue]:
     if isinstance(kind, Record):
-        return {"name": kind.name, **({"doc": kind.doc} if kind.doc else {})}
+        name = {"name": kind.name} if kind.name else {}
+        return {**name, **({"doc": kind.doc} if kind.doc else {})}
     if isinstance(kind, Decimal):
         parameters = {"scale": str(kind.scale), "connect.decimal.precision": str(kind.precision)}
         return {"name": _DECIMAL_NAME, "version": 1, "parameters": parameters}
@@ -122,7 +155,7 @@ def _attributes(kind: AvroType) -> dict[str, JsonValue]:
     return {"name": kind.name} if isinstance(kind, Fixed) else {}
 
 
-def _field_schema(field: Field) -> JsonValue:
+def _field_schema(field: Field) -> dict[str, JsonValue]:
     default = None
     if field.has_value_default and field.default is not None:
         default = _connect_default(field.slot.type, json.loads(field.default, parse_float=str))

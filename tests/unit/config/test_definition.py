@@ -234,4 +234,4 @@ def test_what_is_not_built_is_refused_and_not_ignored(key: str) -> None:
     properties = {"name": "c", "connector.class": "FileStreamSource", "topic": "t", "file": "f", key: "a"}
     reading = read_definition(properties, worker={"key.converter": "string", "value.converter": "json"})
     assert reading.definition is None
-    assert [finding.key for finding in reading.findings if finding.is_error] == [key]
+    assert [finding.key for finding in reading.findings if finding.is_error] == [f"{key}.a.type"]

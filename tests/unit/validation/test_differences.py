@@ -125,6 +125,34 @@ def test_a_predicate_that_is_not_there_is_found_before_the_start() -> None:
     assert errors(there) == {}
 
 
+def test_an_insertion_of_nothing_is_found_before_the_start() -> None:
+    """Connect would fail the task."""
+    config = {**SOURCE, "transforms": "a", "transforms.a.type": f"{PACKAGE}.InsertField$Value"}
+    assert "at least one field to insert" in errors(config)["transforms.a.type"][0]
+
+
+def test_transformations_that_do_not_fit_are_found_before_the_start() -> None:
+    """The lines of a file have no fields; Connect would fail the task at the first record."""
+    config = {
+        **SOURCE,
+        "transforms": "a",
+        "transforms.a.type": f"{PACKAGE}.ExtractField$Value",
+        "transforms.a.field": "x",
+    }
+    assert list(errors(config)) == ["transforms.a.type"]
+    hoisted = {**config, "transforms": "h,a", "transforms.h.type": f"{PACKAGE}.HoistField$Value"}
+    assert errors({**hoisted, "transforms.h.field": "x"}) == {}
+    assert list(errors({**hoisted, "transforms.h.field": "y"})) == ["transforms.a.field"]
+
+
+def test_transformations_that_are_not_built_yet_are_said_to_be() -> None:
+    """Leaving them out would change the records."""
+    config = {**SOURCE, "transforms": "a", "transforms.a.type": f"{PACKAGE}.MaskField$Value"}
+    (text,) = errors(config)["transforms.a.type"]
+    assert "not built yet" in text
+    assert "HoistField$Value" in text
+
+
 def test_settings_of_an_inherited_converter_are_checked_too() -> None:
     """They are used, so a wrong one is an error; it counts once."""
     config = {**SOURCE, "value.converter.schemas.enable": "maybe"}

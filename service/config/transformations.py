@@ -1,0 +1,232 @@
+"""The transformations of one connector: its ``transforms.*`` and ``predicates.*`` keys, read into the plan's values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fetchers.sdk import ConfigModel, Finding
+from service.config.transforms import (
+    PACKAGE,
+    PREDICATES,
+    TRANSFORMATIONS,
+    ExtractFieldConfig,
+    HasHeaderKeyConfig,
+    HoistFieldConfig,
+    InsertFieldConfig,
+    RegexRouterConfig,
+    StageConfig,
+    TopicNameMatchesConfig,
+    TransformClass,
+    find_class,
+)
+from spark_batch.transforms.field_path import FieldPathError, field_path
+from spark_batch.transforms.kinds import (
+    ExtractField,
+    FieldName,
+    HoistField,
+    InsertField,
+    Predicate,
+    RecordIsTombstone,
+    RegexRouter,
+    Side,
+    Step,
+    TopicNameMatches,
+    Transformation,
+)
+from spark_batch.transforms.planned import pattern_misfits
+
+_BUILT = ", ".join(known.name.removeprefix(f"{PACKAGE}.") for known in TRANSFORMATIONS)
+_NOT_BUILT_TRANSFORMATIONS = (
+    "Cast",
+    "DropHeaders",
+    "Filter",
+    "Flatten",
+    "HeaderFrom",
+    "InsertHeader",
+    "MaskField",
+    "ReplaceField",
+    "SetSchemaMetadata",
+    "TimestampConverter",
+    "TimestampRouter",
+    "ValueToKey",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TransformationsReading:
+    """The steps in order, as far as they can be read, and what is wrong with them."""
+
+    steps: tuple[Step, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+
+def aliases_of(properties: Mapping[str, str], key: str) -> tuple[str, ...]:
+    """Names in a list of aliases, each once."""
+    text = properties.get(key, "")
+    return tuple(dict.fromkeys(name.strip() for name in text.split(","))) if text.strip() else ()
+
+
+def not_built(name: str) -> str | None:
+    """What is said of a transformation that Kafka Connect has and this version has not; None for other names."""
+    simple = name.removeprefix(f"{PACKAGE}.").partition("$")[0]
+    if simple not in _NOT_BUILT_TRANSFORMATIONS or find_class(name, TRANSFORMATIONS) is not None:
+        return None
+    return f"{name} is not built yet in this version of headrace; ignoring it would change the records. Built: {_BUILT}"
+
+
+def read_transformations(properties: Mapping[str, str]) -> TransformationsReading:
+    """Every ``transforms.*`` and ``predicates.*`` key of a source's config."""
+    predicates: dict[str, Predicate] = {}
+    findings: list[Finding] = []
+    for alias in aliases_of(properties, "predicates"):
+        stage = _Stage("predicates", alias, properties)
+        predicate = stage.predicate()
+        findings += stage.findings
+        if predicate is not None:
+            predicates[alias] = predicate
+    steps = []
+    for alias in aliases_of(properties, "transforms"):
+        stage = _Stage("transforms", alias, properties)
+        step = stage.step(predicates)
+        findings += stage.findings
+        if step is not None:
+            steps.append(step)
+    for key, value, expected in pattern_misfits(steps):
+        text = f"Invalid value {value} for configuration {key}: Expected {expected}"
+        findings.append(Finding(key, value, text))
+    return TransformationsReading(tuple(steps), tuple(findings))
+
+
+class _Stage:
+    """One alias."""
+
+    def __init__(self, kind: str, alias: str, properties: Mapping[str, str]) -> None:
+        self.prefix = f"{kind}.{alias}."
+        self.alias = alias
+        self.properties = properties
+        self.own = {key.removeprefix(self.prefix): text for key, text in properties.items() if self._is_own(key)}
+        self.findings: list[Finding] = []
+
+    def _is_own(self, key: str) -> bool:
+        return key.startswith(self.prefix)
+
+    def predicate(self) -> Predicate | None:
+        known = self._class(PREDICATES)
+        config = None if known is None else self._parsed(known.config_class)
+        if isinstance(config, TopicNameMatchesConfig):
+            return TopicNameMatches(config.pattern)
+        if isinstance(config, HasHeaderKeyConfig):
+            self._refuse("type", "a predicate that is built: headers cannot be asked for yet")
+            return None
+        return None if config is None else RecordIsTombstone()
+
+    def step(self, predicates: Mapping[str, Predicate]) -> Step | None:
+        known = self._class(TRANSFORMATIONS)
+        config = None if known is None else self._parsed(known.config_class)
+        shared: Any = self._parsed(StageConfig)
+        if known is None or config is None or shared is None:
+            return None
+        name = (shared.predicate or "").strip()
+        if name and name not in aliases_of(self.properties, "predicates"):
+            self._refuse("predicate", "a name in 'predicates'")
+        if "negate" in self.own and not name:
+            text = (
+                f"Config '{self.prefix}negate' was provided but there is no config '{self.prefix}predicate' "
+                "defining a predicate to be negated."
+            )
+            self.findings.append(Finding(f"{self.prefix}type", known.name, text))
+        side = Side.KEY if known.name.endswith("$Key") else Side.VALUE
+        transformation = self._made(config, side)
+        if transformation is None or self.findings or (name and name not in predicates):
+            return None
+        return Step(self.alias, transformation, predicates.get(name), is_negated=shared.negate)
+
+    def _made(self, config: ConfigModel, side: Side) -> Transformation | None:
+        make = _MAKERS[type(config)]
+        return make(self, config, side)
+
+    def _class(self, classes: tuple[TransformClass, ...]) -> TransformClass | None:
+        name = self.own.get("type", "").strip()
+        known = find_class(name, classes)
+        if known is None:
+            key = f"{self.prefix}type"
+            missing = f'Missing required configuration "{key}" which has no default value.'
+            text = (
+                not_built(name)
+                or (missing if not name else "")
+                or (
+                    f"Invalid value {name} for configuration {key}: Class {name} could not be found. "
+                    f"Built: {', '.join(known.name for known in classes)}"
+                )
+            )
+            self.findings.append(Finding(key, name, text))
+        return known
+
+    def _parsed(self, config_class: type[ConfigModel]) -> Any:
+        reading = config_class.parse(self.own)
+        for finding in reading.findings:
+            if finding.is_error:
+                self.findings.append(Finding(self.prefix + finding.key, finding.value, finding.message))
+        return reading.config
+
+    def _refuse(self, name: str, expected: str) -> None:
+        key = self.prefix + name
+        value = self.own.get(name, "")
+        text = f"Invalid value {value} for configuration {key}: Expected {expected}"
+        self.findings.append(Finding(key, value, text))
+
+    def insert(self, config: InsertFieldConfig, side: Side) -> InsertField | None:
+        """Refuses what only records of sinks have, and what would do nothing."""
+        for name in ("partition.field", "offset.field"):
+            if self.own.get(name):
+                self._refuse(name, "none: records of sources have no partition and no offset yet")
+        named = (config.topic_field, config.timestamp_field, config.static_field)
+        topic, timestamp, static = (_field_name(text) for text in named)
+        if topic is timestamp is static is None:
+            self._refuse("type", "at least one field to insert (topic.field, timestamp.field or static.field)")
+        if static is not None and config.static_value is None:
+            self._refuse("static.value", f"a value for static.field {static.name}")
+        return InsertField(
+            side,
+            topic,
+            timestamp,
+            static,
+            config.static_value or "",
+            is_null_defaulted=config.replace_null_with_default,
+        )
+
+    def extract(self, config: ExtractFieldConfig, side: Side) -> ExtractField | None:
+        """The path, which the syntax says how to read."""
+        try:
+            path = field_path(config.field) if config.field_syntax_version == "V2" else (config.field,)
+        except FieldPathError as error:
+            self._refuse("field", f"a path of the syntax V2 ({error})")
+            return None
+        return ExtractField(side, path, is_null_defaulted=config.replace_null_with_default)
+
+
+def _hoist(_: _Stage, config: HoistFieldConfig, side: Side) -> HoistField:
+    return HoistField(side, config.field)
+
+
+def _router(_: _Stage, config: RegexRouterConfig, __: Side) -> RegexRouter:
+    return RegexRouter(config.regex, config.replacement)
+
+
+_MAKERS: Mapping[type[ConfigModel], Callable[[_Stage, Any, Side], Transformation | None]] = {
+    InsertFieldConfig: _Stage.insert,
+    HoistFieldConfig: _hoist,
+    ExtractFieldConfig: _Stage.extract,
+    RegexRouterConfig: _router,
+}
+
+
+def _field_name(text: str | None) -> FieldName | None:
+    """``name!`` is required, ``name?`` and ``name`` are optional."""
+    if not text:
+        return None
+    if text[-1] in "!?":
+        return FieldName(text[:-1], is_optional=text[-1] == "?")
+    return FieldName(text)

@@ -1,0 +1,190 @@
+"""The transformations of a plan: the shapes they begin and end with, and what is wrong with them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from spark_batch.avro_documents import definitions, inlined, namespace_of, without_json_names
+from spark_batch.avro_types import Array, AvroType, Enum, Map, Primitive, Record, Slot, Temporal, Uuid
+from spark_batch.transforms.java_pattern import JavaPatternError
+from spark_batch.transforms.kinds import InsertField, RegexRouter, Side, Step, TopicNameMatches
+from spark_batch.transforms.routing import is_match, routed
+from spark_batch.transforms.shape import Misfit, Shape, shape_after, text_shape
+
+if TYPE_CHECKING:
+    from spark_batch.plan import ConversionPlan
+
+_LEGAL_TOPIC = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
+_AVRO_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_STRING_FORMS = {
+    Primitive.STRING,
+    Primitive.INT,
+    Primitive.LONG,
+    Primitive.BOOLEAN,
+    Primitive.FLOAT,
+    Primitive.DOUBLE,
+    Primitive.NULL,
+}
+
+
+def is_reshaped(plan: ConversionPlan, side: Side) -> bool:
+    """Whether keys or values are transformed; quick where nothing is."""
+    return bool(plan.transformations) and bool(plan.track().of(side))
+
+
+def is_timestamp_inserted(plan: ConversionPlan) -> bool:
+    """Whether a transformation asks for the record's timestamp."""
+    legs = plan.track().legs if plan.transformations else ()
+    return any(isinstance(leg.reshaping, InsertField) and leg.reshaping.timestamp is not None for leg in legs)
+
+
+def is_loose(plan: ConversionPlan) -> bool:
+    """Whether values are JSON without a contract, of which nothing is known before they are read."""
+    return plan.contract is None and plan.payload_format == "json"
+
+
+def plain_value_shape(plan: ConversionPlan) -> Shape | None:
+    """Values before their transformations; None where they are loose."""
+    if is_loose(plan):
+        return None
+    if plan.record is not None:
+        return Shape(Slot(plan.record), plan.plain_value_schema())
+    return text_shape(is_binary=plan.payload_format == "bytes")
+
+
+def plain_key_shape(plan: ConversionPlan) -> Shape | None:
+    """Keys before their transformations; None where they are loose."""
+    if not plan.key_fields:
+        return text_shape()
+    record = plan.record
+    if record is None or plan.contract is None:
+        return None
+    fields = tuple(field for field in map(record.field, plan.key_fields) if field is not None)
+    if plan.key_converter.kind not in {"string", "bytes"}:
+        return Shape(Slot(Record(f"{record.name}Key", fields)), plan.plain_key_schema())
+    document = json.loads(plan.contract.schema)
+    kind = next(item["type"] for item in document["fields"] if item["name"] == fields[0].name)
+    known = definitions(document, document.get("namespace", ""))
+    avro = inlined(without_json_names(kind), known, set(), namespace_of(document))
+    return Shape(fields[0].slot, json.dumps(avro), fields[0])
+
+
+def value_shape(plan: ConversionPlan) -> Shape | None:
+    """Values after their transformations; None where they are loose. Raises Misfit."""
+    shape = plain_value_shape(plan)
+    return None if shape is None else shape_after(plan.track().of(Side.VALUE), shape)
+
+
+def key_shape(plan: ConversionPlan) -> Shape | None:
+    """Keys after their transformations; None where they are loose. Raises Misfit."""
+    shape = plain_key_shape(plan)
+    return None if shape is None else shape_after(plan.track().of(Side.KEY), shape)
+
+
+def misfits(plan: ConversionPlan) -> list[tuple[str, str, str]]:
+    """Everything that is wrong: key, value seen, what was expected."""
+    found = pattern_misfits(plan.transformations)
+    if found:
+        return found
+    try:
+        _check_topics(plan)
+        _check_tombstones(plan)
+        if is_reshaped(plan, Side.VALUE):
+            _check_value(plan)
+        if is_reshaped(plan, Side.KEY):
+            _check_key(plan)
+    except Misfit as misfit:
+        return [_told(misfit)]
+    return []
+
+
+def pattern_misfits(steps: Iterable[Step]) -> list[tuple[str, str, str]]:
+    """Expressions that cannot be carried out; before them nothing can be said of topics."""
+    return [_told(misfit) for step in steps for misfit in _pattern_misfits(step)]
+
+
+def _told(misfit: Misfit) -> tuple[str, str, str]:
+    return misfit.key, misfit.value, misfit.expected
+
+
+def _pattern_misfits(step: Step) -> Iterator[Misfit]:
+    router, predicate = step.transformation, step.predicate
+    if isinstance(predicate, TopicNameMatches):
+        try:
+            is_match(predicate.pattern, "")
+        except JavaPatternError as error:
+            expected = f"a predicate whose pattern this version can carry out ({error})"
+            yield Misfit(f"transforms.{step.name}.predicate", predicate.pattern, expected)
+    if isinstance(router, RegexRouter):
+        try:
+            routed(router, "")
+        except JavaPatternError as error:
+            yield Misfit(f"transforms.{step.name}.regex", router.regex, f"what this version can carry out ({error})")
+
+
+def _check_topics(plan: ConversionPlan) -> None:
+    for is_tombstone in (False, True):
+        topic = plan.track(is_tombstone=is_tombstone).topic
+        if plan.topic and not _LEGAL_TOPIC.fullmatch(topic):
+            raise Misfit("transforms", topic, "names of topics that Kafka allows to come out of it")
+
+
+def _check_tombstones(plan: ConversionPlan) -> None:
+    if plan.track(is_tombstone=True).of(Side.KEY) != plan.track().of(Side.KEY):
+        expected = "no predicate that treats keys of tombstones unlike other keys"
+        raise Misfit("transforms", "RecordIsTombstone", expected)
+
+
+def _check_value(plan: ConversionPlan) -> None:
+    if plan.contract is not None and plan.contract.unknown_fields == "keep":
+        raise Misfit("contract.unknown.fields", "keep", "ignore or reject, where values are transformed")
+    kind = plan.value_converter.kind
+    shape = value_shape(plan)
+    if shape is not None:
+        _check_form(shape, kind, "value.converter")
+        return
+    if kind != "json":
+        raise Misfit("value.converter", kind, "JSON for transformed values without a contract.schema")
+    for leg in plan.track().of(Side.VALUE):
+        if isinstance(leg.reshaping, InsertField) and leg.reshaping.timestamp is not None:
+            expected = "a contract.schema: JSON without one has no timestamps"
+            raise Misfit(f"transforms.{leg.name}.timestamp.field", leg.reshaping.timestamp.name, expected)
+
+
+def _check_key(plan: ConversionPlan) -> None:
+    kind = plan.key_converter.kind
+    if kind == "bytes" and not plan.key_fields:
+        raise Misfit("key.converter", kind, "a converter other than that of bytes for transformed keys")
+    shape = key_shape(plan)
+    if shape is None:
+        raise Misfit("key.fields", ",".join(plan.key_fields), "a contract.schema for keys that are transformed")
+    _check_form(shape, kind, "key.converter")
+
+
+def _check_form(shape: Shape, kind: str, key: str) -> None:
+    """Whether the converter can write it."""
+    if kind == "string" and not _has_string_form(shape.slot.type):
+        raise Misfit(key, kind, "JSON or Avro, or a shape of texts, numbers and booleans")
+    if kind == "bytes" and shape.slot.type not in {Primitive.STRING, Primitive.BYTES}:
+        raise Misfit(key, kind, "JSON, Avro or string: the value is no longer bytes")
+    if kind == "avro":
+        for name in _names(shape.slot.type):
+            if not _AVRO_NAME.fullmatch(name):
+                raise Misfit(key, kind, f"names of fields that Avro allows, not {name}")
+
+
+def _has_string_form(kind: AvroType) -> bool:
+    if isinstance(kind, Record):
+        return all(_has_string_form(field.slot.type) for field in kind.fields)
+    if isinstance(kind, (Array, Map, Temporal)):
+        return False
+    return kind in _STRING_FORMS or isinstance(kind, (Enum, Uuid))
+
+
+def _names(kind: AvroType) -> Iterator[str]:
+    for field in kind.fields if isinstance(kind, Record) else ():
+        yield field.name
+        yield from _names(field.slot.type)

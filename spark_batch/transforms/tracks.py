@@ -1,0 +1,64 @@
+"""Which transformations a record meets, and which topic it ends in: told before any record is read.
+
+Predicates ask for the topic, which a plan knows, and for tombstones. So there are two tracks, one for records with a
+value and one for tombstones, and on a track nothing is left to decide for single records.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from spark_batch.transforms.kinds import (
+    ExtractField,
+    HoistField,
+    InsertField,
+    RecordIsTombstone,
+    RegexRouter,
+    Side,
+    Step,
+)
+from spark_batch.transforms.routing import is_match, routed
+
+
+@dataclass(frozen=True)
+class Leg:
+    """One transformation of a key or value, on a record that is for `topic` at that time."""
+
+    name: str
+    reshaping: InsertField | HoistField | ExtractField
+    topic: str
+
+
+@dataclass(frozen=True)
+class Track:
+    """What records of one sort go through."""
+
+    topic: str
+    """Where they end."""
+    legs: tuple[Leg, ...] = ()
+
+    def of(self, side: Side) -> tuple[Leg, ...]:
+        """The legs of keys or of values."""
+        return tuple(leg for leg in self.legs if leg.reshaping.side is side)
+
+
+@lru_cache(maxsize=256)
+def lay(steps: tuple[Step, ...], topic: str, *, is_tombstone: bool) -> Track:
+    """The track of records for `topic`; raises JavaPatternError."""
+    legs = []
+    for step in steps:
+        if not _is_met(step, topic, is_tombstone=is_tombstone):
+            continue
+        if isinstance(step.transformation, RegexRouter):
+            topic = routed(step.transformation, topic)
+        else:
+            legs.append(Leg(step.name, step.transformation, topic))
+    return Track(topic, tuple(legs))
+
+
+def _is_met(step: Step, topic: str, *, is_tombstone: bool) -> bool:
+    if step.predicate is None:
+        return True
+    is_true = is_tombstone if isinstance(step.predicate, RecordIsTombstone) else is_match(step.predicate.pattern, topic)
+    return is_true != step.is_negated
