@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-pytest_plugins = ["tests.stack", "tests.java_connect", "tests.faults.options"]
+pytest_plugins = ["tests.stack", "tests.java_connect", "tests.headrace_worker", "tests.faults.options"]

@@ -122,10 +122,10 @@ class Group:
 
 
 async def wait_states(worker: RestClient, expected: Mapping[str, Mapping[str, str]]) -> None:
-    """Until each connector is in these states, as told by this worker itself."""
+    """Until each connector is in these states, as told by this worker itself and not by the one before."""
     for connector, states in expected.items():
-        await worker.wait_states(connector, states)
-        assert {owner for _, owner in (await worker.states(connector)).values()} == {worker.worker_id}
+        own = {key: (state, worker.worker_id) for key, state in states.items()}
+        await worker.wait_until(connector, own.__eq__)
 
 
 async def position(worker: RestClient, connector: str) -> int:
