@@ -121,7 +121,8 @@ class EmbeddedBroker:
         settings = self.folder / "format.properties"
         settings.write_text(properties_text(properties), encoding="utf-8")
         cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        arguments = ("format", "--cluster-id", cluster, "--config", str(settings))
+        # As one argument: an identity may begin with a dash.
+        arguments = ("format", f"--cluster-id={cluster}", "--config", str(settings))
         jvm = await GuardedJvm.start("kafka-storage", self._command(FORMAT_HEAP_MIB, _FORMAT_PROGRAM, *arguments))
         try:
             async with asyncio.timeout(START_SECONDS_MAX):
