@@ -25,14 +25,14 @@ from tests.stack import KafkaStack
 
 @asynccontextmanager
 async def opened_worker(bootstrap: str, folder: Path, *, group: str, port: int = 0) -> AsyncIterator[str]:
-    """Where it serves, healthy."""
+    """Where it serves. Healthy, and a member of its group: before, requests that need the leader would get 409."""
     properties = worker_properties(bootstrap, group=group, port=port) | {"data.dir": str(folder)}
     opened = open_worker(make_job(properties, ()), is_distributed=True, conversion=InstantConversion())
     async with opened as worker, Background() as background:
         background.start(worker.worker.run(), name="worker")
         url = worker.addresses.rest
         async with aiohttp.ClientSession() as session, asyncio.timeout(WAIT_SECONDS_MAX):
-            while (await RestClient(url, session).ask("GET", "/health"))[0] != 200:
+            while (await RestClient(url, session).ask("DELETE", "/connectors/none"))[0] != 404:
                 await asyncio.sleep(LOOK_SECONDS)
         yield url
         worker.worker.request_stop("the tests are over")
