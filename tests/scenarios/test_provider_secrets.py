@@ -10,7 +10,8 @@ import pytest
 from service.kafka.client import KafkaSettings
 from service.kafka.errors import DeliveryFatal
 from service.kafka.reader import read_topic
-from tests.scenarios.cluster_workers import LOOK_SECONDS, WAIT_SECONDS_MAX, Cluster
+from tests.rest_client import LOOK_SECONDS, WAIT_SECONDS_MAX
+from tests.scenarios.cluster_workers import Cluster
 from tests.stack import KafkaStack
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
