@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Any, Protocol, cast
 
 import pyarrow as pa
@@ -58,7 +59,7 @@ class ConvertStage:
             attempt += 1
             started_at = self.clock.monotonic()
             try:
-                outcome = await self.convert(self.plan, records, is_alone=lost >= ALONE_AFTER_LOSSES)
+                outcome = await self._outcome(batch, records, is_alone=lost >= ALONE_AFTER_LOSSES)
             except ConversionRetriable as error:
                 lost += not isinstance(error, SparkUnavailable)
                 await self._wait(error, attempt)
@@ -68,6 +69,15 @@ class ConvertStage:
                 return ConvertedBatch(batch, records, outcome)
         message = f"the conversion of one micro-batch of {batch.records} records was lost {self.attempts_max} times"
         raise PoisonedBatchError(message)
+
+    async def _outcome(self, batch: MicroBatch, records: pa.Table, *, is_alone: bool) -> pa.Table:
+        """The verdicts; where transformations ask for topics, those of each topic's pages by a plan of their own."""
+        outcomes = []
+        start = 0
+        for plan, count in plans_of(batch, self.plan):
+            outcomes.append(await self.convert(plan, records.slice(start, count), is_alone=is_alone))
+            start += count
+        return outcomes[0] if len(outcomes) == 1 else pa.concat_tables(outcomes)
 
     async def _wait(self, error: ConversionRetriable, attempt: int) -> None:
         wait_seconds = self.back_off.wait_seconds(attempt)
@@ -91,6 +101,17 @@ def input_table(batch: MicroBatch) -> pa.Table:
     }
     arrays = [pa.chunked_array(chunks, type=INPUT_SCHEMA.field(name).type) for name, chunks in columns.items()]
     return pa.table(arrays, schema=INPUT_SCHEMA)
+
+
+def plans_of(batch: MicroBatch, plan: ConversionPlan) -> list[tuple[ConversionPlan, int]]:
+    """The plan of each run of pages with one topic, and how many records these have."""
+    if not plan.transformations:
+        return [(plan, batch.records)]
+    runs = [
+        (topic, sum(len(item.page) for item in pages))
+        for topic, pages in groupby(batch.pages, key=lambda item: item.page.topic or plan.topic)
+    ]
+    return [(plan if topic == plan.topic else replace(plan, topic=topic), count) for topic, count in runs if count]
 
 
 def _column(values: object, kind: pa.DataType, length: int) -> Any:

@@ -131,18 +131,22 @@ def _hoisted(hoist: HoistField, shape: Shape) -> Shape:
         default=origin.default if origin else None,
         doc=origin.doc if origin else None,
     )
-    inner = _rooted(json.loads(shape.avro))
+    inner = _pinned(json.loads(shape.avro), "")
     document = {**_HOISTED, "fields": [{"name": hoist.field, "type": inner}]}
     return Shape(Slot(Record("", (field,))), _written(document))
 
 
-def _rooted(document: JsonValue) -> JsonValue:
-    """Names without a namespace stay without one inside a record that has one."""
+def _pinned(document: JsonValue, namespace: str) -> JsonValue:
+    """The outermost names with their namespace written out, so that they keep it wherever the type is put."""
     if isinstance(document, list):
-        return [_rooted(item) for item in document]
-    if isinstance(document, dict) and "name" in document and "." not in document["name"]:
-        return {**document, "namespace": document.get("namespace", "")}
-    return document
+        return [_pinned(item, namespace) for item in document]
+    if not isinstance(document, dict):
+        return document
+    if "name" in document:
+        is_told = "." in document["name"] or "namespace" in document
+        return document if is_told else {**document, "namespace": namespace}
+    inner = {key: _pinned(item, namespace) for key, item in document.items() if key in {"type", "items", "values"}}
+    return {**document, **inner}
 
 
 def _extracted(leg: Leg, extract: ExtractField, shape: Shape) -> Shape:
@@ -162,7 +166,7 @@ def _extracted(leg: Leg, extract: ExtractField, shape: Shape) -> Shape:
         slot, is_nullable = field.slot, is_nullable or field.slot.is_nullable
     if field is not None and extract.is_null_defaulted:
         _demand_plain_null(leg, field)
-    avro = inlined(without_json_names(document), known, set(), namespace)
+    avro = _pinned(inlined(without_json_names(document), known, set(), namespace), namespace)
     if is_nullable and not slot.is_nullable:
         avro = ["null", avro]
     return Shape(Slot(slot.type, is_nullable), _written(avro), field)

@@ -1,0 +1,195 @@
+"""Transformations of a plan before any record is read: tracks, shapes, findings."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from spark_batch.plan import Contract, ConversionPlan, ConverterKind, ConverterSpec, PayloadFormat, UnknownFields
+from spark_batch.transforms.field_path import FieldPathError, field_path
+from spark_batch.transforms.kinds import (
+    ExtractField,
+    FieldName,
+    HoistField,
+    InsertField,
+    RecordIsTombstone,
+    RegexRouter,
+    Side,
+    Step,
+    TopicNameMatches,
+    Transformation,
+)
+
+JSON, STRING, BYTES, AVRO = (ConverterSpec(ConverterKind(kind)) for kind in ("json", "string", "bytes", "avro"))
+VALUE, KEY = Side.VALUE, Side.KEY
+SCHEMA: dict[str, Any] = {
+    "type": "record",
+    "name": "User",
+    "namespace": "org.example",
+    "fields": [
+        {"name": "name", "json.name": "$name", "type": "string"},
+        {
+            "name": "home",
+            "type": ["null", {"type": "record", "name": "Home", "fields": [{"name": "at", "type": "long"}]}],
+        },
+        {"name": "work", "type": "Home"},
+        {"name": "level", "type": ["long", "null"], "default": 1},
+        {"name": "trips", "type": {"type": "array", "items": "Home"}},
+        {"name": "born", "type": {"type": "int", "logicalType": "date"}},
+    ],
+}
+HOME = {"type": "record", "name": "Home", "fields": [{"name": "at", "type": "long"}], "namespace": "org.example"}
+LINES = ConversionPlan(PayloadFormat.TEXT, value_converter=JSON, key_converter=JSON, topic="t")
+USERS = replace(LINES, payload_format=PayloadFormat.JSON, contract=Contract(json.dumps(SCHEMA)))
+OBJECTS = replace(USERS, contract=None)
+HOIST = HoistField(VALUE, "line")
+
+
+def with_steps(plan: ConversionPlan, *transformations: Transformation, **changed: Any) -> ConversionPlan:
+    """The plan with these transformations, named a, b and so on."""
+    steps = tuple(Step(name, each) for name, each in zip("abcd", transformations, strict=False))
+    return replace(plan, transformations=steps, **changed)
+
+
+def test_predicates_are_settled_before_any_record() -> None:
+    """By the topic as it is at that step, and by whether there is a value."""
+    steps = (
+        Step("a", RegexRouter("t", "u"), RecordIsTombstone()),
+        Step("b", HOIST, TopicNameMatches("t")),
+        Step("c", HoistField(KEY, "k"), TopicNameMatches("u"), is_negated=True),
+        Step("d", RegexRouter("t", "v")),
+    )
+    plan = replace(LINES, transformations=steps)
+    records, tombstones = plan.track(), plan.track(is_tombstone=True)
+    assert (records.topic, tombstones.topic) == ("v", "u")
+    assert [(leg.name, leg.topic) for leg in records.legs] == [("b", "t"), ("c", "t")]
+    assert tombstones.legs == ()
+
+
+@pytest.mark.parametrize(
+    ("path", "schema"),
+    [
+        (("name",), "string"),
+        (("home",), ["null", HOME]),
+        (("work",), HOME),
+        (("home", "at"), ["null", "long"]),
+        (("work", "at"), "long"),
+        (("trips",), {"type": "array", "items": HOME}),
+    ],
+)
+def test_the_avro_schema_of_a_field(path: tuple[str, ...], schema: object) -> None:
+    """Stands alone, whatever it named; below something that may be null it may be null too."""
+    plan = with_steps(USERS, ExtractField(VALUE, path), value_converter=AVRO)
+    assert plan.validate() == []
+    assert json.loads(plan.value_schema() or "") == schema
+
+
+def test_the_avro_schema_of_what_is_inserted_and_hoisted() -> None:
+    """Fields behind those of the record; names without a namespace keep none inside Confluent's."""
+    insert = InsertField(
+        VALUE, FieldName("topic", is_optional=False), FieldName("at"), FieldName("s"), is_null_defaulted=False
+    )
+    plan = with_steps(USERS, insert, value_converter=AVRO)
+    written = json.loads(plan.value_schema() or "")
+    assert [field["name"] for field in written["fields"]][6:] == ["topic", "at", "s"]
+    assert written["fields"][6] == {"name": "topic", "type": "string"}
+    assert written["fields"][7]["type"][1]["logicalType"] == "timestamp-millis"
+    assert written["fields"][8] == {"name": "s", "type": ["null", "string"], "default": None}
+
+    contract = Contract('{"type":"record","name":"R","fields":[{"name":"x","type":"long"}]}')
+    hoisted = with_steps(replace(USERS, contract=contract), HOIST, value_converter=AVRO)
+    assert json.loads(hoisted.value_schema() or "") == {
+        "type": "record",
+        "name": "ConnectDefault",
+        "namespace": "io.confluent.connect.avro",
+        "fields": [
+            {
+                "name": "line",
+                "type": {"type": "record", "name": "R", "fields": [{"name": "x", "type": "long"}], "namespace": ""},
+            }
+        ],
+    }
+
+
+def test_key_schemas() -> None:
+    """Of text that comes with a page, and of fields."""
+    hoist = HoistField(KEY, "id")
+    plan = with_steps(USERS, hoist, key_converter=AVRO)
+    assert json.loads(plan.key_schema() or "")["fields"] == [{"name": "id", "type": "string"}]
+    fields = replace(plan, key_fields=("name", "work"))
+    inner = json.loads(fields.key_schema() or "")["fields"][0]["type"]
+    assert [field["name"] for field in inner["fields"]] == ["name", "work"]
+    single = with_steps(USERS, hoist, key_converter=STRING, key_fields=("name",))
+    assert single.validate() == []
+
+
+@pytest.mark.parametrize(
+    ("plan", "key"),
+    [
+        (with_steps(LINES, ExtractField(VALUE, ("x",))), "transforms.a.type"),
+        (with_steps(LINES, InsertField(VALUE, FieldName("x"))), "transforms.a.type"),
+        (with_steps(LINES, InsertField(KEY, FieldName("x"))), "transforms.a.type"),
+        (with_steps(LINES, HOIST, ExtractField(VALUE, ("x",))), "transforms.b.field"),
+        (with_steps(LINES, HOIST, InsertField(VALUE, FieldName("line"))), "transforms.b.topic.field"),
+        (with_steps(LINES, HOIST, InsertField(VALUE, FieldName("x"), FieldName("x"))), "transforms.b.timestamp.field"),
+        (with_steps(LINES, HOIST, value_converter=BYTES), "value.converter"),
+        (with_steps(LINES, HoistField(VALUE, "a-b"), value_converter=AVRO), "value.converter"),
+        (with_steps(LINES, HoistField(KEY, "a"), key_converter=BYTES), "key.converter"),
+        (with_steps(USERS, ExtractField(VALUE, ("name", "x"))), "transforms.a.field"),
+        (with_steps(USERS, ExtractField(VALUE, ("level",))), "transforms.a.replace.null.with.default"),
+        (with_steps(USERS, InsertField(VALUE, FieldName("x"))), "transforms.a.replace.null.with.default"),
+        (with_steps(USERS, HOIST, value_converter=STRING), "value.converter"),
+        (with_steps(OBJECTS, HOIST, value_converter=STRING), "value.converter"),
+        (with_steps(OBJECTS, InsertField(VALUE, timestamp=FieldName("x"))), "transforms.a.timestamp.field"),
+        (with_steps(OBJECTS, HoistField(KEY, "x"), key_fields=("y",)), "key.fields"),
+        (with_steps(LINES, RegexRouter("(", "x")), "transforms.a.regex"),
+        (with_steps(LINES, RegexRouter("t", "$1")), "transforms.a.regex"),
+        (with_steps(LINES, RegexRouter("t", "a/b")), "transforms"),
+        (with_steps(LINES, RegexRouter("t", "")), "transforms"),
+        (replace(LINES, transformations=(Step("a", HOIST, TopicNameMatches("(")),)), "transforms.a.predicate"),
+        (replace(LINES, transformations=(Step("a", HoistField(KEY, "k"), RecordIsTombstone()),)), "transforms"),
+    ],
+)
+def test_what_does_not_fit_is_found(plan: ConversionPlan, key: str) -> None:
+    """By the key that is to be mended."""
+    assert [finding.key for finding in plan.validate()] == [key]
+
+
+def test_kept_unknown_fields_cannot_be_transformed() -> None:
+    """They are in no column."""
+    contract = Contract(json.dumps(SCHEMA), unknown_fields=UnknownFields.KEEP)
+    plan = with_steps(replace(USERS, contract=contract), HOIST)
+    assert [finding.key for finding in plan.validate()] == ["contract.unknown.fields"]
+    assert with_steps(plan, RegexRouter("t", "u")).validate() == []
+
+
+@pytest.mark.parametrize("kind", list(ConverterKind))
+def test_a_router_alone_changes_no_schema(kind: ConverterKind) -> None:
+    """Records are written as they would be without it."""
+    plain = replace(USERS, value_converter=ConverterSpec(kind))
+    assert with_steps(plain, RegexRouter("t", "u")).value_schema() == plain.value_schema()
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("a", ("a",)),
+        ("a.b", ("a", "b")),
+        ("a.`b.c`.d", ("a", "b.c", "d")),
+        ("`a.b`", ("a.b",)),
+        ("a`b.c", ("a`b", "c")),
+    ],
+)
+def test_field_paths(text: str, names: tuple[str, ...]) -> None:
+    """Dots lead into records; back-ticks go around names that have dots."""
+    assert field_path(text) == names
+
+
+@pytest.mark.parametrize("text", ["", ".a", "a.", "a..b", "`a"])
+def test_texts_that_are_no_paths(text: str) -> None:
+    """Empty names and back-ticks that are not closed."""
+    with pytest.raises(FieldPathError):
+        field_path(text)
