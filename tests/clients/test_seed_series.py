@@ -11,7 +11,7 @@ from tests.clients.conftest import COMMAND_SECONDS_MAX, Shell
 from tests.faults.worker_life import wait_until
 from tests.java_connect import asked
 
-pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(400)]
 
 FILE_SOURCE = """\
 name=local-file-source
