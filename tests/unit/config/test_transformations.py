@@ -1,0 +1,160 @@
+"""Reading a connector's transformations and predicates."""
+
+from __future__ import annotations
+
+import pytest
+
+from service.config.definition import ConnectorDefinition, read_definition
+from service.config.transformations import read_transformations
+from service.worker.topics import topics_of
+from spark_batch.transforms.kinds import (
+    ExtractField,
+    FieldName,
+    HoistField,
+    InsertField,
+    RecordIsTombstone,
+    RegexRouter,
+    Side,
+    Step,
+    TopicNameMatches,
+)
+
+PACKAGE = "org.apache.kafka.connect.transforms"
+WORKER = {"key.converter": "string", "value.converter": "json"}
+FILE = {"name": "lines", "connector.class": "FileStreamSource", "topic": "t", "file": "/tmp/x"}
+ROUTER = {
+    "transforms": "r",
+    "transforms.r.type": "RegexRouter",
+    "transforms.r.regex": "(.*)",
+    "transforms.r.replacement": "$1-new",
+}
+
+
+def errors(properties: dict[str, str]) -> dict[str, str]:
+    """Message of each error by key."""
+    return {finding.key: finding.message for finding in read_transformations(properties).findings}
+
+
+def defined(properties: dict[str, str]) -> ConnectorDefinition:
+    """The definition of a config that must be right."""
+    reading = read_definition(properties, worker=WORKER)
+    assert reading.definition is not None, reading.findings
+    return reading.definition
+
+
+def test_every_key_is_read() -> None:
+    """Of all transformations and predicates, in order."""
+    properties = {
+        "transforms": "i, h,e ,r",
+        "transforms.i.type": f"{PACKAGE}.InsertField$Key",
+        "transforms.i.topic.field": "a!",
+        "transforms.i.timestamp.field": "b?",
+        "transforms.i.static.field": "c",
+        "transforms.i.static.value": "",
+        "transforms.i.replace.null.with.default": "false",
+        "transforms.h.type": f"{PACKAGE}.HoistField$Value",
+        "transforms.h.field": "f",
+        "transforms.h.predicate": "p",
+        "transforms.h.negate": "true",
+        "transforms.e.type": f"{PACKAGE}.ExtractField$Value",
+        "transforms.e.field": "a.`b.c`",
+        "transforms.e.field.syntax.version": "V2",
+        "transforms.e.predicate": "q",
+        "transforms.r.type": f"{PACKAGE}.RegexRouter",
+        "transforms.r.regex": "x",
+        "transforms.r.replacement": "y",
+        "predicates": "p,q",
+        "predicates.p.type": f"{PACKAGE}.predicates.TopicNameMatches",
+        "predicates.p.pattern": "t.*",
+        "predicates.q.type": "RecordIsTombstone",
+    }
+    insert = InsertField(
+        Side.KEY,
+        FieldName("a", is_optional=False),
+        FieldName("b"),
+        FieldName("c"),
+        static_value="",
+        is_null_defaulted=False,
+    )
+    reading = read_transformations(properties)
+    assert reading.findings == ()
+    assert reading.steps == (
+        Step("i", insert),
+        Step("h", HoistField(Side.VALUE, "f"), TopicNameMatches("t.*"), is_negated=True),
+        Step("e", ExtractField(Side.VALUE, ("a", "b.c")), RecordIsTombstone()),
+        Step("r", RegexRouter("x", "y")),
+    )
+
+
+@pytest.mark.parametrize(
+    ("keys", "refused"),
+    [
+        ({"type": "Nope"}, "type"),
+        ({}, "type"),
+        ({"type": f"{PACKAGE}.HoistField$Value"}, "field"),
+        ({"type": f"{PACKAGE}.InsertField$Value"}, "type"),
+        ({"type": f"{PACKAGE}.InsertField$Value", "static.field": "x"}, "static.value"),
+        ({"type": f"{PACKAGE}.InsertField$Value", "topic.field": "x", "offset.field": "o"}, "offset.field"),
+        ({"type": f"{PACKAGE}.InsertField$Value", "topic.field": "x", "partition.field": "o"}, "partition.field"),
+        (
+            {"type": f"{PACKAGE}.ExtractField$Value", "field": "a..b", "field.syntax.version": "V2"},
+            "field",
+        ),
+        ({"type": f"{PACKAGE}.HoistField$Value", "field": "x", "predicate": "p"}, "predicate"),
+        ({"type": f"{PACKAGE}.HoistField$Value", "field": "x", "negate": "true"}, "type"),
+        ({"type": "RegexRouter", "regex": r"\p{IsGreek}", "replacement": "x"}, "regex"),
+        ({"type": "RegexRouter", "regex": "x", "replacement": "$7"}, "regex"),
+    ],
+)
+def test_what_is_wrong_is_found(keys: dict[str, str], refused: str) -> None:
+    """By the key that is to be mended."""
+    properties = {"transforms": "a"} | {f"transforms.a.{key}": value for key, value in keys.items()}
+    assert list(errors(properties)) == [f"transforms.a.{refused}"]
+
+
+@pytest.mark.parametrize("name", ["Cast$Value", "Filter", "MaskField$Key", "TimestampRouter"])
+def test_what_is_not_built_is_told_with_what_is(name: str) -> None:
+    """Under the name in full, or the simple one."""
+    for full in (f"{PACKAGE}.{name}", name):
+        text = errors({"transforms": "a", "transforms.a.type": full})["transforms.a.type"]
+        assert "not built yet" in text
+        assert "InsertField$Value" in text
+
+
+def test_predicates_that_cannot_be_asked_are_refused() -> None:
+    """Headers are not seen yet; nothing is left out silently."""
+    properties = {
+        **ROUTER,
+        "transforms.r.predicate": "p",
+        "predicates": "p",
+        "predicates.p.type": "HasHeaderKey",
+        "predicates.p.name": "h",
+    }
+    reading = read_transformations(properties)
+    assert [finding.key for finding in reading.findings] == ["predicates.p.type"]
+    assert reading.steps == ()
+
+
+def test_topics_that_come_out_are_made() -> None:
+    """With the settings that their own names have; the one that no record reaches is not made."""
+    creation = {
+        "topic.creation.groups": "new",
+        "topic.creation.new.include": ".*-new",
+        "topic.creation.new.partitions": "7",
+    }
+    found = topics_of(defined({**FILE, **ROUTER, **creation}))
+    assert [(topic.name, topic.partitions) for topic in found] == [("t-new", 7)]
+    tombstones = {
+        "transforms.r.predicate": "p",
+        "transforms.r.negate": "true",
+        "predicates": "p",
+        "predicates.p.type": "RecordIsTombstone",
+    }
+    found = topics_of(defined({**FILE, **ROUTER, **tombstones}))
+    assert [topic.name for topic in found] == ["t-new", "t"]
+
+
+def test_plans_without_transformations_do_not_differ_by_topic() -> None:
+    """They share what is compiled of them."""
+    assert defined(FILE).plan(None) == defined({**FILE, "topic": "u"}).plan(None)
+    assert defined({**FILE, **ROUTER}).plan(None).topic == "t"
