@@ -131,7 +131,7 @@ async def wait_states(worker: RestClient, expected: Mapping[str, Mapping[str, st
 
 
 async def _wait_spark(worker: WorkerProcess) -> None:
-    """It starts beside everything else, and on a busy machine that takes longer than any test should wait for a record."""
+    """It starts beside everything else; on a busy machine that takes longer than a record should be waited for."""
     for _ in range(SPARK_LOOKS_MAX):
         await asyncio.sleep(1)
         if await worker.is_healthy() and (await worker.ask("GET", "/health/ready"))[0] == 200:
