@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import quote
@@ -29,7 +30,8 @@ class RestClient:
     async def ask(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
         """Status and decoded body."""
         async with self.client.request(method, f"{self.url}{path}", json=body) as answer:
-            return answer.status, await answer.json() if answer.content_length else None
+            text = await answer.text()
+            return answer.status, json.loads(text) if text else None
 
     async def done(self, method: str, path: str, body: object = None) -> Any:
         """The body of a request that succeeds, if need be after some 409, as clients do it."""

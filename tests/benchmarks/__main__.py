@@ -105,11 +105,17 @@ async def measure_start(field: Field, *, records: int) -> list[Row]:
 async def measure_control(field: Field, *, connectors: int) -> list[Row]:
     """Start and answers of a worker with many connectors, beside the peer's with a tenth of them."""
     bootstrap, folder = field.servers.bootstrap, field.folder
-    return [
-        *await control.measure_health(bootstrap, folder / "health"),
-        *await control.measure_many(bootstrap, folder / "many", connectors=connectors),
-        *await control.measure_peer(bootstrap, folder / "peer", connectors=connectors // 10),
-    ]
+    rows: list[Row] = []
+    for measuring in (
+        control.measure_health(bootstrap, folder / "health"),
+        control.measure_many(bootstrap, folder / "many", connectors=connectors),
+        control.measure_peer(bootstrap, folder / "peer", connectors=connectors // 10),
+    ):
+        measured = await measuring
+        for row in measured:
+            click.echo(f"  {row.what}: {row.figure}")
+        rows += measured
+    return rows
 
 
 def _rates(values: list[float]) -> str:

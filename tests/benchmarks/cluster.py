@@ -11,10 +11,12 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from tests.benchmarks.control import workers
 from tests.benchmarks.rows import Row
-from tests.cluster.processes import Field, Load, WorkerProcess
+from tests.cluster.processes import Field, Load, WorkerProcess, wait_for
 
 SESSION_SECONDS = 10.0
 CONNECTORS = 6
+SPARK_SECONDS_MAX = 300.0
+"""Three of them start at once."""
 
 
 async def measure_cluster(bootstrap: str, folder: Path) -> list[Row]:
@@ -22,6 +24,8 @@ async def measure_cluster(bootstrap: str, folder: Path) -> list[Row]:
     rows: list[Row] = []
     async with workers(bootstrap, folder) as running:
         group = await running.start(3)
+        for worker in group:
+            await wait_for(lambda worker=worker: has_spark(worker), "Spark", seconds_max=SPARK_SECONDS_MAX)  # type: ignore[misc] # bound
         await running.load(CONNECTORS)
         await running.wait_owned(group[0], group)
         await running.wait_growth()
@@ -32,6 +36,11 @@ async def measure_cluster(bootstrap: str, folder: Path) -> list[Row]:
         is_exact = not lost and not repeated
         rows.append(Row("after all that, lost and repeated", f"{lost} and {repeated}", "0 and 0", is_exact))
     return rows
+
+
+async def has_spark(worker: WorkerProcess) -> bool:
+    """Whether it can convert."""
+    return bool(worker.events("spark_started"))
 
 
 async def _killed(running: Field, who: str, *, leads: bool) -> Row:

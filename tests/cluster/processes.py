@@ -108,10 +108,12 @@ class WorkerProcess(RestClient):
         return [event for event in events if event.get("event") == name]
 
 
-async def wait_for(condition: Callable[[], Awaitable[bool]], what: str) -> None:
+async def wait_for(
+    condition: Callable[[], Awaitable[bool]], what: str, *, seconds_max: float = WAIT_SECONDS_MAX
+) -> None:
     """Look again and again."""
     try:
-        async with asyncio.timeout(WAIT_SECONDS_MAX):
+        async with asyncio.timeout(seconds_max):
             while not await condition():
                 await asyncio.sleep(LOOK_SECONDS)
     except TimeoutError:
