@@ -29,7 +29,7 @@ RUN_SECONDS_MAX = 120
 def packages() -> Path:
     """The folder with what the lock names, installed once for every lock; only checked packages are taken."""
     lock = PROJECT / "package-lock.json"
-    folder = cache_folder().parent / "npm" / hashlib.sha256(lock.read_bytes()).hexdigest()[:16]
+    folder = cache_folder() / "npm" / hashlib.sha256(lock.read_bytes()).hexdigest()[:16]
     if not (folder / "node_modules" / ".package-lock.json").exists():
         folder.mkdir(parents=True, exist_ok=True)
         for file in (lock, PROJECT / "package.json"):
