@@ -33,10 +33,17 @@ VALUES = st.recursive(
         (b'{"a": {"b": [{"c" : 1}]}}', "a.b", [b'{"c" : 1}']),
         (b'{"a": null}', "a", []),
         (b"\xef\xbb\xbf[7]", "", [b"7"]),
+        (b'{"a": [1], "a": [2]}', "a", [b"2"]),
+        (b'{"a": {"b": [1]}, "a": {"b": {"c": 2}}}', "a.b", [b'{"c": 2}']),
+        (b'{"a": [1], "a": null}', "a", []),
+        (b'{"\\u0061": [5], "inner": [6]}', "a", [b"5"]),
+        (b'{"q\\"x": [3]}', 'q"x', [b"3"]),
+        (b'{"": {"\xc3\xa9": [4]}}', ".\u00e9", [b"4"]),
+        (b'{"\xff": 1, "a": [1]}', "a", [b"1"]),
     ],
 )
 def test_finds_the_records(body: bytes, path: str, records: list[bytes]) -> None:
-    """An array gives its elements, an object itself, null nothing; a byte order mark is no part of the answer."""
+    """An array gives its elements, an object itself, null nothing, and of a name that comes twice the last counts."""
     assert list(RecordSlices.of_json(body, path)) == records
 
 
