@@ -46,6 +46,9 @@ async def watch(bootstrap: str, topic: str, *, records: int) -> Passage:
 async def _watch(consumer: AIOKafkaConsumer, topic: str, *, records: int) -> Passage:
     partition = TopicPartition(topic, 0)
     first: tuple[int, float] | None = None
+    # Asked once only: what the broker answers to the watcher it cannot do for those who are measured.
+    while topic not in await consumer.topics():
+        await asyncio.sleep(POLL_SECONDS)
     while True:
         readable = await _readable(consumer, partition)
         now = time.monotonic()
@@ -58,7 +61,5 @@ async def _watch(consumer: AIOKafkaConsumer, topic: str, *, records: int) -> Pas
 
 async def _readable(consumer: AIOKafkaConsumer, partition: TopicPartition) -> int:
     """Offsets, transaction markers among them: at most one in many thousand records."""
-    if partition.topic not in await consumer.topics():
-        return 0
     ends: dict[TopicPartition, int] = await consumer.end_offsets([partition])
     return ends[partition]
