@@ -97,6 +97,7 @@ def _states(body: Any) -> Any:
 
 _SINK_FAILED = in_states("RUNNING", "FAILED", of="{c}-sink")
 _JSON = {"value.converter": "org.apache.kafka.connect.json.JsonConverter"}
+# Nothing here waits for a second failure: the first one still shows until the restart has begun.
 FAILURES = Script(
     "failures",
     (
@@ -107,8 +108,11 @@ FAILURES = Script(
         _SINK_FAILED,
         Ask("status of what failed", "GET", "/connectors/{c}-sink/status"),
         Ask("status of the task that failed", "GET", "/connectors/{c}-sink/tasks/0/status"),
-        Ask("restart only what failed", "POST", "/connectors/{c}-sink/restart?includeTasks=true&onlyFailed=true"),
+        Ask("pause what failed", "PUT", "/connectors/{c}-sink/pause"),
+        in_states("PAUSED", "FAILED", of="{c}-sink"),
+        Ask("resume what failed", "PUT", "/connectors/{c}-sink/resume"),
         _SINK_FAILED,
+        Ask("restart only what failed", "POST", "/connectors/{c}-sink/restart?includeTasks=true&onlyFailed=true"),
         Ask(
             "restart the connector that did not",
             "POST",
@@ -116,14 +120,8 @@ FAILURES = Script(
             pick=_own_state,
         ),
         Ask("restart all there is", "POST", "/connectors/{c}-sink/restart?includeTasks=true", pick=_states),
-        _SINK_FAILED,
-        Ask("pause what failed", "PUT", "/connectors/{c}-sink/pause"),
-        in_states("PAUSED", "FAILED", of="{c}-sink"),
-        Ask("resume what failed", "PUT", "/connectors/{c}-sink/resume"),
-        _SINK_FAILED,
         Ask("mend it", "PUT", "/connectors/{c}-sink/config", {**SINK, **TEXTS}),
         in_states("RUNNING", "RUNNING", of="{c}-sink"),
-        Ask("status of what is mended", "GET", "/connectors/{c}-sink/status"),
     ),
     connectors=("{c}", "{c}-sink"),
 )
