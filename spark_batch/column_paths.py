@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from spark_batch.job import DEDUPE, KEY, ORDINAL, RECORD, STAMP, SUSPICIOUS, VERDICT, Job
+from spark_batch.job import KEY, ORDINAL, RECORD, STAMP, SUSPICIOUS, VERDICT, Job
 from spark_batch.job_run import in_order, run_job
 from spark_batch.proof import Proof, prove
-from spark_batch.proof_hashes import dedupe_hashes
 from spark_batch.variant_paths import PAYLOAD
 
 if TYPE_CHECKING:
@@ -53,10 +52,7 @@ def run_columns(session: SparkSession, compiled: CompiledPlan, text: ArrowColumn
     if typed is None or proof is None:
         return run(_swift(compiled), _swift_frame(compiled, np.arange(len(text), dtype=np.int32), text, page))
     ordinals = np.flatnonzero(proof.is_proven).astype(np.int32)
-    written = run(typed.job, _typed_frame(ordinals, proof.records, page))
-    if typed.shape.hashed:
-        written = written.append_column(DEDUPE, dedupe_hashes(proof.records, typed.shape.hashed))
-    parts = [written]
+    parts = [run(typed.job, _typed_frame(ordinals, proof.records, page))]
     others = np.flatnonzero(~proof.is_proven).astype(np.int32)
     if not len(others):
         return parts[0]

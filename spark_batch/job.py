@@ -23,6 +23,7 @@ from spark_batch.payload_fields import (
     loose_json,
     loose_text,
     loose_timestamp,
+    typed_dedupe_hash,
 )
 from spark_batch.plan import ConversionPlan, ConverterKind, PayloadFormat, UnknownFields
 from spark_batch.serialize import record_bytes, text_bytes
@@ -101,9 +102,12 @@ def swift_job(plan: ConversionPlan, *, has_key: bool) -> Job:
 
 
 def typed_job(plan: ConversionPlan, record: Record) -> Job:
-    """The job over proven records (columns ORDINAL and RECORD, read as `proof_shape` says), without their hashes."""
+    """The job over proven records (columns ORDINAL and RECORD, read as `proof_shape` says)."""
+    dedupe = None
+    if plan.dedupe_fields:
+        dedupe = typed_dedupe_hash(dedupe_fields(plan.dedupe_fields, record), F.col(RECORD))
     typed = (F.col(ORDINAL), proven_record(record, F.col(RECORD)).alias(RECORD), *_stamps(plan))
-    outputs = _outputs(plan, F.lit(True), has_key=False, dedupe=None)  # noqa: FBT003 - a literal
+    outputs = _outputs(plan, F.lit(True), has_key=False, dedupe=dedupe)  # noqa: FBT003 - a literal
     return Job((typed, *_scope_for_rules(plan), outputs))
 
 

@@ -63,6 +63,12 @@ def dedupe_hash(text: Column, *, count: int) -> Column:
     return F.unhex(F.md5(hashed.cast("binary")))
 
 
+def typed_dedupe_hash(fields: tuple[DedupeField, ...], record: Column) -> Column:
+    """The same hash where all fields are typed, some of them are there, and the others are missing."""
+    texts = [F.coalesce(_typed_text(field, _field_of(record, field)), F.lit("m")) for field in fields]
+    return F.unhex(F.md5(F.concat(F.lit("F"), *texts).cast("binary")))
+
+
 def _field_of(record: Column, field: DedupeField) -> Column:
     return reduce(lambda column, name: column.getField(name), field.avro_names, record)
 
