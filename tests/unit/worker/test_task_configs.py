@@ -32,8 +32,9 @@ class Defined:
         return self.parts
 
     def prepare_task(self, task_id: TaskId, use_topic: UseTopic) -> MakeTask:
-        """Nothing to make."""
-        raise NotImplementedError
+        """Splitting the work makes no task: whoever calls this has a bug."""
+        message = f"a task was made of {task_id} while the work was split"
+        raise AssertionError(message)
 
 
 @pytest.mark.parametrize(
