@@ -33,7 +33,7 @@ class Defined:
 
     def prepare_task(self, task_id: TaskId, use_topic: UseTopic) -> MakeTask:
         """Splitting the work makes no task: whoever calls this has a bug."""
-        message = f"a task was made of {task_id} while the work was split"
+        message = f"a task was made of {task_id} with {use_topic} while the work was split"
         raise AssertionError(message)
 
 
