@@ -11,6 +11,8 @@ from typing import Any
 import pyspark
 from pyspark.sql import SparkSession
 
+from spark_batch.scratch import make_scratch, remove_scratch
+
 _SESSION_SETTINGS = {
     "spark.sql.caseSensitive": "true",
     "spark.sql.ansi.enabled": "false",
@@ -75,6 +77,7 @@ def kill_jvm(session: SparkSession | None) -> None:
         process.wait()
         with suppress(OSError):
             process.stdin.close()
+        remove_scratch()
     _forget_jvm(gateway, session)
 
 
@@ -111,7 +114,11 @@ def _launch(settings: SparkSettings) -> SparkSession:
         # Otherwise Spark looks its own host name up, which containers need not be able to resolve.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     java_options = f"{_LAUNCH_SETTINGS[_JAVA_OPTIONS]} -Dlog4j2.configurationFile={_LOGGING.as_uri()}"
-    launch = {**_LAUNCH_SETTINGS, "spark.driver.memory": settings.driver_memory, _JAVA_OPTIONS: java_options}
+    launch = {**_LAUNCH_SETTINGS, "spark.driver.memory": settings.driver_memory}
+    if not is_jvm_alive():
+        launch["spark.local.dir"] = str(scratch := make_scratch())
+        java_options += f' "-Djava.io.tmpdir={scratch}"'
+    launch[_JAVA_OPTIONS] = java_options
     if settings.avro_jar is not None:
         launch["spark.jars"] = str(settings.avro_jar)
     for name, value in {**launch, **dict(settings.options)}.items():

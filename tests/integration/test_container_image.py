@@ -75,7 +75,7 @@ class Builder:
 
     def __call__(self, *arguments: str) -> str:
         """Run buildah and return what it printed; what it said goes into the failure."""
-        storage = ("--storage-driver", "overlay", "--root", f"{self.folder}/storage", "--runroot", f"{self.folder}/run")
+        storage = ("--storage-driver", "vfs", "--root", f"{self.folder}/storage", "--runroot", f"{self.folder}/run")
         return _run("buildah", *storage, *arguments, environment={"BUILDAH_ISOLATION": "chroot"})
 
 
