@@ -11,12 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from fetchers.catalog import PLUGINS, Plugin, PluginLoadError, find_plugin
-from fetchers.sdk import ConfigKey, FetcherConfig, Finding, PayloadKind, SourceConnector
-from fetchers.sdk.config import HIDDEN, masked, unknown_keys
+from fetchers.sdk import FetcherConfig, Finding, PayloadKind, SourceConnector
 from service.config.connector import SourceConnectorConfig
-from service.config.converters import Converter, ConverterReading, read_converter
-from service.config.overrides import override_findings
-from service.config.secret_names import names_a_secret
+from service.config.converters import Converter
+from service.config.parts import class_not_found_findings, read_parts
 from service.config.topic_creation import TopicCreation, read_topic_creation
 from service.config.transformations import read_transformations
 from spark_batch.plan import Contract, ConversionPlan, PayloadFormat, Rule, UnknownFields
@@ -80,11 +78,6 @@ class ConnectorDefinition:
         tombstones = lay(self.transformations, self.topic, is_tombstone=True).topic
         return tuple(dict.fromkeys((self.record_topic, tombstones)))
 
-    def masked_properties(self) -> dict[str, str]:
-        """The config as it may be shown."""
-        shown = {key: HIDDEN if names_a_secret(key) else value for key, value in self.properties.items()}
-        return masked(shown, self.connector_class.config_class.config_keys())
-
     def for_task(self, overrides: Mapping[str, str]) -> SourceConnector[Any]:
         """An instance for one task."""
         parsed = self.connector_class.config_class.parse({**self.properties, **overrides})
@@ -138,44 +131,41 @@ def read_definition(properties: Mapping[str, str], *, worker: Mapping[str, str])
     """Read a connector's config; every finding at once."""
     class_name = properties.get("connector.class", "")
     plugin = find_plugin(class_name) if class_name else None
-    common = SourceConnectorConfig.parse(properties)
     if plugin is None:
-        return DefinitionReading(None, (*common.findings, *_no_plugin(class_name)))
+        missing = class_not_found_findings(class_name, (known.name for known in PLUGINS))
+        return DefinitionReading(None, (*SourceConnectorConfig.parse(properties).findings, *missing))
     try:
         connector_class = plugin.load()
     except PluginLoadError as error:
-        finding = Finding("connector.class", class_name, f"Class {class_name} could not be found: {error}")
-        return DefinitionReading(None, (*common.findings, finding))
-    own = connector_class.config_class.parse(properties)
-    key, value = (read_converter(side, properties, worker) for side in ("key", "value"))
+        missing = (Finding("connector.class", class_name, f"Class {class_name} could not be found: {error}"),)
+        return DefinitionReading(None, (*SourceConnectorConfig.parse(properties).findings, *missing))
     contract_source, contract_findings = _contract_source(properties.get("contract.schema"))
-    findings = [
-        *common.findings,
-        *own.findings,
-        *key.findings,
-        *value.findings,
-        *contract_findings,
-        *override_findings(properties, worker=worker),
-        *read_topic_creation(properties).findings,
-        *read_transformations(properties).findings,
-        *_strangers(properties, connector_class.config_class),
-    ]
-    if any(finding.is_error for finding in findings):
-        return DefinitionReading(None, tuple(findings))
+    reading = read_parts(
+        properties,
+        worker=worker,
+        common_class=SourceConnectorConfig,
+        own_class=connector_class.config_class,
+        also_found=(
+            *contract_findings,
+            *read_topic_creation(properties).findings,
+            *read_transformations(properties).findings,
+        ),
+    )
+    if reading.parts is None:
+        return DefinitionReading(None, reading.findings)
     definition = ConnectorDefinition(
         properties=dict(properties),
         plugin=plugin,
         connector_class=connector_class,
-        common=_present(common.config),
-        own=_present(own.config),
-        key_converter=_converter(key),
-        value_converter=_converter(value),
+        common=reading.parts.common,
+        own=reading.parts.own,
+        key_converter=reading.parts.key_converter,
+        value_converter=reading.parts.value_converter,
         contract_source=contract_source,
     )
-    findings.extend(connector_class(definition.own).findings())
-    findings.extend(plan_findings(definition))
+    findings = (*reading.findings, *connector_class(definition.own).findings(), *plan_findings(definition))
     is_refused = any(finding.is_error for finding in findings)
-    return DefinitionReading(None if is_refused else definition, tuple(findings))
+    return DefinitionReading(None if is_refused else definition, findings)
 
 
 def plan_findings(definition: ConnectorDefinition) -> Sequence[Finding]:
@@ -197,43 +187,9 @@ def as_findings(found: Iterable[PlanFinding]) -> tuple[Finding, ...]:
     )
 
 
-def known_keys(config_class: type[FetcherConfig]) -> tuple[ConfigKey, ...]:
-    """Every key a connector of this class may have: Connect's and ours, then its own."""
-    return (*SourceConnectorConfig.config_keys(), *config_class.config_keys())
-
-
 def with_schema(definition: ConnectorDefinition, text: str) -> ConnectorDefinition:
     """The definition with its contract looked up."""
     return replace(definition, contract_source=ContractSource(text=text))
-
-
-def _present(config: Any) -> Any:
-    if config is None:
-        message = "a config without findings is missing"
-        raise AssertionError(message)
-    return config
-
-
-def _converter(reading: ConverterReading) -> Converter:
-    converter: Converter = _present(reading.converter)
-    return converter
-
-
-def _strangers(properties: Mapping[str, str], config_class: type[FetcherConfig]) -> tuple[Finding, ...]:
-    known = [key.name for key in known_keys(config_class)]
-    prefixes = (*SourceConnectorConfig.free_prefixes, *config_class.free_prefixes)
-    return unknown_keys(properties, known, free_prefixes=prefixes)
-
-
-def _no_plugin(class_name: str) -> tuple[Finding, ...]:
-    if not class_name:
-        return ()
-    available = ", ".join(plugin.name for plugin in PLUGINS)
-    message = (
-        f"Failed to find any class that implements Connector and which name matches {class_name}, "
-        f"available connectors are: {available}"
-    )
-    return (Finding("connector.class", class_name, message),)
 
 
 def _contract_source(value: str | None) -> tuple[ContractSource | None, tuple[Finding, ...]]:

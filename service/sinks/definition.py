@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
-from fetchers.sdk import ConfigKey, Finding
-from fetchers.sdk.config import HIDDEN, masked, unknown_keys
-from service.config.converters import Converter, read_converter
-from service.config.overrides import override_findings
-from service.config.secret_names import names_a_secret
+from fetchers.sdk import Finding
+from service.config.converters import Converter
+from service.config.parts import class_not_found_findings, read_parts
 from service.config.sink import SinkConnectorConfig, group_of, topic_findings
 from service.kafka.group_consumer import Subscription
 from service.sinks.catalog import SINKS, SinkPlugin, find_sink
 from service.sinks.contract import SinkConfig, SinkConnector
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +42,6 @@ class SinkDefinition:
         """What its group reads."""
         return Subscription(self.common.topics, self.common.topics_regex or None)
 
-    def masked_properties(self) -> dict[str, str]:
-        """The config as it may be shown."""
-        shown = {key: HIDDEN if names_a_secret(key) else value for key, value in self.properties.items()}
-        return masked(shown, self.connector_class.config_class.config_keys())
-
     def new_connector(self) -> SinkConnector[Any]:
         """An instance for one run of a task."""
         return self.connector_class(self.own)
@@ -66,48 +57,33 @@ class SinkReading:
 
 def read_sink_definition(properties: Mapping[str, str], *, worker: Mapping[str, str]) -> SinkReading:
     """Read a sink's config; every finding at once."""
-    common = SinkConnectorConfig.parse(properties)
-    plugin = find_sink(properties.get("connector.class", ""))
+    class_name = properties.get("connector.class", "")
+    plugin = find_sink(class_name)
     if plugin is None:
-        return SinkReading(None, (*common.findings, *_no_plugin(properties.get("connector.class", ""))))
+        missing = class_not_found_findings(class_name, (known.name for known in SINKS))
+        return SinkReading(None, (*SinkConnectorConfig.parse(properties).findings, *missing))
     connector_class = plugin.load()
-    own = connector_class.config_class.parse(properties)
-    key, value = (read_converter(side, properties, worker) for side in ("key", "value"))
-    findings = [
-        *common.findings,
-        *topic_findings(properties),
-        *own.findings,
-        *key.findings,
-        *value.findings,
-        *override_findings(properties, worker=worker),
-        *_not_built(properties),
-        *_strangers(properties, connector_class.config_class),
-    ]
-    if any(finding.is_error for finding in findings):
-        return SinkReading(None, tuple(findings))
+    reading = read_parts(
+        properties,
+        worker=worker,
+        common_class=SinkConnectorConfig,
+        own_class=connector_class.config_class,
+        also_found=(*topic_findings(properties), *_not_built(properties)),
+    )
+    if reading.parts is None:
+        return SinkReading(None, reading.findings)
     definition = SinkDefinition(
         properties=dict(properties),
         plugin=plugin,
         connector_class=connector_class,
-        common=_present(common.config),
-        own=_present(own.config),
-        key_converter=_present(key.converter),
-        value_converter=_present(value.converter),
+        common=reading.parts.common,
+        own=reading.parts.own,
+        key_converter=reading.parts.key_converter,
+        value_converter=reading.parts.value_converter,
     )
-    findings.extend(connector_class(definition.own).findings())
+    findings = (*reading.findings, *connector_class(definition.own).findings())
     is_refused = any(finding.is_error for finding in findings)
-    return SinkReading(None if is_refused else definition, tuple(findings))
-
-
-def known_sink_keys(config_class: type[SinkConfig]) -> tuple[ConfigKey, ...]:
-    """Every key a sink of this class may have: Connect's, then its own."""
-    return (*SinkConnectorConfig.config_keys(), *config_class.config_keys())
-
-
-def _strangers(properties: Mapping[str, str], config_class: type[SinkConfig]) -> tuple[Finding, ...]:
-    known = [key.name for key in known_sink_keys(config_class)]
-    prefixes = (*SinkConnectorConfig.free_prefixes, *config_class.free_prefixes)
-    return unknown_keys(properties, known, free_prefixes=prefixes)
+    return SinkReading(None if is_refused else definition, findings)
 
 
 def _not_built(properties: Mapping[str, str]) -> tuple[Finding, ...]:
@@ -122,21 +98,3 @@ def _not_built(properties: Mapping[str, str]) -> tuple[Finding, ...]:
         for key in ("transforms", "predicates")
         if properties.get(key, "").strip()
     )
-
-
-def _no_plugin(class_name: str) -> tuple[Finding, ...]:
-    if not class_name:
-        return ()
-    available = ", ".join(plugin.name for plugin in SINKS)
-    message = (
-        f"Failed to find any class that implements Connector and which name matches {class_name}, "
-        f"available connectors are: {available}"
-    )
-    return (Finding("connector.class", class_name, message),)
-
-
-def _present(value: T | None) -> T:
-    if value is None:
-        message = "a config without findings is missing"
-        raise AssertionError(message)
-    return value

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from fetchers.catalog import PluginLoadError
 from fetchers.sdk import Finding
+from service.config.parts import class_not_found
 from service.config.providers import FAILED_VALUE, ProviderError, Resolved
 from service.herder.errors import BadRequestError
 from service.validation.converters import class_lookups, complete_converters
@@ -97,11 +98,8 @@ def _class_name(given: Mapping[str, str], plugin: str | None) -> str:
 def _kind(name: str) -> ConnectorKind:
     kind = find_kind(name)
     if kind is None:
-        available = ", ".join(known.class_name for known in connector_kinds())
-        raise BadRequestError(
-            f"Failed to find any class that implements Connector and which name matches {name}, "
-            f"available connectors are: {available}"
-        )
+        available = (known.class_name for known in connector_kinds())
+        raise BadRequestError(class_not_found(name, available))
     try:
         kind.plugin.load()
     except PluginLoadError as error:

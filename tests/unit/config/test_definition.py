@@ -201,25 +201,6 @@ def test_a_contract_in_a_file_is_read(tmp_path: Path) -> None:
     assert source.text == SCHEMA
 
 
-def test_secrets_are_masked_wherever_they_stand() -> None:
-    """The fetcher's own, and those of clients and converters below a prefix."""
-    shown = defined(
-        {
-            "name": "m",
-            "connector.class": "MixpanelSource",
-            "topic": "t",
-            "from_date": "2016-03-22",
-            "api_key": "k",
-            "api_secret": "s3cret-1",
-            "producer.override.sasl.jaas.config": f'{PLAIN_MODULE} required username="u" password="s3cret-2";',
-            "value.converter.basic.auth.user.info": "u:s3cret-3",
-            "admin.override.ssl.key.password": "s3cret-4",
-        }
-    ).masked_properties()
-    assert "s3cret" not in str(shown)
-    assert shown["topic"] == "t"
-
-
 def test_secrets_are_masked_in_findings() -> None:
     """A wrong value of a secret is not told."""
     reading = read_definition(
