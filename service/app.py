@@ -35,7 +35,7 @@ from service.herder.life import HerderLife
 from service.herder.run import FileConnector, WorkerRun
 from service.pipeline.task import FlowParts
 from service.registry.settings import RegistrySettings
-from service.rest.health import Health
+from service.rest.health import Health, WorkerPhase
 from service.rest.ports import Surface
 from service.rest.server import serving_rest
 from service.rest.settings import RestSettings, read_rest_settings
@@ -160,14 +160,13 @@ class Runs:
     @asynccontextmanager
     async def _open(self) -> AsyncIterator[HerderLife]:
         async with self.control.open(self.plugins) as life:
-            self.surface.herder = life.herder
+            self.surface.herder, self.surface.health.phase = life.herder, WorkerPhase.STARTING
             try:
                 yield life
             finally:
-                self.surface.herder, self.surface.health.is_started = None, False
+                self.surface.herder = None
 
     def _on_started(self) -> None:
-        self.surface.health.is_started = True
         control = self.control
         seconds = control.clock.monotonic() - self.started_at
         group_id = control.config.group_id

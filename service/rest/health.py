@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from typing import Any
 
 from metrics.events import (
@@ -17,6 +18,8 @@ from metrics.events import (
     TaskRemoved,
     TaskStateChanged,
     TransactionCommitted,
+    WorkerStarted,
+    WorkerStopping,
 )
 
 _RECOVERIES: dict[type[TaskEvent], str] = {
@@ -28,9 +31,17 @@ _RECOVERIES: dict[type[TaskEvent], str] = {
 """What shows that a stage works again."""
 
 
+class WorkerPhase(Enum):
+    """Where a worker is in its life."""
+
+    STARTING = auto()
+    STARTED = auto()
+    STOPPING = auto()
+
+
 @dataclass(slots=True)
 class Health:
-    """Listens to events; readiness is that every component is usable and no task is FAILED.
+    """Listens to events; ready is a started worker whose components are all usable, with no task FAILED.
 
     A task that retries in place does what can be done, so it is told of but still counts as ready.
     """
@@ -39,11 +50,16 @@ class Health:
     tasks: dict[str, TaskStateChanged] = field(default_factory=dict)
     retries: dict[str, dict[str, RetryScheduled]] = field(default_factory=dict)
     """What each task retries, by stage."""
-    is_started: bool = False
+    phase: WorkerPhase = WorkerPhase.STARTING
+    """Told by events, but for the beginning of another run."""
 
     def __call__(self, event: Event) -> None:
         """Take an event."""
-        if isinstance(event, ComponentStateChanged):
+        if isinstance(event, WorkerStarted):
+            self.phase = WorkerPhase.STARTED
+        elif isinstance(event, WorkerStopping):
+            self.phase = WorkerPhase.STOPPING
+        elif isinstance(event, ComponentStateChanged):
             self.components[event.component] = event
         elif isinstance(event, TaskEvent):
             self._take(event, task=f"{event.connector}-{event.task}")
@@ -73,7 +89,7 @@ class Health:
         """Whether the worker does what it is there for."""
         components_ready = all(state.is_ready for state in self.components.values())
         tasks_well = all(state.state not in {"FAILED", "RESTARTING"} for state in self.tasks.values())
-        return self.is_started and components_ready and tasks_well
+        return self.phase is WorkerPhase.STARTED and components_ready and tasks_well
 
     def report(self) -> dict[str, Any]:
         """The body of ``/health/ready``."""

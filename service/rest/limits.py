@@ -1,4 +1,4 @@
-"""No request before the worker has started, none for longer than its time."""
+"""No request before the worker has started or after it has stopped, none for longer than its time."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import asyncio
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
-from service.herder.errors import RequestError, StartingError
+from service.herder.errors import RequestError
 from service.rest.ports import Surface
 from service.rest.routes import route_of
 from service.rest.stages import with_stage
 
 
 def waiting_for_start(surface: Surface) -> Middleware:
-    """503 until the internal topics are read, but for what is served early."""
+    """503 until the internal topics are read and 500 after they are let go, but for what is served early."""
 
     @web.middleware
     async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -22,7 +22,7 @@ def waiting_for_start(surface: Surface) -> Middleware:
         herder = surface.herder
         if route is None or route.is_ready_early or (herder is not None and herder.is_started):
             return await handler(request)
-        raise StartingError(with_stage("Worker is still starting up.", None if herder is None else herder.stage))
+        raise surface.absence
 
     return middleware
 

@@ -13,7 +13,7 @@ from service.rest.schemas import COMPONENTS, reference
 Json = dict[str, Any]
 _ERROR_CONTENT = {"application/json": {"schema": reference("Error")}}
 _ALWAYS = {
-    500: "The request took too long, or ended in a bug; the worker's log says more.",
+    500: "The request took too long, or ended in a bug; the worker's log says more. Or the worker is stopping.",
     503: "The worker is still starting.",
 }
 _WITH_PROOF = {

@@ -9,9 +9,14 @@ from typing import Protocol
 from metrics.log_levels import LoggerLevel
 from metrics.prometheus import PrometheusObserver
 from service.herder.api import Herder
-from service.herder.errors import StartingError
-from service.rest.health import Health
+from service.herder.errors import RequestError, StartingError
+from service.rest.health import Health, WorkerPhase
+from service.rest.stages import with_stage
 from service.validation.infos import ConfigInfos, ConfigKeyInfo
+
+STARTING = "Worker is still starting up."
+STOPPING = "Worker is shutting down"
+"""Connect's texts."""
 
 
 class Loggers(Protocol):
@@ -58,15 +63,27 @@ class Surface:
     """Both are given by the composition as soon as they are made."""
 
     @property
+    def is_stopping(self) -> bool:
+        """Whether the worker lets go of its tasks, or has: what cannot be asked of it any more comes back no more."""
+        return self.health.phase is WorkerPhase.STOPPING
+
+    @property
+    def absence(self) -> RequestError:
+        """Why nothing can be asked of the worker, when nothing can."""
+        if self.is_stopping:
+            return RequestError(STOPPING)
+        return StartingError(with_stage(STARTING, None if self.herder is None else self.herder.stage))
+
+    @property
     def present_herder(self) -> Herder:
-        """The herder; ``StartingError`` until there is one."""
+        """The herder; ``absence`` while there is none."""
         if self.herder is None:
-            raise StartingError("The worker is still starting up.")
+            raise self.absence
         return self.herder
 
     @property
     def present_plugins(self) -> Plugins:
-        """The plugins; ``StartingError`` until they are there."""
+        """The plugins; ``absence`` until they are there."""
         if self.plugins is None:
-            raise StartingError("The worker is still starting up.")
+            raise self.absence
         return self.plugins

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from metrics.prometheus import CONTENT_TYPE
 from service.rest import bodies
-from service.rest.ports import Surface
+from service.rest.ports import STARTING, STOPPING, Surface
 from service.rest.routes import Access, Answer, Handle, Route, Schema
 from service.rest.schemas import TEXT, reference
 from service.rest.stages import with_stage
@@ -18,7 +18,6 @@ IMITATED_VERSION = "4.1.1"
 IMITATED_COMMIT = "be816b82d25370ce"
 """What Kafka Connect 4.1.1 tells; clients decide by the version what they may ask for."""
 _HEALTHY = "Worker has completed startup and is ready to handle requests."
-_STARTING = "Worker is still starting up."
 _UNHEALTHY = "Worker was unable to handle this request and may be unable to handle other requests."
 
 
@@ -65,7 +64,7 @@ class RootRoutes:
         self, path: str, handle: Handle, access: Access, *, schema: Schema, is_in_words: bool = False
     ) -> Route:
         unwell = (Answer(503, "It is starting, or not ready.", schema),)
-        broken = (Answer(500, "It does not get on with its work.", schema),) if is_in_words else ()
+        broken = (Answer(500, "It stops, or does not get on with its work.", schema),) if is_in_words else ()
         return Route(
             method="GET",
             path=path,
@@ -84,12 +83,12 @@ class RootRoutes:
         return bodies.json_answer({"version": IMITATED_VERSION, "commit": IMITATED_COMMIT, "kafka_cluster_id": cluster})
 
     async def health(self, _: web.Request) -> web.Response:
-        """200 once a tick has passed, 503 while starting, 500 where the worker hangs."""
+        """200 once a tick has passed, 503 while starting, 500 where the worker stops or hangs."""
         herder = self.surface.herder
-        if herder is None:
-            return _health(503, "starting", _STARTING)
-        if not herder.is_started:
-            return _health(503, "starting", with_stage(_STARTING, herder.stage))
+        if self.surface.is_stopping:
+            return _health(500, "unhealthy", STOPPING)
+        if herder is None or not herder.is_started:
+            return _health(503, "starting", with_stage(STARTING, None if herder is None else herder.stage))
         try:
             async with asyncio.timeout(self.health_seconds_max):
                 await herder.wait_tick()

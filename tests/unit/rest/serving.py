@@ -16,7 +16,7 @@ from metrics.events import Event
 from metrics.log_levels import LogLevels
 from metrics.prometheus import PrometheusObserver
 from service.herder.api import Herder
-from service.rest.health import Health
+from service.rest.health import Health, WorkerPhase
 from service.rest.listeners import Listener
 from service.rest.ports import Surface
 from service.rest.server import ServedUrls, serving_rest
@@ -87,7 +87,7 @@ async def served(herder: FakeHerder | None = None, rest: RestSettings | None = N
     herder, plugins, events = herder or FakeHerder(), FakePlugins(), list[Event]()
     behind: Herder = herder
     surface = Surface(
-        health=Health(is_started=True),
+        health=Health(phase=WorkerPhase.STARTED),
         metrics=PrometheusObserver(),
         loggers=LogLevels(),
         version="1.2.3",

@@ -14,6 +14,8 @@ from metrics.events import (
     TaskRemoved,
     TaskStateChanged,
     TransactionCommitted,
+    WorkerStarted,
+    WorkerStopping,
 )
 from service.rest.health import Health
 
@@ -22,8 +24,8 @@ RUNNING = TaskStateChanged("c", 0, state="RUNNING")
 
 def health(*events: Event) -> Health:
     """A started worker's, after these events."""
-    made = Health(is_started=True)
-    for event in events:
+    made = Health()
+    for event in (WorkerStarted(version="1"), *events):
         made(event)
     return made
 
@@ -34,9 +36,10 @@ def retry(stage: str, attempt: int = 1) -> RetryScheduled:
 
 
 def test_a_worker_is_ready_once_it_has_started() -> None:
-    """Not before."""
+    """Not before, and not once it stops: nothing new should be sent to it then."""
     assert not Health().is_ready
     assert health(RUNNING).is_ready
+    assert not health(RUNNING, WorkerStopping(reason="asked")).is_ready
 
 
 @pytest.mark.parametrize("state", ["FAILED", "RESTARTING"])

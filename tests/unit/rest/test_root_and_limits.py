@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from metrics.events import RequestFailed
+from metrics.events import RequestFailed, WorkerStopping
 from service.herder.api import Stage
 from service.herder.errors import RequestError
+from service.rest.health import WorkerPhase
 from tests.unit.rest.fake_herder import STAGE, FakeHerder
 from tests.unit.rest.serving import served, settings
 
@@ -39,6 +40,7 @@ async def test_health() -> None:
 async def test_while_starting(*, has_herder: bool) -> None:
     """Health says so in its own form, every other route in the error body; what is served early is served."""
     async with served(FakeHerder(is_started=False)) as worker:
+        worker.surface.health.phase = WorkerPhase.STARTING
         if not has_herder:
             worker.surface.herder = None
         health = await worker.ask("GET", "/health")
@@ -50,6 +52,24 @@ async def test_while_starting(*, has_herder: bool) -> None:
     assert (health.status, health.body) == (503, {"status": "starting", "message": text})
     assert names.error == created.error == (503, text)
     assert early == [200, 200, 200]
+
+
+async def test_while_stopping() -> None:
+    """Connect's text once nothing can be asked any more; until then clients are answered, and health says so."""
+    text = "Worker is shutting down"
+    async with served(FakeHerder()) as worker:
+        worker.surface.health(WorkerStopping(reason="asked"))
+        draining = await worker.ask("GET", "/health")
+        answered = await worker.ask("GET", "/connectors")
+        worker.surface.herder = None
+        health = await worker.ask("GET", "/health")
+        names = await worker.ask("GET", "/connectors")
+        live = await worker.ask("GET", "/health/live")
+
+    assert (health.status, health.body) == (500, {"status": "unhealthy", "message": text})
+    assert (draining.status, draining.body) == (health.status, health.body)
+    assert (answered.status, live.status) == (200, 200)
+    assert names.error == (500, text)
 
 
 @pytest.mark.parametrize(("stage", "sentence"), [(STAGE, BUSY), (JOINED, DONE)])
