@@ -6,6 +6,7 @@ import asyncio
 import functools
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
@@ -18,7 +19,15 @@ from spark_batch.errors import ConversionError, ConversionFatal, ConversionRetri
 from spark_batch.outcome import INPUT_SCHEMA
 from spark_batch.plan import ConversionPlan, ConverterKind, ConverterSpec, Finding, PayloadFormat
 from spark_batch.rule_check import rule_findings
-from spark_batch.session import SparkSettings, is_jvm_alive, is_jvm_answering, jvm_pid, kill_jvm, start_session
+from spark_batch.session import (
+    SparkSettings,
+    is_jvm_alive,
+    is_jvm_answering,
+    jvm_pid,
+    kill_jvm,
+    kill_starting_jvm,
+    start_session,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,8 +38,11 @@ PLANS_MAX = 64
 """Compiled plans kept; the least recently used one goes first."""
 START_SECONDS_MAX = 180.0
 """Generous, for a start that is only slow would be as slow again: a minute and more where workers share few cores."""
+START_ENDS_SECONDS_MAX = 10.0
+"""For a start to end once its JVM is killed, which takes a fraction of a second."""
 ANSWER_SECONDS_MAX = 10.0
 """For the question whether the JVM is still there, after something unexpected."""
+_LOOK_SECONDS = 0.1
 _Result = TypeVar("_Result")
 
 
@@ -65,6 +77,9 @@ class ConversionRunner:
         self._session: SparkSession | None = None
         self._generation = 0
         self._restart_lock = asyncio.Lock()
+        self._starting: asyncio.Future[SparkSession] | None = None
+        """The newest start in its thread, which goes on when nobody waits for it any more."""
+        self._is_stopping = False
         self._compiled: OrderedDict[tuple[int, ConversionPlan], CompiledPlan] = OrderedDict()
         self.statistics = RunnerStatistics()
 
@@ -107,15 +122,17 @@ class ConversionRunner:
         return outcome
 
     async def stop(self) -> None:
-        """End the session; conversions still running fail. May be called twice."""
+        """End the session, or its start; conversions still running fail. May be called twice."""
+        self._is_stopping = True
+        await self._end_start()
         async with self._restart_lock:
             session, self._session = self._session, None
-            if session is None:
-                return
-            if self._settings.remote is None:
+            starting, self._starting = self._starting, None
+            if self._settings.remote is not None:
+                if session is not None:
+                    await self._outside(session.stop)
+            elif starting is not None:
                 await asyncio.get_running_loop().run_in_executor(None, kill_jvm, session)
-            else:
-                await self._outside(session.stop)
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _ready(self) -> tuple[SparkSession, int]:
@@ -150,8 +167,7 @@ class ConversionRunner:
     def _end_of_work(self, future: asyncio.Future[_Result]) -> None:
         self.statistics.running -= 1
         self._slots.release()
-        if not future.cancelled():
-            future.exception()  # seen, so that a caller that has left does not make asyncio warn
+        _seen(future)
 
     async def _watched(self, future: asyncio.Future[_Result], generation: int) -> _Result:
         try:
@@ -206,18 +222,36 @@ class ConversionRunner:
             await self._start_session()
 
     async def _start_session(self) -> None:
+        await self._end_start()
+        if self._is_stopping:
+            message = "Spark is not started any more: the worker stops"
+            raise SparkUnavailable(message)
         loop = asyncio.get_running_loop()
         started_at = loop.time()
+        self._starting = loop.run_in_executor(None, self._launched)
+        self._starting.add_done_callback(_seen)
         try:
             async with asyncio.timeout(START_SECONDS_MAX):
-                self._session = await loop.run_in_executor(None, self._launched)
+                self._session = await asyncio.shield(self._starting)
             self.statistics.start_seconds = loop.time() - started_at
         except Exception as error:
             # Whatever it is: PySpark and py4j have many ways to say that a JVM ended while it started.
+            await self._end_start()
             if self._settings.remote is None:
                 await loop.run_in_executor(None, kill_jvm, None)
             message = f"Spark cannot be started: {_first_line(error)}"
             raise SparkUnavailable(message) from error
+
+    async def _end_start(self) -> None:
+        """Cut a start short. Its JVM may be about to be launched, so it is looked for until the start has ended."""
+        starting = self._starting
+        if starting is None or self._settings.remote is not None:
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(START_ENDS_SECONDS_MAX):
+                while not starting.done():
+                    await asyncio.get_running_loop().run_in_executor(None, kill_starting_jvm)
+                    await asyncio.wait([starting], timeout=_LOOK_SECONDS)
 
     def _launched(self) -> SparkSession:
         session = start_session(self._settings)
@@ -253,6 +287,12 @@ class ConversionRunner:
     async def _outside(self, work: Callable[[], object]) -> None:
         async with asyncio.timeout(START_SECONDS_MAX):
             await asyncio.get_running_loop().run_in_executor(None, work)
+
+
+def _seen(future: asyncio.Future[_Result]) -> None:
+    """Its error is taken note of, so that a caller that has left does not make asyncio warn."""
+    if not future.cancelled():
+        future.exception()
 
 
 def _is_of_lost_jvm(error: BaseException) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pyspark
 from pyspark.sql import SparkSession
 
@@ -28,6 +29,8 @@ Case-sensitive names, because JSON's are; no ANSI mode, because a rule must give
 because instants are read without a zone of the machine; no local relations, which would be evaluated interpreted on
 the driver; no pruning of `from_json`, because all of the payload must be read.
 """
+_SHELL = "pyspark-shell"
+"""What PySpark has its JVM run; the last word of its command line."""
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _LOGGING = Path(__file__).with_name("log4j2.properties").absolute()
 _LAUNCH_SETTINGS = {
@@ -79,6 +82,17 @@ def kill_jvm(session: SparkSession | None) -> None:
             process.stdin.close()
         remove_scratch()
     _forget_jvm(gateway, session)
+
+
+def kill_starting_jvm() -> None:
+    """End the JVM that `start_session` waits for in another thread, which then soon raises.
+
+    PySpark does not tell its JVM before it is connected to it, so it is looked for among the children.
+    """
+    for child in psutil.Process().children():
+        with suppress(psutil.Error):
+            if child.cmdline()[-1:] == [_SHELL]:
+                child.kill()
 
 
 def jvm_pid() -> int | None:
