@@ -11,7 +11,7 @@ import json
 import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from service.domain.cluster import Member, Roster
@@ -30,18 +30,26 @@ class Claim:
     generation: int
     """Of the roster from which it knows what it owns; 0 = it knows nothing."""
     owned: tuple[InstanceId, ...]
+    others: Mapping[InstanceId, Member] = field(default_factory=dict)
+    """What it knows to be others'; a few members say it, for a leader that has missed a generation."""
 
 
 def encode_claim(claim: Claim) -> bytes:
     """For the leader."""
-    owned = dict.fromkeys(claim.owned, 0)
-    return _packed([claim.member.url, claim.offset, claim.generation, _by_connector(owned)])
+    people = [claim.member, *sorted({*claim.others.values()} - {claim.member})]
+    numbers = {member: number for number, member in enumerate(people)}
+    owners = {instance: numbers[owner] for instance, owner in claim.others.items()} | dict.fromkeys(claim.owned, 0)
+    return _packed([[member.url for member in people], claim.offset, claim.generation, _by_connector(owners)])
 
 
 def decode_claim(data: bytes) -> Claim:
     """As the leader reads it."""
-    url, offset, generation, owned = _unpacked(data)
-    return Claim(Member(url), offset, generation, tuple(instance for instance, _ in _instances(owned)))
+    urls, offset, generation, table = _unpacked(data)
+    people = [Member(url) for url in urls]
+    owners = dict(_instances(table))
+    owned = tuple(instance for instance, number in owners.items() if number == 0)
+    others = {instance: people[number] for instance, number in owners.items() if number}
+    return Claim(people[0], offset, generation, owned, others)
 
 
 def encode_roster(roster: Roster) -> bytes:

@@ -18,9 +18,10 @@ IsToldRunning = Callable[[InstanceId, Member], bool]
 def known_owners(tracker: AssignmentTracker, claims: Iterable[Claim]) -> Mapping[InstanceId, Member]:
     """Who owned what before: as the leader knows, or as the others say of themselves if it has missed a generation.
 
-    A worker that was away claims what was its own long ago; only claims of the latest generation count.
+    A worker that was away claims what was its own long ago; only claims of the latest generation count, whoever has
+    read furthest first. What they know of others tells what is held for the absent, and what those had who go just now.
     """
-    latest = sorted(claims, key=lambda claim: (-claim.generation, claim.member))
+    latest = sorted(claims, key=lambda claim: (-claim.generation, -claim.offset, claim.member))
     generation = latest[0].generation
     if tracker.generation >= generation:
         return tracker.assignment.owners()
@@ -29,6 +30,8 @@ def known_owners(tracker: AssignmentTracker, claims: Iterable[Claim]) -> Mapping
         if claim.generation == generation:
             for instance in claim.owned:
                 owners.setdefault(instance, claim.member)
+            for instance, owner in claim.others.items():
+                owners.setdefault(instance, owner)
     return owners
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from metrics.events import Emit, GroupPlaceDoubted, GroupRoundBegan, GroupRoundEnded, GroupTroubled, discard
 from service.background import Background
 from service.domain.cluster import Member, Roster
+from service.domain.ids import InstanceId
 from service.herder.claims import Claim, decode_claim, decode_roster, encode_claim, encode_roster
 from service.herder.grace import Grace
 from service.herder.leading import IsToldRunning, convened, known_owners, without_lost
@@ -27,6 +28,10 @@ PROTOCOL_TYPE = "connect"
 PROTOCOL = "headrace-1"
 HEARTBEATS_A_SESSION = 10
 """Connect's three would tell the others of a departure so late that a dead worker's tasks waited 5 s longer."""
+WITNESSES = 3
+"""So many members claim to know everyone's work. If the leader goes in a round in which another is back from a restart,
+the broker may choose that one: without them it would take all that is held, and all that the leader had, for nobody's.
+"""
 _RESTLESS_SECONDS = 0.25
 
 
@@ -139,8 +144,15 @@ class GroupMembership:
 
     def claim(self) -> bytes:
         """See ``GroupPart``."""
-        tracker = self._tracker
-        return encode_claim(Claim(self._me, tracker.offset, tracker.generation, tuple(tracker.owned_by(self._me))))
+        tracker, me = self._tracker, self._me
+        owned = tuple(tracker.owned_by(me))
+        return encode_claim(Claim(me, tracker.offset, tracker.generation, owned, self._known_of_others()))
+
+    def _known_of_others(self) -> Mapping[InstanceId, Member]:
+        if self._roster is None or self._me not in self._roster.members[:WITNESSES]:
+            return {}
+        owners = self._tracker.assignment.owners()
+        return {instance: owner for instance, owner in owners.items() if owner != self._me}
 
     async def lead(self, generation: int, member_id: str, claims: Mapping[str, bytes]) -> Mapping[str, bytes]:
         """See ``GroupPart``."""

@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 
 from service.domain.cluster import Member, Roster
 from service.domain.ids import ConnectorId, InstanceId, TaskId
-from service.herder.assignment import rebased
+from service.herder.assignment import Assignment, rebased
 from service.herder.claims import Claim, decode_claim, decode_roster, encode_claim, encode_roster
+from service.herder.membership import WITNESSES
 from tests.unit.herder.config_log import cluster, members
 
 INSTANCES: st.SearchStrategy[InstanceId] = st.builds(ConnectorId, st.text(max_size=5)) | st.builds(
@@ -17,15 +18,19 @@ INSTANCES: st.SearchStrategy[InstanceId] = st.builds(ConnectorId, st.text(max_si
 MEMBERS = st.sampled_from(members("abcdef"))
 
 
-@given(MEMBERS, st.integers(0), st.integers(0), st.sets(INSTANCES))
-def test_a_claim_is_read_as_it_was_written(who: Member, offset: int, generation: int, owned: set[InstanceId]) -> None:
-    """Any name and number."""
-    claim = Claim(who, offset, generation, tuple(owned))
-    read = decode_claim(encode_claim(claim))
+@given(MEMBERS, st.integers(0), st.integers(0), st.dictionaries(INSTANCES, MEMBERS))
+def test_a_claim_is_read_as_it_was_written(
+    who: Member, offset: int, generation: int, owners: dict[InstanceId, Member]
+) -> None:
+    """Any name and number; what is told of others, too."""
+    owned = {instance for instance, owner in owners.items() if owner == who}
+    others = {instance: owner for instance, owner in owners.items() if owner != who}
+    read = decode_claim(encode_claim(Claim(who, offset, generation, tuple(owned), others)))
 
-    assert (read.member, read.offset, read.generation) == (claim.member, offset, generation)
+    assert (read.member, read.offset, read.generation) == (who, offset, generation)
     assert set(read.owned) == owned
     assert len(read.owned) == len(owned)
+    assert read.others == others
 
 
 @given(st.sets(MEMBERS, min_size=1), MEMBERS, st.dictionaries(INSTANCES, MEMBERS), st.integers(0))
@@ -43,5 +48,12 @@ def test_twenty_workers_with_a_thousand_connectors_fit_into_one_record_of_the_br
     group = members("abcdefghijklmnopqrst")
     base = rebased({}, cluster({f"orders-{number * 7919:06d}-source": 2 for number in range(1000)}), members=group)
     part = encode_roster(Roster(1, group[0], group, base.owners(), 0))
+    claims = [claimed(base, who, knows_others=number < WITNESSES) for number, who in enumerate(group)]
 
-    assert len(part) * len(group) < 1_000_000
+    assert len(part) * len(group) + sum(map(len, claims)) < 1_000_000
+
+
+def claimed(base: Assignment, who: Member, *, knows_others: bool) -> bytes:
+    """As a worker makes it."""
+    others = {instance: owner for instance, owner in base.owners().items() if owner != who}
+    return encode_claim(Claim(who, 0, 1, tuple(base.owned_by(who)), others if knows_others else {}))

@@ -16,6 +16,7 @@ from service.herder.assignment import Assignment
 from service.herder.claims import Claim, decode_claim, decode_roster, encode_claim, encode_roster
 from service.herder.grace import Grace
 from service.herder.leading import convened, known_owners
+from service.herder.membership import WITNESSES
 from service.herder.tracking import AssignmentTracker
 from tests.unit.herder.config_log import ConfigLog, instances, member
 from tests.unit.herder.test_assignment import moved, moves_needed
@@ -34,6 +35,7 @@ class Worker:
     me: Member
     tracker: AssignmentTracker
     grace: Grace = field(default_factory=lambda: Grace(GRACE_SECONDS))
+    is_witness: bool = False
 
     def read(self, log: ConfigLog, records_max: int) -> None:
         """Read on, so many records."""
@@ -43,8 +45,10 @@ class Worker:
     def claim(self) -> Claim:
         """As it is said in a round."""
         tracker = self.tracker
+        owners = tracker.assignment.owners()
+        others = {instance: owner for instance, owner in owners.items() if owner != self.me and self.is_witness}
         owned = tuple(tracker.owned_by(self.me))
-        return decode_claim(encode_claim(Claim(self.me, tracker.offset, tracker.generation, owned)))
+        return decode_claim(encode_claim(Claim(self.me, tracker.offset, tracker.generation, owned, others)))
 
 
 class Cluster(RuleBasedStateMachine):
@@ -139,6 +143,7 @@ class Cluster(RuleBasedStateMachine):
             is_followed &= worker.tracker.on_roster(told)
             absent = {*told.base.values()} - {*told.members}
             worker.grace = worker.grace.seen(absent, self.now)
+            worker.is_witness = worker.me in told.members[:WITNESSES]
         if not is_followed:
             self.hold_round(leader, 0, can_catch_up=True)
 

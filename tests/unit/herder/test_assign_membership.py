@@ -10,12 +10,12 @@ import pytest
 from metrics.events import Event, GroupRoundBegan, GroupRoundEnded, GroupTroubled
 from service.domain.cluster import Roster
 from service.domain.ids import TaskId
-from service.herder.claims import Claim, decode_roster, encode_claim, encode_roster
+from service.herder.claims import Claim, decode_claim, decode_roster, encode_claim, encode_roster
 from service.herder.membership import GroupMembership, Patience, group_settings
 from service.herder.tracking import AssignmentTracker
 from service.kafka.client import KafkaSettings
 from service.kafka.errors import DeliveryRetriable
-from tests.unit.herder.config_log import ConfigLog, cluster, members
+from tests.unit.herder.config_log import ConfigLog, cluster, member, members
 
 pytestmark = pytest.mark.looptime
 
@@ -28,11 +28,15 @@ async def nothing() -> None:
 
 
 def membership_of(
-    tracker: AssignmentTracker, *, catch_up: Callable[[], Awaitable[None]] = nothing, events: list[Event] | None = None
+    tracker: AssignmentTracker,
+    *,
+    catch_up: Callable[[], Awaitable[None]] = nothing,
+    events: list[Event] | None = None,
+    me: str = "a",
 ) -> GroupMembership:
-    """Worker a, which has not begun to join."""
+    """A worker that has not begun to join."""
     return GroupMembership(
-        A,
+        member(me),
         KafkaSettings(bootstrap="nowhere:1"),
         group_settings("g"),
         tracker,
@@ -60,6 +64,16 @@ async def test_the_leader_asks_for_a_round_when_a_grace_is_over() -> None:
     assert (leading.is_round_due(), following.is_round_due()) == (True, False)
     leading.on_part(encode_roster(roster(owner="b")))
     assert (leading.is_round_due(), leading.pulse_seconds()) == (False, 1.0)
+
+
+async def test_the_first_members_claim_to_know_the_work_of_all() -> None:
+    """Of absent ones too; the rest only what is their own, so that a round of many workers stays small."""
+    membership = membership_of(AssignmentTracker(cluster({"c": 1}, offset=10)))
+    membership.on_part(encode_roster(roster()))
+    assert decode_claim(membership.claim()).others[TaskId("c", 0)] == C
+    me = membership_of(AssignmentTracker(cluster({"c": 1}, offset=10)), me="d")
+    me.on_part(encode_roster(roster(present="abcd", owner="d")))
+    assert decode_claim(me.claim()) == Claim(member("d"), 10, 2, (TaskId("c", 0),))
 
 
 async def test_a_worker_that_remembers_too_little_asks_for_another_base() -> None:

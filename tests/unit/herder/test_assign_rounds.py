@@ -63,6 +63,29 @@ def test_two_that_claim_the_same_are_told_apart_by_their_order() -> None:
     }
 
 
+def test_a_newcomer_that_leads_holds_what_is_held_and_what_the_leader_before_had() -> None:
+    """As one that knows does: B is back and leads, while A, which has led, goes and C is away still."""
+    tracker = tracker_of(3, (A, B, C))
+    owners = tracker.assignment.owners()
+    d = member("d")
+    claims = [claim(B, 0), Claim(d, 10, 3, (), owners)]
+    newcomer = AssignmentTracker(tracker.config)
+    known = known_owners(newcomer, claims)
+    roster, _ = convened(known, newcomer.config, Grace(9), generation=4, leader=B, members=[B, d], began=1.0, now=1.0)
+
+    assert known == owners
+    assert roster.base == owners
+
+
+def test_who_has_read_furthest_is_believed_first() -> None:
+    """Of two that were there, one has seen a move that the other has not."""
+    newcomer = AssignmentTracker(cluster({"c": 1}, offset=10))
+    behind = Claim(A, 9, 3, (), {ConnectorId("c"): A})
+    ahead = Claim(B, 10, 3, (), {ConnectorId("c"): C})
+
+    assert known_owners(newcomer, [behind, ahead]) == {ConnectorId("c"): C}
+
+
 def test_work_of_the_departed_is_held_until_its_grace_is_over_and_then_handed_out() -> None:
     """Rounds in between do not prolong it."""
     tracker = tracker_of(1, (A, B, C))
