@@ -6,8 +6,8 @@ records are bytes too. Values are the lines' bytes as they are, keys and timesta
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from threading import Event
@@ -97,8 +97,8 @@ class FileStreamSource(SourceConnector[FileStreamConfig]):
             thread.rest(files.close)
 
     async def _follow(self, files: FileSet, thread: FileThread, context: FetchContext) -> AsyncGenerator[Page]:
+        found = await _look(files)
         while True:
-            found = await _look(files)
             if not files.is_arranged(found):
                 async with aclosing(_arrange(files, found, thread, context)) as pages:
                     async for page in pages:
@@ -117,7 +117,20 @@ class FileStreamSource(SourceConnector[FileStreamConfig]):
                 outcome.is_finished = outcome.is_finished and not files.has_more
                 thread.rest()
                 outcome.tell(context)
-                await context.clock.sleep(self.config.poll_interval)
+                found = await self._next_look(files, found, context)
+            else:
+                found = await _look(files)
+
+    async def _next_look(self, files: FileSet, found: Looks, context: FetchContext) -> Looks:
+        """After ``poll.interval.ms``; where there is nothing to do before something changes, when it has."""
+        if files.needing_turn(found):
+            await context.clock.sleep(self.config.poll_interval)
+            return await _look(files)
+        every_seconds = self.config.poll_interval
+        with _classing_errors(files.name):
+            return await shared_looks().changed(
+                files.look, since=found, subject=files.name, clock=context.clock, every_seconds=every_seconds
+            )
 
 
 @dataclass(slots=True)
@@ -158,10 +171,8 @@ async def _take_turns(
 
 
 async def _look(files: FileSet) -> Looks:
-    try:
+    with _classing_errors(files.name):
         return await shared_looks().run(files.look, subject=files.name)
-    except OSError as error:
-        raise fetch_error(error, files.name) from error
 
 
 async def _arrange(files: FileSet, found: Looks, thread: FileThread, context: FetchContext) -> AsyncGenerator[Page]:
@@ -174,8 +185,15 @@ async def _arrange(files: FileSet, found: Looks, thread: FileThread, context: Fe
 
 
 async def _run(thread: FileThread, call: Callable[[], T], path: str) -> T:
-    try:
+    with _classing_errors(path):
         return await thread.run(call, subject=path)
+
+
+@contextmanager
+def _classing_errors(path: str) -> Iterator[None]:
+    """What the operating system says becomes an error by recovery."""
+    try:
+        yield
     except OSError as error:
         raise fetch_error(error, path) from error
 

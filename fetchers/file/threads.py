@@ -1,8 +1,9 @@
 """Where blocking calls on files run: reads in a thread of the task's own, looks in threads that all tasks share.
 
 A network file system that hangs must harm only the task that reads it. A thousand idle tasks, on the other hand,
-must cost next to nothing, so their looks (one ``stat`` each) are gathered and done in one go; a look that hangs is
-left behind in its thread, and the others go on in another one.
+must cost next to nothing, so their looks (one ``stat`` each) are gathered and done in one go, and whoever waits for a
+change is not woken before there is one. A look that hangs is left behind in its thread, and the others go on in
+another one.
 """
 
 from __future__ import annotations
@@ -10,11 +11,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
-from fetchers.sdk import Retriable
+from fetchers.sdk import Clock, Retriable
 
 T = TypeVar("T")
 
@@ -54,13 +55,27 @@ class FileThread:
         self._executor = None
 
 
-@dataclass(slots=True)
+_NOTHING = object()
+"""Equal to no answer."""
+_KEEP_THE_BEAT = object()
+"""An answer that is none: whoever gets it looks for all others from now on."""
+
+
+@dataclass(slots=True, eq=False)
 class _Look:
     subject: str
     call: Callable[[], Any]
     answer: asyncio.Future[Any]
+    since: Any = _NOTHING
+    """What was seen before: it is no answer."""
     value: Any = None
     error: Exception | None = None
+    is_under_way: bool = False
+
+    @property
+    def is_news(self) -> bool:
+        """Whether there is something to answer."""
+        return self.error is not None or self.value is not self.since
 
 
 @dataclass(slots=True)
@@ -68,6 +83,7 @@ class _Batch:
     looks: list[_Look]
     done: int = 0
     is_left_behind: bool = False
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class Looks:
@@ -76,14 +92,13 @@ class Looks:
     def __init__(self, *, seconds_max: float = LOOK_SECONDS_MAX) -> None:
         self._seconds_max = seconds_max
         self._waiting: list[_Look] = []
+        self._beats: dict[tuple[Clock, float], _Beat] = {}
         self._hanging: set[str] = set()
         self._executor = ThreadPoolExecutor(max_workers=LOOK_THREADS_MAX, thread_name_prefix="file-look")
 
     async def run(self, call: Callable[[], T], *, subject: str) -> T:
         """Run a cheap blocking call, soon. Raises what it raises, and Retriable while it hangs."""
-        if subject in self._hanging:
-            # It still blocks a thread; a second one would help nobody.
-            raise Retriable(f"'{subject}': the file system does not answer")
+        self._demand_answering(subject)
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[T] = loop.create_future()
         if not self._waiting:
@@ -91,12 +106,58 @@ class Looks:
         self._waiting.append(_Look(subject, call, answer))
         return await answer
 
+    async def changed(self, call: Callable[[], T], *, since: T, subject: str, clock: Clock, every_seconds: float) -> T:
+        """Run a cheap blocking call again and again until it gives something else than ``since``.
+
+        All who wait at one beat are looked after together. Raises as ``run``.
+        """
+        self._demand_answering(subject)
+        beat = self._beats.setdefault((clock, every_seconds), _Beat(clock, every_seconds))
+        look = _Look(subject, call, asyncio.get_running_loop().create_future(), since)
+        beat.looks[look] = None
+        try:
+            while True:
+                beat.keeper = beat.keeper or look
+                if beat.keeper is look:
+                    await self._keep(beat, look)
+                answer: T = await look.answer
+                if answer is not _KEEP_THE_BEAT:
+                    return answer
+                look.answer = asyncio.get_running_loop().create_future()
+        finally:
+            self._leave(beat, look)
+
+    async def _keep(self, beat: _Beat, mine: _Look) -> None:
+        """Look for all of them until there is news for who does it."""
+        loop = asyncio.get_running_loop()
+        while not mine.answer.done():
+            await beat.clock.sleep(beat.seconds)
+            batch = _Batch([look for look in beat.looks if not look.is_under_way and not look.answer.done()])
+            self._submit(batch, loop)
+            await batch.ended.wait()
+
+    def _leave(self, beat: _Beat, look: _Look) -> None:
+        del beat.looks[look]
+        if beat.keeper is look:
+            beat.keeper = next((each for each in beat.looks if not each.answer.done()), None)
+            if beat.keeper is not None:
+                beat.keeper.answer.set_result(_KEEP_THE_BEAT)
+        if not beat.looks:
+            self._beats.pop((beat.clock, beat.seconds), None)
+
+    def _demand_answering(self, subject: str) -> None:
+        if subject in self._hanging:
+            # It still blocks a thread; a second one would help nobody.
+            raise Retriable(f"'{subject}': the file system does not answer")
+
     def _start(self, loop: asyncio.AbstractEventLoop) -> None:
         looks, self._waiting = self._waiting, []
         self._submit(_Batch([look for look in looks if not look.answer.done()]), loop)
 
     def _submit(self, batch: _Batch, loop: asyncio.AbstractEventLoop) -> None:
         watch = loop.call_later(self._seconds_max, self._leave_behind, batch, loop)
+        for look in batch.looks:
+            look.is_under_way = True
 
         def answer_all() -> None:
             watch.cancel()
@@ -112,6 +173,7 @@ class Looks:
         hanging, rest = batch.looks[batch.done], batch.looks[batch.done + 1 :]
         self._hanging.add(hanging.subject)
         self._answer(_Batch(batch.looks[: batch.done]))
+        batch.ended.set()
         if not hanging.answer.done():
             text = f"'{hanging.subject}': no answer within {self._seconds_max:g} s"
             hanging.answer.set_exception(Retriable(text))
@@ -122,19 +184,22 @@ class Looks:
     def _answer(self, batch: _Batch) -> None:
         for look in batch.looks:
             self._hanging.discard(look.subject)
-            if look.answer.done():
+            look.is_under_way = False
+            if look.answer.done() or not look.is_news:
                 continue
             if look.error is None:
                 look.answer.set_result(look.value)
             else:
                 look.answer.set_exception(look.error)
+        batch.ended.set()
 
 
 def _run_all(batch: _Batch, loop: asyncio.AbstractEventLoop, answer_all: Callable[[], None]) -> None:
     """Run in a thread; the answers of one batch go back to the loop together."""
     for look in tuple(batch.looks):
         try:
-            look.value = look.call()
+            value = look.call()
+            look.value = look.since if value == look.since else value
         except Exception as error:  # noqa: BLE001 - carried to whoever waits for the answer
             look.error = error
         if batch.is_left_behind:
@@ -142,6 +207,16 @@ def _run_all(batch: _Batch, loop: asyncio.AbstractEventLoop, answer_all: Callabl
         batch.done += 1
     if not loop.is_closed():
         loop.call_soon_threadsafe(answer_all)
+
+
+@dataclass(slots=True)
+class _Beat:
+    """Those who wait for changes and want to be looked after equally often; the first of them does it for all."""
+
+    clock: Clock
+    seconds: float
+    looks: dict[_Look, None] = field(default_factory=dict)
+    keeper: _Look | None = None
 
 
 _LOOKS: WeakKeyDictionary[asyncio.AbstractEventLoop, Looks] = WeakKeyDictionary()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -53,11 +53,18 @@ async def test_a_cut_archive_fails_retriably_after_the_other_files_are_read(
     assert context.rounds == 0, "a source with an unread file has not finished a round"
 
 
-async def test_a_missing_file_finishes_its_rounds_and_is_told_once(source: MakeSource, log: Path) -> None:
-    """There is nothing to read; that is no failure."""
+async def test_a_missing_file_finishes_its_round_and_is_told_once(
+    source: MakeSource, log: Path, lines_of: LinesOf
+) -> None:
+    """There is nothing to read; that is no failure, and it is read as soon as it is there."""
     context = FakeContext()
-    assert await collect(source(file=log), context, rounds=3) == []
-    assert [type(event) for event in context.events] == [FileMissing]
+    async with running(source(file=log), context) as pages, asyncio.TaskGroup() as group:
+        first = group.create_task(_next(pages))
+        while len(context.clock.slept) < 5:
+            await asyncio.sleep(0.01)
+        log.write_bytes(b"here\n")
+        assert lines_of([await first]) == [b"here"]
+    assert (context.rounds, [type(event) for event in context.events]) == (1, [FileMissing])
 
 
 async def test_values_partition_offset_and_positions_are_those_of_connect(source: MakeSource, log: Path) -> None:
@@ -223,3 +230,7 @@ async def test_more_files_than_may_be_open_at_once_are_all_read(
 def open_files() -> list[Path]:
     """Where the descriptors lead that are open now."""
     return [entry.readlink() for entry in Path("/proc/self/fd").iterdir() if entry.is_symlink()]
+
+
+async def _next(pages: AsyncIterator[Page]) -> Page:
+    return await anext(pages)

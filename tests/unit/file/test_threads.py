@@ -9,6 +9,7 @@ import pytest
 
 from fetchers.file.threads import FileThread, Looks
 from fetchers.sdk import Retriable
+from fetchers.sdk.testing import FakeClock
 
 
 async def test_a_look_that_hangs_harms_no_other() -> None:
@@ -59,6 +60,83 @@ async def test_looks_of_one_moment_share_one_thread_call() -> None:
     async with asyncio.TaskGroup() as group:
         asked = [group.create_task(looks.run(threading.get_ident, subject=str(number))) for number in range(1_000)]
     assert len({task.result() for task in asked}) == 1
+
+
+async def test_who_waits_for_a_change_is_woken_by_it_alone() -> None:
+    """All are looked after at one beat, whoever keeps it: those whose thing is as it was wait on."""
+    looks, clock = Looks(), FakeClock(is_automatic=False)
+    seen = dict.fromkeys(range(20), "old")
+
+    def waiting(number: int) -> asyncio.Task[str]:
+        changed = looks.changed(lambda: seen[number], since="old", subject=str(number), clock=clock, every_seconds=0.5)
+        return group.create_task(changed)
+
+    async with asyncio.TaskGroup() as group:
+        tasks = [waiting(number) for number in seen]
+        for number in (7, 0, 1, 19):
+            seen[number] = "new"
+            await _beat(clock, tasks[number])
+            assert await tasks[number] == "new"
+            assert sum(task.done() for task in tasks) == sum(value == "new" for value in seen.values())
+        assert len(clock.slept) < len(seen), "one sleeps for all"
+        for task in tasks:
+            task.cancel()
+
+
+async def test_who_keeps_the_beat_may_be_cancelled() -> None:
+    """The next one goes on, though it was cancelled itself in the same moment; nobody is forgotten."""
+    looks, clock, seen = Looks(), FakeClock(is_automatic=False), ["old"]
+    async with asyncio.TaskGroup() as group:
+        tasks = [
+            group.create_task(looks.changed(lambda: seen[0], since="old", subject=name, clock=clock, every_seconds=0.5))
+            for name in "abcd"
+        ]
+        await asyncio.sleep(0)
+        for task in tasks[:2]:
+            task.cancel()
+        await asyncio.wait(tasks[:2])
+        seen[0] = "new"
+        await _beat(clock, tasks[2])
+        assert [await task for task in tasks[2:]] == ["new", "new"]
+
+
+async def test_one_that_hangs_while_many_wait_is_the_only_one_to_fail() -> None:
+    """The others are looked after in another thread, and it is not asked a second time meanwhile."""
+    looks, clock, release = Looks(seconds_max=0.1), FakeClock(), threading.Event()
+    asked: list[str] = []
+    seen = {"before": "old", "hanging": "old", "behind": "old"}
+
+    def look(subject: str) -> str:
+        asked.append(subject)
+        if subject == "hanging":
+            release.wait()
+        return seen[subject]
+
+    def waiting(subject: str) -> asyncio.Task[str]:
+        return group.create_task(
+            looks.changed(lambda: look(subject), since="old", subject=subject, clock=clock, every_seconds=0.5)
+        )
+
+    try:
+        async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+            before, behind = waiting("before"), waiting("behind")
+            error = await _error(
+                looks.changed(lambda: look("hanging"), since="old", subject="hanging", clock=clock, every_seconds=0.5)
+            )
+            assert "no answer within 0.1 s" in str(error)
+            seen |= {"before": "new", "behind": "new"}
+            assert [await before, await behind] == ["new", "new"]
+        assert asked.count("hanging") == 1
+    finally:
+        release.set()
+
+
+async def _beat(clock: FakeClock, wanted: asyncio.Task[str]) -> None:
+    """Let time pass until this one has its answer."""
+    async with asyncio.timeout(10):
+        while not wanted.done():
+            await clock.advance(0.5)
+            await asyncio.sleep(0.01)
 
 
 async def test_a_thread_ends_when_there_is_nothing_to_read() -> None:
