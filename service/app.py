@@ -27,9 +27,10 @@ from service.config.job import ConfigRefusedError, Job, SourceFindings
 from service.config.worker import EMBEDDED, WorkerConfig
 from service.control import ControlPlane, advertised
 from service.domain.states import TargetState
-from service.embedded.broker import EmbeddedBroker, embedded_kafka
+from service.embedded.broker import embedded_kafka
 from service.embedded.jars import spark_avro_jar
-from service.embedded.registry import EmbeddedRegistry, embedded_registry
+from service.embedded.registry import embedded_registry
+from service.embedded.server import EmbeddedServer
 from service.embedded.supervision import keep_running
 from service.herder.life import HerderLife
 from service.herder.run import FileConnector, WorkerRun
@@ -90,7 +91,6 @@ class RunningWorker:
     new_worker: Callable[[], WorkerRun]
     """Another run of the same connectors, after ``worker``'s has ended."""
     addresses: Addresses
-    broker: EmbeddedBroker | None
     definitions: tuple[ConnectorDefinition, ...]
     parts: ConnectorParts
 
@@ -114,7 +114,7 @@ async def open_worker(
         urls = await stack.enter_async_context(serving_rest(rest, surface, emit))
         spark = conversion or ConversionService(_spark_settings(job), config, clock=clock, emit=emit)
         await _start(spark, stack)
-        broker, bootstrap = await _kafka(config, stack, emit)
+        bootstrap = await _kafka(config, stack, emit)
         addresses = Addresses(urls.main[0], bootstrap, await _registry(job, stack, emit))
         _tell_warnings(job, emit)
         lent = await _lend(job, addresses, spark=spark, emit=emit, stack=stack)
@@ -136,7 +136,7 @@ async def open_worker(
         runs = Runs(job, control, control.plugins(), surface, addresses.rest, started_at)
         surface.plugins = runs.plugins
         definitions = job.definitions(registry_url=addresses.registry)
-        yield RunningWorker(runs.new(), runs.new, addresses, broker, definitions, lent.parts)
+        yield RunningWorker(runs.new(), runs.new, addresses, definitions, lent.parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,16 +185,16 @@ async def _start(conversion: Conversion, stack: AsyncExitStack) -> None:
     background.start(conversion.run(), name="spark")
 
 
-async def _kafka(config: WorkerConfig, stack: AsyncExitStack, emit: Emit) -> tuple[EmbeddedBroker | None, str]:
+async def _kafka(config: WorkerConfig, stack: AsyncExitStack, emit: Emit) -> str:
     """Start the embedded broker if it is asked for, and keep it running; watch any other."""
     if config.bootstrap_servers != EMBEDDED:
         watching = watch_brokers(config.bootstrap_servers, clock=SystemClock(), emit=emit)
         background = await stack.enter_async_context(Background())
         background.start(watching, name="brokers")
-        return None, config.bootstrap_servers
+        return config.bootstrap_servers
     broker = await stack.enter_async_context(embedded_kafka(data_dir=config.data_dir, port=config.embedded_kafka_port))
     await _keep(broker, "kafka", stack, emit)
-    return broker, broker.bootstrap
+    return broker.address
 
 
 async def _registry(job: Job, stack: AsyncExitStack, emit: Emit) -> str | None:
@@ -206,10 +206,10 @@ async def _registry(job: Job, stack: AsyncExitStack, emit: Emit) -> str | None:
         embedded_registry(data_dir=job.worker.data_dir, port=job.worker.embedded_registry_port)
     )
     await _keep(registry, "registry", stack, emit)
-    return registry.url
+    return registry.address
 
 
-async def _keep(server: EmbeddedBroker | EmbeddedRegistry, name: str, stack: AsyncExitStack, emit: Emit) -> None:
+async def _keep(server: EmbeddedServer, name: str, stack: AsyncExitStack, emit: Emit) -> None:
     """A server that dies is started again; entered after it, so that its own stop is taken for no accident."""
 
     def tell(text: str) -> None:

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from service.embedded.broker import EmbeddedBroker, embedded_kafka
-from service.embedded.registry import EmbeddedRegistry, embedded_registry
+from service.embedded.broker import embedded_kafka
+from service.embedded.registry import embedded_registry
 from service.embedded.running import Running, running
+from service.embedded.server import EmbeddedServer
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class KafkaStack:
     """The run's broker. `bootstrap` stays the same over restarts."""
 
     bootstrap: str
-    broker: Running[EmbeddedBroker]
+    broker: Running[EmbeddedServer]
 
     @property
     def pid(self) -> int:
@@ -38,11 +39,11 @@ class KafkaStack:
     def kill(self) -> None:
         """Kill the broker with SIGKILL and return when it is gone; call `restart` before the test ends."""
         os.kill(self.pid, signal.SIGKILL)
-        self.broker.call(EmbeddedBroker.wait_exited)
+        self.broker.call(EmbeddedServer.wait_exited)
 
     def restart(self) -> None:
         """Start the broker again on the same port and data; ready on return."""
-        self.broker.call(EmbeddedBroker.restart)
+        self.broker.call(EmbeddedServer.restart)
 
 
 @dataclass(frozen=True)
@@ -50,16 +51,16 @@ class RegistryStack:
     """The run's schema registry. `url` stays the same over restarts."""
 
     url: str
-    registry: Running[EmbeddedRegistry]
+    registry: Running[EmbeddedServer]
 
     def kill(self) -> None:
         """Kill the registry with SIGKILL and return when it is gone; call `restart` before the test ends."""
         os.kill(self.registry.server.pid, signal.SIGKILL)
-        self.registry.call(EmbeddedRegistry.wait_exited)
+        self.registry.call(EmbeddedServer.wait_exited)
 
     def restart(self) -> None:
         """Start the registry again on the same port and schemas; ready on return."""
-        self.registry.call(EmbeddedRegistry.restart)
+        self.registry.call(EmbeddedServer.restart)
 
 
 @pytest.fixture(scope="session")
@@ -67,7 +68,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaStack]:
     """A real broker for the whole run; tests share it and keep apart by topic names."""
     data = tmp_path_factory.mktemp("kafka")
     with running(embedded_kafka(data_dir=data), name="kafka") as broker:
-        yield KafkaStack(broker.server.bootstrap, broker)
+        yield KafkaStack(broker.server.address, broker)
 
 
 @pytest.fixture(scope="session")
@@ -75,7 +76,7 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RegistryStack
     """A real schema registry for the whole run; tests share it and keep apart by subject names."""
     data = tmp_path_factory.mktemp("registry")
     with running(embedded_registry(data_dir=data), name="registry") as server:
-        yield RegistryStack(server.server.url, server)
+        yield RegistryStack(server.server.address, server)
 
 
 @pytest.fixture

@@ -4,121 +4,64 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import contextlib
 import shutil
 import uuid
-from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 from service.embedded.broker_settings import LOGGING, broker_properties, properties_text
 from service.embedded.child import GuardedJvm, JvmCommand, log_tail
 from service.embedded.errors import StartFailed
 from service.embedded.jars import class_path, java_program
-from service.embedded.ownership import owned
-from service.embedded.ports import LOOPBACK, free_ports, require_free
+from service.embedded.ports import LOOPBACK, free_ports
 from service.embedded.probe import is_broker_ready
+from service.embedded.server import EmbeddedServer, serving, stopped_unless_ready
 
 HEAP_MIB = 512
 FORMAT_HEAP_MIB = 128
 START_SECONDS_MAX = 90.0
 STOP_SECONDS_MAX = 20.0
-START_ATTEMPTS_MAX = 3
 
 _FORMAT_PROGRAM = "kafka.tools.StorageTool"
 
 
-class EmbeddedBroker:
-    """A running broker. It keeps its port for its whole life, however often it is restarted."""
+class BrokerProgram:
+    """How the broker is formatted, configured and started."""
 
     name = "the embedded Kafka broker"
+    port_taken_text = "Address already in use"
 
-    def __init__(self, folder: Path, *, port: int, heap_mib: int, lock: int) -> None:
-        """Take the owned directory, the port that was asked for (0: any free one) and the heap's size."""
-        self.folder = folder
-        self.port = port
-        self._is_port_chosen = port == 0
+    def __init__(self, folder: Path, *, heap_mib: int, lock: int) -> None:
+        """Take the owned directory and the heap's size."""
+        self._folder = folder
         self._heap_mib = heap_mib
         self._lock = lock
-        self._jvm: GuardedJvm | None = None
-        self._changing = asyncio.Lock()
 
-    @property
-    def bootstrap(self) -> str:
+    def address(self, port: int) -> str:
         """What clients take as `bootstrap.servers`."""
-        return f"{LOOPBACK}:{self.port}"
+        return f"{LOOPBACK}:{port}"
 
-    @property
-    def pid(self) -> int:
-        """The process id of the JVM that runs now, or ran last."""
-        if self._jvm is None:
-            raise StartFailed("the broker has never been started")
-        return self._jvm.pid
-
-    def is_alive(self) -> bool:
-        """Whether its process runs; it may be busy starting."""
-        return self._jvm is not None and self._jvm.is_alive()
-
-    async def wait_exited(self) -> int:
-        """Wait until the broker's process has ended; its exit code, 128 + signal if it was killed."""
-        if self._jvm is None:
-            raise StartFailed("the broker has never been started")
-        return await self._jvm.wait_exited()
-
-    async def start(self) -> None:
+    async def launch(self, port: int) -> GuardedJvm:
         """Format the directory if it is new, start the broker and wait until it serves clients."""
-        async with self._changing:
-            if not self.is_alive():
-                await self._start()
-
-    async def stop(self) -> None:
-        """Stop the broker in its own way, by force after STOP_SECONDS_MAX."""
-        async with self._changing:
-            if self._jvm:
-                await self._jvm.stop()
-
-    async def restart(self) -> None:
-        """Stop it, if it still runs, and start it again with the same port on the same data."""
-        await self.stop()
-        await self.start()
-
-    async def _start(self) -> None:
-        for attempt in range(1, START_ATTEMPTS_MAX + 1):
-            if self._is_port_chosen and self._jvm is None:
-                self.port, controller_port = free_ports(2)
-            else:
-                require_free(self.port)
-                (controller_port,) = free_ports(1)
+        controller_port = next(free for free in free_ports(2) if free != port)
+        settings = self._write_settings(port, controller_port)
+        if not (self._folder / "logs").exists():
+            await self._format(port, controller_port)
+        (self._folder / "console.log").unlink(missing_ok=True)
+        jvm = await GuardedJvm.start(self.name, self._command(self._heap_mib, "kafka.Kafka", str(settings)))
+        async with stopped_unless_ready(jvm):
             try:
-                await self._start_with(controller_port)
+                await jvm.wait_ready(lambda: is_broker_ready(port), seconds_max=START_SECONDS_MAX)
             except StartFailed as failure:
-                # Somebody may have been quicker with a port that was free a moment ago.
-                if attempt == START_ATTEMPTS_MAX or "Address already in use" not in str(failure):
-                    raise
-            else:
-                return
+                raise StartFailed(f"{failure}\n{log_tail(self._folder / 'kafka.log')}") from failure
+        return jvm
 
-    async def _start_with(self, controller_port: int) -> None:
-        settings = self._write_settings(controller_port)
-        if not (self.folder / "logs").exists():
-            await self._format(controller_port)
-        (self.folder / "console.log").unlink(missing_ok=True)
-        command = self._command(self._heap_mib, "kafka.Kafka", str(settings))
-        jvm = await GuardedJvm.start(self.name, command)
-        async with contextlib.AsyncExitStack() as unless_ready:
-            unless_ready.push_async_callback(jvm.stop)
-            try:
-                await jvm.wait_ready(lambda: is_broker_ready(self.port), seconds_max=START_SECONDS_MAX)
-            except StartFailed as failure:
-                raise StartFailed(f"{failure}\n{log_tail(self.folder / 'kafka.log')}") from failure
-            unless_ready.pop_all()
-        self._jvm = jvm
-
-    async def _format(self, controller_port: int) -> None:
+    async def _format(self, port: int, controller_port: int) -> None:
         """Write the identity of a new cluster; whole or not at all, by renaming."""
-        unfinished = self.folder / "logs.new"
+        unfinished = self._folder / "logs.new"
         shutil.rmtree(unfinished, ignore_errors=True)
-        properties = broker_properties(port=self.port, controller_port=controller_port, log_folder=unfinished)
-        settings = self.folder / "format.properties"
+        properties = broker_properties(port=port, controller_port=controller_port, log_folder=unfinished)
+        settings = self._folder / "format.properties"
         settings.write_text(properties_text(properties), encoding="utf-8")
         cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         # As one argument: an identity may begin with a dash.
@@ -131,13 +74,13 @@ class EmbeddedBroker:
             await jvm.stop()
         if code != 0:
             raise StartFailed(f"the broker's directory could not be formatted:\n{jvm.log_tail()}")
-        unfinished.rename(self.folder / "logs")
+        unfinished.rename(self._folder / "logs")
 
-    def _write_settings(self, controller_port: int) -> Path:
-        logging = self.folder / "log4j2.properties"
-        logging.write_text(LOGGING.format(log=self.folder / "kafka.log"), encoding="utf-8")
-        properties = broker_properties(port=self.port, controller_port=controller_port, log_folder=self.folder / "logs")
-        settings = self.folder / "server.properties"
+    def _write_settings(self, port: int, controller_port: int) -> Path:
+        logging = self._folder / "log4j2.properties"
+        logging.write_text(LOGGING.format(log=self._folder / "kafka.log"), encoding="utf-8")
+        properties = broker_properties(port=port, controller_port=controller_port, log_folder=self._folder / "logs")
+        settings = self._folder / "server.properties"
         settings.write_text(properties_text(properties), encoding="utf-8")
         return settings
 
@@ -147,29 +90,27 @@ class EmbeddedBroker:
             "-XX:+UseSerialGC",
             "-XX:+ExitOnOutOfMemoryError",
             "-Djava.awt.headless=true",
-            f"-Dlog4j2.configurationFile={self.folder / 'log4j2.properties'}",
+            f"-Dlog4j2.configurationFile={self._folder / 'log4j2.properties'}",
         )
         return JvmCommand(
             arguments=(str(java_program()), *options, "-cp", class_path("kafka"), main_class, *arguments),
-            working_folder=self.folder,
-            console=self.folder / "console.log",
+            working_folder=self._folder,
+            console=self._folder / "console.log",
             grace_seconds=STOP_SECONDS_MAX,
             inherited_lock=self._lock,
         )
 
 
-@contextlib.asynccontextmanager
-async def embedded_kafka(*, data_dir: Path, port: int = 0, heap_mib: int = HEAP_MIB) -> AsyncIterator[EmbeddedBroker]:
-    """Run a broker with its data under `data_dir`/kafka; ready on entry, gone on exit.
+def embedded_kafka(
+    *, data_dir: Path, port: int = 0, heap_mib: int = HEAP_MIB
+) -> AbstractAsyncContextManager[EmbeddedServer]:
+    """Run a broker with its data under `data_dir`/kafka, as `service.embedded.server.serving` does.
 
-    `port` 0 chooses a free one. Raises DataDirectoryBusy where another worker uses the directory, PortBusy
-    where the port is taken, StartFailed with the end of its log where the broker does not come up.
+    `port` 0 chooses a free one; `address` is what clients take as `bootstrap.servers`.
     """
     folder = data_dir.absolute() / "kafka"
-    async with owned(folder, wait_seconds_max=STOP_SECONDS_MAX + 5) as lock:
-        broker = EmbeddedBroker(folder, port=port, heap_mib=heap_mib, lock=lock)
-        try:
-            await broker.start()
-            yield broker
-        finally:
-            await broker.stop()
+
+    def make_program(lock: int) -> BrokerProgram:
+        return BrokerProgram(folder, heap_mib=heap_mib, lock=lock)
+
+    return serving(folder, make_program, port=port, stop_seconds_max=STOP_SECONDS_MAX)

@@ -8,9 +8,10 @@ import signal
 import sys
 from pathlib import Path
 
-from service.embedded.broker import EmbeddedBroker, embedded_kafka
+from service.embedded.broker import embedded_kafka
 from service.embedded.errors import EmbeddedError, StartFailed
-from service.embedded.registry import EmbeddedRegistry, embedded_registry
+from service.embedded.registry import embedded_registry
+from service.embedded.server import EmbeddedServer
 
 EXIT_CLEAN = 0
 EXIT_FAILED = 1
@@ -48,11 +49,11 @@ async def run_broker(*, data_dir: Path, port: int = 0, has_registry: bool = Fals
 async def _run(data_dir: Path, *, port: int, registry_port: int | None) -> int:
     async with contextlib.AsyncExitStack() as servers:
         broker = await servers.enter_async_context(embedded_kafka(data_dir=data_dir, port=port))
-        ready = f"ready bootstrap={broker.bootstrap}"
-        running: list[EmbeddedBroker | EmbeddedRegistry] = [broker]
+        ready = f"ready bootstrap={broker.address}"
+        running = [broker]
         if registry_port is not None:
             registry = await servers.enter_async_context(embedded_registry(data_dir=data_dir, port=registry_port))
-            ready += f" registry={registry.url}"
+            ready += f" registry={registry.address}"
             running.append(registry)
         print(ready, flush=True)
         ended = await _wait_any_exited(running)
@@ -60,7 +61,7 @@ async def _run(data_dir: Path, *, port: int, registry_port: int | None) -> int:
     return EXIT_FAILED
 
 
-async def _wait_any_exited(servers: list[EmbeddedBroker | EmbeddedRegistry]) -> str:
+async def _wait_any_exited(servers: list[EmbeddedServer]) -> str:
     """Wait for the first server to end; what it is called."""
     async with asyncio.TaskGroup() as group:
         watching = {

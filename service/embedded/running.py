@@ -29,7 +29,7 @@ class Running(Generic[ServerT]):
     def call(
         self, action: Callable[[ServerT], Coroutine[object, object, ResultT]], *, seconds_max: float = CALL_SECONDS_MAX
     ) -> ResultT:
-        """Run `action(server)` on the server's loop and wait for its result: `kafka.call(EmbeddedBroker.restart)`."""
+        """Run `action(server)` on the server's loop and wait for its result: `kafka.call(EmbeddedServer.restart)`."""
         return asyncio.run_coroutine_threadsafe(action(self.server), self.loop).result(seconds_max)
 
 

@@ -13,7 +13,7 @@ RESTART_WAIT_SECONDS_MAX = 30.0
 
 
 class Restartable(Protocol):
-    """What EmbeddedBroker and EmbeddedRegistry have in common for this purpose."""
+    """What of an ``EmbeddedServer`` matters here."""
 
     async def wait_exited(self) -> int:
         """Wait for its end and return the exit code."""

@@ -27,7 +27,7 @@ from service.embedded.broker import embedded_kafka
 
 async def own():
     async with embedded_kafka(data_dir=Path(sys.argv[1])) as broker:
-        print(broker.pid, broker.bootstrap, flush=True)
+        print(broker.pid, broker.address, flush=True)
         await asyncio.Event().wait()
 
 asyncio.run(own())
@@ -117,8 +117,8 @@ async def test_killed_worker_takes_its_broker_along_and_the_next_goes_on(tmp_pat
     # At once, as an init system would: the old broker is still on its way out.
     async with embedded_kafka(data_dir=tmp_path) as broker:
         assert not jvm.is_running()
-        await _produce(broker.bootstrap, topic_name, [b"three"], is_committed=True)
-        assert await _committed(broker.bootstrap, topic_name, 3) == [b"one", b"two", b"three"]
+        await _produce(broker.address, topic_name, [b"three"], is_committed=True)
+        assert await _committed(broker.address, topic_name, 3) == [b"one", b"two", b"three"]
 
 
 @pytest.mark.faults
@@ -139,23 +139,23 @@ async def test_given_port_is_used_and_kept(tmp_path: Path) -> None:
     """A port that is given is the broker's, also after a restart."""
     (port,) = free_ports(1)
     async with embedded_kafka(data_dir=tmp_path, port=port) as broker:
-        assert broker.bootstrap == f"127.0.0.1:{port}"
+        assert broker.address == f"127.0.0.1:{port}"
         await broker.restart()
-        assert broker.bootstrap == f"127.0.0.1:{port}"
+        assert broker.address == f"127.0.0.1:{port}"
 
 
 async def test_dead_broker_is_brought_back(tmp_path: Path, topic_name: str) -> None:
     """Under supervision a killed broker comes back on the same port with its data, and its end is told."""
     told: asyncio.Queue[str] = asyncio.Queue()
     async with embedded_kafka(data_dir=tmp_path) as broker:
-        await _produce(broker.bootstrap, topic_name, [b"kept"], is_committed=True)
+        await _produce(broker.address, topic_name, [b"kept"], is_committed=True)
         async with asyncio.TaskGroup() as group:
             supervision = group.create_task(keep_running(broker, tell=told.put_nowait))
             os.kill(broker.pid, signal.SIGKILL)
             async with asyncio.timeout(_WAIT_SECONDS_MAX):
                 assert "code 137" in await told.get()
                 assert "runs again" in await told.get()
-            assert await _committed(broker.bootstrap, topic_name, 1) == [b"kept"]
+            assert await _committed(broker.address, topic_name, 1) == [b"kept"]
             supervision.cancel()
 
 

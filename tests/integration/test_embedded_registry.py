@@ -42,14 +42,14 @@ async def test_incompatible_schema_is_refused(registry: RegistryStack, topic_nam
 async def test_killed_registry_keeps_schemas_ids_and_level(tmp_path: Path) -> None:
     """SIGKILL right after an answer loses neither the schema nor its id, nor the level its user chose."""
     async with embedded_registry(data_dir=tmp_path) as server:
-        _, registered = await _request("POST", f"{server.url}/subjects/a-value/versions", {"schema": _FIRST})
-        await _request("PUT", f"{server.url}/config", {"compatibility": "FULL"})
+        _, registered = await _request("POST", f"{server.address}/subjects/a-value/versions", {"schema": _FIRST})
+        await _request("PUT", f"{server.address}/config", {"compatibility": "FULL"})
         os.kill(server.pid, signal.SIGKILL)
         await server.wait_exited()
-        url = server.url
+        url = server.address
         await server.restart()
 
-        assert server.url == url
+        assert server.address == url
         _, found = await _request("GET", f"{url}/schemas/ids/{registered['id']}")
         assert found["schema"] == _FIRST
         _, level = await _request("GET", f"{url}/config")
