@@ -14,7 +14,7 @@ from service.config.definition import ConnectorDefinition, read_definition
 from service.config.files import ConfigFileError, read_connector, read_properties
 from service.config.providers import ConfigProviders, ProviderError, Resolved, resolve_worker
 from service.config.worker import EMBEDDED, WorkerConfig
-from service.kafka.client import KafkaSettings
+from service.kafka.properties import read_settings
 from service.validation.kinds import find_kind
 from service.validation.secrets import secrets_of_connector
 
@@ -170,7 +170,7 @@ def _findings(connector: Mapping[str, str], worker: Mapping[str, str]) -> Sequen
 
 def _client_findings(worker: Mapping[str, str], connector: Mapping[str, str]) -> tuple[Finding, ...]:
     """Doubts about the producer's settings, the connector's overrides among them."""
-    _, doubts = KafkaSettings.parse(worker, connector=connector, role="producer")
+    _, doubts = read_settings(worker, connector=connector, role="producer")
     return tuple(
         Finding(
             doubt.key,

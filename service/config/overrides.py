@@ -16,7 +16,7 @@ from fetchers.sdk import Finding, Severity
 from fetchers.sdk.config import HIDDEN
 from service.config.client_keys import ASKED_FOR, FIXED_VALUES, PRINCIPAL_KEYS, REFUSED
 from service.config.secret_names import names_a_secret
-from service.kafka.client import KafkaSettings
+from service.kafka.properties import read_settings
 
 ROLES = ("producer", "consumer", "admin")
 POLICY_KEY = "connector.client.config.override.policy"
@@ -110,7 +110,7 @@ def _doubts(properties: Mapping[str, str], worker: Mapping[str, str]) -> Iterato
     """What the clients' own reader says about the overrides."""
     given = {key.partition(".")[0] for key, _, _ in overrides_of(properties)}
     for role in (role for role in ROLES if role in given):
-        _, doubts = KafkaSettings.parse(worker, connector=properties, role=role)
+        _, doubts = read_settings(worker, connector=properties, role=role)
         for doubt in doubts:
             if doubt.key.startswith(f"{role}.override."):
                 text = f"Invalid value {doubt.value} for configuration {doubt.key}: Expected {doubt.expected}"

@@ -1,21 +1,11 @@
-"""Settings of Kafka clients: Java's property names on the left, this client library's arguments on the right.
-
-A role (`producer`, `consumer`, `admin`) sees the worker's own connection keys, over them the worker's
-`<role>.<key>`, over them the connector's `<role>.override.<key>` (as in Kafka Connect). What is not
-understood is reported, never silently dropped.
-"""
+"""Settings of Kafka clients, and this client library's arguments; `service.kafka.properties` reads them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from service.kafka.security import KafkaSecurity
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from service.kafka.security import Finding
 
 BATCH_BYTES_MAX = 900_000
 # Only a bound on nonsense: what a topic takes is said by its max.message.bytes.
@@ -88,15 +78,6 @@ class KafkaSettings:
     metadata_age_seconds_max: float = 300.0
     idle_seconds_max: float = 540.0
     retry_seconds: float = 0.1
-
-    @classmethod
-    def parse(
-        cls, worker: Mapping[str, str], *, connector: Mapping[str, str] | None = None, role: str = "producer"
-    ) -> tuple[KafkaSettings, tuple[Finding, ...]]:
-        """Read the keys that concern `role`; every doubt is a finding, and then its default stands in."""
-        from service.kafka.properties import SettingsReader  # noqa: PLC0415 - that module needs this one's classes
-
-        return SettingsReader(worker, connector=connector or {}, role=role).read()
 
     @property
     def connecting(self) -> str:

@@ -1,4 +1,9 @@
-"""Reads Kafka client properties (Java's names) into `KafkaSettings`, collecting every doubt as a finding."""
+"""Reads Kafka client properties (Java's names) into `KafkaSettings`, collecting every doubt as a finding.
+
+A role (`producer`, `consumer`, `admin`) sees the worker's own connection keys, over them the worker's
+`<role>.<key>`, over them the connector's `<role>.override.<key>` (as in Kafka Connect). What is not
+understood is reported, never silently dropped.
+"""
 
 from __future__ import annotations
 
@@ -39,8 +44,15 @@ _SECRET = (
 _NUMBER_MAX = 2_147_483_647
 
 
+def read_settings(
+    worker: Mapping[str, str], *, connector: Mapping[str, str] | None = None, role: str = "producer"
+) -> tuple[client.KafkaSettings, tuple[Finding, ...]]:
+    """Read the keys that concern `role`; every doubt is a finding, and then its default stands in."""
+    return _SettingsReader(worker, connector=connector or {}, role=role).read()
+
+
 @dataclass
-class SettingsReader:
+class _SettingsReader:
     """One pass over the properties of one client role."""
 
     worker: Mapping[str, str]

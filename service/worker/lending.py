@@ -9,6 +9,7 @@ from pathlib import Path
 from service.domain.ids import TaskId
 from service.kafka.client import KafkaSettings
 from service.kafka.producer import IdempotentWriter, TransactionalWriter, Writer
+from service.kafka.properties import read_settings
 from service.stores.dedupe import DedupeLimits
 from service.stores.dedupe_store import DedupeState, DedupeStore, NoDedupe
 
@@ -24,7 +25,7 @@ class ClientSettings:
     def of(self, role: str, connector: Mapping[str, str] | None = None) -> KafkaSettings:
         """``role``: producer, consumer or admin. Doubts were told when the config was read."""
         worker = {**self.worker_properties, "bootstrap.servers": self.bootstrap}
-        settings, _ = KafkaSettings.parse(worker, connector=connector, role=role)
+        settings, _ = read_settings(worker, connector=connector, role=role)
         return settings
 
 

@@ -26,7 +26,7 @@ from service.docs.borrowed_keys import (
     BorrowedKey,
 )
 from service.docs.generate import PAGES, stale_pages, write_pages
-from service.kafka.client import KafkaSettings
+from service.kafka.properties import read_settings
 from service.registry.settings import RegistrySettings
 from service.sinks.catalog import SINKS
 from spark_batch.outcome import Reason, Stage
@@ -145,7 +145,7 @@ def test_every_documented_key_of_consumers_is_read(key: BorrowedKey) -> None:
 def assert_read(key: BorrowedKey, *, role: str) -> None:
     """A role's reader knows the key, and finds a wrong value of it."""
     name = f"{role}.{key.name}"
-    _, findings = KafkaSettings.parse({name: key.wrong_value or key.default or "text"}, role=role)
+    _, findings = read_settings({name: key.wrong_value or key.default or "text"}, role=role)
 
     assert [finding for finding in findings if not finding.is_error] == []
     assert bool(findings) == (key.wrong_value is not None)

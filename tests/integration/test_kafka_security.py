@@ -15,6 +15,7 @@ from service.embedded.running import running
 from service.kafka.client import KafkaSettings
 from service.kafka.errors import DeliveryFatal, DeliveryRetriable
 from service.kafka.producer import TransactionalWriter
+from service.kafka.properties import read_settings
 from service.kafka.reader import read_topic
 from service.kafka.records import TopicRecords
 
@@ -49,7 +50,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 def settings_of(bootstrap: str, user: str, password: str) -> KafkaSettings:
     """Settings from Java's properties."""
-    settings, findings = KafkaSettings.parse(
+    settings, findings = read_settings(
         {
             "bootstrap.servers": bootstrap,
             "security.protocol": "SASL_PLAINTEXT",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from service.kafka.client import KafkaSettings
+from service.kafka.properties import read_settings
 from service.kafka.security import parse_jaas
 
 JAAS = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="al=ice" password="p\\"w;d";'
@@ -23,7 +23,7 @@ def test_the_most_special_source_wins() -> None:
         "producer.compression.type": "LZ4",
         "consumer.request.timeout.ms": "9000",
     }
-    settings, findings = KafkaSettings.parse(worker, connector={"producer.override.compression.type": "zstd"})
+    settings, findings = read_settings(worker, connector={"producer.override.compression.type": "zstd"})
     assert findings == ()
     assert settings.producer.compression == "zstd"
     assert settings.request_seconds_max == 2.0
@@ -32,14 +32,14 @@ def test_the_most_special_source_wins() -> None:
 
 def test_unknown_keys_name_a_neighbour() -> None:
     """A misspelt client key is a warning with the nearest known key, and never stops anything."""
-    _, findings = KafkaSettings.parse({"producer.compresion.type": "lz4"})
+    _, findings = read_settings({"producer.compresion.type": "lz4"})
     assert [(finding.key, finding.is_error) for finding in findings] == [("producer.compresion.type", False)]
     assert "compression.type" in findings[0].expected
 
 
 def test_fixed_keys_are_said_to_be_fixed() -> None:
     """Settings that would break exactly-once are reported and not obeyed."""
-    _, findings = KafkaSettings.parse({"producer.acks": "1", "producer.linger.ms": "5"})
+    _, findings = read_settings({"producer.acks": "1", "producer.linger.ms": "5"})
     assert [finding.key for finding in findings] == ["producer.acks"]
     assert "exactly-once" in findings[0].expected
 
@@ -57,7 +57,7 @@ def test_fixed_keys_are_said_to_be_fixed() -> None:
 )
 def test_wrong_values_are_findings(key: str, value: str) -> None:
     """A value that cannot be used is an error with its key, and a default stands in."""
-    settings, findings = KafkaSettings.parse({key: value})
+    settings, findings = read_settings({key: value})
     assert any(finding.is_error and finding.key.startswith(key.rsplit(".", 1)[0]) for finding in findings)
     assert settings.security.protocol == "PLAINTEXT"
 
@@ -70,10 +70,10 @@ def test_jaas_options_are_unquoted() -> None:
 def test_sasl_without_user_is_a_finding_without_the_secret() -> None:
     """An unusable login is reported with the value hidden; a usable one appears nowhere in clear."""
     worker = {"security.protocol": "SASL_PLAINTEXT", "sasl.jaas.config": 'Plain required password="hunter2";'}
-    _, findings = KafkaSettings.parse(worker)
+    _, findings = read_settings(worker)
     assert [finding.key for finding in findings] == ["sasl.jaas.config"]
     assert "hunter2" not in repr(findings)
-    settings, findings = KafkaSettings.parse({**worker, "sasl.mechanism": "scram-sha-512", "sasl.jaas.config": JAAS})
+    settings, findings = read_settings({**worker, "sasl.mechanism": "scram-sha-512", "sasl.jaas.config": JAAS})
     assert findings == ()
     assert settings.security.arguments()["sasl_plain_password"] == 'p"w;d'
     assert settings.security.arguments()["sasl_mechanism"] == "SCRAM-SHA-512"
@@ -108,7 +108,7 @@ def test_pem_files_make_an_ssl_context(tmp_path: Path) -> None:
         "ssl.keystore.location": str(both),
         "ssl.endpoint.identification.algorithm": "",
     }
-    settings, findings = KafkaSettings.parse(worker)
+    settings, findings = read_settings(worker)
     assert findings == ()
     context = settings.connection_arguments()["ssl_context"]
     assert isinstance(context, ssl.SSLContext)
