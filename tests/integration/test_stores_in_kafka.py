@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from fetchers.sdk import DedupeScope
+from metrics.events import Event, StateRecordSkipped
 from service.kafka.admin import KafkaAdmin
 from service.kafka.client import KafkaSettings
 from service.kafka.errors import DeliveryFatal, DeliveryRetriable
@@ -49,8 +50,9 @@ async def test_offsets_come_back_exactly(settings: KafkaSettings, topic_name: st
 
 
 async def test_connects_own_records_are_understood(settings: KafkaSettings, topic_name: str) -> None:
-    """Keys with names in any order, and records that are no offsets at all, do not stop a reader."""
-    store = OffsetStore(settings, topic_name)
+    """Keys with names in any order; records that are no offsets at all are told of, and do not stop a reader."""
+    events: list[Event] = []
+    store = OffsetStore(settings, topic_name, emit=events.append)
     await store.ensure(partitions=1)
     writer = TransactionalWriter(settings, transactional_id=topic_name)
     await writer.start()
@@ -60,7 +62,9 @@ async def test_connects_own_records_are_understood(settings: KafkaSettings, topi
     await writer.stop()
     assert await store.read("c") == {'{"a":2,"b":1}': {"position": 2}}
     assert await store.read("n") == {"{}": {"p": 1}}
-    assert store.unreadable_records == 2
+    assert events == [
+        StateRecordSkipped(topic=topic_name, offset=offset, reason="it is no source offset") for offset in (2, 3)
+    ]
     await store.close()
 
 
