@@ -6,13 +6,14 @@ a body that stops early must never look like a whole one.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator
 from typing import Protocol
 
+from zlib_ng import zlib_ng
+
 PIECE_BYTES_MAX = 1024 * 1024
 """Decoded bytes handed over at once: a small body that unpacks to gigabytes never sits in memory whole."""
-_GZIP_WINDOW = 16 + zlib.MAX_WBITS
+_GZIP_WINDOW = 16 + zlib_ng.MAX_WBITS
 
 
 class BrokenBodyError(Exception):
@@ -50,7 +51,7 @@ class ZlibDecoder:
     def __init__(self, *, window_bits: int, name: str) -> None:
         self._window_bits = window_bits
         self._name = name
-        self._member = zlib.decompressobj(window_bits)
+        self._member = zlib_ng.decompressobj(window_bits)
         self._is_between_members = False
         self._has_begun = False
 
@@ -61,12 +62,12 @@ class ZlibDecoder:
                 data = data.lstrip(b"\0")  # gzip allows zero padding after a member
                 if not data:
                     return
-                self._member = zlib.decompressobj(self._window_bits)
+                self._member = zlib_ng.decompressobj(self._window_bits)
                 self._is_between_members = False
             self._has_begun = True
             try:
                 piece = self._member.decompress(data, PIECE_BYTES_MAX)
-            except zlib.error as error:
+            except zlib_ng.error as error:  # type: ignore[misc] # the stub takes the class for an instance
                 message = f"the body is not the {self._name} its header promises"
                 raise BrokenBodyError(message) from error
             self._is_between_members = self._member.eof
@@ -92,6 +93,6 @@ def decoder_for(encoding: str, *, is_empty: bool) -> Decoder:
     if name in {"gzip", "x-gzip"}:
         return ZlibDecoder(window_bits=_GZIP_WINDOW, name="gzip")
     if name == "deflate":
-        return ZlibDecoder(window_bits=zlib.MAX_WBITS, name="deflate")
+        return ZlibDecoder(window_bits=zlib_ng.MAX_WBITS, name="deflate")
     message = f"content encoding {name[:40]!r} was not asked for and cannot be read"
     raise UnknownEncodingError(message)
