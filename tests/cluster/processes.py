@@ -28,6 +28,8 @@ from tests.rest_client import LOOK_SECONDS, WAIT_SECONDS_MAX, RestClient
 SESSION_SECONDS = 6
 """The least that brokers allow by default."""
 STOP_SECONDS_MAX = 60.0
+READY_SECONDS_MAX = 300.0
+"""Spark of several workers may start at once, on few cores."""
 LINES_PER_SECOND = 100
 RUNNING = {"": "RUNNING", "0": "RUNNING"}
 INSTANT = ("-m", "tests.cluster.worker_process")
@@ -92,14 +94,26 @@ class WorkerProcess(RestClient):
     async def is_healthy(self) -> bool:
         """Whether it answers that all is well; what has ended by itself never will."""
         assert self.process is None or self.process.poll() is None, self.log.read_text()[-1000:]
+        return await self._says_ok("/health")
+
+    async def is_ready(self) -> bool:
+        """Whether it is in the group and can convert: what a rollout waits for before it goes on."""
+        return await self._says_ok("/health/ready")
+
+    async def _says_ok(self, path: str) -> bool:
         try:
-            return (await self.ask("GET", "/health"))[0] == 200
+            return (await self.ask("GET", path))[0] == 200
         except (aiohttp.ClientError, TimeoutError):
             return False
 
     async def wait_healthy(self) -> None:
         """Until it is at work."""
         await wait_for(self.is_healthy, f"{self.url} healthy")
+
+    async def wait_ready(self, *, seconds_max: float = READY_SECONDS_MAX) -> None:
+        """Until the next worker may be restarted."""
+        await self.wait_healthy()
+        await wait_for(self.is_ready, f"{self.url} ready", seconds_max=seconds_max)
 
     def events(self, name: str) -> list[dict[str, Any]]:
         """What it has logged under this name, in all its lives."""

@@ -27,7 +27,7 @@ async def test_a_rolling_restart_moves_nothing_and_stops_nobody_else(kafka: Kafk
             await field.wait_growth([load for load in loads if before[load.name] != worker.worker_id])
             assert tasks_told(others) == told
             worker.start()
-            await worker.wait_healthy()
+            await worker.wait_ready()
             assert await field.wait_owned(others[0], workers) == before
             assert tasks_told(others) == told
         await field.demand_all_once()
