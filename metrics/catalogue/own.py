@@ -12,7 +12,7 @@ BYTES = (1_024, 16_384, 131_072, 1_048_576, 4_194_304, 16_777_216, 33_554_432, 6
 FETCH_OUTCOMES = ("outcome", ("ok", "retriable", "rate_limited", "fatal"))
 CLOSE_REASONS = ("reason", ("count", "bytes", "age", "idle", "stop"))
 RETRY_STAGES = ("stage", ("fetch", "convert", "deliver", "put"))
-COMPONENTS = ("component", ("kafka", "registry", "spark"))
+COMPONENTS = ("component", ("group", "kafka", "registry", "spark"))
 METHODS = ("method", ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
 
 BUILD_INFO = Metric("headrace_build_info", Kind.INFO, "The running version of headrace.", ("version",))

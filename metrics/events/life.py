@@ -213,7 +213,7 @@ class WorkerStopping(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComponentStateChanged(Event):
-    """A part became usable or unusable. ``component``: kafka | registry | spark."""
+    """A part became usable or unusable. ``component``: group | kafka | registry | spark."""
 
     logger: ClassVar[str] = "headrace.worker"
     level: ClassVar[Level] = Level.INFO

@@ -11,7 +11,15 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
-from metrics.events import Emit, GroupPlaceDoubted, GroupRoundBegan, GroupRoundEnded, GroupTroubled, discard
+from metrics.events import (
+    ComponentStateChanged,
+    Emit,
+    GroupPlaceDoubted,
+    GroupRoundBegan,
+    GroupRoundEnded,
+    GroupTroubled,
+    discard,
+)
 from service.background import Background
 from service.domain.cluster import Member, Roster
 from service.domain.ids import InstanceId
@@ -53,7 +61,7 @@ def group_settings(
 class Patience:
     """For how long others are waited for."""
 
-    grace_seconds: float = 5.0
+    grace_seconds: float = 30.0
     """The work of a worker that has taken leave is held for it."""
     sync_seconds_max: float = 3.0
     """The leader reads the config log as far as another has."""
@@ -96,6 +104,7 @@ class GroupMembership:
         self._roster: Roster | None = None
         self._round_began: float | None = None
         self._must_rejoin = False
+        self._is_told_ready = False
         self._listeners: list[Callable[[], None]] = []
         self._background = Background()
         self._is_running = False
@@ -127,6 +136,7 @@ class GroupMembership:
         """See ``Membership``."""
         await self._background.__aenter__()
         self._is_running = True
+        self._emit(ComponentStateChanged(component="group", is_ready=False, detail="joining"))
         self._background.start(self._run(), name=f"membership in {self._settings.group_id}")
 
     async def stop(self) -> None:
@@ -246,8 +256,17 @@ class GroupMembership:
         return min(usual, _RESTLESS_SECONDS) if is_round_near else usual
 
     def _tell(self) -> None:
+        self._tell_ready()
         for listener in self._listeners:
             listener()
+
+    def _tell_ready(self) -> None:
+        """Who rolls a restart on waits for it: while a worker is not back in its place, the next must not leave."""
+        is_ready = self.roster is not None
+        if is_ready != self._is_told_ready and self._is_running:
+            self._is_told_ready = is_ready
+            detail = self._settings.group_id if is_ready else self.trouble or "its place in the group is not sure"
+            self._emit(ComponentStateChanged(component="group", is_ready=is_ready, detail=detail))
 
 
 def _seated(claims: Mapping[str, Claim]) -> Mapping[str, Claim]:

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from metrics.events import ComponentStateChanged, Event
 from service.domain.cluster import Member
 from service.herder.membership import GroupMembership, Patience, group_settings
 from service.herder.tracking import AssignmentTracker
@@ -82,6 +83,7 @@ class GroupWorker:
         """Prepare; its name is one letter."""
         self.tracker = tracker or AssignmentTracker(CONFIG)
         self.views: list[View] = []
+        self.events: list[Event] = []
         self.membership = GroupMembership(
             member(name),
             KafkaSettings(bootstrap=bootstrap, request_seconds_max=10.0),
@@ -89,6 +91,7 @@ class GroupWorker:
             self.tracker,
             catch_up=catch_up,
             patience=Patience(grace_seconds=grace_seconds),
+            emit=self.events.append,
         )
         self._changed = asyncio.Event()
         self.membership.listen(self._look)
@@ -106,6 +109,11 @@ class GroupWorker:
     def view(self) -> View:
         """As it is now."""
         return view_of(self.membership, self.tracker)
+
+    @property
+    def readiness(self) -> list[bool]:
+        """What it has told of whether it is in its place."""
+        return [event.is_ready for event in self.events if isinstance(event, ComponentStateChanged)]
 
     async def wait_until(self, condition: Callable[[View], bool]) -> View:
         """The first view that meets it, and is no matter of a round that goes on."""

@@ -133,7 +133,7 @@ async def test_a_worker_that_was_stopped_too_long_knows_it_when_it_wakes(
 @pytest.mark.slow
 @pytest.mark.faults
 async def test_a_restarted_broker_moves_nothing(kafka: KafkaStack, topic_name: str, stack: AsyncExitStack) -> None:
-    """Members find it again, in the same places or in a new round with the same work."""
+    """Members find it again, in the same places or in a new round with the same work; until then they are not ready."""
     a, b = [
         await stack.enter_async_context(GroupWorker(kafka.bootstrap, topic_name, name, grace_seconds=60))
         for name in "ab"
@@ -146,6 +146,9 @@ async def test_a_restarted_broker_moves_nothing(kafka: KafkaStack, topic_name: s
             while worker.view.generation:
                 await asyncio.sleep(0.1)
             assert worker.membership.is_rebalancing
+            while len(worker.readiness) < 3:
+                await asyncio.sleep(0.1)
+            assert worker.readiness == [False, True, False]
     finally:
         await asyncio.to_thread(kafka.restart)
     c = await stack.enter_async_context(GroupWorker(kafka.bootstrap, topic_name, "c", grace_seconds=60))
@@ -153,6 +156,9 @@ async def test_a_restarted_broker_moves_nothing(kafka: KafkaStack, topic_name: s
 
     assert owned(views) == EVERYTHING
     assert all(set(view.owned) <= set(old) for view, old in zip(views, before, strict=False))
+    assert c.readiness[:2] == [False, True]
+    assert a.readiness[-1]
+    assert b.readiness[-1]
 
 
 async def test_a_live_group_of_another_kind_is_refused(
