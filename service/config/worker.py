@@ -159,9 +159,9 @@ class WorkerConfig(ConfigModel):
     """Most time between two heartbeats; never more than a tenth of the session's."""
     rebalance_timeout_ms: Annotated[int, Field(ge=1000), Key(importance=Importance.HIGH)] = 60_000
     """Time within which every worker has to join a rebalance."""
-    scheduled_rebalance_max_delay_ms: Annotated[int, Field(ge=0, le=2**31 - 1), Key(importance=Importance.LOW)] = 5_000
+    scheduled_rebalance_max_delay_ms: Annotated[int, Field(ge=0, le=2**31 - 1), Key(importance=Importance.LOW)] = 30_000
     """How long the work of a worker that has stopped is held for it, so that a restart moves nothing; Connect's default
-    is five minutes. What ran on a worker that is silent for a whole session is handed out at once."""
+    is five minutes. With 0 it is handed out at once, as is what ran on a worker that is silent for a whole session."""
     worker_sync_timeout_ms: Annotated[int, Field(ge=0), Key(importance=Importance.MEDIUM)] = 3_000
     """Time a leader takes to read the config topic as far as the others have."""
     worker_unsync_backoff_ms: Annotated[int, Key(importance=Importance.MEDIUM)] = 300_000
