@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +25,7 @@ from spark_batch.transforms.field_path import FieldPathError, field_path
 from spark_batch.transforms.kinds import (
     ExtractField,
     FieldName,
+    HasHeaderKey,
     HoistField,
     InsertField,
     Predicate,
@@ -76,19 +77,19 @@ def not_built(name: str) -> str | None:
     return f"{name} is not built yet in this version of headrace; ignoring it would change the records. Built: {_BUILT}"
 
 
-def read_transformations(properties: Mapping[str, str]) -> TransformationsReading:
-    """Every ``transforms.*`` and ``predicates.*`` key of a source's config."""
+def read_transformations(properties: Mapping[str, str], *, is_sink: bool = False) -> TransformationsReading:
+    """Every ``transforms.*`` and ``predicates.*`` key of a source's config, or of a sink's."""
     predicates: dict[str, Predicate] = {}
     findings: list[Finding] = []
     for alias in aliases_of(properties, "predicates"):
-        stage = _Stage("predicates", alias, properties)
+        stage = _Stage("predicates", alias, properties, is_sink=is_sink)
         predicate = stage.predicate()
         findings += stage.findings
         if predicate is not None:
             predicates[alias] = predicate
     steps = []
     for alias in aliases_of(properties, "transforms"):
-        stage = _Stage("transforms", alias, properties)
+        stage = _Stage("transforms", alias, properties, is_sink=is_sink)
         step = stage.step(predicates)
         findings += stage.findings
         if step is not None:
@@ -96,15 +97,34 @@ def read_transformations(properties: Mapping[str, str]) -> TransformationsReadin
     for key, value, expected in pattern_misfits(steps):
         text = f"Invalid value {value} for configuration {key}: Expected {expected}"
         findings.append(Finding(key, value, text))
+    if is_sink:
+        findings += _ascii_findings(steps)
     return TransformationsReading(tuple(steps), tuple(findings))
+
+
+def _ascii_findings(steps: Sequence[Step]) -> Iterator[Finding]:
+    """Expressions are carried out over ASCII, which names in Kafka are; what a sink's router makes need not be."""
+    for number, step in enumerate(steps):
+        router = step.transformation
+        is_asked = any(
+            isinstance(later.transformation, RegexRouter) or isinstance(later.predicate, TopicNameMatches)
+            for later in steps[number + 1 :]
+        )
+        if isinstance(router, RegexRouter) and is_asked and not router.replacement.isascii():
+            key = f"transforms.{step.name}.replacement"
+            text = (
+                f"Invalid value {router.replacement} for configuration {key}: Expected ASCII, as the name is asked for"
+            )
+            yield Finding(key, router.replacement, text)
 
 
 class _Stage:
     """One alias."""
 
-    def __init__(self, kind: str, alias: str, properties: Mapping[str, str]) -> None:
+    def __init__(self, kind: str, alias: str, properties: Mapping[str, str], *, is_sink: bool) -> None:
         self.prefix = f"{kind}.{alias}."
         self.alias = alias
+        self.is_sink = is_sink
         self.properties = properties
         self.own = {key.removeprefix(self.prefix): text for key, text in properties.items() if self._is_own(key)}
         self.findings: list[Finding] = []
@@ -118,8 +138,7 @@ class _Stage:
         if isinstance(config, TopicNameMatchesConfig):
             return TopicNameMatches(config.pattern)
         if isinstance(config, HasHeaderKeyConfig):
-            self._refuse("type", "a predicate that is built: headers cannot be asked for yet")
-            return None
+            return HasHeaderKey(config.name)
         return None if config is None else RecordIsTombstone()
 
     def step(self, predicates: Mapping[str, Predicate]) -> Step | None:
@@ -178,13 +197,14 @@ class _Stage:
         self.findings.append(Finding(key, value, text))
 
     def insert(self, config: InsertFieldConfig, side: Side) -> InsertField | None:
-        """Refuses what only records of sinks have, and what would do nothing."""
-        for name in ("partition.field", "offset.field"):
+        """Refuses what would do nothing, and in sources what only records of sinks have."""
+        for name in () if self.is_sink else ("partition.field", "offset.field"):
             if self.own.get(name):
                 self._refuse(name, "none: records of sources have no partition and no offset yet")
-        named = (config.topic_field, config.timestamp_field, config.static_field)
-        topic, timestamp, static = (_field_name(text) for text in named)
-        if topic is timestamp is static is None:
+        named = (config.topic_field, config.partition_field, config.offset_field)
+        topic, partition, offset = (_field_name(text) for text in named)
+        timestamp, static = _field_name(config.timestamp_field), _field_name(config.static_field)
+        if not any((topic, partition, offset, timestamp, static)):
             self._refuse("type", "at least one field to insert (topic.field, timestamp.field or static.field)")
         if static is not None and config.static_value is None:
             self._refuse("static.value", f"a value for static.field {static.name}")
@@ -195,6 +215,8 @@ class _Stage:
             static,
             config.static_value or "",
             is_null_defaulted=config.replace_null_with_default,
+            partition=partition,
+            offset=offset,
         )
 
     def extract(self, config: ExtractFieldConfig, side: Side) -> ExtractField | None:

@@ -84,7 +84,7 @@ class TopicNameMatchesConfig(ConfigModel):
 
 
 class HasHeaderKeyConfig(ConfigModel):
-    """True where the record has a header."""
+    """True where the record has a header; records of sources have none."""
 
     name: Annotated[str, Field(min_length=1)]
     """Name of the header."""

@@ -65,8 +65,9 @@ a stop. `producer.override.<key>` is for the writer of dead letters.
 ## Transformations and predicates
 
 `transforms` and `predicates` name them in order; each has `transforms.<name>.type` or `predicates.<name>.type`, one of
-the classes below, and its own keys in the same place. They are for sources; records are transformed after their
-contract has been met ([guide](../guides/transformations.md)). Every transformation also takes:
+the classes below, and its own keys in the same place. Records of a source are transformed after their contract has
+been met, those of a sink between its converters and the sink itself ([guide](../guides/transformations.md)). Every
+transformation also takes:
 
 {stage}
 {stages}

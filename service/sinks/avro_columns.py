@@ -92,13 +92,18 @@ class AvroShape:
 def avro_shape(schema: str) -> AvroShape:
     """The shape of a schema; raises AvroShapeError with every finding."""
     document = json.loads(schema)
-    wrapped = {"type": "record", "name": "HeadraceValue", "fields": [{"name": "value", "type": document}]}
+    return AvroShape(schema, fastavro.parse_schema(_without_uuid(document)), _type(parsed_slot(schema)))
+
+
+def parsed_slot(schema: str) -> Slot:
+    """What a schema of any type allows; raises AvroShapeError with every finding."""
+    wrapped = {"type": "record", "name": "HeadraceValue", "fields": [{"name": "value", "type": json.loads(schema)}]}
     parsed = parse_schema(json.dumps(wrapped))
     if parsed.record is None:
         told = "; ".join(f"{finding.path or 'schema'}: {finding.seen}" for finding in parsed.findings)
         message = f"cannot be held in columns: {told}"
         raise AvroShapeError(message)
-    return AvroShape(schema, fastavro.parse_schema(_without_uuid(document)), _type(parsed.record.fields[0].slot))
+    return parsed.record.fields[0].slot
 
 
 def _type(slot: Slot) -> Any:  # noqa: PLR0911 - one line a type

@@ -51,6 +51,8 @@ class Refusal:
     """One sentence; never the record's content or a secret."""
     class_name: str
     """Class that refused."""
+    exception: str = "org.apache.kafka.connect.errors.DataException"
+    """What Connect would have thrown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,8 @@ class SinkBatch:
     """Records of one or more partitions, in order within each.
 
     ``records`` has the columns topic, partition, offset, timestamp (milliseconds since the epoch), timestamp_type,
-    key, value, headers (name and bytes). A null value is a tombstone.
+    key, value, headers (name and bytes), original_topic. A null value is a tombstone. A router changes the topic:
+    what a sink notes of its own progress, as offsets do, goes by original_topic, partition and offset.
     """
 
     records: pa.Table
@@ -76,12 +79,12 @@ class SinkBatch:
 
     @property
     def ends(self) -> dict[Partition, int]:
-        """The offset after the last record of each partition."""
-        return ends_of(self.records)
+        """The offset after the last record of each partition, under the names that the topics have in Kafka."""
+        return ends_of(self.records, topic_column="original_topic")
 
 
-def ends_of(records: pa.Table) -> dict[Partition, int]:
-    """The offset after the last record of each partition of a table with the columns topic, partition, offset."""
-    last: Any = records.group_by(["topic", "partition"]).aggregate([("offset", "max")])
-    topics, partitions, offsets = (last.column(name).to_pylist() for name in ("topic", "partition", "offset_max"))
+def ends_of(records: pa.Table, *, topic_column: str = "topic") -> dict[Partition, int]:
+    """The offset after the last record of each partition of a table with columns of topics, partition and offset."""
+    last: Any = records.group_by([topic_column, "partition"]).aggregate([("offset", "max")])
+    topics, partitions, offsets = (last.column(name).to_pylist() for name in (topic_column, "partition", "offset_max"))
     return {(topic, number): offset + 1 for topic, number, offset in zip(topics, partitions, offsets, strict=True)}

@@ -162,6 +162,7 @@ async def _settings(definition: SinkDefinition, rules: DeadLetterRules, parts: S
             await _side(definition.key_converter, KEY_STAGE, parts),
             await _side(definition.value_converter, VALUE_STAGE, parts),
             f"{definition.connector_class.__module__}.{definition.connector_class.__qualname__}",
+            definition.steps,
         ),
         dead_letters=rules,
         flush_seconds=parts.flush_seconds,

@@ -12,8 +12,6 @@ from service.domain.ids import TaskId
 from service.kafka.records import Header, TopicRecords
 from service.sinks.batch import Refusal
 
-_EXCEPTION = "org.apache.kafka.connect.errors.DataException"
-
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterRules:
@@ -89,8 +87,8 @@ def _context_headers(refusal: Refusal, row: dict[str, Any], task_id: TaskId) -> 
         "task.id": str(task_id.task),
         "stage": refusal.stage,
         "class.name": refusal.class_name,
-        "exception.class.name": _EXCEPTION,
+        "exception.class.name": refusal.exception,
         "exception.message": refusal.message,
-        "exception.stacktrace": f"{_EXCEPTION}: {refusal.message}\n",
+        "exception.stacktrace": f"{refusal.exception}: {refusal.message}\n",
     }
     return [(f"__connect.errors.{name}", text.encode(errors="backslashreplace")) for name, text in texts.items()]

@@ -83,7 +83,7 @@ class JsonReader:
     async def read(self, column: Column) -> Reading:
         """The texts, unchanged."""
         values, refused = as_text(column)
-        malformed = await _in_thread(lambda: _malformed(values))
+        malformed = await in_thread(lambda: _malformed(values))
         return of_one_type(_without(values, malformed), ValueType(Form.JSON), refused | malformed)
 
 
@@ -93,7 +93,7 @@ class EnvelopeReader:
     async def read(self, column: Column) -> Reading:
         """The payloads, unchanged."""
         values, refused = as_text(column)
-        return await _in_thread(lambda: _unwrapped(values, refused))
+        return await in_thread(lambda: _unwrapped(values, refused))
 
 
 class AvroReader:
@@ -110,7 +110,7 @@ class AvroReader:
         ids = [_schema_id(record) for record in records]
         for schema_id in {number for number in ids if number is not None} - self._shapes.keys():
             self._shapes[schema_id] = await self._shape(schema_id)
-        return await _in_thread(lambda: self._read(records, ids))
+        return await in_thread(lambda: self._read(records, ids))
 
     async def _shape(self, schema_id: int) -> AvroShape | str:
         """The schema of an id, or why records that name it are refused."""
@@ -284,5 +284,6 @@ def _schema_id(record: bytes | None) -> int | None:
     return int.from_bytes(record[1:_HEADER_BYTES], "big")
 
 
-async def _in_thread(work: Callable[[], T]) -> T:
+async def in_thread(work: Callable[[], T]) -> T:
+    """Do work that looks at each record, beside the event loop."""
     return await asyncio.get_running_loop().run_in_executor(_THREADS, work)

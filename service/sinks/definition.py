@@ -10,9 +10,11 @@ from fetchers.sdk import Finding
 from service.config.converters import Converter
 from service.config.parts import class_not_found_findings, read_parts
 from service.config.sink import SinkConnectorConfig, group_of, topic_findings
+from service.config.transformations import read_transformations
 from service.kafka.group_consumer import Subscription
 from service.sinks.catalog import SINKS, SinkPlugin, find_sink
 from service.sinks.contract import SinkConfig, SinkConnector
+from spark_batch.transforms.kinds import Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +28,8 @@ class SinkDefinition:
     own: SinkConfig
     key_converter: Converter
     value_converter: Converter
+    steps: tuple[Step, ...] = ()
+    """Transformations of decoded records."""
 
     @property
     def name(self) -> str:
@@ -63,12 +67,13 @@ def read_sink_definition(properties: Mapping[str, str], *, worker: Mapping[str, 
         missing = class_not_found_findings(class_name, (known.name for known in SINKS))
         return SinkReading(None, (*SinkConnectorConfig.parse(properties).findings, *missing))
     connector_class = plugin.load()
+    transformations = read_transformations(properties, is_sink=True)
     reading = read_parts(
         properties,
         worker=worker,
         common_class=SinkConnectorConfig,
         own_class=connector_class.config_class,
-        also_found=(*topic_findings(properties), *_not_built(properties)),
+        also_found=(*topic_findings(properties), *transformations.findings),
     )
     if reading.parts is None:
         return SinkReading(None, reading.findings)
@@ -80,21 +85,8 @@ def read_sink_definition(properties: Mapping[str, str], *, worker: Mapping[str, 
         own=reading.parts.own,
         key_converter=reading.parts.key_converter,
         value_converter=reading.parts.value_converter,
+        steps=transformations.steps,
     )
     findings = (*reading.findings, *connector_class(definition.own).findings())
     is_refused = any(finding.is_error for finding in findings)
     return SinkReading(None if is_refused else definition, findings)
-
-
-def _not_built(properties: Mapping[str, str]) -> tuple[Finding, ...]:
-    """Keys of Kafka Connect whose silent omission would change what is put."""
-    return tuple(
-        Finding(
-            key,
-            properties[key],
-            f"Invalid value {properties[key]} for configuration {key}: records of sinks cannot be "
-            "transformed by this version of headrace yet; ignoring it would change them",
-        )
-        for key in ("transforms", "predicates")
-        if properties.get(key, "").strip()
-    )

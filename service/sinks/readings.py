@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +33,12 @@ class Reading:
     """For each type the values of its rows, in order; null where there is none or it was refused."""
     refused: Mapping[int, tuple[str, str]]
     """Reason and message by row."""
+
+
+def column_of(table: pa.Table, name: str) -> Column:
+    """A column of a polled batch in one piece."""
+    column: Any = table.column(name)
+    return cast("Column", column.chunk(0) if column.num_chunks == 1 else column.combine_chunks())
 
 
 def of_one_type(values: Column, kind: ValueType, refused: Mapping[int, tuple[str, str]] | None = None) -> Reading:

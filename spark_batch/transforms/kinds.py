@@ -26,7 +26,10 @@ class FieldName:
 
 @dataclass(frozen=True)
 class InsertField:
-    """Adds what is known of a record, in this order."""
+    """Adds what is known of a record: topic, partition, offset, timestamp, then the text of `static`.
+
+    Only records of sinks have a partition and an offset.
+    """
 
     side: Side
     topic: FieldName | None = None
@@ -35,6 +38,8 @@ class InsertField:
     static_value: str = ""
     is_null_defaulted: bool = True
     """Connect's `replace.null.with.default`."""
+    partition: FieldName | None = None
+    offset: FieldName | None = None
 
 
 @dataclass(frozen=True)
@@ -74,9 +79,16 @@ class RecordIsTombstone:
     """True where the record has no value."""
 
 
+@dataclass(frozen=True)
+class HasHeaderKey:
+    """True where the record has a header of this name; records of sources have no headers."""
+
+    name: str
+
+
 Reshaping = InsertField | HoistField | ExtractField
 Transformation = Reshaping | RegexRouter
-Predicate = TopicNameMatches | RecordIsTombstone
+Predicate = TopicNameMatches | RecordIsTombstone | HasHeaderKey
 
 
 @dataclass(frozen=True)

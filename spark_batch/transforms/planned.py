@@ -86,7 +86,7 @@ def key_shape(plan: ConversionPlan) -> Shape | None:
 
 def misfits(plan: ConversionPlan) -> list[tuple[str, str, str]]:
     """Everything that is wrong: key, value seen, what was expected."""
-    found = pattern_misfits(plan.transformations)
+    found = [*pattern_misfits(plan.transformations), *map(_told, _sink_fields(plan.transformations))]
     if found:
         return found
     try:
@@ -104,6 +104,16 @@ def misfits(plan: ConversionPlan) -> list[tuple[str, str, str]]:
 def pattern_misfits(steps: Iterable[Step]) -> list[tuple[str, str, str]]:
     """Expressions that cannot be carried out; before them nothing can be said of topics."""
     return [_told(misfit) for step in steps for misfit in _pattern_misfits(step)]
+
+
+def _sink_fields(steps: Iterable[Step]) -> Iterator[Misfit]:
+    """A plan is of a source, whose records have neither partition nor offset yet."""
+    for step in steps:
+        insert = step.transformation
+        if isinstance(insert, InsertField):
+            for key, field in (("partition.field", insert.partition), ("offset.field", insert.offset)):
+                if field is not None:
+                    yield Misfit(f"transforms.{step.name}.{key}", field.name, "none: records of sources have none yet")
 
 
 def _told(misfit: Misfit) -> tuple[str, str, str]:

@@ -80,6 +80,8 @@ def inserted_fields(insert: InsertField) -> list[Field]:
     """The fields that are added, in Connect's order."""
     kinds = (
         (insert.topic, Primitive.STRING),
+        (insert.partition, Primitive.INT),
+        (insert.offset, Primitive.LONG),
         (insert.timestamp, Temporal.TIMESTAMP_MILLIS),
         (insert.static, Primitive.STRING),
     )
@@ -111,12 +113,14 @@ def _key_of(insert: InsertField, name: str) -> str:
     named: tuple[tuple[str, FieldName | None], ...] = (
         ("static.field", insert.static),
         ("timestamp.field", insert.timestamp),
+        ("offset.field", insert.offset),
+        ("partition.field", insert.partition),
     )
     return next((key for key, field in named if field is not None and field.name == name), "topic.field")
 
 
 def _field_document(field: Field) -> JsonValue:
-    kind: JsonValue = "string" if field.slot.type is Primitive.STRING else _TIMESTAMP
+    kind: JsonValue = field.slot.type.value if isinstance(field.slot.type, Primitive) else _TIMESTAMP
     if not field.slot.is_nullable:
         return {"name": field.name, "type": kind}
     return {"name": field.name, "type": ["null", kind], "default": None}

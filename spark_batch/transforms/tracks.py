@@ -1,7 +1,8 @@
 """Which transformations a record meets, and which topic it ends in: told before any record is read.
 
-Predicates ask for the topic, which a plan knows, and for tombstones. So there are two tracks, one for records with a
-value and one for tombstones, and on a track nothing is left to decide for single records.
+Predicates ask for the topic, which a plan knows, for tombstones, and for headers, which records of sources do not have.
+So there are two tracks, one for records with a value and one for tombstones, and on a track nothing is left to decide
+for single records.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ from functools import lru_cache
 
 from spark_batch.transforms.kinds import (
     ExtractField,
+    HasHeaderKey,
     HoistField,
     InsertField,
+    Predicate,
     RecordIsTombstone,
     RegexRouter,
     Side,
@@ -60,5 +63,10 @@ def lay(steps: tuple[Step, ...], topic: str, *, is_tombstone: bool) -> Track:
 def _is_met(step: Step, topic: str, *, is_tombstone: bool) -> bool:
     if step.predicate is None:
         return True
-    is_true = is_tombstone if isinstance(step.predicate, RecordIsTombstone) else is_match(step.predicate.pattern, topic)
-    return is_true != step.is_negated
+    return _is_true(step.predicate, topic, is_tombstone=is_tombstone) != step.is_negated
+
+
+def _is_true(predicate: Predicate, topic: str, *, is_tombstone: bool) -> bool:
+    if isinstance(predicate, HasHeaderKey):
+        return False
+    return is_tombstone if isinstance(predicate, RecordIsTombstone) else is_match(predicate.pattern, topic)

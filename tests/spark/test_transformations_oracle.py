@@ -14,6 +14,7 @@ from spark_batch.plan import Contract, ConversionPlan, ConverterKind, ConverterS
 from spark_batch.transforms.kinds import (
     ExtractField,
     FieldName,
+    HasHeaderKey,
     HoistField,
     InsertField,
     RecordIsTombstone,
@@ -71,9 +72,8 @@ def transformations() -> st.SearchStrategy[Transformation]:
 
 def steps() -> st.SearchStrategy[list[Step]]:
     """Some of them with a predicate."""
-    predicates = (
-        st.none() | st.just(RecordIsTombstone()) | st.sampled_from([TopicNameMatches("t.*"), TopicNameMatches("x")])
-    )
+    asked = [RecordIsTombstone(), TopicNameMatches("t.*"), TopicNameMatches("x"), HasHeaderKey("h")]
+    predicates = st.none() | st.sampled_from(asked)
     one = st.builds(Step, st.sampled_from("pqrs"), transformations(), predicates, st.booleans())
     return st.lists(one, min_size=1, max_size=4)
 
@@ -103,6 +103,8 @@ def is_met(step: Step, topic: str, *, is_tombstone: bool) -> bool:
         return True
     if isinstance(step.predicate, RecordIsTombstone):
         return is_tombstone != step.is_negated
+    if isinstance(step.predicate, HasHeaderKey):
+        return step.is_negated
     return bool(re.fullmatch(step.predicate.pattern, topic)) != step.is_negated
 
 

@@ -102,8 +102,9 @@ def _print(pieces: list[memoryview]) -> None:
 
 
 def _begins(records: pa.Table) -> dict[Partition, int]:
-    first: Any = records.group_by(["topic", "partition"]).aggregate([("offset", "min")])
-    topics, numbers, offsets = (first.column(name).to_pylist() for name in ("topic", "partition", "offset_min"))
+    first: Any = records.group_by(["original_topic", "partition"]).aggregate([("offset", "min")])
+    columns = ("original_topic", "partition", "offset_min")
+    topics, numbers, offsets = (first.column(name).to_pylist() for name in columns)
     return {(topic, number): offset for topic, number, offset in zip(topics, numbers, offsets, strict=True)}
 
 
@@ -111,6 +112,6 @@ def _from(batch: SinkBatch, held: Mapping[Partition, int]) -> SinkBatch:
     """The records that are not before these offsets; nearly always all of them."""
     records: Any = batch.records
     for (topic, number), offset in held.items():
-        is_held = (pc.field("topic") == topic) & (pc.field("partition") == number) & (pc.field("offset") < offset)
-        records = records.filter(~is_held)
+        is_there = (pc.field("original_topic") == topic) & (pc.field("partition") == number)
+        records = records.filter(~(is_there & (pc.field("offset") < offset)))
     return SinkBatch(records, batch.key, batch.value, batch.refuse)

@@ -7,9 +7,11 @@ import pytest
 from service.config.definition import ConnectorDefinition, read_definition
 from service.config.transformations import read_transformations
 from service.worker.topics import topics_of
+from spark_batch.plan import ConversionPlan, PayloadFormat
 from spark_batch.transforms.kinds import (
     ExtractField,
     FieldName,
+    HasHeaderKey,
     HoistField,
     InsertField,
     RecordIsTombstone,
@@ -121,18 +123,45 @@ def test_what_is_not_built_is_told_with_what_is(name: str) -> None:
         assert "InsertField$Value" in text
 
 
-def test_predicates_that_cannot_be_asked_are_refused() -> None:
-    """Headers are not seen yet; nothing is left out silently."""
+@pytest.mark.parametrize(("negate", "topic"), [("false", "t"), ("true", "t-new")])
+def test_records_of_sources_have_no_headers(negate: str, topic: str) -> None:
+    """A predicate that asks for one is false of all of them, and its negation true."""
     properties = {
         **ROUTER,
         "transforms.r.predicate": "p",
+        "transforms.r.negate": negate,
         "predicates": "p",
         "predicates.p.type": "HasHeaderKey",
         "predicates.p.name": "h",
     }
-    reading = read_transformations(properties)
-    assert [finding.key for finding in reading.findings] == ["predicates.p.type"]
-    assert reading.steps == ()
+    plan = defined({**FILE, **properties}).plan(None)
+    assert [step.predicate for step in plan.transformations] == [HasHeaderKey("h")]
+    assert plan.track().topic == topic
+
+
+def test_sinks_know_partition_and_offset() -> None:
+    """Which are refused for sources, by the config as by the plan."""
+    properties = {
+        "transforms": "i",
+        "transforms.i.type": f"{PACKAGE}.InsertField$Value",
+        "transforms.i.partition.field": "p!",
+        "transforms.i.offset.field": "o",
+    }
+    insert = InsertField(Side.VALUE, partition=FieldName("p", is_optional=False), offset=FieldName("o"))
+    assert read_transformations(properties, is_sink=True).steps == (Step("i", insert),)
+    keys = ["transforms.i.partition.field", "transforms.i.offset.field"]
+    assert list(errors(properties)) == keys
+    plan = ConversionPlan(PayloadFormat.TEXT, transformations=(Step("i", insert),), topic="t")
+    assert [finding.key for finding in plan.validate()] == keys
+
+
+def test_names_beyond_ascii_are_not_asked_for() -> None:
+    """A sink's router may make one, as long as no expression of Java's is asked of it afterwards."""
+    made = {**ROUTER, "transforms.r.replacement": "größe"}
+    assert read_transformations(made, is_sink=True).findings == ()
+    asked = {f"transforms.s.{key.rpartition('.')[2]}": text for key, text in ROUTER.items() if key != "transforms"}
+    found = read_transformations({**made, **asked, "transforms": "r,s"}, is_sink=True)
+    assert [finding.key for finding in found.findings] == ["transforms.r.replacement"]
 
 
 def test_topics_that_come_out_are_made() -> None:

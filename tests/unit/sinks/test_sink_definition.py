@@ -66,7 +66,7 @@ def test_all_errors_at_once() -> None:
     found = errors(
         read(topics__regex="(", errors__tolerance="some", value__converter="nonsense", transforms="t", name="")
     )
-    assert set(found) == {"topics", "topics.regex", "errors.tolerance", "value.converter", "transforms", "name"}
+    assert set(found) == {"topics", "topics.regex", "errors.tolerance", "value.converter", "transforms.t.type", "name"}
 
 
 def test_an_unknown_key_is_a_warning() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -46,6 +47,14 @@ def test_json_without_schema_is_itself_and_strings_are_text() -> None:
     assert written(pa.array(texts), Form.JSON).decode() == '{"b": 1.10, "a": null}\ncafé\n\n[1]\nnull\n'
 
 
+DATA = "org.apache.kafka.connect.data"
+DEFAULTED = {
+    "type": "struct",
+    "fields": [
+        {"field": "a", "type": "double", "default": 1.5, "optional": True},
+        {"field": "b", "type": "string", "default": "x", "optional": True},
+    ],
+}
 STRUCT = {
     "type": "struct",
     "fields": [
@@ -70,11 +79,27 @@ STRUCT = {
             "Struct{a=1,list=[x, y],map={k=true},inner=Struct{d=1.50}}",
         ),
         ({"type": "map", "keys": {"type": "int32"}, "values": {"type": "string"}}, '[[1, "a"]]', "{1=a}"),
+        ({"type": "int64", "name": f"{DATA}.Timestamp"}, "1700000000001", "Tue Nov 14 22:13:20 UTC 2023"),
+        ({"type": "int64", "name": f"{DATA}.Timestamp"}, "-1", "Wed Dec 31 23:59:59 UTC 1969"),
+        ({"type": "int64", "name": f"{DATA}.Timestamp"}, str(2**62), str(2**62)),
+        ({"type": "int32", "name": f"{DATA}.Date"}, "19675", "Tue Nov 14 00:00:00 UTC 2023"),
+        ({"type": "int32", "name": f"{DATA}.Time"}, "3723000", "Thu Jan 01 01:02:03 UTC 1970"),
+        (DEFAULTED, '{"b": null}', "Struct{a=1.5,b=x}"),
     ],
 )
 def test_a_payload_under_a_schema(schema: object, payload: str, text: str) -> None:
     """Structs in the order of their schema, without nulls; numbers as they were written."""
     assert written(pa.array([payload]), Form.JSON, schema).decode() == f"{text}\n"
+
+
+def test_typed_instants() -> None:
+    """Those that Connect has a class for are Java's dates."""
+    at = datetime(2023, 11, 14, 22, 13, 20, 1000, tzinfo=UTC)
+    kind: Any = pa.struct([("at", pa.timestamp("ms", "UTC")), ("on", pa.date32()), ("time", pa.time32("ms"))])
+    value = pa.array([{"at": at, "on": at.date(), "time": at.time()}], kind)
+    on = "Tue Nov 14 00:00:00 UTC 2023"
+    expected = f"Struct{{at=Tue Nov 14 22:13:20 UTC 2023,on={on},time=Thu Jan 01 22:13:20 UTC 1970}}"
+    assert written(value, Form.RECORD).decode() == f"{expected}\n"
 
 
 def test_typed_records() -> None:

@@ -1,0 +1,1 @@
+"""Transformations of a sink's records, between decoding and putting: columns in, columns out."""

@@ -1,0 +1,234 @@
+"""Transformations of a polled batch: split by what the records are, each part taken through the steps, put together.
+
+Unlike a source's plan, a sink learns only from its records which topics and schemas there are and, after a field was
+extracted, which values are null. So predicates are asked at each step, of whole columns, and a part is split where
+they say different things. What a transformation makes of a schema is worked out once for each schema.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from service.config.transforms import PACKAGE
+from service.sinks.batch import Form, Refusal
+from service.sinks.readings import Column, Reading, Rows, column_of
+from service.sinks.transforms.documents import JsonHalf, without_null_texts
+from service.sinks.transforms.halves import Fault, Half, Mask, Origins, Unfit
+from service.sinks.transforms.joining import joined
+from service.sinks.transforms.typed import typed_half
+from spark_batch.transforms.kinds import (
+    ExtractField,
+    HasHeaderKey,
+    HoistField,
+    InsertField,
+    RecordIsTombstone,
+    RegexRouter,
+    Side,
+    Step,
+)
+from spark_batch.transforms.routing import is_match, routed
+
+TRANSFORMATION_STAGE = "TRANSFORMATION"
+
+
+@dataclass(frozen=True, slots=True)
+class Transformed:
+    """A polled batch after its transformations; rows are those that were polled."""
+
+    topics: Column
+    keys: Reading
+    values: Reading
+    refusals: list[Refusal]
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Records of one topic, with one type of keys and one of values."""
+
+    rows: Rows
+    topic: str
+    halves: Mapping[Side, Half]
+
+    def taken(self, mask: Mask) -> _Part:
+        halves = {side: half.taken(mask) for side, half in self.halves.items()}
+        return _Part(self.rows[mask], self.topic, halves)
+
+
+def transformed(steps: tuple[Step, ...], polled: pa.Table, keys: Reading, values: Reading) -> Transformed:
+    """Take decoded records through the steps; those that do not fit one are refused, and the others go on."""
+    work = _Work(polled)
+    parts = list(_parts(polled, keys, values))
+    for step in steps:
+        parts = [after for part in parts for after in work.stepped(part, step)]
+    found = {Side.KEY: keys, Side.VALUE: values}
+    for side, reading in found.items():
+        if any(getattr(step.transformation, "side", None) is side for step in steps):
+            pieces = [(part.rows, part.halves[side].kind, part.halves[side].column) for part in parts]
+            found[side] = joined(pieces, polled.num_rows, reading)
+    refused = {refusal.row: (refusal.reason, refusal.message) for refusal in work.refusals}
+    values = found[Side.VALUE]
+    return Transformed(
+        _topics(steps, polled, parts),
+        found[Side.KEY],
+        replace(values, refused={**values.refused, **refused}),
+        sorted(work.refusals, key=lambda refusal: refusal.row),
+    )
+
+
+def _topics(steps: tuple[Step, ...], polled: pa.Table, parts: list[_Part]) -> Column:
+    column = column_of(polled, "topic")
+    if not any(isinstance(step.transformation, RegexRouter) for step in steps):
+        return column
+    names: npt.NDArray[Any] = np.array(column.to_pylist(), dtype=object)
+    for part in parts:
+        names[part.rows] = part.topic
+    return pa.array(names, pa.string())
+
+
+@dataclass(slots=True)
+class _Work:
+    """One polled batch on its way."""
+
+    polled: pa.Table
+    refusals: list[Refusal] = field(default_factory=list)
+    _headers: dict[str, Mask] = field(default_factory=dict)
+
+    def stepped(self, part: _Part, step: Step) -> Iterator[_Part]:
+        """What one step makes of a part; what it does not apply to stays a part of its own."""
+        is_met = self._is_met(part, step)
+        if not is_met.any():
+            yield part
+            return
+        if not is_met.all():
+            yield part.taken(~is_met)
+            part = part.taken(is_met)
+        if isinstance(step.transformation, RegexRouter):
+            yield replace(part, topic=routed(step.transformation, part.topic))
+            return
+        part = self._reshaped(part, step.transformation)
+        if len(part.rows):
+            yield part
+
+    def _is_met(self, part: _Part, step: Step) -> Mask:
+        predicate = step.predicate
+        if predicate is None:
+            return np.ones(len(part.rows), dtype=bool)
+        if isinstance(predicate, RecordIsTombstone):
+            is_true = _as_mask(part.halves[Side.VALUE].column.is_null())
+        elif isinstance(predicate, HasHeaderKey):
+            is_true = self._has_header(predicate.name)[part.rows]
+        else:
+            is_true = np.full(len(part.rows), is_match(predicate.pattern, part.topic))
+        return ~is_true if step.is_negated else is_true
+
+    def _has_header(self, name: str) -> Mask:
+        """For each polled row whether it has such a header."""
+        if name not in self._headers:
+            found = np.zeros(self.polled.num_rows, dtype=bool)
+            lists: Any = column_of(self.polled, "headers")
+            names: Any = pc.struct_field(pc.list_flatten(lists), "name")
+            parents = pc.list_parent_indices(lists).to_numpy(zero_copy_only=False)
+            found[parents[_as_mask(pc.equal(names, pa.scalar(name)))]] = True
+            self._headers[name] = found
+        return self._headers[name]
+
+    def _reshaped(self, part: _Part, reshaping: HoistField | InsertField | ExtractField) -> _Part:
+        half = part.halves[reshaping.side]
+        try:
+            after, faults = self._applied(half, reshaping, part)
+        except Unfit as unfit:
+            # A field is taken from a null as well, whose schema must have it; nothing is added to a null.
+            is_refused = np.ones(len(part.rows), bool)
+            if isinstance(reshaping, InsertField):
+                is_refused = _as_mask(half.column.is_valid())
+            after, faults = half, dict.fromkeys(map(int, np.flatnonzero(is_refused)), unfit.fault)
+        part = replace(part, halves={**part.halves, reshaping.side: after})
+        if not faults:
+            return part
+        self._refuse(part, faults, class_name(reshaping))
+        is_good = np.ones(len(part.rows), dtype=bool)
+        is_good[list(faults)] = False
+        return part.taken(is_good)
+
+    def _applied(
+        self, half: Half, reshaping: HoistField | InsertField | ExtractField, part: _Part
+    ) -> tuple[Half, Mapping[int, Fault]]:
+        if isinstance(reshaping, HoistField):
+            return half.hoisted(reshaping), {}
+        if isinstance(reshaping, ExtractField):
+            return half.extracted(reshaping)
+        after, faults = half.inserted(reshaping, self._origins(part))
+        is_there = _as_mask(half.column.is_valid())
+        return after, {row: fault for row, fault in faults.items() if is_there[row]}
+
+    def _origins(self, part: _Part) -> Origins:
+        rows: Any = pa.array(part.rows)
+        partitions, offsets, timestamps = (
+            column_of(self.polled, name).take(rows) for name in ("partition", "offset", "timestamp")
+        )
+        # Records of Kafka's oldest formats have none: −1.
+        is_known: Any = pc.greater_equal(cast("Any", timestamps), pa.scalar(0))
+        timestamps = cast("Any", pc.if_else(is_known, timestamps, pa.scalar(None, pa.int64())))
+        return Origins(part.topic, partitions, offsets, timestamps)
+
+    def _refuse(self, part: _Part, faults: Mapping[int, Fault], name: str) -> None:
+        self.refusals += [
+            Refusal(int(part.rows[row]), TRANSFORMATION_STAGE, fault.reason, fault.message, name, fault.exception)
+            for row, fault in faults.items()
+        ]
+
+
+def class_name(reshaping: HoistField | InsertField | ExtractField) -> str:
+    """Connect's class, which dead letters name."""
+    return f"{PACKAGE}.{type(reshaping).__name__}${reshaping.side.capitalize()}"
+
+
+def _parts(polled: pa.Table, keys: Reading, values: Reading) -> Iterator[_Part]:
+    """The records that their converters have taken, by topic and types."""
+    is_good = np.ones(polled.num_rows, dtype=bool)
+    is_good[[*keys.refused, *values.refused]] = False
+    topics: Any = cast("Any", column_of(polled, "topic")).dictionary_encode()
+    is_absent = {"key": _is_absent(polled, "key", keys), "value": _is_absent(polled, "value", values)}
+    marks = np.stack(
+        [topics.indices.to_numpy(), keys.groups, values.groups, is_absent["key"], is_absent["value"]], axis=1
+    ).astype(np.int64)
+    numbers = np.flatnonzero(is_good)
+    sorts, which = np.unique(marks[numbers], axis=0, return_inverse=True)
+    for number, (topic, key, value, is_key_absent, is_value_absent) in enumerate(sorts):
+        rows = numbers[which.ravel() == number]
+        halves: dict[Side, Half] = {
+            Side.KEY: _half(keys, int(key), rows, is_absent=bool(is_key_absent)),
+            Side.VALUE: _half(values, int(value), rows, is_absent=bool(is_value_absent)),
+        }
+        yield _Part(rows, str(topics.dictionary[int(topic)]), halves)
+
+
+def _is_absent(polled: pa.Table, name: str, reading: Reading) -> Mask:
+    """Tombstones, and keys that are not there: no schema comes with them, but from converters of strings and bytes."""
+    has_schema = np.array([kind.form in {Form.TEXT, Form.BYTES} for kind in reading.types], dtype=bool)
+    is_absent: Mask = _as_mask(column_of(polled, name).is_null()) & ~has_schema[reading.groups]
+    return is_absent
+
+
+def _half(reading: Reading, group: int, rows: Rows, *, is_absent: bool) -> Half:
+    kind = reading.types[group]
+    if is_absent or (kind.form is Form.RECORD and kind.schema is None):
+        return JsonHalf(pa.nulls(len(rows), pa.string()), None)
+    column = reading.columns[group]
+    if len(column) != len(rows):
+        places: Any = pa.array(np.searchsorted(np.flatnonzero(reading.groups == group), rows))
+        column = column.take(places)
+    if kind.form is Form.JSON:
+        return JsonHalf(column if kind.schema else without_null_texts(column), kind)
+    return typed_half(column, kind)
+
+
+def _as_mask(column: Any) -> Mask:
+    return np.asarray(column.to_numpy(zero_copy_only=False), dtype=bool)
