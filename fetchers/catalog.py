@@ -6,8 +6,9 @@ that Java configs use are aliases here, so that such configs run unchanged.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -56,8 +57,12 @@ class Plugin:
         return name in names_of(self.name, self.aliases)
 
 
-def names_of(name: str, aliases: Iterable[str]) -> frozenset[str]:
-    """Everything a connector may be called: full names, simple names, and these without ``Connector``."""
+@cache
+def names_of(name: str, aliases: tuple[str, ...]) -> frozenset[str]:
+    """Everything a connector may be called: full names, simple names, and these without ``Connector``.
+
+    Asked for every connector of every list, about the few that the catalogues know.
+    """
     full = {name, *aliases}
     simple = {alias.rpartition(".")[2] for alias in full}
     return frozenset(full | simple | {known.removesuffix("Connector") for known in simple})

@@ -10,10 +10,10 @@ from fetchers.sdk import Clock
 from metrics.events import Emit
 from service.background import Background
 from service.herder.bell import Bell
-from service.herder.desired import DesiredInstances
 from service.herder.fencing import Fencing
 from service.herder.handover import HandOver
 from service.herder.herder import WorkerHerder
+from service.herder.holdings import Holdings
 from service.herder.leader import LeaderDuties
 from service.herder.leadership import Leadership
 from service.herder.life import HerderLife
@@ -55,11 +55,12 @@ def assemble(given: HerderIngredients) -> HerderLife:
     leadership = Leadership(configs, whereabouts, clock, settings.doubt_seconds)
     turns = ChangeTurns(on_fenced=leadership.on_fenced)
     view = ClusterView(configs, statuses, settings, doors.type_of)
-    fencing = Fencing(configs, view, doors, settings)
+    fencing = Fencing(configs, view, doors, turns, settings)
     publication = TaskPublication(
         configs,
         view,
         whereabouts,
+        fencing,
         doors.peers,
         turns,
         clock,
@@ -85,10 +86,9 @@ def assemble(given: HerderIngredients) -> HerderLife:
         stages=Stages(clock),
         request_tick=bell.ring_and_wait,
     )
-    hand_over = HandOver(statuses, whereabouts, clock, settings.graceful_seconds)
-    tick = Tick(
-        view, whereabouts, instances, hand_over, leader, teller, DesiredInstances(doors.type_of), doors.set_log_level
-    )
+    new_hand_over = partial(HandOver, statuses, whereabouts, clock, settings.graceful_seconds)
+    holdings = Holdings(whereabouts, instances, doors.type_of, new_hand_over)
+    tick = Tick(view, whereabouts, instances, holdings, leader, teller, doors.set_log_level)
     return HerderLife(
         herder=herder,
         tick=tick,

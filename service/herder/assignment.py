@@ -74,6 +74,14 @@ def folded(assignment: Assignment, name: str, entry: ConnectorEntry | None) -> A
     return Assignment(assignment.members, connectors, tasks)
 
 
+def moved_between(before: Assignment, after: Assignment) -> Iterator[str]:
+    """Connectors of which one record of the config log has moved something that was there, to even out the shares."""
+    if after.connectors is not before.connectors:
+        yield from (instance.connector for instance in after.connectors.moved)
+    if after.tasks is not before.tasks:
+        yield from (instance.connector for instance in after.tasks.moved)
+
+
 def rebased(
     owners: Mapping[InstanceId, Member],
     config: ClusterConfig,

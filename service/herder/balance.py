@@ -25,6 +25,8 @@ class Shares(Generic[Kind]):
     owners: Mapping[Kind, Member] = field(default_factory=dict)
     loads: Mapping[Member, int] = field(default_factory=dict)
     """How much each has; kept with the owners because counting them is the dear part of a change."""
+    moved: tuple[Kind, ...] = field(default=(), compare=False)
+    """What the change that made these shares took from whoever had it."""
 
     @classmethod
     def of(cls, owners: Mapping[Kind, Member]) -> Shares[Kind]:
@@ -42,12 +44,12 @@ def changed(
     owners, loads = dict(shares.owners), Counter(shares.loads)
     for instance in gone:
         loads[owners.pop(instance)] -= 1
-    pool = list(new)
-    for member, excess in _excess(loads, members, len(pool)):
-        pool += sorted(instance for instance, owner in owners.items() if owner == member)[-excess:]
+    new, moved = list(new), list[Kind]()
+    for member, excess in _excess(loads, members, len(new)):
+        moved += sorted(instance for instance, owner in owners.items() if owner == member)[-excess:]
         loads[member] -= excess
-    _deal(sorted(pool), owners, loads, members)
-    return Shares(owners, +loads)
+    _deal(sorted(new + moved), owners, loads, members)
+    return Shares(owners, +loads, tuple(moved))
 
 
 def _excess(loads: Mapping[Member, int], members: Sequence[Member], new: int) -> list[tuple[Member, int]]:

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from service.domain.cluster import ConnectorEntry
 from service.domain.ids import TaskId
 from service.herder.desired import ids_to_fence
 from service.herder.errors import BadRequestError, ConflictError
 from service.herder.parts import ClusterDoors, HerderSettings
 from service.herder.ports import ConfigStore
 from service.herder.view import ClusterView
+from service.herder.writing import ChangeTurns
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,20 +26,28 @@ class Fencing:
     configs: ConfigStore
     view: ClusterView
     doors: ClusterDoors
+    turns: ChangeTurns
     settings: HerderSettings
+
+    def is_spared(self, entry: ConnectorEntry, count: int) -> bool:
+        """Whether ``count`` new tasks of a source need not wait for it; those of sinks are not counted at all."""
+        is_source = self.doors.type_of(entry.config) != "sink"
+        return is_source and not ids_to_fence(self.configs.config, entry.name, count)
 
     async def fence(self, name: str) -> None:
         """End the older generation; raises ``RequestError``, ``KafkaFailure``."""
         entry = self.view.entry(name)
         if self.doors.type_of(entry.config) == "sink":
             raise BadRequestError(f"Connector {name} is not a source connector")
-        numbers = ids_to_fence(self.configs.config, entry)
+        numbers = ids_to_fence(self.configs.config, name, len(entry.tasks or ()))
         if numbers:
             group_id = self.settings.group_id
             await self.doors.fence_producers([TaskId(name, number).transactional_id(group_id) for number in numbers])
-        if self.view.entry(name).task_generation != entry.task_generation:
-            raise ConflictError("Fencing failed because new task configurations were generated for the connector")
-        await self.configs.put_task_count(name, len(entry.tasks or ()))
+        # Alone, because task configs that are written meanwhile may tell a count as well.
+        async with self.turns.alone_with(name):
+            if self.view.entry(name).task_generation != entry.task_generation:
+                raise ConflictError("Fencing failed because new task configurations were generated for the connector")
+            await self.configs.put_task_count(name, len(entry.tasks or ()))
 
     def pending(self) -> list[str]:
         """Sources whose new tasks wait for it."""

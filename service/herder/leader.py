@@ -6,11 +6,11 @@ whoever leads next goes on.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 from fetchers.sdk import Clock
-from service.domain.cluster import ClusterConfig
-from service.domain.ids import ConnectorId, InstanceId, TaskId
+from service.domain.ids import ConnectorId, TaskId
 from service.herder.errors import RequestError
 from service.herder.fencing import Fencing
 from service.herder.parts import HerderSettings
@@ -31,7 +31,6 @@ class LeaderDuties:
     turns: ChangeTurns
     clock: Clock
     settings: HerderSettings
-    _known: ClusterConfig = field(default_factory=ClusterConfig)
 
     async def run(self) -> None:
         """All duties; raises ``RequestError`` where one could not be done, to be tried again."""
@@ -41,23 +40,21 @@ class LeaderDuties:
             for connector in self.fencing.pending():
                 await self._fence(connector)
 
-    def forget_gone(self) -> None:
-        """Remove the states of connectors and tasks that were there at the last look, and are no more."""
-        before, after = self._known, self.configs.config
-        self._known = after
-        if before is after or not self.whereabouts.is_leader:
+    def forget_gone(self, names: Iterable[str]) -> None:
+        """Remove the states of what is no more, of connectors that the config log has spoken of."""
+        if not self.whereabouts.is_leader:
             return
-        for name, was in before.connectors.items():
-            now = after.connectors.get(name)
-            if now is None:
+        for name in names:
+            entry = self.configs.config.connectors.get(name)
+            if entry is None:
                 self._forget_connector(name)
-            elif now is not was:
-                self._forget_tasks(name, count=len(now.tasks or ()))
+            else:
+                self._forget_tasks(name, count=len(entry.tasks or ()))
 
     def _forget_connector(self, name: str) -> None:
-        gone: list[InstanceId] = [ConnectorId(name), *(TaskId(name, number) for number in self.statuses.tasks(name))]
-        for instance in gone:
-            self.statuses.remove(instance)
+        self._forget_tasks(name, count=0)
+        if self.statuses.connector(name) is not None:
+            self.statuses.remove(ConnectorId(name))
         self.statuses.reset_topics(name)
 
     def _forget_tasks(self, name: str, *, count: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -17,8 +17,8 @@ class Owners(Protocol):
     def owner(self, instance: InstanceId) -> Member | None:
         """Its owner; None while nobody is (or the group is not known yet)."""
 
-    def owned_by(self, member: Member) -> Iterable[InstanceId]:
-        """Everything that is this worker's."""
+    def take_moved(self) -> frozenset[str] | None:
+        """Connectors of which something may have got another owner since the last call; None: all of them."""
 
 
 class Validator(Protocol):

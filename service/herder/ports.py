@@ -72,8 +72,11 @@ class ConfigStore(Protocol):
     async def remove_connector(self, name: str) -> None:
         """Tombstones on the connector and on its target state."""
 
-    async def put_tasks(self, name: str, tasks: Sequence[Properties]) -> None:
-        """All task records, then the commit that makes them visible."""
+    async def put_tasks(self, name: str, tasks: Sequence[Properties], *, may_start: bool = False) -> None:
+        """All task records, then the commit that makes them visible.
+
+        ``may_start``: nothing is to be fenced before; then the count of ``put_task_count`` goes with them.
+        """
 
     async def put_target_state(self, name: str, state: TargetState) -> None:
         """Pause, resume, stop."""
@@ -99,6 +102,9 @@ class StatusStore(Protocol):
 
     async def stop(self) -> None:
         """Write what is queued, within a time limit, and disconnect."""
+
+    def instance(self, instance: InstanceId) -> InstanceStatus | None:
+        """State of a connector or a task."""
 
     def connector(self, name: str) -> InstanceStatus | None:
         """State of the connector itself."""
@@ -174,8 +180,8 @@ class Desired:
 class Instances(Protocol):
     """What runs in this process (`service.worker`). Every method returns at once; what follows is told by status."""
 
-    def apply(self, desired: Mapping[InstanceId, Desired]) -> None:
-        """Start, stop, pause, resume and re-make until exactly this runs."""
+    def apply(self, connector: str, desired: Mapping[InstanceId, Desired]) -> None:
+        """Start, stop, pause, resume and re-make until of the connector exactly this runs."""
 
     def restart(self, instances: Sequence[InstanceId]) -> None:
         """New incarnations of instances that run here (FAILED ones too)."""

@@ -14,6 +14,7 @@ from service.domain.ids import ConnectorId
 from service.domain.states import TargetState
 from service.herder.api import Signature
 from service.herder.errors import BadRequestError, ElsewhereError, RequestError
+from service.herder.fencing import Fencing
 from service.herder.parts import HerderSettings, PeerError, Peers
 from service.herder.ports import ConfigStore
 from service.herder.signing import demand_signed, sign
@@ -43,6 +44,7 @@ class TaskPublication:
     configs: ConfigStore
     view: ClusterView
     whereabouts: Whereabouts
+    fencing: Fencing
     peers: Peers
     turns: ChangeTurns
     clock: Clock
@@ -120,8 +122,10 @@ class TaskPublication:
 
     async def _write(self, connector: str, tasks: Sequence[Properties]) -> None:
         async with self.turns.changing(connector):
-            if self.view.entry(connector).target_state is not TargetState.STOPPED:
-                await self.configs.put_tasks(connector, tasks)
+            entry = self.view.entry(connector)
+            if entry.target_state is not TargetState.STOPPED:
+                may_start = self.fencing.is_spared(entry, len(tasks))
+                await self.configs.put_tasks(connector, tasks, may_start=may_start)
 
 
 def read_body(body: bytes) -> tuple[Properties, ...]:

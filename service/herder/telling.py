@@ -31,6 +31,8 @@ class StatusTeller:
     """The group's generation in which the present incarnation of what runs here began."""
     failed: set[InstanceId] = field(default_factory=set)
     """What is FAILED here."""
+    _fenced: set[InstanceId] = field(default_factory=set)
+    """What is FAILED here because it was fenced."""
     _is_ending: bool = False
 
     def on_state(self, instance: InstanceId, state: State, *, trace: str | None, version: str | None) -> None:
@@ -54,6 +56,10 @@ class StatusTeller:
             self.failed.add(instance)
         elif not self._is_ending:
             self.failed.discard(instance)
+        if status.state is State.FAILED and WriterFenced.__name__ in (status.trace or ""):
+            self._fenced.add(instance)
+        else:
+            self._fenced.discard(instance)
         if status.state is State.RUNNING:
             self.began[instance] = status.generation
         if status.state is State.UNASSIGNED:
@@ -72,13 +78,7 @@ class StatusTeller:
         What is fenced in its own generation has met a stranger with its transactional id, and stays FAILED.
         """
         generation = self.whereabouts.generation
-        return {
-            instance
-            for instance, status in self.told.items()
-            if status.state is State.FAILED
-            and WriterFenced.__name__ in (status.trace or "")
-            and self.began.get(instance, generation) < generation
-        }
+        return {instance for instance in self._fenced if self.began.get(instance, generation) < generation}
 
     def begin_anew(self, instances: Iterable[InstanceId]) -> None:
         """These were asked to restart in the present generation."""
@@ -104,9 +104,7 @@ class StatusTeller:
 
 def current(statuses: StatusStore, instance: InstanceId) -> InstanceStatus | None:
     """What is told of an instance now."""
-    if isinstance(instance, TaskId):
-        return statuses.tasks(instance.connector).get(instance.task)
-    return statuses.connector(instance.connector)
+    return statuses.instance(instance)
 
 
 def is_told_running(statuses: StatusStore, instance: InstanceId, owner: Member) -> bool:

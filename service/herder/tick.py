@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 
 from service.domain.cluster import RestartRequest
 from service.domain.ids import InstanceId
-from service.herder.desired import DesiredInstances
 from service.herder.errors import NotFoundError
-from service.herder.handover import HandOver
+from service.herder.holdings import Holdings
 from service.herder.leader import LeaderDuties
-from service.herder.ports import ConfigChange, Desired, Instances
+from service.herder.ports import ConfigChange, Instances
 from service.herder.restarts import chosen, impact
 from service.herder.telling import StatusTeller
 from service.herder.view import ClusterView
@@ -25,18 +24,23 @@ class Tick:
     view: ClusterView
     whereabouts: Whereabouts
     instances: Instances
-    hand_over: HandOver
+    holdings: Holdings
     leader: LeaderDuties
     teller: StatusTeller
-    desired: DesiredInstances
     set_log_level: Callable[[str, str], None]
-    _running: dict[InstanceId, Desired] = field(default_factory=dict)
+    _spoken_of: set[str] = field(default_factory=set)
+    """Connectors that the config log has spoken of since the last tick."""
+    _moved: set[str] = field(default_factory=set)
+    """Connectors of which something has another owner since then."""
+    _are_all_due: bool = True
     _restarts: dict[str, RestartRequest] = field(default_factory=dict)
     _generation: int = 0
     _was_out: bool = False
 
     def hear(self, change: ConfigChange) -> None:
         """Keep what a record asks for; what it changes is in the config log's state."""
+        if change.connector is not None:
+            self._spoken_of.add(change.connector)
         if change.restart is not None:
             pending = self._restarts.get(change.restart.connector, change.restart)
             self._restarts[change.restart.connector] = max(pending, change.restart, key=impact)
@@ -49,24 +53,30 @@ class Tick:
             # Out of the group, for now: what runs goes on. Whoever takes it over fences it.
             self._was_out = True
             return
-        running_before = self._running.keys()
-        self._apply()
-        self._restart_overtaken(running_before)
+        config = self.view.configs.config
+        begun = {instance for name in self._due() for instance in self.holdings.renew(name, config)}
+        self._restart_overtaken(begun)
         self._restart_asked()
-        self.leader.forget_gone()
+        self.leader.forget_gone(self._spoken_of)
+        # Only now: a tick that fails is made up for by the next.
+        self._spoken_of, self._moved, self._are_all_due = set(), set(), False
 
     @property
     def is_waiting(self) -> bool:
         """Whether the next tick is due soon, without anything new being heard."""
-        return self.hand_over.is_waiting
+        return bool(self.holdings.waiting)
 
-    def _apply(self) -> None:
-        me, owners = self.whereabouts.membership.me, self.whereabouts.owners
-        desired = self.desired.of(owners.owned_by(me), self.view.configs.config)
-        self._running = self.hand_over.ready(desired)
-        self.instances.apply(self._running)
+    def _due(self) -> Collection[str]:
+        moved = self.whereabouts.owners.take_moved()
+        if moved is None:
+            self._are_all_due = True
+        else:
+            self._moved |= moved
+        if self._are_all_due:
+            return {*self.view.configs.config.connectors, *self.holdings.names()}
+        return self._spoken_of | self._moved | self.holdings.waiting
 
-    def _restart_overtaken(self, running_before: Collection[InstanceId]) -> None:
+    def _restart_overtaken(self, begun: Collection[InstanceId]) -> None:
         """What another worker took over while this one was away, and is this one's again, has nobody to run it.
 
         Its former incarnation here may not know yet that it is fenced; it would when it delivers next.
@@ -77,7 +87,7 @@ class Tick:
         suspects = self.teller.fenced_by_successor()
         if has_missed_rounds:
             suspects |= self.teller.running()
-        mine = [instance for instance in self._running if instance in suspects and instance in running_before]
+        mine = [instance for instance in suspects if self.holdings.is_running(instance) and instance not in begun]
         if mine:
             self.instances.restart(mine)
             self.teller.begin_anew(mine)
@@ -89,6 +99,6 @@ class Tick:
                 status = self.view.status(request.connector)
             except NotFoundError:
                 continue
-            mine = [instance for instance in chosen(request, status) if instance in self._running]
+            mine = [instance for instance in chosen(request, status) if self.holdings.is_running(instance)]
             if mine:
                 self.instances.restart(mine)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from service.domain.cluster import ClusterConfig, ConnectorEntry, Member, Roster
 from service.domain.ids import InstanceId
-from service.herder.assignment import Assignment, folded
+from service.herder.assignment import Assignment, folded, moved_between
 from service.herder.ports import ConfigChange
 
 RECORDS_REMEMBERED_MAX = 10_000
@@ -46,6 +46,7 @@ class AssignmentTracker:
         self._steps_max = remembered_max
         self._remembered_from = config.offset
         self._waiting: Roster | None = None
+        self._moved: set[str] | None = None
 
     @property
     def offset(self) -> int:
@@ -64,6 +65,11 @@ class AssignmentTracker:
     def owned_by(self, member: Member) -> Iterable[InstanceId]:
         """Everything that is this worker's."""
         return self.assignment.owned_by(member)
+
+    def take_moved(self) -> frozenset[str] | None:
+        """See ``Owners``."""
+        moved, self._moved = self._moved, set()
+        return None if moved is None else frozenset(moved)
 
     def on_change(self, change: ConfigChange) -> None:
         """One more record of the config log."""
@@ -90,6 +96,7 @@ class AssignmentTracker:
             return False
         self.assignment = Assignment.of(roster.members, roster.base)
         self.generation = roster.generation
+        self._moved = None
         self._fold(step for step in self._steps if step.offset > roster.base_offset)
         return True
 
@@ -101,4 +108,6 @@ class AssignmentTracker:
     def _fold(self, steps: Iterable[_Step]) -> None:
         if self.assignment.members:
             for step in steps:
-                self.assignment = folded(self.assignment, step.connector, step.entry)
+                before, self.assignment = self.assignment, folded(self.assignment, step.connector, step.entry)
+                if self._moved is not None:
+                    self._moved |= {step.connector, *moved_between(before, self.assignment)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from weakref import WeakValueDictionary
 
@@ -24,11 +24,14 @@ class ChangeTurns:
     @asynccontextmanager
     async def changing(self, connector: str) -> AsyncIterator[None]:
         """Alone with the connector; a write that fails is told to the client with the store's own text."""
+        async with self.alone_with(connector), self.telling_failures():
+            yield
+
+    def alone_with(self, connector: str) -> AbstractAsyncContextManager[None]:
+        """Alone with the connector; failures are raised as they are."""
         # Held across the write on purpose: what the next request looks at must be what this one has written.
         # The store bounds each write by a time limit.
-        lock = self._locks.setdefault(connector, asyncio.Lock())
-        async with lock, self.telling_failures():
-            yield
+        return self._locks.setdefault(connector, asyncio.Lock())
 
     @asynccontextmanager
     async def telling_failures(self) -> AsyncIterator[None]:

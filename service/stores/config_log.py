@@ -89,10 +89,11 @@ class ConfigLog:
         """Tombstones on the connector and on its target state; leader only."""
         await self._write_as_leader(ConnectorConfig(name, None), Target(name, None))
 
-    async def put_tasks(self, name: str, tasks: Sequence[Properties]) -> None:
-        """All task records and their commit, in one transaction; leader only."""
+    async def put_tasks(self, name: str, tasks: Sequence[Properties], *, may_start: bool = False) -> None:
+        """All task records and their commit, in one transaction; leader only. ``may_start``: their count as well."""
         records = [TaskConfig(name, number, config) for number, config in enumerate(tasks)]
-        await self._write_as_leader(*records, TaskCommit(name, len(tasks)))
+        counts = [TaskCount(name, len(tasks))] if may_start else []
+        await self._write_as_leader(*records, TaskCommit(name, len(tasks)), *counts)
 
     async def put_target_state(self, name: str, state: TargetState) -> None:
         """Pause, resume, stop."""

@@ -61,7 +61,9 @@ class StatusTable:
 
     def value(self, key: StatusKey) -> InstanceStatus | TopicUse | None:
         """What is known under a key."""
-        told = self._by_connector.get(key.connector, _Told())
+        told = self._by_connector.get(key.connector)
+        if told is None:
+            return None
         match key:
             case ConnectorId():
                 return told.connector

@@ -71,6 +71,10 @@ class Statuses:
             await self._background.__aexit__(None, None, None)
         await self._log.stop()
 
+    def instance(self, instance: InstanceId) -> InstanceStatus | None:
+        """State of a connector or a task."""
+        return self._shown.instance(instance)
+
     def connector(self, name: str) -> InstanceStatus | None:
         """State of the connector itself."""
         return self._shown.connector(name)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import math
 import traceback
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Self
@@ -29,9 +28,10 @@ class RunningInstances:
         self._parts = parts
         self._maker = InstanceMaker(parts)
         self._group = asyncio.TaskGroup()
-        self._lives: dict[InstanceId, InstanceLife] = {}
+        self._lives: dict[str, dict[InstanceId, InstanceLife]] = {}
+        """By connector."""
         self._tasks: dict[InstanceId, asyncio.Task[None]] = {}
-        self._counts: Counter[str] = Counter()
+        self._desired: dict[str, Mapping[InstanceId, Desired]] = {}
         self._is_stopping = False
 
     async def __aenter__(self) -> Self:
@@ -55,48 +55,62 @@ class RunningInstances:
         finally:
             self._parts.calls.close()
 
-    def apply(self, desired: Mapping[InstanceId, Desired]) -> None:
-        """Start, stop, pause, resume and re-make until exactly this runs; nothing new once the worker stops."""
+    def apply(self, connector: str, desired: Mapping[InstanceId, Desired]) -> None:
+        """Start, stop, pause, resume and re-make until this runs of the connector; nothing once the worker stops."""
         if self._is_stopping:
             return
-        for instance, life in self._lives.items():
+        if desired:
+            self._desired[connector] = desired
+        else:
+            self._desired.pop(connector, None)
+        lives = self._lives.get(connector, {})
+        for instance, life in lives.items():
             if instance not in desired:
                 life.want(None)
         for instance, wanted in desired.items():
-            if instance in self._lives:
-                self._lives[instance].want(wanted)
+            if instance in lives:
+                lives[instance].want(wanted)
             else:
                 self._begin(instance, wanted)
 
     def restart(self, instances: Sequence[InstanceId]) -> None:
         """New incarnations of instances that are here, FAILED ones too."""
         for instance in instances:
-            if instance in self._lives and not self._is_stopping:
-                self._lives[instance].restart()
+            life = self._lives.get(instance.connector, {}).get(instance)
+            wanted = self._desired.get(instance.connector, {}).get(instance)
+            if self._is_stopping or wanted is None:
+                continue
+            if life is None:
+                # A bug has ended its life.
+                self._begin(instance, wanted)
+            else:
+                life.restart()
 
     def is_stopped(self, connector: str) -> bool:
         """Whether nothing of the connector runs here, not even its end."""
-        return all(instance.connector != connector or life.is_at_rest for instance, life in self._lives.items())
+        return all(life.is_at_rest for life in self._lives.get(connector, {}).values())
 
     @property
     def idle_seconds(self) -> float | None:
         """For how long everything here has had nothing to do: infinite where nothing runs, None while one is busy."""
-        idle = [life.idle_seconds for life in self._lives.values()]
+        idle = [life.idle_seconds for life in self._all_lives()]
         known = [seconds for seconds in idle if seconds is not None]
         return min(known, default=math.inf) if len(known) == len(idle) else None
 
     async def stop(self) -> None:
         """The staged stop of everything, all together; within the graceful time-out and a little."""
         self._is_stopping = True
-        for life in self._lives.values():
+        for life in self._all_lives():
             life.want(None)
         if self._tasks:
             await asyncio.wait(self._tasks.values(), timeout=self._parts.stop_seconds_max * 1.25)
 
+    def _all_lives(self) -> list[InstanceLife]:
+        return [life for lives in self._lives.values() for life in lives.values()]
+
     def _begin(self, instance: InstanceId, desired: Desired) -> None:
         life = self._maker.life(instance, desired)
-        self._counts[instance.connector] += 1
-        self._lives[instance] = life
+        self._lives.setdefault(instance.connector, {})[instance] = life
         self._tasks[instance] = self._group.create_task(self._live(life), name=f"life of {instance}")
 
     async def _live(self, life: InstanceLife) -> None:
@@ -111,11 +125,14 @@ class RunningInstances:
             self._forget(life.instance)
 
     def _forget(self, instance: InstanceId) -> None:
-        del self._lives[instance], self._tasks[instance]
-        self._counts[instance.connector] -= 1
+        connector = instance.connector
+        del self._lives[connector][instance], self._tasks[instance]
+        is_last = not self._lives[connector]
+        if is_last:
+            del self._lives[connector]
         if self._is_stopping:
             return
         if isinstance(instance, TaskId):
-            self._parts.emit(TaskRemoved(instance.connector, instance.task))
-        if not self._counts[instance.connector]:
-            self._parts.emit(ConnectorRemoved(instance.connector))
+            self._parts.emit(TaskRemoved(connector, instance.task))
+        if is_last:
+            self._parts.emit(ConnectorRemoved(connector))

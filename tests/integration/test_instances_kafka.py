@@ -140,11 +140,11 @@ async def test_a_task_config_of_java_connect_runs_as_it_is(kafka: KafkaStack, to
         "topic": topic_name,
     }
     async with site.instances() as instances:
-        instances.apply({ConnectorId("c"): Desired(config, TargetState.STARTED)})
+        instances.apply("c", {ConnectorId("c"): Desired(config, TargetState.STARTED)})
         await site.wait(lambda: bool(site.configs))
         assert [dict(task) for task in site.configs[0]] == [{**config, "task.class": JAVA_TASK}]
         written_by_java = json.loads(json.dumps({**config, "task.class": JAVA_TASK, "batch.size": "2000"}))
-        instances.apply({TaskId("c", 0): Desired(config, TargetState.STARTED, written_by_java, 1)})
+        instances.apply("c", {TaskId("c", 0): Desired(config, TargetState.STARTED, written_by_java, 1)})
         await site.wait_values(5)
         await site.wait(lambda: site.topics == [topic_name])
         assert await site.values() == [str(line).encode() for line in range(5)]
@@ -161,17 +161,19 @@ async def test_no_transition_loses_or_repeats_a_line(kafka: KafkaStack, topic_na
 
     async with site.instances() as instances:
         append(file, range(100))
-        instances.apply(desired())
+        instances.apply("c", desired())
         await site.wait_values(100)
         for step in range(8):
             append(file, range(100 + step * 50, 150 + step * 50))
-            instances.apply(desired(TargetState.PAUSED if step % 2 else TargetState.STARTED, generation=1 + step // 2))
+            instances.apply(
+                "c", desired(TargetState.PAUSED if step % 2 else TargetState.STARTED, generation=1 + step // 2)
+            )
             instances.restart([task_id] if step == 4 else [])
             await asyncio.sleep(0.3)
-        instances.apply(desired(TargetState.PAUSED, 9))
+        instances.apply("c", desired(TargetState.PAUSED, 9))
         await site.wait(lambda: site.states[task_id][-1] is State.PAUSED)
         assert instances.is_stopped("c")
-        instances.apply(desired(generation=10))
+        instances.apply("c", desired(generation=10))
         await site.wait_values(500)
     assert await site.values() == [str(line).encode() for line in range(500)]
     assert State.FAILED not in site.states[task_id]
@@ -188,13 +190,13 @@ async def test_fenced_by_a_newer_incarnation_elsewhere_it_ends_quietly(
     desired: dict[InstanceId, Desired] = {task_id: Desired(config, TargetState.STARTED, {}, 1)}
     append(file, range(10))
     async with here.instances() as old, there.instances() as new:
-        old.apply(desired)
+        old.apply("c", desired)
         await here.wait_values(10)
-        new.apply(desired)
+        new.apply("c", desired)
         await there.wait(lambda: there.states.get(task_id) == [State.RUNNING])
         append(file, range(10, 20))
         await there.wait_values(20)
-        old.apply({})
+        old.apply("c", {})
         await here.wait(lambda: here.states[task_id][-1] is State.UNASSIGNED)
     assert await there.values() == [str(line).encode() for line in range(20)]
     assert here.states[task_id] == [State.RUNNING, State.UNASSIGNED]

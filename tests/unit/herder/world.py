@@ -88,9 +88,11 @@ class FakeInstances:
     has_stopped: bool = False
     idle_seconds: float | None = None
 
-    def apply(self, desired: Mapping[InstanceId, Desired]) -> None:
+    def apply(self, connector: str, desired: Mapping[InstanceId, Desired]) -> None:
         """Tell RUNNING, PAUSED, STOPPED, UNASSIGNED; a connector that starts makes ``tasks.max`` tasks."""
-        before, self.applied = self.applied, dict(desired)
+        before = {instance: wanted for instance, wanted in self.applied.items() if instance.connector == connector}
+        others = {instance: wanted for instance, wanted in self.applied.items() if instance.connector != connector}
+        self.applied = {**others, **desired}
         if self.is_silent:
             return
         for instance in before.keys() - desired.keys():

@@ -67,7 +67,7 @@ def test_the_last_wish_runs_and_nothing_else(history: list[Step], taken: list[Sc
     async def live() -> None:
         async with scene.instances() as instances:
             for step in history:
-                instances.apply(step.desired)
+                instances.apply("c", step.desired)
                 instances.restart(step.restarts)
                 await asyncio.sleep(step.seconds)
             await asyncio.sleep(2 * STOP_SECONDS + 5)

@@ -28,7 +28,7 @@ async def test_a_task_runs_with_its_own_config_over_the_connectors() -> None:
     """``task.class`` is Java's business; the name is the connector's whatever the task config says."""
     scene = Scene()
     async with scene.instances() as instances:
-        instances.apply({T0: task(file="a")})
+        instances.apply("c", {T0: task(file="a")})
         await asyncio.sleep(1)
         assert scene.running[T0].config == {"name": "c", "file": "a", "part": "0"}
         assert scene.states == {T0: [R]}
@@ -44,7 +44,7 @@ async def test_variables_are_resolved_for_the_task_and_turned_back_in_its_config
         return {key: value.replace("${env:PW}", "hush") for key, value in dict(properties).items()}  # type: ignore[call-overload]
 
     async with scene.instances(resolve=resolve) as instances:
-        instances.apply({C: connector(password="${env:PW}"), T0: task(password="${env:PW}")})
+        instances.apply("c", {C: connector(password="${env:PW}"), T0: task(password="${env:PW}")})
         await asyncio.sleep(1)
         assert scene.running[T0].config["password"] == "hush"
         ((_, (published,), made_from),) = scene.task_configs
@@ -56,7 +56,7 @@ async def test_a_connector_splits_its_work_once_it_runs() -> None:
     scene = Scene()
     async with scene.instances() as instances:
         wanted = connector(dotted={"tasks.max": "2"}, split="2")
-        instances.apply({C: wanted})
+        instances.apply("c", {C: wanted})
         await asyncio.sleep(1)
         assert scene.states == {C: [R]}
         ((who, tasks, made_from),) = scene.task_configs
@@ -70,12 +70,12 @@ async def test_more_tasks_than_allowed_fail_the_connector() -> None:
     """Unless ``tasks.max.enforce`` is off."""
     scene = Scene()
     async with scene.instances() as instances:
-        instances.apply({C: connector(split="5")})
+        instances.apply("c", {C: connector(split="5")})
         await asyncio.sleep(1)
         assert scene.states == {C: [F]}
         assert "The connector c has generated 5 tasks, which is greater than 1, the maximum" in scene.traces[C]
         assert scene.task_configs == []
-        instances.apply({C: connector(dotted={"tasks.max.enforce": "false"}, split="5")})
+        instances.apply("c", {C: connector(dotted={"tasks.max.enforce": "false"}, split="5")})
         await asyncio.sleep(1)
     assert scene.states[C] == [F, U, R, U]
     assert len(scene.task_configs[0][1]) == 5
@@ -85,9 +85,9 @@ async def test_a_refused_connector_fails_and_leaves_its_tasks_alone() -> None:
     """Its old tasks go on until there are new configs for them."""
     scene = Scene()
     async with scene.instances() as instances:
-        instances.apply({C: connector(), T0: task()})
+        instances.apply("c", {C: connector(), T0: task()})
         await asyncio.sleep(1)
-        instances.apply({C: connector(refused="no such table"), T0: task()})
+        instances.apply("c", {C: connector(refused="no such table"), T0: task()})
         await asyncio.sleep(1)
         assert scene.state(C) is F
         assert "no such table" in scene.traces[C]
@@ -100,7 +100,7 @@ async def test_a_connector_that_cannot_be_split_now_is_tried_again() -> None:
     """With back-off, as tasks are."""
     scene = Scene(split_failure=lambda number: DeliveryRetriable("away") if number < 3 else None)
     async with scene.instances() as instances:
-        instances.apply({C: connector()})
+        instances.apply("c", {C: connector()})
         await asyncio.sleep(60)
         assert scene.states[C] == [X, X, R]
         assert scene.splits == 3
@@ -110,9 +110,9 @@ async def test_pause_delivers_what_was_fetched_and_resume_begins_anew() -> None:
     """A paused task holds nothing but its state."""
     scene = Scene({T0: Script(stop_seconds=2)})
     async with scene.instances() as instances:
-        instances.apply({C: connector(), T0: task()})
+        instances.apply("c", {C: connector(), T0: task()})
         await asyncio.sleep(1)
-        instances.apply({C: connector(PAUSED), T0: task(target=PAUSED)})
+        instances.apply("c", {C: connector(PAUSED), T0: task(target=PAUSED)})
         await asyncio.sleep(1)
         assert scene.state(T0) is R
         assert scene.state(C) is P
@@ -120,7 +120,7 @@ async def test_pause_delivers_what_was_fetched_and_resume_begins_anew() -> None:
         assert scene.state(T0) is P
         assert scene.running == {}
         assert instances.is_stopped("c")
-        instances.apply({C: connector(), T0: task()})
+        instances.apply("c", {C: connector(), T0: task()})
         await asyncio.sleep(1)
         assert not instances.is_stopped("c")
     assert scene.states == {C: [R, P, R, U], T0: [R, P, R, U]}
@@ -131,7 +131,7 @@ async def test_created_paused_nothing_is_started_or_split() -> None:
     """A connector made PAUSED has no tasks yet, as in Connect."""
     scene = Scene()
     async with scene.instances() as instances:
-        instances.apply({C: connector(PAUSED)})
+        instances.apply("c", {C: connector(PAUSED)})
         await asyncio.sleep(1)
         assert scene.states == {C: [P]}
         assert scene.task_configs == []
@@ -141,12 +141,12 @@ async def test_a_stopped_connector_keeps_its_state_and_comes_back() -> None:
     """Resume from STOPPED splits anew."""
     scene = Scene()
     async with scene.instances() as instances:
-        instances.apply({C: connector(), T0: task()})
+        instances.apply("c", {C: connector(), T0: task()})
         await asyncio.sleep(1)
-        instances.apply({C: connector(STOPPED)})
+        instances.apply("c", {C: connector(STOPPED)})
         await asyncio.sleep(1)
         assert instances.is_stopped("c")
-        instances.apply({C: connector()})
+        instances.apply("c", {C: connector()})
         await asyncio.sleep(1)
         assert len(scene.task_configs) == 2
     assert scene.states == {C: [R, S, R, U], T0: [R, U]}
@@ -156,7 +156,7 @@ async def test_a_restart_is_told_and_makes_a_new_incarnation() -> None:
     """Of a running one in the staged way, of a paused one in its state alone."""
     scene = Scene()
     async with scene.instances() as instances:
-        instances.apply({C: connector(), T0: task(), T1: task(target=PAUSED)})
+        instances.apply("c", {C: connector(), T0: task(), T1: task(target=PAUSED)})
         await asyncio.sleep(1)
         instances.restart([C, T0, T1, TaskId("c", 9)])
         await asyncio.sleep(1)
@@ -170,7 +170,7 @@ async def test_a_failed_task_waits_for_a_person() -> None:
     scene = Scene({T0: Script(failure=lambda start: ValueError("bug") if start == 1 else None)})
     async with scene.instances() as instances:
         for wanted in (task(), task(target=PAUSED), task()):
-            instances.apply({T0: wanted})
+            instances.apply("c", {T0: wanted})
             await asyncio.sleep(1)
             assert scene.state(T0) is F
         assert "ValueError: bug" in scene.traces[T0]
@@ -184,7 +184,7 @@ async def test_a_failed_task_is_healed_by_another_config() -> None:
     scene = Scene({T0: Script(failure=lambda start: ValueError("bug") if start < 3 else None)})
     async with scene.instances() as instances:
         for wanted in (task(1), task(2), task(3, PAUSED), task(3)):
-            instances.apply({T0: wanted})
+            instances.apply("c", {T0: wanted})
             await asyncio.sleep(1)
     assert scene.states[T0] == [R, F, U, R, F, U, P, R, U]
 
@@ -193,7 +193,7 @@ async def test_what_cannot_be_made_is_failed_with_its_text() -> None:
     """A task config that no longer fits."""
     scene = Scene()
     async with scene.instances() as instances:
-        instances.apply({T0: task(refused="Missing required configuration")})
+        instances.apply("c", {T0: task(refused="Missing required configuration")})
         await asyncio.sleep(1)
         assert scene.states == {T0: [F]}
         assert "Missing required configuration" in scene.traces[T0]
@@ -203,11 +203,11 @@ async def test_reconfigured_twice_quickly_only_the_last_one_starts() -> None:
     """After the old one has ended in the staged way, never beside it."""
     scene = Scene({T0: Script(stop_seconds=3)})
     async with scene.instances() as instances:
-        instances.apply({T0: task(1, file="a")})
+        instances.apply("c", {T0: task(1, file="a")})
         await asyncio.sleep(1)
-        instances.apply({T0: task(2, file="b")})
+        instances.apply("c", {T0: task(2, file="b")})
         await asyncio.sleep(1)
-        instances.apply({T0: task(3, file="c")})
+        instances.apply("c", {T0: task(3, file="c")})
         await asyncio.sleep(3)
         assert scene.running[T0].config["file"] == "c"
         assert scene.starts[T0] == 2
@@ -218,11 +218,11 @@ async def test_a_wish_that_comes_back_while_the_old_one_stops_is_granted() -> No
     """Delete and create again, faster than the stop: a new incarnation, and no removal in between."""
     scene = Scene({T0: Script(stop_seconds=3)})
     async with scene.instances() as instances:
-        instances.apply({T0: task()})
+        instances.apply("c", {T0: task()})
         await asyncio.sleep(1)
-        instances.apply({})
+        instances.apply("c", {})
         await asyncio.sleep(1)
-        instances.apply({T0: task()})
+        instances.apply("c", {T0: task()})
         await asyncio.sleep(3)
         assert scene.starts[T0] == 2
         assert T0 in scene.running
@@ -234,10 +234,10 @@ async def test_what_has_not_begun_to_run_makes_way_soon(following: object) -> No
     """Nothing is in its hands yet: pause, delete and reconfigure do not wait for a start that hangs."""
     scene = Scene({T0: Script(start_seconds=HANG)})
     async with scene.instances() as instances:
-        instances.apply({T0: task()})
+        instances.apply("c", {T0: task()})
         await asyncio.sleep(1)
         scene.scripts[T0] = Script()
-        instances.apply({T0: following} if following is not None else {})  # type: ignore[dict-item]
+        instances.apply("c", {T0: following} if following is not None else {})  # type: ignore[dict-item]
         await asyncio.sleep(START_SECONDS_MAX + 0.1)
         assert scene.state(T0) is (P if following == task(target=PAUSED) else U if following is None else R)
 
@@ -246,11 +246,11 @@ async def test_a_delete_while_it_stops_ends_it_once() -> None:
     """And its series end last."""
     scene = Scene({T0: Script(stop_seconds=3)})
     async with scene.instances() as instances:
-        instances.apply({C: connector(), T0: task()})
+        instances.apply("c", {C: connector(), T0: task()})
         await asyncio.sleep(1)
-        instances.apply({C: connector(STOPPED)})
+        instances.apply("c", {C: connector(STOPPED)})
         await asyncio.sleep(1)
-        instances.apply({})
+        instances.apply("c", {})
         assert not instances.is_stopped("c")
         await asyncio.sleep(5)
         assert instances.is_stopped("c")
@@ -263,9 +263,9 @@ async def test_a_stop_that_hangs_is_cancelled_at_three_quarters_and_cut_off_at_t
     """The new incarnation waits for it, and says what was left."""
     scene = Scene({T0: Script(stop_seconds=HANG, farewell_seconds=HANG)})
     async with scene.instances() as instances:
-        instances.apply({T0: task(1)})
+        instances.apply("c", {T0: task(1)})
         await asyncio.sleep(1)
-        instances.apply({T0: task(2)})
+        instances.apply("c", {T0: task(2)})
         asked_at = now()
         while scene.starts[T0] < 2:
             await asyncio.sleep(0.01)
@@ -284,10 +284,10 @@ async def test_one_that_hangs_anywhere_harms_no_other() -> None:
         hung = {instance: task() for instance in others} | {
             ConnectorId(other.connector): connector() for other in others
         }
-        instances.apply({**hung, T0: task(), C: connector()})
+        instances.apply("c", {**hung, T0: task(), C: connector()})
         await asyncio.sleep(60)
         assert scene.state(T0) is scene.state(C) is R
-        instances.apply({C: connector(STOPPED)})
+        instances.apply("c", {C: connector(STOPPED)})
         await asyncio.sleep(1)
         assert instances.is_stopped("c")
 
@@ -298,7 +298,7 @@ async def test_starts_are_not_a_stampede() -> None:
     scene = Scene({task_id: Script(start_seconds=1) for task_id in tasks})
     most = 0
     async with scene.instances() as instances:
-        instances.apply({task_id: task() for task_id in tasks})
+        instances.apply("c", {task_id: task() for task_id in tasks})
         while any(scene.state(task_id) is not R for task_id in tasks):
             await asyncio.sleep(0.1)
             most = max(most, sum(scene.state(task_id) is None for task_id in scene.running))
@@ -309,9 +309,9 @@ async def test_fenced_and_no_longer_wanted_it_ends_quietly() -> None:
     """The other worker was quicker than the word of it."""
     scene = Scene({T0: Script(failure=lambda _: WriterFenced("a newer writer took over"))})
     async with scene.instances() as instances:
-        instances.apply({T0: task()})
+        instances.apply("c", {T0: task()})
         await asyncio.sleep(3)
-        instances.apply({})
+        instances.apply("c", {})
         await asyncio.sleep(1)
     assert scene.states[T0] == [R, U]
     assert scene.told(TaskFailed) == []
@@ -321,7 +321,7 @@ async def test_fenced_but_still_wanted_it_is_failed() -> None:
     """Somebody else uses its name: a person must look."""
     scene = Scene({T0: Script(failure=lambda _: WriterFenced("a newer writer took over"))})
     async with scene.instances() as instances:
-        instances.apply({T0: task()})
+        instances.apply("c", {T0: task()})
         await asyncio.sleep(60)
         assert scene.states[T0] == [R, F]
         assert "a newer writer took over" in scene.traces[T0]
@@ -331,9 +331,9 @@ async def test_a_failure_while_it_is_paused_is_seen() -> None:
     """What it had fetched could not be delivered."""
     scene = Scene({T0: Script(fails_when_stopped=ValueError("bug"))})
     async with scene.instances() as instances:
-        instances.apply({T0: task()})
+        instances.apply("c", {T0: task()})
         await asyncio.sleep(1)
-        instances.apply({T0: task(target=PAUSED)})
+        instances.apply("c", {T0: task(target=PAUSED)})
         await asyncio.sleep(1)
         assert scene.states[T0] == [R, F]
 
@@ -343,12 +343,12 @@ async def test_the_worker_stops_everything_together() -> None:
     tasks = [TaskId("c", number) for number in range(20)]
     scene = Scene({task_id: Script(stop_seconds=HANG) for task_id in tasks})
     async with scene.instances() as instances:
-        instances.apply({task_id: task() for task_id in tasks})
+        instances.apply("c", {task_id: task() for task_id in tasks})
         await asyncio.sleep(1)
         asked_at = now()
         await instances.stop()
         assert now() - asked_at == pytest.approx(STOP_SECONDS * 0.75, abs=0.1)
-        instances.apply({T0: task()})
+        instances.apply("c", {T0: task()})
         await asyncio.sleep(1)
         assert scene.running == {}
     assert {scene.state(task_id) for task_id in tasks} == {U}
@@ -360,10 +360,10 @@ async def test_idleness_is_that_of_the_busiest() -> None:
     scene = Scene({T1: Script(start_seconds=2)})
     async with scene.instances() as instances:
         assert instances.idle_seconds == float("inf")
-        instances.apply({T0: task(refused="x"), C: connector(PAUSED)})
+        instances.apply("c", {T0: task(refused="x"), C: connector(PAUSED)})
         await asyncio.sleep(1)
         assert instances.idle_seconds == float("inf")
-        instances.apply({T0: task(refused="x"), T1: task()})
+        instances.apply("c", {T0: task(refused="x"), T1: task()})
         await asyncio.sleep(1)
         assert instances.idle_seconds is None
         await asyncio.sleep(2)
