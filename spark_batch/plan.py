@@ -1,11 +1,10 @@
-"""What a conversion has to do, as pure data: hashable, comparable, cacheable by its fingerprint.
+"""What a conversion has to do, as pure data: hashable, so that what is built for it can be kept.
 
 No Spark here: a plan can be made, validated and compared in a process that never starts a JVM.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -125,11 +124,6 @@ class ConversionPlan:
     def record(self) -> Record | None:
         """The contract's record; None without contract or with a schema that has findings."""
         return None if self.contract is None else parse_schema(self.contract.schema).record
-
-    @property
-    def fingerprint(self) -> str:
-        """Equal for equal plans, in any process."""
-        return hashlib.sha256(repr(self).encode()).hexdigest()
 
     def validate(self) -> list[Finding]:
         """Everything that is wrong with the plan as far as it can be told without Spark, all at once."""

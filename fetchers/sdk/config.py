@@ -239,17 +239,6 @@ def unknown_keys(
     return tuple(Finding(key, None, _nearest(key, names), Severity.WARNING) for key in strangers)
 
 
-def masked(properties: Mapping[str, str], keys: Iterable[ConfigKey]) -> dict[str, str]:
-    """The map with secret values hidden, for logs and reports."""
-    secrets = [key for key in keys if key.kind == "PASSWORD"]
-    names = {key.name for key in secrets}
-    prefixes = tuple(key.name for key in secrets if key.is_prefix)
-    return {
-        key: HIDDEN if key in names or key.startswith(prefixes) else _without_credentials(value)
-        for key, value in properties.items()
-    }
-
-
 def _without_credentials(value: str) -> str:
     """The value without the user and password that a URL in it may carry."""
     return _CREDENTIALS.sub(f"{HIDDEN}@", value)

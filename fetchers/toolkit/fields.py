@@ -27,16 +27,7 @@ class FieldReader:
     def __init__(self, paths: Sequence[str]) -> None:
         self.paths = tuple(paths)
         self._steps = [_attributes(path) for path in self.paths]
-        shape = _shape([path.split(".") for path in self.paths])
-        self._one = msgspec.json.Decoder(shape)
-        self._many = msgspec.json.Decoder(list[shape])  # type: ignore[valid-type]  # a type made at run time
-
-    def of_array(self, array: bytes | msgspec.Raw) -> list[tuple[FieldValue, ...]] | None:
-        """The fields of every element of a JSON array; None where an element is not such an object."""
-        try:
-            return [self._values(item) for item in self._many.decode(array)]
-        except msgspec.MsgspecError:
-            return None
+        self._one = msgspec.json.Decoder(_shape([path.split(".") for path in self.paths]))
 
     def of_each(self, records: Iterable[bytes]) -> list[tuple[FieldValue, ...] | None]:
         """The fields of each record; None for one that is no object or has something else in such a field."""

@@ -6,7 +6,7 @@ Everything that can be found wrong without asking the outside is found at once.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -185,11 +185,6 @@ def as_findings(found: Iterable[PlanFinding]) -> tuple[Finding, ...]:
         )
         for item in found
     )
-
-
-def with_schema(definition: ConnectorDefinition, text: str) -> ConnectorDefinition:
-    """The definition with its contract looked up."""
-    return replace(definition, contract_source=ContractSource(text=text))
 
 
 def _contract_source(value: str | None) -> tuple[ContractSource | None, tuple[Finding, ...]]:

@@ -74,14 +74,14 @@ class LocalEngine:
 
     def __init__(self) -> None:
         self._session: SparkSession | None = None
-        self._compiled: dict[str, CompiledPlan] = {}
+        self._compiled: dict[ConversionPlan, CompiledPlan] = {}
 
     def convert(self, plan: ConversionPlan, batch: pa.Table) -> pa.Table:
         """The outcome of the batch."""
         session = self._ready()
-        if plan.fingerprint not in self._compiled:
-            self._compiled[plan.fingerprint] = compile_plan(plan)
-        return convert_table(session, self._compiled[plan.fingerprint], batch)
+        if plan not in self._compiled:
+            self._compiled[plan] = compile_plan(plan)
+        return convert_table(session, self._compiled[plan], batch)
 
     def compiled(self, plan: ConversionPlan) -> CompiledPlan:
         """The plan, for a test that takes paths away from it."""
@@ -119,15 +119,15 @@ class ConnectEngine:
             self._session = start_session(SparkSettings(remote=self.server.url))
         finally:
             del os.environ[CONNECT_FLAG]
-        self._compiled: dict[str, CompiledPlan] = {}
+        self._compiled: dict[ConversionPlan, CompiledPlan] = {}
 
     def convert(self, plan: ConversionPlan, batch: pa.Table) -> pa.Table:
         """The outcome of the batch."""
         os.environ[CONNECT_FLAG] = "1"
         try:
-            if plan.fingerprint not in self._compiled:
-                self._compiled[plan.fingerprint] = compile_plan(plan)
-            return convert_table(self._session, self._compiled[plan.fingerprint], batch)
+            if plan not in self._compiled:
+                self._compiled[plan] = compile_plan(plan)
+            return convert_table(self._session, self._compiled[plan], batch)
         finally:
             del os.environ[CONNECT_FLAG]
 

@@ -53,10 +53,6 @@ class FakeClock:
         self._drive(loop, PATIENCE_TURNS)
         await wake
 
-    def freeze(self) -> None:
-        """Let nobody wake any more: time is over."""
-        self.is_automatic = False
-
     @property
     def sleepers(self) -> int:
         """How many wait now."""
