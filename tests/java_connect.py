@@ -107,7 +107,9 @@ async def opened_connect(
     file, logging = folder / "worker.properties", folder / "log4j2.properties"
     file.write_text("".join(f"{key}={value}\n" for key, value in properties.items()), encoding="utf-8")
     logging.write_text(_LOGGING.format(log=folder / "connect.log"), encoding="utf-8")
-    options = (f"-Xmx{HEAP_MIB}m", "-XX:+UseSerialGC", f"-Dlog4j2.configurationFile={logging}")
+    options = (
+        f"-Xmx{HEAP_MIB}m", "-XX:+UseSerialGC", "-Duser.timezone=UTC", f"-Dlog4j2.configurationFile={logging}",
+    )  # fmt: skip
     command = JvmCommand(
         arguments=(str(java_program()), *options, "-cp", class_path("connect"), _MAIN_CLASS, str(file)),
         working_folder=folder,

@@ -6,7 +6,14 @@ import json
 from functools import lru_cache
 from typing import Any, TypeAlias
 
-from service.sinks.transforms.halves import EXTRACTION, INSERTION, Fault, Unfit, duplicate_field, only_structs
+from service.sinks.transforms.halves import (
+    INSERTION,
+    Fault,
+    Unfit,
+    duplicate_field,
+    no_struct_to_look_in,
+    only_structs,
+)
 from service.sinks.transforms.halves import unknown_field as unknown
 from spark_batch.transforms.kinds import FieldName, InsertField
 
@@ -93,10 +100,10 @@ def _added(insert: InsertField) -> list[Document]:
 def fields_on(text: str, path: tuple[str, ...]) -> tuple[Document, ...]:
     """The fields that a path goes through, the one it leads to last. Raises Unfit."""
     document = schema_document(text)
-    found = []
+    found: list[Document] = []
     for name in path:
         if document["type"] != "struct" or not _has_fields(document):
-            raise Unfit(only_structs(EXTRACTION, _java_class(document)))
+            raise no_struct_to_look_in(_java_class(document), is_nested=bool(found))
         field = next((field for field in document["fields"] if field["field"] == name), None)
         if field is None:
             raise Unfit(unknown(path))

@@ -30,11 +30,12 @@ class Fault(NamedTuple):
 
 
 class Unfit(Exception):
-    """What is wrong with a schema is wrong with all of its records."""
+    """What is wrong with a schema is wrong with all of its records, if for another reason where they are null."""
 
-    def __init__(self, fault: Fault) -> None:
+    def __init__(self, fault: Fault, of_nulls: Fault | None = None) -> None:
         super().__init__(fault.message)
         self.fault = fault
+        self.of_nulls = fault if of_nulls is None else of_nulls
 
 
 Faults: TypeAlias = Mapping[int, Fault]
@@ -113,6 +114,12 @@ def only_structs(purpose: str, found: str) -> Fault:
 def only_maps(purpose: str, found: str) -> Fault:
     """What has no schema is no object."""
     return Fault("wrong_type", f"Only Map objects supported in absence of schema for [{purpose}], found: {found}")
+
+
+def no_struct_to_look_in(found: str, *, is_nested: bool) -> Unfit:
+    """A field is asked for where the schema has none; of a value that is there its class is told."""
+    lookup = Fault("wrong_type", "Cannot look up fields on non-struct type")
+    return Unfit(lookup if is_nested else only_structs(EXTRACTION, found), lookup)
 
 
 def unknown_field(path: tuple[str, ...]) -> Fault:

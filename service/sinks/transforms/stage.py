@@ -144,11 +144,7 @@ class _Work:
         try:
             after, faults = self._applied(half, reshaping, part)
         except Unfit as unfit:
-            # A field is taken from a null as well, whose schema must have it; nothing is added to a null.
-            is_refused = np.ones(len(part.rows), bool)
-            if isinstance(reshaping, InsertField):
-                is_refused = _as_mask(half.column.is_valid())
-            after, faults = half, dict.fromkeys(map(int, np.flatnonzero(is_refused)), unfit.fault)
+            after, faults = half, _faults_of_all(half, reshaping, unfit)
         part = replace(part, halves={**part.halves, reshaping.side: after})
         if not faults:
             return part
@@ -183,6 +179,15 @@ class _Work:
             Refusal(int(part.rows[row]), TRANSFORMATION_STAGE, fault.reason, fault.message, name, fault.exception)
             for row, fault in faults.items()
         ]
+
+
+def _faults_of_all(half: Half, reshaping: HoistField | InsertField | ExtractField, unfit: Unfit) -> dict[int, Fault]:
+    """A field is taken from a null as well, whose schema must have it; nothing is added to a null."""
+    is_there = _as_mask(half.column.is_valid())
+    faults = dict.fromkeys(map(int, np.flatnonzero(is_there)), unfit.fault)
+    if isinstance(reshaping, InsertField):
+        return faults
+    return faults | dict.fromkeys(map(int, np.flatnonzero(~is_there)), unfit.of_nulls)
 
 
 def class_name(reshaping: HoistField | InsertField | ExtractField) -> str:

@@ -18,7 +18,6 @@ from service.sinks.avro_columns import parsed_slot
 from service.sinks.batch import Form, ValueType
 from service.sinks.readings import Column
 from service.sinks.transforms.halves import (
-    EXTRACTION,
     INSERTION,
     Fault,
     Faults,
@@ -28,6 +27,7 @@ from service.sinks.transforms.halves import (
     additions,
     duplicate_field,
     missing_faults,
+    no_struct_to_look_in,
     only_structs,
     unknown_field,
 )
@@ -107,7 +107,7 @@ class TypedHalf:
         field: Field | None = None
         for name in extract.path:
             if not isinstance(slot.type, Record):
-                raise Unfit(only_structs(EXTRACTION, _java_class(slot.type)))
+                raise no_struct_to_look_in(_java_class(slot.type), is_nested=field is not None)
             field = slot.type.field(name)
             if field is None:
                 raise Unfit(unknown_field(extract.path))

@@ -219,6 +219,15 @@ async def test_what_has_no_fields_is_refused(transformation: Transformation, exp
 
 
 @pytest.mark.parametrize("reader", [TextReader(), EnvelopeReader()])
+async def test_nothing_is_looked_up_where_there_are_no_fields(reader: ColumnReader) -> None:
+    """Neither in a null, whose schema says so, nor in a field of another."""
+    text, null = (b"a", None) if isinstance(reader, TextReader) else (enveloped(STRING, "a"), enveloped(STRING, None))
+    lookup = "! Cannot look up fields on non-struct type"
+    assert (await values_of(reader, [text, null], EXTRACT))[1] == lookup
+    assert await values_of(reader, [text], HOIST, ExtractField(VALUE, ("line", "x"))) == [lookup]
+
+
+@pytest.mark.parametrize("reader", [TextReader(), EnvelopeReader()])
 async def test_names_of_fields_are_held_to(reader: ColumnReader) -> None:
     """None is added twice, none is taken that is not there; dead letters name Connect's class and exception."""
     value = b"a" if isinstance(reader, TextReader) else enveloped(STRING, "a")
