@@ -7,6 +7,7 @@ import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -159,5 +160,5 @@ def _error(status: int, body: Any, text: bytes) -> AnsweredError:
     told = body.get("message") if isinstance(body, dict) else None
     message = str(told) if told else f"HTTP {status}: {text[:200].decode(errors='replace')}".rstrip(": ")
     # A name that is taken is a conflict too, but waiting does not help.
-    is_passing = status == 409 and "already exists" not in message  # noqa: PLR2004 - HTTP's own number
+    is_passing = status == HTTPStatus.CONFLICT and "already exists" not in message
     return (ConflictError if is_passing else AnsweredError)(status, message)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,7 @@ def create(
         if initial_state is not None:
             request["initial_state"] = initial_state
         answer = await worker.ask("POST", "connectors", body=request)
-        output.say(f"{name} created", answer.body)
+        output.say(f"{name} created", _unless_waited(answer.body, wait=wait))
         return await _waited(worker, output, name, initial_state or "RUNNING", wait=wait, seconds=timeout)
 
     return work
@@ -80,8 +81,8 @@ def apply(file: Path | None, settings: tuple[str, ...], *, wait: bool, timeout: 
 
     async def work(worker: RemoteWorker, output: Output) -> Exit:
         answer = await worker.ask("PUT", "connectors", name, "config", body=config)
-        created = 201
-        output.say(f"{name} {'created' if answer.status == created else 'changed'}", answer.body)
+        done = "created" if answer.status == HTTPStatus.CREATED else "changed"
+        output.say(f"{name} {done}", _unless_waited(answer.body, wait=wait))
         return await _waited(worker, output, name, "RUNNING", wait=wait, seconds=timeout)
 
     return work
@@ -130,6 +131,11 @@ def delete(names: tuple[str, ...]) -> Work:
         return Exit.OK
 
     return work
+
+
+def _unless_waited(body: object, *, wait: bool) -> object:
+    """One answer as JSON: of a command that waits it is the last, the state."""
+    return None if wait else body
 
 
 async def _waited(worker: RemoteWorker, output: Output, name: str, state: str, *, wait: bool, seconds: float) -> Exit:

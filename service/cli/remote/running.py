@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import functools
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,6 @@ from rich.text import Text
 from service.cli.remote.client import (
     DEFAULT_URL,
     AnsweredError,
-    ConflictError,
     RemoteError,
     RemoteSettings,
     RemoteWorker,
@@ -42,8 +42,8 @@ class Exit(IntEnum):
     """Not now (a rebalance that does not end), or the name is taken."""
 
 
+_EXITS: Mapping[int, Exit] = {HTTPStatus.NOT_FOUND: Exit.NOT_FOUND, HTTPStatus.CONFLICT: Exit.CONFLICT}
 _STATE_STYLES = {"RUNNING": "green", "FAILED": "bold red", "PAUSED": "yellow", "STOPPED": "yellow"}
-_HTTP_NOT_FOUND, _HTTP_CONFLICT = 404, 409
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +137,6 @@ def exit_of(error: RemoteError) -> Exit:
     """What a script is told of an error."""
     if isinstance(error, UnreachableError):
         return Exit.UNREACHABLE
-    if isinstance(error, ConflictError):
-        return Exit.CONFLICT
-    if isinstance(error, AnsweredError) and error.status in {_HTTP_NOT_FOUND, _HTTP_CONFLICT}:
-        return Exit.NOT_FOUND if error.status == _HTTP_NOT_FOUND else Exit.CONFLICT
+    if isinstance(error, AnsweredError):
+        return _EXITS.get(error.status, Exit.REFUSED)
     return Exit.REFUSED

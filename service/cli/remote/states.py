@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator, Mapping
+from http import HTTPStatus
 from typing import Any
 
 import click
@@ -15,7 +16,6 @@ from service.cli.remote.running import Exit, Output, Work, asks_worker
 
 WAIT_SECONDS = 60.0
 _LOOK_SECONDS = 0.25
-_NOT_FOUND = 404
 _TARGETS = click.Choice(["RUNNING", "PAUSED", "STOPPED"], case_sensitive=False)
 
 
@@ -144,7 +144,7 @@ async def _status_or_none(worker: RemoteWorker, name: str) -> Mapping[str, Any] 
     try:
         found: Mapping[str, Any] = await worker.get("connectors", name, "status")
     except AnsweredError as error:
-        if error.status == _NOT_FOUND:
+        if error.status == HTTPStatus.NOT_FOUND:
             return None
         raise
     return found

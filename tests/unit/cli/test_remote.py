@@ -92,6 +92,16 @@ def test_create_waits_until_the_tasks_run(worker: FakeWorker) -> None:
     assert [path for _, path, _, _ in worker.asked] == ["/connectors", *["/connectors/c/status"] * 3]
 
 
+@pytest.mark.parametrize("words", [("create", "name=orders/eu"), ("apply", "name=orders/eu")])
+def test_what_waits_gives_one_answer_as_json(worker: FakeWorker, words: tuple[str, ...]) -> None:
+    """The state that was waited for, and not the answer to the change before it."""
+    worker.answer("POST", "/connectors", (201, INFO))
+    worker.answer("PUT", "/connectors/orders%2Feu/config", (200, INFO))
+    worker.answer("GET", "/connectors/orders%2Feu/status", (200, STATUS))
+    assert json.loads(call(worker, *words, "--wait", "--json").output) == STATUS
+    assert json.loads(call(worker, *words, "--json").output) == INFO
+
+
 def test_waiting_ends_at_a_failure(worker: FakeWorker) -> None:
     """A FAILED task will not become RUNNING: exit code 1, without using up the time."""
     worker.answer("GET", "/connectors/orders%2Feu/status", (200, STATUS))
