@@ -41,8 +41,8 @@ from service.rest.ports import Surface
 from service.rest.server import serving_rest
 from service.rest.settings import RestSettings, read_rest_settings
 from service.sinks.connectors import SinkKind, SinkParts
+from service.stores.connector_offsets import OffsetTopics
 from service.stores.dedupe_store import DedupeStore
-from service.stores.offsets import OffsetStore
 from service.validation.plugins import ConnectorPlugins
 from service.version import VERSION
 from service.worker.brokers import watch_brokers
@@ -228,7 +228,7 @@ class Lent:
     """The worker's, with what stands for ``embedded`` in them."""
     resolve: Callable[[Mapping[str, str]], Mapping[str, str]]
     clients: ClientSettings
-    offsets: OffsetStore
+    offsets: OffsetTopics
     parts: ConnectorParts
     kinds: Kinds
 
@@ -238,13 +238,20 @@ async def _lend(job: Job, addresses: Addresses, *, spark: Conversion, emit: Emit
     resolve = partial(job.resolved, registry_url=addresses.registry)
     properties = job.worker_with(addresses.registry)
     clients = ClientSettings(job.worker_properties, addresses.bootstrap)
-    offsets = OffsetStore(clients.of("consumer"), config.offset_storage_topic, emit=emit)
+    offsets = OffsetTopics(
+        clients.of("consumer"),
+        config.offset_storage_topic,
+        partitions=config.offset_storage_partitions,
+        replication=config.offset_storage_replication_factor,
+        emit=emit,
+    )
     stack.push_async_callback(offsets.close)
     dedupe = DedupeStore(clients.of("consumer"), config.dedupe_storage_topic)
     schemas = await stack.enter_async_context(RegistrySchemas(contract_registry=_contract_registry(job, addresses)))
     http = await stack.enter_async_context(shared_http(version=VERSION))
     parts = ConnectorParts(
-        flow=FlowParts(offsets=offsets, convert=spark.convert, http=http, clock=clock, emit=emit),
+        flow=FlowParts(offsets=offsets.of(), convert=spark.convert, http=http, clock=clock, emit=emit),
+        offsets=offsets,
         writers=Writers(clients, config.group_id, config.offset_storage_topic),
         dedupe=DedupeStates(dedupe, config.data_dir / "dedupe"),
         schemas=schemas,

@@ -6,6 +6,7 @@ in the group.
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -36,9 +37,8 @@ from service.herder.tracking import AssignmentTracker
 from service.kafka.admin import KafkaAdmin
 from service.kafka.client import KafkaSettings
 from service.rest.listeners import parse_listeners
+from service.stores.connector_offsets import ConnectorOffsets, OffsetTopics
 from service.stores.kafka_log import LogClients
-from service.stores.offset_changes import OffsetChanges
-from service.stores.offsets import OffsetStore
 from service.stores.opening import StateStores, stores_in_kafka, stores_in_memory
 from service.validation.kinds import find_kind
 from service.validation.plugins import ConnectorPlugins
@@ -61,7 +61,7 @@ class ControlPlane:
     me: Member
     kinds: Kinds
     clients: ClientSettings
-    offsets: OffsetStore
+    offsets: OffsetTopics
     resolve: Callable[[Properties], Properties]
     """Puts values in the place of variables; may block."""
     resolution: Callable[[Properties], Resolved]
@@ -149,7 +149,8 @@ class ControlPlane:
         return ClusterDoors(
             validator=plugins,
             source_offsets=SourceOffsetBook(
-                OffsetChanges(self.offsets, self.config.group_id),
+                self.config.group_id,
+                self._offsets_of,
                 self._clients_of,
                 self._check_offsets,
                 task_count=lambda name: stores.configs.config.task_counts.get(name, 0),
@@ -185,6 +186,11 @@ class ControlPlane:
 
     def _clients_of(self, role: str, connector: Properties) -> KafkaSettings:
         return self.clients.of(role, self.resolve(connector))
+
+    async def _offsets_of(self, connector: Properties) -> ConnectorOffsets:
+        own_topic = (await asyncio.to_thread(self.resolve, connector)).get("offsets.storage.topic")
+        await self.offsets.ensure(own_topic)
+        return self.offsets.of(own_topic)
 
     def _check_offsets(
         self, connector: Properties, offsets: Sequence[tuple[Mapping[str, Any], Mapping[str, Any] | None]]

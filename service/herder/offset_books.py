@@ -17,10 +17,13 @@ from service.kafka.admin import KafkaAdmin
 from service.kafka.client import KafkaSettings
 from service.kafka.errors import GroupHasMembers
 from service.kafka.groups import ConsumerGroups
+from service.stores.connector_offsets import ConnectorOffsets
 from service.stores.offset_changes import OffsetChanges
 
 ClientsOf = Callable[[str, Properties], KafkaSettings]
 """Settings of a client by role (producer, consumer, admin) and connector config, provider variables unresolved."""
+OffsetsOf = Callable[[Properties], Awaitable[ConnectorOffsets]]
+"""Where a connector of this config has its offsets; the topics are there."""
 CheckOffsets = Callable[[Properties, Sequence[tuple[Mapping[str, Any], Mapping[str, Any] | None]]], None]
 """The connector's own opinion; raises ValueError with a text for whoever asked."""
 LEAVING_LOOKS_MAX = 25
@@ -32,7 +35,8 @@ _LOOK_SECONDS = 0.2
 class SourceOffsetBook:
     """See ``OffsetBook``. No connector here keeps offsets elsewhere, so the answer is always that it took part."""
 
-    changes: OffsetChanges
+    group_id: str
+    offsets_of: OffsetsOf
     clients_of: ClientsOf
     check: CheckOffsets
     task_count: Callable[[str], int]
@@ -40,8 +44,7 @@ class SourceOffsetBook:
 
     async def read(self, name: str, config: Properties) -> Sequence[OffsetEntry]:
         """All of them."""
-        del config
-        return await self.changes.store.entries(name)
+        return await (await self.offsets_of(config)).entries(name)
 
     async def alter(self, name: str, config: Properties, offsets: Sequence[OffsetEntry]) -> bool:
         """Fence what may still write, then write."""
@@ -49,7 +52,7 @@ class SourceOffsetBook:
         try:
             await asyncio.to_thread(self.check, config, entries)
             await self._fence(name, config)
-            await self.changes.alter(name, entries, writing=await _clients(self.clients_of, "producer", config))
+            await (await self._changes(config)).alter(name, entries, writing=await self._writing(config))
         except ValueError as error:
             raise BadRequestError(str(error)) from error
         return True
@@ -57,13 +60,18 @@ class SourceOffsetBook:
     async def reset(self, name: str, config: Properties) -> bool:
         """Fence what may still write, then forget all."""
         await self._fence(name, config)
-        await self.changes.reset(name, writing=await _clients(self.clients_of, "producer", config))
+        await (await self._changes(config)).reset(name, writing=await self._writing(config))
         return True
+
+    async def _changes(self, config: Properties) -> OffsetChanges:
+        return OffsetChanges(await self.offsets_of(config), self.group_id)
+
+    async def _writing(self, config: Properties) -> KafkaSettings:
+        return await _clients(self.clients_of, "producer", config)
 
     async def _fence(self, name: str, config: Properties) -> None:
         """All tasks but the first, which the writer of the change fences."""
-        group_id = self.changes.group_id
-        ids = [TaskId(name, number).transactional_id(group_id) for number in range(1, self.task_count(name))]
+        ids = [TaskId(name, number).transactional_id(self.group_id) for number in range(1, self.task_count(name))]
         if ids:
             async with KafkaAdmin.opened(await _clients(self.clients_of, "admin", config)) as admin:
                 await admin.fence_producers(ids)

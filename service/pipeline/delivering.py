@@ -94,7 +94,7 @@ class DeliverStage:
         if settlement.letters:
             writes.append(dead_letter_records(settlement.letters, self.task_id, rules=self.dead_letters))
         writes.extend(self.dedupe.encode(settlement.fresh_hashes))
-        writes.append(self.offsets.encode(self.task_id.connector, settlement.offsets))
+        writes.extend(self.offsets.encode(self.task_id.connector, settlement.offsets))
         return writes
 
     def _tell(self, settlement: Settlement, *, seconds: float) -> None:

@@ -12,14 +12,15 @@ from dataclasses import dataclass
 from service.domain.ids import TaskId
 from service.kafka.client import KafkaSettings
 from service.kafka.producer import TransactionalWriter
-from service.stores.offsets import OffsetEntry, OffsetStore, canonical_partition
+from service.stores.connector_offsets import ConnectorOffsets
+from service.stores.offsets import OffsetEntry, canonical_partition
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetChanges:
-    """Changes in one offset topic."""
+    """Changes of the offsets of connectors that have them there."""
 
-    store: OffsetStore
+    offsets: ConnectorOffsets
     group_id: str
 
     async def alter(self, connector: str, entries: Sequence[OffsetEntry], *, writing: KafkaSettings) -> None:
@@ -38,11 +39,11 @@ class OffsetChanges:
         try:
             await writer.start()
             # Only now: what an older incarnation was just writing is there or never will be.
-            known = await self.store.entries(connector)
+            known = await self.offsets.entries(connector)
             if entries is None:
                 entries = [(partition, None) for partition, _ in known]
-            await writer.commit([self.store.encode(connector, _last_of_each(entries))])
-            await self.store.read(connector)
+            await writer.commit(self.offsets.encode(connector, _last_of_each(entries)))
+            await self.offsets.read(connector)
         finally:
             await writer.stop()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from fetchers.sdk import BackOff, Fatal, SourceConnector
@@ -17,6 +17,7 @@ from service.pipeline.dead_letters import DeadLetterRules
 from service.pipeline.fetching import FetchRetry
 from service.pipeline.queue import QueueLimits
 from service.pipeline.task import FlowParts, FlowSettings, SourceTask
+from service.stores.connector_offsets import OffsetTopics
 from service.worker.kinds import UseTopic
 from service.worker.lending import DedupeStates, Writers
 from service.worker.restarting import restart_policy
@@ -60,6 +61,7 @@ class ConnectorParts:
     """What the worker lends to connectors."""
 
     flow: FlowParts
+    offsets: OffsetTopics
     writers: Writers
     dedupe: DedupeStates
     schemas: Schemas
@@ -102,7 +104,8 @@ async def make_source_task(
     """One incarnation, its topics made."""
     await parts.topics.ensure(definition)
     common = definition.common
-    own_topics = frozenset({parts.writers.offset_topic, parts.dedupe.store.topic, common.dead_letter_topic})
+    offsets = parts.offsets.of(common.offsets_storage_topic)
+    own_topics = offsets.topics | {parts.dedupe.store.topic, common.dead_letter_topic}
 
     def open_writer() -> Writer:
         is_exactly_once = common.delivery_guarantee == "exactly_once"
@@ -113,7 +116,7 @@ async def make_source_task(
         task_id,
         connector,
         flow_settings(definition, plan),
-        parts.flow,
+        replace(parts.flow, offsets=offsets),
         open_writer=open_writer,
         open_dedupe=lambda: parts.dedupe.open(
             task_id, records_max=common.dedupe_records_max, is_used=bool(plan.dedupe_fields)

@@ -10,8 +10,8 @@ from service.kafka.admin import BROKER_DEFAULT, MissingTopic
 from service.kafka.client import KafkaSettings
 from service.kafka.rounds import SharedRounds
 from service.kafka.topic_rounds import TopicRounds
+from service.stores.connector_offsets import OffsetTopics
 from service.stores.dedupe_store import DedupeStore
-from service.stores.offsets import OffsetStore
 
 _RECORD_OVERHEAD_BYTES = 64 * 1024
 _BROKER_LIMIT_BYTES = 1_048_588
@@ -25,25 +25,24 @@ class ConnectorTopics:
     """
 
     def __init__(
-        self, settings: KafkaSettings, offsets: OffsetStore, dedupe: DedupeStore, worker: WorkerConfig
+        self, settings: KafkaSettings, offsets: OffsetTopics, dedupe: DedupeStore, worker: WorkerConfig
     ) -> None:
         """Connects when asked."""
         self._offsets = offsets
         self._dedupe = dedupe
         self._worker = worker
-        self._state = SharedRounds(self._ensure_state)
+        self._dedupe_topic = SharedRounds(self._ensure_dedupe_topic)
         self._topics = TopicRounds(settings)
 
     async def ensure(self, definition: ConnectorDefinition) -> None:
         """Make what is missing; raises ``DeliveryRetriable``, ``DeliveryFatal``."""
-        await self._state.answer()
+        await self._offsets.ensure(definition.common.offsets_storage_topic)
+        await self._dedupe_topic.answer()
         if self._worker.topic_creation_enable:
             await self._topics.ensure(topics_of(definition))
 
-    async def _ensure_state(self) -> None:
-        replication = self._worker.offset_storage_replication_factor
-        await self._offsets.ensure(partitions=self._worker.offset_storage_partitions, replication=replication)
-        await self._dedupe.ensure(replication=replication)
+    async def _ensure_dedupe_topic(self) -> None:
+        await self._dedupe.ensure(replication=self._worker.offset_storage_replication_factor)
 
 
 def topics_of(definition: ConnectorDefinition) -> Sequence[MissingTopic]:

@@ -22,6 +22,7 @@ from service.herder.ports import Desired
 from service.kafka.client import KafkaSettings
 from service.kafka.reader import read_topic
 from service.pipeline.task import FlowParts
+from service.stores.connector_offsets import OffsetTopics
 from service.stores.dedupe_store import DedupeStore
 from service.stores.offsets import OffsetStore
 from service.worker.connectors import ConnectorParts
@@ -77,11 +78,12 @@ class Site:
         config = WorkerConfig.parse({**properties, "offset.storage.topic": f"{self.topic}-offsets"}).config
         assert config is not None
         clients, clock = ClientSettings(properties, self.bootstrap), SystemClock()
-        offsets = OffsetStore(clients.of("consumer"), config.offset_storage_topic)
+        offsets = OffsetTopics(clients.of("consumer"), config.offset_storage_topic)
         dedupe = DedupeStore(clients.of("consumer"), f"{self.topic}-dedupe")
         async with shared_http() as http, RegistrySchemas() as schemas:
             parts = ConnectorParts(
-                flow=FlowParts(offsets, FakeConversion(), http, clock, self.events.append),
+                flow=FlowParts(offsets.of(), FakeConversion(), http, clock, self.events.append),
+                offsets=offsets,
                 writers=Writers(clients, config.group_id, config.offset_storage_topic),
                 dedupe=DedupeStates(dedupe, self.folder / "dedupe"),
                 schemas=schemas,
@@ -178,6 +180,33 @@ async def test_no_transition_loses_or_repeats_a_line(kafka: KafkaStack, topic_na
     assert await site.values() == [str(line).encode() for line in range(500)]
     assert State.FAILED not in site.states[task_id]
     assert site.states[task_id][-1] is State.UNASSIGNED
+
+
+async def test_a_connector_goes_on_with_an_offset_topic_of_its_own_and_without(
+    kafka: KafkaStack, topic_name: str, tmp_path: Path
+) -> None:
+    """Given one, or deprived of it again, a task begins where it has ended."""
+    site, file, task_id = Site(kafka.bootstrap, tmp_path, topic_name), tmp_path / "in.txt", TaskId("c", 0)
+    config = {"name": "c", "connector.class": "FileStreamSource", "file": str(file), "topic": topic_name}
+    own = {**config, "offsets.storage.topic": f"{topic_name}-own"}
+    async with site.instances() as instances:
+        for generation, made_from in enumerate((config, own, config), start=1):
+            append(file, range(5 * generation - 5, 5 * generation))
+            instances.apply("c", {task_id: Desired(made_from, TargetState.STARTED, {}, generation)})
+            await site.wait_values(5 * generation)
+    assert await site.values() == [str(line).encode() for line in range(15)]
+    assert site.topics == [topic_name] * 3
+    settings = KafkaSettings(bootstrap=kafka.bootstrap)
+    positions = {}
+    for topic in (f"{topic_name}-offsets", f"{topic_name}-own"):
+        store = OffsetStore(settings, topic)
+        positions[topic] = [offset["position"] for _, offset in await store.entries("c")]
+        await store.close()
+    written = file.read_bytes()
+    assert positions == {
+        f"{topic_name}-offsets": [len(written)],
+        f"{topic_name}-own": [written.index(b"10\n")],
+    }
 
 
 async def test_fenced_by_a_newer_incarnation_elsewhere_it_ends_quietly(

@@ -15,6 +15,7 @@ from service.config.worker import WorkerConfig
 from service.domain.states import State, TargetState
 from service.kafka.client import KafkaSettings
 from service.kafka.reader import read_topic
+from service.stores.connector_offsets import ConnectorOffsets
 from service.stores.kafka_log import LogClients
 from service.stores.offset_changes import OffsetChanges
 from service.stores.offsets import OffsetStore
@@ -151,7 +152,9 @@ async def _change(
     await store.put_tasks("ours", [{**ours, "task.class": task}])
     await store.remove_connector("paused")
     await store.put_task_count("ours", 1)
-    await OffsetChanges(offsets, group).alter("runs", [({"filename": str(file)}, {"position": 4})], writing=settings)
+    await OffsetChanges(ConnectorOffsets((offsets,)), group).alter(
+        "runs", [({"filename": str(file)}, {"position": 4})], writing=settings
+    )
 
 
 async def _is_in_state(java: JavaConnect, name: str, state: str, *, tasks: int = 1) -> bool:

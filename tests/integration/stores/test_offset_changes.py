@@ -9,6 +9,7 @@ import pytest
 from service.kafka.client import KafkaSettings
 from service.kafka.errors import WriterFenced
 from service.kafka.producer import TransactionalWriter
+from service.stores.connector_offsets import ConnectorOffsets, OffsetTopics
 from service.stores.offset_changes import OffsetChanges
 from service.stores.offsets import OffsetStore, canonical_partition
 from tests.stack import KafkaStack
@@ -56,7 +57,7 @@ async def test_offsets_are_changed_and_forgotten_by_hand(settings: KafkaSettings
     zombie = TransactionalWriter(settings, transactional_id="g-c-0")
     await zombie.start()
     await zombie.commit([store.encode("c", [(ONE, {"p": 1}), (TWO, {"p": 2})]), store.encode("d", [(ONE, {"p": 9})])])
-    changes = OffsetChanges(store, group_id="g")
+    changes = OffsetChanges(ConnectorOffsets((store,)), group_id="g")
     await changes.alter("c", [(ONE, {"p": 5}), (TWO, {"p": 6}), (ONE, {"p": 7})], writing=settings)
     assert await store.entries("c") == [(ONE, {"p": 7}), (TWO, {"p": 6})]
     with pytest.raises(WriterFenced):
@@ -69,3 +70,31 @@ async def test_offsets_are_changed_and_forgotten_by_hand(settings: KafkaSettings
     for reader in (store, fresh):
         assert (await reader.entries("c"), await reader.entries("d")) == ([], [(ONE, {"p": 9})])
         await reader.close()
+
+
+async def test_a_topic_of_its_own_counts_more_than_the_workers(settings: KafkaSettings, topic_name: str) -> None:
+    """What only the worker's topic knows is found too; a change is written to both, and forgetting leaves neither."""
+    topics = OffsetTopics(settings, topic_name, partitions=2)
+    await topics.ensure(f"{topic_name}-own")
+    worker, own = topics.of(), topics.of(f"{topic_name}-own")
+    writer = TransactionalWriter(settings, transactional_id=topic_name)
+    await writer.start()
+    await writer.commit(worker.encode("c", [(ONE, {"p": 1}), (TWO, {"p": 2})]))
+    await writer.commit([OffsetStore(settings, f"{topic_name}-own").encode("c", [(ONE, {"p": 9})])])
+    await writer.stop()
+    assert await worker.entries("c") == [(ONE, {"p": 1}), (TWO, {"p": 2})]
+    assert await own.entries("c") == [(ONE, {"p": 9}), (TWO, {"p": 2})]
+    changes = OffsetChanges(own, group_id="g")
+    await changes.alter("c", [(TWO, {"p": 5})], writing=settings)
+    assert await worker.entries("c") == [(ONE, {"p": 1}), (TWO, {"p": 5})]
+    assert await own.entries("c") == [(ONE, {"p": 9}), (TWO, {"p": 5})]
+    await changes.reset("c", writing=settings)
+    assert (await worker.entries("c"), await own.entries("c")) == ([], [])
+    await topics.close()
+
+
+async def test_the_workers_topic_named_once_more_is_one_topic(settings: KafkaSettings, topic_name: str) -> None:
+    """No record is written twice."""
+    topics = OffsetTopics(settings, topic_name)
+    assert topics.of(topic_name) == topics.of()
+    assert len(topics.of(topic_name).encode("c", [(ONE, {"p": 1})])) == 1

@@ -138,13 +138,13 @@ class FakeOffsets:
 
     def encode(
         self, connector: str, offsets: Iterable[tuple[Mapping[str, object], Mapping[str, object] | None]], /
-    ) -> TopicRecords:
-        """As ``OffsetStore`` does it."""
+    ) -> list[TopicRecords]:
+        """As ``ConnectorOffsets`` does it."""
         pairs = [
             (json.dumps([connector, dict(place)]).encode(), json.dumps(offset).encode()) for place, offset in offsets
         ]
         keys, values = zip(*pairs, strict=True) if pairs else ((), ())
-        return TopicRecords(OFFSETS, pa.array(values, pa.binary()), pa.array(keys, pa.binary()))
+        return [TopicRecords(OFFSETS, pa.array(values, pa.binary()), pa.array(keys, pa.binary()))]
 
 
 @dataclass(slots=True)
