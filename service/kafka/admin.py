@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from aiokafka import errors as kafka
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.protocol.metadata import MetadataRequest
 from aiokafka.protocol.transaction import InitProducerIdRequest
 
 from service.kafka.client import TRANSACTION_SECONDS_MAX
@@ -17,7 +18,7 @@ from service.kafka.coordinators import Coordinators
 from service.kafka.errors import CLIENT_ERRORS, DeliveryFatal, DeliveryRetriable, KafkaFailure, classify
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Mapping
+    from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 
     from service.kafka.client import KafkaSettings
 
@@ -107,7 +108,8 @@ class KafkaAdmin:
         """
         outcomes: dict[str, KafkaFailure | None] = {}
         async with asyncio.timeout(ADMIN_SECONDS_MAX):
-            there = await self._topics_with_leaders()
+            wanted = list(wanted)
+            there = await self._with_leaders([topic.name for topic in wanted])
             missing = [topic for topic in wanted if topic.name not in there]
             if not missing:
                 return outcomes
@@ -118,7 +120,7 @@ class KafkaAdmin:
                     outcomes[name] = _failure(name, error_code, rest[0] if rest else None)
             awaited = {topic.name for topic in missing if outcomes.get(topic.name) is None}
             # The cluster has no way to tell a client that a leader is elected, so it is asked.
-            while not awaited <= await self._topics_with_leaders():
+            while not awaited <= await self._with_leaders(sorted(awaited)):
                 await asyncio.sleep(_LEADER_POLL_SECONDS)
         return outcomes
 
@@ -159,7 +161,8 @@ class KafkaAdmin:
     async def partition_count(self, name: str) -> int:
         """How many partitions a topic has; 0 = it does not exist, or not all have leaders yet."""
         async with asyncio.timeout(ADMIN_SECONDS_MAX):
-            return len(await self._partitions(name))
+            [described] = await self._described([name])
+            return len(described["partitions"]) if _has_leaders(described) else 0
 
     async def topic_config(self, name: str) -> dict[str, str | None]:
         """Effective settings of a topic.
@@ -191,17 +194,19 @@ class KafkaAdmin:
                 "'cleanup.policy=compact'."
             )
 
-    async def _partitions(self, name: str) -> list[dict[str, Any]]:
-        """Partitions of a topic if it exists and all of them have leaders, else none."""
-        # Of all topics, because describing one by name may create it.
-        for topic in await self._client.describe_topics():
-            if topic["topic"] == name:
-                partitions: list[dict[str, Any]] = topic["partitions"]
-                return partitions if _has_leaders(topic) else []
-        return []
+    async def _with_leaders(self, names: Sequence[str]) -> set[str]:
+        """Those that exist and all of whose partitions have leaders."""
+        return {topic["topic"] for topic in await self._described(names) if _has_leaders(topic)}
 
-    async def _topics_with_leaders(self) -> set[str]:
-        return {topic["topic"] for topic in await self._client.describe_topics() if _has_leaders(topic)}
+    async def _described(self, names: Sequence[str]) -> list[dict[str, Any]]:
+        """As the cluster sees these topics; one that does not exist is there without partitions."""
+        if not names:
+            return []
+        # Not by the client's own method: that has the broker create what it is asked about.
+        request = MetadataRequest(list(names), allow_auto_topic_creation=False)
+        answer = await self._client._send_request(request)  # noqa: SLF001 - see above
+        topics: list[dict[str, Any]] = answer.to_object()["topics"]
+        return topics
 
 
 def _has_leaders(topic: Mapping[str, Any]) -> bool:

@@ -77,3 +77,16 @@ async def _outcome(rounds: SharedRounds[int]) -> int | str:
         return await rounds.answer()
     except OSError as error:
         return str(error)
+
+
+@pytest.mark.looptime
+async def test_an_answer_may_last() -> None:
+    """So long nobody's question is asked again, counted from when it was; an error lasts for no time at all."""
+    errand = Errand()
+    errand.fails_in = 1
+    rounds = SharedRounds(errand, lasting_seconds=10)
+    assert [await _outcome(rounds), await _outcome(rounds)] == ["broken", 2]
+    await asyncio.sleep(8.5)
+    assert await rounds.answer() == 2
+    await asyncio.sleep(1)
+    assert await rounds.answer() == 3
