@@ -142,7 +142,7 @@ class ControlPlane:
             clock=self.clock,
             emit=self.emit,
             stop_seconds_max=self.config.task_shutdown_graceful_timeout_ms / 1000,
-            resolve=self.resolve,
+            resolve=self.resolution,
         )
 
     def _doors(self, plugins: ConnectorPlugins, peers: HttpPeers, stores: StateStores) -> ClusterDoors:

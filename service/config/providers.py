@@ -68,16 +68,15 @@ class Resolved:
     warnings: tuple[Finding, ...] = ()
     """Variables of known providers that stayed as they are."""
 
-    def turned_back(self, properties: Mapping[str, str]) -> dict[str, str]:
-        """A task's config made from this one, with variables where their values would stand.
+    def turned_back(self, own: Mapping[str, str], written: Mapping[str, str]) -> dict[str, str]:
+        """A task's own keys, made from this config, as they may be stored: variables where their values would stand.
 
-        The connector's own keys get back the text they had; elsewhere a value is known by itself.
+        Keys that the task has unchanged are as they are ``written`` in the connector's config; elsewhere a value is
+        known by itself, wherever in a text it stands.
         """
         return {
-            key: self.variables[key]
-            if key in self.variables and self.properties[key] == value
-            else self.without_secrets(value)
-            for key, value in properties.items()
+            key: written[key] if key in written and self.properties.get(key) == value else self.without_secrets(value)
+            for key, value in own.items()
         }
 
     def hidden(self, finding: Finding) -> Finding:

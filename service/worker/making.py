@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from fetchers.sdk import Clock
 from metrics.events import Emit, TaskDescribed, TaskEvents
+from service.config.providers import Resolved
 from service.domain.cluster import Properties
 from service.domain.ids import ConnectorId, InstanceId, TaskId
 from service.domain.states import State
@@ -41,7 +42,7 @@ class InstanceParts:
     clock: Clock
     emit: Emit
     stop_seconds_max: float
-    resolve: Callable[[Properties], Properties] = lambda properties: properties
+    resolve: Callable[[Properties], Resolved] = lambda properties: Resolved(dict(properties))
     """Puts the values of config providers in; may block."""
     calls: Calls = field(default_factory=ForeignCalls)
 
@@ -97,7 +98,7 @@ class InstanceMaker:
         """Run the connector's own code, in a thread."""
         telling.connector_class = wanted.config.get("connector.class", "")
         resolved = self.parts.resolve(wanted.config)
-        defined = self.parts.kinds.define(resolved)
+        defined = self.parts.kinds.define(resolved.properties)
         telling.connector_class, telling.kind, telling.version = defined.class_name, defined.kind, defined.version
         return task_configs(wanted.config, resolved, defined)
 
@@ -110,7 +111,7 @@ class InstanceMaker:
     def _prepare(self, instance: TaskId, wanted: Desired) -> tuple[DefinedConnector, MakeTask]:
         """Run the connector's own code, in a thread."""
         merged = with_task(wanted.config, wanted.task or {}, name=instance.connector)
-        defined = self.parts.kinds.define(self.parts.resolve(merged))
+        defined = self.parts.kinds.define(self.parts.resolve(merged).properties)
         return defined, defined.prepare_task(instance, lambda topic: self.parts.observer.on_topic(instance, topic))
 
 

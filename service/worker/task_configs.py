@@ -6,8 +6,9 @@ has put in are turned back to their variables, because the topic is read by many
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
+from service.config.providers import Resolved
 from service.domain.cluster import Properties
 from service.worker.kinds import ConnectorRefusedError, DefinedConnector
 
@@ -15,15 +16,15 @@ TASK_CLASS = "task.class"
 _JAVA_FILE_PACKAGE = "org.apache.kafka.connect.file."
 
 
-def task_configs(config: Properties, resolved: Properties, defined: DefinedConnector) -> tuple[Properties, ...]:
+def task_configs(config: Properties, resolved: Resolved, defined: DefinedConnector) -> tuple[Properties, ...]:
     """Split the work. ``config``: as written, ``resolved``: with its variables' values.
 
     Raises ``ConnectorRefusedError`` for more tasks than allowed, and whatever the connector's own code raises.
     """
     split = defined.split()
-    _demand_allowed(len(split), resolved, defined)
+    _demand_allowed(len(split), resolved.properties, defined)
     name = {TASK_CLASS: task_class(defined.class_name, defined.class_aliases)}
-    return tuple({**config, **_turned_back(own, config, resolved), **name} for own in split)
+    return tuple({**config, **resolved.turned_back(own, config), **name} for own in split)
 
 
 def task_class(class_name: str, aliases: Sequence[str] = ()) -> str:
@@ -35,15 +36,6 @@ def task_class(class_name: str, aliases: Sequence[str] = ()) -> str:
 def with_task(config: Properties, task: Properties, *, name: str) -> dict[str, str]:
     """What a task runs with: its own config over the connector's, under the connector's name."""
     return {**config, **{key: value for key, value in task.items() if key != TASK_CLASS}, "name": name}
-
-
-def _turned_back(own: Mapping[str, str], config: Properties, resolved: Properties) -> dict[str, str]:
-    """The task's own keys; where one holds what a variable stood for, the variable."""
-    variables = {value: config[key] for key, value in resolved.items() if key in config and config[key] != value}
-    return {
-        key: config[key] if key in config and resolved.get(key) == value else variables.get(value, value)
-        for key, value in own.items()
-    }
 
 
 def _demand_allowed(count: int, properties: Properties, defined: DefinedConnector) -> None:

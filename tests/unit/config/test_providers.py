@@ -212,8 +212,9 @@ def test_a_value_shows_in_no_other_keys_error() -> None:
 
 def test_task_configs_get_their_variables_back() -> None:
     """By key, and wherever else a secret's text stands."""
-    config = {"pw": "hunter22", "url": "http://u:hunter22@h", "tasks.max": "10", "other": "10", "x": "1"}
-    assert task_origin().turned_back(config) == {
+    written = {"pw": "${env:PW}", "tasks.max": "${env:N}", "x": "1"}
+    own = {"pw": "hunter22", "url": "http://u:hunter22@h", "tasks.max": "10", "other": "10", "x": "1"}
+    assert task_origin().turned_back(own, written) == {
         "pw": "${env:PW}",
         "url": "http://u:${env:PW}@h",
         "tasks.max": "${env:N}",

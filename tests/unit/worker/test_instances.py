@@ -7,6 +7,8 @@ import asyncio
 import pytest
 
 from metrics.events import ConnectorRemoved, ConnectorStarted, StopReported, TaskFailed, TaskRemoved
+from service.config.providers import Resolved
+from service.domain.cluster import Properties
 from service.domain.ids import ConnectorId, TaskId
 from service.domain.states import State, TargetState
 from service.kafka.errors import DeliveryRetriable, WriterFenced
@@ -40,8 +42,8 @@ async def test_variables_are_resolved_for_the_task_and_turned_back_in_its_config
     """The value is in no task config."""
     scene = Scene()
 
-    def resolve(properties: object) -> dict[str, str]:
-        return {key: value.replace("${env:PW}", "hush") for key, value in dict(properties).items()}  # type: ignore[call-overload]
+    def resolve(written: Properties) -> Resolved:
+        return Resolved({key: value.replace("${env:PW}", "hush") for key, value in written.items()})
 
     async with scene.instances(resolve=resolve) as instances:
         instances.apply("c", {C: connector(password="${env:PW}"), T0: task(password="${env:PW}")})

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from service.config.providers import Resolved
 from service.domain.ids import TaskId
 from service.worker.kinds import ConnectorRefusedError, MakeTask, UseTopic
 from service.worker.task_configs import task_class, task_configs, with_task
@@ -57,23 +58,29 @@ def test_a_task_config_is_the_connectors_with_the_tasks_own_keys() -> None:
     """As Java's file connector writes it."""
     config = {"name": "c", "connector.class": "FileStreamSource", "file": "/a", "topic": "t"}
     defined = Defined(({}, {"file": "/b"}), class_name="FileStreamSource", class_aliases=(JAVA_SOURCE,))
-    assert task_configs(config, config, defined) == (
+    assert task_configs(config, Resolved(config), defined) == (
         {**config, "task.class": JAVA_TASK},
         {**config, "file": "/b", "task.class": JAVA_TASK},
     )
 
 
 def test_values_of_variables_never_get_into_a_task_config() -> None:
-    """Not under their own key, and not under another; what the connector changed stays changed."""
-    config = {"name": "c", "password": "${env:PW}", "tables": "${env:TABLES}"}
-    resolved = {"name": "c", "password": "hush", "tables": "a,b"}
-    own = {"password": "hush", "login": "hush", "tables": "a"}
+    """Not under their own key, not under another, not within a text; what the connector changed stays changed."""
+    config = {"name": "c", "password": "${env:PW}", "tables": "${env:TABLES}", "registry": "embedded"}
+    resolved = Resolved(
+        {"name": "c", "password": "hush", "tables": "a,b", "registry": "http://127.0.0.1:1"},
+        variables={key: config[key] for key in ("password", "tables")},
+        secrets={"hush": "${env:PW}", "a,b": "${env:TABLES}"},
+    )
+    own = {"password": "hush", "login": "hush", "url": "db://u:hush@h", "tables": "a", "registry": "http://127.0.0.1:1"}
     (made,) = task_configs(config, resolved, Defined((own,)))
     assert made == {
         "name": "c",
         "password": "${env:PW}",
         "login": "${env:PW}",
+        "url": "db://u:${env:PW}@h",
         "tables": "a",
+        "registry": "embedded",
         "task.class": "FakeTask",
     }
 
@@ -82,9 +89,9 @@ def test_more_tasks_than_allowed_are_refused() -> None:
     """With Connect's text; unless the limit is not enforced."""
     config = {"name": "c"}
     with pytest.raises(ConnectorRefusedError, match="The connector c has generated 3 tasks, which is greater than 2"):
-        task_configs(config, config, Defined(({}, {}, {})))
+        task_configs(config, Resolved(config), Defined(({}, {}, {})))
     lenient = {**config, "tasks.max.enforce": "False"}
-    assert len(task_configs(lenient, lenient, Defined(({}, {}, {})))) == 3
+    assert len(task_configs(lenient, Resolved(lenient), Defined(({}, {}, {})))) == 3
 
 
 def test_a_task_reads_its_own_config_over_its_connectors() -> None:
