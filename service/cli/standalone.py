@@ -23,6 +23,7 @@ from service.config.secrets import secrets_of
 from service.embedded.errors import EmbeddedError
 from service.herder.run import WorkerRun
 from service.kafka.errors import DeliveryFatal
+from service.worker.collecting import collecting_gently
 
 EXIT_CLEAN, EXIT_FAILED, EXIT_CONFIG = 0, 1, 2
 _GRACE_SECONDS = 30.0
@@ -73,7 +74,7 @@ async def run_job(
     raise_file_limit()
     async with open_worker(job, is_distributed=is_distributed) as running:
         tell(running.addresses)
-        with stopping_on_signals(running.worker):
+        with stopping_on_signals(running.worker), collecting_gently():
             await running.worker.run(idle_seconds=idle_seconds)
         return EXIT_FAILED if running.worker.has_failed else EXIT_CLEAN
 

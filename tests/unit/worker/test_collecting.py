@@ -1,0 +1,66 @@
+"""What the cycle collector looks at, and that nothing that has ended stays for ever."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Iterator
+
+import pytest
+
+from service.worker.collecting import GROWTH, collecting_gently
+
+
+class Ring:
+    """Refers to itself, so only the collector ends it."""
+
+    def __init__(self) -> None:
+        """Closed at once."""
+        self.me = self
+
+
+@pytest.fixture(autouse=True)
+def _by_hand() -> Iterator[None]:
+    """No collection of its own accord."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def test_what_has_survived_is_set_aside() -> None:
+    """The next full collection does not look at it: a ring that ended meanwhile is still there."""
+    with collecting_gently():
+        ring = Ring()
+        ended = weakref.ref(ring)
+        gc.collect()
+        aside = gc.get_freeze_count()
+        del ring
+        gc.collect()
+        assert ended() is not None
+        assert aside <= gc.get_freeze_count() < aside + 1_000
+    gc.collect()
+    assert ended() is None
+    assert gc.get_freeze_count() == 0
+
+
+def test_what_has_ended_is_found_once_as_much_again_is_set_aside() -> None:
+    """Garbage never outgrows what is alive for long."""
+    with collecting_gently():
+        alive = gc.get_freeze_count()
+        rings = [Ring() for _ in range(round(GROWTH * alive))]
+        ended = weakref.ref(rings[0])
+        gc.collect()
+        del rings
+        assert ended() is not None
+        gc.collect()
+        assert ended() is None
+        assert gc.get_freeze_count() < GROWTH * alive
+
+
+def test_python_collects_as_before_afterwards() -> None:
+    """Thresholds and callbacks are given back."""
+    before = gc.get_threshold(), list(gc.callbacks)
+    with collecting_gently():
+        assert gc.get_threshold() != before[0]
+    assert (gc.get_threshold(), list(gc.callbacks)) == before
