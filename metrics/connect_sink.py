@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from metrics import events
 from metrics.catalogue import CATALOGUE, Kind, Metric
 from metrics.catalogue import connect_sink as sink
+from metrics.connect_task import forget_tasks
 from metrics.window import SampledWindow
 
 if TYPE_CHECKING:
@@ -69,11 +70,7 @@ class SinkView:
 
     def forget(self, connector: str, task: int | None = None) -> None:
         """Drop the memory of a task, or of a connector with all its tasks; series stay."""
-        self._tasks = {
-            owner: figures
-            for owner, figures in self._tasks.items()
-            if owner[0] != connector or task not in {None, owner[1]}
-        }
+        forget_tasks(self._tasks, connector, task)
 
     @singledispatchmethod
     def measure(self, event: events.Event) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import TypeVar
 
 from metrics.catalogue import Metric, connect
 from metrics.window import SampledWindow
+
+Figures = TypeVar("Figures")
 
 
 class TaskFigures:
@@ -94,3 +97,12 @@ def _extremes(
     for largest, mean, window in windows:
         yield largest, window.maximum(now_seconds=now_seconds)
         yield mean, window.average(now_seconds=now_seconds)
+
+
+def forget_tasks(tasks: dict[tuple[str, int], Figures], connector: str, task: int | None) -> None:
+    """Drop what is remembered of a task, or of all tasks of a connector."""
+    if task is not None:
+        tasks.pop((connector, task), None)
+        return
+    for owner in [owner for owner in tasks if owner[0] == connector]:
+        del tasks[owner]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from metrics import events
 from metrics.catalogue import CATALOGUE, Kind, Metric, connect, own
-from metrics.connect_task import TaskFigures
+from metrics.connect_task import TaskFigures, forget_tasks
 
 if TYPE_CHECKING:
     from metrics.instruments import Instruments
@@ -88,11 +88,7 @@ class ConnectView:
 
     def forget(self, connector: str, task: int | None = None) -> None:
         """Drop the memory of a task, or of a connector with all its tasks; series stay."""
-        self._tasks = {
-            owner: figures
-            for owner, figures in self._tasks.items()
-            if owner[0] != connector or task not in {None, owner[1]}
-        }
+        forget_tasks(self._tasks, connector, task)
         if task is None:
             self._connectors.discard(connector)
 
