@@ -83,7 +83,7 @@ class JsonHalf:
         for row, text in enumerate(_texts(self.column)):
             news = {name: values[row] for name, values in columns if values[row] is not None}
             try:
-                made.append(None if text is None else msgspec.json.encode({**_object(text), **news}))
+                made.append(msgspec.json.encode({**_object(text or _NULL), **news}))
             except _NoObjectError:
                 faults[row] = self._no_object(text, INSERTION)
                 made.append(None)

@@ -72,7 +72,7 @@ class Half(Protocol):
         """Each value, null as well, in a record of one field. Raises Unfit."""
 
     def inserted(self, insert: InsertField, origins: Origins) -> tuple[Half, Faults]:
-        """With fields added; null stays null. Raises Unfit, which is meant for values that are not null."""
+        """With fields added, of values that are not null. Raises Unfit."""
 
     def extracted(self, extract: ExtractField) -> tuple[Half, Faults]:
         """One field of each; null stays null. Raises Unfit."""

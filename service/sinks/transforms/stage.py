@@ -7,7 +7,7 @@ they say different things. What a transformation makes of a schema is worked out
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -103,6 +103,9 @@ class _Work:
     def stepped(self, part: _Part, step: Step) -> Iterator[_Part]:
         """What one step makes of a part; what it does not apply to stays a part of its own."""
         is_met = self._is_met(part, step)
+        if isinstance(step.transformation, InsertField):
+            # Nothing is added to a null, and the schema that comes with it stays as it was.
+            is_met = is_met & _as_mask(part.halves[step.transformation.side].column.is_valid())
         if not is_met.any():
             yield part
             return
@@ -144,7 +147,10 @@ class _Work:
         try:
             after, faults = self._applied(half, reshaping, part)
         except Unfit as unfit:
-            after, faults = half, _faults_of_all(half, reshaping, unfit)
+            # A field is taken from a null as well: its schema must have it.
+            is_there = _as_mask(half.column.is_valid())
+            after = half
+            faults = {row: unfit.fault if is_there[row] else unfit.of_nulls for row in range(len(part.rows))}
         part = replace(part, halves={**part.halves, reshaping.side: after})
         if not faults:
             return part
@@ -160,9 +166,7 @@ class _Work:
             return half.hoisted(reshaping), {}
         if isinstance(reshaping, ExtractField):
             return half.extracted(reshaping)
-        after, faults = half.inserted(reshaping, self._origins(part))
-        is_there = _as_mask(half.column.is_valid())
-        return after, {row: fault for row, fault in faults.items() if is_there[row]}
+        return half.inserted(reshaping, self._origins(part))
 
     def _origins(self, part: _Part) -> Origins:
         rows: Any = pa.array(part.rows)
@@ -181,15 +185,6 @@ class _Work:
         ]
 
 
-def _faults_of_all(half: Half, reshaping: HoistField | InsertField | ExtractField, unfit: Unfit) -> dict[int, Fault]:
-    """A field is taken from a null as well, whose schema must have it; nothing is added to a null."""
-    is_there = _as_mask(half.column.is_valid())
-    faults = dict.fromkeys(map(int, np.flatnonzero(is_there)), unfit.fault)
-    if isinstance(reshaping, InsertField):
-        return faults
-    return faults | dict.fromkeys(map(int, np.flatnonzero(~is_there)), unfit.of_nulls)
-
-
 def class_name(reshaping: HoistField | InsertField | ExtractField) -> str:
     """Connect's class, which dead letters name."""
     return f"{PACKAGE}.{type(reshaping).__name__}${reshaping.side.capitalize()}"
@@ -200,19 +195,26 @@ def _parts(polled: pa.Table, keys: Reading, values: Reading) -> Iterator[_Part]:
     is_good = np.ones(polled.num_rows, dtype=bool)
     is_good[[*keys.refused, *values.refused]] = False
     topics: Any = cast("Any", column_of(polled, "topic")).dictionary_encode()
-    is_absent = {"key": _is_absent(polled, "key", keys), "value": _is_absent(polled, "value", values)}
-    marks = np.stack(
-        [topics.indices.to_numpy(), keys.groups, values.groups, is_absent["key"], is_absent["value"]], axis=1
-    ).astype(np.int64)
+    is_key_absent, is_value_absent = _is_absent(polled, "key", keys), _is_absent(polled, "value", values)
+    marks = (topics.indices.to_numpy(), keys.groups, values.groups, is_key_absent, is_value_absent)
     numbers = np.flatnonzero(is_good)
-    sorts, which = np.unique(marks[numbers], axis=0, return_inverse=True)
-    for number, (topic, key, value, is_key_absent, is_value_absent) in enumerate(sorts):
-        rows = numbers[which.ravel() == number]
+    for rows in _alike(numbers, marks):
+        first = int(rows[0])
         halves: dict[Side, Half] = {
-            Side.KEY: _half(keys, int(key), rows, is_absent=bool(is_key_absent)),
-            Side.VALUE: _half(values, int(value), rows, is_absent=bool(is_value_absent)),
+            Side.KEY: _half(keys, int(keys.groups[first]), rows, is_absent=bool(is_key_absent[first])),
+            Side.VALUE: _half(values, int(values.groups[first]), rows, is_absent=bool(is_value_absent[first])),
         }
-        yield _Part(rows, str(topics.dictionary[int(topic)]), halves)
+        yield _Part(rows, str(topics.dictionary[int(topics.indices[first])]), halves)
+
+
+def _alike(rows: Rows, marks: Iterable[npt.NDArray[Any]]) -> list[Rows]:
+    """The rows, together with those that have the same marks; in order."""
+    numbers = np.zeros(len(rows), np.int64)
+    for mark in marks:
+        own = mark[rows].astype(np.int64)
+        numbers = numbers * (int(own.max(initial=0)) + 1) + own
+    found, which = np.unique(numbers, return_inverse=True)
+    return [rows] if len(found) == 1 else [rows[which == number] for number in range(len(found))]
 
 
 def _is_absent(polled: pa.Table, name: str, reading: Reading) -> Mask:

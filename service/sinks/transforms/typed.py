@@ -96,9 +96,7 @@ class TypedHalf:
             pa.field(field.name, column.type, nullable=field.slot.is_nullable)
             for field, column in zip(fields, columns, strict=True)
         ]
-        whole = pa.StructArray.from_arrays(
-            [*children, *columns], fields=[*self.column.type, *new], mask=self.column.is_null()
-        )
+        whole = pa.StructArray.from_arrays([*children, *columns], fields=[*self.column.type, *new])
         return _half(whole, _reshaped(replace(insert, is_null_defaulted=False), self.shape)), faults
 
     def extracted(self, extract: ExtractField) -> tuple[TypedHalf, Faults]:
