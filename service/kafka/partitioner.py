@@ -24,6 +24,8 @@ _MASK = 0xFFFFFFFF
 _LANE_BYTES = 4
 # Longer keys are hashed one by one: in lock-step a single one would cost a pass over numpy per four bytes.
 _LOCKSTEP_BYTES_MAX = 2048
+# So are few keys: a pass costs the same for one row as for a hundred.
+_LOCKSTEP_ROWS_MIN = 16
 
 
 def key_partitions(keys: Column, *, partitions: int) -> npt.NDArray[np.int32]:
@@ -45,12 +47,12 @@ def murmur2_column(column: Column) -> npt.NDArray[np.uint32]:
     raw = np.frombuffer(memoryview(data_buffer), dtype=np.uint8)
     starts, lengths = offsets[:-1], np.diff(offsets)
     hashes = np.empty(count, dtype=np.uint32)
-    is_long = lengths > _LOCKSTEP_BYTES_MAX
-    for row in np.flatnonzero(is_long):
+    is_alone = lengths > (_LOCKSTEP_BYTES_MAX if count >= _LOCKSTEP_ROWS_MIN else -1)
+    for row in np.flatnonzero(is_alone):
         hashes[row] = murmur2(raw[starts[row] : starts[row] + lengths[row]].tobytes())
-    short = np.flatnonzero(~is_long)
-    if len(short):
-        hashes[short] = _lockstep(raw, starts[short], lengths[short])
+    together = np.flatnonzero(~is_alone)
+    if len(together):
+        hashes[together] = _lockstep(raw, starts[together], lengths[together])
     return hashes
 
 
