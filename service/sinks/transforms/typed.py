@@ -36,7 +36,7 @@ from spark_batch.transforms.kinds import ExtractField, HoistField, InsertField
 from spark_batch.transforms.shape import Shape, inserted_fields, reshaped
 from spark_batch.transforms.tracks import Leg
 
-_UNDATED = {
+_PRIMITIVE_CLASSES = {
     Primitive.INT: "java.lang.Integer",
     Primitive.LONG: "java.lang.Long",
     Primitive.FLOAT: "java.lang.Float",
@@ -52,7 +52,7 @@ _JAVA_CLASSES: tuple[tuple[type, str], ...] = (
     (Temporal, "java.util.Date"),
     (Fixed, "[B"),
 )
-_DEFAULTED = {*_UNDATED, Primitive.STRING} - {Primitive.BYTES}
+_DEFAULTED = {*_PRIMITIVE_CLASSES, Primitive.STRING} - {Primitive.BYTES}
 """Types whose default in the schema is the value itself."""
 
 
@@ -165,4 +165,4 @@ def _defaulted(field: Field, column: Column, is_there: Any, faults: dict[int, Fa
 
 def _java_class(kind: AvroType) -> str:
     found = next((name for python, name in _JAVA_CLASSES if isinstance(kind, python)), None)
-    return found or _UNDATED.get(cast("Primitive", kind), "java.lang.String")
+    return found or _PRIMITIVE_CLASSES.get(cast("Primitive", kind), "java.lang.String")
