@@ -77,6 +77,9 @@ async def test_what_is_written_is_read_when_the_write_returns(worker: Worker) ->
     await store.put_task_count("c", 2)
     assert store.config.fencing_pending == frozenset()
     assert store.config.task_counts == {"c": 2}
+    await store.put_tasks("c", [{"n": "0"}], may_start=True)
+    assert (store.config.fencing_pending, store.config.task_counts) == (frozenset(), {"c": 1})
+    await store.put_task_count("c", 2)
     await store.put_target_state("c", TargetState.STOPPED)
     assert store.config.connectors["c"].target_state is TargetState.STOPPED
     key = SessionKey(b"\x00\xff secret", "HmacSHA256", 1712345678901)

@@ -83,6 +83,7 @@ class FakeInstances:
 
     observer: InstanceObserver
     applied: dict[InstanceId, Desired] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
     restarted: list[InstanceId] = field(default_factory=list)
     is_silent: bool = False
     has_stopped: bool = False
@@ -90,6 +91,7 @@ class FakeInstances:
 
     def apply(self, connector: str, desired: Mapping[InstanceId, Desired]) -> None:
         """Tell RUNNING, PAUSED, STOPPED, UNASSIGNED; a connector that starts makes ``tasks.max`` tasks."""
+        self.asked.append(connector)
         before = {instance: wanted for instance, wanted in self.applied.items() if instance.connector == connector}
         others = {instance: wanted for instance, wanted in self.applied.items() if instance.connector != connector}
         self.applied = {**others, **desired}
