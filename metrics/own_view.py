@@ -50,11 +50,6 @@ def _(event: events.RateLimitWaited, into: Instruments) -> None:
 
 
 @measure.register
-def _(event: events.Reconnected, into: Instruments) -> None:
-    into.add(own.RECONNECTS, 1, event.connector, event.task, event.reason)
-
-
-@measure.register
 def _(event: events.SourceLagMeasured, into: Instruments) -> None:
     into.set(own.SOURCE_LAG, event.seconds, event.connector, event.task)
 

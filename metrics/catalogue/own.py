@@ -76,12 +76,6 @@ RATE_LIMIT_WAIT = Metric(
     "Time the fetcher stood still to respect a limit of the source.",
     TASK,
 )
-RECONNECTS = Metric(
-    "headrace_reconnects_total",
-    Kind.COUNTER,
-    "Streams opened again.",
-    (*TASK, "reason"),
-)
 SOURCE_LAG = Metric(
     "headrace_source_lag_seconds",
     Kind.GAUGE,

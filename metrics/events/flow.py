@@ -42,15 +42,6 @@ class RateLimitWaited(TaskEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reconnected(TaskEvent):
-    """A stream was opened again. ``reason``: closed | timeout | cut | error | refresh."""
-
-    logger: ClassVar[str] = "headrace.fetch"
-    level: ClassVar[Level] = Level.INFO
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SourceLagMeasured(TaskEvent):
     """Now minus the event time of the newest delivered record; 0 at the end of the source."""
 

@@ -16,6 +16,7 @@ from metrics import events
 from metrics.catalogue import CATALOGUE, Kind, series_names
 from metrics.prometheus import PrometheusObserver
 from metrics.reference import page
+from tests.architecture.tracked import Module, modules
 from tests.unit.metrics.exposition import Exposition
 
 ROOT = Path(__file__).parents[2]
@@ -107,6 +108,26 @@ def sample(kind: object) -> object:
     values: dict[object, object] = {str: "word", int: 1, float: 1.0, bool: True, float | None: 1.0, int | None: 1}
     values[tuple[tuple[str, str], ...]] = (("name", "word"),)
     return values[kind]
+
+
+def test_every_event_is_told_by_somebody() -> None:
+    """A metric that is fed by an event which nobody tells of would be 0 for ever, and look well."""
+    words = {
+        word for module in modules() for word in _names(module) if not module.path.startswith(("metrics/", "tests/"))
+    }
+    kinds = [kind for kind in vars(events).values() if isinstance(kind, type) and issubclass(kind, events.Event)]
+    bases = {base for kind in kinds for base in kind.__bases__}
+
+    assert {kind.__name__ for kind in kinds if kind not in bases} <= words
+
+
+def _names(module: Module) -> Iterator[str]:
+    """Names the module speaks of, but for those it only imports."""
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Name):
+            yield node.id
+        elif isinstance(node, ast.Attribute):
+            yield node.attr
 
 
 def is_about_removal(event: events.Event) -> bool:
