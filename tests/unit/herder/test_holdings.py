@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from service.domain.cluster import ClusterConfig, Roster
 from service.domain.ids import ConnectorId, TaskId
 from service.domain.states import State, TargetState
+from service.herder.ports import ConfigChange
 from service.herder.tracking import AssignmentTracker
 from tests.unit.herder.config_log import ConfigLog, members
 from tests.unit.herder.world import ME, OTHER, SINK, SOURCE, HerderWorld
@@ -88,7 +89,11 @@ async def test_first_tasks_are_counted_with_their_configs() -> None:
     """There is nothing to be fenced before them, so the leader has nothing to write later. Sinks are not counted."""
     async with HerderWorld().started() as world:
         loop, pending = asyncio.get_running_loop(), list[frozenset[str]]()
-        world.configs.listen(lambda _: loop.call_soon(lambda: pending.append(world.configs.config.fencing_pending)))
+
+        def look_soon(_: ConfigChange) -> None:
+            loop.call_soon(lambda: pending.append(world.configs.config.fencing_pending))
+
+        world.configs.listen(look_soon)
         await world.life.herder.create_connector("c", {**SOURCE, "tasks.max": "2"}, None)
         await world.settled()
         config = world.configs.config
