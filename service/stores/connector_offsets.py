@@ -17,6 +17,7 @@ from service.kafka.client import KafkaSettings
 from service.kafka.records import TopicRecords
 from service.kafka.rounds import SharedRounds
 from service.stores.offsets import PARTITIONS, OffsetEntry, OffsetStore
+from service.stores.state_topic import CHECKED_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,7 @@ class OffsetTopics:
         if topic not in self._stores:
             store = OffsetStore(self._settings, topic, emit=self._emit)
             self._stores[topic] = store
-            self._ensuring[topic] = SharedRounds(lambda: self._ensure(store))
+            self._ensuring[topic] = SharedRounds(lambda: self._ensure(store), lasting_seconds=CHECKED_SECONDS)
         return self._stores[topic]
 
     async def _ensure(self, store: OffsetStore) -> None:

@@ -19,6 +19,8 @@ class StateKind(StrEnum):
     OFFSET = "offset"
 
 
+CHECKED_SECONDS = 10.0
+"""So long a topic that was looked at need not be looked at again for the next task that starts."""
 _PURPOSES = {
     StateKind.CONFIG: "connector configurations",
     StateKind.STATUS: "connector and task statuses",

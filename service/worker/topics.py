@@ -12,6 +12,7 @@ from service.kafka.rounds import SharedRounds
 from service.kafka.topic_rounds import TopicRounds
 from service.stores.connector_offsets import OffsetTopics
 from service.stores.dedupe_store import DedupeStore
+from service.stores.state_topic import CHECKED_SECONDS
 
 _RECORD_OVERHEAD_BYTES = 64 * 1024
 _BROKER_LIMIT_BYTES = 1_048_588
@@ -31,7 +32,7 @@ class ConnectorTopics:
         self._offsets = offsets
         self._dedupe = dedupe
         self._worker = worker
-        self._dedupe_topic = SharedRounds(self._ensure_dedupe_topic)
+        self._dedupe_topic = SharedRounds(self._ensure_dedupe_topic, lasting_seconds=CHECKED_SECONDS)
         self._topics = TopicRounds(settings)
 
     async def ensure(self, definition: ConnectorDefinition) -> None:
