@@ -70,14 +70,22 @@ ROUTED = {
     "predicates.IsThere.pattern": ".*-there",
 }
 EXTRACTED = {
-    "transforms": "A,B,C",
+    "transforms": "A,B,Never,C",
     "transforms.A.type": f"{PACKAGE}.HoistField$Value",
     "transforms.A.field": "a.b",
+    "transforms.A.predicate": "HasHeader",
+    "transforms.A.negate": "true",
+    "transforms.Never.type": f"{PACKAGE}.HoistField$Value",
+    "transforms.Never.field": "never",
+    "transforms.Never.predicate": "HasHeader",
     "transforms.B.type": f"{PACKAGE}.HoistField$Value",
     "transforms.B.field": "b",
     "transforms.C.type": f"{PACKAGE}.ExtractField$Value",
     "transforms.C.field": "b.`a.b`",
     "transforms.C.field.syntax.version": "V2",
+    "predicates": "HasHeader",
+    "predicates.HasHeader.type": f"{PACKAGE}.predicates.HasHeaderKey",
+    "predicates.HasHeader.name": "any",
 }
 COMPARED: Mapping[str, Mapping[str, str]] = {
     "plain": {**PLAIN, **DOCUMENTED},
