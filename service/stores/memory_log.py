@@ -20,19 +20,21 @@ class MemoryRecord:
 
 
 class MemoryStateLog:
-    """See `StateLog`; it ends with the process."""
+    """See `StateLog`; it ends with the process. Compacted at once: the newest record of each key, nothing forgotten."""
 
     def __init__(self, topic: str, *, records: Sequence[KeyedValue] = ()) -> None:
         """Begin with these records."""
         self.topic = topic
         self.is_leader = False
-        self._records = [MemoryRecord(key, value, offset) for offset, (key, value) in enumerate(records)]
+        self._newest: dict[bytes, MemoryRecord] = {}
+        self._end_offset = 0
         self._receive: Receive | None = None
+        self._append(records)
 
     async def start(self, receive: Receive) -> None:
         """See `StateLog`."""
         self._receive = receive
-        receive(self._records)
+        receive(list(self._newest.values()))
 
     async def stop(self) -> None:
         """See `StateLog`."""
@@ -45,9 +47,7 @@ class MemoryStateLog:
         """See `StateLog`."""
         if as_leader and not self.is_leader:
             raise WriterFenced("this worker may not write as leader: it has not claimed leadership")
-        first = len(self._records)
-        written = [MemoryRecord(key, value, first + index) for index, (key, value) in enumerate(records)]
-        self._records += written
+        written = self._append(records)
         if self._receive is not None:
             self._receive(written)
 
@@ -58,3 +58,12 @@ class MemoryStateLog:
     async def drop_leadership(self) -> None:
         """See `StateLog`."""
         self.is_leader = False
+
+    def _append(self, records: Sequence[KeyedValue]) -> list[MemoryRecord]:
+        written = [MemoryRecord(key, value, offset) for offset, (key, value) in enumerate(records, self._end_offset)]
+        self._end_offset += len(written)
+        for record in written:
+            self._newest.pop(record.key, None)  # so that they stand in the order of their writing
+            if record.value is not None:
+                self._newest[record.key] = record
+        return written
