@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.processes import Field, WorkerProcess, wait_for
+from tests.cluster.processes import RUNNING, Field, WorkerProcess, wait_for
 from tests.stack import KafkaStack
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.faults, pytest.mark.timeout(400)]
@@ -22,6 +22,8 @@ async def test_changes_that_are_asked_for_while_the_leader_dies_are_made_in_the_
         workers = await field.start(3)
         for name in ("deleted", "paused"):
             await workers[0].persist("PUT", f"/connectors/{name}/config", field.idle_source(name))
+        # One that is paused before it has begun has no tasks.
+        await workers[0].wait_states("paused", RUNNING)
         leader = await field.leader()
         workers.remove(leader)
         async with asyncio.TaskGroup() as group:
