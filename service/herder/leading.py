@@ -12,7 +12,7 @@ from service.herder.grace import Grace
 from service.herder.tracking import AssignmentTracker
 
 IsToldRunning = Callable[[InstanceId, Member], bool]
-"""Whether the last that is told of an instance is that it runs, on this worker."""
+"""Whether the last that is told of an instance is that this worker has it: running, paused, restarting."""
 
 
 def known_owners(tracker: AssignmentTracker, claims: Iterable[Claim]) -> Mapping[InstanceId, Member]:

@@ -12,6 +12,7 @@ from service.herder.ports import ConfigStore, StatusStore
 from service.herder.whereabouts import Whereabouts
 from service.kafka.errors import WriterFenced
 
+_HELD = frozenset({State.RUNNING, State.PAUSED, State.RESTARTING})
 _CAREFUL = frozenset({State.FAILED, State.UNASSIGNED})
 """Told only where no newer owner has told anything: whoever fails or lets go may long have been replaced."""
 
@@ -108,9 +109,9 @@ def current(statuses: StatusStore, instance: InstanceId) -> InstanceStatus | Non
 
 
 def is_told_running(statuses: StatusStore, instance: InstanceId, owner: Member) -> bool:
-    """Whether this owner was the last to tell of the instance, and told that it runs."""
+    """Whether this owner was the last to tell of the instance, and told that it has it: running, paused, restarting."""
     status = current(statuses, instance)
-    return status is not None and status.state is State.RUNNING and status.worker_id == owner.worker_id
+    return status is not None and status.state in _HELD and status.worker_id == owner.worker_id
 
 
 def exists(configs: ConfigStore, instance: InstanceId) -> bool:
