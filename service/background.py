@@ -39,3 +39,8 @@ class Background:
         task = self._group.create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    async def wait(self, *, seconds_max: float) -> None:
+        """Until every task has ended, or for so long."""
+        if self._tasks:
+            await asyncio.wait(tuple(self._tasks), timeout=seconds_max)

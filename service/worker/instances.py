@@ -5,7 +5,6 @@ No method waits: one connector that hangs in its start, its work or its stop kee
 
 from __future__ import annotations
 
-import asyncio
 import math
 import traceback
 from collections.abc import Mapping, Sequence
@@ -13,6 +12,7 @@ from types import TracebackType
 from typing import Self
 
 from metrics.events import ConnectorRemoved, TaskRemoved
+from service.background import Background
 from service.domain.ids import InstanceId, TaskId
 from service.domain.states import State
 from service.herder.ports import Desired
@@ -27,16 +27,15 @@ class RunningInstances:
         """Nothing runs yet."""
         self._parts = parts
         self._maker = InstanceMaker(parts)
-        self._group = asyncio.TaskGroup()
+        self._background = Background()
         self._lives: dict[str, dict[InstanceId, InstanceLife]] = {}
         """By connector."""
-        self._tasks: dict[InstanceId, asyncio.Task[None]] = {}
         self._desired: dict[str, Mapping[InstanceId, Desired]] = {}
         self._is_stopping = False
 
     async def __aenter__(self) -> Self:
         """Open the parent of all lives."""
-        await self._group.__aenter__()
+        await self._background.__aenter__()
         return self
 
     async def __aexit__(
@@ -44,14 +43,8 @@ class RunningInstances:
     ) -> None:
         """Cancel what was not stopped."""
         self._is_stopping = True
-        for task in self._tasks.values():
-            task.cancel()
         try:
-            await self._group.__aexit__(kind, error, trace)
-        except BaseExceptionGroup as group:
-            # The block's own error goes on as it is: whoever catches it need not know of groups.
-            if list(group.exceptions) != [error]:
-                raise
+            await self._background.__aexit__(kind, error, trace)
         finally:
             self._parts.calls.close()
 
@@ -102,8 +95,7 @@ class RunningInstances:
         self._is_stopping = True
         for life in self._all_lives():
             life.want(None)
-        if self._tasks:
-            await asyncio.wait(self._tasks.values(), timeout=self._parts.stop_seconds_max * 1.25)
+        await self._background.wait(seconds_max=self._parts.stop_seconds_max * 1.25)
 
     def _all_lives(self) -> list[InstanceLife]:
         return [life for lives in self._lives.values() for life in lives.values()]
@@ -111,7 +103,7 @@ class RunningInstances:
     def _begin(self, instance: InstanceId, desired: Desired) -> None:
         life = self._maker.life(instance, desired)
         self._lives.setdefault(instance.connector, {})[instance] = life
-        self._tasks[instance] = self._group.create_task(self._live(life), name=f"life of {instance}")
+        self._background.start(self._live(life), name=f"life of {instance}")
 
     async def _live(self, life: InstanceLife) -> None:
         """The border of an instance: no bug in it may end the others."""
@@ -126,7 +118,7 @@ class RunningInstances:
 
     def _forget(self, instance: InstanceId) -> None:
         connector = instance.connector
-        del self._lives[connector][instance], self._tasks[instance]
+        del self._lives[connector][instance]
         is_last = not self._lives[connector]
         if is_last:
             del self._lives[connector]
