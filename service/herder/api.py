@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from service.domain.cluster import ConnectorInfo, ConnectorStatus, InstanceStatus, Properties, RestartRequest
 from service.domain.ids import TaskId
@@ -19,6 +19,9 @@ OffsetEntry = tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]
 
 The partition is None only where a request names none.
 """
+
+SIGNATURE_HEADER = "X-Connect-Authorization"
+ALGORITHM_HEADER = "X-Connect-Request-Signature-Algorithm"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +118,18 @@ class Herder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """Headers of a request between workers (``X-Connect-Authorization``, ``…-Request-Signature-Algorithm``)."""
+    """What a request between workers is signed with."""
 
     value: str
     algorithm: str
+
+    @classmethod
+    def of(cls, headers: Mapping[str, str]) -> Self | None:
+        """From a request's headers, where both are there."""
+        value, algorithm = headers.get(SIGNATURE_HEADER), headers.get(ALGORITHM_HEADER)
+        return None if value is None or algorithm is None else cls(value, algorithm)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """For a request."""
+        return {SIGNATURE_HEADER: self.value, ALGORITHM_HEADER: self.algorithm}

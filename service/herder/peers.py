@@ -41,8 +41,7 @@ class HttpPeers:
         """``POST /connectors/{connector}/tasks``; raises ``PeerError``."""
         headers = {"Content-Type": "application/json"}
         if signature is not None:
-            headers["X-Connect-Authorization"] = signature.value
-            headers["X-Connect-Request-Signature-Algorithm"] = signature.algorithm
+            headers |= signature.headers
         target = f"{url.rstrip('/')}/connectors/{quote(connector, safe='')}/tasks"
         if self._session is None:
             raise PeerError("this worker is ending")

@@ -8,9 +8,9 @@ from enum import StrEnum
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
+from service.herder.api import Signature
 from service.rest.bodies import error_answer
 from service.rest.credentials import Credentials, Principal, Role
-from service.rest.internal import signature_of
 from service.rest.routes import Access, route_of
 
 PRINCIPAL: web.RequestKey[Principal] = web.RequestKey("principal", Principal)
@@ -38,7 +38,7 @@ def authenticating(credentials: Credentials, proofs: Collection[Proof]) -> Middl
         access = Access.READ if route is None else route.access
         if access is Access.INTERNAL:
             # The herder demands a signature and checks it: it has the key.
-            if signature_of(request) is not None:
+            if Signature.of(request.headers) is not None:
                 request[PRINCIPAL] = _GROUP
             return await handler(request)
         principal = await _principal(request, credentials, proofs)

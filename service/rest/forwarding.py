@@ -9,8 +9,8 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 from yarl import URL
 
+from service.herder.api import ALGORITHM_HEADER, SIGNATURE_HEADER
 from service.herder.errors import ConflictError, ElsewhereError, RequestError
-from service.rest.internal import ALGORITHM_HEADER, SIGNATURE_HEADER
 
 _REQUEST_HEADERS = ("Accept", "Authorization", "Content-Type", SIGNATURE_HEADER, ALGORITHM_HEADER)
 _ANSWER_HEADERS = ("Content-Type", "Location", "WWW-Authenticate")

@@ -11,9 +11,6 @@ from service.rest import bodies
 from service.rest.ports import Surface
 from service.rest.routes import Access, Answer, Route
 
-SIGNATURE_HEADER = "X-Connect-Authorization"
-ALGORITHM_HEADER = "X-Connect-Request-Signature-Algorithm"
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class InternalRoutes:
@@ -46,17 +43,11 @@ class InternalRoutes:
     async def fence(self, request: web.Request) -> web.Response:
         """204."""
         name, body = request.match_info["connector"], await request.read()
-        await self.surface.present_herder.fence(name, signature=signature_of(request), body=body)
+        await self.surface.present_herder.fence(name, signature=Signature.of(request.headers), body=body)
         return bodies.empty_answer(204)
 
     async def publish_tasks(self, request: web.Request) -> web.Response:
         """204."""
         name, body = request.match_info["connector"], await request.read()
-        await self.surface.present_herder.publish_tasks(name, signature=signature_of(request), body=body)
+        await self.surface.present_herder.publish_tasks(name, signature=Signature.of(request.headers), body=body)
         return bodies.empty_answer(204)
-
-
-def signature_of(request: web.Request) -> Signature | None:
-    """The signature, where both of its headers are there."""
-    value, algorithm = request.headers.get(SIGNATURE_HEADER), request.headers.get(ALGORITHM_HEADER)
-    return None if value is None or algorithm is None else Signature(value, algorithm)

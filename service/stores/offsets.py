@@ -44,7 +44,6 @@ class OffsetStore:
         self._table = OffsetTable()
         # A thousand tasks that start together read the topic twice, not a thousand times.
         self._reading = SharedRounds(self._read_to_end)
-        self.unreadable_records = 0
 
     async def ensure(
         self, *, partitions: int = PARTITIONS, replication: int | None = None, config: Mapping[str, str] | None = None
@@ -100,5 +99,4 @@ class OffsetStore:
             self._table.read(record.key, record.value, at_ms=record.timestamp)
         except (ValueError, RecursionError):
             # Someone else's record in our topic. Stopping every connector for it would be worse than passing it.
-            self.unreadable_records += 1
             self._emit(StateRecordSkipped(topic=self.topic, offset=record.offset, reason="it is no source offset"))
