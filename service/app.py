@@ -251,13 +251,15 @@ async def _lend(job: Job, addresses: Addresses, *, spark: Conversion, emit: Emit
     dedupe = DedupeStore(clients.of("consumer"), config.dedupe_storage_topic)
     schemas = await stack.enter_async_context(RegistrySchemas(contract_registry=_contract_registry(job, addresses)))
     http = await stack.enter_async_context(shared_http(version=VERSION))
+    topics = ConnectorTopics(clients.of("admin"), offsets, dedupe, config)
+    stack.push_async_callback(topics.close)
     parts = ConnectorParts(
         flow=FlowParts(offsets=offsets.of(), convert=spark.convert, http=http, clock=clock, emit=emit),
         offsets=offsets,
         writers=Writers(clients, config.group_id, config.offset_storage_topic),
         dedupe=DedupeStates(dedupe, config.data_dir / "dedupe"),
         schemas=schemas,
-        topics=ConnectorTopics(clients.of("admin"), offsets, dedupe, config),
+        topics=topics,
         check_plan=spark.check,
     )
     flush_seconds = config.offset_flush_interval_ms / 1000

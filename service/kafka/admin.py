@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 ADMIN_SECONDS_MAX = 30.0
 BROKER_DEFAULT = -1
 _REPLICATION_MAX = 3
-_LEADER_POLL_SECONDS = 0.1
+_POLL_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,10 @@ class KafkaAdmin:
             missing = [topic for topic in wanted if topic.name not in there]
             if not missing:
                 return outcomes
-            replication = min(_REPLICATION_MAX, len(await self.brokers()))
+            # A cluster that has just started may not have counted its brokers yet.
+            while not (brokers := await self.brokers()):
+                await asyncio.sleep(_POLL_SECONDS)
+            replication = min(_REPLICATION_MAX, len(brokers))
             response = await self._client.create_topics([topic.request(replication) for topic in missing])
             for name, error_code, *rest in response.topic_errors:
                 if error_code != kafka.TopicAlreadyExistsError.errno:
@@ -121,7 +124,7 @@ class KafkaAdmin:
             awaited = {topic.name for topic in missing if outcomes.get(topic.name) is None}
             # The cluster has no way to tell a client that a leader is elected, so it is asked.
             while not awaited <= await self._with_leaders(sorted(awaited)):
-                await asyncio.sleep(_LEADER_POLL_SECONDS)
+                await asyncio.sleep(_POLL_SECONDS)
         return outcomes
 
     async def brokers(self) -> list[int]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from service.kafka.reader import STALL_SECONDS_MAX, StoredRecord, TopicFeed, last_ends
+from service.kafka.reader import STALL_SECONDS_MAX, StoredRecord, TopicFeed, open_for_ends
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -20,7 +20,7 @@ __all__ = ["CompactedLog", "StoredRecord"]
 
 
 class CompactedLog:
-    """A topic whose last record of each key counts. Holds one open reader between calls.
+    """A topic whose last record of each key counts. Between calls a reader stays open, and one who asks for the end.
 
     Records of one key come in order; those of different partitions in any order. For one caller at a time.
     """
@@ -31,6 +31,7 @@ class CompactedLog:
         self._settings = settings
         self._pending_seconds_max = pending_seconds_max
         self._feed: TopicFeed | None = None
+        self._asking: TopicFeed | None = None
 
     @property
     def is_at_beginning(self) -> bool:
@@ -46,23 +47,29 @@ class CompactedLog:
         Raises DeliveryFatal, DeliveryRetriable; after an error or a reading left half-way the next
         call begins at the beginning again (`is_at_beginning`).
         """
-        feed, self._feed = self._feed, None
+        feed, asking = self._feed, self._asking
+        self._feed = self._asking = None
         is_done = False
         try:
-            if feed is None:
-                feed = await TopicFeed.open(self._settings, self.topic)
-            ends = await last_ends(self._settings, self.topic)
-            async for records in feed.read_until(ends, stall_seconds_max=self._pending_seconds_max):
+            feed = feed or await TopicFeed.open(self._settings, self.topic)
+            asking = asking or await open_for_ends(self._settings, self.topic)
+            async for records in feed.read_until(await asking.ends(), stall_seconds_max=self._pending_seconds_max):
                 yield records
             is_done = True
         finally:
             if is_done:
-                self._feed = feed
-            elif feed is not None:
-                await feed.close()
+                self._feed, self._asking = feed, asking
+            else:
+                await _close(feed, asking)
 
     async def close(self) -> None:
         """Disconnect; a later read begins at the beginning."""
-        feed, self._feed = self._feed, None
+        feeds = self._feed, self._asking
+        self._feed = self._asking = None
+        await _close(*feeds)
+
+
+async def _close(*feeds: TopicFeed | None) -> None:
+    for feed in feeds:
         if feed is not None:
             await feed.close()

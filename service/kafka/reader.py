@@ -58,11 +58,16 @@ async def last_ends(settings: KafkaSettings, topic: str) -> Ends:
 
     Raises DeliveryFatal, DeliveryRetriable.
     """
-    feed = await TopicFeed.open(settings, topic, is_committed=False, is_reading=False)
+    feed = await open_for_ends(settings, topic)
     try:
         return await feed.ends()
     finally:
         await feed.close()
+
+
+async def open_for_ends(settings: KafkaSettings, topic: str) -> TopicFeed:
+    """For questions of where the topic ends, open transactions counted in. Raises as ``TopicFeed.open``."""
+    return await TopicFeed.open(settings, topic, is_committed=False, is_reading=False)
 
 
 class TopicFeed:

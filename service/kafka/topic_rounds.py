@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from service.kafka.admin import KafkaAdmin, MissingTopic
 from service.kafka.rounds import SharedRounds
+from service.kafka.standby_admin import StandbyAdmin
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from service.kafka.admin import MissingTopic
     from service.kafka.client import KafkaSettings
     from service.kafka.errors import KafkaFailure
 
@@ -19,7 +20,7 @@ class TopicRounds:
 
     def __init__(self, settings: KafkaSettings) -> None:
         """Connects when asked."""
-        self._settings = settings
+        self._admin = StandbyAdmin(settings)
         self._wanted: dict[str, MissingTopic] = {}
         self._rounds = SharedRounds(self._make)
 
@@ -38,10 +39,13 @@ class TopicRounds:
 
     async def _make(self) -> Mapping[str, KafkaFailure | None]:
         wanted = dict(self._wanted)
-        async with KafkaAdmin.opened(self._settings) as admin:
-            outcomes = await admin.ensure_topics(wanted.values())
+        outcomes = await self._admin.use(lambda admin: admin.ensure_topics(wanted.values()))
         # Only now: after an error the next round takes over what this one has not made.
         for name, topic in wanted.items():
             if self._wanted.get(name) is topic:
                 del self._wanted[name]
         return outcomes
+
+    async def close(self) -> None:
+        """Disconnect."""
+        await self._admin.stop()

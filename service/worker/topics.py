@@ -42,6 +42,10 @@ class ConnectorTopics:
         if self._worker.topic_creation_enable:
             await self._topics.ensure(topics_of(definition))
 
+    async def close(self) -> None:
+        """Disconnect."""
+        await self._topics.close()
+
     async def _ensure_dedupe_topic(self) -> None:
         await self._dedupe.ensure(replication=self._worker.offset_storage_replication_factor)
 

@@ -80,6 +80,7 @@ class Site:
         clients, clock = ClientSettings(properties, self.bootstrap), SystemClock()
         offsets = OffsetTopics(clients.of("consumer"), config.offset_storage_topic)
         dedupe = DedupeStore(clients.of("consumer"), f"{self.topic}-dedupe")
+        topics = ConnectorTopics(clients.of("admin"), offsets, dedupe, config)
         async with shared_http() as http, RegistrySchemas() as schemas:
             parts = ConnectorParts(
                 flow=FlowParts(offsets.of(), FakeConversion(), http, clock, self.events.append),
@@ -87,13 +88,14 @@ class Site:
                 writers=Writers(clients, config.group_id, config.offset_storage_topic),
                 dedupe=DedupeStates(dedupe, self.folder / "dedupe"),
                 schemas=schemas,
-                topics=ConnectorTopics(clients.of("admin"), offsets, dedupe, config),
+                topics=topics,
                 check_plan=FakeCheck(),
             )
             kinds = Kinds([SourceKind(parts, properties)])
             async with RunningInstances(InstanceParts(kinds, self, clock, self.events.append, 30.0)) as instances:
                 yield instances
                 await instances.stop()
+        await topics.close()
         await offsets.close()
 
     async def values(self) -> list[bytes | None]:

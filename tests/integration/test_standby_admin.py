@@ -1,0 +1,37 @@
+"""The administrator that stays connected between the starts of tasks."""
+
+from __future__ import annotations
+
+import pytest
+
+from service.kafka.admin import KafkaAdmin
+from service.kafka.client import KafkaSettings
+from service.kafka.errors import DeliveryRetriable
+from service.kafka.standby_admin import StandbyAdmin
+from tests.stack import KafkaStack
+
+pytestmark = pytest.mark.integration
+
+
+async def test_a_connection_is_kept_and_replaced_once_it_has_died(kafka: KafkaStack) -> None:
+    """Two uses share one; one that fails with it is tried again with another; a new one's failure is the caller's."""
+    standby = StandbyAdmin(KafkaSettings(bootstrap=kafka.bootstrap))
+    used: list[KafkaAdmin] = []
+    failing: set[int] = set()
+
+    async def brokers(admin: KafkaAdmin) -> int:
+        used.append(admin)
+        if len(used) in failing:
+            raise DeliveryRetriable("the broker has gone")
+        return len(await admin.brokers())
+
+    assert [await standby.use(brokers), await standby.use(brokers)] == [1, 1]
+    failing |= {3, 5, 6}
+    assert await standby.use(brokers) == 1
+    with pytest.raises(DeliveryRetriable):
+        await standby.use(brokers)
+    assert await standby.use(brokers) == 1
+    numbers = {admin: number for number, admin in enumerate(dict.fromkeys(used))}
+    assert [numbers[admin] for admin in used] == [0, 0, 0, 1, 1, 2, 3]
+    await standby.stop()
+    await standby.stop()
