@@ -33,11 +33,17 @@ async def test_changes_that_are_asked_for_while_the_leader_dies_are_made_in_the_
             group.create_task(workers[1].persist("DELETE", "/connectors/deleted"), name="deleting")
         names = sorted(["paused", *(f"new{number}" for number in range(WRITES))])
         for worker in workers:
-            assert await worker.done("GET", "/connectors") == names
+            # What went through another worker is here once it was read from the config topic.
+            await wait_for(lambda worker=worker: has_names(worker, names), f"{names} on {worker.url}")  # type: ignore[misc] # bound
             await worker.wait_states("paused", {"": "PAUSED", "0": "PAUSED"})
             await worker.wait_states("deleted", {})
             for number in range(WRITES):
                 await worker.wait_states(f"new{number}", {"": "RUNNING", "0": "RUNNING"})
+
+
+async def has_names(worker: WorkerProcess, names: list[str]) -> bool:
+    """Whether these are all connectors that a worker knows."""
+    return bool(await worker.done("GET", "/connectors") == names)
 
 
 async def create_many(field: Field, workers: list[WorkerProcess]) -> None:
