@@ -66,7 +66,13 @@ async def test_of_configs_put_at_once_one_wins_whole(kafka: KafkaStack, tmp_path
         async with asyncio.TaskGroup() as group:
             for number in range(WRITES):
                 group.create_task(put(number), name=f"put {number}")
-        told = [(await worker.done("GET", "/connectors/c"))["config"]["topic"] for worker in workers]
+        told: list[str] = []
+
+        async def is_agreed() -> bool:
+            told[:] = [(await worker.done("GET", "/connectors/c"))["config"]["topic"] for worker in workers]
+            return len(set(told)) == 1
+
+        await wait_for(is_agreed, "the same config on every worker")
         assert set(told) <= {f"{field.name}-{number}" for number in range(WRITES)}
         await demand_whole(workers, told[0])
         await put(WRITES)
