@@ -12,7 +12,7 @@ import psutil
 import pyspark
 from pyspark.sql import SparkSession
 
-from spark_batch.scratch import make_scratch, remove_scratch
+from spark_batch.scratch import Scratch
 
 _SESSION_SETTINGS = {
     "spark.sql.caseSensitive": "true",
@@ -46,6 +46,8 @@ _LAUNCH_SETTINGS = {
 }
 """Of a launched JVM. Throughput, not pauses, is what a conversion needs from the collector; and Spark itself checks
 what Arrow's Java library would check once more for every value."""
+_scratches: list[Scratch] = []
+"""Of the launched JVM, of which PySpark keeps one a process; none or one."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ def kill_jvm(session: SparkSession | None) -> None:
         process.wait()
         with suppress(OSError):
             process.stdin.close()
-        remove_scratch()
+        _remove_scratch()
     _forget_jvm(gateway, session)
 
 
@@ -130,8 +132,10 @@ def _launch(settings: SparkSettings) -> SparkSession:
     java_options = f"{_LAUNCH_SETTINGS[_JAVA_OPTIONS]} -Dlog4j2.configurationFile={_LOGGING.as_uri()}"
     launch = {**_LAUNCH_SETTINGS, "spark.driver.memory": settings.driver_memory}
     if not is_jvm_alive():
-        launch["spark.local.dir"] = str(scratch := make_scratch())
-        java_options += f' "-Djava.io.tmpdir={scratch}"'
+        _remove_scratch()
+        _scratches.append(Scratch.make())
+        launch["spark.local.dir"] = str(_scratches[0].folder)
+        java_options += f' "-Djava.io.tmpdir={_scratches[0].folder}"'
     launch[_JAVA_OPTIONS] = java_options
     if settings.avro_jar is not None:
         launch["spark.jars"] = str(settings.avro_jar)
@@ -139,6 +143,11 @@ def _launch(settings: SparkSettings) -> SparkSession:
         builder = builder.config(name, value)
     session: SparkSession = builder.getOrCreate()
     return session
+
+
+def _remove_scratch() -> None:
+    while _scratches:
+        _scratches.pop().remove()
 
 
 def _session_options(settings: SparkSettings) -> dict[str, str]:
