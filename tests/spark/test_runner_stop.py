@@ -12,13 +12,19 @@ import pytest
 from service.background import Background
 from spark_batch.errors import SparkUnavailable
 from spark_batch.runner import ConversionRunner
-from spark_batch.session import SparkSettings, jvm_pid
+from spark_batch.session import SparkSettings, jvm_pid, kill_jvm
 from tests.spark.engines import avro_jar
 
 LOOK_SECONDS = 0.02
 REACHED_SECONDS_MAX = 120.0
 # PySpark leaves the pipe to a JVM that has ended before it was connected to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+
+@pytest.fixture(autouse=True)
+def _no_jvm_of_earlier_tests() -> None:
+    """A session beside one that is there would start no JVM; who had that one starts it again."""
+    kill_jvm(None)
 
 
 def starting_jvms() -> list[int]:

@@ -38,7 +38,8 @@ def test_what_has_survived_is_set_aside() -> None:
         del ring
         gc.collect()
         assert ended() is not None
-        assert aside <= gc.get_freeze_count() < aside + 1_000
+        # Not less by more than what other threads have let go of meanwhile: those objects end without the collector.
+        assert abs(gc.get_freeze_count() - aside) < 1_000
     gc.collect()
     assert ended() is None
     assert gc.get_freeze_count() == 0
