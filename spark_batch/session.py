@@ -82,7 +82,7 @@ def kill_jvm(session: SparkSession | None) -> None:
         process.wait()
         with suppress(OSError):
             process.stdin.close()
-        _remove_scratch()
+    _remove_scratch()
     _forget_jvm(gateway, session)
 
 
