@@ -132,6 +132,7 @@ async def open_worker(
             resolution=partial(job.resolution, registry_url=addresses.registry),
             loggers=loggers,
             tls=None if rest.tls is None else rest.tls.client,
+            foreground=surface.foreground,
             clock=clock,
             emit=emit,
         )

@@ -24,6 +24,7 @@ from service.config.providers import Resolved
 from service.config.sink import group_of
 from service.config.worker import WorkerConfig
 from service.domain.cluster import ClusterConfig, Member, Properties
+from service.foreground import Foreground
 from service.herder.assembly import HerderIngredients, assemble
 from service.herder.life import HerderLife
 from service.herder.membership import GroupMembership, Patience, group_settings
@@ -68,6 +69,7 @@ class ControlPlane:
     """The same, and tells what came from a variable."""
     loggers: LogLevels
     tls: SSLContext | None
+    foreground: Foreground
     clock: Clock
     emit: Emit
 
@@ -143,6 +145,7 @@ class ControlPlane:
             emit=self.emit,
             stop_seconds_max=self.config.task_shutdown_graceful_timeout_ms / 1000,
             resolve=self.resolution,
+            foreground=self.foreground,
         )
 
     def _doors(self, plugins: ConnectorPlugins, peers: HttpPeers, stores: StateStores) -> ClusterDoors:

@@ -36,7 +36,7 @@ LEGAL_TRANSITIONS: dict[State, frozenset[State]] = {
     _U: frozenset({_R, _P, _S, _F, _X}),
     _R: frozenset({_U, _P, _S, _F, _X}),
     _P: frozenset({_U, _R, _S, _F, _X}),
-    _S: frozenset({_U, _R, _P, _F}),
+    _S: frozenset({_U, _R, _P, _F, _X}),
     _F: frozenset({_U, _S, _X}),
     _X: frozenset({_U, _R, _P, _S, _F}),
 }

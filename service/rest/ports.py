@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from metrics.log_levels import LoggerLevel
 from metrics.prometheus import PrometheusObserver
+from service.foreground import Foreground
 from service.herder.api import Herder
 from service.herder.errors import RequestError, StartingError
 from service.rest.health import Health, WorkerPhase
@@ -58,6 +59,8 @@ class Surface:
     loggers: Loggers
     version: str
     """Of headrace."""
+    foreground: Foreground = field(default_factory=Foreground)
+    """Where requests that go first are known to the rest."""
     plugins: Plugins | None = None
     herder: Herder | None = None
     """Both are given by the composition as soon as they are made."""

@@ -23,6 +23,7 @@ from service.rest.limits import limiting_time, waiting_for_start
 from service.rest.listeners import Listener
 from service.rest.observing import observing
 from service.rest.ports import Surface
+from service.rest.precedence import going_first
 from service.rest.routes import Route, add_routes
 from service.rest.settings import RestSettings
 from service.rest.tls import TlsContexts
@@ -71,6 +72,7 @@ def _layers(
         answering_browsers(settings.cross_origin, settings.header_rules, clock=SystemClock()),
         answering_errors(emit, request_bytes_max=settings.request_bytes_max),
         authenticating(credentials, settings.proofs),
+        going_first(surface.foreground),
         limiting_time(surface, seconds_max=settings.request_seconds_max),
         waiting_for_start(surface),
         forwarding(client, tls=None if client_tls is None else client_tls.client),

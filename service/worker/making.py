@@ -11,6 +11,7 @@ from service.config.providers import Resolved
 from service.domain.cluster import Properties
 from service.domain.ids import ConnectorId, InstanceId, TaskId
 from service.domain.states import State
+from service.foreground import Foreground
 from service.herder.ports import Desired, InstanceObserver
 from service.version import VERSION
 from service.worker.foreign_calls import Calls, ForeignCalls
@@ -45,18 +46,19 @@ class InstanceParts:
     resolve: Callable[[Properties], Resolved] = lambda properties: Resolved(dict(properties))
     """Puts the values of config providers in; may block."""
     calls: Calls = field(default_factory=ForeignCalls)
+    foreground: Foreground = field(default_factory=Foreground)
+    """Before which starts give way."""
 
 
-def _starts() -> Turnstile:
-    return Turnstile(STARTS_AT_ONCE, seconds_max=START_COUNTED_SECONDS_MAX)
-
-
-@dataclass(frozen=True, slots=True)
 class InstanceMaker:
     """Makes lives; all their starts pass one turnstile."""
 
-    parts: InstanceParts
-    starts: Turnstile = field(default_factory=_starts)
+    def __init__(self, parts: InstanceParts) -> None:
+        """No start is under way."""
+        self.parts = parts
+        self.starts = Turnstile(
+            STARTS_AT_ONCE, seconds_max=START_COUNTED_SECONDS_MAX, give_way=parts.foreground.give_way
+        )
 
     def life(self, instance: InstanceId, desired: Desired) -> InstanceLife:
         """Of a connector or a task; nothing runs yet."""

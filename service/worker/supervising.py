@@ -78,6 +78,8 @@ class TaskSupervisor:
     trace: str | None = None
     """Why the state is FAILED, for people."""
     _current: RunnableTask | None = None
+    _patience: asyncio.Timeout | None = None
+    """Of the wait for a turn, while there is one."""
     _stop: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self) -> None:
@@ -111,6 +113,8 @@ class TaskSupervisor:
     def request_stop(self) -> None:
         """Stage one: stop fetching, deliver what is there."""
         self._stop.set()
+        if self._patience is not None:
+            self._patience.reschedule(asyncio.get_running_loop().time())
         if self._current is not None:
             self._current.request_stop()
 
@@ -132,8 +136,7 @@ class TaskSupervisor:
         return self.state is State.FAILED
 
     async def _run_once(self) -> None:
-        turn = None if self.starts is None else await self.starts.enter()
-        leave = turn.leave if turn is not None else _leave_nothing
+        leave = await self._turn()
         try:
             if self._stop.is_set():
                 return
@@ -144,6 +147,18 @@ class TaskSupervisor:
                 await task.run()
         finally:
             leave()
+
+    async def _turn(self) -> Signal:
+        """What gives it back; a stop ends the wait for it."""
+        if self.starts is None:
+            return _leave_nothing
+        try:
+            async with asyncio.timeout(None) as self._patience:
+                return (await self.starts.enter()).leave
+        except TimeoutError:
+            return _leave_nothing
+        finally:
+            self._patience = None
 
     def _begin(self, leave: Signal) -> None:
         leave()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 
 class Turn:
@@ -24,12 +25,17 @@ class Turn:
 class Turnstile:
     """Lets ``width`` in at once. Whoever takes longer than ``seconds_max`` no longer counts: it may be hanging."""
 
-    def __init__(self, width: int, *, seconds_max: float) -> None:
-        """Nobody is in."""
+    def __init__(
+        self, width: int, *, seconds_max: float, give_way: Callable[[], Awaitable[None]] | None = None
+    ) -> None:
+        """Nobody is in; ``give_way`` is waited for by each before it enters."""
+        self._give_way = give_way
         self._places = asyncio.Semaphore(width)
         self._seconds_max = seconds_max
 
     async def enter(self) -> Turn:
         """Wait in order of arrival."""
+        if self._give_way is not None:
+            await self._give_way()
         await self._places.acquire()
         return Turn(self._places, self._seconds_max)

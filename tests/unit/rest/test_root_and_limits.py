@@ -184,3 +184,16 @@ async def test_a_timeout_of_the_herders_own_is_no_timeout_of_the_request() -> No
         status, text = (await worker.ask("PUT", "/connectors/c/pause")).error
 
     assert (status, "timed out" in text) == (500, False)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "is_first"), [("DELETE", "/connectors/file", True), ("GET", "/connectors", False)]
+)
+async def test_changes_go_before_what_the_worker_does_by_itself(method: str, path: str, *, is_first: bool) -> None:
+    """Looking does not: a monitor that never ceases to ask would hold up every start."""
+    async with served() as worker:
+        assert worker.surface.foreground.is_calm
+        await worker.ask(method, path)
+        assert worker.surface.foreground.is_calm is not is_first
+        await worker.surface.foreground.give_way()
+        assert worker.surface.foreground.is_calm

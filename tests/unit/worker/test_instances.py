@@ -11,6 +11,7 @@ from service.config.providers import Resolved
 from service.domain.cluster import Properties
 from service.domain.ids import ConnectorId, TaskId
 from service.domain.states import State, TargetState
+from service.foreground import TRICKLE_SECONDS, Foreground
 from service.kafka.errors import DeliveryRetriable, WriterFenced
 from service.worker.life import START_SECONDS_MAX
 from tests.unit.worker.fake_kind import HANG, STOP_SECONDS, Scene, Script, connector, task
@@ -292,6 +293,38 @@ async def test_one_that_hangs_anywhere_harms_no_other() -> None:
         instances.apply("c", {C: connector(STOPPED)})
         await asyncio.sleep(1)
         assert instances.is_stopped("c")
+
+
+async def test_a_start_lets_requests_go_first_and_makes_way_itself_when_it_is_not_wanted_any_more() -> None:
+    """What has not had its turn holds nothing: its stop is at once and complete."""
+    scene, foreground = Scene(), Foreground()
+    async with scene.instances(foreground=foreground) as instances:
+        with foreground.in_hand():
+            instances.apply("c", {T0: task(), T1: task()})
+            await asyncio.sleep(1.5 * TRICKLE_SECONDS)
+            assert set(scene.starts) == {T0}
+            instances.apply("c", {T0: task()})
+            await asyncio.sleep(0)
+            await asyncio.sleep(0.001)
+            assert not scene.told(StopReported)[0].left_records
+            assert scene.told(StopReported)[0].is_complete
+        await asyncio.sleep(2 * TRICKLE_SECONDS)
+        assert set(scene.starts) == {T0}
+
+
+async def test_a_connector_resumed_and_restarted_before_its_turn_runs() -> None:
+    """No start was under way that could be made anew; what is told is what was asked for."""
+    scene, foreground = Scene(), Foreground()
+    async with scene.instances(foreground=foreground) as instances:
+        instances.apply("c", {C: connector(STOPPED)})
+        await asyncio.sleep(1)
+        with foreground.in_hand():
+            instances.apply("c", {C: connector()})
+            await asyncio.sleep(TRICKLE_SECONDS / 2)
+            instances.restart([C])
+            await asyncio.sleep(TRICKLE_SECONDS / 2)
+        await asyncio.sleep(1)
+        assert scene.states == {C: [S, X, R]}
 
 
 async def test_starts_are_not_a_stampede() -> None:

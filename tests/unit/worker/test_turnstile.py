@@ -43,3 +43,13 @@ async def test_one_that_hangs_no_longer_counts() -> None:
             await turnstile.enter()
     second.leave()
     await turnstile.enter()
+
+
+async def test_nobody_enters_before_having_given_way() -> None:
+    """And who waits for that takes no place."""
+    turnstile = Turnstile(1, seconds_max=100, give_way=lambda: asyncio.sleep(3))
+    turn = await turnstile.enter()
+    assert asyncio.get_running_loop().time() == 3
+    turn.leave()
+    await turnstile.enter()
+    assert asyncio.get_running_loop().time() == 6
