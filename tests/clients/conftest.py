@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from service.embedded.ports import free_ports
+from tests.bound import bound
 from tests.faults.worker_life import ROOT, wait_until, write_properties
 from tests.java_connect import asked
 from tests.stack import KafkaStack
@@ -89,7 +90,7 @@ def shell(kafka: KafkaStack, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with (folder / "worker.log").open("wb") as log:
         command = [sys.executable, "-m", "service.cli", "worker", str(file)]
-        worker = subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log)
+        worker = subprocess.Popen(bound(command), cwd=folder, env=environment, stdout=log, stderr=log)
     try:
         assert wait_until(lambda: _is_ready(found.url), seconds_max=START_SECONDS_MAX), log.name
         yield found

@@ -21,6 +21,7 @@ from service.embedded.ports import free_ports
 from service.kafka.client import KafkaSettings
 from service.kafka.errors import DeliveryFatal
 from service.kafka.reader import read_topic
+from tests.bound import bound
 from tests.faults.numbered_lines import GrowingFile, line
 from tests.faults.worker_life import ROOT, write_properties
 from tests.rest_client import LOOK_SECONDS, WAIT_SECONDS_MAX, RestClient
@@ -43,7 +44,7 @@ class WorkerProcess(RestClient):
         """Nothing runs yet."""
         super().__init__(url, client)
         self.process: subprocess.Popen[bytes] | None = None
-        self._command = [sys.executable, *command, str(file)]
+        self._command = bound([sys.executable, *command, str(file)])
         self._python_path = os.pathsep.join([str(ROOT), str(file.parent)])
         self.log = file.with_suffix(".log")
 

@@ -16,6 +16,8 @@ from typing import Any
 
 import psutil
 
+from tests.bound import bound
+
 ROOT = Path(__file__).parents[2]
 LOOK_SECONDS = 0.1
 
@@ -55,7 +57,7 @@ class WorkerLife:
         environment = {**os.environ, "PYTHONPATH": self._python_path}
         with self._log.open("ab") as log:
             command = [sys.executable, "-m", "service.cli", "standalone", *self._files, *arguments]
-            self._process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log)
+            self._process = subprocess.Popen(bound(command), cwd=ROOT, env=environment, stdout=log, stderr=log)
 
     def kill(self) -> list[psutil.Process]:
         """SIGKILL; returns the children it leaves, which must end by themselves."""

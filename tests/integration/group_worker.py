@@ -21,6 +21,7 @@ from service.domain.cluster import Member
 from service.herder.membership import GroupMembership, Patience, group_settings
 from service.herder.tracking import AssignmentTracker
 from service.kafka.client import KafkaSettings
+from tests.bound import bound
 from tests.unit.herder.config_log import cluster, member
 
 ROOT = Path(__file__).parents[2]
@@ -135,7 +136,7 @@ class WorkerProcess:
         self._log = log
         with log.open("ab") as output:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "tests.integration.group_worker", bootstrap, group, name],
+                bound([sys.executable, "-m", "tests.integration.group_worker", bootstrap, group, name]),
                 cwd=ROOT,
                 env={**os.environ, "PYTHONPATH": str(ROOT)},
                 stdout=output,

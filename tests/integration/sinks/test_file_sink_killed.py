@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from service.sinks.file.note import read_note
+from tests.bound import bound
 from tests.integration.sinks.sink_runs import Sinks, lines_of, produce, sink_properties, wait_until
 from tests.stack import KafkaStack
 
@@ -28,7 +29,7 @@ RECORDS = 60_000
 def process(bootstrap: str, properties: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
     """A sink in a process of its own, killed at the end of the block."""
     command = [sys.executable, str(Path(__file__).with_name("sink_process.py")), bootstrap, json.dumps(properties)]
-    with subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}) as running:
+    with subprocess.Popen(bound(command), cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}) as running:
         try:
             yield running
         finally:
