@@ -11,7 +11,7 @@ import click
 
 from service.cli.remote.client import RemoteWorker
 from service.cli.remote.running import Exit, Output, Work, asks_worker
-from service.cli.remote.states import WAIT_SECONDS, wait_for_state
+from service.cli.remote.states import SETTLED_SECONDS, WAIT_SECONDS, wait_for_state
 from service.config.files import ConfigFileError, read_properties
 
 _EXPANDED = [("expand", "status"), ("expand", "info")]
@@ -64,14 +64,16 @@ def create(
             request["initial_state"] = initial_state
         answer = await worker.ask("POST", "connectors", body=request)
         output.say(f"{name} created", _unless_waited(answer.body, wait=wait))
-        return await _waited(worker, output, name, initial_state or "RUNNING", wait=wait, seconds=timeout)
+        if not wait:
+            return Exit.OK
+        return await wait_for_state(worker, output, name, (initial_state or "RUNNING").upper(), seconds=timeout)
 
     return work
 
 
 @click.command()
 @_settings
-@click.option("--wait", is_flag=True, help="Wait until it and its tasks are RUNNING.")
+@click.option("--wait", is_flag=True, help="Wait until it and its tasks are RUNNING, and stay so for two seconds.")
 @click.option("--timeout", default=WAIT_SECONDS, show_default=True, help="Seconds to wait at most.")
 @asks_worker
 def apply(file: Path | None, settings: tuple[str, ...], *, wait: bool, timeout: float) -> Work:
@@ -81,9 +83,12 @@ def apply(file: Path | None, settings: tuple[str, ...], *, wait: bool, timeout: 
 
     async def work(worker: RemoteWorker, output: Output) -> Exit:
         answer = await worker.ask("PUT", "connectors", name, "config", body=config)
-        done = "created" if answer.status == HTTPStatus.CREATED else "changed"
-        output.say(f"{name} {done}", _unless_waited(answer.body, wait=wait))
-        return await _waited(worker, output, name, "RUNNING", wait=wait, seconds=timeout)
+        is_new = answer.status == HTTPStatus.CREATED
+        output.say(f"{name} {'created' if is_new else 'changed'}", _unless_waited(answer.body, wait=wait))
+        if not wait:
+            return Exit.OK
+        settled_seconds = 0.0 if is_new else SETTLED_SECONDS
+        return await wait_for_state(worker, output, name, "RUNNING", seconds=timeout, settled_seconds=settled_seconds)
 
     return work
 
@@ -136,12 +141,6 @@ def delete(names: tuple[str, ...]) -> Work:
 def _unless_waited(body: object, *, wait: bool) -> object:
     """One answer as JSON: of a command that waits it is the last, the state."""
     return None if wait else body
-
-
-async def _waited(worker: RemoteWorker, output: Output, name: str, state: str, *, wait: bool, seconds: float) -> Exit:
-    if not wait:
-        return Exit.OK
-    return await wait_for_state(worker, output, name, state.upper(), seconds=seconds)
 
 
 def _row(name: str, entry: Mapping[str, Any]) -> tuple[object, ...]:

@@ -15,6 +15,9 @@ from service.cli.remote.client import AnsweredError, RemoteWorker
 from service.cli.remote.running import Exit, Output, Work, asks_worker
 
 WAIT_SECONDS = 60.0
+SETTLED_SECONDS = 2.0
+"""A changed connector's states count once they have been the same for so long: the first ones seen may still be those
+of the tasks that ran before the change."""
 _LOOK_SECONDS = 0.25
 _TARGETS = click.Choice(["RUNNING", "PAUSED", "STOPPED"], case_sensitive=False)
 
@@ -123,17 +126,27 @@ def states_of(found: Mapping[str, Any]) -> Iterator[str]:
     return (state["state"] for _, state in _instances(found))
 
 
-async def wait_for_state(worker: RemoteWorker, output: Output, name: str, state: str, *, seconds: float) -> Exit:
-    """Until the connector and its tasks are in a state, one is FAILED, or the time is over."""
+async def wait_for_state(
+    worker: RemoteWorker, output: Output, name: str, state: str, *, seconds: float, settled_seconds: float = 0.0
+) -> Exit:
+    """Until the connector and its tasks are in a state, one is FAILED, or the time is over.
+
+    Only states that have not changed for ``settled_seconds`` count.
+    """
     ends_at = time.monotonic() + seconds
+    before, since = None, time.monotonic()
     while True:
         found = await _status_or_none(worker, name)
+        now = time.monotonic()
+        if found != before:
+            before, since = found, now
         states = () if found is None else tuple(states_of(found))
         is_there = bool(states) and set(states) == {state} and (state != "RUNNING" or len(states) > 1)
-        if found is not None and (is_there or "FAILED" in states or time.monotonic() > ends_at):
+        is_settled = now - since >= settled_seconds
+        if found is not None and ((is_settled and (is_there or "FAILED" in states)) or now > ends_at):
             show_status(output, found)
-            return Exit.OK if is_there else Exit.FAILED
-        if time.monotonic() > ends_at:
+            return Exit.OK if is_there and is_settled else Exit.FAILED
+        if now > ends_at:
             output.say(f"{name} has no state yet")
             return Exit.FAILED
         await asyncio.sleep(_LOOK_SECONDS)

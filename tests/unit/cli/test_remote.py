@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from service.cli.completion import VARIABLE
 from service.cli.main import main
-from service.cli.remote import client
+from service.cli.remote import client, connectors
 from service.cli.remote.running import Exit
 from tests.unit.cli.remote_worker import STATUS, FakeWorker, served
 
@@ -100,6 +100,21 @@ def test_what_waits_gives_one_answer_as_json(worker: FakeWorker, words: tuple[st
     worker.answer("GET", "/connectors/orders%2Feu/status", (200, STATUS))
     assert json.loads(call(worker, *words, "--wait", "--json").output) == STATUS
     assert json.loads(call(worker, *words, "--json").output) == INFO
+
+
+def test_apply_does_not_believe_what_ran_before(worker: FakeWorker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A failure that the change has mended, and then tasks that are not all of those to come."""
+    monkeypatch.setattr(connectors, "SETTLED_SECONDS", 0.4)
+    running = STATUS["tasks"][0]  # type: ignore[index]
+    whole, part = ({**STATUS, "name": "c", "tasks": [running] * count} for count in (2, 1))
+    failed = {**STATUS, "name": "c"}
+    worker.answer("PUT", "/connectors/c/config", (200, INFO))
+    worker.answer("GET", "/connectors/c/status", (200, failed), (200, part), (200, whole))
+    result = call(worker, "apply", "name=c", "--wait", "--json")
+    assert (result.exit_code, json.loads(result.output)) == (Exit.OK, whole)
+    worker.answer("GET", "/connectors/c/status", (200, failed))
+    assert call(worker, "apply", "name=c", "--wait").exit_code == Exit.FAILED
+    assert call(worker, "apply", "name=c", "--wait", "--timeout", "0.1").exit_code == Exit.FAILED
 
 
 def test_waiting_ends_at_a_failure(worker: FakeWorker) -> None:
