@@ -11,6 +11,7 @@ from service.domain.errors import Recovery, recovery_of
 from service.domain.ids import TaskId
 from service.pipeline.dead_letters import DeadLetter, dead_letter_headers
 from service.pipeline.settlement import FETCH_STAGE
+from service.sinks.reasons import RefusalReason
 from spark_batch.exact.json_text import DEPTH_MAX
 from spark_batch.outcome import Reason, Stage
 
@@ -35,6 +36,12 @@ page. Key and value of a dead letter are the original bytes. Its headers, each U
 The message names the field and what was expected there, never the value.
 
 {reasons}
+### Of sinks
+
+A record that a sink cannot take goes the same ways, with its own headers, key and value, and with Kafka Connect's
+headers `__connect.errors.*`. The reason is in logs and metrics. A sink of your own refuses rows with words of its own.
+
+{refusals}
 ## Errors by recovery
 
 The class of an error says what the worker does about it; of several at once the most severe decides.
@@ -101,6 +108,20 @@ REASONS = {
     Reason.UNREPRESENTABLE: "Valid, but the chosen converter or Kafka cannot carry it.",
 }
 
+REFUSALS = {
+    RefusalReason.INVALID_UTF8: "Not UTF-8, and the converter reads texts.",
+    RefusalReason.MALFORMED_JSON: "Not one JSON value.",
+    RefusalReason.TOO_DEEP: f"More than {DEPTH_MAX} levels of arrays and objects.",
+    RefusalReason.NO_ENVELOPE: "Not an object of `schema` and `payload`, with `schemas.enable=true`.",
+    RefusalReason.NOT_AVRO: "Not in the registry's wire format, or not what its schema says.",
+    RefusalReason.NO_SCHEMA: "The envelope's schema is none that Connect knows.",
+    RefusalReason.WRONG_TYPE: "A transformation needs an object, and this is something else.",
+    RefusalReason.MISSING_FIELD: "A transformation looks for a field that is not there.",
+    RefusalReason.DUPLICATE_FIELD: "`InsertField` would make a second field of a name.",
+    RefusalReason.MISSING_TIMESTAMP: "`InsertField` has to insert the record's timestamp, and it has none.",
+    RefusalReason.UNUSABLE_DEFAULT: "A field is null, and a transformed record cannot hold its default.",
+}
+
 RECOVERIES = {
     Recovery.RETRY: "The same step again, in place, with back-off and jitter. A fetch is retried for "
     "`errors.retry.timeout`; a micro-batch whose conversion is lost four times fails the task.",
@@ -129,6 +150,7 @@ def page() -> str:
         headers=table(("header", "value"), [(code(name), HEADERS[name]) for name in header_names()]),
         stages=table(("stage", "what was done"), [(code(stage), STAGES[stage]) for stage in (FETCH_STAGE, *Stage)]),
         reasons=table(("reason", "meaning"), [(code(reason), REASONS[reason]) for reason in Reason]),
+        refusals=table(("reason", "meaning"), [(code(reason), REFUSALS[reason]) for reason in RefusalReason]),
         recoveries=table(("recovery", "what happens"), [(code(item), RECOVERIES[item]) for item in Recovery]),
         errors="\n".join(_recovered(error) for error in errors_of(ERROR_MODULES)),
         requests=table(

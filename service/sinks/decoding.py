@@ -22,6 +22,7 @@ from service.registry.errors import RegistryFatal
 from service.sinks.avro_columns import AvroShape, AvroShapeError, avro_shape
 from service.sinks.batch import Form, ValueType
 from service.sinks.readings import UNKNOWN, Column, Reading, filled, of_one_type
+from service.sinks.reasons import RefusalReason
 from spark_batch.plan import ConverterKind
 
 _THREADS = ThreadPoolExecutor(max_workers=2, thread_name_prefix="sink-decode")
@@ -35,7 +36,7 @@ T = TypeVar("T")
 Refused = dict[int, tuple[str, str]]
 DEPTH_MAX = 250
 """Levels of arrays and objects that a JSON value may have; sinks walk through them by recursion."""
-_TOO_DEEP = ("too_deep", f"nested more than {DEPTH_MAX} levels deep")
+_TOO_DEEP = (RefusalReason.TOO_DEEP, f"nested more than {DEPTH_MAX} levels deep")
 
 
 class ColumnReader(Protocol):
@@ -128,7 +129,7 @@ class AvroReader:
                 try:
                     values[row] = self._value(record, ids[row])
                 except _RefusedError as error:
-                    refused[row] = ("not_avro", str(error))
+                    refused[row] = (RefusalReason.NOT_AVRO, str(error))
         if not numbers:
             return of_one_type(pa.nulls(len(records)), _NO_TYPE, refused)
         shapes = [self._shapes[number] for number in numbers]
@@ -174,7 +175,7 @@ def _column(shape: AvroShape | str, rows: list[int], values: list[object], refus
                 shape.column([values[row]])
             except AvroShapeError as error:
                 values[row] = None
-                refused[row] = ("not_avro", str(error))
+                refused[row] = (RefusalReason.NOT_AVRO, str(error))
     return shape.column([values[row] for row in rows])
 
 
@@ -191,7 +192,7 @@ def as_text(column: Column) -> tuple[Column, Refused]:
             texts.append(None if value is None else value.decode())
         except UnicodeDecodeError as error:
             texts.append(None)
-            refused[row] = ("invalid_utf8", f"not UTF-8 at byte {error.start}")
+            refused[row] = (RefusalReason.INVALID_UTF8, f"not UTF-8 at byte {error.start}")
     return pa.array(texts, pa.string()), refused
 
 
@@ -228,7 +229,7 @@ def _malformed(texts: Column) -> Refused:
             elif text is not None:
                 _ANY_JSON.decode(text)
         except msgspec.DecodeError as error:
-            refused[row] = ("malformed_json", f"not JSON: {error}")
+            refused[row] = (RefusalReason.MALFORMED_JSON, f"not JSON: {error}")
     return refused
 
 
@@ -245,9 +246,9 @@ def _unwrapped(texts: Column, refused: Refused) -> Reading:
                 envelope = _ENVELOPE.decode(text)
                 schema, payload = bytes(envelope.schema).decode(), _payload(envelope)
         except msgspec.ValidationError:
-            refused[row] = ("no_envelope", _ENVELOPE_MESSAGE)
+            refused[row] = (RefusalReason.NO_ENVELOPE, _ENVELOPE_MESSAGE)
         except msgspec.DecodeError as error:
-            refused[row] = ("malformed_json", f"not JSON: {error}")
+            refused[row] = (RefusalReason.MALFORMED_JSON, f"not JSON: {error}")
         schemas.append(schema)
         payloads.append(payload)
     groups, distinct = _numbered(schemas)

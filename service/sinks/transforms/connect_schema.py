@@ -6,6 +6,7 @@ import json
 from functools import lru_cache
 from typing import Any, TypeAlias
 
+from service.sinks.reasons import RefusalReason
 from service.sinks.transforms.halves import (
     INSERTION,
     Fault,
@@ -46,11 +47,11 @@ def schema_document(text: str) -> Document:
     try:
         found = json.loads(text)
     except ValueError as error:
-        raise Unfit(Fault("no_schema", "the schema is not JSON")) from error
+        raise Unfit(Fault(RefusalReason.NO_SCHEMA, "the schema is not JSON")) from error
     if not isinstance(found, dict) or not isinstance(found.get("type"), str):
-        raise Unfit(Fault("no_schema", "Schema must contain 'type' field"))
+        raise Unfit(Fault(RefusalReason.NO_SCHEMA, "Schema must contain 'type' field"))
     if found["type"] == "struct" and not _has_fields(found):
-        raise Unfit(Fault("no_schema", 'Struct schema\'s "fields" argument is not an array.'))
+        raise Unfit(Fault(RefusalReason.NO_SCHEMA, 'Struct schema\'s "fields" argument is not an array.'))
     return found
 
 

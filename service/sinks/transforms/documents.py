@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from service.sinks.batch import Form, ValueType
 from service.sinks.readings import Column
+from service.sinks.reasons import RefusalReason
 from service.sinks.transforms.connect_schema import (
     Document,
     extracted_schema,
@@ -104,7 +105,7 @@ class JsonHalf:
                     faults[row] = self._no_object(value, NESTED if index else EXTRACTION)
                     value = None
                 except _MissingError as error:
-                    faults[row] = Fault("missing_field", str(error))
+                    faults[row] = Fault(RefusalReason.MISSING_FIELD, str(error))
                     value = None
             made.append(value)
         return self._made(made, schema), faults
@@ -114,7 +115,7 @@ class JsonHalf:
 
     def _no_object(self, text: Text, purpose: str) -> Fault:
         if self.schema is not None:
-            return Fault("wrong_type", f"expected an object where the schema has a struct [{purpose}]")
+            return Fault(RefusalReason.WRONG_TYPE, f"expected an object where the schema has a struct [{purpose}]")
         return only_maps(purpose, _java_class(text or _NULL))
 
 

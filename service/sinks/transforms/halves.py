@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from service.sinks.batch import ValueType
 from service.sinks.readings import Column
+from service.sinks.reasons import RefusalReason
 from spark_batch.transforms.kinds import ExtractField, FieldName, HoistField, InsertField
 
 Mask: TypeAlias = "npt.NDArray[np.bool_]"
@@ -22,8 +23,7 @@ INSERTION, EXTRACTION, NESTED = "field insertion", "field extraction", "nested f
 class Fault(NamedTuple):
     """Why a record cannot be transformed, as Connect says it."""
 
-    reason: str
-    """A short word for metrics."""
+    reason: RefusalReason
     message: str
     """Never the record's content."""
     exception: str = "org.apache.kafka.connect.errors.DataException"
@@ -99,7 +99,7 @@ def _repeated(text: str, count: int) -> Column:
 def missing_faults(added: list[tuple[FieldName, Column]]) -> dict[int, Fault]:
     """Rows that lack what a required field of a schema needs: the oldest records have no timestamp."""
     return {
-        int(row): Fault("missing_timestamp", f'Invalid value: null used for required field: "{field.name}"')
+        int(row): Fault(RefusalReason.MISSING_TIMESTAMP, f'Invalid value: null used for required field: "{field.name}"')
         for field, column in added
         if not field.is_optional and column.null_count
         for row in np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))
@@ -108,27 +108,31 @@ def missing_faults(added: list[tuple[FieldName, Column]]) -> dict[int, Fault]:
 
 def only_structs(purpose: str, found: str) -> Fault:
     """What has a schema has no fields in it."""
-    return Fault("wrong_type", f"Only Struct objects supported for [{purpose}], found: {found}")
+    return Fault(RefusalReason.WRONG_TYPE, f"Only Struct objects supported for [{purpose}], found: {found}")
 
 
 def only_maps(purpose: str, found: str) -> Fault:
     """What has no schema is no object."""
-    return Fault("wrong_type", f"Only Map objects supported in absence of schema for [{purpose}], found: {found}")
+    return Fault(
+        RefusalReason.WRONG_TYPE, f"Only Map objects supported in absence of schema for [{purpose}], found: {found}"
+    )
 
 
 def no_struct_to_look_in(found: str, *, is_nested: bool) -> Unfit:
     """A field is asked for where the schema has none; of a value that is there its class is told."""
-    lookup = Fault("wrong_type", "Cannot look up fields on non-struct type")
+    lookup = Fault(RefusalReason.WRONG_TYPE, "Cannot look up fields on non-struct type")
     return Unfit(lookup if is_nested else only_structs(EXTRACTION, found), lookup)
 
 
 def unknown_field(path: tuple[str, ...]) -> Fault:
     """The schema has no such field."""
     exception = "java.lang.IllegalArgumentException"
-    return Fault("missing_field", f"Unknown field: {'.'.join(path)[:200]}", exception)
+    return Fault(RefusalReason.MISSING_FIELD, f"Unknown field: {'.'.join(path)[:200]}", exception)
 
 
 def duplicate_field(name: str) -> Fault:
     """The schema has a field of that name already."""
     exception = "org.apache.kafka.connect.errors.SchemaBuilderException"
-    return Fault("duplicate_field", f"Cannot create field because of field name duplication {name}", exception)
+    return Fault(
+        RefusalReason.DUPLICATE_FIELD, f"Cannot create field because of field name duplication {name}", exception
+    )

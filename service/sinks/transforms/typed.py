@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from service.sinks.avro_columns import parsed_slot
 from service.sinks.batch import Form, ValueType
 from service.sinks.readings import Column
+from service.sinks.reasons import RefusalReason
 from service.sinks.transforms.halves import (
     INSERTION,
     Fault,
@@ -158,7 +159,9 @@ def _defaulted(field: Field, column: Column, is_there: Any, faults: dict[int, Fa
     if field.slot.type in _DEFAULTED or isinstance(field.slot.type, Enum):
         default = pa.scalar(json.loads(field.default), column.type)
         return cast("Column", pc.if_else(is_missing, default, column))
-    fault = Fault("default", f"field {field.name} is null, and its default cannot be put in its place here")
+    fault = Fault(
+        RefusalReason.UNUSABLE_DEFAULT, f"field {field.name} is null, and its default cannot be put in its place here"
+    )
     faults |= {int(row): fault for row in np.flatnonzero(is_missing.to_numpy(zero_copy_only=False))}
     return column
 

@@ -303,7 +303,7 @@ async def test_nulls_of_fields_with_a_default() -> None:
     stamp, kept = (InsertField(VALUE, topic=FieldName("t"), is_null_defaulted=each) for each in (True, False))
     decoded = await decode(polled([nulls, worse]), steps(stamp), avro_reader(registry))
     assert rows_of(decoded) == [{"a": 7, "b": b"y", "c": None, "t": "lines"}]
-    assert [refused.refusal.reason for refused in decoded.refused] == ["default"]
+    assert [refused.refusal.reason for refused in decoded.refused] == ["unusable_default"]
     decoded = await decode(polled([nulls, worse]), steps(kept), avro_reader(registry))
     assert [row["a"] for row in rows_of(decoded)] == [None, 1]
     for is_null_defaulted, expected in ((True, 7), (False, None)):

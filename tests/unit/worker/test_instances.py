@@ -11,7 +11,6 @@ from service.config.providers import Resolved
 from service.domain.cluster import Properties
 from service.domain.ids import ConnectorId, TaskId
 from service.domain.states import State, TargetState
-from service.foreground import TRICKLE_SECONDS, Foreground
 from service.kafka.errors import DeliveryRetriable, WriterFenced
 from service.worker.life import START_SECONDS_MAX
 from tests.unit.worker.fake_kind import HANG, STOP_SECONDS, Scene, Script, connector, task
@@ -276,68 +275,6 @@ async def test_a_stop_that_hangs_is_cancelled_at_three_quarters_and_cut_off_at_t
         scene.scripts[T0] = Script()
     (report, _) = scene.told(StopReported)
     assert (report.left_records, report.is_complete) == (7, False)
-
-
-async def test_one_that_hangs_anywhere_harms_no_other() -> None:
-    """Hanging splits, starts and stops of forty connectors; the last one begins all the same."""
-    others = [TaskId(f"hung-{number}", 0) for number in range(40)]
-    scene = Scene({other: Script(start_seconds=HANG) for other in others})
-    scene.hanging = {ConnectorId(other.connector) for other in others}
-    async with scene.instances() as instances:
-        hung = {instance: task() for instance in others} | {
-            ConnectorId(other.connector): connector() for other in others
-        }
-        instances.apply("c", {**hung, T0: task(), C: connector()})
-        await asyncio.sleep(60)
-        assert scene.state(T0) is scene.state(C) is R
-        instances.apply("c", {C: connector(STOPPED)})
-        await asyncio.sleep(1)
-        assert instances.is_stopped("c")
-
-
-async def test_a_start_lets_requests_go_first_and_makes_way_itself_when_it_is_not_wanted_any_more() -> None:
-    """What has not had its turn holds nothing: its stop is at once and complete."""
-    scene, foreground = Scene(), Foreground()
-    async with scene.instances(foreground=foreground) as instances:
-        with foreground.in_hand():
-            instances.apply("c", {T0: task(), T1: task()})
-            await asyncio.sleep(1.5 * TRICKLE_SECONDS)
-            assert set(scene.starts) == {T0}
-            instances.apply("c", {T0: task()})
-            await asyncio.sleep(0)
-            await asyncio.sleep(0.001)
-            assert not scene.told(StopReported)[0].left_records
-            assert scene.told(StopReported)[0].is_complete
-        await asyncio.sleep(2 * TRICKLE_SECONDS)
-        assert set(scene.starts) == {T0}
-
-
-async def test_a_connector_resumed_and_restarted_before_its_turn_runs() -> None:
-    """No start was under way that could be made anew; what is told is what was asked for."""
-    scene, foreground = Scene(), Foreground()
-    async with scene.instances(foreground=foreground) as instances:
-        instances.apply("c", {C: connector(STOPPED)})
-        await asyncio.sleep(1)
-        with foreground.in_hand():
-            instances.apply("c", {C: connector()})
-            await asyncio.sleep(TRICKLE_SECONDS / 2)
-            instances.restart([C])
-            await asyncio.sleep(TRICKLE_SECONDS / 2)
-        await asyncio.sleep(1)
-        assert scene.states == {C: [S, X, R]}
-
-
-async def test_starts_are_not_a_stampede() -> None:
-    """A thousand at once, thirty-two at a time."""
-    tasks = [TaskId("c", number) for number in range(200)]
-    scene = Scene({task_id: Script(start_seconds=1) for task_id in tasks})
-    most = 0
-    async with scene.instances() as instances:
-        instances.apply("c", {task_id: task() for task_id in tasks})
-        while any(scene.state(task_id) is not R for task_id in tasks):
-            await asyncio.sleep(0.1)
-            most = max(most, sum(scene.state(task_id) is None for task_id in scene.running))
-    assert most == 32
 
 
 async def test_fenced_and_no_longer_wanted_it_ends_quietly() -> None:
