@@ -11,6 +11,7 @@ from service.domain.errors import Recovery, recovery_of
 from service.domain.ids import TaskId
 from service.pipeline.dead_letters import DeadLetter, dead_letter_headers
 from service.pipeline.settlement import FETCH_STAGE
+from service.sinks.decoding import DEPTH_MAX as SINK_DEPTH_MAX
 from service.sinks.reasons import RefusalReason
 from spark_batch.exact.json_text import DEPTH_MAX
 from spark_batch.outcome import Reason, Stage
@@ -111,7 +112,7 @@ REASONS = {
 REFUSALS = {
     RefusalReason.INVALID_UTF8: "Not UTF-8, and the converter reads texts.",
     RefusalReason.MALFORMED_JSON: "Not one JSON value.",
-    RefusalReason.TOO_DEEP: f"More than {DEPTH_MAX} levels of arrays and objects.",
+    RefusalReason.TOO_DEEP: f"More than {SINK_DEPTH_MAX} levels of arrays and objects.",
     RefusalReason.NO_ENVELOPE: "Not an object of `schema` and `payload`, with `schemas.enable=true`.",
     RefusalReason.NOT_AVRO: "Not in the registry's wire format, or not what its schema says.",
     RefusalReason.NO_SCHEMA: "The envelope's schema is none that Connect knows.",
