@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Protocol, cast
@@ -64,7 +65,7 @@ class ConvertStage:
                 lost += not isinstance(error, SparkUnavailable)
                 await self._wait(error, attempt)
             else:
-                _demand_verdict_on_each(records, outcome)
+                _demand_verdicts(outcome, records.num_rows)
                 self.events(BatchConverted, records=batch.records, seconds=self.clock.monotonic() - started_at)
                 return ConvertedBatch(batch, records, outcome)
         message = f"the conversion of one micro-batch of {batch.records} records was lost {self.attempts_max} times"
@@ -72,12 +73,13 @@ class ConvertStage:
 
     async def _outcome(self, batch: MicroBatch, records: pa.Table, *, is_alone: bool) -> pa.Table:
         """The verdicts; where transformations ask for topics, those of each topic's pages by a plan of their own."""
-        outcomes = []
-        start = 0
-        for plan, count in plans_of(batch, self.plan):
-            outcomes.append(await self.convert(plan, records.slice(start, count), is_alone=is_alone))
-            start += count
-        return outcomes[0] if len(outcomes) == 1 else pa.concat_tables(outcomes)
+        shares = shares_of(batch, self.plan)
+        if len(shares) == 1:
+            return await self.convert(shares[0].plan, records, is_alone=is_alone)
+        outcomes: dict[int, pa.Table] = {}
+        for share in shares:
+            outcomes |= share.cut(await self.convert(share.plan, share.of(records), is_alone=is_alone))
+        return pa.concat_tables([outcomes[start] for start in sorted(outcomes)])
 
     async def _wait(self, error: ConversionRetriable, attempt: int) -> None:
         wait_seconds = self.back_off.wait_seconds(attempt)
@@ -103,23 +105,50 @@ def input_table(batch: MicroBatch) -> pa.Table:
     return pa.table(arrays, schema=INPUT_SCHEMA)
 
 
-def plans_of(batch: MicroBatch, plan: ConversionPlan) -> list[tuple[ConversionPlan, int]]:
-    """The plan of each run of pages with one topic, and how many records these have."""
+@dataclass(frozen=True, slots=True)
+class TopicShare:
+    """The pages of a micro-batch that go to one topic, wherever they stand in it. Nothing is copied."""
+
+    plan: ConversionPlan
+    runs: tuple[tuple[int, int], ...]
+    """First row and number of rows of each run of such pages."""
+
+    def of(self, records: pa.Table) -> pa.Table:
+        """Its records."""
+        return pa.concat_tables([records.slice(start, count) for start, count in self.runs])
+
+    def cut(self, outcome: pa.Table) -> dict[int, pa.Table]:
+        """Its verdicts, by the first row of each run."""
+        _demand_verdicts(outcome, sum(count for _, count in self.runs))
+        found, at = {}, 0
+        for start, count in self.runs:
+            found[start] = outcome.slice(at, count)
+            at += count
+        return found
+
+
+def shares_of(batch: MicroBatch, plan: ConversionPlan) -> list[TopicShare]:
+    """One for each topic, as far as the plan cares; runs without records are left out."""
     if not plan.transformations:
-        return [(plan, batch.records)]
-    runs = [
-        (topic, sum(len(item.page) for item in pages))
-        for topic, pages in groupby(batch.pages, key=lambda item: item.page.topic or plan.topic)
+        return [TopicShare(plan, ((0, batch.records),))]
+    runs: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
+    start = 0
+    for topic, pages in groupby(batch.pages, key=lambda item: item.page.topic or plan.topic):
+        if count := sum(len(item.page) for item in pages):
+            runs[topic].append((start, count))
+            start += count
+    return [
+        TopicShare(plan if topic == plan.topic else replace(plan, topic=topic), tuple(places))
+        for topic, places in runs.items()
     ]
-    return [(plan if topic == plan.topic else replace(plan, topic=topic), count) for topic, count in runs if count]
 
 
 def _column(values: object, kind: pa.DataType, length: int) -> Any:
     return pa.nulls(length, cast("Any", kind)) if values is None else values
 
 
-def _demand_verdict_on_each(records: pa.Table, outcome: pa.Table) -> None:
+def _demand_verdicts(outcome: pa.Table, records: int) -> None:
     """A verdict too few or too many would pair records with the verdicts of others."""
-    if outcome.num_rows != records.num_rows:
-        message = f"{records.num_rows} records were converted to {outcome.num_rows} verdicts"
+    if outcome.num_rows != records:
+        message = f"{records} records were converted to {outcome.num_rows} verdicts"
         raise ConversionFatal(message)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -15,6 +16,7 @@ from service.pipeline.converting import Convert, ConvertStage, input_table
 from spark_batch.errors import ConversionError, ConversionFatal, ConversionRetriable, SparkUnavailable
 from spark_batch.outcome import INPUT_SCHEMA, OUTCOME_SCHEMA
 from spark_batch.plan import ConversionPlan, PayloadFormat
+from spark_batch.transforms.kinds import HoistField, Side, Step
 from tests.unit.pipeline.fakes import page, queued
 
 PLAN = ConversionPlan(PayloadFormat.BYTES)
@@ -51,6 +53,38 @@ async def test_nothing_to_convert_asks_nobody() -> None:
     found = await stage(convert, []).run(batch_of())
     assert found.outcome.schema == OUTCOME_SCHEMA
     assert found.outcome.num_rows == 0
+
+
+async def test_pages_of_one_topic_are_converted_together_wherever_they_stand() -> None:
+    """A transformation may ask for the topic: one job for each of them, and every verdict in its record's place."""
+    asked: list[tuple[str, list[bytes]]] = []
+
+    async def convert(plan: ConversionPlan, records: pa.Table, /, **_options: bool) -> pa.Table:
+        payloads = cast("list[bytes]", records.column("value").to_pylist())
+        asked.append((plan.topic, payloads))
+        return pa.table({"value": [f"{plan.topic}:".encode() + payload for payload in payloads]})
+
+    pages = [
+        page(b"1", b"2", topic="a"), page(b"3"), page(topic="a"), page(b"4", topic="a"), page(b"5", b"6", topic="c")
+    ]  # fmt: skip
+    batch = MicroBatch(tuple(map(queued, pages)), CloseReason.COUNT, 0.0)
+    plan = replace(PLAN, topic="b", transformations=(Step("s", HoistField(Side.VALUE, "line")),))
+    found = await replace(stage(convert, []), plan=plan).run(batch)
+    assert asked == [("a", [b"1", b"2", b"4"]), ("b", [b"3"]), ("c", [b"5", b"6"])]
+    assert found.outcome.column("value").to_pylist() == [b"a:1", b"a:2", b"b:3", b"a:4", b"c:5", b"c:6"]
+
+
+async def test_a_missing_verdict_of_one_topic_is_refused() -> None:
+    """Also where another topic's verdicts are one too many."""
+
+    async def convert(plan: ConversionPlan, records: pa.Table, /, **_options: bool) -> pa.Table:
+        values = records.column("value").to_pylist()
+        return pa.table({"value": values[1:] if plan.topic == "a" else [*values, b"more"]})
+
+    pages = [page(b"1", topic="a"), page(b"2")]
+    plan = replace(PLAN, topic="b", transformations=(Step("s", HoistField(Side.VALUE, "line")),))
+    with pytest.raises(ConversionFatal, match="1 records were converted to 0 verdicts"):
+        await replace(stage(convert, []), plan=plan).run(MicroBatch(tuple(map(queued, pages)), CloseReason.COUNT, 0.0))
 
 
 def test_the_input_has_the_columns_of_all_pages() -> None:
