@@ -66,6 +66,16 @@ class ConnectView:
         self._connector_starts = _Starts(into, CONNECTOR_STARTS)
         self._task_starts = _Starts(into, TASK_STARTS)
 
+    @property
+    def connectors(self) -> int:
+        """How many there are."""
+        return len(self._connectors)
+
+    @property
+    def tasks(self) -> int:
+        """How many there are."""
+        return len(self._tasks)
+
     def refresh(self) -> None:
         """Write what depends on the time of asking: windows, shares of time, numbers of tasks."""
         into = self._into

@@ -13,6 +13,7 @@ from prometheus_client import (
 )
 
 from metrics import own_view
+from metrics.connect_coordinator import CoordinatorView
 from metrics.connect_described import describe
 from metrics.connect_group import GroupView
 from metrics.connect_sink import SinkView
@@ -38,6 +39,7 @@ class PrometheusObserver:
         self._connect = ConnectView(self._instruments, clock=clock, wall_clock=wall_clock)
         self._sinks = SinkView(self._instruments, clock=clock)
         self._group = GroupView(self._instruments, clock=clock)
+        self._coordinator = CoordinatorView(self._instruments, clock=clock)
         self._registry = CollectorRegistry()
         self._registry.register(self._instruments)
         ProcessCollector(registry=self._registry)
@@ -48,6 +50,7 @@ class PrometheusObserver:
         self._connect.measure(event)
         self._sinks.measure(event)
         self._group.measure(event)
+        self._coordinator.measure(event)
         if isinstance(event, TaskDescribed):
             describe(event, self._instruments)
         elif isinstance(event, TaskRemoved):
@@ -81,3 +84,4 @@ class PrometheusObserver:
         self._connect.refresh()
         self._sinks.refresh()
         self._group.refresh()
+        self._coordinator.refresh(connectors=self._connect.connectors, tasks=self._connect.tasks)

@@ -1,4 +1,4 @@
-"""Kafka Connect's worker-rebalance-metrics, one to one. Those of the embedded clients are not imitated."""
+"""Kafka Connect's worker-rebalance-metrics, one to one."""
 
 from __future__ import annotations
 

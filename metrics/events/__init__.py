@@ -38,7 +38,14 @@ from metrics.events.flow import (
     TransactionAborted,
     TransactionCommitted,
 )
-from metrics.events.group import GroupPlaceDoubted, GroupRoundBegan, GroupRoundEnded, GroupTroubled
+from metrics.events.group import (
+    GroupPlaceDoubted,
+    GroupRequest,
+    GroupRequestEnded,
+    GroupRoundBegan,
+    GroupRoundEnded,
+    GroupTroubled,
+)
 from metrics.events.herding import HerderStepFailed
 from metrics.events.life import (
     ChangeAudited,
@@ -92,6 +99,8 @@ __all__ = [
     "Event",
     "FetchCompleted",
     "GroupPlaceDoubted",
+    "GroupRequest",
+    "GroupRequestEnded",
     "GroupRoundBegan",
     "GroupRoundEnded",
     "GroupTroubled",

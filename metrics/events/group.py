@@ -3,9 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from metrics.events.event import Event, Level
+
+GroupRequest = Literal["join", "sync", "heartbeat"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupRequestEnded(Event):
+    """The group's coordinator has answered, or failed to."""
+
+    logger: ClassVar[str] = "headrace.group"
+    level: ClassVar[Level] = Level.DEBUG
+    client_id: str
+    request: GroupRequest
+    seconds: float
+    is_success: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,7 +30,8 @@ from service.herder.tracking import AssignmentTracker
 from service.kafka.client import KafkaSettings
 from service.kafka.errors import DeliveryFatal, KafkaFailure
 from service.kafka.group import GroupMember
-from service.kafka.group_calls import GroupCalls, GroupSettings
+from service.kafka.group_calls import GroupSettings
+from service.kafka.group_timing import opened_timed
 
 PROTOCOL_TYPE = "connect"
 PROTOCOL = "headrace-1"
@@ -100,7 +101,7 @@ class GroupMembership:
         self._sync_seconds_max = patience.sync_seconds_max
         self._emit = emit
         self._grace = Grace(patience.grace_seconds)
-        self._member = GroupMember(group, self, connect=lambda: GroupCalls.opened(kafka, group))
+        self._member = GroupMember(group, self, connect=lambda: opened_timed(kafka, group, emit=emit))
         self._roster: Roster | None = None
         self._round_began: float | None = None
         self._must_rejoin = False

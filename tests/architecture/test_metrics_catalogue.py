@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import itertools
 import shutil
 import subprocess
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,11 @@ CONNECT = {
         connect_protocol leader_name epoch completed_rebalances_total rebalancing rebalance_avg_time_ms
         rebalance_max_time_ms time_since_last_rebalance_ms
     """,
+    "kafka_connect_coordinator": """
+        assigned_connectors assigned_tasks join_rate join_total sync_rate sync_total heartbeat_rate heartbeat_total
+        heartbeat_response_time_max last_heartbeat_seconds_ago rebalance_latency_avg rebalance_latency_max
+        rebalance_latency_total failed_rebalance_rate_per_hour failed_rebalance_total last_rebalance_seconds_ago
+    """,
     "kafka_connect_source_task": """
         source_record_poll_rate source_record_poll_total source_record_write_rate source_record_write_total
         poll_batch_max_time_ms poll_batch_avg_time_ms source_record_active_count source_record_active_count_max
@@ -62,7 +68,7 @@ CONNECT = {
         deadletterqueue_produce_requests deadletterqueue_produce_failures last_error_timestamp
     """,
 }
-"""Attributes of ConnectMetricsRegistry (Kafka 4.1) that a worker has, by group."""
+"""Attributes of ConnectMetricsRegistry and of the worker's group client (Kafka 4.1) that a worker has, by group."""
 
 
 def test_names_are_unique() -> None:
@@ -100,7 +106,14 @@ def every_event() -> Iterator[events.Event]:
     assert len(kinds) > 25
     for kind in kinds:
         types = typing.get_type_hints(kind)
-        yield kind(**{field.name: sample(types[field.name]) for field in dataclasses.fields(kind)})
+        fields = dataclasses.fields(kind)
+        for each in itertools.product(*(samples(types[field.name]) for field in fields)):
+            yield kind(**{field.name: value for field, value in zip(fields, each, strict=True)})
+
+
+def samples(kind: object) -> Sequence[object]:
+    """Return values of a field's type: every word where it names them."""
+    return typing.get_args(kind) if typing.get_origin(kind) is typing.Literal else (sample(kind),)
 
 
 def sample(kind: object) -> object:
