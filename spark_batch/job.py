@@ -26,6 +26,7 @@ from spark_batch.payload_fields import (
     typed_dedupe_hash,
 )
 from spark_batch.plan import ConversionPlan, ConverterKind, PayloadFormat, UnknownFields
+from spark_batch.plan_schemas import key_schema, value_schema
 from spark_batch.serialize import record_bytes, text_bytes
 from spark_batch.serialize.avro import framed_avro
 from spark_batch.serialize.connect_json import json_text
@@ -169,7 +170,7 @@ def _text_outputs(plan: ConversionPlan, *, has_key: bool) -> list[Column]:
         if is_reshaped(plan, Side.VALUE):
             written = transformed_value(plan, F.col(PAYLOAD), _record_timestamp(plan))
         elif plan.payload_format is PayloadFormat.BYTES:
-            written = framed_avro(F.col(PAYLOAD), avro_schema=plan.value_schema(), schema_id=spec.schema_id)
+            written = framed_avro(F.col(PAYLOAD), avro_schema=value_schema(plan), schema_id=spec.schema_id)
         else:
             written = text_bytes(F.col(PAYLOAD), spec=spec)
         outputs.append(written.alias(VALUE))
@@ -217,7 +218,7 @@ def _value(plan: ConversionPlan) -> Column:
     if is_reshaped(plan, Side.VALUE):
         return transformed_value(plan, F.col(RECORD), _record_timestamp(plan))
     if plan.record is not None:
-        schema = plan.value_schema()
+        schema = value_schema(plan)
         return record_bytes(plan.record, F.col(RECORD), spec=plan.value_converter, avro_schema=schema)
     return F.concat(F.lit('{"schema":null,"payload":'), F.col(PAYLOAD), F.lit("}")).cast("binary")
 
@@ -232,7 +233,7 @@ def _record_key(plan: ConversionPlan, record: Record) -> Column:
     if is_single:
         return key.cast("string").cast("binary")
     shape = Record(f"{record.name}Key", tuple(fields))
-    return record_bytes(shape, key, spec=plan.key_converter, avro_schema=plan.key_schema())
+    return record_bytes(shape, key, spec=plan.key_converter, avro_schema=key_schema(plan))
 
 
 def _loose_key(plan: ConversionPlan) -> Column:

@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING
 
 from spark_batch.avro_documents import definitions, inlined, namespace_of, without_json_names
 from spark_batch.avro_schema import parse_schema
-from spark_batch.plan_findings import Finding, plan_findings
-from spark_batch.transforms.planned import key_shape, value_shape
 from spark_batch.transforms.tracks import Track, lay
 
 if TYPE_CHECKING:
@@ -90,6 +88,15 @@ class ConverterSpec:
 
 
 @dataclass(frozen=True)
+class Finding:
+    """One thing to mend in a plan: the configuration key, the value seen, and what was expected instead."""
+
+    key: str
+    value: str
+    expected: str
+
+
+@dataclass(frozen=True)
 class ConversionPlan:
     """Everything that decides what becomes of a payload.
 
@@ -125,33 +132,11 @@ class ConversionPlan:
         """The contract's record; None without contract or with a schema that has findings."""
         return None if self.contract is None else parse_schema(self.contract.schema).record
 
-    def validate(self) -> list[Finding]:
-        """Everything that is wrong with the plan as far as it can be told without Spark, all at once."""
-        return plan_findings(self)
-
-    def value_schema(self) -> str | None:
-        """Avro schema text to register for values, or None where the value converter is not Avro."""
-        if self.value_converter.kind is not ConverterKind.AVRO:
-            return None
-        if self.transformations:
-            shape = value_shape(self)
-            return None if shape is None else shape.avro
-        return self.plain_value_schema()
-
     def plain_value_schema(self) -> str:
         """Avro schema text of values before their transformations."""
         if self.contract is not None:
             return json.dumps(without_json_names(json.loads(self.contract.schema)), separators=(",", ":"))
         return '"bytes"' if self.payload_format is PayloadFormat.BYTES else '"string"'
-
-    def key_schema(self) -> str | None:
-        """Avro schema text to register for keys, or None where the key converter is not Avro."""
-        if self.key_converter.kind is not ConverterKind.AVRO:
-            return None
-        if self.transformations:
-            shape = key_shape(self)
-            return None if shape is None else shape.avro
-        return self.plain_key_schema()
 
     def plain_key_schema(self) -> str:
         """Avro schema text of keys before their transformations."""

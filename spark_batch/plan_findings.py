@@ -2,27 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
 from spark_batch.avro_schema import parse_schema
 from spark_batch.avro_types import AvroType, Enum, Map, Primitive, Record, Temporal, Uuid
+from spark_batch.plan import ConversionPlan, Finding
 from spark_batch.transforms.planned import misfits
 
-if TYPE_CHECKING:
-    from spark_batch.plan import ConversionPlan
-
-
 _PLAIN_KEYS = {Primitive.STRING, Primitive.INT, Primitive.LONG, Primitive.BOOLEAN}
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One thing to mend: the configuration key, the value seen, and what was expected instead."""
-
-    key: str
-    value: str
-    expected: str
 
 
 def plan_findings(plan: ConversionPlan) -> list[Finding]:

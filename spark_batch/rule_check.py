@@ -9,7 +9,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the customary name
 from pyspark.sql.types import BooleanType
 
 from spark_batch.decode import canonical_value
-from spark_batch.plan_findings import Finding
+from spark_batch.plan import Finding
 from spark_batch.shapes import canonical_shape
 
 if TYPE_CHECKING:

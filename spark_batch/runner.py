@@ -18,6 +18,7 @@ from spark_batch.convert import convert_table
 from spark_batch.errors import ConversionError, ConversionFatal, ConversionRetriable, SparkUnavailable
 from spark_batch.outcome import INPUT_SCHEMA
 from spark_batch.plan import ConversionPlan, ConverterKind, ConverterSpec, Finding, PayloadFormat
+from spark_batch.plan_findings import plan_findings
 from spark_batch.rule_check import rule_findings
 from spark_batch.session import (
     SparkSettings,
@@ -100,8 +101,8 @@ class ConversionRunner:
                 await self._start_session()
 
     async def check(self, plan: ConversionPlan) -> list[Finding]:
-        """Findings of the plan that only Spark can tell (rules), after those of `plan.validate()`."""
-        findings = plan.validate()
+        """Findings of the plan that only Spark can tell (rules), after those of `plan_findings`."""
+        findings = plan_findings(plan)
         if findings or plan.contract is None or not plan.contract.rules:
             return findings
         session, _ = await self._ready()

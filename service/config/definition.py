@@ -19,6 +19,7 @@ from service.config.topic_creation import TopicCreation, read_topic_creation
 from service.config.transformations import read_transformations
 from spark_batch.plan import Contract, ConversionPlan, PayloadFormat, Rule, UnknownFields
 from spark_batch.plan import Finding as PlanFinding
+from spark_batch.plan_findings import plan_findings
 from spark_batch.transforms.kinds import Step
 from spark_batch.transforms.tracks import lay
 
@@ -163,18 +164,18 @@ def read_definition(properties: Mapping[str, str], *, worker: Mapping[str, str])
         value_converter=reading.parts.value_converter,
         contract_source=contract_source,
     )
-    findings = (*reading.findings, *connector_class(definition.own).findings(), *plan_findings(definition))
+    findings = (*reading.findings, *connector_class(definition.own).findings(), *findings_of_plan(definition))
     is_refused = any(finding.is_error for finding in findings)
     return DefinitionReading(None if is_refused else definition, findings)
 
 
-def plan_findings(definition: ConnectorDefinition) -> Sequence[Finding]:
+def findings_of_plan(definition: ConnectorDefinition) -> Sequence[Finding]:
     """What is wrong with the plan, as far as it is known: a contract in a registry is not looked up here."""
     source = definition.contract_source
     if source is not None and source.text is None:
         return ()
     plan = definition.plan(source.text if source else None)
-    return as_findings(plan.validate())
+    return as_findings(plan_findings(plan))
 
 
 def as_findings(found: Iterable[PlanFinding]) -> tuple[Finding, ...]:

@@ -26,6 +26,7 @@ from service.worker.telling import TaskTelling
 from service.worker.topics_used import NoticingWriter
 from spark_batch.plan import ConversionPlan
 from spark_batch.plan import Finding as PlanFinding
+from spark_batch.plan_findings import plan_findings
 
 
 class ContractRefusedError(Fatal):
@@ -127,7 +128,7 @@ async def make_source_task(
 async def plan_of(definition: ConnectorDefinition, parts: ConnectorParts) -> ConversionPlan:
     """The whole plan; raises ``ContractRefusedError`` with all findings."""
     plan = definition.plan(await parts.schemas.contract_of(definition))
-    findings = as_findings(plan.validate()) or as_findings(await parts.check_plan(plan))
+    findings = as_findings(plan_findings(plan)) or as_findings(await parts.check_plan(plan))
     if findings:
         raise ContractRefusedError(_told(findings))
     return await parts.schemas.with_ids(definition, plan)

@@ -11,6 +11,7 @@ from service.registry.client import RegistryClient
 from service.registry.errors import RegistryFatal
 from service.registry.settings import RegistrySettings
 from spark_batch.plan import ConversionPlan
+from spark_batch.plan_schemas import key_schema, value_schema
 
 
 class RegistrySchemas:
@@ -48,10 +49,10 @@ class RegistrySchemas:
     async def with_ids(self, definition: ConnectorDefinition, plan: ConversionPlan) -> ConversionPlan:
         """Check compatibility, then register; nothing has been produced yet."""
         key_id = await self._id(
-            definition.key_converter.registry, definition.record_topic, plan.key_schema(), is_key=True
+            definition.key_converter.registry, definition.record_topic, key_schema(plan), is_key=True
         )
         value_id = await self._id(
-            definition.value_converter.registry, definition.record_topic, plan.value_schema(), is_key=False
+            definition.value_converter.registry, definition.record_topic, value_schema(plan), is_key=False
         )
         return plan.with_schema_ids(key=key_id, value=value_id)
 

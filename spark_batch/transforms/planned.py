@@ -5,17 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 from spark_batch.avro_documents import definitions, inlined, namespace_of, without_json_names
 from spark_batch.avro_types import Array, AvroType, Enum, Map, Primitive, Record, Slot, Temporal, Uuid
+from spark_batch.plan import ConversionPlan
 from spark_batch.transforms.java_pattern import JavaPatternError
 from spark_batch.transforms.kinds import InsertField, RegexRouter, Side, Step, TopicNameMatches
 from spark_batch.transforms.routing import is_match, routed
 from spark_batch.transforms.shape import Misfit, Shape, shape_after, text_shape
-
-if TYPE_CHECKING:
-    from spark_batch.plan import ConversionPlan
 
 _LEGAL_TOPIC = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
 _AVRO_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

@@ -11,6 +11,7 @@ import pytest
 from service.config.definition import ConnectorDefinition
 from service.config.job import Job, read_job
 from spark_batch.exact.verdicts import exact_verdict
+from spark_batch.plan_findings import plan_findings
 from tests.architecture.tracked import ROOT, text_of
 
 FOLDER = "docs/examples/orders"
@@ -57,7 +58,7 @@ def test_the_example_is_a_valid_job(job: Job, definition: ConnectorDefinition) -
     assert job.warnings == ()
     assert definition.contract_source is not None
     assert definition.contract_source.text is not None
-    assert definition.plan(definition.contract_source.text).validate() == []
+    assert plan_findings(definition.plan(definition.contract_source.text)) == []
 
 
 def test_the_verdicts_are_those_of_the_readme(definition: ConnectorDefinition) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from spark_batch.outcome import OUTCOME_SCHEMA, Reason, Stage
 from spark_batch.plan import Contract, ConversionPlan, ConverterKind, ConverterSpec, PayloadFormat, Rule
+from spark_batch.plan_findings import plan_findings
 from tests.spark.engines import Engine, rows, table
 
 JSON, ENVELOPED = ConverterSpec(ConverterKind.JSON), ConverterSpec(ConverterKind.JSON, is_schema_enveloped=True)
@@ -53,7 +54,7 @@ LINE_JSON = '"a \\"line\\" \\\\ of\\ta file é😀\\u0001/\u2028"'.encode()
 
 
 def _one(engine: Engine, plan: ConversionPlan, value: bytes | None, *, key: bytes | None = None) -> dict[str, object]:
-    assert plan.validate() == []
+    assert plan_findings(plan) == []
     outcome = engine.convert(plan, table([value], keys=[key], timestamps=[77]))
     assert outcome.schema == OUTCOME_SCHEMA
     return rows(outcome)[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from spark_batch.plan import Contract, ConversionPlan, ConverterKind, ConverterSpec, PayloadFormat
+from spark_batch.plan_findings import plan_findings
 from tests.spark.engines import Engine, table
 
 STRING = ConverterSpec(ConverterKind.STRING)
@@ -53,7 +54,7 @@ SAME = [
 
 def _hashes(engine: Engine, contract: Contract | None, texts: list[str]) -> list[bytes]:
     plan = ConversionPlan(PayloadFormat.JSON, contract, dedupe_fields=PATHS, value_converter=STRING)
-    assert plan.validate() == []
+    assert plan_findings(plan) == []
     outcome = engine.convert(plan, table([text.encode() for text in texts]))
     assert outcome.column("reason").null_count == len(texts)
     found: list[bytes] = [row["dedupe"] for row in outcome.to_pylist()]

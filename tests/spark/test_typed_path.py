@@ -14,6 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the customary name
 
 from spark_batch.job import Job
 from spark_batch.plan import Contract, ConversionPlan, ConverterKind, ConverterSpec, PayloadFormat, Rule, UnknownFields
+from spark_batch.plan_findings import plan_findings
 from tests.spark.engines import Engine, LocalEngine, table
 from tests.spark.generated import fitting_payloads, payloads, schemas
 from tests.spark.json_texts import texts
@@ -81,7 +82,7 @@ def _plan(**more: Any) -> ConversionPlan:
     rules = more.pop("rules", RULES[:1])
     chosen: dict[str, Any] = {"value_converter": AVRO, "dedupe_fields": PATHS, "record_bytes_max": 4096, **more}
     plan = ConversionPlan(PayloadFormat.JSON, Contract(SCHEMA, rules, policy), **chosen)
-    assert plan.validate() == []
+    assert plan_findings(plan) == []
     return plan
 
 

@@ -8,6 +8,7 @@ from service.config.definition import ConnectorDefinition, read_definition
 from service.config.transformations import read_transformations
 from service.worker.topics import topics_of
 from spark_batch.plan import ConversionPlan, PayloadFormat
+from spark_batch.plan_findings import plan_findings
 from spark_batch.transforms.kinds import (
     ExtractField,
     FieldName,
@@ -152,7 +153,7 @@ def test_sinks_know_partition_and_offset() -> None:
     keys = ["transforms.i.partition.field", "transforms.i.offset.field"]
     assert list(errors(properties)) == keys
     plan = ConversionPlan(PayloadFormat.TEXT, transformations=(Step("i", insert),), topic="t")
-    assert [finding.key for finding in plan.validate()] == keys
+    assert [finding.key for finding in plan_findings(plan)] == keys
 
 
 def test_names_beyond_ascii_are_not_asked_for() -> None:

@@ -9,6 +9,8 @@ import fastavro
 import pytest
 
 from spark_batch.plan import Contract, ConversionPlan, ConverterKind, ConverterSpec, PayloadFormat, Rule, UnknownFields
+from spark_batch.plan_findings import plan_findings
+from spark_batch.plan_schemas import key_schema, value_schema
 
 AVRO, JSON = ConverterSpec(ConverterKind.AVRO), ConverterSpec(ConverterKind.JSON)
 
@@ -18,7 +20,7 @@ def _record(*fields: dict[str, Any], **more: Any) -> str:
 
 
 def _keys(plan: ConversionPlan) -> list[str]:
-    return [finding.key for finding in plan.validate()]
+    return [finding.key for finding in plan_findings(plan)]
 
 
 def test_good_plan_has_no_findings() -> None:
@@ -33,7 +35,7 @@ def test_good_plan_has_no_findings() -> None:
         ConverterSpec(ConverterKind.STRING),
         AVRO,
     )
-    assert plan.validate() == []
+    assert plan_findings(plan) == []
 
 
 @pytest.mark.parametrize(
@@ -65,7 +67,7 @@ def test_good_plan_has_no_findings() -> None:
 )
 def test_types_that_cannot_be_kept_exactly_are_findings(kind: Any) -> None:
     """What the conversion cannot express without change is told before anything runs, naming the field."""
-    findings = ConversionPlan(PayloadFormat.JSON, Contract(_record({"name": "f", "type": kind}))).validate()
+    findings = plan_findings(ConversionPlan(PayloadFormat.JSON, Contract(_record({"name": "f", "type": kind}))))
     assert findings
     assert {finding.key for finding in findings} == {"contract.schema"}
     assert findings[0].value.startswith("f")
@@ -139,15 +141,15 @@ def test_registered_schemas() -> None:
     ]
     schema = _record(*fields, namespace="org.x")
     plan = ConversionPlan(PayloadFormat.JSON, Contract(schema), ("to", "via"), key_converter=AVRO, value_converter=AVRO)
-    assert plan.validate() == []
-    assert "json.name" not in (plan.value_schema() or "")
-    key = json.loads(plan.key_schema() or "")
+    assert plan_findings(plan) == []
+    assert "json.name" not in (value_schema(plan) or "")
+    key = json.loads(key_schema(plan) or "")
     assert (key["name"], key["namespace"]) == ("RKey", "org.x")
     parsed: Any = fastavro.parse_schema(key)
     assert [field["name"] for field in parsed["fields"]] == ["to", "via"]
-    assert ConversionPlan(PayloadFormat.TEXT, key_converter=AVRO, value_converter=AVRO).key_schema() == '"string"'
-    assert ConversionPlan(PayloadFormat.BYTES, value_converter=AVRO).value_schema() == '"bytes"'
-    assert ConversionPlan(PayloadFormat.JSON).value_schema() is None
+    assert key_schema(ConversionPlan(PayloadFormat.TEXT, key_converter=AVRO, value_converter=AVRO)) == '"string"'
+    assert value_schema(ConversionPlan(PayloadFormat.BYTES, value_converter=AVRO)) == '"bytes"'
+    assert value_schema(ConversionPlan(PayloadFormat.JSON)) is None
 
 
 def test_schema_ids_are_part_of_the_plan() -> None:
