@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Unpack
+from typing import Protocol, Unpack
 
 import aiohttp
 from multidict import CIMultiDict
@@ -30,9 +31,6 @@ from fetchers.toolkit.http.failures import outside_errors, place_of
 from fetchers.toolkit.http.retry_after import retry_after_seconds
 from fetchers.toolkit.http.stream import ResponseStream, TooLargeError
 from metrics.events import FetchCompleted
-
-if TYPE_CHECKING:
-    from fetchers.toolkit.http.shared import SharedHttp
 
 REQUESTS_OPEN_MAX = 16
 """Requests that one task may have open at once."""
@@ -71,10 +69,21 @@ class _Request:
         )
 
 
+class SessionOwner(Protocol):
+    """Lends what all tasks share."""
+
+    @property
+    def session(self) -> aiohttp.ClientSession:
+        """The open session."""
+
+    async def tls_context(self, settings: TlsSettings) -> ssl.SSLContext:
+        """The TLS context of these settings. Raises Fatal where a file of them cannot be used."""
+
+
 class TaskHttp:
     """The ``HttpAccess`` of one task."""
 
-    def __init__(self, shared: SharedHttp, context: FetchContext) -> None:
+    def __init__(self, shared: SessionOwner, context: FetchContext) -> None:
         self._shared = shared
         self._context = context
         self._open_requests = asyncio.Semaphore(REQUESTS_OPEN_MAX)
