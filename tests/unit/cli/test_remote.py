@@ -93,8 +93,11 @@ def test_create_waits_until_the_tasks_run(worker: FakeWorker) -> None:
 
 
 @pytest.mark.parametrize("words", [("create", "name=orders/eu"), ("apply", "name=orders/eu")])
-def test_what_waits_gives_one_answer_as_json(worker: FakeWorker, words: tuple[str, ...]) -> None:
+def test_what_waits_gives_one_answer_as_json(
+    worker: FakeWorker, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The state that was waited for, and not the answer to the change before it."""
+    monkeypatch.setattr(connectors, "SETTLED_SECONDS", 0.0)
     worker.answer("POST", "/connectors", (201, INFO))
     worker.answer("PUT", "/connectors/orders%2Feu/config", (200, INFO))
     worker.answer("GET", "/connectors/orders%2Feu/status", (200, STATUS))
@@ -104,7 +107,7 @@ def test_what_waits_gives_one_answer_as_json(worker: FakeWorker, words: tuple[st
 
 def test_apply_does_not_believe_what_ran_before(worker: FakeWorker, monkeypatch: pytest.MonkeyPatch) -> None:
     """A failure that the change has mended, and then tasks that are not all of those to come."""
-    monkeypatch.setattr(connectors, "SETTLED_SECONDS", 0.4)
+    monkeypatch.setattr(connectors, "SETTLED_SECONDS", 0.2)
     running = STATUS["tasks"][0]  # type: ignore[index]
     whole, part = ({**STATUS, "name": "c", "tasks": [running] * count} for count in (2, 1))
     failed = {**STATUS, "name": "c"}

@@ -227,7 +227,7 @@ def payloads(count: int, *, bad: Iterable[int] = ()) -> list[bytes]:
     return [(BAD if number in rejected else b"") + b"%d" % number for number in range(count)]
 
 
-async def wait_until(condition: Callable[[], bool], *, step_seconds: float = 0.01) -> None:
+async def wait_until(condition: Callable[[], bool], *, step_seconds: float = 0.1) -> None:
     """Let (virtual) time pass until ``condition`` holds; a condition that never holds is a TimeoutError."""
     async with asyncio.timeout(1_000):
         while not condition():

@@ -109,7 +109,7 @@ async def test_back_pressure_reaches_the_fetcher() -> None:
         if place == "commit.begin":
             await hanging.wait()
 
-    world, source = World(FakeKafka(turn=turn)), numbers(payloads(10_000))
+    world, source = World(FakeKafka(turn=turn)), numbers(payloads(400))
     asked: list[int] = []
     source.script = asked.append
     async with running(world.task(source)):
