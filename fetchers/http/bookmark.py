@@ -42,9 +42,9 @@ class Bookmark:
         """The bookmark after the last page of a round whose successor goes on from there."""
         return Bookmark(self.highest, self.highest, place, skip)
 
-    def advanced(self, highest: Mark, place: Place) -> Bookmark:
+    def advanced(self, highest: Mark, place: Place, *, skip: int = 0) -> Bookmark:
         """The bookmark after a page that another one follows."""
-        return replace(self, highest=highest, place=place, skip=0)
+        return replace(self, highest=highest, place=place, skip=skip)
 
     def offset(self, name: str | None) -> Offset:
         """The form in which it is stored; ``name``: the offset field, if there is one."""

@@ -41,6 +41,8 @@ class _Turn:
     place: Place
     answer: CutAnswer
     following: Place
+    is_growing: bool = False
+    """Whether there may be more at ``place`` by the time of a restart: it begins there again, then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +108,8 @@ class HttpSource(SourceConnector[HttpSourceConfig]):
                 news = turn.answer.news(
                     base, skip=bookmark.skip if is_first else 0, known=before.__contains__ if before else None
                 )
-                is_last = self._is_last(turn, has_news=bool(news))
+                is_reread = is_first and bookmark.skip > 0
+                is_last = self._is_last(turn, has_news=bool(news) or is_reread)
                 if not is_last:
                     ahead.start(self._ask(context, plan, turn.following, base), name="next page")
                 if count > (bookmark.skip if is_first else 0):
@@ -148,6 +151,8 @@ class HttpSource(SourceConnector[HttpSourceConfig]):
         self, bookmark: Bookmark, highest: Mark, turn: _Turn, rest: tuple[Place, int], *, is_last: bool
     ) -> Bookmark:
         if not is_last:
+            if turn.is_growing:
+                return bookmark.advanced(highest, turn.place, skip=len(turn.answer.records))
             return bookmark.advanced(highest, turn.following)
         advanced = bookmark.advanced(highest, None)
         if self.config.http_pagination_continues:
@@ -197,7 +202,7 @@ def _turn(plan: _Plan, place: Place, response: HttpResponse) -> _Turn:
     if response.is_skipped:
         return _Turn(place, answer, None)
     told = PageAnswer(response.url, response.body, response.links, len(answer.records))
-    return _Turn(place, answer, plan.pagination.following(place, told))
+    return _Turn(place, answer, plan.pagination.following(place, told), plan.pagination.is_page_growing)
 
 
 def _page(answer: CutAnswer, news: Sequence[int], bookmark: Bookmark, name: str | None) -> Page:

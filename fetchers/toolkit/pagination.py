@@ -47,6 +47,10 @@ class PageAnswer:
 class Pagination(Protocol):
     """A way through the pages."""
 
+    @property
+    def is_page_growing(self) -> bool:
+        """Whether a page can hold more when it is asked for again, and its following place takes no note of that."""
+
     def first(self) -> Place:
         """Where it starts; None where nothing has to be said for the first page."""
 
@@ -60,6 +64,11 @@ class Pagination(Protocol):
 @dataclass(frozen=True, slots=True)
 class SinglePage:
     """No pagination."""
+
+    @property
+    def is_page_growing(self) -> bool:
+        """It is not followed."""
+        return False
 
     def first(self) -> Place:
         """Nothing to say."""
@@ -86,6 +95,11 @@ class PageNumber:
     parameter: str = "page"
     start: int = 1
 
+    @property
+    def is_page_growing(self) -> bool:
+        """The last page is filled up before there is a next one."""
+        return True
+
     def first(self) -> Place:
         """The first number."""
         return self.start
@@ -107,6 +121,11 @@ class OffsetLimit:
     offset_parameter: str = "offset"
     limit_parameter: str = "limit"
 
+    @property
+    def is_page_growing(self) -> bool:
+        """The following place counts what was there."""
+        return False
+
     def first(self) -> Place:
         """Zero."""
         return 0
@@ -127,6 +146,11 @@ class CursorInBody:
 
     path: str
     parameter: str = "cursor"
+
+    @property
+    def is_page_growing(self) -> bool:
+        """The source gives a cursor that leaves nothing out."""
+        return False
 
     def first(self) -> Place:
         """The first page has no cursor."""
@@ -150,6 +174,11 @@ class _NextUrls:
     """Further hosts (``host`` or ``host:port``) that may be followed to; credentials are sent there."""
     secrets: Sequence[str] = field(default=(), repr=False)
     """Query fields with these texts are left out of the place; they are asked with again from the config."""
+
+    @property
+    def is_page_growing(self) -> bool:
+        """The source gives a URL that leaves nothing out."""
+        return False
 
     def first(self) -> Place:
         """The configured URL."""

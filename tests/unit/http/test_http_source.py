@@ -1,22 +1,19 @@
-"""``HttpSource`` against real servers: every record once, whatever the pages, the stamps and the moment of a kill."""
+"""``HttpSource`` against real servers: requests, answers, rhythm, and what it says of both."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any
+from collections.abc import AsyncIterator
 
 import pytest
 from aiohttp import web
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from fetchers.catalog import shared_http
-from fetchers.http.fetcher import HttpSource
 from fetchers.sdk import Fatal, Page, RateLimited, Retriable
-from fetchers.sdk.testing import FakeContext, collect
+from fetchers.sdk.testing import collect
 from fetchers.toolkit.http import SharedHttp
 from tests.contracts.loopback import serve
+from tests.unit.http.paged import WAYS, Table, ids, items, resume, source
 
 
 @pytest.fixture(name="http")
@@ -24,170 +21,6 @@ async def http_fixture() -> AsyncIterator[SharedHttp]:
     """An open client."""
     async with shared_http() as http:
         yield http
-
-
-def source(url: str, **more: str) -> HttpSource:
-    """A source with these keys (``_`` for ``.``)."""
-    keys = {name.replace("__", "\0").replace("_", ".").replace("\0", "_"): text for name, text in more.items()}
-    parsed = HttpSource.config_class.parse({"topic": "t", "http.url": url, "poll.interval.ms": "1000", **keys})
-    assert parsed.config is not None, parsed.findings
-    made = HttpSource(parsed.config)  # type: ignore[arg-type]
-    assert not made.findings()
-    return made
-
-
-def ids(pages: Sequence[Page]) -> list[Any]:
-    """The ``id`` of every record."""
-    return [json.loads(payload or b"")["id"] for page in pages for payload in page.values()]
-
-
-def resume(made: HttpSource, http: SharedHttp, pages: Sequence[Page]) -> FakeContext:
-    """A context with the offsets of these pages stored."""
-    context = FakeContext(partition=made.partition(), http=http)
-    for page in pages:
-        # As through the offset topic: nothing but JSON survives.
-        offset = json.loads(json.dumps(dict(page.offset)))
-        context.offsets[next(iter(context.offsets), tuple(sorted(made.partition().items())))] = offset
-    return context
-
-
-class Table:
-    """A list of items with stamps, served in pages in any of the usual ways."""
-
-    def __init__(self, items: list[dict[str, Any]], *, size: int = 2) -> None:
-        self.items = items
-        self.size = size
-        self.asked: list[dict[str, str]] = []
-
-    async def answer(self, request: web.Request) -> web.Response:
-        """A page, with everything that tells the next one."""
-        query = dict(request.query)
-        self.asked.append(query)
-        if "page" in query:
-            start = (int(query["page"]) - 1) * self.size
-        else:
-            start = int(query.get("offset", query.get("cursor", "0")))
-        end = start + self.size
-        following = end if end < len(self.items) else None
-        url = f"{request.path}?cursor={following}" if following else None
-        links = {"Link": f'<{url}>; rel="next"'} if url else {}
-        body = {"items": self.items[start:end], "cursor": following, "next": url}
-        return web.json_response(body, headers=links)
-
-
-def items(*stamps: int) -> list[dict[str, Any]]:
-    """Items numbered from 0 with these stamps."""
-    return [{"id": number, "t": stamp} for number, stamp in enumerate(stamps)]
-
-
-WAYS: Mapping[str, Mapping[str, str]] = {
-    "page_number": {"http_pagination_type": "page_number"},
-    "offset": {"http_pagination_type": "offset", "http_pagination_limit": "2"},
-    "cursor": {"http_pagination_type": "cursor", "http_pagination_cursor_path": "cursor"},
-    "link": {"http_pagination_type": "link"},
-    "next_url": {"http_pagination_type": "next_url"},
-}
-
-
-@pytest.mark.parametrize("way", WAYS)
-async def test_reads_all_pages_and_resumes_between_any_two(http: SharedHttp, way: str) -> None:
-    """By every way of pagination each item comes once, and after a stop at any page the rest comes."""
-    table = Table(items(5, 1, 5, 3, 2, 9, 9))
-    async with serve(table.answer) as url:
-        made = source(f"{url}/list", http_records_path="items", http_offset_field="t", **WAYS[way])
-        pages = await collect(made, resume(made, http, []))
-        assert ids(pages) == [0, 1, 2, 3, 4, 5, 6]
-        for cut in range(len(pages) + 1):
-            rest = await collect(made, resume(made, http, pages[:cut]))
-            assert ids(pages[:cut]) + ids(rest) == [0, 1, 2, 3, 4, 5, 6]
-        table.items += [{"id": 7, "t": 9}, {"id": 8, "t": 10}]
-        assert ids(await collect(made, resume(made, http, pages))) == [7, 8]
-
-
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    st.lists(st.lists(st.integers(0, 2), max_size=7), min_size=1, max_size=4),
-    st.integers(1, 4),
-    st.sampled_from([*WAYS]),
-    st.data(),
-)
-async def test_equal_stamps_are_neither_lost_nor_repeated(
-    arrivals: list[list[int]], size: int, way: str, data: st.DataObject
-) -> None:
-    """A growing list with many equal stamps, read with a kill after any page: each item exactly once."""
-    table = Table([], size=size)
-    delivered: list[Page] = []
-    async with shared_http() as http, serve(table.answer) as url:
-        made = source(f"{url}/list", http_records_path="items", http_offset_field="t", **WAYS[way])
-        for steps in arrivals:
-            for step in steps:
-                stamp = (table.items[-1]["t"] if table.items else 0) + step
-                table.items.append({"id": len(table.items), "t": stamp})
-            pages = await collect(made, resume(made, http, delivered[-1:]))
-            delivered += pages[: data.draw(st.integers(0, len(pages)))]
-        delivered += await collect(made, resume(made, http, delivered[-1:]))
-    assert sorted(ids(delivered)) == [item["id"] for item in table.items]
-
-
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("continues", ["true", "false"])
-async def test_a_round_without_news_hands_over_nothing(http: SharedHttp, way: str, continues: str) -> None:
-    """When nothing is new there is no page, not even an empty one: the source counts as idle."""
-    table = Table(items(1, 2, 3, 3, 5))
-    async with serve(table.answer) as url:
-        keys = {"http_records_path": "items", "http_offset_field": "t", "http_pagination_continues": continues}
-        made = source(f"{url}/list", **keys, **WAYS[way])
-        first = await collect(made, resume(made, http, []), rounds=3)
-        assert ids(first) == [0, 1, 2, 3, 4]
-        assert len(first) <= 4
-        assert await collect(made, resume(made, http, first), rounds=3) == []
-
-
-async def test_newest_first_feeds_stop_at_what_is_known(http: SharedHttp) -> None:
-    """With ``stops.at.known`` the next round reads no further than the first page that has nothing new."""
-    table = Table(items(9, 8, 7, 6, 5, 4))
-    async with serve(table.answer) as url:
-        keys = {"http_records_path": "items", "http_offset_field": "t", "http_pagination_stops_at_known": "true"}
-        made = source(f"{url}/list", **keys, **WAYS["cursor"])
-        pages = await collect(made, resume(made, http, []))
-        table.items.insert(0, {"id": 10, "t": 10})
-        table.asked.clear()
-        assert ids(await collect(made, resume(made, http, pages))) == [10]
-    assert len(table.asked) == 2
-
-
-async def test_a_list_that_grows_at_its_front_repeats_nothing(http: SharedHttp) -> None:
-    """An item pushed to the next page by a new one, while the pages are read, is not delivered twice."""
-    table = Table(items(9, 8, 7, 6))
-
-    async def answer(request: web.Request) -> web.Response:
-        response = await table.answer(request)
-        if len(table.asked) == 1:
-            table.items.insert(0, {"id": 99, "t": 10})
-        return response
-
-    async with serve(answer) as url:
-        made = source(f"{url}/list", http_records_path="items", http_offset_field="t", **WAYS["page_number"])
-        pages = await collect(made, resume(made, http, []))
-        assert ids(pages) == [0, 1, 2, 3]
-        assert ids(await collect(made, resume(made, http, pages))) == [99]
-
-
-@pytest.mark.parametrize("way", WAYS)
-async def test_append_only_lists_go_on_where_they_ended(http: SharedHttp, way: str) -> None:
-    """With ``continues`` and without any offset field, a round reads only what was appended since."""
-    table = Table(items(0, 0, 0))
-    async with serve(table.answer) as url:
-        keys = {"http_records_path": "items", "http_pagination_continues": "true"}
-        made = source(f"{url}/list", **keys, **WAYS[way])
-        pages = await collect(made, resume(made, http, []))
-        assert ids(pages) == [0, 1, 2]
-        for more in range(3, 9):
-            table.items.append({"id": more, "t": 0})
-            table.asked.clear()
-            pages += await collect(made, resume(made, http, pages[-1:]))
-            assert ids(pages) == list(range(more + 1))
-            assert len(table.asked) <= 3
 
 
 async def test_without_an_offset_field_every_round_is_the_whole(http: SharedHttp) -> None:
