@@ -10,7 +10,7 @@ import hashlib
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from typing import ClassVar, Protocol, TypeAlias
 
 from yarl import URL
 
@@ -47,9 +47,8 @@ class PageAnswer:
 class Pagination(Protocol):
     """A way through the pages."""
 
-    @property
-    def is_page_growing(self) -> bool:
-        """Whether a page can hold more when it is asked for again, and its following place takes no note of that."""
+    is_page_growing: ClassVar[bool]
+    """Whether a page can hold more when it is asked for again, and its following place takes no note of that."""
 
     def first(self) -> Place:
         """Where it starts; None where nothing has to be said for the first page."""
@@ -65,10 +64,7 @@ class Pagination(Protocol):
 class SinglePage:
     """No pagination."""
 
-    @property
-    def is_page_growing(self) -> bool:
-        """It is not followed."""
-        return False
+    is_page_growing: ClassVar[bool] = False
 
     def first(self) -> Place:
         """Nothing to say."""
@@ -95,10 +91,8 @@ class PageNumber:
     parameter: str = "page"
     start: int = 1
 
-    @property
-    def is_page_growing(self) -> bool:
-        """The last page is filled up before there is a next one."""
-        return True
+    is_page_growing: ClassVar[bool] = True
+    """The last page is filled up before there is a next one."""
 
     def first(self) -> Place:
         """The first number."""
@@ -121,10 +115,8 @@ class OffsetLimit:
     offset_parameter: str = "offset"
     limit_parameter: str = "limit"
 
-    @property
-    def is_page_growing(self) -> bool:
-        """The following place counts what was there."""
-        return False
+    is_page_growing: ClassVar[bool] = False
+    """The following place counts what was there."""
 
     def first(self) -> Place:
         """Zero."""
@@ -147,10 +139,8 @@ class CursorInBody:
     path: str
     parameter: str = "cursor"
 
-    @property
-    def is_page_growing(self) -> bool:
-        """The source gives a cursor that leaves nothing out."""
-        return False
+    is_page_growing: ClassVar[bool] = False
+    """The source gives a cursor that leaves nothing out."""
 
     def first(self) -> Place:
         """The first page has no cursor."""
@@ -175,10 +165,8 @@ class _NextUrls:
     secrets: Sequence[str] = field(default=(), repr=False)
     """Query fields with these texts are left out of the place; they are asked with again from the config."""
 
-    @property
-    def is_page_growing(self) -> bool:
-        """The source gives a URL that leaves nothing out."""
-        return False
+    is_page_growing: ClassVar[bool] = False
+    """The source gives a URL that leaves nothing out."""
 
     def first(self) -> Place:
         """The configured URL."""
