@@ -78,7 +78,10 @@ class HttpSourceConfig(FetcherConfig):
     """Value to begin with, itself included."""
 
     http_pagination_type: Annotated[PaginationType, _PAGES] = "none"
-    """How an answer of many pages is read."""
+    """How an answer of many pages is read.
+
+    Where page_number and offset count from the newest record, a restart inside a round repeats what has moved on to the
+    next page meanwhile; a cursor does not."""
     http_pagination_page_parameter: Annotated[str, _PAGES] = "page"
     """Query field of the page number."""
     http_pagination_page_first: Annotated[int, Field(ge=0), _PAGES] = 1
