@@ -10,9 +10,9 @@ from schemathesis.core.failures import FailureGroup
 
 from service.domain.states import State
 from service.embedded.running import running
+from tests.apis.rest.fake_herder import FakeHerder, Kept, state
+from tests.apis.rest.serving import served
 from tests.integration.rest.requests_made_up import OPERATIONS, WRONG, ask_all
-from tests.unit.rest.fake_herder import FakeHerder, Kept, state
-from tests.unit.rest.serving import served
 
 # The server's thread draws its own random numbers meanwhile; those are none of Hypothesis's business.
 pytestmark = pytest.mark.filterwarnings("ignore:Do not use the `random` module")

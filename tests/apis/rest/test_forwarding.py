@@ -8,8 +8,8 @@ import pytest
 
 from service.herder.api import Signature
 from service.herder.errors import ElsewhereError
-from tests.unit.rest.fake_herder import FakeHerder, Kept, elsewhere
-from tests.unit.rest.serving import served
+from tests.apis.rest.fake_herder import FakeHerder, Kept, elsewhere
+from tests.apis.rest.serving import served
 
 LOST = "Cannot complete request because of a conflicting operation (e.g. worker rebalance)"
 

@@ -18,8 +18,8 @@ from service.herder.grace import Grace
 from service.herder.leading import convened, known_owners
 from service.herder.membership import WITNESSES
 from service.herder.tracking import AssignmentTracker
+from tests.properties.herder.test_assignment import moved, moves_needed
 from tests.unit.herder.config_log import ConfigLog, instances, member
-from tests.unit.herder.test_assignment import moved, moves_needed
 
 GRACE_SECONDS = 3.0
 REMEMBERED_MAX = 6

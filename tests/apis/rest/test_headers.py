@@ -9,8 +9,8 @@ import pytest
 from service.rest.authentication import Proof
 from service.rest.credentials import Credential, Role
 from service.rest.headers import CrossOrigin, parse_header_rules
-from tests.unit.rest.fake_herder import Kept
-from tests.unit.rest.serving import served, settings
+from tests.apis.rest.fake_herder import Kept
+from tests.apis.rest.serving import served, settings
 
 PAGE = "https://ui.example"
 PREFLIGHT = {"Origin": PAGE, "Access-Control-Request-Method": "PUT"}

@@ -11,8 +11,8 @@ from service.domain.cluster import RestartRequest
 from service.domain.ids import TaskId
 from service.domain.states import TargetState
 from service.herder.errors import ConflictError
-from tests.unit.rest.fake_herder import Kept
-from tests.unit.rest.serving import Served, served
+from tests.apis.rest.fake_herder import Kept
+from tests.apis.rest.serving import Served, served
 
 
 @pytest_asyncio.fixture

@@ -7,7 +7,7 @@ import pytest
 from metrics.events import RequestAnswered, TaskStateChanged
 from service.rest.listeners import Listener
 from service.rest.server import ListenError
-from tests.unit.rest.serving import LOOPBACK, served, settings
+from tests.apis.rest.serving import LOOPBACK, served, settings
 
 
 @pytest.mark.parametrize(

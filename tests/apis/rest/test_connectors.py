@@ -9,8 +9,8 @@ import pytest_asyncio
 
 from service.domain.states import State, TargetState
 from service.herder.errors import ConflictError
-from tests.unit.rest.fake_herder import Kept, state
-from tests.unit.rest.serving import Served, served
+from tests.apis.rest.fake_herder import Kept, state
+from tests.apis.rest.serving import Served, served
 
 CONFIG = {"connector.class": "FileStreamSource", "topic": "t", "name": "c"}
 TASK = {"connector.class": "FileStreamSource", "task.class": "x"}

@@ -14,7 +14,7 @@ from service.rest.credentials import Role
 from service.rest.headers import HeaderRule
 from service.rest.listeners import Listener
 from service.rest.settings import RestSettings, read_rest_settings
-from tests.unit.rest.certificates import Authority
+from tests.apis.rest.certificates import Authority
 
 
 def read(**keys: str) -> tuple[RestSettings | None, list[str]]:

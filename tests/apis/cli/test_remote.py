@@ -13,7 +13,7 @@ from service.cli.completion import VARIABLE
 from service.cli.main import main
 from service.cli.remote import client, connectors
 from service.cli.remote.running import Exit
-from tests.unit.cli.remote_worker import STATUS, FakeWorker, served
+from tests.apis.cli.remote_worker import STATUS, FakeWorker, served
 
 INFO = {"name": "c", "config": {"name": "c"}, "tasks": [], "type": "source"}
 

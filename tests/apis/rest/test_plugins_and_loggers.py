@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from tests.unit.rest.serving import Served, served
+from tests.apis.rest.serving import Served, served
 
 FILE_KEY = {
     "name": "file",

@@ -9,8 +9,8 @@ import jsonschema
 import pytest
 
 from service.domain.states import State
-from tests.unit.rest.fake_herder import Kept, state
-from tests.unit.rest.serving import Served, served
+from tests.apis.rest.fake_herder import Kept, state
+from tests.apis.rest.serving import Served, served
 
 ENDPOINTS = """
     GET / | GET /health | GET /connectors | POST /connectors | GET /connectors/{c} | DELETE /connectors/{c}

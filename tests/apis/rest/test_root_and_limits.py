@@ -8,8 +8,8 @@ from metrics.events import RequestFailed, WorkerStopping
 from service.herder.api import Stage
 from service.herder.errors import RequestError
 from service.rest.health import WorkerPhase
-from tests.unit.rest.fake_herder import STAGE, FakeHerder
-from tests.unit.rest.serving import served, settings
+from tests.apis.rest.fake_herder import STAGE, FakeHerder
+from tests.apis.rest.serving import served, settings
 
 BUSY = "The worker is currently reading to the end of the config topic, which began at 2026-01-02T03:04:05.678Z"
 DONE = (

@@ -21,7 +21,7 @@ from service.rest.listeners import Listener
 from service.rest.ports import Surface
 from service.rest.server import ServedUrls, serving_rest
 from service.rest.settings import RestSettings
-from tests.unit.rest.fake_herder import FakeHerder, FakePlugins
+from tests.apis.rest.fake_herder import FakeHerder, FakePlugins
 
 LOOPBACK = Listener("http", "127.0.0.1", 0)
 

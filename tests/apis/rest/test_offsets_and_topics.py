@@ -8,8 +8,8 @@ import pytest
 import pytest_asyncio
 
 from service.herder.errors import BadRequestError, ForbiddenError
-from tests.unit.rest.fake_herder import Kept
-from tests.unit.rest.serving import Served, served
+from tests.apis.rest.fake_herder import Kept
+from tests.apis.rest.serving import Served, served
 
 PARTITION, OFFSET = {"filename": "/data/in.txt"}, {"position": 42}
 

@@ -13,8 +13,8 @@ from fetchers.catalog import shared_http
 from fetchers.sdk import Page
 from fetchers.sdk.testing import collect
 from fetchers.toolkit.http import SharedHttp
+from tests.apis.http.paged import WAYS, Table, ids, items, resume, source
 from tests.contracts.loopback import serve
-from tests.unit.http.paged import WAYS, Table, ids, items, resume, source
 
 
 @pytest.fixture(name="http")

@@ -27,9 +27,9 @@ from service.rest.credentials import (
 from service.rest.listeners import Listener
 from service.rest.passwords import hash_password, verify_password
 from service.rest.tls import TlsReader
-from tests.unit.rest.certificates import Authority
-from tests.unit.rest.fake_herder import Kept, elsewhere
-from tests.unit.rest.serving import Answer, Served, served, settings
+from tests.apis.rest.certificates import Authority
+from tests.apis.rest.fake_herder import Kept, elsewhere
+from tests.apis.rest.serving import Answer, Served, served, settings
 
 USERS = {
     "anne": Credential(Role.ADMIN, hash_password("a-pass")),
