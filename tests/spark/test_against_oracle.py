@@ -84,7 +84,7 @@ def disagreements(engine: Engine, case: tuple[dict[str, Any], list[bytes], bool]
     return found
 
 
-@settings(parent=WITHOUT_SHRINKING, max_examples=25)
+@settings(parent=WITHOUT_SHRINKING, max_examples=15)
 @given(case=cases())
 def test_verdicts_and_values_equal_the_oracles(
     local_engine: Engine, case: tuple[dict[str, Any], list[bytes], bool]

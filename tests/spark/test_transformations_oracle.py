@@ -151,7 +151,7 @@ def same(text: bytes | None) -> Any:
     return None if text is None else json.loads(text, object_pairs_hook=list)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=15, suppress_health_check=list(HealthCheck))
 @given(chain=steps(), records=RECORDS)
 def test_columns_do_what_the_oracle_does(local_engine: Engine, chain: list[Step], records: list[Any]) -> None:
     """Record by record; what the plan finds unfit the oracle cannot do either, for records that have everything."""
