@@ -57,5 +57,7 @@ def running(opening: AbstractAsyncContextManager[ServerT], *, name: str) -> Iter
         try:
             yield server
         finally:
-            server.loop.call_soon_threadsafe(stop.set)
+            # Its loop is closed where it has ended by itself; then the reason is what matters.
+            with contextlib.suppress(RuntimeError):
+                server.loop.call_soon_threadsafe(stop.set)
             serving.result(CALL_SECONDS_MAX)
