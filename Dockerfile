@@ -17,8 +17,9 @@ ENV HEADRACE_CACHE=/opt/headrace/parts
 COPY requirements requirements
 COPY service/__init__.py service/__init__.py
 COPY service/setup service/setup
-RUN PYTHONPATH=/opt/headrace python3 -S -m service.setup
+RUN PYTHONPATH=/opt/headrace python3 -S -m service.setup --without-archives
 COPY . .
+RUN PYTHONPATH=/opt/headrace python3 -S -m service.setup
 
 FROM system
 RUN useradd --uid 10001 --create-home --home-dir /var/lib/headrace --shell /usr/sbin/nologin headrace

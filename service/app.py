@@ -29,7 +29,7 @@ from service.config.worker import EMBEDDED, WorkerConfig
 from service.control import ControlPlane, advertised
 from service.domain.states import TargetState
 from service.embedded.broker import embedded_kafka
-from service.embedded.jars import spark_avro_jar
+from service.embedded.jars import archive_options, spark_avro_jar
 from service.embedded.registry import embedded_registry
 from service.embedded.server import EmbeddedServer
 from service.embedded.supervision import keep_running
@@ -312,5 +312,6 @@ def _spark_settings(job: Job) -> SparkSettings:
         remote=config.spark_remote,
         avro_jar=None if config.spark_remote else spark_avro_jar(),
         driver_memory=job.worker_properties.get("spark.driver.memory", "1g"),
+        java_options=() if config.spark_remote else archive_options("spark"),
         options=tuple((key, value) for key, value in options if key not in own),
     )

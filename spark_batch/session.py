@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,6 +63,8 @@ class SparkSettings:
     remote: str | None = None
     avro_jar: Path | None = None
     driver_memory: str = "1g"
+    java_options: tuple[str, ...] = ()
+    """More for a launched JVM, whatever ``spark.driver.extraJavaOptions`` says."""
     options: tuple[tuple[str, str], ...] = ()
 
 
@@ -84,6 +87,17 @@ def kill_jvm(session: SparkSession | None) -> None:
             process.stdin.close()
     _remove_scratch()
     _forget_jvm(gateway, session)
+
+
+def end_jvm(session: SparkSession, *, seconds_max: float) -> None:
+    """Let the launched JVM end in its own way, as it does when its standard input is closed; else as `kill_jvm`."""
+    process = getattr(pyspark.SparkContext._gateway, "proc", None)  # noqa: SLF001 - no public way
+    session.stop()
+    if process is not None:
+        process.stdin.close()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(seconds_max)
+    kill_jvm(session)
 
 
 def kill_starting_jvm() -> None:
@@ -139,7 +153,9 @@ def _launch(settings: SparkSettings) -> SparkSession:
     launch[_JAVA_OPTIONS] = java_options
     if settings.avro_jar is not None:
         launch["spark.jars"] = str(settings.avro_jar)
-    for name, value in {**launch, **dict(settings.options)}.items():
+    launch |= dict(settings.options)
+    launch[_JAVA_OPTIONS] += "".join(f' "{option}"' for option in settings.java_options)
+    for name, value in launch.items():
         builder = builder.config(name, value)
     session: SparkSession = builder.getOrCreate()
     return session

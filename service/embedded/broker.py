@@ -6,13 +6,15 @@ import asyncio
 import base64
 import shutil
 import uuid
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from pathlib import Path
 
 from service.embedded.broker_settings import LOGGING, broker_properties, properties_text
 from service.embedded.child import GuardedJvm, JvmCommand, log_tail
 from service.embedded.errors import StartFailed
-from service.embedded.jars import class_path, java_program
+from service.embedded.jars import archive_options, class_path, java_program
 from service.embedded.ports import LOOPBACK, free_ports
 from service.embedded.probe import is_broker_ready
 from service.embedded.server import EmbeddedServer, serving, stopped_unless_ready
@@ -25,16 +27,25 @@ STOP_SECONDS_MAX = 20.0
 _FORMAT_PROGRAM = "kafka.tools.StorageTool"
 
 
+@dataclass(frozen=True, slots=True)
+class BrokerJvm:
+    """How the broker's JVM is run."""
+
+    heap_mib: int = HEAP_MIB
+    options: tuple[str, ...] = ()
+    stop_seconds_max: float = STOP_SECONDS_MAX
+
+
 class BrokerProgram:
     """How the broker is formatted, configured and started."""
 
     name = "the embedded Kafka broker"
     port_taken_text = "Address already in use"
 
-    def __init__(self, folder: Path, *, heap_mib: int, lock: int) -> None:
-        """Take the owned directory and the heap's size."""
+    def __init__(self, folder: Path, jvm: BrokerJvm, *, lock: int) -> None:
+        """Take the owned directory."""
         self._folder = folder
-        self._heap_mib = heap_mib
+        self._jvm = jvm
         self._lock = lock
 
     def address(self, port: int) -> str:
@@ -48,7 +59,8 @@ class BrokerProgram:
         if not (self._folder / "logs").exists():
             await self._format(port, controller_port)
         (self._folder / "console.log").unlink(missing_ok=True)
-        jvm = await GuardedJvm.start(self.name, self._command(self._heap_mib, "kafka.Kafka", str(settings)))
+        own = f"-Xmx{self._jvm.heap_mib}m", *self._jvm.options
+        jvm = await GuardedJvm.start(self.name, self._command(own, "kafka.Kafka", str(settings)))
         async with stopped_unless_ready(jvm):
             try:
                 await jvm.wait_ready(lambda: is_broker_ready(port), seconds_max=START_SECONDS_MAX)
@@ -66,7 +78,8 @@ class BrokerProgram:
         cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         # As one argument: an identity may begin with a dash.
         arguments = ("format", f"--cluster-id={cluster}", "--config", str(settings))
-        jvm = await GuardedJvm.start("kafka-storage", self._command(FORMAT_HEAP_MIB, _FORMAT_PROGRAM, *arguments))
+        own = (f"-Xmx{FORMAT_HEAP_MIB}m", *archive_options("kafka"))
+        jvm = await GuardedJvm.start("kafka-storage", self._command(own, _FORMAT_PROGRAM, *arguments))
         try:
             async with asyncio.timeout(START_SECONDS_MAX):
                 code = await jvm.wait_exited()
@@ -84,9 +97,9 @@ class BrokerProgram:
         settings.write_text(properties_text(properties), encoding="utf-8")
         return settings
 
-    def _command(self, heap_mib: int, main_class: str, *arguments: str) -> JvmCommand:
+    def _command(self, own: Sequence[str], main_class: str, *arguments: str) -> JvmCommand:
         options = (
-            f"-Xmx{heap_mib}m",
+            *own,
             "-XX:+UseSerialGC",
             "-XX:+ExitOnOutOfMemoryError",
             "-Djava.awt.headless=true",
@@ -96,21 +109,22 @@ class BrokerProgram:
             arguments=(str(java_program()), *options, "-cp", class_path("kafka"), main_class, *arguments),
             working_folder=self._folder,
             console=self._folder / "console.log",
-            grace_seconds=STOP_SECONDS_MAX,
+            grace_seconds=self._jvm.stop_seconds_max,
             inherited_lock=self._lock,
         )
 
 
 def embedded_kafka(
-    *, data_dir: Path, port: int = 0, heap_mib: int = HEAP_MIB
+    *, data_dir: Path, port: int = 0, jvm: BrokerJvm | None = None
 ) -> AbstractAsyncContextManager[EmbeddedServer]:
     """Run a broker with its data under `data_dir`/kafka, as `service.embedded.server.serving` does.
 
     `port` 0 chooses a free one; `address` is what clients take as `bootstrap.servers`.
     """
     folder = data_dir.absolute() / "kafka"
+    chosen = BrokerJvm(options=archive_options("kafka")) if jvm is None else jvm
 
     def make_program(lock: int) -> BrokerProgram:
-        return BrokerProgram(folder, heap_mib=heap_mib, lock=lock)
+        return BrokerProgram(folder, chosen, lock=lock)
 
-    return serving(folder, make_program, port=port, stop_seconds_max=STOP_SECONDS_MAX)
+    return serving(folder, make_program, port=port, stop_seconds_max=chosen.stop_seconds_max)

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from service.setup.archives import ClassArchives
 from service.setup.environment import Environment
 from service.setup.exclusive import exclusive
 from service.setup.failure import SetupFailure
@@ -23,8 +24,8 @@ ROOT = Path(__file__).resolve().parents[2]
 RUN_SETS = ("kafka", "spark", "registry")
 
 
-def set_up(root: Path, *, is_development: bool, sets: tuple[str, ...]) -> None:
-    """Complete the environment and the jar sets; what is complete is left alone."""
+def set_up(root: Path, *, is_development: bool, sets: tuple[str, ...], with_archives: bool) -> None:
+    """Complete the environment, the jar sets and the class archives; what is complete is left alone."""
     environment = Environment(root)
     java = find_java()
     if sets and not environment.is_java_verified(java):
@@ -42,6 +43,21 @@ def set_up(root: Path, *, is_development: bool, sets: tuple[str, ...]) -> None:
     for name in sets:
         if not cache.is_complete(name):
             fetch_set(cache, name, program=ivy_program(environment.site_packages))
+    if sets and java and with_archives:
+        make_archives(root, java, python=environment.python)
+
+
+def make_archives(root: Path, java: Path, *, python: Path) -> None:
+    """Make starts quick; they go without it where that fails."""
+    archives = ClassArchives(root, java)
+    if archives.is_settled():
+        return
+    with exclusive(root / ".venv.lock", on_wait=lambda: say("another set-up is at work here; waiting for it")):
+        if not archives.is_settled():
+            say("rehearsing a start of Kafka and Spark, so that all others are quicker (a minute, once)")
+            failure = archives.make(python=python)
+            if failure:
+                say(f"starts stay slow: {failure}")
 
 
 def main() -> int:
@@ -50,10 +66,11 @@ def main() -> int:
     parser.add_argument("--dev", action="store_true", help="also what tests and checks need")
     parser.add_argument("--set", action="append", dest="sets", help="also this set of JVM parts")
     parser.add_argument("--without-jars", action="store_true", help="no JVM parts at all")
+    parser.add_argument("--without-archives", action="store_true", help="nothing that only makes starts quicker")
     options = parser.parse_args()
     sets = () if options.without_jars else (*RUN_SETS, *(options.sets or ()))
     try:
-        set_up(ROOT, is_development=options.dev, sets=sets)
+        set_up(ROOT, is_development=options.dev, sets=sets, with_archives=not options.without_archives)
     except SetupFailure as failure:
         say(str(failure))
         return EXIT_PREREQUISITE

@@ -12,7 +12,7 @@ import psutil
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
-from service.embedded.broker import embedded_kafka
+from service.embedded.broker import BrokerJvm, embedded_kafka
 from service.embedded.errors import DataDirectoryBusy, PortBusy, StartFailed
 from service.embedded.ports import free_ports
 from service.embedded.supervision import keep_running
@@ -102,7 +102,7 @@ async def test_failing_start_shows_what_the_jvm_said(tmp_path: Path) -> None:
     async with embedded_kafka(data_dir=tmp_path):
         pass
     with pytest.raises(StartFailed, match="heap"):
-        async with embedded_kafka(data_dir=tmp_path, heap_mib=1):
+        async with embedded_kafka(data_dir=tmp_path, jvm=BrokerJvm(heap_mib=1)):
             pass
 
 

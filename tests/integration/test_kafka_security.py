@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from service.embedded import broker as embedded
-from service.embedded.broker import embedded_kafka
+from service.embedded.broker import BrokerJvm, embedded_kafka
 from service.embedded.broker_settings import broker_properties
 from service.embedded.ports import LOOPBACK, free_ports
 from service.embedded.running import running
@@ -44,7 +44,9 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(embedded, "broker_properties", with_logins)
-        with running(embedded_kafka(data_dir=tmp_path_factory.mktemp("guarded"), heap_mib=256), name="guarded"):
+        with running(
+            embedded_kafka(data_dir=tmp_path_factory.mktemp("guarded"), jvm=BrokerJvm(heap_mib=256)), name="guarded"
+        ):
             yield f"{LOOPBACK}:{port}"
 
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyspark
 from pyspark.sql import SparkSession
 
-from service.embedded.jars import spark_avro_jar
+from service.embedded.jars import archive_options, spark_avro_jar
 from spark_batch.compiled import CompiledPlan, compile_plan
 from spark_batch.convert import convert_table
 from spark_batch.outcome import INPUT_SCHEMA
@@ -36,6 +36,11 @@ def avro_jar() -> Path:
     """The spark-avro jar: given by the environment, or fetched by set-up."""
     given = os.environ.get("HEADRACE_SPARK_AVRO_JAR")
     return Path(given) if given else spark_avro_jar()
+
+
+def local_settings() -> SparkSettings:
+    """As a worker launches Spark."""
+    return SparkSettings(avro_jar=avro_jar(), java_options=archive_options("spark"))
 
 
 def table(
@@ -105,7 +110,7 @@ class LocalEngine:
         if self._session is None or not is_jvm_alive():
             kill_jvm(self._session)
             self._compiled.clear()
-            self._session = start_session(SparkSettings(avro_jar=avro_jar()))
+            self._session = start_session(local_settings())
         return self._session
 
 
@@ -170,6 +175,7 @@ class ConnectServer:
             "org.apache.spark.sql.connect.service.SparkConnectServer",
         ]
         command += ["--master", "local[2]", "--jars", str(avro_jar())]
+        command += ["--driver-java-options", " ".join(archive_options("spark"))]
         for name, value in settings.items():
             command += ["--conf", f"{name}={value}"]
         environment = {

@@ -15,8 +15,7 @@ import pytest_asyncio
 from spark_batch.errors import ConversionFatal, ConversionRetriable
 from spark_batch.plan import Contract, ConversionPlan, ConverterKind, ConverterSpec, PayloadFormat, Rule
 from spark_batch.runner import ConversionRunner
-from spark_batch.session import SparkSettings
-from tests.spark.engines import avro_jar, table
+from tests.spark.engines import local_settings, table
 
 JSON = ConverterSpec(ConverterKind.JSON)
 PLAN = ConversionPlan(PayloadFormat.JSON, dedupe_fields=("a",), value_converter=JSON)
@@ -27,7 +26,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def runner() -> AsyncIterator[ConversionRunner]:
     """A started runner with two slots."""
-    found = ConversionRunner(SparkSettings(avro_jar=avro_jar()), slots=2, job_seconds_max=60)
+    found = ConversionRunner(local_settings(), slots=2, job_seconds_max=60)
     await found.start()
     yield found
     await found.stop()

@@ -12,8 +12,8 @@ import pytest
 from service.background import Background
 from spark_batch.errors import SparkUnavailable
 from spark_batch.runner import ConversionRunner
-from spark_batch.session import SparkSettings, jvm_pid, kill_jvm
-from tests.spark.engines import avro_jar
+from spark_batch.session import jvm_pid, kill_jvm
+from tests.spark.engines import local_settings
 
 LOOK_SECONDS = 0.02
 REACHED_SECONDS_MAX = 120.0
@@ -50,7 +50,7 @@ def is_connected() -> bool:
 @pytest.mark.parametrize("has_come_to", [is_launched, is_connected])
 async def test_a_stop_ends_a_start_wherever_it_is(has_come_to: Callable[[], bool]) -> None:
     """Who waits for the start is told that there is no Spark, and no JVM is left."""
-    runner = ConversionRunner(SparkSettings(avro_jar=avro_jar()))
+    runner = ConversionRunner(local_settings())
     async with asyncio.TaskGroup() as group:
         waiting = group.create_task(refused(runner))
         await reached(has_come_to)
@@ -62,7 +62,7 @@ async def test_a_stop_ends_a_start_wherever_it_is(has_come_to: Callable[[], bool
 
 async def test_a_start_that_nobody_waits_for_is_ended_too() -> None:
     """As a worker stops: first what runs beside it is cancelled, then Spark is stopped."""
-    runner = ConversionRunner(SparkSettings(avro_jar=avro_jar()))
+    runner = ConversionRunner(local_settings())
     async with Background() as beside:
         beside.start(runner.start(), name="spark")
         await reached(is_launched)
