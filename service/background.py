@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+import traceback
+from collections.abc import Awaitable, Callable, Coroutine
 from types import TracebackType
 from typing import Any, Self
+
+PERSISTENT_WAIT_SECONDS = 1.0
 
 
 class Background:
@@ -44,3 +47,30 @@ class Background:
         """Until every task has ended, or for so long."""
         if self._tasks:
             await asyncio.wait(tuple(self._tasks), timeout=seconds_max)
+
+
+async def persist(
+    work: Callable[[], Awaitable[None]],
+    *,
+    tell: Callable[[Exception], None],
+    wait_seconds: float = PERSISTENT_WAIT_SECONDS,
+) -> None:
+    """Run ``work`` until it returns; whatever ends it otherwise is told, and it is run again.
+
+    For loops that handle what they foresee: a bug in one, or in a library below it, must not end the worker.
+    """
+    while True:
+        try:
+            await work()
+        except Exception as error:  # noqa: BLE001 - see above; told, never swallowed
+            tell(error)
+            await asyncio.sleep(wait_seconds)
+        else:
+            return
+
+
+def located(error: Exception) -> str:
+    """An error nobody foresaw in one line: its class, its text, and where it was raised."""
+    steps = traceback.extract_tb(error.__traceback__)
+    where = f" ({steps[-1].filename}:{steps[-1].lineno})" if steps else ""
+    return f"{type(error).__name__}: {error}{where}"

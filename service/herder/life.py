@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from fetchers.sdk import BackOff, Clock
 from metrics.events import Emit, HerderStepFailed
-from service.background import Background
+from service.background import Background, persist
 from service.domain.cluster import ConnectorEntry, InstanceStatus
 from service.domain.ids import ConnectorId, InstanceId
 from service.domain.states import State, TargetState
@@ -76,17 +77,17 @@ class HerderLife:
         self.herder.is_started = True
         self.background.start(self._tick_for_ever(), name="herder tick")
         self.background.start(self._do_duties_for_ever(), name="herder duties")
-        self.background.start(self._watch_states_for_ever(), name="herder states")
+        watching = persist(self._watch_states_for_ever, tell=lambda error: self._tell("states", error))
+        self.background.start(watching, name="herder states")
         self.bell.ring()
 
     async def stop(self) -> None:
-        """Let go: tasks, words, group, topics."""
+        """Let go: tasks, words, group, topics; what fails in it keeps nothing of the rest."""
         self._stopping.set()
         with self.herder.stages.during("stopping"):
-            await self.instances.stop()
-            await self.statuses.stop()
-            await self.membership.stop()
-            await self.configs.stop()
+            async with AsyncExitStack() as last_first:
+                for part in (self.configs, self.membership, self.statuses, self.instances):
+                    last_first.push_async_callback(part.stop)
 
     @property
     def is_settled(self) -> bool:

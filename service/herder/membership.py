@@ -20,7 +20,7 @@ from metrics.events import (
     GroupTroubled,
     discard,
 )
-from service.background import Background
+from service.background import Background, located, persist
 from service.domain.cluster import Member, Roster
 from service.domain.ids import InstanceId
 from service.herder.claims import Claim, decode_claim, decode_roster, encode_claim, encode_roster
@@ -138,7 +138,8 @@ class GroupMembership:
         await self._background.__aenter__()
         self._is_running = True
         self._emit(ComponentStateChanged(component="group", is_ready=False, detail="joining"))
-        self._background.start(self._run(), name=f"membership in {self._settings.group_id}")
+        taking_part = persist(self._take_part, tell=lambda error: self.on_trouble(located(error)))
+        self._background.start(taking_part, name=f"membership in {self._settings.group_id}")
 
     async def stop(self) -> None:
         """See ``Membership``; harmless when repeated or never started."""
@@ -146,7 +147,7 @@ class GroupMembership:
             self._is_running = False
             await self._background.__aexit__(None, None, None)
 
-    async def _run(self) -> None:
+    async def _take_part(self) -> None:
         try:
             await self._member.run()
         except DeliveryFatal as error:

@@ -106,8 +106,9 @@ _FATAL = (
     kafka.UnsupportedVersionError,
 )
 
-# What a call into the client may raise when Kafka, not our code, is at fault.
-CLIENT_ERRORS = (kafka.KafkaError, OSError, TimeoutError, asyncio.IncompleteReadError)
+# What a call into the client may raise when Kafka, not our code, is at fault. The client asserts what a cluster that
+# has just been started does not keep: that it names at least one broker.
+CLIENT_ERRORS = (kafka.KafkaError, OSError, TimeoutError, asyncio.IncompleteReadError, AssertionError)
 
 
 def classify(error: BaseException, *, doing: str, could_be_expired: bool = False) -> KafkaFailure:

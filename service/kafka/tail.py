@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
-from service.background import Background
+from service.background import Background, located, persist
 from service.kafka.errors import DeliveryRetriable, KafkaFailure
 from service.kafka.reader import STALL_SECONDS_MAX, StoredRecord, TopicFeed
 from service.kafka.rounds import SharedRounds
@@ -40,6 +40,8 @@ class TopicTail:
         self._tell = tell
         self._positions: Ends = {}
         self._moved = asyncio.Event()
+        self._feed: TopicFeed | None = None
+        """Opened, and not read from yet."""
         self._ends = _EndsAsker(settings, topic)
         self._asking = SharedRounds(self._ends.ask)
         self._background = Background()
@@ -50,10 +52,11 @@ class TopicTail:
 
         Raises DeliveryFatal for a missing topic or permission, else DeliveryRetriable.
         """
-        feed = await TopicFeed.open(self._settings, self._topic)
+        self._feed = await TopicFeed.open(self._settings, self._topic)
         await self._background.__aenter__()
         self._is_running = True
-        self._background.start(self._follow(feed), name=f"tail {self._topic}")
+        following = persist(self._follow, tell=lambda error: self._tell(located(error)))
+        self._background.start(following, name=f"tail {self._topic}")
         try:
             await self.read_to_end()
         except BaseException:
@@ -65,6 +68,9 @@ class TopicTail:
         if self._is_running:
             self._is_running = False
             await self._background.__aexit__(None, None, None)
+        feed, self._feed = self._feed, None
+        if feed is not None:
+            await feed.close()
         await self._ends.close()
 
     async def read_to_end(self) -> None:
@@ -81,16 +87,18 @@ class TopicTail:
                 message = f"topic '{self._topic}' does not move: a transaction is open, or no leader"
                 raise DeliveryRetriable(message) from error
 
-    async def _follow(self, feed: TopicFeed) -> None:
+    async def _follow(self) -> None:
         while True:
+            feed, self._feed = self._feed, None
+            if feed is None:
+                feed = await self._reopened()
+                self._tell(None)
             try:
                 await self._read_on(feed)
             except KafkaFailure as error:
                 self._tell(str(error))
             finally:
                 await feed.close()
-            feed = await self._reopened()
-            self._tell(None)
 
     async def _read_on(self, feed: TopicFeed) -> None:
         while True:
@@ -109,9 +117,13 @@ class TopicTail:
                 feed = await TopicFeed.open(self._settings, self._topic)
             except KafkaFailure as error:
                 self._tell(str(error))
-            else:
+                continue
+            try:
                 feed.seek(self._positions)
-                return feed
+            except BaseException:
+                await feed.close()
+                raise
+            return feed
 
 
 class _EndsAsker:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -66,10 +67,11 @@ class KafkaStateLog:
     async def stop(self) -> None:
         """See `StateLog`."""
         tail, self._tail = self._tail, None
-        if tail is not None:
-            await tail.stop()
-        await self._standby.stop()
-        await self.drop_leadership()
+        async with AsyncExitStack() as last_first:
+            last_first.push_async_callback(self.drop_leadership)
+            last_first.push_async_callback(self._standby.stop)
+            if tail is not None:
+                last_first.push_async_callback(tail.stop)
 
     async def read_to_end(self) -> None:
         """See `StateLog`."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from fetchers.sdk.clock import Clock
 from fetchers.sdk.retry import BackOff
 from metrics.events import Emit, StateLogInterrupted, StateRecordSkipped
-from service.background import Background
+from service.background import Background, located, persist
 from service.domain.cluster import InstanceStatus
 from service.domain.ids import InstanceId, TaskId
 from service.kafka.errors import KafkaFailure
@@ -55,7 +55,7 @@ class Statuses:
         await self._log.start(self._receive)
         await self._background.__aenter__()
         self._is_running = True
-        self._background.start(self._write_on(), name="statuses")
+        self._background.start(persist(self._write_on, tell=self._on_bug), name="statuses")
 
     async def stop(self) -> None:
         """Write what is queued, for `FLUSH_SECONDS_MAX` at most, and disconnect."""
@@ -138,6 +138,10 @@ class Statuses:
                 self._news.set()
             else:
                 failures = 0
+
+    def _on_bug(self, error: Exception) -> None:
+        self._emit(StateLogInterrupted(topic=self._log.topic, reason=located(error)))
+        self._news.set()
 
     def _tell(self, key: StatusKey, told: _Told) -> None:
         self._told[key] = told

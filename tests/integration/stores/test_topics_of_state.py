@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 
-from metrics.events import discard
+from metrics.events import Emit, StateLogInterrupted, StateLogResumed, discard
+from metrics.fanout import RecordingEmitter
 from service.domain.cluster import RestartRequest
 from service.domain.states import TargetState
 from service.herder.ports import ConfigChange
@@ -31,13 +33,17 @@ def settings(kafka: KafkaStack) -> KafkaSettings:
 
 @asynccontextmanager
 async def opened(
-    settings: KafkaSettings, topic: str, *, listener: Callable[[ConfigChange], None] = lambda _: None
+    settings: KafkaSettings,
+    topic: str,
+    *,
+    listener: Callable[[ConfigChange], None] = lambda _: None,
+    emit: Emit = discard,
 ) -> AsyncIterator[ConfigLog]:
     """A started store that does not lead."""
     log = KafkaStateLog(
         StateTopic.of(StateKind.CONFIG, topic),
         LogClients(settings, settings),
-        emit=discard,
+        emit=emit,
         leader_id=f"connect-cluster-{topic}",
     )
     store = ConfigLog(log, emit=discard)
@@ -154,6 +160,27 @@ async def test_an_outage_of_the_broker_is_outlasted(
     offsets = [change.after.offset for change in heard]
     assert offsets == sorted(set(offsets))
     assert {change.connector for change in heard} == {"a", "b", "c"}
+
+
+async def test_a_bug_in_whoever_hears_does_not_end_the_reading(settings: KafkaSettings, topic_name: str) -> None:
+    """It is told with its place in the code, and the records after it are heard."""
+    emitter = RecordingEmitter()
+    heard: list[str | None] = []
+
+    def hear(change: ConfigChange) -> None:
+        if change.connector == "odd" and not emitter.of(StateLogInterrupted):
+            raise RuntimeError("a bug")
+        heard.append(change.connector)
+
+    async with opened(settings, topic_name, listener=hear, emit=emitter) as store:
+        await store.put_target_state("even", TargetState.PAUSED)
+        await store.put_target_state("odd", TargetState.PAUSED)
+        await store.put_target_state("last", TargetState.PAUSED)
+    (told,) = emitter.of(StateLogInterrupted)
+    assert "RuntimeError: a bug" in told.reason
+    assert f"{Path(__file__).name}:" in told.reason
+    assert len(emitter.of(StateLogResumed)) == 1
+    assert heard == ["even", "last"]
 
 
 async def _written(store: ConfigLog) -> bool:
