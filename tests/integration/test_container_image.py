@@ -72,11 +72,31 @@ class Builder:
     """buildah with a storage of its own, so that nothing of the machine's is touched or left behind."""
 
     folder: Path
+    driver: str
+
+    @classmethod
+    def in_folder(cls, folder: Path) -> Builder:
+        """Layers lie upon each other where the folder's file system can bear it; else each is a copy of all below."""
+        builder = cls(folder / "overlay", "overlay")
+        try:
+            builder("info")
+        except AssertionError:
+            return cls(folder / "vfs", "vfs")
+        return builder
 
     def __call__(self, *arguments: str) -> str:
         """Run buildah and return what it printed; what it said goes into the failure."""
-        storage = ("--storage-driver", "vfs", "--root", f"{self.folder}/storage", "--runroot", f"{self.folder}/run")
-        return _run("buildah", *storage, *arguments, environment={"BUILDAH_ISOLATION": "chroot"})
+        storage = ("--root", f"{self.folder}/storage", "--runroot", f"{self.folder}/run")
+        environment = {"BUILDAH_ISOLATION": "chroot"}
+        return _run("buildah", "--storage-driver", self.driver, *storage, *arguments, environment=environment)
+
+    def clear(self) -> None:
+        """Leave nothing mounted: it belongs to the storage, and would outlive its folder."""
+        self("umount", "--all")
+        self("rm", "--all")
+        self("rmi", "--all", "--force")
+        for mounted in _mounts_below(self.folder):
+            _run("umount", mounted)
 
 
 def _run(*command: str, environment: dict[str, str] | None = None, seconds_max: float = _BUILD_SECONDS_MAX) -> str:
@@ -94,6 +114,12 @@ def _run(*command: str, environment: dict[str, str] | None = None, seconds_max: 
             said, _ = running.communicate()
     assert running.returncode == 0, f"{' '.join(command[:8])} …: {running.returncode}\n{said[-6000:]}"
     return said
+
+
+def _mounts_below(folder: Path) -> list[str]:
+    """Deepest first."""
+    places = (line.split(" ")[1] for line in Path("/proc/self/mounts").read_text(encoding="utf-8").split("\n") if line)
+    return sorted((place for place in places if place.startswith(f"{folder}/")), key=len, reverse=True)
 
 
 def _words(*words: str) -> str:
@@ -137,7 +163,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Image]:
     if sys.platform != "linux" or os.geteuid() != 0 or missing:
         pytest.skip(f"building an image here needs Linux, root and {', '.join(_NEEDED)}; missing: {missing or 'root'}")
     folder = tmp_path_factory.mktemp("image")
-    builder = Builder(folder)
+    builder = Builder.in_folder(folder)
     options = ("--format", "docker", "--network", "host", "--pull-never", "-t", "localhost/headrace:test")
     try:
         builder("bud", *options, "--build-arg", f"BASE={_make_base(builder, folder)}", str(_ROOT))
@@ -145,10 +171,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Image]:
         container = builder("from", "--pull-never", "localhost/headrace:test").strip()
         yield Image(config, Path(builder("mount", container).strip()))
     finally:
-        # Before the folder is removed: what is mounted in it belongs to the storage.
-        builder("umount", "--all")
-        builder("rm", "--all")
-        builder("rmi", "--all", "--force")
+        builder.clear()
 
 
 def test_image_runs_as_nobody_in_particular(image: Image) -> None:
@@ -157,6 +180,7 @@ def test_image_runs_as_nobody_in_particular(image: Image) -> None:
     program = image.files / "opt" / "headrace"
     owners = {path.lstat().st_uid for path in (program, program / "service", program / ".venv", program / "parts")}
     assert owners == {0}
+    assert [each.name for each in sorted(program.glob(".venv/class-archives/*/*"))] == ["kafka.jsa", "spark.jsa"]
     assert image.config["Healthcheck"]["Test"][0] == "CMD"
     assert "/health/live" in " ".join(image.config["Healthcheck"]["Test"])
 
