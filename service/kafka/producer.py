@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Protocol
 
 from aiokafka import AIOKafkaProducer
@@ -164,14 +165,12 @@ class _Connection:
             await close_producer(self._producer, seconds_max=STOP_SECONDS_MAX)
 
 
-class TransactionalWriter:
-    """Exactly once: each commit is one transaction, seen as a whole or not at all by `read_committed` readers."""
+class _ConnectedWriter(ABC):
+    """The part of a `Writer` that does not depend on how its records are delivered."""
 
-    def __init__(self, settings: KafkaSettings, *, transactional_id: str) -> None:
-        """Prepare; nothing is sent before `start`."""
-        self._connection = _Connection(settings, transactional_id=transactional_id)
-        limits = settings.producer
-        self._seconds_max = min(limits.commit_seconds_max, limits.transaction_seconds_max * _SHARE_OF_TRANSACTION)
+    def __init__(self, connection: _Connection, *, seconds_max: float) -> None:
+        self._connection = connection
+        self._seconds_max = seconds_max
 
     @property
     def is_usable(self) -> bool:
@@ -179,7 +178,7 @@ class TransactionalWriter:
         return self._connection.is_usable
 
     async def start(self) -> None:
-        """See `Writer`: fences every older writer with this id, and waits until its transaction has ended."""
+        """See `Writer`."""
         await self._connection.start()
 
     async def commit(self, writes: Sequence[TopicRecords]) -> None:
@@ -187,6 +186,27 @@ class TransactionalWriter:
         filled = [write for write in writes if len(write)]
         if filled:
             await self._connection.deliver(lambda: self._commit(filled), seconds_max=self._seconds_max)
+
+    async def stop(self) -> None:
+        """See `Writer`."""
+        await self._connection.stop()
+
+    @abstractmethod
+    async def _commit(self, writes: Sequence[TopicRecords]) -> None:
+        """Deliver; the connection sees to limits and errors."""
+
+
+class TransactionalWriter(_ConnectedWriter):
+    """Exactly once: each commit is one transaction, seen as a whole or not at all by `read_committed` readers.
+
+    Its start fences every older writer with this id, and waits until its transaction has ended.
+    """
+
+    def __init__(self, settings: KafkaSettings, *, transactional_id: str) -> None:
+        """Prepare; nothing is sent before `start`."""
+        limits = settings.producer
+        seconds_max = min(limits.commit_seconds_max, limits.transaction_seconds_max * _SHARE_OF_TRANSACTION)
+        super().__init__(_Connection(settings, transactional_id=transactional_id), seconds_max=seconds_max)
 
     async def _commit(self, writes: Sequence[TopicRecords]) -> None:
         producer = self._connection.producer
@@ -196,46 +216,23 @@ class TransactionalWriter:
         await send(producer, lanes)
         await producer.commit_transaction()
 
-    async def stop(self) -> None:
-        """See `Writer`."""
-        await self._connection.stop()
 
-
-class IdempotentWriter:
+class IdempotentWriter(_ConnectedWriter):
     """At least once: no transaction; each write is acknowledged before the next is sent, `last_topic`'s last.
 
-    `last_topic` is the offset topic, so that a stored offset never runs ahead of its records. The order
-    of the others is the caller's: de-duplication state comes after the records it calls delivered.
+    `last_topic` is the offset topic, so that a stored offset never runs ahead of its records: an error or a kill may
+    leave records without their offset, to be sent again. The order of the others is the caller's: de-duplication state
+    comes after the records it calls delivered.
     """
 
     def __init__(self, settings: KafkaSettings, *, last_topic: str) -> None:
         """Prepare; nothing is sent before `start`."""
-        self._connection = _Connection(settings, transactional_id=None)
+        super().__init__(_Connection(settings, transactional_id=None), seconds_max=settings.producer.commit_seconds_max)
         self._last_topic = last_topic
-        self._seconds_max = settings.producer.commit_seconds_max
-
-    @property
-    def is_usable(self) -> bool:
-        """See `Writer`."""
-        return self._connection.is_usable
-
-    async def start(self) -> None:
-        """See `Writer`."""
-        await self._connection.start()
-
-    async def commit(self, writes: Sequence[TopicRecords]) -> None:
-        """See `Writer`; an error or a kill may leave records without their offset, to be sent again."""
-        filled = [write for write in writes if len(write)]
-        if filled:
-            await self._connection.deliver(lambda: self._commit(filled), seconds_max=self._seconds_max)
 
     async def _commit(self, writes: Sequence[TopicRecords]) -> None:
         for write in sorted(writes, key=lambda write: write.topic == self._last_topic):
             await send(self._connection.producer, await self._connection.lanes.plan([write]))
-
-    async def stop(self) -> None:
-        """See `Writer`."""
-        await self._connection.stop()
 
 
 def _mend_sequence_numbers(producer: AIOKafkaProducer) -> None:

@@ -11,6 +11,7 @@ from multiprocessing.connection import Connection
 from aiohttp import web
 
 from tests.benchmarks.lines import line
+from tests.contracts.loopback import serve
 
 PAGE_RECORDS = 1_000
 RENDERED_PAGES = 50
@@ -39,16 +40,10 @@ def _serve(pages: int, pipe: Connection) -> None:
         body = bodies[(number - 1) % len(bodies)] if number <= pages else b'{"events":[]}'
         return web.Response(body=body, content_type="application/json")
 
-    application = web.Application()
-    application.router.add_get("/events", page)
-
     async def run() -> None:
-        runner = web.AppRunner(application, access_log=None)
-        await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        pipe.send(f"http://127.0.0.1:{runner.addresses[0][1]}/events")
-        await asyncio.Event().wait()
+        async with serve(page, path="/events") as url:
+            pipe.send(f"{url}/events")
+            await asyncio.Event().wait()
 
     asyncio.run(run())
 

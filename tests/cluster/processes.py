@@ -22,6 +22,7 @@ from service.kafka.client import KafkaSettings
 from service.kafka.errors import DeliveryFatal
 from service.kafka.reader import read_topic
 from tests.bound import bound
+from tests.cluster.worker_keys import group_properties
 from tests.faults.numbered_lines import GrowingFile, line
 from tests.faults.worker_life import ROOT, write_properties
 from tests.rest_client import LOOK_SECONDS, WAIT_SECONDS_MAX, RestClient
@@ -175,18 +176,7 @@ class Field:
 
     def _properties(self, port: int) -> dict[str, str]:
         return {
-            "bootstrap.servers": self.bootstrap,
-            "group.id": self.name,
-            "config.storage.topic": f"{self.name}-configs",
-            "offset.storage.topic": f"{self.name}-offsets",
-            "offset.storage.partitions": "3",
-            "status.storage.topic": f"{self.name}-status",
-            "status.storage.partitions": "2",
-            "dedupe.storage.topic": f"{self.name}-dedupe",
-            "data.dir": str(self.folder / f"data-{port}"),
-            "listeners": f"http://127.0.0.1:{port}",
-            "key.converter": "org.apache.kafka.connect.storage.StringConverter",
-            "value.converter": "org.apache.kafka.connect.storage.StringConverter",
+            **group_properties(self.bootstrap, self.name, data=self.folder / f"data-{port}", port=port),
             "session.timeout.ms": str(SESSION_SECONDS * 1000),
             "log.format": "json",
             "topic.creation.default.partitions": "1",

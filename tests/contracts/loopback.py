@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
@@ -11,14 +12,14 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 @asynccontextmanager
-async def serve(handler: Handler) -> AsyncIterator[str]:
-    """Answer every path and method by ``handler``; gives ``http://127.0.0.1:<port>``."""
+async def serve(handler: Handler, *, path: str = "/{path:.*}", tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
+    """Answer every method of these paths by ``handler``; gives ``http://127.0.0.1:<port>``, or https with ``tls``."""
     app = web.Application()
-    app.router.add_route("*", "/{path:.*}", handler)
+    app.router.add_route("*", path, handler)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.05)
     await runner.setup()
     try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+        await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()
+        yield f"{'https' if tls else 'http'}://127.0.0.1:{runner.addresses[0][1]}"
     finally:
         await runner.cleanup()

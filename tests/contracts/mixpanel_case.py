@@ -13,6 +13,7 @@ from aiohttp import web
 
 from fetchers.mixpanel.fetcher import MixpanelSource
 from fetchers.sdk.testing import BadConfig, FetcherCase, ScriptedSource
+from tests.contracts.loopback import serve
 
 DAYS = tuple(date(2023, 12, 28) + timedelta(days=number) for number in range(3))
 """Over before the suite's clock begins (2024-01-01); no more than may be asked for in a second."""
@@ -136,16 +137,8 @@ class MixpanelCase(FetcherCase):
         """A server on a free port."""
         del folder
         export = DailyExport()
-        app = web.Application()
-        app.router.add_get("/api/2.0/export", export.answer)
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
-        await runner.setup()
-        try:
-            await web.TCPSite(runner, "127.0.0.1", 0).start()
-            export.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        async with serve(export.answer, path="/api/2.0/export") as export.url:
             yield export
-        finally:
-            await runner.cleanup()
 
 
 CASE = MixpanelCase()

@@ -18,6 +18,7 @@ from service.kafka.client import KafkaSettings
 from service.kafka.errors import DeliveryFatal
 from service.kafka.reader import read_topic
 from spark_batch.plan import ConversionPlan, Finding
+from tests.cluster.worker_keys import group_properties
 from tests.rest_client import LOOK_SECONDS, WAIT_SECONDS_MAX, RestClient
 from tests.unit.pipeline.fakes import verdicts
 
@@ -62,22 +63,7 @@ class Cluster:
 
     def properties(self, **more: str) -> dict[str, str]:
         """Of a worker."""
-        return {
-            "bootstrap.servers": self.bootstrap,
-            "group.id": self.name,
-            "config.storage.topic": f"{self.name}-configs",
-            "offset.storage.topic": f"{self.name}-offsets",
-            "offset.storage.partitions": "3",
-            "status.storage.topic": f"{self.name}-status",
-            "status.storage.partitions": "2",
-            "dedupe.storage.topic": f"{self.name}-dedupe",
-            "data.dir": str(self.folder),
-            "listeners": "http://127.0.0.1:0",
-            "key.converter": "org.apache.kafka.connect.storage.StringConverter",
-            "value.converter": "org.apache.kafka.connect.storage.StringConverter",
-            **self.more,
-            **more,
-        }
+        return {**group_properties(self.bootstrap, self.name, data=self.folder), **self.more, **more}
 
     @asynccontextmanager
     async def worker(

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 
 from aiohttp import web
 
+from tests.contracts.loopback import serve
+
 
 @dataclass(frozen=True, slots=True)
 class Scripted:
@@ -61,13 +63,5 @@ class ScriptedExport:
 async def scripted_export(answers: Mapping[str, Sequence[Scripted]]) -> AsyncIterator[ScriptedExport]:
     """Serve a script on a free port."""
     export = ScriptedExport(answers)
-    app = web.Application()
-    app.router.add_get("/api/2.0/export", export.answer)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        export.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    async with serve(export.answer, path="/api/2.0/export") as export.url:
         yield export
-    finally:
-        await runner.cleanup()

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from aiohttp import web
+
+from service.embedded.running import running
+from tests.contracts.loopback import serve
 
 STATUS = {
     "name": "orders/eu",
@@ -50,26 +51,6 @@ class FakeWorker:
 @contextmanager
 def served(worker: FakeWorker) -> Iterator[FakeWorker]:
     """Serve it while the block runs."""
-    loop, ready = asyncio.new_event_loop(), threading.Event()
-    thread = threading.Thread(target=_serve, args=(worker, loop, ready))
-    thread.start()
-    ready.wait(10)
-    try:
+    with running(serve(worker.handle), name="fake-worker") as serving:
+        worker.url = serving.server
         yield worker
-    finally:
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join(10)
-        loop.close()
-
-
-def _serve(worker: FakeWorker, loop: asyncio.AbstractEventLoop, ready: threading.Event) -> None:
-    asyncio.set_event_loop(loop)
-    application = web.Application()
-    application.router.add_route("*", "/{rest:.*}", worker.handle)
-    runner = web.AppRunner(application, access_log=None)
-    loop.run_until_complete(runner.setup())
-    loop.run_until_complete(web.TCPSite(runner, "127.0.0.1", 0).start())
-    worker.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    ready.set()
-    loop.run_forever()
-    loop.run_until_complete(runner.cleanup())

@@ -14,6 +14,7 @@ from aiohttp import web
 from fetchers.catalog import shared_http
 from fetchers.sdk import Fatal, TlsSettings
 from fetchers.sdk.testing import FakeContext
+from tests.contracts.loopback import serve
 
 pytestmark = pytest.mark.skipif(which("openssl") is None, reason="makes its certificate with the openssl program")
 SUBJECT = ("-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1")
@@ -43,13 +44,8 @@ async def url_fixture(certificate: Path) -> AsyncIterator[str]:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(certificate))
     context.load_cert_chain(certificate, certificate.with_name("key.pem"))
     context.verify_mode = ssl.CERT_OPTIONAL
-    app = web.Application()
-    app.router.add_get("/", answer)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.05)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
-    yield f"https://127.0.0.1:{runner.addresses[0][1]}/"
-    await runner.cleanup()
+    async with serve(answer, path="/", tls=context) as url:
+        yield f"{url}/"
 
 
 @pytest.fixture(name="context")
