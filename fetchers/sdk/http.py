@@ -13,8 +13,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol, TypedDict, Unpack
 
 if TYPE_CHECKING:
+    from fetchers.sdk.asker import Asker
     from fetchers.sdk.clock import Clock
-    from fetchers.sdk.context import FetchContext
 
 MEBIBYTE = 1024 * 1024
 
@@ -108,7 +108,7 @@ class Authorizer(Protocol):
 class RequestBudget(Protocol):
     """How often a source may be asked, shared by all who use one credential."""
 
-    def turn(self, context: FetchContext) -> AbstractAsyncContextManager[None]:
+    def turn(self, asker: Asker) -> AbstractAsyncContextManager[None]:
         """Wait until a request is allowed; the block lasts until the source has begun to answer."""
 
     def hold(self, seconds: float, clock: Clock) -> None:
@@ -227,5 +227,5 @@ class HttpAccess(Protocol):
 class HttpDoor(Protocol):
     """The worker's one http client, from which every task gets its own access."""
 
-    def for_task(self, context: FetchContext) -> HttpAccess:
-        """Access for the task of this context."""
+    def for_task(self, asker: Asker) -> HttpAccess:
+        """Access for this task."""

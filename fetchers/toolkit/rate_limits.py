@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
+from fetchers.sdk.asker import Asker
 from fetchers.sdk.clock import Clock
-from fetchers.sdk.context import FetchContext
 from metrics.events import RateLimitWaited
 
 SLEEP_SECONDS_MIN = 0.001
@@ -43,7 +43,7 @@ class RateBudget:
 
     A request counts from the moment it is allowed until a window after the source has begun to answer it. Counting
     from its start only, four requests could meet within a second at the source though they left in more.
-    Waiting is fair, visible, and ended at once by cancellation; time is the context's monotonic clock.
+    Waiting is fair, visible, and ended at once by cancellation; time is the asker's monotonic clock.
     """
 
     def __init__(self, windows: Sequence[RateWindow]) -> None:
@@ -54,13 +54,13 @@ class RateBudget:
         self._changed = asyncio.Event()
 
     @asynccontextmanager
-    async def turn(self, context: FetchContext) -> AsyncIterator[None]:
+    async def turn(self, asker: Asker) -> AsyncIterator[None]:
         """Wait until a request is allowed; the block lasts until the source has begun to answer."""
-        turn = await self._begin(context)
+        turn = await self._begin(asker)
         try:
             yield
         finally:
-            turn.ended = context.clock.monotonic()
+            turn.ended = asker.clock.monotonic()
             self._changed.set()
 
     def hold(self, seconds: float, clock: Clock) -> None:
@@ -72,19 +72,19 @@ class RateBudget:
         self._forget(now)
         return not self._turns and self._held_until <= now
 
-    async def _begin(self, context: FetchContext) -> _Turn:
-        clock = context.clock
+    async def _begin(self, asker: Asker) -> _Turn:
+        clock = asker.clock
         if not self._queue.locked() and self._wait_seconds(clock.monotonic()) == 0:
             return self._granted()
         started = clock.monotonic()
-        with context.waiting_for_limit():
+        with asker.waiting_for_limit():
             try:
                 async with self._queue:
                     await self._wait_for_room(clock)
                     return self._granted()
             finally:
                 waited = clock.monotonic() - started
-                context.emit(RateLimitWaited(context.connector, context.task, seconds=waited))
+                asker.emit(RateLimitWaited(asker.connector, asker.task, seconds=waited))
 
     def _granted(self) -> _Turn:
         turn = _Turn()

@@ -15,7 +15,10 @@ from service.version import VERSION
 
 @click.group(
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Of the launcher: 'test' runs every test, 'check' what CI runs first, 'bench' the figures beside a peer's.",
+    epilog=(
+        "Of the launcher: 'test' runs every test, 'check' what CI runs first, 'bench' the figures beside a peer's, "
+        "'docs' writes the reference pages."
+    ),
 )
 @click.version_option(VERSION, prog_name="headrace")
 def main() -> None:
@@ -143,15 +146,6 @@ def redrive(dead_letter_topic: str, worker: Path, connectors: tuple[Path, ...]) 
     from service.cli.redrive import run_redrive  # noqa: PLC0415 - as above
 
     sys.exit(asyncio.run(run_redrive(dead_letter_topic, worker, connectors)))
-
-
-@main.command()
-@click.option("--check", is_flag=True, help="Only say what is not fresh.")
-def docs(*, check: bool) -> None:
-    """Write the reference pages from the code."""
-    from service.docs.generate import main as generate  # noqa: PLC0415 - as above
-
-    sys.exit(generate(check=check))
 
 
 @main.command()

@@ -14,6 +14,7 @@ LAUNCHER_COMMANDS = {
     "test": "Set up everything and run every test; arguments go to pytest.",
     "check": "Format, lint, types, import rules and the tests of the architecture: what CI runs first.",
     "bench": "Measure headrace beside Kafka Connect and write the figures into docs/benchmarks; names choose figures.",
+    "docs": "Write docs/reference from the code; `--check` only says what is not fresh.",
 }
 """What the launcher does itself, before there is a command line."""
 

@@ -14,7 +14,7 @@ import aiohttp
 from multidict import CIMultiDict
 from yarl import URL
 
-from fetchers.sdk.context import FetchContext
+from fetchers.sdk.asker import Asker
 from fetchers.sdk.errors import Fatal, FetchError, RateLimited, Retriable
 from fetchers.sdk.http import (
     Credentials,
@@ -83,18 +83,18 @@ class SessionOwner(Protocol):
 class TaskHttp:
     """The ``HttpAccess`` of one task."""
 
-    def __init__(self, shared: SessionOwner, context: FetchContext) -> None:
+    def __init__(self, shared: SessionOwner, asker: Asker) -> None:
         self._shared = shared
-        self._context = context
+        self._asker = asker
         self._open_requests = asyncio.Semaphore(REQUESTS_OPEN_MAX)
 
     async def poll(self, url: str, *, every: float, **options: Unpack[RequestOptions]) -> AsyncIterator[HttpAnswer]:
         """Ask again and again, ``every`` seconds from start to start; each turn is one round of the source."""
-        clock = self._context.clock
+        clock = self._asker.clock
         while True:
             started = clock.monotonic()
             yield await self.request("GET", url, **options)
-            self._context.finish_round()
+            self._asker.finish_round()
             await clock.sleep(max(0.0, started + every - clock.monotonic()))
 
     async def request(self, method: str, url: str, **options: Unpack[RequestOptions]) -> HttpAnswer:
@@ -117,7 +117,7 @@ class TaskHttp:
     async def stream(self, method: str, url: str, **options: Unpack[RequestOptions]) -> AsyncIterator[ResponseStream]:
         """One request whose body is read in chunks and never held whole."""
         request = _Request(method.upper(), _url(url, options), options)
-        clock = self._context.clock
+        clock = self._asker.clock
         stream: ResponseStream | None = None
         outcome = "ok"
         await self._enter(request)
@@ -138,9 +138,9 @@ class TaskHttp:
                 self._emit(outcome, received, clock.monotonic() - started)
 
     def _emit(self, outcome: str, received: int, seconds: float) -> None:
-        context = self._context
-        event = FetchCompleted(context.connector, context.task, outcome=outcome, bytes=received, seconds=seconds)
-        context.emit(event)
+        asker = self._asker
+        event = FetchCompleted(asker.connector, asker.task, outcome=outcome, bytes=received, seconds=seconds)
+        asker.emit(event)
 
     async def _enter(self, request: _Request) -> None:
         """Take one of the task's places; a fetcher that holds them all would wait for itself for ever."""
@@ -194,7 +194,7 @@ class TaskHttp:
         url = request.url.update_query(request.credentials.query) if request.credentials.query else request.url
         # ``connect`` and not ``sock_connect``: looking up the name must not take for ever either.
         timeout = aiohttp.ClientTimeout(connect=limits.connect_seconds, sock_read=limits.read_seconds)
-        async with budget.turn(self._context) if budget else nullcontext():
+        async with budget.turn(self._asker) if budget else nullcontext():
             with outside_errors(request.place):
                 response = await self._shared.session.request(
                     request.method,
@@ -223,11 +223,11 @@ class TaskHttp:
         message = f"{request.place}: {_status_words(stream.status)}" + (f": {quoted}" if quoted else "")
         if verdict is StatusVerdict.FATAL:
             raise Fatal(message)
-        wait = retry_after_seconds(stream.headers.get("Retry-After"), now=self._context.clock.now())
+        wait = retry_after_seconds(stream.headers.get("Retry-After"), now=self._asker.clock.now())
         if verdict is StatusVerdict.RATE_LIMITED:
             budget: RequestBudget | None = request.options.get("budget")
             if budget is not None and wait is not None:
-                budget.hold(wait, self._context.clock)
+                budget.hold(wait, self._asker.clock)
             raise RateLimited(message, wait_seconds=wait)
         raise Retriable(message, wait_seconds=wait)
 

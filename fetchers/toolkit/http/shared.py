@@ -10,7 +10,7 @@ from typing import Self
 import aiohttp
 from aiohttp.abc import AbstractResolver
 
-from fetchers.sdk.context import FetchContext
+from fetchers.sdk.asker import Asker
 from fetchers.sdk.errors import Fatal
 from fetchers.sdk.http import TlsSettings
 from fetchers.toolkit.http.access import TaskHttp
@@ -74,9 +74,9 @@ class SharedHttp:
             raise SharedHttpClosedError(message)
         return self._session
 
-    def for_task(self, context: FetchContext) -> TaskHttp:
-        """Access for the task of this context."""
-        return TaskHttp(self, context)
+    def for_task(self, asker: Asker) -> TaskHttp:
+        """Access for this task."""
+        return TaskHttp(self, asker)
 
     async def tls_context(self, settings: TlsSettings) -> ssl.SSLContext:
         """The TLS context of these settings, made once. Raises Fatal where a file of them cannot be used."""

@@ -11,6 +11,7 @@ from typing import Any, cast
 import pyarrow as pa
 
 from fetchers.sdk import Clock, FetchContext, FetcherConfig, HttpAccess, Offset, Page, SourceConnector, SystemClock
+from fetchers.sdk.asker import Asker
 from metrics.events import Event
 from service.domain.ids import TaskId
 from service.pipeline.batching import BatchLimits
@@ -40,9 +41,9 @@ def queued(item: Page, *, fetched_at: float = 0.0) -> QueuedPage:
 class HttpUnused:
     """An http door for fetchers that speak no http."""
 
-    def for_task(self, context: FetchContext) -> HttpAccess:
+    def for_task(self, asker: Asker) -> HttpAccess:
         """Nothing that could be used."""
-        del context
+        del asker
         return cast("HttpAccess", None)
 
 
