@@ -6,8 +6,10 @@ import ast
 import subprocess
 import sys
 import tomllib
+from graphlib import TopologicalSorter
 from pathlib import Path
 
+import grimp
 import pytest
 
 from tests.architecture.tracked import ROOMS, ROOT, Module, modules, text_of
@@ -44,6 +46,15 @@ def test_the_contracts_hold() -> None:
     result = lint(ROOT)
 
     assert result.returncode == 0, result.stdout
+
+
+def test_no_module_knows_itself_by_way_of_others() -> None:
+    """Imports for annotations counted in: a circle of modules can be understood, changed and tested only as a whole."""
+    graph = grimp.build_graph(*ROOMS)
+    known = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
+
+    assert len(known) > 300
+    assert known.keys() <= {*TopologicalSorter(known).static_order()}
 
 
 STRAYS = {
