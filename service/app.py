@@ -24,7 +24,6 @@ from metrics.logging import LogObserver
 from metrics.prometheus import PrometheusObserver
 from service.background import Background
 from service.config.definition import ConnectorDefinition
-from service.config.job import ConfigRefusedError, Job, SourceFindings
 from service.config.worker import EMBEDDED, WorkerConfig
 from service.control import ControlPlane, advertised
 from service.domain.states import TargetState
@@ -35,6 +34,7 @@ from service.embedded.server import EmbeddedServer
 from service.embedded.supervision import keep_running
 from service.herder.life import HerderLife
 from service.herder.run import FileConnector, WorkerRun
+from service.job import ConfigRefusedError, Job, SourceFindings
 from service.pipeline.task import FlowParts
 from service.registry.settings import RegistrySettings
 from service.rest.health import Health, WorkerPhase

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from spark_batch.exact.keep import is_kept_whole
 from spark_batch.job import Job, canonical_job, is_page_key_written, is_value_written, swift_job, typed_job
 from spark_batch.plan import ConversionPlan, UnknownFields
+from spark_batch.plan_transforms import is_loose, is_reshaped, is_timestamp_inserted
 from spark_batch.proof import ProofHabit, ProofShape, proof_shape
 from spark_batch.transforms.kinds import Side
-from spark_batch.transforms.planned import is_loose, is_reshaped, is_timestamp_inserted
 
 
 @dataclass(frozen=True)

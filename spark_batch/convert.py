@@ -33,9 +33,9 @@ from spark_batch.job import (
 from spark_batch.job_run import RAISED, run_job
 from spark_batch.outcome import OUTCOME_SCHEMA, ArrowColumn, Reason, Rejection, Stage
 from spark_batch.plan import ConversionPlan, ConverterKind, PayloadFormat
+from spark_batch.plan_transforms import is_reshaped
 from spark_batch.prepass import is_larger, is_unsure, pc, read_utf8
 from spark_batch.transforms.kinds import Side
-from spark_batch.transforms.planned import is_reshaped
 from spark_batch.variant_paths import PAYLOAD
 
 if TYPE_CHECKING:

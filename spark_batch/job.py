@@ -27,13 +27,13 @@ from spark_batch.payload_fields import (
 )
 from spark_batch.plan import ConversionPlan, ConverterKind, PayloadFormat, UnknownFields
 from spark_batch.plan_schemas import key_schema, value_schema
+from spark_batch.plan_transforms import is_loose, is_reshaped, is_timestamp_inserted
 from spark_batch.serialize import record_bytes, text_bytes
 from spark_batch.serialize.avro import framed_avro
 from spark_batch.serialize.connect_json import json_text
 from spark_batch.shapes import CORRUPT, canonical_shape, payload_shape
+from spark_batch.transformed_columns import transformed_key, transformed_value
 from spark_batch.transforms.kinds import Side
-from spark_batch.transforms.outputs import transformed_key, transformed_value
-from spark_batch.transforms.planned import is_loose, is_reshaped, is_timestamp_inserted
 from spark_batch.variant_paths import PAYLOAD, VARIANT, is_one_value, parsed_payload
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from spark_batch.avro_schema import parse_schema
 from spark_batch.avro_types import AvroType, Enum, Map, Primitive, Record, Temporal, Uuid
 from spark_batch.plan import ConversionPlan, Finding
-from spark_batch.transforms.planned import misfits
+from spark_batch.plan_transforms import misfits
 
 _PLAIN_KEYS = {Primitive.STRING, Primitive.INT, Primitive.LONG, Primitive.BOOLEAN}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spark_batch.plan import ConversionPlan, ConverterKind
-from spark_batch.transforms.planned import key_shape, value_shape
+from spark_batch.plan_transforms import key_shape, value_shape
 
 
 def value_schema(plan: ConversionPlan) -> str | None:

@@ -15,8 +15,8 @@ import pytest
 
 from service.app import open_worker
 from service.background import Background
-from service.config.job import make_job
 from service.embedded.running import running
+from service.job import make_job
 from tests.java_connect import worker_properties
 from tests.rest_client import LOOK_SECONDS, WAIT_SECONDS_MAX, RestClient
 from tests.scenarios.cluster_workers import InstantConversion

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from service.app import Addresses
 from service.cli.standalone import run_to_end
-from service.config.job import Job, make_job
+from service.job import Job, make_job
 
 
 async def run_dev(*, data_dir: Path, rest_port: int, kafka_port: int, registry_port: int) -> int:

@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from service.config.job import ConfigRefusedError
+from service.job import ConfigRefusedError
 
 
 def print_refusal(refusal: ConfigRefusedError) -> None:

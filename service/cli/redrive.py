@@ -10,7 +10,7 @@ from rich.text import Text
 
 from service.cli.findings import print_refusal
 from service.cli.standalone import EXIT_CLEAN, EXIT_CONFIG, EXIT_FAILED, configure_job_logging, raise_file_limit
-from service.config.job import ConfigRefusedError, read_job
+from service.job import ConfigRefusedError, read_job
 from service.redrive.run import UnknownDeadLetterTopicError, redrive
 
 

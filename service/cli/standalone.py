@@ -18,10 +18,9 @@ from metrics.logging import LogFormat, configure_logging
 from metrics.redaction import Redactor
 from service.app import Addresses, open_worker
 from service.cli.findings import print_refusal
-from service.config.job import ConfigRefusedError, Job, read_job
-from service.config.secrets import secrets_of
 from service.embedded.errors import EmbeddedError
 from service.herder.run import WorkerRun
+from service.job import ConfigRefusedError, Job, read_job
 from service.kafka.errors import DeliveryFatal
 from service.worker.collecting import collecting_gently
 
@@ -57,7 +56,7 @@ async def run_to_end(
 def configure_job_logging(job: Job) -> None:
     """As the worker file says, with the job's secrets hidden."""
     redactor = Redactor()
-    for secret in secrets_of(job):
+    for secret in job.secrets():
         redactor.learn(secret)
     job.providers.secrets.listen(redactor.learn)
     configure_logging(format=LogFormat(job.worker.log_format), level=job.worker.log_level, redactor=redactor)

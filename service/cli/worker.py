@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from service.cli.standalone import run_to_end
-from service.config.job import read_job
+from service.job import read_job
 
 
 async def run_worker(worker_file: Path) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from fetchers.sdk import ConfigKey, Importance, Key
-from service.docs.borrowed_keys import CONNECTION_KEYS, PRODUCER_KEYS
+from service.config.borrowed_keys import CONNECTION_KEYS, PRODUCER_KEYS
 
 PRINCIPAL_KEYS = frozenset({"security.protocol", "sasl.mechanism", "sasl.jaas.config"})
 """Who the connector is for the brokers."""

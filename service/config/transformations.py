@@ -21,6 +21,7 @@ from service.config.transforms import (
     TransformClass,
     find_class,
 )
+from spark_batch.plan_transforms import pattern_misfits
 from spark_batch.transforms.field_path import FieldPathError, field_path
 from spark_batch.transforms.kinds import (
     ExtractField,
@@ -36,7 +37,6 @@ from spark_batch.transforms.kinds import (
     TopicNameMatches,
     Transformation,
 )
-from spark_batch.transforms.planned import pattern_misfits
 
 _BUILT = ", ".join(known.name.removeprefix(f"{PACKAGE}.") for known in TRANSFORMATIONS)
 _NOT_BUILT_TRANSFORMATIONS = (

@@ -13,7 +13,6 @@ from pathlib import Path
 
 from fetchers.sdk.clock import SystemClock
 from service.app import RunningWorker, open_worker
-from service.config.job import Job, make_job
 from service.demo.accounts import Accounts
 from service.demo.audit import TopicAudit, audit_dead_letters, audit_records
 from service.demo.sources import (
@@ -26,6 +25,7 @@ from service.demo.sources import (
     project,
     write_orders,
 )
+from service.job import Job, make_job
 from service.kafka.client import KafkaSettings
 from service.registry.client import RegistryClient
 from service.registry.settings import RegistrySettings

@@ -7,14 +7,7 @@ from itertools import groupby
 
 from fetchers.catalog import PLUGINS, Plugin
 from fetchers.sdk.config import ConfigKey
-from service.config.client_keys import ASKED_FOR, FIXED_VALUES, REFUSED
-from service.config.connector import SourceConnectorConfig
-from service.config.converters import CLASS_NAMES
-from service.config.overrides import JAAS_KEY, LOGIN_MODULES
-from service.config.sink import SinkConnectorConfig
-from service.config.transforms import PREDICATES, TRANSFORMATIONS, StageConfig, TransformClass
-from service.config.worker import WorkerConfig
-from service.docs.borrowed_keys import (
+from service.config.borrowed_keys import (
     CONNECTION_KEYS,
     CONSUMER_KEYS,
     CONVERTER_KEYS,
@@ -22,6 +15,13 @@ from service.docs.borrowed_keys import (
     REGISTRY_KEYS,
     BorrowedKey,
 )
+from service.config.client_keys import ASKED_FOR, FIXED_VALUES, REFUSED
+from service.config.connector import SourceConnectorConfig
+from service.config.converters import CLASS_NAMES
+from service.config.overrides import JAAS_KEY, LOGIN_MODULES
+from service.config.sink import SinkConnectorConfig
+from service.config.transforms import PREDICATES, TRANSFORMATIONS, StageConfig, TransformClass
+from service.config.worker import WorkerConfig
 from service.docs.markdown import NOTICE, cell, code, first_paragraph, table
 from service.kafka.client import FIXED, WITHOUT_EFFECT
 from service.sinks.catalog import SINKS, SinkPlugin

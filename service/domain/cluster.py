@@ -131,3 +131,16 @@ class Roster:
     """
     base_offset: int
     """Offset of the config log up to which ``base`` speaks."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigChange:
+    """One record of the config log, as it was read; ``after`` is the state with it."""
+
+    after: ClusterConfig
+    connector: str | None = None
+    """Which connector it concerns, if any."""
+    restart: RestartRequest | None = None
+    """Only of records read live, not of those before the start."""
+    logger: tuple[str, str] | None = None
+    """Namespace and level, read live."""

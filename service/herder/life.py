@@ -15,14 +15,14 @@ from typing import TypeVar
 from fetchers.sdk import BackOff, Clock
 from metrics.events import Emit, HerderStepFailed
 from service.background import Background, persist
-from service.domain.cluster import ConnectorEntry, InstanceStatus
+from service.domain.cluster import ConfigChange, ConnectorEntry, InstanceStatus
 from service.domain.ids import ConnectorId, InstanceId
 from service.domain.states import State, TargetState
 from service.herder.bell import Bell, ended
 from service.herder.herder import WorkerHerder
 from service.herder.leader import LeaderDuties
 from service.herder.leadership import Leadership
-from service.herder.ports import ConfigChange, ConfigStore, Instances, Membership, StatusStore
+from service.herder.ports import ConfigStore, Instances, Membership, StatusStore
 from service.herder.telling import StatusTeller
 from service.herder.tick import Tick
 from service.kafka.errors import DeliveryRetriable

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from service.domain.cluster import (
     ClusterConfig,
+    ConfigChange,
     InstanceStatus,
     Member,
     Properties,
@@ -17,19 +18,6 @@ from service.domain.cluster import (
 )
 from service.domain.ids import ConnectorId, InstanceId, TaskId
 from service.domain.states import State, TargetState
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigChange:
-    """One record of the config log, as it was read; ``after`` is the state with it."""
-
-    after: ClusterConfig
-    connector: str | None = None
-    """Which connector it concerns, if any."""
-    restart: RestartRequest | None = None
-    """Only of records read live, not of those before the start."""
-    logger: tuple[str, str] | None = None
-    """Namespace and level, read live."""
 
 
 class ConfigStore(Protocol):

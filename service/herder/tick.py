@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
-from service.domain.cluster import RestartRequest
+from service.domain.cluster import ConfigChange, RestartRequest
 from service.domain.ids import InstanceId
 from service.herder.errors import NotFoundError
 from service.herder.holdings import Holdings
 from service.herder.leader import LeaderDuties
-from service.herder.ports import ConfigChange, Instances
+from service.herder.ports import Instances
 from service.herder.restarts import chosen, impact
 from service.herder.telling import StatusTeller
 from service.herder.view import ClusterView

@@ -11,10 +11,9 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from service.domain.cluster import ClusterConfig, ConnectorEntry, Member, Roster
+from service.domain.cluster import ClusterConfig, ConfigChange, ConnectorEntry, Member, Roster
 from service.domain.ids import InstanceId
 from service.herder.assignment import Assignment, folded, moved_between
-from service.herder.ports import ConfigChange
 
 RECORDS_REMEMBERED_MAX = 10_000
 """Only records read between a worker's joining and the roster it gets are ever folded again: seconds of them."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from metrics.events import DeadLettersWritten, Event, RecordsDelivered
 from service.app import RunningWorker, open_worker
 from service.config.definition import ConnectorDefinition
-from service.config.job import Job
 from service.domain.ids import TaskId
+from service.job import Job
 from service.kafka.client import KafkaSettings
 from service.redrive.source import DeadLetterFeed, DeadLetterSource, RedriveConfig
 from service.worker.connectors import supervise

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from metrics.events import Emit, StateRecordSkipped
-from service.domain.cluster import ClusterConfig, Properties, RestartRequest, SessionKey
+from service.domain.cluster import ClusterConfig, ConfigChange, Properties, RestartRequest, SessionKey
 from service.domain.states import TargetState
-from service.herder.ports import ConfigChange
 from service.stores.config_fold import ConfigFold
 from service.stores.config_records import (
     ConfigRecord,

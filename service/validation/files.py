@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fetchers.sdk import Finding, Severity
+from service.config.completion import PLACEHOLDER_REGISTRY, with_defaults, with_registry
 from service.config.files import ConfigFileError, read_properties
-from service.config.job import PLACEHOLDER_REGISTRY, with_defaults, with_registry
 from service.config.providers import ConfigProviders, ProviderError, Resolved, resolve_worker
 from service.config.worker import WorkerConfig
 from service.herder.errors import BadRequestError

@@ -12,8 +12,8 @@ from spark_batch.exact.keep import kept_payload
 from spark_batch.exact.loose_transforms import loosely_transformed
 from spark_batch.outcome import Reason, Rejection, Stage
 from spark_batch.plan import ConversionPlan, ConverterKind, UnknownFields
+from spark_batch.plan_transforms import is_reshaped
 from spark_batch.transforms.kinds import Side
-from spark_batch.transforms.planned import is_reshaped
 
 if TYPE_CHECKING:
     from spark_batch.avro_types import JsonValue

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from service.config.definition import ConnectorDefinition
-from service.config.job import Job, read_job
+from service.job import Job, read_job
 from spark_batch.exact.verdicts import exact_verdict
 from spark_batch.plan_findings import plan_findings
 from tests.architecture.tracked import ROOT, text_of

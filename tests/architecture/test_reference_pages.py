@@ -12,12 +12,7 @@ import pytest
 from fetchers.catalog import PLUGINS
 from fetchers.sdk.config import ConfigKey, ConfigModel
 from service.cli.main import main as command_line
-from service.config.connector import SourceConnectorConfig
-from service.config.converters import read_converter
-from service.config.sink import SinkConnectorConfig
-from service.config.worker import WorkerConfig
-from service.docs import commands, configuration, errors
-from service.docs.borrowed_keys import (
+from service.config.borrowed_keys import (
     CONNECTION_KEYS,
     CONSUMER_KEYS,
     CONVERTER_KEYS,
@@ -25,6 +20,11 @@ from service.docs.borrowed_keys import (
     REGISTRY_KEYS,
     BorrowedKey,
 )
+from service.config.connector import SourceConnectorConfig
+from service.config.converters import read_converter
+from service.config.sink import SinkConnectorConfig
+from service.config.worker import WorkerConfig
+from service.docs import commands, configuration, errors
 from service.docs.generate import PAGES, stale_pages, write_pages
 from service.kafka.properties import read_settings
 from service.registry.settings import RegistrySettings

@@ -13,8 +13,8 @@ from pathlib import Path
 from service.app import open_worker
 from service.background import Background
 from service.cli.standalone import configure_job_logging, raise_file_limit, stopping_on_signals
-from service.config.job import read_job
 from service.herder.run import WorkerRun
+from service.job import read_job
 from tests.scenarios.cluster_workers import InstantConversion
 
 _LOOK_SECONDS = 0.5

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 from aiokafka import AIOKafkaConsumer
 
-from service.domain.cluster import ClusterConfig
-from service.herder.ports import ConfigChange
+from service.domain.cluster import ClusterConfig, ConfigChange
 from service.herder.tracking import AssignmentTracker
 from tests.integration.group_worker import CONFIG, GroupWorker, View, worker_process
 from tests.stack import KafkaStack

@@ -13,7 +13,7 @@ import aiohttp
 import pyarrow as pa
 
 from service.app import RunningWorker, open_worker
-from service.config.job import make_job
+from service.job import make_job
 from service.kafka.client import KafkaSettings
 from service.kafka.errors import DeliveryFatal
 from service.kafka.reader import read_topic

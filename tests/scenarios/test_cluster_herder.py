@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 
 from service.app import open_worker
-from service.config.job import make_job
+from service.job import make_job
 from service.kafka.admin import KafkaAdmin
 from service.kafka.client import KafkaSettings
 from service.kafka.errors import DeliveryFatal

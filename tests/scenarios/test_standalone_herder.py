@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 
 from service.app import open_worker
-from service.config.job import make_job
+from service.job import make_job
 from tests.scenarios.cluster_workers import Cluster, InstantConversion
 from tests.stack import KafkaStack
 

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from service.config.job import make_job
-from service.config.secrets import secrets_of
 from service.config.worker import WorkerConfig
+from service.job import make_job
 from service.rest.authentication import Proof
 from service.rest.credentials import Role
 from service.rest.headers import HeaderRule
@@ -162,7 +161,7 @@ def test_no_log_line_shows_a_credential() -> None:
     """They are among the secrets that logs are cleared of."""
     job = make_job({"rest.auth.users.anne": "admin:hunter2", "rest.auth.tokens.robot": "read:hunter3"}, ())
 
-    assert {"hunter2", "hunter3"} <= set(secrets_of(job))
+    assert {"hunter2", "hunter3"} <= set(job.secrets())
 
 
 def test_cross_origin_and_headers() -> None:

@@ -13,8 +13,8 @@ from schemathesis import GenerationMode
 
 from service.app import open_worker
 from service.background import Background
-from service.config.job import make_job
 from service.embedded.running import running
+from service.job import make_job
 from tests.integration.rest.requests_made_up import OPERATIONS, WRONG, ask_all
 from tests.scenarios.cluster_workers import InstantConversion
 from tests.stack import KafkaStack

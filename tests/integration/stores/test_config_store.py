@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 import pytest
 
 from metrics.events import Event, StateRecordSkipped
-from service.domain.cluster import ConnectorEntry, RestartRequest, SessionKey
+from service.domain.cluster import ConfigChange, ConnectorEntry, RestartRequest, SessionKey
 from service.domain.states import TargetState
-from service.herder.ports import ConfigChange, ConfigStore
+from service.herder.ports import ConfigStore
 from service.kafka.client import KafkaSettings
 from service.kafka.errors import WriterFenced
 from service.stores.config_log import ConfigLog

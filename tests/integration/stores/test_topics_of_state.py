@@ -11,9 +11,8 @@ import pytest
 
 from metrics.events import Emit, StateLogInterrupted, StateLogResumed, discard
 from metrics.fanout import RecordingEmitter
-from service.domain.cluster import RestartRequest
+from service.domain.cluster import ConfigChange, RestartRequest
 from service.domain.states import TargetState
-from service.herder.ports import ConfigChange
 from service.kafka.admin import KafkaAdmin
 from service.kafka.client import KafkaSettings
 from service.kafka.errors import DeliveryFatal, DeliveryRetriable, WriterFenced

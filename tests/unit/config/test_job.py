@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fetchers.sdk import Finding, Severity
-from service.config.job import ConfigRefusedError, Job, make_job, read_job
+from service.job import ConfigRefusedError, Job, make_job, read_job
 
 FILE = {"name": "lines", "connector.class": "FileStreamSource", "topic": "t", "file": "/tmp/x"}
 

@@ -8,8 +8,8 @@ import pytest
 
 from fetchers.sdk import Severity
 from metrics.redaction import Redactor
-from service.config.job import ConfigRefusedError, make_job
 from service.config.providers import ConfigProviders, ProviderError, Resolved, resolve_worker
+from service.job import ConfigRefusedError, make_job
 from service.validation.validator import Validation
 
 PACKAGE = "org.apache.kafka.common.config.provider"

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from service.domain.cluster import ClusterConfig, ConnectorEntry, Member
+from service.domain.cluster import ClusterConfig, ConfigChange, ConnectorEntry, Member
 from service.domain.ids import ConnectorId, InstanceId
-from service.herder.ports import ConfigChange
 
 
 def member(name: str) -> Member:

@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.domain.cluster import ClusterConfig, Roster
+from service.domain.cluster import ClusterConfig, ConfigChange, Roster
 from service.domain.ids import ConnectorId, TaskId
 from service.domain.states import State, TargetState
-from service.herder.ports import ConfigChange
 from service.herder.tracking import AssignmentTracker
 from tests.unit.herder.config_log import ConfigLog, members
 from tests.unit.herder.world import ME, OTHER, SINK, SOURCE, HerderWorld

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from metrics.redaction import Redactor
-from service.config.job import make_job
-from service.config.secrets import secrets_of
+from service.job import make_job
 from service.validation.secrets import secrets_of_connector
 
 JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="anne" password="s3cret-5";'
@@ -39,7 +38,7 @@ def test_a_connector_that_comes_later_is_hidden_too() -> None:
     """When its config is resolved for the first time."""
     job = make_job({"sasl.jaas.config": JAAS}, [])
     redactor = Redactor()
-    for secret in secrets_of(job):
+    for secret in job.secrets():
         redactor.learn(secret)
     job.providers.secrets.listen(redactor.learn)
     job.resolved(CONNECTOR, registry_url=None)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from spark_batch.plan_transforms import plain_key_shape, plain_value_shape
 from spark_batch.serialize import shaped_bytes
 from spark_batch.transforms.columns import Row, transformed
 from spark_batch.transforms.kinds import Side
-from spark_batch.transforms.planned import plain_key_shape, plain_value_shape
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
 from fetchers.sdk import Finding, Severity
 from fetchers.sdk.config import unknown_keys
+from service.config.completion import PLACEHOLDER_REGISTRY, REGISTRY_KEY, with_defaults, with_registry
 from service.config.definition import ConnectorDefinition, read_definition
 from service.config.files import ConfigFileError, read_connector, read_properties
 from service.config.providers import ConfigProviders, ProviderError, Resolved, resolve_worker
+from service.config.secret_names import secrets_in
 from service.config.worker import EMBEDDED, WorkerConfig
 from service.kafka.properties import read_settings
 from service.validation.kinds import find_kind
 from service.validation.secrets import secrets_of_connector
 
 Content = TypeVar("Content")
-
-_REGISTRY_KEY = "schema.registry.url"
-PLACEHOLDER_REGISTRY = "http://127.0.0.1:1"
-"""Stands for the embedded registry while configs are validated before it is started."""
-_CONVERTER_DEFAULTS = {"key.converter": "string", "value.converter": "json"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +58,7 @@ class Job:
     def needs_embedded_registry(self) -> bool:
         """Whether anything names the embedded registry."""
         return any(
-            key.endswith(_REGISTRY_KEY) and value == EMBEDDED
+            key.endswith(REGISTRY_KEY) and value == EMBEDDED
             for properties in (self.worker_properties, *self.connectors)
             for key, value in properties.items()
         )
@@ -92,6 +89,14 @@ class Job:
             for connector in self.connectors
         ]
         return tuple(reading.definition for reading in readings if reading.definition is not None)
+
+    def secrets(self) -> Iterator[str]:
+        """Values that no log line may show: those of secret keys, and of any key that is named like one."""
+        yield from secrets_in(self.worker_properties)
+        for connector in self.connectors:
+            yield from secrets_of_connector(self.resolved(connector, registry_url=None))
+        for held in (*self.worker.rest_auth_users.values(), *self.worker.rest_auth_tokens.values()):
+            yield held.get_secret_value().partition(":")[2]
 
 
 def read_job(worker_file: Path, connector_files: Sequence[Path]) -> Job:
@@ -202,15 +207,3 @@ def _worker_remarks(properties: Mapping[str, str]) -> tuple[Finding, ...]:
         return ()
     text = "Not used: source offsets are kept in the offset topic, in standalone workers too."
     return (Finding(key, properties[key], text, Severity.WARNING),)
-
-
-def with_registry(properties: Mapping[str, str], url: str) -> dict[str, str]:
-    """The properties with the embedded registry's real URL."""
-    return {
-        key: url if key.endswith(_REGISTRY_KEY) and value == EMBEDDED else value for key, value in properties.items()
-    }
-
-
-def with_defaults(worker: Mapping[str, str]) -> dict[str, str]:
-    """A worker's properties with the converters it has when it names none."""
-    return {**_CONVERTER_DEFAULTS, **worker}
