@@ -48,16 +48,20 @@ def set_up(root: Path, *, is_development: bool, sets: tuple[str, ...], with_arch
 
 
 def make_archives(root: Path, java: Path, *, python: Path) -> None:
-    """Make starts quick; they go without it where that fails."""
+    """Make starts quick; they go without it where that fails, in a read-only checkout for example."""
     archives = ClassArchives(root, java)
     if archives.is_settled():
         return
-    with exclusive(root / ".venv.lock", on_wait=lambda: say("another set-up is at work here; waiting for it")):
-        if not archives.is_settled():
+    try:
+        with exclusive(root / ".venv.lock", on_wait=lambda: say("another set-up is at work here; waiting for it")):
+            if archives.is_settled():
+                return
             say("rehearsing a start of Kafka and Spark, so that all others are quicker (a minute, once)")
             failure = archives.make(python=python)
-            if failure:
-                say(f"starts stay slow: {failure}")
+    except OSError as error:
+        failure = str(error)
+    if failure:
+        say(f"starts stay slow: {failure}")
 
 
 def main() -> int:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from service.setup.__main__ import make_archives
 from service.setup.archives import NAMES, ClassArchives
 
 REHEARSED = 'for name in kafka spark; do echo classes >"$4/$name.jsa"; done'
@@ -88,3 +89,13 @@ def test_an_interrupted_rehearsal_leaves_nothing_that_counts(root: Path, java: P
     assert not archives.is_settled()
     archives.make(python=_python(root, REHEARSED))
     assert [each.name for each in archives.folder.parent.iterdir()] == [archives.folder.name]
+
+
+def test_a_checkout_that_cannot_be_written_to_is_no_obstacle(
+    root: Path, java: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It starts slowly, and says why."""
+    (root / ".venv").touch()
+    make_archives(root, java, python=_python(root, REHEARSED))
+    assert "starts stay slow: " in capsys.readouterr().err
+    assert not ClassArchives(root, java).is_settled()
