@@ -48,6 +48,10 @@ class ClassArchives:
             shutil.rmtree(outdated)
         unfinished.mkdir(parents=True)
         failure = _rehearsed([str(python), "-P", "-m", "service.rehearsal", str(unfinished)], self._root)
+        if failure:
+            # A JVM that was cut off may have left half of one.
+            for half in unfinished.glob("*.jsa"):
+                half.unlink()
         missing = [name for name in NAMES if not (unfinished / f"{name}.jsa").exists()]
         if missing:
             failure = failure or f"no archive was written for {' and '.join(missing)}"

@@ -283,3 +283,24 @@ async def test_task_configs_that_cannot_be_written_end_nothing_else() -> None:
         await world.life.herder.create_connector("d", SOURCE, None)
         await world.settled()
         assert world.states("d") == {"": "RUNNING", "0": "RUNNING"}
+
+
+async def test_what_fails_in_the_end_keeps_the_rest_from_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group that cannot be left is told, and the topics are let go all the same."""
+    world = HerderWorld()
+    stopped: list[str] = []
+
+    async def fail() -> None:
+        stopped.append("group")
+        raise LookupError
+
+    async def stop_configs() -> None:
+        stopped.append("configs")
+
+    monkeypatch.setattr(world.membership, "stop", fail)
+    monkeypatch.setattr(world.configs, "stop", stop_configs)
+    with pytest.raises(LookupError):
+        async with world.started():
+            pass
+    assert world.instances.has_stopped
+    assert stopped == ["group", "configs"]

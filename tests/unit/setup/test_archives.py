@@ -70,6 +70,7 @@ def test_another_java_or_other_jars_need_others(root: Path, java: Path, changed:
         ("echo starting; echo 'no memory' >&2; exit 3", "the rehearsal ended with 3: no memory"),
         ("exit 0", "no archive was written for kafka and spark"),
         ('echo classes >"$4/kafka.jsa"', "no archive was written for spark"),
+        (f"{REHEARSED}; echo 'cut off'; exit 1", "the rehearsal ended with 1: cut off"),
     ],
 )
 def test_what_cannot_be_made_is_said_once(root: Path, java: Path, script: str, expected: str) -> None:

@@ -33,11 +33,15 @@ class SlowLog(MemoryStateLog):
         """Empty."""
         super().__init__("status")
         self.failures = 0
+        self.bugs = 0
         self.written: list[KeyedValue] = []
 
     async def write(self, records: Sequence[KeyedValue], *, as_leader: bool = False) -> None:
         """See ``StateLog``."""
         await asyncio.sleep(1)
+        if self.bugs:
+            self.bugs -= 1
+            raise ValueError("a bug")
         if self.failures:
             self.failures -= 1
             raise DeliveryRetriable("the broker is away")
@@ -116,6 +120,18 @@ async def test_writing_is_tried_until_it_succeeds() -> None:
         assert worker.state is State.FAILED
         assert worker.log.written == [encode(TASK, told(State.FAILED))]
         assert sum(isinstance(event, StateLogInterrupted) for event in worker.events) == 3
+
+
+@pytest.mark.looptime
+async def test_a_bug_in_writing_is_told_and_the_state_written_later() -> None:
+    """Only what is foreseen has a back-off of its own; the rest ends nothing either."""
+    async with started() as worker:
+        worker.log.bugs = 1
+        worker.store.put(TASK, told(State.RUNNING))
+        await asyncio.sleep(10)
+        assert worker.log.written == [encode(TASK, told(State.RUNNING))]
+    (interrupted,) = [event for event in worker.events if isinstance(event, StateLogInterrupted)]
+    assert interrupted.reason.startswith("ValueError: a bug (")
 
 
 @pytest.mark.looptime
