@@ -104,4 +104,5 @@ def assemble(given: HerderIngredients) -> HerderLife:
         clock=clock,
         emit=given.emit,
         bell=bell,
+        turns=turns,
     )

@@ -25,6 +25,7 @@ from service.herder.leadership import Leadership
 from service.herder.ports import ConfigStore, Instances, Membership, StatusStore
 from service.herder.telling import StatusTeller
 from service.herder.tick import Tick
+from service.herder.writing import ChangeTurns
 from service.kafka.errors import DeliveryRetriable
 
 Result = TypeVar("Result")
@@ -34,6 +35,8 @@ WAITING_SECONDS = 0.1
 """Between ticks while former owners have not let go yet."""
 REST_SHARE = 3.0
 """Ticks take a quarter of the event loop's time at most."""
+CHANGES_END_SECONDS_MAX = 2.0
+"""For changes that are being written when the worker stops."""
 _BACK_OFF = BackOff(first_seconds=0.5, cap_seconds=10.0)
 
 
@@ -55,6 +58,7 @@ class HerderLife:
     clock: Clock
     emit: Emit
     bell: Bell
+    turns: ChangeTurns
     _duties_due: asyncio.Event = field(default_factory=asyncio.Event)
     _group_changed: asyncio.Event = field(default_factory=asyncio.Event)
     _stopping: asyncio.Event = field(default_factory=asyncio.Event)
@@ -82,11 +86,13 @@ class HerderLife:
         self.bell.ring()
 
     async def stop(self) -> None:
-        """Let go: tasks, words, group, topics; what fails in it keeps nothing of the rest."""
+        """Let go: tasks, words, group, changes, topics; what fails in it keeps nothing of the rest."""
         self._stopping.set()
         with self.herder.stages.during("stopping"):
             async with AsyncExitStack() as last_first:
-                for part in (self.configs, self.membership, self.statuses, self.instances):
+                last_first.push_async_callback(self.configs.stop)
+                last_first.push_async_callback(self.turns.close, seconds_max=CHANGES_END_SECONDS_MAX)
+                for part in (self.membership, self.statuses, self.instances):
                     last_first.push_async_callback(part.stop)
 
     @property

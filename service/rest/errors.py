@@ -24,25 +24,30 @@ def answering_errors(emit: Emit, *, request_bytes_max: int) -> Middleware:
         try:
             return await handler(request)
         except RequestError as error:
+            if error.__cause__ is not None and error.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+                # The client is told what it can do; what broke is for the log.
+                emit(_failure(request, error.__cause__))
             return error_answer(error.status, str(error))
         except web.RequestPayloadError as error:
             return error_answer(_CLIENT_ERROR, f"The body cannot be read: {error}")
         except web.HTTPException as error:
             return _refusal(request, error, request_bytes_max=request_bytes_max)
         except Exception as error:  # noqa: BLE001 - the border of a request: any bug in it is a 500, told in the log
-            emit(
-                RequestFailed(
-                    method=request.method,
-                    route=route_name(request),
-                    error_class=type(error).__name__,
-                    message=str(error),
-                    trace="".join(traceback.format_exception(error)),
-                )
-            )
+            emit(_failure(request, error))
             # The text may hold anything, a secret too; the log has it, redacted.
             return error_answer(500, f"Internal error: {type(error).__name__}; the worker's log says more")
 
     return middleware
+
+
+def _failure(request: web.Request, error: BaseException) -> RequestFailed:
+    return RequestFailed(
+        method=request.method,
+        route=route_name(request),
+        error_class=type(error).__name__,
+        message=str(error),
+        trace="".join(traceback.format_exception(error)),
+    )
 
 
 def _refusal(request: web.Request, error: web.HTTPException, *, request_bytes_max: int) -> web.StreamResponse:

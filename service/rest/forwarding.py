@@ -36,6 +36,11 @@ def forwarding(client: aiohttp.ClientSession, *, tls: ssl.SSLContext | None) -> 
     return middleware
 
 
+def is_forwarded(request: web.Request) -> bool:
+    """Whether another worker of the group sends it on."""
+    return "forward" in request.query
+
+
 def _target(request: web.Request, worker_url: str, *, may_forward_again: bool) -> URL:
     """The same path, as it was encoded, and the same query but for ``forward``."""
     query = [(name, value) for name, value in request.query.items() if name != "forward"]

@@ -7,14 +7,18 @@ import asyncio
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
-from service.herder.errors import RequestError
+from service.herder.errors import ConflictError, RequestError
+from service.rest.forwarding import is_forwarded
 from service.rest.ports import Surface
 from service.rest.routes import route_of
 from service.rest.stages import with_stage
 
 
 def waiting_for_start(surface: Surface) -> Middleware:
-    """503 until the internal topics are read and 500 after they are let go, but for what is served early."""
+    """503 until the internal topics are read and 500 after they are let go, but for what is served early.
+
+    To another worker of the group, which took this one for present, either means that a rebalance is due: 409.
+    """
 
     @web.middleware
     async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -22,7 +26,8 @@ def waiting_for_start(surface: Surface) -> Middleware:
         herder = surface.herder
         if route is None or route.is_ready_early or (herder is not None and herder.is_started):
             return await handler(request)
-        raise surface.absence
+        absence = surface.absence
+        raise ConflictError(str(absence)) if is_forwarded(request) else absence
 
     return middleware
 

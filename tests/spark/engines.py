@@ -5,11 +5,13 @@ Both answer the same question, `convert(plan, payloads)`. An engine heals itself
 
 from __future__ import annotations
 
+import gc
 import os
 import socket
 import subprocess
 import sys
 import threading
+import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -17,6 +19,7 @@ from typing import IO, Any, Protocol
 
 import pyarrow as pa
 import pyspark
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from service.embedded.jars import archive_options, spark_avro_jar
@@ -110,8 +113,21 @@ class LocalEngine:
         if self._session is None or not is_jvm_alive():
             kill_jvm(self._session)
             self._compiled.clear()
-            self._session = start_session(local_settings())
+            self._session = _start_persistently()
         return self._session
+
+
+def _start_persistently() -> SparkSession:
+    """A JVM that ends while it starts is started again, as a worker does it."""
+    try:
+        return start_session(local_settings())
+    except PySparkRuntimeError as error:
+        print(f"Spark did not start: {error}", file=sys.stderr)  # noqa: T201 - the tests are its log
+    # PySpark leaves the pipe to such a JVM to the garbage collector.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
+    return start_session(local_settings())
 
 
 class ConnectEngine:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 import psutil
@@ -22,9 +23,11 @@ pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptio
 
 
 @pytest.fixture(autouse=True)
-def _no_jvm_of_earlier_tests() -> None:
+def _no_jvm_of_other_tests() -> Iterator[None]:
     """A session beside one that is there would start no JVM; who had that one starts it again."""
     kill_jvm(None)
+    yield
+    gc.collect()  # here, where the warning about the pipe is expected
 
 
 def starting_jvms() -> list[int]:

@@ -72,6 +72,15 @@ async def test_while_stopping() -> None:
     assert names.error == (500, text)
 
 
+@pytest.mark.parametrize("phase", [WorkerPhase.STARTING, WorkerPhase.STOPPING])
+async def test_another_worker_is_told_of_a_conflict_instead(phase: WorkerPhase) -> None:
+    """It took this one for its leader, which it was a moment ago: its client tries again, as in any rebalance."""
+    async with served(FakeHerder()) as worker:
+        worker.surface.health.phase, worker.surface.herder = phase, None
+        status, _ = (await worker.ask("PUT", "/connectors/c/pause?forward=true")).error
+    assert status == 409
+
+
 @pytest.mark.parametrize(("stage", "sentence"), [(STAGE, BUSY), (JOINED, DONE)])
 async def test_a_request_that_takes_too_long(stage: Stage, sentence: str) -> None:
     """500 with what the worker is busy with, or did last."""
@@ -176,6 +185,17 @@ async def test_a_herders_own_500_is_told() -> None:
     """Its text is made for clients."""
     async with served(FakeHerder(failure=RequestError("Worker is shutting down"))) as worker:
         assert (await worker.ask("PUT", "/connectors/c/pause")).error == (500, "Worker is shutting down")
+
+
+async def test_what_broke_below_a_500_is_told_in_the_log() -> None:
+    """A client that is to try again has no use for it; an operator has."""
+    failure = RequestError("Failed to write to config topic")
+    failure.__cause__ = ConnectionError("broker 1 is gone")
+    async with served(FakeHerder(failure=failure)) as worker:
+        answer = await worker.ask("PUT", "/connectors/c/pause")
+        (failed,) = [event for event in worker.events if isinstance(event, RequestFailed)]
+    assert answer.error == (500, "Failed to write to config topic")
+    assert (failed.error_class, failed.message) == ("ConnectionError", "broker 1 is gone")
 
 
 async def test_a_timeout_of_the_herders_own_is_no_timeout_of_the_request() -> None:

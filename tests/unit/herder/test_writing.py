@@ -1,0 +1,69 @@
+"""Turns to change a connector: how they end when the worker stops."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from service.domain.states import TargetState
+from service.herder.errors import ConflictError, RequestError
+from service.herder.writing import ChangeTurns
+from service.kafka.errors import DeliveryRetriable
+from tests.unit.herder.world import SOURCE, HerderWorld
+
+pytestmark = pytest.mark.looptime
+
+
+async def test_changes_that_have_begun_end_before_the_turns_are_closed() -> None:
+    """Whoever asks later is told of a conflict, and has written nothing."""
+    turns, may_end, told = ChangeTurns(), asyncio.Event(), []
+
+    async def change() -> None:
+        async with turns.changing("c"):
+            await may_end.wait()
+            told.append("changed")
+
+    async def close() -> None:
+        await turns.close(seconds_max=10)
+        told.append("closed")
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(change())
+        await asyncio.sleep(0)
+        group.create_task(close())
+        await asyncio.sleep(0)
+        with pytest.raises(ConflictError):
+            async with turns.changing("d"):
+                told.append("too late")
+        may_end.set()
+    assert told == ["changed", "closed"]
+
+
+async def test_a_change_that_does_not_end_keeps_nobody_for_long() -> None:
+    """Its write fails once the store is gone, and its client hears of that."""
+    turns = ChangeTurns()
+    loop = asyncio.get_running_loop()
+
+    async def hang() -> None:
+        async with turns.changing("c"):
+            await asyncio.sleep(60)
+            raise DeliveryRetriable("the log is stopped")
+
+    hanging = loop.create_task(hang())
+    await asyncio.sleep(0)
+    began = loop.time()
+    await turns.close(seconds_max=10)
+    assert loop.time() - began == 10
+    with pytest.raises(RequestError, match="the log is stopped"):
+        await hanging
+
+
+async def test_a_stopped_worker_changes_nothing() -> None:
+    """Not even what needs no leader: pause and resume."""
+    async with HerderWorld().started() as world:
+        await world.life.herder.create_connector("c", SOURCE, None)
+        await world.life.stop()
+        with pytest.raises(ConflictError):
+            await world.life.herder.set_target_state("c", TargetState.PAUSED)
+        assert world.configs.config.connectors["c"].target_state is TargetState.STARTED
