@@ -76,6 +76,8 @@ class RegistryProgram:
             f"-Xmx{self._heap_mib}m",
             "-XX:+UseSerialGC",
             "-XX:+ExitOnOutOfMemoryError",
+            # It is asked a few times in its life: thorough compilation would cost nearly as much as the start itself.
+            "-XX:TieredStopAtLevel=1",
             "-Djava.awt.headless=true",
             f"-Dquarkus.http.host={LOOPBACK}",
             f"-Dquarkus.http.port={port}",
