@@ -230,6 +230,6 @@ def advertised(config: WorkerConfig, urls: Sequence[str]) -> Member:
     host, _, port = place.rpartition(":")
     if config.rest_advertised_host_name:
         host = config.rest_advertised_host_name
-    elif not parse_listeners(config.listeners)[urls.index(url)].host:
+    elif parse_listeners(config.listeners)[urls.index(url)].is_everywhere:
         host = socket.getfqdn()
     return Member(f"{scheme}://{host}:{config.rest_advertised_port or port}")

@@ -28,9 +28,16 @@ class Listener:
         except ValueError:
             return False
 
+    @property
+    def is_everywhere(self) -> bool:
+        """Whether it listens on every interface."""
+        return self.host in {"", "0.0.0.0", "::"}  # noqa: S104 - compared, not bound
+
     def url(self, port: int) -> str:
         """Where it can be reached from this machine, on the port it was given."""
-        host = "127.0.0.1" if self.host in {"", "0.0.0.0"} else "::1" if self.host == "::" else self.host  # noqa: S104
+        host = self.host
+        if self.is_everywhere:
+            host = "::1" if host == "::" else "127.0.0.1"
         return f"{self.scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
