@@ -11,10 +11,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from fetchers.mixpanel.config import MixpanelConfig
+from fetchers.mixpanel.lines import UnfinishedLineError
 from fetchers.mixpanel.windows import Window
 from fetchers.sdk import BackOff, Fatal, FetchContext, FetchError, RateLimited, Retriable
 from fetchers.sdk.http import HttpLimits, HttpStream, StatusTable, StatusVerdict
 from fetchers.toolkit.auth import BasicAuth
+from fetchers.toolkit.http.failures import excerpt
 from fetchers.toolkit.rate_limits import RateWindow, shared_budget
 
 EXPORT_PATH = "/api/2.0/export"
@@ -24,6 +26,8 @@ RATE_LIMIT_BACK_OFF = BackOff(first_seconds=60.0, cap_seconds=900.0, jitter_seco
 """For a 429 without ``Retry-After``."""
 LIMITS = HttpLimits(connect_seconds=30.0, read_seconds=300.0)
 """A large day is silent for minutes before its first byte."""
+BEGINNING_CHARACTERS_MAX = 80
+"""Of a line that is quoted in a message."""
 _BAD_PARAMETER = 400
 
 _ADVICE = {
@@ -55,13 +59,14 @@ class Export:
     async def stream(self, window: Window, context: FetchContext) -> AsyncIterator[HttpStream]:
         """The body of a window. Raises ``DayNotOverError``, ``Retriable`` or ``Fatal``, naming the days."""
         user, password = self.config.user_and_password
+        secrets = [secret for secret in (user if not password else "", password) if secret]
         try:
             async with context.http.stream(
                 "GET",
                 self.config.base_url + EXPORT_PATH,
                 query=self._query(window),
                 auth=BasicAuth(user, password),
-                secrets=[secret for secret in (user if not password else "", password) if secret],
+                secrets=secrets,
                 limits=LIMITS,
                 statuses=_STATUSES,
                 budget=shared_budget(self._budget_name(), RATE_WINDOWS, clock=context.clock),
@@ -71,6 +76,9 @@ class Export:
                 yield stream
         except RateLimited as error:
             raise RateLimited(_about(window, error), wait_seconds=self._limit_wait_seconds(error)) from error
+        except UnfinishedLineError as error:
+            beginning = excerpt(error.beginning, secrets, characters_max=BEGINNING_CHARACTERS_MAX)
+            raise Retriable(f"{_about(window, error)}, which begins {beginning}") from error
         except Retriable as error:
             raise Retriable(_about(window, error), wait_seconds=error.wait_seconds) from error
         except Fatal as error:

@@ -17,7 +17,7 @@ import pyarrow as pa
 from fetchers.mixpanel.bookmark import Bookmark
 from fetchers.mixpanel.config import MixpanelConfig
 from fetchers.mixpanel.export import DayNotOverError, Export
-from fetchers.mixpanel.lines import LineCutter, Lines, UnfinishedLineError
+from fetchers.mixpanel.lines import LineCutter, Lines
 from fetchers.mixpanel.windows import ONE_DAY, Window, end_of, last_finished, windows_between
 from fetchers.sdk import FetchContext, Offset, Page, Partition, PayloadKind, SourceConnector
 from metrics.events import ConfigWarning
@@ -30,8 +30,6 @@ NAP_SECONDS_MAX = 60.0
 """The wall clock is looked at this often while waiting for the end of a day; it may be set."""
 NAP_SECONDS_MIN = 0.001
 """Less might not move the clock at all."""
-HALF_LINE_READS = 3
-"""So many reads of a window must end in the same half line before it is taken for what Mixpanel has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +53,6 @@ class MixpanelSource(SourceConnector[MixpanelConfig]):
         super().__init__(config)
         self._export = Export(config)
         self._has_started = False
-        self._half_line: tuple[Window, bytes] | None = None
-        self._half_line_reads = 0
 
     def partition(self) -> Partition:
         """By project; that of the 2016 connector where no project is named."""
@@ -113,22 +109,8 @@ class MixpanelSource(SourceConnector[MixpanelConfig]):
             async for chunk in stream.chunks():
                 for lines in cutter.feed(chunk):
                     yield lines
-            for lines in self._last_lines(cutter, window):
+            for lines in cutter.finish():
                 yield lines
-
-    def _last_lines(self, cutter: LineCutter, window: Window) -> list[Lines]:
-        """The last records of a body. Half a line at its end is believed when it comes again and again."""
-        try:
-            lines = list(cutter.finish())
-        except UnfinishedLineError as error:
-            is_known = self._half_line == (window, error.line)
-            self._half_line = (window, error.line)
-            self._half_line_reads = self._half_line_reads + 1 if is_known else 1
-            if self._half_line_reads < HALF_LINE_READS:
-                raise
-            lines = list(cutter.finish(is_half_line_accepted=True))
-        self._half_line = None
-        return lines
 
     # --- time -------------------------------------------------------------------------------------
 

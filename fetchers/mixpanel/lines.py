@@ -7,11 +7,11 @@ record, or the words ``terminated early``, with which the export says that it ga
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -32,11 +32,11 @@ Numbers = npt.NDArray[np.int64]
 
 
 class UnfinishedLineError(Retriable):
-    """The body ended well, but its last line has no end and is no JSON: half a record, most likely."""
+    """The transfer ended well, but the last line has no end and is not whole: the body was cut at its source."""
 
-    def __init__(self, line: bytes) -> None:
-        super().__init__("the body stops in the middle of a line")
-        self.line = line
+    def __init__(self, number: int, beginning: bytes) -> None:
+        super().__init__(f"the body stops in the middle of line {number}")
+        self.beginning = beginning
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,20 +108,20 @@ class LineCutter:
         elif len(rest) - line_end > self.line_bytes_max:
             raise Retriable(f"the body has nothing but blank lines for {len(rest) - line_end} bytes")
 
-    def finish(self, *, is_half_line_accepted: bool = False) -> Iterator[Lines]:
+    def finish(self) -> Iterator[Lines]:
         """The last records, after a clean end of the transfer.
 
         Raises Retriable when the body says ``terminated early``, and ``UnfinishedLineError`` when its last line has
-        no end and is no JSON, unless ``is_half_line_accepted``.
+        no end and is no JSON, or is beyond the limit, so that nobody can tell.
         """
         if self._oversized is not None:
-            yield self._rejected()
+            raise UnfinishedLineError(self._line, self._oversized.head)
         data = b"".join(self._parts)
         last = data.rstrip(b"\r\n").rpartition(b"\n")[2].strip()
         if last == TERMINATED_EARLY:
             raise Retriable("the body ends with 'terminated early': the export gave up")
-        if data and not data.endswith(b"\n") and not is_half_line_accepted and last and not _is_json(last):
-            raise UnfinishedLineError(last)
+        if last and not data.endswith(b"\n") and not _is_json(last):
+            raise UnfinishedLineError(self._line + data.count(b"\n"), last)
         self._hold(b"")
         if data:
             yield from self._cut(data)
@@ -203,8 +203,9 @@ def _too_large(size: int, limit: int) -> str:
 
 
 def _is_json(line: bytes) -> bool:
+    """Whether it is whole; what is odd in it (NaN, bad UTF-8, endless digits) is for conversion to judge."""
     try:
-        msgspec.json.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        json.loads(line.decode("utf-8", "replace"), strict=False, parse_int=str)
+    except (ValueError, RecursionError):
         return False
     return True

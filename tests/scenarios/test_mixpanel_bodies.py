@@ -18,7 +18,7 @@ from fetchers.sdk.testing import FakeClock, FakeContext, collect
 from metrics.events import FetchCompleted
 from service.simulators.mixpanel_settings import MixpanelSettings
 from tests.scenarios.mixpanel_memory import DAY
-from tests.scenarios.mixpanel_worker import MemoryWorker, properties, source_of
+from tests.scenarios.mixpanel_worker import RETRIES_MAX, MemoryWorker, properties, source_of
 from tests.scenarios.scripted_export import Scripted, ScriptedExport, scripted_export
 
 PROJECT = MixpanelSettings(first_day=DAY, days=1)
@@ -117,11 +117,31 @@ async def test_m17_half_a_line_at_a_clean_end_is_read_again() -> None:
     assert worker.delivered == [event(1), event(2)]
 
 
-async def test_m17_half_a_line_that_stays_does_not_stop_the_source_for_ever() -> None:
-    """What ends a body in the same way three times is what Mixpanel has: a bad line, handed over for judgement."""
-    worker, export = await delivered(Scripted(event(1) + b"\n" + b'{"event":'))
-    assert len(export.asked) == 3
-    assert worker.delivered == [event(1), b'{"event":']
+async def test_m17_a_day_that_ends_in_half_a_line_is_never_finished() -> None:
+    """However often it is read: no offset passes it, and the message says what an operator sees."""
+    worker, export = await delivered(Scripted(event(1) + b"\n" + b'{"event":"s3'))
+    assert len(worker.retries) == len(export.asked) == RETRIES_MAX - 1
+    assert (worker.delivered, worker.offsets) == ([], {})
+    assert {str(error) for error in worker.retries} == {
+        f'Mixpanel export of {DAY}: the body stops in the middle of line 2, which begins {{"event":"s3'
+    }
+
+
+async def test_m17_a_day_cut_again_and_again_comes_whole_and_once() -> None:
+    """Ten reads end in the same half line; the first whole one ends the day."""
+    half = Scripted(event(1) + b"\n" + event(2)[:30])
+    worker, export = await delivered(*[half] * 10, Scripted(event(1) + b"\n" + event(2) + b"\n" + event(3) + b"\n"))
+    assert (len(worker.retries), len(export.asked)) == (10, 11)
+    assert worker.delivered == [event(1), event(2), event(3)]
+    assert worker.offset["position"] > str(DAY)
+
+
+async def test_m17_half_a_line_is_quoted_without_the_secret() -> None:
+    """Whatever stands in it, even where the quotation is cut."""
+    line = b"x" * 70 + PROJECT.secret.encode() + b"y" * 500
+    worker, _ = await delivered(Scripted(line), Scripted(event(1)))
+    assert PROJECT.secret[:8] not in str(worker.retries[0])
+    assert len(str(worker.retries[0])) < 250
 
 
 async def test_m18_odd_json_is_handed_over_byte_for_byte() -> None:

@@ -119,7 +119,7 @@ def test_terminated_early_is_no_record(before: bytes, end: bytes) -> None:
 
 def test_half_a_line_at_the_end_is_no_record() -> None:
     """A last line without end that is no JSON may be half a record."""
-    with pytest.raises(UnfinishedLineError):
+    with pytest.raises(UnfinishedLineError, match="line 2"):
         cut([b'{"a":1}\n{"b":'])
 
 
@@ -133,11 +133,16 @@ def test_a_bad_line_with_an_end_is_a_record() -> None:
     assert records(cut([b'{"a":1}\n{"b":\n'])) == [(1, b'{"a":1}'), (2, b'{"b":')]
 
 
-def test_half_a_line_is_handed_over_once_it_is_believed() -> None:
-    """A body that always ends so has no other end."""
-    cutter = LineCutter(LIMIT)
-    assert list(cutter.feed(b'{"b":')) == []
-    assert records(cutter.finish(is_half_line_accepted=True)) == [(1, b'{"b":')]
+@pytest.mark.parametrize("odd", [b'{"n":NaN}', b'{"s":"\xff\t"}', b'{"n":' + b"7" * 5000 + b"}", b'{"s":"\\ud800"}'])
+def test_an_odd_line_without_end_is_a_record(odd: bytes) -> None:
+    """It is whole, and conversion judges it; the day must not wait for ever."""
+    assert records(cut([odd], line_bytes_max=9000)) == [(1, odd)]
+
+
+def test_a_line_beyond_the_limit_without_end_is_no_record() -> None:
+    """Nobody can tell whether it is whole, and what followed it would be lost."""
+    with pytest.raises(UnfinishedLineError, match="line 2"):
+        cut([b"{}\n", b'{"b":"', b"x" * 3 * LIMIT])
 
 
 def test_blocks_have_a_limit_of_lines() -> None:
