@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 
 import aiohttp
 
-from fetchers.sdk.errors import Retriable
+from fetchers.sdk.errors import FetchError
 from fetchers.toolkit.http.decoding import decoder_for
 from fetchers.toolkit.http.failures import EXCERPT_CHARACTERS_MAX, excerpt, outside_errors
 
@@ -103,8 +103,8 @@ class ResponseStream:
                 if len(head) >= _EXCERPT_BYTES:
                     head = head[:-_SECRET_BYTES_MAX]  # a secret that the cut divides would not be found
                     break
-        except Retriable:
-            pass  # what came before the cut is still worth showing
+        except FetchError:
+            pass  # what came before a cut is still worth showing, and of what cannot be decoded nothing is
         return excerpt(head, self._secrets, characters_max=characters_max)
 
 

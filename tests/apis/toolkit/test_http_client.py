@@ -202,6 +202,18 @@ async def test_a_rate_limit_says_how_long(context: FakeContext, form: str) -> No
     assert _outcomes(context) == ["rate_limited"]
 
 
+@pytest.mark.parametrize("encoding", ["br", "zstd"])
+@pytest.mark.parametrize(("status", "kind"), [(429, RateLimited), (503, Retriable)])
+async def test_a_refusal_that_cannot_be_quoted_is_still_a_refusal(
+    context: FakeContext, encoding: str, status: int, kind: type[Retriable]
+) -> None:
+    """The error page of a server before the source comes in an encoding that nobody asked for; its wait counts."""
+    headers = {"Content-Encoding": encoding, "Retry-After": "17"}
+    with pytest.raises(kind, match=rf"status {status} \([^)]+\)$") as caught:
+        await _get(context, web.Response(status=status, body=b"?!", headers=headers))
+    assert caught.value.wait_seconds == 17
+
+
 async def test_the_status_table_can_be_changed(context: FakeContext) -> None:
     """404 may be an answer like any other, or mean that there is nothing."""
 
