@@ -128,6 +128,7 @@ async def open_worker(
             kinds=lent.kinds,
             clients=lent.clients,
             offsets=lent.offsets,
+            dedupe=lent.parts.dedupe.store,
             resolve=lent.resolve,
             resolution=partial(job.resolution, registry_url=addresses.registry),
             loggers=loggers,
@@ -249,7 +250,7 @@ async def _lend(job: Job, addresses: Addresses, *, spark: Conversion, emit: Emit
         emit=emit,
     )
     stack.push_async_callback(offsets.close)
-    dedupe = DedupeStore(clients.of("consumer"), config.dedupe_storage_topic)
+    dedupe = DedupeStore(clients.of("consumer"), config.dedupe_topic)
     schemas = await stack.enter_async_context(RegistrySchemas(contract_registry=_contract_registry(job, addresses)))
     http = await stack.enter_async_context(shared_http(version=VERSION))
     topics = ConnectorTopics(clients.of("admin"), offsets, dedupe, config)

@@ -39,6 +39,7 @@ from service.kafka.admin import KafkaAdmin
 from service.kafka.client import KafkaSettings
 from service.rest.listeners import parse_listeners
 from service.stores.connector_offsets import ConnectorOffsets, OffsetTopics
+from service.stores.dedupe_store import DedupeStore
 from service.stores.kafka_log import LogClients
 from service.stores.opening import StateStores, stores_in_kafka, stores_in_memory
 from service.validation.kinds import find_kind
@@ -63,6 +64,7 @@ class ControlPlane:
     kinds: Kinds
     clients: ClientSettings
     offsets: OffsetTopics
+    dedupe: DedupeStore
     resolve: Callable[[Properties], Properties]
     """Puts values in the place of variables; may block."""
     resolution: Callable[[Properties], Resolved]
@@ -154,6 +156,7 @@ class ControlPlane:
             source_offsets=SourceOffsetBook(
                 self.config.group_id,
                 self._offsets_of,
+                self._dedupe_store,
                 self._clients_of,
                 self._check_offsets,
                 task_count=lambda name: stores.configs.config.task_counts.get(name, 0),
@@ -194,6 +197,10 @@ class ControlPlane:
         own_topic = (await asyncio.to_thread(self.resolve, connector)).get("offsets.storage.topic")
         await self.offsets.ensure(own_topic)
         return self.offsets.of(own_topic)
+
+    async def _dedupe_store(self) -> DedupeStore:
+        await self.dedupe.ensure(replication=self.config.offset_storage_replication_factor)
+        return self.dedupe
 
     def _check_offsets(
         self, connector: Properties, offsets: Sequence[tuple[Mapping[str, Any], Mapping[str, Any] | None]]

@@ -75,8 +75,9 @@ class WorkerConfig(ConfigModel):
     """Partitions of the status topic, when it is created."""
     status_storage_replication_factor: Annotated[int | None, Field(ge=-1), Key(importance=Importance.LOW)] = None
     """Replicas of the status topic, when it is created: -1 = the broker's default; min(3, brokers) when not given."""
-    dedupe_storage_topic: Annotated[str, Field(min_length=1), Key(importance=Importance.LOW)] = "headrace-dedupe"
-    """Compacted topic of the de-duplication state."""
+    dedupe_storage_topic: Annotated[str | None, Field(min_length=1), Key(importance=Importance.LOW)] = None
+    """Compacted topic of the de-duplication state; when not given that of the offsets with ``-dedupe`` behind its name,
+    so that whoever shares the one shares the other."""
 
     listeners: Annotated[str, Key(importance=Importance.LOW, kind="LIST")] = "http://127.0.0.1:8083"
     """Address of health, metrics and REST; port 0 picks a free one."""
@@ -194,6 +195,11 @@ class WorkerConfig(ConfigModel):
     """Whether clients may make that forgotten."""
     internal_topics_automatic_creation_enable: Annotated[Boolean, Key(importance=Importance.LOW)] = True
     """Accepted as in Connect; missing internal topics are created."""
+
+    @property
+    def dedupe_topic(self) -> str:
+        """Where the de-duplication state is."""
+        return self.dedupe_storage_topic or f"{self.offset_storage_topic}-dedupe"
 
     @field_validator("connector_client_config_override_policy")
     @classmethod

@@ -18,6 +18,7 @@ from service.kafka.client import KafkaSettings
 from service.kafka.errors import GroupHasMembers
 from service.kafka.groups import ConsumerGroups
 from service.stores.connector_offsets import ConnectorOffsets
+from service.stores.dedupe_store import DedupeStore
 from service.stores.offset_changes import OffsetChanges
 
 ClientsOf = Callable[[str, Properties], KafkaSettings]
@@ -37,6 +38,8 @@ class SourceOffsetBook:
 
     group_id: str
     offsets_of: OffsetsOf
+    dedupe: Callable[[], Awaitable[DedupeStore]]
+    """What was delivered; its topic is there."""
     clients_of: ClientsOf
     check: CheckOffsets
     task_count: Callable[[str], int]
@@ -64,7 +67,7 @@ class SourceOffsetBook:
         return True
 
     async def _changes(self, config: Properties) -> OffsetChanges:
-        return OffsetChanges(await self.offsets_of(config), self.group_id)
+        return OffsetChanges(await self.offsets_of(config), self.group_id, await self.dedupe())
 
     async def _writing(self, config: Properties) -> KafkaSettings:
         return await _clients(self.clients_of, "producer", config)

@@ -1,8 +1,8 @@
 """De-duplication state in Kafka: what a transaction delivers and what it remembers can never differ.
 
-A compacted topic (`headrace-dedupe` unless named otherwise) holds one chunk of hashes for each
-micro-batch and window: key `["<connector>",<task>,"<window>",<sequence>]`, value the packed 16-byte
-hashes, null once the window is closed. A micro-batch's chunks travel in its own transaction.
+A compacted topic, beside that of the offsets, holds one chunk of hashes for each micro-batch and window: key
+`["<connector>",<task>,"<window>",<sequence>]`, value the packed 16-byte hashes, null once the window is closed. A
+micro-batch's chunks travel in its own transaction.
 
 Chunks of slow sources are tiny, so a window's small chunks are rewritten as one now and then.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
@@ -25,14 +26,13 @@ from service.stores.hashes import HASH_BYTES
 from service.stores.jackson import to_json
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import AsyncGenerator, Mapping, Sequence
 
     import numpy.typing as npt
 
     from fetchers.sdk import DedupeScope
     from service.kafka.client import KafkaSettings
 
-TOPIC = "headrace-dedupe"
 CHUNK_BYTES_MAX = 512 * 1024
 PARTITIONS = 1
 # A window with that many chunks below that size gets them rewritten as one.
@@ -95,7 +95,7 @@ class DedupeStore:
     """The topic; `open` gives the state of one task."""
 
     settings: KafkaSettings
-    topic: str = TOPIC
+    topic: str
 
     async def ensure(self, *, replication: int | None = None, config: Mapping[str, str] | None = None) -> None:
         """Create the topic if it is missing, and check that it is compacted.
@@ -110,6 +110,35 @@ class DedupeStore:
                 config={**(config or {}), "cleanup.policy": "compact"},
             )
             await admin.demand_compacted(self.topic, worker_key="dedupe.storage.topic", purpose="de-duplication state")
+
+    async def forgotten(self, connector: str) -> list[TopicRecords]:
+        """Records that make all tasks of a connector forget what they have seen; to be written while none runs.
+
+        Raises DeliveryFatal, DeliveryRetriable.
+        """
+        live: dict[bytes, None] = {}
+        async with aclosing(self.chunks()) as chunks:
+            async for key, value in chunks:
+                place = _parse_key(key)
+                if key is None or place is None or place[0] != connector:
+                    continue
+                if value is None:
+                    live.pop(key, None)
+                else:
+                    live[key] = None
+        if not live:
+            return []
+        return [TopicRecords(self.topic, pa.nulls(len(live), pa.binary()), pa.array(live, pa.binary()))]
+
+    async def chunks(self) -> AsyncGenerator[tuple[bytes | None, bytes | None]]:
+        """Keys and values of everything that is committed. Raises DeliveryFatal, DeliveryRetriable."""
+        log = CompactedLog(self.settings, self.topic)
+        try:
+            async for records in log.read_to_end():
+                for record in records:
+                    yield record.key, record.value
+        finally:
+            await log.close()
 
     def open(self, connector: str, task: int, *, limits: DedupeLimits | None = None) -> StoredDedupe:
         """State of one task; nothing is read before `load`."""
@@ -158,14 +187,10 @@ class StoredDedupe:
 
         Raises DeliveryFatal, DeliveryRetriable.
         """
-        log = CompactedLog(self.store.settings, self.store.topic)
         live: LiveChunks = {}
-        try:
-            async for records in log.read_to_end():
-                for record in records:
-                    self.read(record.key, record.value, live)
-        finally:
-            await log.close()
+        async with aclosing(self.store.chunks()) as chunks:
+            async for key, value in chunks:
+                self.read(key, value, live)
         self.restore(live)
 
     def read(self, key: bytes | None, value: bytes | None, live: LiveChunks) -> None:

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from service.domain.ids import TaskId
 from service.kafka.client import KafkaSettings
 from service.kafka.producer import TransactionalWriter
+from service.kafka.records import TopicRecords
 from service.stores.connector_offsets import ConnectorOffsets
+from service.stores.dedupe_store import DedupeStore
 from service.stores.offsets import OffsetEntry, canonical_partition
 
 
@@ -22,16 +24,19 @@ class OffsetChanges:
 
     offsets: ConnectorOffsets
     group_id: str
+    dedupe: DedupeStore
 
     async def alter(self, connector: str, entries: Sequence[OffsetEntry], *, writing: KafkaSettings) -> None:
         """Set these, forget those that are None; all or nothing. ``writing``: as the connector's producers.
+
+        What was delivered is still known: what is read again of it is dropped where the connector de-duplicates.
 
         Raises ValueError for what JSON cannot say, WriterFenced, DeliveryRetriable, DeliveryFatal.
         """
         await self._write(connector, entries, writing)
 
     async def reset(self, connector: str, *, writing: KafkaSettings) -> None:
-        """Forget all of them. Raises as ``alter``."""
+        """Forget all of them, and what was delivered: everything comes anew. Raises as ``alter``."""
         await self._write(connector, None, writing)
 
     async def _write(self, connector: str, entries: Sequence[OffsetEntry] | None, writing: KafkaSettings) -> None:
@@ -40,9 +45,11 @@ class OffsetChanges:
             await writer.start()
             # Only now: what an older incarnation was just writing is there or never will be.
             known = await self.offsets.entries(connector)
+            forgotten: list[TopicRecords] = []
             if entries is None:
                 entries = [(partition, None) for partition, _ in known]
-            await writer.commit(self.offsets.encode(connector, _last_of_each(entries)))
+                forgotten = await self.dedupe.forgotten(connector)
+            await writer.commit([*forgotten, *self.offsets.encode(connector, _last_of_each(entries))])
             await self.offsets.read(connector)
         finally:
             await writer.stop()

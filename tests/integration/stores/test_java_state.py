@@ -16,6 +16,7 @@ from service.domain.states import State, TargetState
 from service.kafka.client import KafkaSettings
 from service.kafka.reader import read_topic
 from service.stores.connector_offsets import ConnectorOffsets
+from service.stores.dedupe_store import DedupeStore
 from service.stores.kafka_log import LogClients
 from service.stores.offset_changes import OffsetChanges
 from service.stores.offsets import OffsetStore
@@ -152,7 +153,8 @@ async def _change(
     await store.put_tasks("ours", [{**ours, "task.class": task}])
     await store.remove_connector("paused")
     await store.put_task_count("ours", 1)
-    await OffsetChanges(ConnectorOffsets((offsets,)), group).alter(
+    dedupe = DedupeStore(settings, f"{group}-dedupe")
+    await OffsetChanges(ConnectorOffsets((offsets,)), group, dedupe).alter(
         "runs", [({"filename": str(file)}, {"position": 4})], writing=settings
     )
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 
+import numpy as np
 import pytest
 
+from fetchers.sdk import DedupeScope
 from service.kafka.client import KafkaSettings
 from service.kafka.errors import WriterFenced
 from service.kafka.producer import TransactionalWriter
 from service.stores.connector_offsets import ConnectorOffsets, OffsetTopics
+from service.stores.dedupe_store import DedupeStore
 from service.stores.offset_changes import OffsetChanges
 from service.stores.offsets import OffsetStore, canonical_partition
 from tests.stack import KafkaStack
@@ -23,6 +26,13 @@ ONE, TWO = {"file": "1"}, {"file": "2"}
 def settings(kafka: KafkaStack) -> KafkaSettings:
     """Settings for the run's broker."""
     return KafkaSettings(bootstrap=kafka.bootstrap)
+
+
+async def dedupe_store(settings: KafkaSettings, topic_name: str) -> DedupeStore:
+    """With its topic."""
+    store = DedupeStore(settings, f"{topic_name}-dedupe")
+    await store.ensure()
+    return store
 
 
 async def test_a_thousand_tasks_that_start_together_read_quickly(settings: KafkaSettings, topic_name: str) -> None:
@@ -57,7 +67,8 @@ async def test_offsets_are_changed_and_forgotten_by_hand(settings: KafkaSettings
     zombie = TransactionalWriter(settings, transactional_id="g-c-0")
     await zombie.start()
     await zombie.commit([store.encode("c", [(ONE, {"p": 1}), (TWO, {"p": 2})]), store.encode("d", [(ONE, {"p": 9})])])
-    changes = OffsetChanges(ConnectorOffsets((store,)), group_id="g")
+    dedupe = await dedupe_store(settings, topic_name)
+    changes = OffsetChanges(ConnectorOffsets((store,)), "g", dedupe)
     await changes.alter("c", [(ONE, {"p": 5}), (TWO, {"p": 6}), (ONE, {"p": 7})], writing=settings)
     assert await store.entries("c") == [(ONE, {"p": 7}), (TWO, {"p": 6})]
     with pytest.raises(WriterFenced):
@@ -72,6 +83,33 @@ async def test_offsets_are_changed_and_forgotten_by_hand(settings: KafkaSettings
         await reader.close()
 
 
+async def test_who_forgets_the_offsets_forgets_what_was_delivered(settings: KafkaSettings, topic_name: str) -> None:
+    """Of all tasks of this connector, and of no other; a change of offsets alone forgets nothing."""
+    offsets, dedupe = OffsetStore(settings, topic_name), await dedupe_store(settings, topic_name)
+    await offsets.ensure(partitions=1)
+    hashes, is_valid = np.arange(48, dtype=np.uint8).reshape(3, 16), np.ones(3, dtype=bool)
+    writer = TransactionalWriter(settings, transactional_id=topic_name)
+    await writer.start()
+    for connector, task in (("c", 0), ("c", 1), ("d", 0)):
+        state = dedupe.open(connector, task)
+        await state.load()
+        state.fresh_mask(hashes, is_valid, "2024-01-01")
+        await writer.commit(state.encode([(DedupeScope("2024-01-01", "2024-01-01"), hashes)]))
+    await writer.stop()
+
+    async def known(connector: str, task: int) -> int:
+        state = dedupe.open(connector, task)
+        await state.load()
+        return len(state.index)
+
+    changes = OffsetChanges(ConnectorOffsets((offsets,)), "g", dedupe)
+    await changes.alter("c", [(ONE, {"p": 1})], writing=settings)
+    assert [await known("c", 0), await known("c", 1), await known("d", 0)] == [3, 3, 3]
+    await changes.reset("c", writing=settings)
+    assert [await known("c", 0), await known("c", 1), await known("d", 0)] == [0, 0, 3]
+    await offsets.close()
+
+
 async def test_a_topic_of_its_own_counts_more_than_the_workers(settings: KafkaSettings, topic_name: str) -> None:
     """What only the worker's topic knows is found too; a change is written to both, and forgetting leaves neither."""
     topics = OffsetTopics(settings, topic_name, partitions=2)
@@ -84,7 +122,7 @@ async def test_a_topic_of_its_own_counts_more_than_the_workers(settings: KafkaSe
     await writer.stop()
     assert await worker.entries("c") == [(ONE, {"p": 1}), (TWO, {"p": 2})]
     assert await own.entries("c") == [(ONE, {"p": 9}), (TWO, {"p": 2})]
-    changes = OffsetChanges(own, group_id="g")
+    changes = OffsetChanges(own, "g", await dedupe_store(settings, topic_name))
     await changes.alter("c", [(TWO, {"p": 5})], writing=settings)
     assert await worker.entries("c") == [(ONE, {"p": 1}), (TWO, {"p": 5})]
     assert await own.entries("c") == [(ONE, {"p": 9}), (TWO, {"p": 5})]

@@ -18,7 +18,7 @@ from service.stores.dedupe import DedupeLimits
 from service.stores.dedupe_store import CHUNK_BYTES_MAX, SMALL_CHUNKS_MAX, DedupeStore, LiveChunks, StoredDedupe
 from service.stores.hashes import HASH_BYTES
 
-STORE = DedupeStore(KafkaSettings(bootstrap="nowhere:1"))
+STORE = DedupeStore(KafkaSettings(bootstrap="nowhere:1"), "dedupe")
 DAYS = ["2024-01-01", "2024-01-02", "2024-01-03"]
 
 
