@@ -22,9 +22,9 @@ from service.stores.config_records import (
     TaskCommit,
     TaskConfig,
     TaskCount,
-    UnreadableRecordError,
     decode,
     encode,
+    why_unreadable,
 )
 from service.stores.state_log import LogRecord, StateLog
 
@@ -127,9 +127,12 @@ class ConfigLog:
                 continue
             try:
                 meaning = decode(record.key, record.value)
-            except UnreadableRecordError as error:
+            except (ValueError, RecursionError) as error:
+                # Whatever is wrong with it: it would be met again, and the topic never be read to its end.
                 self._fold = self._fold.passed(record.offset)
-                self._emit(StateRecordSkipped(topic=self._log.topic, offset=record.offset, reason=str(error)))
+                self._emit(
+                    StateRecordSkipped(topic=self._log.topic, offset=record.offset, reason=why_unreadable(error))
+                )
             else:
                 self._fold = self._fold.apply(meaning, offset=record.offset)
                 self._tell(meaning)

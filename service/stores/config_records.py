@@ -6,18 +6,20 @@ Pure. `decode(*encode(record)) == record` for every record.
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from service.domain.cluster import Properties, RestartRequest, SessionKey
+from service.domain.ids import TaskId
 from service.domain.states import TargetState
 from service.stores.jackson import to_json
 
 _CONNECTOR, _TASK, _COMMIT, _TARGET = "connector-", "task-", "commit-", "target-state-"
 _FENCING, _SESSION_KEY, _RESTART, _LOGGER = "tasks-fencing-", "session-key", "restart-connector-", "logger-cluster-"
+_TASK_DIGITS_MAX = 10
+"""A task's number is a 32-bit integer; ``int`` itself refuses some thousand digits with an error of its own."""
 
 
 class UnreadableRecordError(ValueError):
@@ -150,9 +152,9 @@ def decode(key: bytes | None, value: bytes | None) -> ConfigRecord:
 def _decode_written_once(name: str, fields: Mapping[str, Any]) -> ConfigRecord:
     """Records that are never deleted."""
     if name.startswith(_TASK):
-        connector, separator, number = name.removeprefix(_TASK).rpartition("-")
-        if separator and number.isdecimal():
-            return TaskConfig(connector, int(number), _properties(fields))
+        task = parse_task(name.removeprefix(_TASK))
+        if task is not None:
+            return TaskConfig(task.connector, task.task, _properties(fields))
     if name.startswith(_COMMIT):
         return TaskCommit(name.removeprefix(_COMMIT), _count(fields, "tasks"))
     if name.startswith(_FENCING):
@@ -165,6 +167,18 @@ def _decode_written_once(name: str, fields: Mapping[str, Any]) -> ConfigRecord:
     if name.startswith(_LOGGER) and isinstance(fields.get("level"), str):
         return LoggerLevel(name.removeprefix(_LOGGER), fields["level"])
     raise UnreadableRecordError("its key is none of Kafka Connect's")
+
+
+def parse_task(text: str) -> TaskId | None:
+    """The task that ``<connector>-<number>`` names; None if it names none."""
+    connector, separator, number = text.rpartition("-")
+    is_number = number.isdecimal() and len(number) <= _TASK_DIGITS_MAX
+    return TaskId(connector, int(number)) if separator and is_number else None
+
+
+def why_unreadable(error: ValueError | RecursionError) -> str:
+    """For an event; of an error that is not ours only the class: its text may have the value."""
+    return str(error) if isinstance(error, UnreadableRecordError) else f"reading it ended in {type(error).__name__}"
 
 
 def _text(key: bytes | None) -> str:
@@ -211,6 +225,7 @@ def _session_key(fields: Mapping[str, Any]) -> SessionKey:
         case {"key": str(key), "algorithm": str(algorithm), "creation-timestamp": int(created_ms)}:
             try:
                 return SessionKey(base64.b64decode(key, validate=True), algorithm, created_ms)
-            except binascii.Error:
+            except ValueError:
+                # binascii.Error, or a plain one for what is not ASCII.
                 raise UnreadableRecordError("its key is not base64") from None
     raise UnreadableRecordError("its value is no session key")

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from service.domain.cluster import InstanceStatus
 from service.domain.ids import ConnectorId, InstanceId, TaskId
 from service.domain.states import State
-from service.stores.config_records import UnreadableRecordError
+from service.stores.config_records import UnreadableRecordError, parse_task
 from service.stores.jackson import to_json
 
 _CONNECTOR, _TASK, _TOPIC, _OF_CONNECTOR = "status-connector-", "status-task-", "status-topic-", ":connector-"
@@ -82,9 +82,9 @@ def _decode_key(key: bytes | None) -> StatusKey:
     if name.startswith(_CONNECTOR):
         return ConnectorId(name.removeprefix(_CONNECTOR))
     if name.startswith(_TASK):
-        connector, separator, number = name.removeprefix(_TASK).rpartition("-")
-        if separator and number.isdecimal():
-            return TaskId(connector, int(number))
+        task = parse_task(name.removeprefix(_TASK))
+        if task is not None:
+            return task
     if name.startswith(_TOPIC):
         # A topic's name has no colon, a connector's may.
         topic, separator, connector = name.removeprefix(_TOPIC).partition(_OF_CONNECTOR)

@@ -16,7 +16,7 @@ from service.background import Background, located, persist
 from service.domain.cluster import InstanceStatus
 from service.domain.ids import InstanceId, TaskId
 from service.kafka.errors import KafkaFailure
-from service.stores.config_records import UnreadableRecordError
+from service.stores.config_records import why_unreadable
 from service.stores.state_log import LogRecord, StateLog
 from service.stores.status_records import StatusKey, TopicKey, TopicUse, decode, encode
 from service.stores.status_table import StatusTable, may_put_safely
@@ -168,8 +168,11 @@ class Statuses:
         for record in records:
             try:
                 key, value = decode(record.key, record.value)
-            except UnreadableRecordError as error:
-                self._emit(StateRecordSkipped(topic=self._log.topic, offset=record.offset, reason=str(error)))
+            except (ValueError, RecursionError) as error:
+                # Whatever is wrong with it: it would be met again, and the topic never be read to its end.
+                self._emit(
+                    StateRecordSkipped(topic=self._log.topic, offset=record.offset, reason=why_unreadable(error))
+                )
                 continue
             self._read.read(key, value)
             if key not in self._told:

@@ -14,6 +14,7 @@ from tests.cluster.processes import Field
 from tests.stack import KafkaStack
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.faults, pytest.mark.timeout(400)]
+RUNNING_STATUS = b'{"state":"RUNNING","trace":null,"worker_id":"h:1","generation":1,"version":"1"}'
 
 
 async def test_a_broker_that_is_killed_and_comes_back_loses_nothing(kafka: KafkaStack, tmp_path: Path) -> None:
@@ -56,7 +57,7 @@ async def test_records_that_cannot_be_read_are_skipped_by_all(kafka: KafkaStack,
 
 
 async def spoil(field: Field) -> None:
-    """Records of no known key, of a known key with no JSON, with the wrong JSON, and of nothing at all."""
+    """Records of no known key, of a known key with no JSON, with the wrong JSON, of nothing; what breaks parsers."""
     keys = [b"", b"\xff\xfe", b"stranger", b"connector-c0", b"task-c0-0", b"status-connector-c0", b'["c0",{"filename"']
     values = [b"", b"\xff\xfe", b"not JSON", b"[]", b'{"properties": 7}', b'{"state": "DANCING"}']
     producer = AIOKafkaProducer(bootstrap_servers=field.bootstrap)
@@ -69,6 +70,13 @@ async def spoil(field: Field) -> None:
         for key in (b"", b"\xff\xfe", b"stranger", b"connector-", b"task-c0", b"target-state-nobody", b"session-key"):
             for value in values:
                 await producer.send_and_wait(f"{field.name}-configs", value, key=key)
+        for kind, key, value in (
+            ("configs", b"session-key", '{"key":"é","algorithm":"x","creation-timestamp":1}'.encode()),
+            ("configs", b"task-c0-" + b"9" * 5_000, b'{"properties":{}}'),
+            ("configs", b"connector-c0", b"[" * 100_000),
+            ("status", b"status-task-c0-" + b"9" * 5_000, RUNNING_STATUS),
+        ):
+            await producer.send_and_wait(f"{field.name}-{kind}", value, key=key)
     finally:
         await producer.stop()
 

@@ -13,12 +13,11 @@ from service.domain.cluster import ConfigChange, ConnectorEntry, RestartRequest,
 from service.domain.states import TargetState
 from service.herder.ports import ConfigStore
 from service.kafka.client import KafkaSettings
-from service.kafka.errors import WriterFenced
 from service.stores.config_log import ConfigLog
 from service.stores.config_records import ConnectorConfig, encode
 from service.stores.kafka_log import KafkaStateLog, LogClients
 from service.stores.memory_log import MemoryStateLog
-from service.stores.state_log import StateLog
+from service.stores.state_log import ClaimMissing, StateLog
 from service.stores.state_topic import StateKind, StateTopic
 from tests.stack import KafkaStack
 
@@ -127,7 +126,7 @@ async def test_only_the_leader_writes_what_is_the_leaders(worker: Worker) -> Non
     await store.put_connector("c", {"v": "1"})
     await store.drop_leadership()
     assert not store.is_leader
-    with pytest.raises(WriterFenced, match="claim"):
+    with pytest.raises(ClaimMissing, match="claim"):
         await store.put_connector("c", {"v": "2"})
     await store.put_target_state("c", TargetState.PAUSED)
     assert store.config.connectors["c"] == ConnectorEntry("c", {"v": "1"}, TargetState.PAUSED)
@@ -147,6 +146,8 @@ async def test_garbage_is_reported_and_passed_over(worker: Worker) -> None:
         (b"commit-c", None),
         (b"target-state-c", b'{"state":"DANCING"}'),
         (b"session-key", b'{"key":"%%","algorithm":"a","creation-timestamp":1}'),
+        (b"session-key", '{"key":"é","algorithm":"a","creation-timestamp":1}'.encode()),
+        (b"task-c-" + b"9" * 5_000, b'{"properties":{}}'),
         (b"connector-c", b"[" * 100_000),
     ]
     await worker.log.write(garbage)

@@ -157,6 +157,7 @@ async def test_garbage_is_reported_and_passed_over(worker: Worker) -> None:
         (key, b'{"state":"FAILED","worker_id":"w","generation":"1"}'),
         (b"status-task-my-connector", b"{}"),
         (b"status-topic-t", b"{}"),
+        (b"status-task-c-" + b"9" * 5_000, None),
         (b"nonsense", None),
         (b"\xff", None),
     ]

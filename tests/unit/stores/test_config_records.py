@@ -106,3 +106,24 @@ def test_anything_is_read_or_refused(key: bytes | None, value: bytes | None) -> 
     """No bytes whatever raise anything but the one error."""
     with suppress(UnreadableRecordError):
         decode(key, value)
+
+
+NOT_ASCII = '{"key":"é","algorithm":"x","creation-timestamp":1}'.encode()
+DEEP = b'{"properties":' + b"[" * 100_000
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        (b"session-key", NOT_ASCII),
+        (b"session-key", rb'{"key":"\ud800","algorithm":"x","creation-timestamp":1}'),
+        (b"task-c-" + b"9" * 5_000, b'{"properties":{}}'),
+        (b"commit-c", b'{"tasks":' + b"9" * 5_000 + b"}"),
+        (b"connector-c", DEEP),
+        (b"target-state-c", DEEP),
+    ],
+)
+def test_what_makes_the_parsers_raise_is_refused(key: bytes, value: bytes) -> None:
+    """Base64 that is not ASCII, numbers of more digits than ``int`` takes, JSON too deep to read."""
+    with pytest.raises(UnreadableRecordError):
+        decode(key, value)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pytest
+
 from service.stores.memory_log import MemoryStateLog
-from service.stores.state_log import LogRecord
+from service.stores.state_log import ClaimMissing, LogRecord
 
 
 async def test_only_the_newest_record_of_a_key_is_held() -> None:
@@ -28,3 +30,12 @@ async def test_only_the_newest_record_of_a_key_is_held() -> None:
     heard.clear()
     await log.start(receive)
     assert heard == [(b"a", b"2", 3), (b"c", b"1", 4)]
+
+
+async def test_the_leaders_writes_need_a_claim() -> None:
+    """Where there is none, that is all that is wrong: nobody has taken it."""
+    log = MemoryStateLog("configs")
+    with pytest.raises(ClaimMissing):
+        await log.write([(b"a", b"0")], as_leader=True)
+    await log.claim_leadership()
+    await log.write([(b"a", b"0")], as_leader=True)

@@ -65,3 +65,21 @@ def test_anything_is_read_or_refused(key: bytes | None, value: bytes | None) -> 
     """No bytes whatever raise anything but the one error."""
     with suppress(UnreadableRecordError):
         decode(key, value)
+
+
+DIGITS = b"9" * 5_000
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        (b"status-task-c-" + DIGITS, SHOWN),
+        (b"status-task-c-" + DIGITS, None),
+        (b"status-connector-c", SHOWN.replace(b"4", DIGITS)),
+        (b"status-connector-c", b"[" * 100_000),
+    ],
+)
+def test_what_makes_the_parsers_raise_is_refused(key: bytes, value: bytes | None) -> None:
+    """Numbers of more digits than ``int`` takes, JSON too deep to read."""
+    with pytest.raises(UnreadableRecordError):
+        decode(key, value)
