@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 import hashlib
 import hmac
 import os
@@ -115,7 +114,8 @@ class Credentials:
     async def _user(self, encoded: str) -> Principal | None:
         try:
             name, colon, password = base64.b64decode(encoded, validate=True).decode("utf-8").partition(":")
-        except (binascii.Error, UnicodeDecodeError):
+        except ValueError:
+            # No base64, not even ASCII, or no UTF-8 in it.
             return None
         if not colon:
             return None
@@ -142,7 +142,8 @@ class Credentials:
         return is_right
 
     def _token(self, token: str) -> Principal | None:
-        digest = hashlib.sha256(token.encode()).digest()
+        # Bytes of a header that are not UTF-8 are lone surrogates in its text.
+        digest = hashlib.sha256(token.encode(errors="surrogateescape")).digest()
         found = [principal for held, principal in self._tokens if hmac.compare_digest(held, digest)]
         return found[0] if found else None
 

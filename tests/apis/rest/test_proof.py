@@ -12,6 +12,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 import pytest_asyncio
+from yarl import URL
 
 from metrics.events import ChangeAudited
 from service.rest.authentication import Proof
@@ -102,6 +103,8 @@ async def test_a_reader_may_read_only(worker: Served, headers: dict[str, str]) -
         {"Authorization": "Basic " + b64encode(b"anne").decode()},
         {"Authorization": "Basic " + b64encode(b"\xff:\xff").decode()},
         {"Authorization": "Digest anne"},
+        {"Authorization": "Basic é"},
+        bearer("é"),
     ],
 )
 async def test_whoever_is_not_known_is_turned_away(worker: Served, headers: dict[str, str]) -> None:
@@ -112,6 +115,21 @@ async def test_whoever_is_not_known_is_turned_away(worker: Served, headers: dict
         schemes = [challenge.split()[0] for challenge in answer.headers.getall("WWW-Authenticate")]
         assert schemes == ["Basic", "Bearer"]
     assert worker.herder.asked == []
+
+
+@pytest.mark.parametrize("proof", [b"Basic \xe9", b"Basic \xc3\xa9", b"Bearer \xff", b"Bearer t-admin\xff"])
+async def test_bytes_that_are_no_text_prove_nothing(worker: Served, proof: bytes) -> None:
+    """401 as for any other, though no client's library would send them."""
+    url = URL(worker.urls.main[0])
+    async with asyncio.timeout(10):
+        reader, writer = await asyncio.open_connection(url.host, url.port)
+        writer.write(
+            b"GET /connectors HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: " + proof + b"\r\n\r\n"
+        )
+        status_line = (await reader.read()).partition(b"\r\n")[0]
+        writer.close()
+        await writer.wait_closed()
+    assert status_line.split()[1] == b"401"
 
 
 async def test_health_and_metrics_may_stay_open(worker: Served) -> None:
