@@ -53,7 +53,8 @@ def assemble(given: HerderIngredients) -> HerderLife:
     clock, settings, doors = given.clock, given.settings, given.doors
     whereabouts = Whereabouts(given.membership, given.owners, has_claim=lambda: configs.is_leader)
     leadership = Leadership(configs, whereabouts, clock, settings.doubt_seconds)
-    turns = ChangeTurns(on_fenced=leadership.on_fenced)
+    bell = Bell()
+    turns = ChangeTurns(on_fenced=leadership.on_fenced, on_failed=bell.ring)
     view = ClusterView(configs, statuses, settings, doors.type_of)
     fencing = Fencing(configs, view, doors, turns, settings)
     publication = TaskPublication(
@@ -71,7 +72,6 @@ def assemble(given: HerderIngredients) -> HerderLife:
     teller = StatusTeller(configs, statuses, whereabouts, settings.has_topic_tracking, publication.take)
     instances = given.make_instances(teller)
     leader = LeaderDuties(configs, statuses, whereabouts, fencing, turns, clock, settings)
-    bell = Bell()
     herder = WorkerHerder(
         configs,
         view,

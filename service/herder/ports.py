@@ -25,7 +25,8 @@ class ConfigStore(Protocol):
 
     Reading is continuous; ``listen`` hears every change in the order of the log, on the event loop. Writers return
     once their record is in the log *and* read back here. All of them raise ``DeliveryRetriable`` or ``DeliveryFatal``;
-    all but those of target states and log levels are the leader's, and raise ``WriterFenced`` without a valid claim.
+    all but those of target states and log levels are the leader's, and raise ``ClaimMissing`` without a claim,
+    ``WriterFenced`` once another has one.
     """
 
     @property

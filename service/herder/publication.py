@@ -111,6 +111,7 @@ class TaskPublication:
         if roster is None:
             raise PeerError("no leader is known")
         if roster.leader == self.whereabouts.membership.me:
+            self.whereabouts.demand_leader()
             await self._write(connector, made.tasks)
             return
         key = self.configs.config.session_key

@@ -11,6 +11,7 @@ from weakref import WeakValueDictionary
 from service.herder.errors import ConflictError, RequestError
 from service.herder.whereabouts import CONFLICT, NO_LEADER
 from service.kafka.errors import KafkaFailure, WriterFenced
+from service.stores.state_log import ClaimMissing
 
 
 @dataclass(slots=True)
@@ -19,6 +20,8 @@ class ChangeTurns:
 
     on_fenced: Callable[[], None] = lambda: None
     """Hears that another worker leads now."""
+    on_failed: Callable[[], None] = lambda: None
+    """Hears that a change was not written, which may have cost the claim to write."""
     _locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
     _is_closed: bool = False
     _begun: int = 0
@@ -28,7 +31,11 @@ class ChangeTurns:
     async def changing(self, connector: str) -> AsyncIterator[None]:
         """Alone with the connector; a write that fails is told to the client with the store's own text."""
         async with self.alone_with(connector), self.telling_failures():
-            yield
+            try:
+                yield
+            except KafkaFailure:
+                self.on_failed()
+                raise
 
     def alone_with(self, connector: str) -> AbstractAsyncContextManager[None]:
         """Alone with the connector; failures are raised as they are."""
@@ -55,6 +62,8 @@ class ChangeTurns:
             yield
         except WriterFenced as error:
             self.on_fenced()
+            raise ConflictError(NO_LEADER) from error
+        except ClaimMissing as error:
             raise ConflictError(NO_LEADER) from error
         except KafkaFailure as error:
             raise RequestError(str(error)) from error

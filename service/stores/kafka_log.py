@@ -12,13 +12,13 @@ import pyarrow as pa
 from metrics.events import Emit, StateLogInterrupted, StateLogResumed
 from service.kafka.batches import BATCH_HEADER_BYTES
 from service.kafka.client import KafkaSettings
-from service.kafka.errors import DeliveryFatal, DeliveryRetriable, WriterFenced
+from service.kafka.errors import DeliveryFatal, DeliveryRetriable
 from service.kafka.producer import IdempotentWriter, TransactionalWriter
 from service.kafka.records import TopicRecords
 from service.kafka.standby import StandbyWriter
 from service.kafka.tail import TopicTail
 from service.kafka.together import CommitTogether
-from service.stores.state_log import KeyedValue, Receive
+from service.stores.state_log import ClaimMissing, KeyedValue, Receive
 from service.stores.state_topic import StateTopic
 
 WRITE_SECONDS_MAX = 30.0
@@ -127,7 +127,7 @@ class KafkaStateLog:
     async def _commit_as_leader(self, records: Sequence[KeyedValue]) -> None:
         async with self._leading:
             if self._leader is None:
-                raise WriterFenced("this worker may not write as leader: it has not claimed leadership, or has lost it")
+                raise ClaimMissing("this worker may not write as leader: it has not claimed leadership, or has lost it")
             try:
                 await self._leader.commit([self._columns(records)])
             except BaseException:

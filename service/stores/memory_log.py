@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from service.kafka.errors import WriterFenced
-from service.stores.state_log import KeyedValue, Receive
+from service.stores.state_log import ClaimMissing, KeyedValue, Receive
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +45,7 @@ class MemoryStateLog:
     async def write(self, records: Sequence[KeyedValue], *, as_leader: bool = False) -> None:
         """See `StateLog`."""
         if as_leader and not self.is_leader:
-            raise WriterFenced("this worker may not write as leader: it has not claimed leadership")
+            raise ClaimMissing("this worker may not write as leader: it has not claimed leadership")
         written = self._append(records)
         if self._receive is not None:
             self._receive(written)

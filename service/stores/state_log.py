@@ -9,6 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeAlias
 
+from service.kafka.errors import KafkaFailure
+
+
+class ClaimMissing(KafkaFailure):
+    """A write as leader without a claim: nothing was written. Who leads still claims and writes again.
+
+    It does not say that another has claimed: any write that fails may cost the claim.
+    """
+
 
 class LogRecord(Protocol):
     """A record as it was read."""
@@ -60,7 +69,8 @@ class StateLog(Protocol):
     async def write(self, records: Sequence[KeyedValue], *, as_leader: bool = False) -> None:
         """Write all of them, in this order; as leader: all or none, and only while no other has claimed.
 
-        Raises WriterFenced (as leader, without a valid claim), DeliveryRetriable, DeliveryFatal.
+        Raises WriterFenced (as leader, another has claimed), ClaimMissing, DeliveryRetriable, DeliveryFatal; after any
+        of them a leader may have lost its claim.
         """
 
     async def claim_leadership(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from service.domain.cluster import Properties
 from service.domain.ids import ConnectorId, TaskId
 from service.domain.states import State, TargetState
-from service.herder.errors import BadRequestError, ConflictError, ElsewhereError, NotFoundError
+from service.herder.errors import BadRequestError, ConflictError, ElsewhereError, NotFoundError, RequestError
 from service.herder.whereabouts import NO_LEADER, STALE
 from tests.unit.herder.world import ME, OTHER, SOURCE, HerderWorld
 
@@ -225,16 +226,45 @@ async def test_a_leader_that_is_fenced_steps_back_until_the_group_says_otherwise
     async with HerderWorld().started() as world:
         herder = world.life.herder
         await herder.create_connector("c", SOURCE, None)
-        await world.config_records.drop_leadership()
+        world.config_records.claim_elsewhere()
         with pytest.raises(ConflictError) as fenced:
             await herder.delete_connector("c")
         assert str(fenced.value) == NO_LEADER
-        await world.settled()
+        await asyncio.sleep(world.settings.doubt_seconds / 2)
         assert not world.configs.is_leader
         world.membership.become(ME, OTHER)
         await world.settled()
         assert world.configs.is_leader
         await herder.delete_connector("c")
+
+
+async def test_a_leader_whose_write_failed_leads_on() -> None:
+    """The failed write took its claim, and nobody else has one: it claims at its next tick, which is due at once."""
+    async with HerderWorld().started() as world:
+        herder = world.life.herder
+        await herder.create_connector("c", SOURCE, TargetState.PAUSED)
+        await world.settled()
+        world.config_records.failures = 1
+        with pytest.raises(RequestError, match="the broker is away"):
+            await herder.delete_connector("c")
+        with pytest.raises(ConflictError) as unclaimed:
+            await herder.delete_connector("c")
+        assert str(unclaimed.value) == NO_LEADER
+        await asyncio.sleep(0.1)
+        await herder.delete_connector("c")
+
+
+async def test_task_configs_whose_write_failed_are_written_later() -> None:
+    """Trying again without the claim is no sign of another leader, and does not keep this one from claiming."""
+    async with HerderWorld().started() as world:
+        world.instances.is_silent = True
+        await world.life.herder.create_connector("c", SOURCE, None)
+        await world.settled()
+        world.config_records.failures = 1
+        made_from = world.configs.config.connectors["c"].config
+        world.instances.observer.on_task_configs(ConnectorId("c"), [{"a": "1"}], made_from)
+        await asyncio.sleep(1)
+        assert world.configs.config.connectors["c"].tasks == ({"a": "1"},)
 
 
 async def test_states_of_what_is_deleted_meanwhile_do_not_come_back() -> None:

@@ -8,8 +8,10 @@ import pytest
 
 from service.domain.states import TargetState
 from service.herder.errors import ConflictError, RequestError
+from service.herder.whereabouts import NO_LEADER
 from service.herder.writing import ChangeTurns
-from service.kafka.errors import DeliveryRetriable
+from service.kafka.errors import DeliveryRetriable, KafkaFailure, WriterFenced
+from service.stores.state_log import ClaimMissing
 from tests.unit.herder.world import SOURCE, HerderWorld
 
 pytestmark = pytest.mark.looptime
@@ -67,3 +69,17 @@ async def test_a_stopped_worker_changes_nothing() -> None:
         with pytest.raises(ConflictError):
             await world.life.herder.set_target_state("c", TargetState.PAUSED)
         assert world.configs.config.connectors["c"].target_state is TargetState.STARTED
+
+
+@pytest.mark.parametrize(
+    ("failure", "told"), [(WriterFenced("x"), ["failed", "fenced"]), (ClaimMissing("x"), ["failed"])]
+)
+async def test_only_a_fence_says_that_another_leads(failure: KafkaFailure, told: list[str]) -> None:
+    """A write that waited behind one that failed has no claim left; to the client both are the same."""
+    heard: list[str] = []
+    turns = ChangeTurns(on_fenced=lambda: heard.append("fenced"), on_failed=lambda: heard.append("failed"))
+    with pytest.raises(ConflictError) as conflict:
+        async with turns.changing("c"):
+            raise failure
+    assert str(conflict.value) == NO_LEADER
+    assert heard == told

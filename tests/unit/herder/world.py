@@ -23,6 +23,7 @@ from service.kafka.errors import DeliveryRetriable
 from service.stores.config_log import ConfigLog
 from service.stores.memory_log import MemoryStateLog
 from service.stores.statuses import Statuses
+from tests.unit.herder.contested_log import ContestedLog
 
 ME, OTHER = Member("http://me:8083"), Member("http://other:8083")
 SOURCE = {"connector.class": "FileStreamSource", "file": "/in", "topic": "t"}
@@ -214,7 +215,7 @@ class HerderWorld:
     def __post_init__(self) -> None:
         """Nothing is started."""
         self.clock = SystemClock()
-        self.config_records = MemoryStateLog("configs")
+        self.config_records = ContestedLog("configs")
         self.configs = ConfigLog(self.config_records, emit=self.events.append)
         self.statuses = Statuses(MemoryStateLog("statuses"), clock=self.clock, emit=self.events.append)
         self.tracker = AssignmentTracker(ClusterConfig())
