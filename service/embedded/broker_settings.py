@@ -40,6 +40,8 @@ _TOPICS = {
     "min.insync.replicas": "1",
     # Record timestamps may come from the source: a backfill of past years must not be deleted by its age.
     "log.retention.ms": "-1",
+    # Nor must a client whose clock is a day fast stop a task: Kafka refuses what is more than an hour ahead.
+    "log.message.timestamp.after.max.ms": str(2**63 - 1),
     # Dead letters keep a too large record whole, twice `record.bytes.max` and more.
     "message.max.bytes": str(MESSAGE_BYTES_MAX),
     "replica.fetch.max.bytes": str(MESSAGE_BYTES_MAX),

@@ -106,6 +106,13 @@ _FATAL = (
     kafka.UnsupportedVersionError,
 )
 
+_MENDS = {
+    kafka.InvalidTimestampError: (
+        ": a record's time is further ahead of the broker's clock than message.timestamp.after.max.ms (one hour unless "
+        "set), or behind it than message.timestamp.before.max.ms; raise that at the topic"
+    ),
+}
+
 # What a call into the client may raise when Kafka, not our code, is at fault. The client asserts what a cluster that
 # has just been started does not keep: that it names at least one broker.
 CLIENT_ERRORS = (kafka.KafkaError, OSError, TimeoutError, asyncio.IncompleteReadError, AssertionError)
@@ -124,7 +131,7 @@ def classify(error: BaseException, *, doing: str, could_be_expired: bool = False
                 return DeliveryRetriable(f"the transaction outlived transaction.timeout.ms while {doing}")
             return WriterFenced(f"a newer writer with the same transactional id took over, seen while {doing}")
         if isinstance(cause, _FATAL):
-            return DeliveryFatal(f"{_told(cause)}, while {doing}")
+            return DeliveryFatal(f"{_told(cause)}, while {doing}{_MENDS.get(type(cause), '')}")
     telling = [cause for cause in chain if not isinstance(cause, BaseExceptionGroup | asyncio.CancelledError)]
     return DeliveryRetriable(f"{_told(telling[-1] if telling else error)}, while {doing}")
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from service.kafka.errors import DeliveryRetriable
 from service.stores.hashes import HashSet, Run, halves
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ class DedupeIndex:
         return fresh
 
     def commit(self) -> None:
-        """Keep what was noted since the last decision."""
+        """Keep what was noted since the last decision. Raises DeliveryRetriable where a disk is full that is needed."""
         for window, runs in self._pending.items():
             for run in runs:
                 self._target(window).add(run)
@@ -122,13 +123,17 @@ class DedupeIndex:
         excess = self.memory_bytes - self.limits.memory_bytes_max
         if directory is None or excess <= 0:
             return
-        directory.mkdir(parents=True, exist_ok=True)
         # More than needed, so that not every later batch writes a small file.
         wanted = excess + self.limits.memory_bytes_max // 4
-        for held in sorted(self._every_set(), key=lambda held: -held.memory_bytes):
-            if wanted <= 0:
-                break
-            wanted -= held.spill(directory, bytes_wanted=wanted)
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            for held in sorted(self._every_set(), key=lambda held: -held.memory_bytes):
+                if wanted <= 0:
+                    break
+                wanted -= held.spill(directory, bytes_wanted=wanted)
+        except OSError as error:
+            # All that is committed is in Kafka; a disk has room again some day.
+            raise DeliveryRetriable(f"de-duplication state has no room in {directory}: {error.strerror}") from error
 
 
 def _ordered(high: npt.NDArray[np.uint64], low: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pyarrow as pa
 import pytest
@@ -200,6 +201,26 @@ async def test_sequence_numbers_may_pass_their_largest(kafka: KafkaStack, topic_
         await writer.commit([records(topic_name, [b"%d" % index + b"." * 80 for index in range(start, start + 30)])])
     await writer.stop()
     assert len(await stored(settings, topic_name)) == 90
+
+
+async def test_a_time_ahead_is_taken_unless_the_topic_refuses_it(kafka: KafkaStack, topic_name: str) -> None:
+    """A source's clock may be a day fast; what refuses that is named."""
+    settings = settings_of(kafka)
+    strict = f"{topic_name}-strict"
+    await make_topic(settings, topic_name)
+    await make_topic(settings, strict, config={"message.timestamp.after.max.ms": "60000"})
+    ahead_ms = time.time_ns() // 1_000_000 + 2 * 86_400_000
+
+    def ahead(topic: str) -> TopicRecords:
+        return TopicRecords(topic, pa.array([b"x"], pa.binary()), timestamps_ms=pa.array([ahead_ms], pa.int64()))
+
+    writer = TransactionalWriter(settings, transactional_id=topic_name)
+    await writer.start()
+    await writer.commit([ahead(topic_name)])
+    with pytest.raises(DeliveryFatal, match=r"message\.timestamp\.after\.max\.ms"):
+        await writer.commit([ahead(strict)])
+    await writer.stop()
+    assert [record.timestamp for record in await stored(settings, topic_name)] == [ahead_ms]
 
 
 async def test_at_least_once_writes_offsets_last(kafka: KafkaStack, topic_name: str) -> None:

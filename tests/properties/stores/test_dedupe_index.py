@@ -6,10 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from service.domain.errors import Recovery, recovery_of
+from service.kafka.errors import DeliveryRetriable
 from service.stores.dedupe import DedupeIndex, DedupeLimits
 from service.stores.hashes import HASH_BYTES, HashSet, Run
 
@@ -146,3 +149,14 @@ def test_adding_merges_runs_of_like_size() -> None:
     assert len(held.runs) <= 14
     for run in held.runs:
         assert (run.high[1:] >= run.high[:-1]).all()
+
+
+def test_a_disk_without_room_is_no_end_of_the_task(tmp_path: Path) -> None:
+    """What is committed is in Kafka, so the task starts anew until there is room."""
+    taken = tmp_path / "spill"
+    taken.write_bytes(b"a file where the folder should be")
+    index = DedupeIndex(DedupeLimits(memory_bytes_max=16, spill_directory=taken))
+    index.fresh_mask(np.arange(64, dtype=np.uint8).reshape(4, 16), np.ones(4, dtype=bool))
+    with pytest.raises(DeliveryRetriable, match="no room in") as refused:
+        index.commit()
+    assert recovery_of(refused.value) is Recovery.RESTART
