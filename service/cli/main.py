@@ -109,16 +109,31 @@ def topic() -> None:
 @topic.command("read")
 @click.argument("name")
 @click.option(
-    "--bootstrap", envvar="HEADRACE_BOOTSTRAP", default="127.0.0.1:9092", show_default=True, help="Kafka brokers."
+    "--config",
+    type=click.Path(dir_okay=False, exists=True, path_type=Path),
+    help="Properties of a worker or of a Kafka client: addresses and logins.",
 )
-@click.option("--registry", envvar="HEADRACE_REGISTRY", default=None, help="Schema registry URL, for Avro.")
+@click.option(
+    "--bootstrap", show_default="127.0.0.1:9092", help="Kafka brokers; else those of the file, or $HEADRACE_BOOTSTRAP."
+)
+@click.option("--registry", help="Schema registry URL, for Avro; else that of the file, or $HEADRACE_REGISTRY.")
 @click.option("--max", "records_max", type=click.IntRange(min=1), default=None, help="Stop after so many records.")
 @click.option("--json", "is_json", is_flag=True, help="One JSON object a line.")
-def read_topic(name: str, bootstrap: str, registry: str | None, records_max: int | None, *, is_json: bool) -> None:
+def read_topic(
+    name: str,
+    config: Path | None,
+    *,
+    bootstrap: str | None,
+    registry: str | None,
+    records_max: int | None,
+    is_json: bool,
+) -> None:
     """Print committed records: decoded values, key, headers, partition, offset."""
-    from service.cli.topics import print_topic  # noqa: PLC0415 - as above
+    from service.cli.topics import run_read_topic  # noqa: PLC0415 - as above
 
-    work = print_topic(name, bootstrap=bootstrap, registry_url=registry, records_max=records_max, is_json=is_json)
+    work = run_read_topic(
+        name, config, bootstrap=bootstrap, registry_url=registry, records_max=records_max, is_json=is_json
+    )
     sys.exit(asyncio.run(work))
 
 

@@ -2,37 +2,56 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, aclosing
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from service.cli.access import TopicAccess, read_access
+from service.cli.findings import print_refusal
+from service.job import ConfigRefusedError
 from service.kafka.client import KafkaSettings
 from service.kafka.errors import KafkaFailure
 from service.kafka.reader import StoredRecord, read_topic
 from service.reading.decoding import Decoder, as_json_text
 from service.registry.client import RegistryClient
 from service.registry.errors import RegistryFailure
-from service.registry.settings import RegistrySettings
 
-EXIT_CLEAN, EXIT_FAILED = 0, 1
+EXIT_CLEAN, EXIT_FAILED, EXIT_CONFIG = 0, 1, 2
 
 
-async def print_topic(
-    topic: str, *, bootstrap: str, registry_url: str | None, records_max: int | None, is_json: bool
+async def run_read_topic(
+    topic: str,
+    config: Path | None,
+    *,
+    bootstrap: str | None,
+    registry_url: str | None,
+    records_max: int | None,
+    is_json: bool,
 ) -> int:
+    """Exit code: 0 read to the end, 1 Kafka or the registry failed, 2 configuration."""
+    try:
+        access = read_access(config, bootstrap=bootstrap, registry_url=registry_url, environ=os.environ)
+    except ConfigRefusedError as refusal:
+        print_refusal(refusal)
+        return EXIT_CONFIG
+    return await print_topic(topic, access, records_max=records_max, is_json=is_json)
+
+
+async def print_topic(topic: str, access: TopicAccess, *, records_max: int | None, is_json: bool) -> int:
     """Print committed records, oldest first; one JSON object a line, or a table."""
     console = Console(stderr=True)
     try:
         async with AsyncExitStack() as stack:
             decoder = Decoder()
-            if registry_url is not None:
-                settings, _ = RegistrySettings.parse({"schema.registry.url": registry_url})
-                decoder.schema_by_id = (await stack.enter_async_context(RegistryClient(settings))).by_id
-            records = read_records(topic, bootstrap=bootstrap, decoder=decoder, records_max=records_max)
+            if access.registry is not None:
+                decoder.schema_by_id = (await stack.enter_async_context(RegistryClient(access.registry))).by_id
+            records = read_records(topic, access.kafka, decoder=decoder, records_max=records_max)
             await (_print_lines(records) if is_json else _print_table(topic, records))
     except (KafkaFailure, RegistryFailure) as error:
         console.print(Text(f"headrace: {error}", style="red"))
@@ -41,12 +60,12 @@ async def print_topic(
 
 
 async def read_records(
-    topic: str, *, bootstrap: str, decoder: Decoder, records_max: int | None
+    topic: str, settings: KafkaSettings, *, decoder: Decoder, records_max: int | None
 ) -> AsyncIterator[dict[str, Any]]:
     """Committed records of a topic, decoded."""
     count = 0
     # Closed by us: who stops early must not leave the consumer to the garbage collector.
-    async with aclosing(read_topic(KafkaSettings(bootstrap=bootstrap), topic)) as batches:
+    async with aclosing(read_topic(settings, topic)) as batches:
         async for records in batches:
             for record in records:
                 if records_max is not None and count >= records_max:

@@ -9,9 +9,9 @@ from service.app import RunningWorker, open_worker
 from service.config.definition import ConnectorDefinition
 from service.domain.ids import TaskId
 from service.job import Job
-from service.kafka.client import KafkaSettings
 from service.redrive.source import DeadLetterFeed, DeadLetterSource, RedriveConfig
 from service.worker.connectors import supervise
+from service.worker.lending import ClientSettings
 from service.worker.supervising import TaskSupervisor
 from service.worker.worker import Worker
 from spark_batch.plan import ConversionPlan
@@ -71,7 +71,7 @@ def definition_of(topic: str, definitions: tuple[ConnectorDefinition, ...]) -> C
 
 def task_of(topic: str, definition: ConnectorDefinition, running: RunningWorker) -> TaskSupervisor:
     """A task of its own name, so that its offsets and its transactional id are its own."""
-    feed = DeadLetterFeed(KafkaSettings(bootstrap=running.addresses.bootstrap), definition.topic)
+    feed = feed_of(definition, running.parts.writers.clients)
     tolerant = replace(definition, common=definition.common.model_copy(update={"errors_tolerance": "all"}))
     return supervise(
         TaskId(f"redrive-{topic}", 0),
@@ -80,6 +80,11 @@ def task_of(topic: str, definition: ConnectorDefinition, running: RunningWorker)
         make_connector=lambda: DeadLetterSource(RedriveConfig.model_validate({"topic": topic}), feed),
         adapt_plan=_without_dedupe,
     )
+
+
+def feed_of(definition: ConnectorDefinition, clients: ClientSettings) -> DeadLetterFeed:
+    """Read as whom the worker's consumers log in, or the connector's where it says so."""
+    return DeadLetterFeed(clients.of("consumer", definition.properties), definition.topic)
 
 
 def _without_dedupe(plan: ConversionPlan) -> ConversionPlan:

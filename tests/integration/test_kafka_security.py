@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
+from service.cli.topics import run_read_topic
 from service.embedded import broker as embedded
 from service.embedded.broker import BrokerJvm, embedded_kafka
 from service.embedded.broker_settings import broker_properties
@@ -94,3 +97,21 @@ async def test_a_wrong_password_is_hinted_at_and_not_shown(guarded: str, topic_n
         await writer.start()
     assert "hunter2" not in str(caught.value)
     await writer.stop()
+
+
+async def test_topic_read_logs_in_with_a_file(
+    guarded: str, topic_name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As Kafka's own tools do with ``--command-config``; without it there is no answer."""
+    writer = TransactionalWriter(settings_of(guarded, "alice", "a'1"), transactional_id=topic_name)
+    await writer.start()
+    await writer.commit([record(topic_name)])
+    await writer.stop()
+    config = tmp_path / "client.properties"
+    config.write_text(
+        f"bootstrap.servers={guarded}\nsecurity.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n"
+        f'sasl.jaas.config={LOGIN} username="alice" password="a\'1";\n'
+    )
+    asked = {"bootstrap": None, "registry_url": None, "records_max": None, "is_json": True}
+    assert await run_read_topic(topic_name, config, **asked) == 0  # type: ignore[arg-type]
+    assert [json.loads(line)["value"] for line in capsys.readouterr().out.splitlines()] == ["x"]

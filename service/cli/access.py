@@ -1,0 +1,66 @@
+"""How a command that asks Kafka itself gets there: a file of properties, and over it what the command line says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from fetchers.sdk import Finding, Severity
+from service.config.completion import REGISTRY_KEY
+from service.config.files import ConfigFileError, read_properties
+from service.config.providers import resolve_worker
+from service.config.worker import EMBEDDED
+from service.job import ConfigRefusedError, SourceFindings
+from service.kafka.client import KafkaSettings
+from service.kafka.properties import read_settings
+from service.registry.settings import RegistrySettings
+
+BOOTSTRAP_KEY = "bootstrap.servers"
+BOOTSTRAP_VARIABLE, REGISTRY_VARIABLE = "HEADRACE_BOOTSTRAP", "HEADRACE_REGISTRY"
+BOOTSTRAP_DEFAULT = "127.0.0.1:9092"
+_EMBEDDED_ADVICE = "expected an address: only the running worker knows that of an embedded one; give it as an option"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicAccess:
+    """Where records and their schemas are, and how to log in there."""
+
+    kafka: KafkaSettings
+    registry: RegistrySettings | None
+
+
+def read_access(
+    config: Path | None, *, bootstrap: str | None, registry_url: str | None, environ: Mapping[str, str]
+) -> TopicAccess:
+    """Options win over the file, the file over the environment: its logins belong to its addresses.
+
+    ``config`` is a worker's file, or one of a Kafka client as ``--command-config`` of Kafka's tools takes.
+    Raises ``ConfigRefusedError`` with all findings.
+    """
+    properties: dict[str, str] = {}
+    findings: list[Finding] = []
+    if config is not None:
+        try:
+            resolved = resolve_worker(read_properties(config), environ=environ)
+        except ConfigFileError as error:
+            raise ConfigRefusedError([SourceFindings(str(config), (Finding("", None, str(error)),))]) from error
+        properties, findings = resolved.properties, list(resolved.findings)
+    default = environ.get(BOOTSTRAP_VARIABLE) or BOOTSTRAP_DEFAULT
+    properties[BOOTSTRAP_KEY] = bootstrap or properties.get(BOOTSTRAP_KEY) or default
+    registry_url = registry_url or properties.get(REGISTRY_KEY) or environ.get(REGISTRY_VARIABLE)
+    kafka, doubts = read_settings(properties, role="consumer")
+    for doubt in doubts:
+        severity = Severity.ERROR if doubt.is_error else Severity.WARNING
+        findings.append(Finding(doubt.key, doubt.value, f"expected {doubt.expected}", severity))
+    registry = None
+    if registry_url:
+        registry, wrong = RegistrySettings.parse({**properties, REGISTRY_KEY: registry_url})
+        findings += [Finding(doubt.key, doubt.value, f"expected {doubt.expected}") for doubt in wrong]
+    for key, value in ((BOOTSTRAP_KEY, properties[BOOTSTRAP_KEY]), (REGISTRY_KEY, registry_url)):
+        if value == EMBEDDED:
+            findings = [finding for finding in findings if finding.key != key]
+            findings.append(Finding(key, value, _EMBEDDED_ADVICE))
+    if any(finding.is_error for finding in findings):
+        raise ConfigRefusedError([SourceFindings(str(config or "options"), tuple(findings))])
+    return TopicAccess(kafka, registry)
