@@ -113,10 +113,8 @@ def topic() -> None:
     type=click.Path(dir_okay=False, exists=True, path_type=Path),
     help="Properties of a worker or of a Kafka client: addresses and logins.",
 )
-@click.option(
-    "--bootstrap", show_default="127.0.0.1:9092", help="Kafka brokers; else those of the file, or $HEADRACE_BOOTSTRAP."
-)
-@click.option("--registry", help="Schema registry URL, for Avro; else that of the file, or $HEADRACE_REGISTRY.")
+@click.option("--bootstrap", help="Kafka brokers; else of the file, of $HEADRACE_BOOTSTRAP, or 127.0.0.1:9092.")
+@click.option("--registry", help="Schema registry URL, for Avro; else of the file, or of $HEADRACE_REGISTRY.")
 @click.option("--max", "records_max", type=click.IntRange(min=1), default=None, help="Stop after so many records.")
 @click.option("--json", "is_json", is_flag=True, help="One JSON object a line.")
 def read_topic(
