@@ -22,6 +22,8 @@ from spark_batch.plan_findings import plan_findings
 from spark_batch.rule_check import rule_findings
 from spark_batch.session import (
     SparkSettings,
+    close_remote,
+    interrupt_remote,
     is_jvm_alive,
     is_jvm_answering,
     jvm_pid,
@@ -42,7 +44,7 @@ START_SECONDS_MAX = 180.0
 START_ENDS_SECONDS_MAX = 10.0
 """For a start to end once its JVM is killed, which takes a fraction of a second."""
 ANSWER_SECONDS_MAX = 10.0
-"""For the question whether the JVM is still there, after something unexpected."""
+"""For the question whether the JVM is still there, after something unexpected, and for a server's last word."""
 _LOOK_SECONDS = 0.1
 _Result = TypeVar("_Result")
 
@@ -220,6 +222,8 @@ class ConversionRunner:
             self.statistics.restarts += 1
             if self._settings.remote is None:
                 await asyncio.get_running_loop().run_in_executor(None, kill_jvm, session)
+            elif session is not None:
+                await _abandon(session)
             await self._start_session()
 
     async def _start_session(self) -> None:
@@ -288,6 +292,14 @@ class ConversionRunner:
     async def _outside(self, work: Callable[[], object]) -> None:
         async with asyncio.timeout(START_SECONDS_MAX):
             await asyncio.get_running_loop().run_in_executor(None, work)
+
+
+async def _abandon(session: SparkSession) -> None:
+    """Leave a session of Spark Connect, so that threads waiting for its server end and give their slots back."""
+    for end in (interrupt_remote, close_remote):
+        with suppress(TimeoutError):
+            async with asyncio.timeout(ANSWER_SECONDS_MAX):
+                await asyncio.get_running_loop().run_in_executor(None, end, session)
 
 
 def _seen(future: asyncio.Future[_Result]) -> None:

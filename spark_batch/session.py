@@ -7,7 +7,7 @@ import subprocess
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import psutil
 import pyspark
@@ -122,6 +122,21 @@ def kill_starting_jvm() -> None:
         with suppress(psutil.Error):
             if child.cmdline()[-1:] == [_SHELL]:
                 child.kill()
+
+
+def interrupt_remote(session: SparkSession) -> None:
+    """Have the server end what it does for this session; blocks while it does not answer, until `close_remote`."""
+    with suppress(Exception):  # the session is given up, whatever is said
+        cast("Any", session).interruptAll()
+
+
+def close_remote(session: SparkSession) -> None:
+    """Close the channel to the server; calls that wait on it, in whatever threads, end with an error."""
+    client: Any = session.client
+    with suppress(Exception):
+        client._channel.close()  # noqa: SLF001 - first, for `close` waits for calls in threads of its own
+    with suppress(Exception):
+        client.close()
 
 
 def jvm_pid() -> int | None:

@@ -1,0 +1,87 @@
+"""The runner with Spark Connect: what a server does not answer in time costs no slot."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from spark_batch.errors import ConversionRetriable
+from spark_batch.plan import Contract, ConversionPlan, ConverterKind, ConverterSpec, PayloadFormat, Rule
+from spark_batch.runner import ConversionRunner
+from spark_batch.session import SparkSettings
+from tests.spark.engines import CONNECT_FLAG, ConnectServer, table
+
+JSON = ConverterSpec(ConverterKind.JSON)
+PLAN = ConversionPlan(PayloadFormat.JSON, value_converter=JSON)
+SCHEMA = json.dumps({"type": "record", "name": "R", "fields": [{"name": "x", "type": "long"}]})
+ENDLESS = "aggregate(sequence(1, 9000000), 0L, (sum, n) -> sum + length(sha2(cast(n + x as string), 512))) >= 0"
+SLOW_PLAN = ConversionPlan(PayloadFormat.JSON, Contract(SCHEMA, (Rule("slow", ENDLESS),)), value_converter=JSON)
+ENDS_SECONDS_MAX = 60.0
+
+
+@pytest.fixture(name="server")
+def server_fixture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ConnectServer]:
+    """A server of its own, for it will hang."""
+    monkeypatch.setenv(CONNECT_FLAG, "1")
+    server = ConnectServer(tmp_path)
+    yield server
+    server.stop()
+
+
+@pytest.fixture(name="runner")
+async def runner_fixture(server: ConnectServer) -> AsyncIterator[ConversionRunner]:
+    """One slot, so that the first one lost would be the last."""
+    runner = ConversionRunner(SparkSettings(remote=server.url), slots=1, job_seconds_max=60)
+    await runner.start()
+    await runner.convert(SLOW_PLAN, table([None]))
+    yield runner
+    await runner.stop()
+
+
+async def test_what_is_given_up_gives_its_slot_back(runner: ConversionRunner, server: ConnectServer) -> None:
+    """After a conversion that is too slow, and after one that a hanging server never answers, the next one runs."""
+    runner._job_seconds_max = 3.0
+    await refused(runner, SLOW_PLAN)
+    await slots_given_back(runner)
+    runner._job_seconds_max = 60.0
+    assert (await runner.convert(PLAN, table([b"{}"]))).num_rows == 1
+
+    runner._job_seconds_max = 3.0
+    jvms = [child for child in server_processes(server) if child.name() == "java"]
+    assert jvms
+    for jvm in jvms:
+        jvm.suspend()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(refused(runner))
+        await asyncio.sleep(0)
+        assert runner.statistics.running == 1
+        try:
+            await slots_given_back(runner)
+        finally:
+            for jvm in jvms:
+                jvm.resume()
+    runner._job_seconds_max = 60.0
+    assert (await runner.convert(PLAN, table([b"{}"]))).num_rows == 1
+
+
+async def refused(runner: ConversionRunner, plan: ConversionPlan = PLAN) -> None:
+    """A conversion that is given up."""
+    with pytest.raises(ConversionRetriable, match="longer than"):
+        await runner.convert(plan, table([b'{"x":1}'] * 1_000))
+
+
+def server_processes(server: ConnectServer) -> list[psutil.Process]:
+    """Those behind the guard."""
+    return psutil.Process(server._process.pid).children(recursive=True)
+
+
+async def slots_given_back(runner: ConversionRunner) -> None:
+    """Until no thread converts any more."""
+    async with asyncio.timeout(ENDS_SECONDS_MAX):
+        while runner.statistics.running:
+            await asyncio.sleep(0.05)
