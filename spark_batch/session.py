@@ -132,7 +132,7 @@ def interrupt_remote(session: SparkSession) -> None:
 
 def close_remote(session: SparkSession) -> None:
     """Close the channel to the server; calls that wait on it, in whatever threads, end with an error."""
-    client: Any = session.client
+    client = cast("Any", session).client
     with suppress(Exception):
         client._channel.close()  # noqa: SLF001 - first, for `close` waits for calls in threads of its own
     with suppress(Exception):
