@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from service.setup.archives import ClassArchives
@@ -38,7 +39,8 @@ def set_up(root: Path, *, is_development: bool, sets: tuple[str, ...], with_arch
                 say(f"installing locked requirements into {environment.folder} (a few minutes the first time)")
                 environment.complete(locks=locks)
     if sets and java and not environment.is_java_verified(java):
-        environment.remember_java(java)
+        with suppress(OSError):  # in a read-only checkout the question is asked again each time
+            environment.remember_java(java)
     cache = JarCache(cache_folder())
     for name in sets:
         if not cache.is_complete(name):

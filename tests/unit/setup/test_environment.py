@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from service.setup.__main__ import set_up
 from service.setup.environment import STAMP, Environment, damaged_distributions, digest
+from service.setup.prerequisites import find_java
 
 
 def _install(site_packages: Path, name: str, version: str) -> Path:
@@ -55,6 +57,17 @@ def test_anything_lost_makes_it_incomplete(tmp_path: Path, lost: str) -> None:
     else:
         (environment.requirements / "run.txt").write_text("some-part==1.3\n", encoding="utf-8")
     assert not environment.is_complete(locks=("run.txt",))
+
+
+def test_a_java_that_cannot_be_noted_is_asked_again(tmp_path: Path) -> None:
+    """In a read-only checkout, say; all is installed, so set-up ends well."""
+    environment = _whole(tmp_path)
+    empty = environment.requirements / "build.txt"
+    empty.touch()
+    (environment.folder / f"{STAMP}-build.txt").write_text(digest(empty), encoding="utf-8")
+    (environment.folder / f"{STAMP}-java").mkdir()  # stops root too
+    set_up(tmp_path, is_development=False, sets=("kafka",), with_archives=False)
+    assert not environment.is_java_verified(find_java())
 
 
 def test_only_damaged_distributions_lose_their_records(tmp_path: Path) -> None:
