@@ -11,18 +11,28 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
 from metrics.logging import LogFormat, configure_logging
 from service.background import Background
-from service.cli.standalone import EXIT_CLEAN, EXIT_FAILED, raise_file_limit, stopping_on_signals
+from service.cli.standalone import EXIT_CLEAN, EXIT_CONFIG, EXIT_FAILED, raise_file_limit, stopping_on_signals
 from service.demo.accounts import Accounts
 from service.demo.run import Demo, DemoReport, open_demo
+from service.embedded.errors import DataDirectoryBusy
 
 _REFRESH_SECONDS = 0.25
 
 
 async def run_demo(*, folder: Path, json_file: Path | None, is_kept: bool) -> int:
-    """Run, audit, report; with ``is_kept`` go on until a signal."""
+    """Run, audit, report; with ``is_kept`` go on until a signal. Exit code 2: the folder is in use."""
+    try:
+        return await _run_demo(folder, json_file, is_kept=is_kept)
+    except DataDirectoryBusy as error:
+        Console(stderr=True, soft_wrap=True).print(Text(f"headrace: {error}", style="red"))
+        return EXIT_CONFIG
+
+
+async def _run_demo(folder: Path, json_file: Path | None, *, is_kept: bool) -> int:
     configure_logging(format=LogFormat.CONSOLE, level="ERROR")
     raise_file_limit()
     console = Console()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -15,6 +14,7 @@ from fetchers.sdk.clock import SystemClock
 from service.app import RunningWorker, open_worker
 from service.demo.accounts import Accounts
 from service.demo.audit import TopicAudit, audit_dead_letters, audit_records
+from service.demo.folder import fresh_folder
 from service.demo.sources import (
     EVENTS_TOPIC,
     ORDERS_TOPIC,
@@ -123,15 +123,14 @@ class Demo:
 
 @asynccontextmanager
 async def open_demo(folder: Path, accounts: Accounts, *, listener: str) -> AsyncIterator[Demo]:
-    """Start everything on a fresh folder."""
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    settings = project(today=SystemClock().now().date())
-    orders = write_orders(folder / "orders.jsonl")
-    with simulator_process(settings) as simulator:
-        job = demo_job(folder, connectors(simulator_url=simulator.url, settings=settings, orders=orders.path), listener)
-        async with open_worker(job, observers=(accounts,)) as running:
-            yield Demo(running, simulator, orders, accounts)
+    """Start everything on a fresh folder. Raises DataDirectoryBusy where a demo runs there."""
+    async with fresh_folder(folder):
+        settings = project(today=SystemClock().now().date())
+        orders = write_orders(folder / "orders.jsonl")
+        with simulator_process(settings) as simulator:
+            properties = connectors(simulator_url=simulator.url, settings=settings, orders=orders.path)
+            async with open_worker(demo_job(folder, properties, listener), observers=(accounts,)) as running:
+                yield Demo(running, simulator, orders, accounts)
 
 
 def demo_job(folder: Path, connector_properties: Sequence[Mapping[str, str]], listener: str) -> Job:
