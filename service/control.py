@@ -210,8 +210,8 @@ class ControlPlane:
             raise ValueError(f"Failed to modify offsets for source connector {connector.get('name', '')}")
         definition.for_task({}).check_offsets(offsets)
 
-    async def _fence_producers(self, ids: Sequence[str]) -> None:
-        async with KafkaAdmin.opened(self.clients.of("admin")) as admin:
+    async def _fence_producers(self, connector: Properties, ids: Sequence[str]) -> None:
+        async with KafkaAdmin.opened(await asyncio.to_thread(self._clients_of, "admin", connector)) as admin:
             await admin.fence_producers(ids)
 
     async def _cluster_id(self) -> str | None:

@@ -10,7 +10,7 @@ from metrics.events.event import Event, Level
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HerderStepFailed(Event):
-    """A step of the herder went wrong and is tried again; ``step``: start | tick | duties | publish."""
+    """A step of the herder went wrong and is tried again; ``step``: start | tick | duties | fencing | publish."""
 
     logger: ClassVar[str] = "headrace.herder"
     level: ClassVar[Level] = Level.WARNING

@@ -71,7 +71,7 @@ def assemble(given: HerderIngredients) -> HerderLife:
     )
     teller = StatusTeller(configs, statuses, whereabouts, settings.has_topic_tracking, publication.take)
     instances = given.make_instances(teller)
-    leader = LeaderDuties(configs, statuses, whereabouts, fencing, turns, clock, settings)
+    leader = LeaderDuties(configs, statuses, whereabouts, fencing, turns, clock, settings, given.emit)
     herder = WorkerHerder(
         configs,
         view,

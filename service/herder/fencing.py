@@ -41,8 +41,8 @@ class Fencing:
             raise BadRequestError(f"Connector {name} is not a source connector")
         numbers = ids_to_fence(self.configs.config, name, len(entry.tasks or ()))
         if numbers:
-            group_id = self.settings.group_id
-            await self.doors.fence_producers([TaskId(name, number).transactional_id(group_id) for number in numbers])
+            ids = [TaskId(name, number).transactional_id(self.settings.group_id) for number in numbers]
+            await self.doors.fence_producers(entry.config, ids)
         # Alone, because task configs that are written meanwhile may tell a count as well.
         async with self.turns.alone_with(name):
             if self.view.entry(name).task_generation != entry.task_generation:

@@ -7,9 +7,10 @@ whoever leads next goes on.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from fetchers.sdk import Clock
+from metrics.events import Emit, HerderStepFailed
 from service.domain.ids import ConnectorId, TaskId
 from service.herder.errors import RequestError
 from service.herder.fencing import Fencing
@@ -18,6 +19,8 @@ from service.herder.ports import ConfigStore, StatusStore
 from service.herder.signing import new_key
 from service.herder.whereabouts import Whereabouts
 from service.herder.writing import ChangeTurns
+from service.kafka.errors import WriterFenced
+from service.stores.state_log import ClaimMissing
 
 
 @dataclass(slots=True)
@@ -31,12 +34,16 @@ class LeaderDuties:
     turns: ChangeTurns
     clock: Clock
     settings: HerderSettings
+    emit: Emit
+    _swept_in: int = field(default=0, init=False)
+    """The generation in which the states that earlier leaders have left were looked through."""
 
     async def run(self) -> None:
-        """All duties; raises ``RequestError`` where one could not be done, to be tried again."""
+        """All duties; raises ``RequestError``, ``DeliveryRetriable`` where one could not be done, to be tried again."""
         async with self.turns.telling_failures():
             if not self.settings.is_standalone:
                 await self._renew_key()
+            await self._forget_left_over()
             for connector in self.fencing.pending():
                 await self._fence(connector)
 
@@ -50,6 +57,17 @@ class LeaderDuties:
                 self._forget_connector(name)
             else:
                 self._forget_tasks(name, count=len(entry.tasks or ()))
+
+    async def _forget_left_over(self) -> None:
+        """Once for each generation: a leader that deletes and dies has not forgotten, and nobody else was to."""
+        generation = self.whereabouts.generation
+        if generation == self._swept_in:
+            return
+        names = self.statuses.names()
+        # Whoever has a state now was in the config log before.
+        await self.configs.read_to_end()
+        self.forget_gone(names)
+        self._swept_in = generation
 
     def _forget_connector(self, name: str) -> None:
         self._forget_tasks(name, count=0)
@@ -74,3 +92,8 @@ class LeaderDuties:
         except RequestError:
             # Deleted or made anew meanwhile: the next look sees what is due now.
             return
+        except (WriterFenced, ClaimMissing):
+            raise  # Nothing of the leader's can be written any more, for no connector.
+        except Exception as error:  # noqa: BLE001 - what one connector may not, or cannot, holds up no other
+            message = f"fencing of {connector}: {error}"
+            self.emit(HerderStepFailed(step="fencing", error_class=type(error).__name__, message=message))

@@ -79,8 +79,8 @@ class ClusterDoors:
     source_offsets: OffsetBook
     sink_offsets: OffsetBook
     peers: Peers
-    fence_producers: Callable[[Sequence[str]], Awaitable[None]]
-    """Ends older incarnations of these transactional ids."""
+    fence_producers: Callable[[Properties, Sequence[str]], Awaitable[None]]
+    """With the client settings of a connector of this config, ends older incarnations of these transactional ids."""
     cluster_id: Callable[[], Awaitable[str | None]]
     type_of: Callable[[Properties], str]
     """``source``, ``sink`` or ``unknown``."""

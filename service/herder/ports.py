@@ -95,6 +95,9 @@ class StatusStore(Protocol):
     def instance(self, instance: InstanceId) -> InstanceStatus | None:
         """State of a connector or a task."""
 
+    def names(self) -> Sequence[str]:
+        """Connectors of which any state or topic is known."""
+
     def connector(self, name: str) -> InstanceStatus | None:
         """State of the connector itself."""
 

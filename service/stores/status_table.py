@@ -49,6 +49,10 @@ class StatusTable:
 
     _by_connector: dict[str, _Told] = field(default_factory=dict)
 
+    def names(self) -> list[str]:
+        """Connectors of which anything is known: a state of their own or of a task, a topic."""
+        return list(self._by_connector)
+
     def connector(self, name: str) -> InstanceStatus | None:
         """State of the connector itself."""
         told = self._by_connector.get(name)

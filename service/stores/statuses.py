@@ -75,6 +75,10 @@ class Statuses:
         """State of a connector or a task."""
         return self._shown.instance(instance)
 
+    def names(self) -> Sequence[str]:
+        """Connectors of which anything is known."""
+        return self._shown.names()
+
     def connector(self, name: str) -> InstanceStatus | None:
         """State of the connector itself."""
         return self._shown.connector(name)

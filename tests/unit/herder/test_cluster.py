@@ -186,13 +186,55 @@ async def test_new_tasks_wait_while_fencing_fails() -> None:
         herder = world.life.herder
         await herder.create_connector("c", TWO_TASKS, None)
         await world.settled()
-        world.is_fencing_broken = True
+        world.unfenceable = {"c"}
         await herder.put_connector("c", SOURCE)
         await asyncio.sleep(20)
         assert TaskId("c", 0) not in world.instances.applied
-        world.is_fencing_broken = False
+        world.unfenceable = set()
         await asyncio.sleep(20)
         assert TaskId("c", 0) in world.instances.applied
+
+
+async def test_a_connector_that_cannot_be_fenced_holds_up_no_other() -> None:
+    """It is told which one it is, and tried again; each is fenced with its own config, whose overrides count."""
+    async with HerderWorld().started() as world:
+        herder = world.life.herder
+        for name in "ab":
+            await herder.create_connector(name, TWO_TASKS, None)
+        await world.settled()
+        world.unfenceable = {"a"}
+        for name in "ab":
+            await herder.put_connector(name, {**SOURCE, "admin.override.client.id": name})
+        await world.settled()
+        assert TaskId("a", 0) not in world.instances.applied
+        assert TaskId("b", 0) in world.instances.applied
+        assert {config["admin.override.client.id"] for config in world.fenced_with} == {"a", "b"}
+        told = {event.message for event in world.events if isinstance(event, HerderStepFailed)}
+        assert told == {"fencing of a: not authorized"}
+        world.unfenceable = set()
+        await asyncio.sleep(3)
+        assert TaskId("a", 0) in world.instances.applied
+
+
+async def test_a_new_leader_forgets_what_the_one_before_has_deleted_but_not_forgotten() -> None:
+    """It died between the two. Followers forget nothing, and what is there keeps its states and topics."""
+    async with HerderWorld().started() as world:
+        await world.life.herder.create_connector("there", SOURCE, None)
+        await world.settled()
+        world.membership.become(OTHER, ME, owners={ConnectorId("there"): OTHER, TaskId("there", 0): OTHER})
+        for name in ("there", "gone"):
+            for instance in (ConnectorId(name), TaskId(name, 0)):
+                world.statuses.put(instance, InstanceStatus(State.RUNNING, OTHER.worker_id, 2))
+            world.statuses.add_topic("t", TaskId(name, 0))
+        world.statuses.add_topic("t", TaskId("used", 0))
+        await world.settled()
+        assert set(world.statuses.names()) == {"there", "gone", "used"}
+        world.membership.become(ME, OTHER)
+        await world.settled()
+        assert world.statuses.names() == ["there"]
+        assert list(world.statuses.tasks("there")) == [0]
+        assert world.life.herder.topics("there") == ["t"]
+        assert world.life.herder.topics("gone") == []
 
 
 async def test_work_of_a_worker_that_is_there_is_taken_when_it_has_let_go() -> None:

@@ -19,7 +19,7 @@ from service.herder.life import HerderLife
 from service.herder.parts import ClusterDoors, HerderSettings, PeerError
 from service.herder.ports import Desired, InstanceObserver
 from service.herder.tracking import AssignmentTracker
-from service.kafka.errors import DeliveryRetriable
+from service.kafka.errors import DeliveryFatal
 from service.stores.config_log import ConfigLog
 from service.stores.memory_log import MemoryStateLog
 from service.stores.statuses import Statuses
@@ -209,7 +209,9 @@ class HerderWorld:
     sink_offsets: FakeOffsets = field(default_factory=FakeOffsets)
     peers: FakePeers = field(default_factory=FakePeers)
     fenced: list[Sequence[str]] = field(default_factory=list)
-    is_fencing_broken: bool = False
+    fenced_with: list[Properties] = field(default_factory=list)
+    unfenceable: set[str] = field(default_factory=set)
+    """Connectors whose fencing fails."""
     levels: list[tuple[str, str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -258,9 +260,10 @@ class HerderWorld:
     def doors(self) -> ClusterDoors:
         """To the fakes."""
 
-        async def fence(ids: Sequence[str]) -> None:
-            if self.is_fencing_broken:
-                raise DeliveryRetriable("away")
+        async def fence(connector: Properties, ids: Sequence[str]) -> None:
+            self.fenced_with.append(connector)
+            if connector["name"] in self.unfenceable:
+                raise DeliveryFatal("not authorized")
             self.fenced.append(ids)
 
         async def cluster_id() -> str:

@@ -175,6 +175,7 @@ def test_the_table_forgets_what_is_gone(records: list[tuple[TaskId | ConnectorId
         before = table.value(key)
         table.read(key, status)
         assert table.value(key) in (status, before)
+    assert sorted(table.names()) == [name for name in "ab" if table.connector(name) or table.tasks(name)]
     for name in "ab":
         for number in table.tasks(name):
             table.read(TaskId(name, number), None)
