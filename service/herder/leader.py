@@ -17,10 +17,14 @@ from service.herder.fencing import Fencing
 from service.herder.parts import HerderSettings
 from service.herder.ports import ConfigStore, StatusStore
 from service.herder.signing import new_key
+from service.herder.telling import is_told_held
 from service.herder.whereabouts import Whereabouts
 from service.herder.writing import ChangeTurns
 from service.kafka.errors import WriterFenced
 from service.stores.state_log import ClaimMissing
+
+LETTING_GO_SHARE = 2.0
+"""Of the graceful time-out: until a worker has heard that a task is no more, has ended it, and has said so."""
 
 
 @dataclass(slots=True)
@@ -37,6 +41,8 @@ class LeaderDuties:
     emit: Emit
     _swept_in: int = field(default=0, init=False)
     """The generation in which the states that earlier leaders have left were looked through."""
+    _leaving: dict[str, float] = field(default_factory=dict, init=False)
+    """Connectors of which some worker still has a task that is no more, and since when."""
 
     async def run(self) -> None:
         """All duties; raises ``RequestError``, ``DeliveryRetriable`` where one could not be done, to be tried again."""
@@ -48,15 +54,21 @@ class LeaderDuties:
                 await self._fence(connector)
 
     def forget_gone(self, names: Iterable[str]) -> None:
-        """Remove the states of what is no more, of connectors that the config log has spoken of."""
-        if not self.whereabouts.is_leader:
-            return
-        for name in names:
+        """Remove the states of what is no more, of connectors that the config log has spoken of.
+
+        A task that a worker still has may still write; that worker's own word is waited for, but not for ever.
+        """
+        for name in {*names, *self._leaving}:
             entry = self.configs.config.connectors.get(name)
-            if entry is None:
-                self._forget_connector(name)
-            else:
-                self._forget_tasks(name, count=len(entry.tasks or ()))
+            count = 0 if entry is None else len(entry.tasks or ())
+            gone = {number for number in self.statuses.tasks(name) if number >= count}
+            # Who leads next has waited as long.
+            waited_for = self._waited_for(name, set() if entry is None else gone)
+            if self.whereabouts.is_leader:
+                for number in sorted(gone - waited_for):
+                    self.statuses.remove(TaskId(name, number))
+                if entry is None:
+                    self._forget_connector(name)
 
     async def _forget_left_over(self) -> None:
         """Once for each generation: a leader that deletes and dies has not forgotten, and nobody else was to."""
@@ -69,16 +81,20 @@ class LeaderDuties:
         self.forget_gone(names)
         self._swept_in = generation
 
+    def _waited_for(self, name: str, gone: set[int]) -> set[int]:
+        roster = self.whereabouts.membership.roster
+        held = {number for number in gone if is_told_held(self.statuses, TaskId(name, number), roster)}
+        if not held:
+            self._leaving.pop(name, None)
+            return held
+        now = self.clock.monotonic()
+        is_late = now - self._leaving.setdefault(name, now) >= self.settings.graceful_seconds * LETTING_GO_SHARE
+        return set() if is_late else held
+
     def _forget_connector(self, name: str) -> None:
-        self._forget_tasks(name, count=0)
         if self.statuses.connector(name) is not None:
             self.statuses.remove(ConnectorId(name))
         self.statuses.reset_topics(name)
-
-    def _forget_tasks(self, name: str, *, count: int) -> None:
-        for number in list(self.statuses.tasks(name)):
-            if number >= count:
-                self.statuses.remove(TaskId(name, number))
 
     async def _renew_key(self) -> None:
         key = self.configs.config.session_key

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from service.domain.cluster import ConnectorEntry
+from service.domain.ids import TaskId
 from service.domain.states import TargetState
 from service.herder.api import OffsetEntry
-from service.herder.errors import BadRequestError
+from service.herder.errors import BadRequestError, ConflictError
 from service.herder.parts import ClusterDoors, OffsetBook
+from service.herder.telling import is_told_held
 from service.herder.view import ClusterView
-from service.herder.whereabouts import Whereabouts
+from service.herder.whereabouts import CONFLICT, Whereabouts
 from service.herder.writing import ChangeTurns
+
+LEAVING_LOOKS_MAX = 50
+"""A connector is STOPPED the moment it is written; its tasks deliver what they hold up to seconds later."""
+_LOOK_SECONDS = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +43,14 @@ class OffsetRequests:
             raise BadRequestError("Partitions / offsets need to be provided for an alter offsets request")
         self._demand_place(name)
         async with self.turns.changing(name):
-            entry = self._stopped(name)
+            entry = await self._let_go(name)
             return _told(is_whole=await self._book(entry).alter(name, entry.config, offsets), done="altered")
 
     async def reset(self, name: str) -> str:
         """Forget all; the text of success."""
         self._demand_place(name)
         async with self.turns.changing(name):
-            entry = self._stopped(name)
+            entry = await self._let_go(name)
             return _told(is_whole=await self._book(entry).reset(name, entry.config), done="reset")
 
     def _demand_place(self, name: str) -> None:
@@ -60,9 +67,28 @@ class OffsetRequests:
             )
         return entry
 
+    async def _let_go(self, name: str) -> ConnectorEntry:
+        """Stopped, and no task of it left anywhere that could still commit what it holds; raises ``ConflictError``.
+
+        Sinks need no waiting here: the broker changes no group that has members.
+        """
+        for _ in range(LEAVING_LOOKS_MAX):
+            # At each look: any worker may resume it meanwhile.
+            entry = self._stopped(name)
+            if self._is_sink(entry) or not self._is_held(name):
+                return entry
+            await asyncio.sleep(_LOOK_SECONDS)
+        raise ConflictError(CONFLICT)
+
+    def _is_held(self, name: str) -> bool:
+        statuses, roster = self.view.statuses, self.whereabouts.membership.roster
+        return any(is_told_held(statuses, TaskId(name, number), roster) for number in statuses.tasks(name))
+
+    def _is_sink(self, entry: ConnectorEntry) -> bool:
+        return self.doors.type_of(entry.config) == "sink"
+
     def _book(self, entry: ConnectorEntry) -> OffsetBook:
-        is_sink = self.doors.type_of(entry.config) == "sink"
-        return self.doors.sink_offsets if is_sink else self.doors.source_offsets
+        return self.doors.sink_offsets if self._is_sink(entry) else self.doors.source_offsets
 
 
 def _told(*, is_whole: bool, done: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from service.domain.cluster import InstanceStatus, Member, Properties
+from service.domain.cluster import InstanceStatus, Member, Properties, Roster
 from service.domain.ids import ConnectorId, InstanceId, TaskId
 from service.domain.states import State
 from service.herder.ports import ConfigStore, StatusStore
@@ -96,10 +96,13 @@ class StatusTeller:
 
     def tell_again(self) -> None:
         """A former owner that let go late may have overwritten what runs here: say it again."""
-        me = self.whereabouts.membership.me.worker_id
+        me = self.whereabouts.membership.me
         for instance, status in self.told.items():
+            if self.whereabouts.owners.owner(instance) != me:
+                # This worker is the former owner, and its task does not end: the word is its successor's.
+                continue
             seen = current(self.statuses, instance)
-            if (seen is None or seen.worker_id != me) and exists(self.configs, instance):
+            if (seen is None or seen.worker_id != me.worker_id) and exists(self.configs, instance):
                 self.statuses.put(instance, status)
 
 
@@ -112,6 +115,12 @@ def is_told_running(statuses: StatusStore, instance: InstanceId, owner: Member) 
     """Whether this owner was the last to tell of the instance, and told that it has it: running, paused, restarting."""
     status = current(statuses, instance)
     return status is not None and status.state in _HELD and status.worker_id == owner.worker_id
+
+
+def is_told_held(statuses: StatusStore, instance: InstanceId, roster: Roster | None) -> bool:
+    """Whether any worker that is there has told that it has the instance, and not yet that it has let go."""
+    members = () if roster is None else roster.members
+    return any(is_told_running(statuses, instance, member) for member in members)
 
 
 def exists(configs: ConfigStore, instance: InstanceId) -> bool:
