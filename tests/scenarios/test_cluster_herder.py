@@ -16,6 +16,7 @@ from service.kafka.client import KafkaSettings
 from service.kafka.errors import DeliveryFatal
 from tests.rest_client import LOOK_SECONDS, WAIT_SECONDS_MAX
 from tests.scenarios.cluster_workers import Cluster, ClusterWorker, InstantConversion
+from tests.scenarios.counting import counted
 from tests.stack import KafkaStack
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
@@ -128,14 +129,28 @@ async def test_a_leader_that_leaves_has_a_successor_that_can_write(cluster: Clus
 
 
 async def test_fewer_and_more_tasks_are_fenced_and_started(cluster: Cluster) -> None:
-    """A connector of several files splits them among its tasks; each line is there once after every change."""
+    """A connector of several parts deals them among its tasks; each record is there once after every change."""
     async with cluster.worker() as first, cluster.worker() as second:
-        path = cluster.file(["a"])
-        for count in ("2", "1", "2"):
-            config = cluster.source(path, **{"tasks.max": count})
+        path = cluster.folder / "counted"
+        for tasks, count_to in ((2, 20), (1, 40), (2, 60)):
+            more = {"connector.class": "tests.scenarios.counting:Counting", "count.to": str(count_to)}
+            config = cluster.source(path, **{"tasks.max": str(tasks)}, **more)
+            del config["file"]
             await second.done("PUT", "/connectors/c/config", config)
-            await first.wait_until("c", lambda states: all(state == "RUNNING" for state, _ in states.values()))
-        await cluster.wait_lines(path, ["a"])
+            await first.wait_states("c", {"": "RUNNING", **{str(number): "RUNNING" for number in range(tasks)}})
+            await wait_sorted(cluster, path, counted(count_to))
+
+
+async def wait_sorted(cluster: Cluster, path: Path, expected: list[str]) -> None:
+    """Until exactly these are there, in whatever order tasks delivered them."""
+    found: list[str] = []
+    try:
+        async with asyncio.timeout(WAIT_SECONDS_MAX):
+            while (found := sorted(await cluster.lines(path))) != expected:
+                assert len(found) <= len(expected), found
+                await asyncio.sleep(LOOK_SECONDS)
+    except TimeoutError:
+        raise AssertionError(f"{len(found)} of {len(expected)} records") from None
 
 
 async def test_a_config_topic_that_cannot_be_used_is_refused(cluster: Cluster) -> None:
