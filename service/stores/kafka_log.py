@@ -107,9 +107,12 @@ class KafkaStateLog:
             await self._drop()
 
     async def _drop(self) -> None:
-        writer, self._leader = self._leader, None
-        if writer is not None:
-            await writer.stop()
+        # The claim ends last: who was fenced must have heard of it before anybody here claims again.
+        try:
+            if self._leader is not None:
+                await self._leader.stop()
+        finally:
+            self._leader = None
 
     def _demand_fitting(self, records: Sequence[KeyedValue]) -> None:
         """Refuse what the broker would, before it costs the writer, and everyone's records in the same commit."""
