@@ -16,11 +16,11 @@ async def trouble_reaching(bootstrap: str) -> str | None:
         try:
             async with asyncio.timeout(CONNECT_SECONDS_MAX):
                 _, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+                # At once: the end of the time limit may cancel.
+                writer.close()
+                return None
         except TimeoutError:
             failures.append(f"{server} does not answer within {CONNECT_SECONDS_MAX:.0f} s")
         except (OSError, ValueError) as error:
             failures.append(f"{server} cannot be reached: {error}")
-        else:
-            writer.close()
-            return None
     return "; ".join(failures)
