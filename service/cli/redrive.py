@@ -28,5 +28,8 @@ async def run_redrive(topic: str, worker_file: Path, connector_files: Sequence[P
     except UnknownDeadLetterTopicError as error:
         Console(stderr=True).print(Text(f"headrace: {error}", style="red"))
         return EXIT_CONFIG
-    Console().print(f"{report.passed:,} passed and were delivered, {report.failed_again:,} failed again and stay")
+    Console().print(
+        f"{report.passed:,} passed and were delivered, {report.passed_before:,} had been delivered before, "
+        f"{report.failed_again:,} failed again and stay"
+    )
     return EXIT_FAILED if report.is_failed else EXIT_CLEAN

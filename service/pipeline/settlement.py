@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -20,20 +20,11 @@ from fetchers.sdk.context import partition_key
 from service.kafka.records import Column, TopicRecords
 from service.pipeline.converting import ConvertedBatch
 from service.pipeline.dead_letters import DeadLetter
+from service.pipeline.duplicates import Hashes, Judged, Mask, SeenHashes, fresh_among
 from service.pipeline.queue import QueuedPage
 
-HASH_BYTES = 16
 FETCH_STAGE = "TASK_POLL"
 """Connect's name of the stage at which a fetcher itself could not vouch for a record."""
-Mask = npt.NDArray[np.bool_]
-Hashes = npt.NDArray[np.uint8]
-
-
-class SeenHashes(Protocol):
-    """The de-duplication index of a task: tentative until the commit of the micro-batch."""
-
-    def fresh_mask(self, hashes: Hashes, is_valid: Mask, window: str) -> Mask:
-        """True where a hash is seen for the first time; rows without a hash are always fresh."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,27 +111,13 @@ def _fresh(rows: _Rows, rejected: Mask, seen: SeenHashes) -> tuple[Mask, tuple[t
     """Which records are no duplicates, and the new hashes of each run of pages with one window."""
     if not rows.rules.has_dedupe or not rows.count:
         return np.ones(rows.count, dtype=bool), ()
-    hashes, is_valid = _hash_matrix(rows.outcome.column("dedupe"))
-    if rejected.any():
-        # Of two records with one key the rejected one must not make the good one pass for a duplicate.
-        hashes = np.where(rejected[:, np.newaxis], ~hashes, hashes)
+    judged = Judged.of(_contiguous(rows.outcome.column("dedupe")), rejected)
     fresh = np.empty(rows.count, dtype=bool)
     added = []
     for scope, start, end in rows.scopes():
-        part = slice(start, end)
-        fresh[part] = seen.fresh_mask(hashes[part], is_valid[part], scope.window if scope else "")
-        added.append((scope, hashes[part][fresh[part] & is_valid[part]]))
+        fresh[start:end], noted = fresh_among(judged.rows(start, end), seen, window=scope.window if scope else "")
+        added.append((scope, noted))
     return fresh, tuple(added)
-
-
-def _hash_matrix(column: pa.ChunkedArray[Any]) -> tuple[Hashes, Mask]:
-    """An (n, 16) matrix of the hashes, and which rows have one."""
-    array = _contiguous(column)
-    is_valid = _as_mask(pc.is_valid(array))
-    filled: Any = pc.fill_null(cast("Any", array), b"\0" * HASH_BYTES)
-    fixed = filled.cast(pa.binary(HASH_BYTES))
-    data = np.frombuffer(fixed.buffers()[1], dtype=np.uint8)
-    return data.reshape(-1, HASH_BYTES)[fixed.offset : fixed.offset + len(fixed)], is_valid
 
 
 @dataclass(frozen=True, slots=True)

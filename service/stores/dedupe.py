@@ -79,6 +79,20 @@ class DedupeIndex:
         self._pending[window].append(Run(high[candidates], low[candidates]))
         return fresh
 
+    def known_mask(self, hashes: npt.NDArray[np.uint8], window: str = NO_WINDOW) -> npt.NDArray[np.bool_]:
+        """True for each of these (n, 16) hashes that is committed in a window; takes no note."""
+        high, low = halves(hashes)
+        order = _ordered(high, low)
+        known = np.zeros(len(hashes), dtype=bool)
+        for held in self._sets(window):
+            known[order] |= held.contains(high[order], low[order])
+        return known
+
+    @property
+    def windows(self) -> list[str]:
+        """Labels of all that hold something, and `NO_WINDOW`."""
+        return [*self._windows, NO_WINDOW]
+
     def commit(self) -> None:
         """Keep what was noted since the last decision. Raises DeliveryRetriable where a disk is full that is needed."""
         for window, runs in self._pending.items():

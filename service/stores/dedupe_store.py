@@ -13,7 +13,7 @@ import json
 from collections import defaultdict
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -47,6 +47,10 @@ LiveChunks: TypeAlias = dict[int, tuple[str, bytes]]
 class DedupeState(Protocol):
     """What the deliver stage asks: notes are tentative until the transaction's fate is known."""
 
+    @property
+    def remembers_rejected(self) -> bool:
+        """Whether a rejected record is looked up and noted too, under the complement of its hash."""
+
     async def load(self) -> None:
         """Read the committed state; call it once, after the task's writer has started."""
 
@@ -54,6 +58,9 @@ class DedupeState(Protocol):
         self, hashes: npt.NDArray[np.uint8], is_valid: npt.NDArray[np.bool_], window: str
     ) -> npt.NDArray[np.bool_]:
         """True for rows seen for the first time (see `DedupeIndex.fresh_mask`)."""
+
+    def known_mask(self, hashes: npt.NDArray[np.uint8], window: str) -> npt.NDArray[np.bool_]:
+        """True for rows that are committed; takes no note."""
 
     def encode(self, fresh: Sequence[tuple[DedupeScope | None, npt.NDArray[np.uint8]]]) -> list[TopicRecords]:
         """Records that make the fresh hashes, and the closing of windows, last."""
@@ -68,6 +75,8 @@ class DedupeState(Protocol):
 class NoDedupe:
     """The state of a task that does not de-duplicate: everything is fresh, nothing is kept."""
 
+    remembers_rejected = False
+
     async def load(self) -> None:
         """See `DedupeState`."""
 
@@ -77,6 +86,11 @@ class NoDedupe:
         """See `DedupeState`."""
         del is_valid, window
         return np.ones(len(hashes), dtype=bool)
+
+    def known_mask(self, hashes: npt.NDArray[np.uint8], window: str) -> npt.NDArray[np.bool_]:
+        """See `DedupeState`."""
+        del window
+        return np.zeros(len(hashes), dtype=bool)
 
     def encode(self, fresh: Sequence[tuple[DedupeScope | None, npt.NDArray[np.uint8]]]) -> list[TopicRecords]:
         """See `DedupeState`."""
@@ -116,7 +130,18 @@ class DedupeStore:
 
         Raises DeliveryFatal, DeliveryRetriable.
         """
-        live: dict[bytes, None] = {}
+        live = await self._live(connector)
+        if not live:
+            return []
+        return [TopicRecords(self.topic, pa.nulls(len(live), pa.binary()), pa.array(live, pa.binary()))]
+
+    async def tasks_of(self, connector: str) -> list[int]:
+        """Tasks of a connector that remember anything, in order. Raises DeliveryFatal, DeliveryRetriable."""
+        return sorted(set((await self._live(connector)).values()))
+
+    async def _live(self, connector: str) -> dict[bytes, int]:
+        """Keys of all chunks of a connector, with their tasks."""
+        live: dict[bytes, int] = {}
         async with aclosing(self.chunks()) as chunks:
             async for key, value in chunks:
                 place = _parse_key(key)
@@ -125,10 +150,8 @@ class DedupeStore:
                 if value is None:
                     live.pop(key, None)
                 else:
-                    live[key] = None
-        if not live:
-            return []
-        return [TopicRecords(self.topic, pa.nulls(len(live), pa.binary()), pa.array(live, pa.binary()))]
+                    live[key] = place[1]
+        return live
 
     async def chunks(self) -> AsyncGenerator[tuple[bytes | None, bytes | None]]:
         """Keys and values of everything that is committed. Raises DeliveryFatal, DeliveryRetriable."""
@@ -173,6 +196,8 @@ class _Change:
 @dataclass
 class StoredDedupe:
     """The de-duplication state of one task: index in memory, chunks in the topic."""
+
+    remembers_rejected: ClassVar[bool] = True
 
     store: DedupeStore
     connector: str
@@ -220,6 +245,10 @@ class StoredDedupe:
     ) -> npt.NDArray[np.bool_]:
         """See `DedupeState`."""
         return self.index.fresh_mask(hashes, is_valid, window)
+
+    def known_mask(self, hashes: npt.NDArray[np.uint8], window: str) -> npt.NDArray[np.bool_]:
+        """See `DedupeState`."""
+        return self.index.known_mask(hashes, window)
 
     def encode(self, fresh: Sequence[tuple[DedupeScope | None, npt.NDArray[np.uint8]]]) -> list[TopicRecords]:
         """See `DedupeState`."""

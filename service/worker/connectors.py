@@ -8,7 +8,6 @@ from typing import Any, Protocol
 
 from fetchers.sdk import BackOff, Fatal, SourceConnector
 from fetchers.sdk.config import Finding
-from metrics.events import TaskEvents
 from service.config.definition import ConnectorDefinition, as_findings
 from service.domain.ids import TaskId
 from service.kafka.producer import Writer
@@ -18,11 +17,9 @@ from service.pipeline.fetching import FetchRetry
 from service.pipeline.queue import QueueLimits
 from service.pipeline.task import FlowParts, FlowSettings, SourceTask
 from service.stores.connector_offsets import OffsetTopics
+from service.stores.dedupe_store import DedupeState
 from service.worker.kinds import UseTopic
 from service.worker.lending import DedupeStates, Writers
-from service.worker.restarting import restart_policy
-from service.worker.supervising import TaskSupervisor
-from service.worker.telling import TaskTelling
 from service.worker.topics_used import NoticingWriter
 from spark_batch.plan import ConversionPlan
 from spark_batch.plan import Finding as PlanFinding
@@ -70,27 +67,13 @@ class ConnectorParts:
     check_plan: PlanCheck
 
 
-def supervise(
-    task_id: TaskId,
-    definition: ConnectorDefinition,
-    parts: ConnectorParts,
-    *,
-    make_connector: Callable[[], SourceConnector[Any]],
-    adapt_plan: Callable[[ConversionPlan], ConversionPlan] = lambda plan: plan,
-) -> TaskSupervisor:
-    """A task that reads with ``make_connector`` and writes by the definition's contract and converters."""
+@dataclass(frozen=True, slots=True)
+class StandIn:
+    """Lets a task do the work of another in its place, with offsets of its own."""
 
-    async def make_task() -> SourceTask:
-        plan = adapt_plan(await plan_of(definition, parts))
-        return await make_source_task(task_id, definition, parts, connector=make_connector(), plan=plan)
-
-    return TaskSupervisor(
-        task_id=task_id,
-        make_task=make_task,
-        policy=restart_policy(definition.properties),
-        listener=TaskTelling(TaskEvents(parts.flow.emit, task_id.connector, task_id.task)),
-        clock=parts.flow.clock,
-    )
+    task_id: TaskId
+    """Whose transactional id it writes with; that task is fenced."""
+    open_dedupe: Callable[[], DedupeState]
 
 
 async def make_source_task(
@@ -101,6 +84,7 @@ async def make_source_task(
     connector: SourceConnector[Any],
     plan: ConversionPlan,
     use_topic: UseTopic = lambda _topic: None,
+    stand_in: StandIn | None = None,
 ) -> SourceTask:
     """One incarnation, its topics made."""
     await parts.topics.ensure(definition)
@@ -110,8 +94,14 @@ async def make_source_task(
 
     def open_writer() -> Writer:
         is_exactly_once = common.delivery_guarantee == "exactly_once"
-        writer = parts.writers.open(task_id, connector=definition.properties, is_exactly_once=is_exactly_once)
+        writes_as = stand_in.task_id if stand_in else task_id
+        writer = parts.writers.open(writes_as, connector=definition.properties, is_exactly_once=is_exactly_once)
         return NoticingWriter(writer, use_topic, own_topics)
+
+    def open_dedupe() -> DedupeState:
+        if stand_in:
+            return stand_in.open_dedupe()
+        return parts.dedupe.open(task_id, records_max=common.dedupe_records_max, is_used=bool(plan.dedupe_fields))
 
     return SourceTask(
         task_id,
@@ -119,9 +109,7 @@ async def make_source_task(
         flow_settings(definition, plan),
         replace(parts.flow, offsets=offsets),
         open_writer=open_writer,
-        open_dedupe=lambda: parts.dedupe.open(
-            task_id, records_max=common.dedupe_records_max, is_used=bool(plan.dedupe_fields)
-        ),
+        open_dedupe=open_dedupe,
     )
 
 

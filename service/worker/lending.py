@@ -11,7 +11,7 @@ from service.kafka.client import KafkaSettings
 from service.kafka.producer import IdempotentWriter, TransactionalWriter, Writer
 from service.kafka.properties import read_settings
 from service.stores.dedupe import DedupeLimits
-from service.stores.dedupe_store import DedupeState, DedupeStore, NoDedupe
+from service.stores.dedupe_store import DedupeState, DedupeStore, NoDedupe, StoredDedupe
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,5 +57,9 @@ class DedupeStates:
         """Not loaded yet."""
         if not is_used:
             return NoDedupe()
+        return self.open_stored(task_id, records_max=records_max)
+
+    def open_stored(self, task_id: TaskId, *, records_max: int) -> StoredDedupe:
+        """That of a task that de-duplicates, not loaded yet."""
         limits = DedupeLimits(records_max=records_max, spill_directory=self.folder / str(task_id))
         return self.store.open(task_id.connector, task_id.task, limits=limits)

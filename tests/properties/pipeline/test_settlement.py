@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,11 +12,14 @@ from hypothesis import strategies as st
 from fetchers.sdk import DedupeScope, Page, Rejection
 from service.pipeline.batching import CloseReason, MicroBatch
 from service.pipeline.converting import ConvertedBatch, input_table
+from service.pipeline.duplicates import Judged, fresh_among
 from service.pipeline.settlement import Settlement, SettlementRules, settle
 from spark_batch.outcome import OUTCOME_SCHEMA
 from spark_batch.plan import ConversionPlan, PayloadFormat
-from tests.unit.pipeline.fake_kafka import TOPIC, MemoryDedupe
+from tests.unit.pipeline.fake_kafka import TOPIC, FakeKafka, MemoryDedupe
 from tests.unit.pipeline.fakes import BAD, PARTITION, page, queued, verdicts
+
+ALL_TRUE = np.ones(2, dtype=bool)
 
 
 def converted(*pages: Page, has_dedupe: bool = False, chunks: int = 1) -> ConvertedBatch:
@@ -191,3 +195,14 @@ def test_the_accounts_balance(
         ]
         assert len(result.pages) == (bad_pages[0] if bad_pages else len(source))
         assert (result.failure is not None) == bool(bad_pages)
+
+
+def test_a_rejected_copy_of_what_was_delivered_is_a_duplicate() -> None:
+    """A day that is read again under a stricter contract must not fill the dead letters with what was delivered."""
+    kafka = FakeKafka()
+    seen = MemoryDedupe(kafka)
+    seen.seen.add(("", bytes(15) + b"\1"))
+    judged = Judged(np.array([[*bytes(15), 1], [*bytes(15), 2]], dtype=np.uint8), ALL_TRUE, ALL_TRUE)
+    fresh, noted = fresh_among(judged, seen, window="")
+    assert fresh.tolist() == [False, True]
+    assert [row.tobytes() for row in ~noted] == [bytes(15) + b"\2"]

@@ -2,59 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-
 import numpy as np
-import numpy.typing as npt
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from fetchers.sdk import DedupeScope
-from service.kafka.client import KafkaSettings
 from service.kafka.records import TopicRecords
 from service.stores.dedupe import DedupeLimits
-from service.stores.dedupe_store import CHUNK_BYTES_MAX, SMALL_CHUNKS_MAX, DedupeStore, LiveChunks, StoredDedupe
+from service.stores.dedupe_store import CHUNK_BYTES_MAX, SMALL_CHUNKS_MAX, StoredDedupe
 from service.stores.hashes import HASH_BYTES
-
-STORE = DedupeStore(KafkaSettings(bootstrap="nowhere:1"), "dedupe")
-DAYS = ["2024-01-01", "2024-01-02", "2024-01-03"]
-
-
-class FakeTopic:
-    """A compacted topic: the last value of each key."""
-
-    def __init__(self) -> None:
-        """Begin empty."""
-        self.records: dict[bytes, bytes | None] = {}
-
-    def write(self, writes: list[TopicRecords]) -> None:
-        """Commit a transaction."""
-        for write in writes:
-            assert write.keys is not None
-            for key, value in zip(write.keys.to_pylist(), write.values.to_pylist(), strict=True):
-                assert key is not None
-                self.records[key] = value
-
-    def open(self, *, limits: DedupeLimits | None = None, task: int = 0) -> StoredDedupe:
-        """A new incarnation of the task, which has read the topic."""
-        state = STORE.open("c", task, limits=limits)
-        live: LiveChunks = {}
-        for key, value in self.records.items():
-            state.read(key, value, live)
-        state.restore(live)
-        return state
-
-    def live(self) -> list[list[object]]:
-        """Keys that are not forgotten."""
-        return [json.loads(key) for key, value in self.records.items() if value is not None]
-
-
-def hashes_of(numbers: list[int]) -> npt.NDArray[np.uint8]:
-    """Distinct hashes for distinct numbers."""
-    packed = b"".join(hashlib.md5(b"%d" % number, usedforsecurity=False).digest() for number in numbers)
-    return np.frombuffer(packed, dtype=np.uint8).reshape(-1, HASH_BYTES)
+from tests.properties.stores.dedupe_topic import DAYS, FakeTopic, hashes_of
 
 
 def see(state: StoredDedupe, numbers: list[int], scope: DedupeScope | None) -> tuple[list[int], list[TopicRecords]]:

@@ -9,7 +9,7 @@ import pytest
 from service.cli.access import read_access
 from service.config.definition import read_definition
 from service.job import ConfigRefusedError
-from service.redrive.run import feed_of
+from service.redrive.task import feed_of
 from service.worker.lending import ClientSettings
 
 SECURITY = {

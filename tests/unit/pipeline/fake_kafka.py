@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from service.kafka.errors import DeliveryRetriable, WriterFenced
 from service.kafka.records import TopicRecords
-from service.pipeline.settlement import Hashes, Mask
+from service.pipeline.duplicates import Hashes, Mask
 from service.stores.offsets import canonical_partition
 
 TOPIC, LETTERS, OFFSETS, STATE = "things", "things-dead-letters", "offsets", "state"
@@ -154,6 +154,7 @@ class MemoryDedupe:
     kafka: FakeKafka = field(default_factory=FakeKafka)
     seen: set[tuple[str, bytes]] = field(default_factory=set)
     tentative: set[tuple[str, bytes]] = field(default_factory=set)
+    remembers_rejected: bool = True
 
     async def load(self) -> None:
         """Read what was committed."""
@@ -163,6 +164,10 @@ class MemoryDedupe:
                 if write.topic == STATE and write.keys is not None:
                     pairs = zip(_texts(write.keys), _texts(write.values), strict=True)
                     self.seen |= {(key.decode(), value) for key, value in pairs}
+
+    def known_mask(self, hashes: Hashes, window: str) -> Mask:
+        """Those that were committed."""
+        return np.array([(window, row.tobytes()) in self.seen for row in hashes], dtype=bool)
 
     def fresh_mask(self, hashes: Hashes, is_valid: Mask, window: str) -> Mask:
         """First of each hash in its window."""

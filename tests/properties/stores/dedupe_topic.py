@@ -1,0 +1,73 @@
+"""The de-duplication topic without Kafka."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from service.kafka.client import KafkaSettings
+from service.kafka.records import TopicRecords
+from service.stores.dedupe import DedupeLimits
+from service.stores.dedupe_store import DedupeStore, LiveChunks, StoredDedupe
+from service.stores.hashes import HASH_BYTES
+
+DAYS = ["2024-01-01", "2024-01-02", "2024-01-03"]
+CONNECTOR = "c"
+
+
+class FakeTopic:
+    """A compacted topic: the last value of each key."""
+
+    def __init__(self) -> None:
+        """Begin empty."""
+        self.records: dict[bytes, bytes | None] = {}
+
+    def write(self, writes: list[TopicRecords]) -> None:
+        """Commit a transaction."""
+        for write in writes:
+            assert write.keys is not None
+            for key, value in zip(write.keys.to_pylist(), write.values.to_pylist(), strict=True):
+                assert key is not None
+                self.records[key] = value
+
+    def open(self, *, limits: DedupeLimits | None = None, task: int = 0) -> StoredDedupe:
+        """A new incarnation of the task, which has read the topic."""
+        state = StoreOf(self).open(CONNECTOR, task, limits=limits)
+        live: LiveChunks = {}
+        for key, value in self.records.items():
+            state.read(key, value, live)
+        state.restore(live)
+        return state
+
+    def live(self) -> list[list[object]]:
+        """Keys that are not forgotten."""
+        return [json.loads(key) for key, value in self.records.items() if value is not None]
+
+
+@dataclass(frozen=True, init=False)
+class StoreOf(DedupeStore):
+    """A store whose topic is in memory."""
+
+    fake: FakeTopic
+
+    def __init__(self, fake: FakeTopic) -> None:
+        """Nothing is connected."""
+        object.__setattr__(self, "settings", KafkaSettings(bootstrap="nowhere:1"))
+        object.__setattr__(self, "topic", "dedupe")
+        object.__setattr__(self, "fake", fake)
+
+    async def chunks(self) -> AsyncGenerator[tuple[bytes | None, bytes | None]]:
+        """See ``DedupeStore``."""
+        for key, value in list(self.fake.records.items()):
+            yield key, value
+
+
+def hashes_of(numbers: list[int]) -> npt.NDArray[np.uint8]:
+    """Distinct hashes for distinct numbers."""
+    packed = b"".join(hashlib.md5(b"%d" % number, usedforsecurity=False).digest() for number in numbers)
+    return np.frombuffer(packed, dtype=np.uint8).reshape(-1, HASH_BYTES)

@@ -1,0 +1,160 @@
+"""A connector that reads its days again, and redrives of its letters: whatever comes first, each record once."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+import numpy as np
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from fetchers.sdk import DedupeScope
+from service.pipeline.duplicates import Judged, fresh_among
+from service.redrive.remembered import RememberedByTasks
+from service.stores.dedupe_store import StoredDedupe
+from tests.properties.stores.dedupe_topic import CONNECTOR, DAYS, FakeTopic, StoreOf, hashes_of
+
+TASKS = 2
+NUMBERS = st.lists(st.integers(0, 11), max_size=8)
+
+
+def day_of(number: int) -> str:
+    """A record is always read in the same window."""
+    return DAYS[number % len(DAYS)]
+
+
+def task_of(number: int) -> int:
+    """And by the same task."""
+    return number // len(DAYS) % TASKS
+
+
+def stand_in(topic: FakeTopic) -> RememberedByTasks:
+    """The state of a redrive that has just begun."""
+    store = StoreOf(topic)
+    state = RememberedByTasks(lambda: store.tasks_of(CONNECTOR), lambda task: store.open(CONNECTOR, task))
+    asyncio.run(state.load())
+    return state
+
+
+@dataclass
+class Accounts:
+    """What came of each number."""
+
+    delivered: list[int] = field(default_factory=list)
+    letters: list[int] = field(default_factory=list)
+    """Not redriven yet."""
+    read: set[int] = field(default_factory=set)
+
+
+class RedrivenConnector(RuleBasedStateMachine):
+    """The contract lets pass all numbers below a bound, which may be changed at any time."""
+
+    def __init__(self) -> None:
+        """Nothing was read."""
+        super().__init__()
+        self.topic, self.accounts = FakeTopic(), Accounts()
+        self.bound = 6
+        self.oldest_open = DAYS[0]
+
+    @rule(bound=st.integers(0, 12))
+    def change_contract(self, bound: int) -> None:
+        """Connector and redrive both go by it."""
+        self.bound = bound
+
+    @rule(numbers=NUMBERS)
+    def read(self, numbers: list[int]) -> None:
+        """A fresh incarnation of each task reads some records, some of them again."""
+        for task in range(TASKS):
+            state = self.topic.open(task=task)
+            for day in DAYS:
+                self._read(state, [each for each in numbers if (task_of(each), day_of(each)) == (task, day)], day)
+
+    def _read(self, state: StoredDedupe, numbers: list[int], day: str) -> None:
+        if not numbers or day < self.oldest_open:
+            return
+        self.accounts.read |= set(numbers)
+        judged = self._judged(numbers)
+        fresh, noted = fresh_among(judged, state, window=day)
+        for number, rejected, is_fresh in zip(numbers, judged.is_rejected, fresh, strict=True):
+            if is_fresh:
+                (self.accounts.letters if rejected else self.accounts.delivered).append(number)
+        self.topic.write(state.encode([(DedupeScope(day, self.oldest_open), noted)]))
+        state.commit()
+
+    def _judged(self, numbers: list[int]) -> Judged:
+        is_rejected = np.array([number >= self.bound for number in numbers], dtype=bool)
+        return Judged(hashes_of(numbers), np.ones(len(numbers), dtype=bool), is_rejected)
+
+    @rule(count=st.integers(0, 20), fate=st.sampled_from("cca"))
+    def redrive(self, count: int, fate: str) -> None:
+        """The oldest letters; those that fail again stay. The transaction is committed, or aborted."""
+        tried = self.accounts.letters[:count]
+        state, judged = stand_in(self.topic), self._judged(tried)
+        fresh, noted = fresh_among(judged, state, window="")
+        writes = state.encode([(None, noted)])
+        if fate == "a":
+            state.rollback()
+            return
+        self.topic.write(writes)
+        state.commit()
+        failed_again: list[int] = []
+        for number, rejected, is_fresh in zip(tried, judged.is_rejected, fresh, strict=True):
+            if is_fresh:
+                (failed_again if rejected else self.accounts.delivered).append(number)
+        self.accounts.letters = self.accounts.letters[count:] + failed_again
+
+    @rule(day=st.sampled_from(DAYS))
+    def close_days(self, day: str) -> None:
+        """The tasks forget the days before this one, which nobody reads again."""
+        self.oldest_open = max(self.oldest_open, day)
+        for task in range(TASKS):
+            state = self.topic.open(task=task)
+            self.topic.write(state.encode([(DedupeScope(DAYS[2], self.oldest_open), hashes_of([]))]))
+            state.commit()
+
+    @invariant()
+    def each_is_delivered_once(self) -> None:
+        """By whichever way."""
+        assert len(self.accounts.delivered) == len(set(self.accounts.delivered))
+
+    @invariant()
+    def nothing_is_lost(self) -> None:
+        """What was read is delivered, or a letter."""
+        assert self.accounts.read == {*self.accounts.delivered, *self.accounts.letters}
+
+    @invariant()
+    def no_letter_is_there_twice(self) -> None:
+        """A bad record that is read again is known, also after a redrive it failed in."""
+        assert len(self.accounts.letters) == len(set(self.accounts.letters))
+
+
+TestRedrivenConnector = RedrivenConnector.TestCase
+TestRedrivenConnector.settings = settings(deadline=None, max_examples=100)
+
+
+def test_what_nobody_remembers_is_redriven_once() -> None:
+    """Letters from before the connector de-duplicated, or out of its sliding window."""
+    topic = FakeTopic()
+    for expected in ([True, False, True], [False, False, False]):
+        state, hashes = stand_in(topic), hashes_of([1, 1, 2])
+        fresh = state.fresh_mask(hashes, np.ones(3, dtype=bool), "")
+        assert fresh.tolist() == expected
+        topic.write(state.encode([(None, hashes[fresh])]))
+        state.commit()
+    assert topic.live() == [[CONNECTOR, 0, "", 0]]
+
+
+def test_what_the_redrive_adds_lies_where_the_rejected_record_is() -> None:
+    """The window is the letter's, and so is the task."""
+    topic = FakeTopic()
+    state = topic.open(task=1)
+    scope = DedupeScope(DAYS[1], DAYS[0])
+    state.fresh_mask(~hashes_of([5]), np.ones(1, dtype=bool), scope.window)
+    topic.write(state.encode([(scope, ~hashes_of([5]))]))
+    redriven = stand_in(topic)
+    topic.write(redriven.encode([(None, hashes_of([5]))]))
+    assert topic.live() == [[CONNECTOR, 1, DAYS[1], 0], [CONNECTOR, 1, DAYS[1], 1]]
+    heir = topic.open(task=1)
+    assert not heir.fresh_mask(hashes_of([5]), np.ones(1, dtype=bool), DAYS[1]).any()
