@@ -10,7 +10,7 @@ from service.docs.markdown import NOTICE, cell, code, first_paragraph, table
 from service.domain.errors import Recovery, recovery_of
 from service.domain.ids import TaskId
 from service.pipeline.dead_letters import DeadLetter, dead_letter_headers
-from service.pipeline.settlement import FETCH_STAGE
+from service.pipeline.settlement import DELIVER_STAGE, FETCH_STAGE
 from service.sinks.decoding import DEPTH_MAX as SINK_DEPTH_MAX
 from service.sinks.reasons import RefusalReason
 from spark_batch.exact.json_text import DEPTH_MAX
@@ -89,6 +89,7 @@ STAGES = {
     FETCH_STAGE: "The fetcher itself could not vouch for the record.",
     Stage.VALUE_CONVERTER: "Reading the payload by its contract, the contract's rules included, or writing the value.",
     Stage.KEY_CONVERTER: "Writing the key.",
+    DELIVER_STAGE: "Writing to the topic, whose own settings do not allow the record.",
     Stage.TRANSFORMATION: "Taking the record's timestamp from `timestamp.field`.",
 }
 
@@ -98,9 +99,10 @@ REASONS = {
     Reason.LONE_SURROGATE: "An escape such as `\\ud800` without its other half, which no UTF-8 text can hold.",
     Reason.DUPLICATE_KEY: "A key stands twice in one object.",
     Reason.TOO_DEEP: f"More than {DEPTH_MAX} levels of arrays and objects.",
-    Reason.TOO_LARGE: "Over `record.bytes.max`, or a line over the fetcher's limit.",
+    Reason.TOO_LARGE: "Over `record.bytes.max`, the topic's `max.message.bytes`, or a line over the fetcher's limit.",
     Reason.WRONG_TYPE: "A value of another type than the field's; text for a number, a number for text.",
-    Reason.OUT_OF_RANGE: "The right type, but not exact in it: beyond its range, precision, scale or unit.",
+    Reason.OUT_OF_RANGE: "The right type, but not exact in it: beyond its range, precision, scale or unit. A timestamp "
+    "further from now than the topic's `message.timestamp.after.max.ms` or `message.timestamp.before.max.ms`.",
     Reason.MISSING_FIELD: "A required field without default is not there.",
     Reason.NULL_NOT_ALLOWED: "An explicit null where the contract has none, default or not.",
     Reason.UNKNOWN_FIELD: "A field the contract does not name, with `contract.unknown.fields=reject`.",
@@ -149,7 +151,9 @@ def page() -> str:
     return PAGE.format(
         notice=NOTICE,
         headers=table(("header", "value"), [(code(name), HEADERS[name]) for name in header_names()]),
-        stages=table(("stage", "what was done"), [(code(stage), STAGES[stage]) for stage in (FETCH_STAGE, *Stage)]),
+        stages=table(
+            ("stage", "what was done"), [(code(stage), STAGES[stage]) for stage in (FETCH_STAGE, *Stage, DELIVER_STAGE)]
+        ),
         reasons=table(("reason", "meaning"), [(code(reason), REASONS[reason]) for reason in Reason]),
         refusals=table(("reason", "meaning"), [(code(reason), REFUSALS[reason]) for reason in RefusalReason]),
         recoveries=table(("recovery", "what happens"), [(code(item), RECOVERIES[item]) for item in Recovery]),

@@ -7,7 +7,7 @@ private switches) are known in one place.
 from __future__ import annotations
 
 from service.kafka.client import KafkaSettings
-from service.kafka.errors import DeliveryFatal, DeliveryRetriable, KafkaFailure, RecordTooLarge, WriterFenced
+from service.kafka.errors import DeliveryFatal, DeliveryRetriable, KafkaFailure, RecordsRefused, WriterFenced
 from service.kafka.producer import IdempotentWriter, TransactionalWriter, Writer, transactional_id
 from service.kafka.records import Header, TopicRecords
 
@@ -18,7 +18,7 @@ __all__ = [
     "IdempotentWriter",
     "KafkaFailure",
     "KafkaSettings",
-    "RecordTooLarge",
+    "RecordsRefused",
     "TopicRecords",
     "TransactionalWriter",
     "Writer",

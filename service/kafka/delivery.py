@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 from aiokafka import errors as kafka
 from aiokafka.protocol.admin import DescribeConfigsRequest
 
-from service.kafka.batches import BATCH_HEADER_BYTES, Columns, EncodedBatch
-from service.kafka.errors import DeliveryFatal, RecordTooLarge
+from service.kafka.batches import Columns, EncodedBatch
+from service.kafka.errors import DeliveryFatal, RecordsRefused
+from service.kafka.limits import LIMIT_KEYS, TopicLimits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -29,7 +30,6 @@ TOPIC_SECONDS_MAX = 15.0
 # Below this a thread hop costs more than the encoding.
 _INLINE_BYTES_MAX = 65_536
 _TOPIC_RESOURCE = 2
-_LIMIT_KEY = "max.message.bytes"
 _ENCODERS = ThreadPoolExecutor(max_workers=2, thread_name_prefix="kafka-encode")
 
 
@@ -38,7 +38,7 @@ class _Topic:
     name: str
     partitions: int
     batch_bytes_max: int
-    record_bytes_max: int
+    limits: TopicLimits
 
 
 @dataclass
@@ -71,12 +71,12 @@ class Lanes:
         self._limits = limits
         self._is_transactional = is_transactional
         self._next_partition: dict[str, int] = {}
-        self._bytes_max: dict[str, int] = {}
+        self._topic_limits: dict[str, TopicLimits] = {}
 
     async def plan(self, writes: Sequence[TopicRecords]) -> list[Lane]:
         """Cut all writes into lanes; several writes to one topic keep their order.
 
-        Raises DeliveryFatal for a topic that does not exist, RecordTooLarge.
+        Raises DeliveryFatal for a topic that does not exist, RecordsRefused.
         """
         lanes: dict[tuple[str, int], Lane] = {}
         now_ms = time.time_ns() // 1_000_000
@@ -116,31 +116,31 @@ class Lanes:
             # An unreachable broker looks the same; only an answer about the cluster proves the topic missing.
             await self._producer.client.fetch_all_metadata()
             raise DeliveryFatal(f"topic '{name}' does not exist and the brokers do not create it") from error
-        if name not in self._bytes_max:
-            self._bytes_max[name] = await self._message_bytes_max(name)
-        return _Topic(name, len(numbers), self._limits.batch_bytes_max, self._bytes_max[name])
+        if name not in self._topic_limits:
+            told = await self._settings_of(name)
+            self._topic_limits[name] = TopicLimits.of(told, request_bytes_max=self._limits.request_bytes_max)
+        return _Topic(name, len(numbers), self._limits.batch_bytes_max, self._topic_limits[name])
 
-    async def _message_bytes_max(self, name: str) -> int:
-        """Ask for the topic's own limit; who may write to a topic may not always read its settings."""
-        request = DescribeConfigsRequest([(_TOPIC_RESOURCE, name, [_LIMIT_KEY])], include_synonyms=False)
+    async def _settings_of(self, name: str) -> dict[str, str]:
+        """Ask for the topic's limits; who may write to a topic may not always read its settings."""
+        request = DescribeConfigsRequest([(_TOPIC_RESOURCE, name, list(LIMIT_KEYS))], include_synonyms=False)
         client = self._producer.client
         response = await client.send(client.get_random_node(), request)
-        for error_code, _, _, _, entries in response.resources:
-            for key, value, *_ in entries:
-                if error_code == 0 and key == _LIMIT_KEY:
-                    return min(int(value), self._limits.request_bytes_max)
-        return self._limits.request_bytes_max
+        return {
+            key: value
+            for error_code, _, _, _, entries in response.resources
+            if error_code == 0
+            for key, value, *_ in entries
+            if value is not None
+        }
 
 
 def _cut(write: TopicRecords, *, topic: _Topic, first_partition: int, now_ms: int) -> Iterator[tuple[int, Columns]]:
     columns = Columns.of(write, now_ms=now_ms)
-    sizes = columns.sizes_bytes() + BATCH_HEADER_BYTES
-    row = int(sizes.argmax())
-    if sizes[row] > topic.record_bytes_max:
-        raise RecordTooLarge(
-            topic=topic.name, row=row, record_bytes=int(sizes[row]), record_bytes_max=topic.record_bytes_max
-        )
-    batch_bytes_max = min(topic.batch_bytes_max, topic.record_bytes_max)
+    refused = list(topic.limits.refused(columns, now_ms=now_ms))
+    if refused:
+        raise RecordsRefused(write, refused)
+    batch_bytes_max = min(topic.batch_bytes_max, topic.limits.record_bytes_max)
     if columns.keys is None:
         # Whole batches to one partition, the next batch to the next: spread as evenly, in fewer batches.
         for index, piece in enumerate(columns.pieces(batch_bytes_max=batch_bytes_max)):

@@ -1,6 +1,7 @@
 """What went wrong with Kafka, sorted by what the caller can do about it.
 
-A writer that raised any of these is used up: drop it with `stop()`. What to do next is the error's class.
+A writer that raised any of these but `RecordsRefused` is used up: drop it with `stop()`. What to do next is the error's
+class.
 
 ```
 KafkaFailure
@@ -8,19 +9,22 @@ KafkaFailure
 ├── GroupHasMembers    offsets of a group can be changed only while nobody reads as it
 ├── DeliveryRetriable  nothing is known to be delivered: start a new writer, read the offsets again
 └── DeliveryFatal      the same write would fail again: someone has to change something
-    └── RecordTooLarge says which record of which topic
+    └── RecordsRefused says which records; nothing was sent, and the writer may be used without them
 ```
 """
 
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from aiokafka import errors as kafka
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+
+    from service.kafka.records import TopicRecords
 
 
 class KafkaFailure(Exception):
@@ -47,19 +51,27 @@ class DeliveryFatal(KafkaFailure):
     """Missing permission, missing topic, wrong configuration: the message says which."""
 
 
-class RecordTooLarge(DeliveryFatal):
-    """A single record is over the limit of its topic."""
+@dataclass(frozen=True, slots=True)
+class RefusedRecord:
+    """A record that its topic does not take."""
 
-    def __init__(self, *, topic: str, row: int, record_bytes: int, record_bytes_max: int) -> None:
-        """Keep the position, so that the caller can say which record it was (row of its `TopicRecords`)."""
-        super().__init__(
-            f"record {row} for topic '{topic}' takes {record_bytes} bytes, the limit is {record_bytes_max}: "
-            "raise the topic's max.message.bytes, or lower record.bytes.max"
-        )
-        self.topic = topic
-        self.row = row
-        self.record_bytes = record_bytes
-        self.record_bytes_max = record_bytes_max
+    row: int
+    """Of its `TopicRecords`."""
+    reason: str
+    """A word for metrics, one of those of dead letters."""
+    message: str
+    """What is wrong with the record, and which setting of the topic says so; never its content."""
+
+
+class RecordsRefused(DeliveryFatal):
+    """The topic's settings do not allow some records; found before anything was sent."""
+
+    def __init__(self, write: TopicRecords, refused: Sequence[RefusedRecord]) -> None:
+        """All of one write, so that the caller can write the others."""
+        first = refused[0]
+        super().__init__(f"record {first.row} for topic '{write.topic}': {first.message}")
+        self.write = write
+        self.refused = refused
 
 
 class _InvalidRecord(kafka.BrokerResponseError):  # type: ignore[misc]

@@ -16,7 +16,7 @@ from aiokafka import AIOKafkaProducer
 
 from service.kafka.closing import close_producer
 from service.kafka.delivery import Lanes, send
-from service.kafka.errors import CLIENT_ERRORS, DeliveryRetriable, KafkaFailure, classify
+from service.kafka.errors import CLIENT_ERRORS, DeliveryRetriable, KafkaFailure, RecordsRefused, classify
 from service.kafka.records import Header, TopicRecords
 
 if TYPE_CHECKING:
@@ -54,8 +54,8 @@ class Writer(Protocol):
     async def commit(self, writes: Sequence[TopicRecords]) -> None:
         """Deliver all writes; returning means that they are durable. Without any record: does nothing.
 
-        Raises WriterFenced, DeliveryRetriable, DeliveryFatal; the writer is then used up. Cancelling
-        aborts what is open within `ABORT_SECONDS_MAX`.
+        Raises WriterFenced, DeliveryRetriable, DeliveryFatal; the writer is then used up, but for
+        RecordsRefused. Cancelling aborts what is open within `ABORT_SECONDS_MAX`.
         """
 
     async def stop(self) -> None:
@@ -123,6 +123,9 @@ class _Connection:
         try:
             async with asyncio.timeout(seconds_max):
                 await deliver()
+        except RecordsRefused:
+            self.is_usable = True
+            raise
         except BaseException as error:
             # Cancellation too: a transaction that is left open would hold up every reader until it times out.
             failure = self._failure(error, open_seconds=time.monotonic() - started)
@@ -231,8 +234,10 @@ class IdempotentWriter(_ConnectedWriter):
         self._last_topic = last_topic
 
     async def _commit(self, writes: Sequence[TopicRecords]) -> None:
-        for write in sorted(writes, key=lambda write: write.topic == self._last_topic):
-            await send(self._connection.producer, await self._connection.lanes.plan([write]))
+        ordered = sorted(writes, key=lambda write: write.topic == self._last_topic)
+        # What is refused is known before anything is sent.
+        for lanes in [await self._connection.lanes.plan([write]) for write in ordered]:
+            await send(self._connection.producer, lanes)
 
 
 def _mend_sequence_numbers(producer: AIOKafkaProducer) -> None:

@@ -25,12 +25,12 @@ from metrics.events import (
 )
 from service.domain.errors import RecordRejectedError
 from service.domain.ids import TaskId
-from service.kafka.errors import DeliveryFatal, KafkaFailure, RecordTooLarge
+from service.kafka.errors import DeliveryFatal, KafkaFailure, RecordsRefused, RefusedRecord
 from service.kafka.producer import Writer
 from service.kafka.records import TopicRecords
 from service.pipeline.activity import Activity
 from service.pipeline.converting import ConvertedBatch
-from service.pipeline.dead_letters import DeadLetter, DeadLetterRules, as_json, dead_letter_records
+from service.pipeline.dead_letters import DeadLetterRules, as_json, dead_letter_records
 from service.pipeline.offsets import SourceOffsets
 from service.pipeline.settlement import Settlement, SettlementRules, settle
 from service.stores.dedupe_store import DedupeState
@@ -56,24 +56,48 @@ class DeliverStage:
 
     async def run(self, converted: ConvertedBatch) -> None:
         """Settle and commit one micro-batch; raises ``RecordRejectedError`` after delivering what came before it."""
-        settlement = settle(converted, self.rules, self.dedupe)
-        if settlement.pages:
-            await self._commit(settlement)
+        settlement = await self._deliver(converted)
         if settlement.failure:
             letter = settlement.failure.letter
             self.events(RecordsRejected, stage=letter.stage, reason=letter.reason, count=1, is_tolerated=False)
             raise RecordRejectedError(str(settlement.failure))
+
+    async def _deliver(self, converted: ConvertedBatch) -> Settlement:
+        """Settle again without what its topic refuses, until that is nothing."""
+        refused: dict[int, RefusedRecord] = {}
+        while True:
+            settlement = settle(converted, self.rules, self.dedupe, refused)
+            if not settlement.pages:
+                return settlement
+            try:
+                await self._commit(settlement)
+            except RecordsRefused as error:
+                self.dedupe.rollback()
+                refused.update(self._places_of(error, settlement))
+            else:
+                return settlement
+
+    def _places_of(self, error: RecordsRefused, settlement: Settlement) -> dict[int, RefusedRecord]:
+        """The rows of the micro-batch that were refused."""
+        rows = settlement.rows_of(error.write)
+        if rows is not None:
+            return {int(rows[record.row]): record for record in error.refused}
+        if error.write.topic != self.dead_letters.topic:
+            raise error
+        letter = settlement.letters[error.refused[0].row]
+        place = f"source partition {as_json(letter.partition)}, offset {as_json(letter.offset)}"
+        raise DeliveryFatal(f"{error}; {place}") from error
 
     async def _commit(self, settlement: Settlement) -> None:
         started_at = self.clock.monotonic()
         writes = self._writes(settlement)
         try:
             await self.writer.commit(writes)
+        except RecordsRefused:
+            raise
         except KafkaFailure as error:
             self.dedupe.rollback()
             self.events(TransactionAborted, error_class=type(error).__name__, dead_letters=len(settlement.letters))
-            if isinstance(error, RecordTooLarge) and error.topic == self.dead_letters.topic:
-                raise DeliveryFatal(f"{error}; {_place_of(settlement.letters[error.row])}") from error
             raise
         self.dedupe.commit()
         self._tell(settlement, seconds=self.clock.monotonic() - started_at)
@@ -127,11 +151,6 @@ class DeliverStage:
                 source_partition=as_json(letter.partition),
                 source_offset=as_json(letter.offset),
             )
-
-
-def _place_of(letter: DeadLetter) -> str:
-    """Where the source has the record, for whoever has to look at it."""
-    return f"source partition {as_json(letter.partition)}, offset {as_json(letter.offset)}"
 
 
 def _bytes(records: Sequence[TopicRecords]) -> int:

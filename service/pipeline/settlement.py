@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, cast
 
 import numpy as np
@@ -17,6 +18,7 @@ import pyarrow.compute as pc
 
 from fetchers.sdk import DedupeScope, Offset, Page, Partition
 from fetchers.sdk.context import partition_key
+from service.kafka.errors import RefusedRecord
 from service.kafka.records import Column, TopicRecords
 from service.pipeline.converting import ConvertedBatch
 from service.pipeline.dead_letters import DeadLetter
@@ -25,6 +27,8 @@ from service.pipeline.queue import QueuedPage
 
 FETCH_STAGE = "TASK_POLL"
 """Connect's name of the stage at which a fetcher itself could not vouch for a record."""
+DELIVER_STAGE = "KAFKA_PRODUCE"
+"""Connect's name of the stage at which a topic does not take a record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +52,8 @@ class Settlement:
 
     pages: tuple[QueuedPage, ...]
     records: tuple[TopicRecords, ...]
+    rows: tuple[Mask, ...]
+    """For each of ``records`` the rows of the micro-batch that it holds."""
     letters: tuple[DeadLetter, ...]
     offsets: tuple[tuple[Partition, Offset], ...]
     """The last offset of each source partition."""
@@ -56,6 +62,12 @@ class Settlement:
     delivered: int
     deduplicated: int
     failure: FirstFailure | None = None
+
+    def rows_of(self, write: TopicRecords) -> npt.NDArray[np.int64] | None:
+        """Row numbers in the micro-batch of what is in ``write``; None when it is not of ``records``."""
+        return next(
+            (np.flatnonzero(mask) for own, mask in zip(self.records, self.rows, strict=True) if own is write), None
+        )
 
     @property
     def rejected(self) -> Counter[tuple[str, str]]:
@@ -74,9 +86,14 @@ class SettlementRules:
     has_dedupe: bool
 
 
-def settle(converted: ConvertedBatch, rules: SettlementRules, seen: SeenHashes) -> Settlement:
-    """Decide about every record, in source order."""
-    rows = _Rows.of(converted, rules)
+def settle(
+    converted: ConvertedBatch,
+    rules: SettlementRules,
+    seen: SeenHashes,
+    refused: Mapping[int, RefusedRecord] = MappingProxyType({}),
+) -> Settlement:
+    """Decide about every record, in source order. ``refused``: rows that their topics do not take."""
+    rows = _Rows.of(converted, rules, refused)
     rejected = rows.rejected_mask()
     failure = None
     if not rules.is_tolerant and rejected.any():
@@ -86,9 +103,11 @@ def settle(converted: ConvertedBatch, rules: SettlementRules, seen: SeenHashes) 
         rejected = rejected[: rows.count]
     fresh, fresh_hashes = _fresh(rows, rejected, seen)
     delivered = fresh & ~rejected
+    written = list(rows.records(delivered))
     return Settlement(
         pages=rows.pages,
-        records=tuple(rows.records(delivered)),
+        records=tuple(write for write, _ in written),
+        rows=tuple(mask for _, mask in written),
         letters=rows.letters(fresh & rejected),
         offsets=_last_offsets(rows.pages, rules),
         fresh_hashes=fresh_hashes,
@@ -130,20 +149,22 @@ class _Rows:
     input: pa.Table
     outcome: pa.Table
     rules: SettlementRules
+    refused: Mapping[int, RefusedRecord]
 
     @classmethod
-    def of(cls, converted: ConvertedBatch, rules: SettlementRules) -> _Rows:
+    def of(cls, converted: ConvertedBatch, rules: SettlementRules, refused: Mapping[int, RefusedRecord]) -> _Rows:
         pages = converted.batch.pages
         starts = np.concatenate(([0], np.cumsum([len(item.page) for item in pages], dtype=np.int64)))
-        return cls(pages, starts, converted.records, converted.outcome, rules)
+        return cls(pages, starts, converted.records, converted.outcome, rules, refused)
 
     @property
     def count(self) -> int:
         return int(self.starts[-1])
 
     def rejected_mask(self) -> Mask:
-        """Rows that conversion refused, or that their fetcher could not vouch for."""
+        """Rows that conversion or their topic refused, or that their fetcher could not vouch for."""
         mask = _as_mask(pc.is_valid(_contiguous(self.outcome.column("reason"))))
+        mask[list(self.refused)] = True
         for start, item in zip(self.starts, self.pages, strict=False):
             for rejection in item.page.rejections:
                 mask[int(start) + rejection.index] = True
@@ -170,18 +191,18 @@ class _Rows:
                 yield item.page.dedupe, run_start, int(self.starts[index + 1])
                 run_start = int(self.starts[index + 1])
 
-    def records(self, mask: Mask) -> Iterator[TopicRecords]:
-        """The chosen rows, as columns for each topic."""
+    def records(self, mask: Mask) -> Iterator[tuple[TopicRecords, Mask]]:
+        """The chosen rows, as columns for each topic, and which they are."""
         if not mask.any():
             return
         topics = self._topics()
         if topics is None:
-            yield self._topic_records(self.rules.topic, mask)
+            yield self._topic_records(self.rules.topic, mask), mask
             return
         for topic in cast("list[str]", topics.unique().to_pylist()):
             chosen = mask & _as_mask(pc.equal(cast("Any", topics), cast("Any", topic)))
             if chosen.any():
-                yield self._topic_records(topic, chosen)
+                yield self._topic_records(topic, chosen), chosen
 
     def letters(self, mask: Mask) -> tuple[DeadLetter, ...]:
         """The chosen rows with their original bytes."""
@@ -196,10 +217,15 @@ class _Rows:
             self._letter(
                 self.pages[page_index].page,
                 row - int(self.starts[page_index]),
-                {name: column[number] for name, column in (payloads | verdicts).items()},
+                {name: column[number] for name, column in (payloads | verdicts).items()} | self._refusal(row),
             )
             for number, (row, page_index) in enumerate(places)
         )
+
+    def _refusal(self, row: int) -> dict[str, str]:
+        """The topic's verdict on a row, where it has one."""
+        record = self.refused.get(row)
+        return {} if record is None else {"stage": DELIVER_STAGE, "reason": record.reason, "message": record.message}
 
     def _letter(self, page: Page, index: int, row: Mapping[str, Any]) -> DeadLetter:
         """``row``: the record's payload and its verdict, by the names of their columns."""

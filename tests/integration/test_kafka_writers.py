@@ -11,7 +11,7 @@ import pytest
 from service.kafka import delivery
 from service.kafka.admin import KafkaAdmin
 from service.kafka.client import KafkaSettings, ProducerSettings
-from service.kafka.errors import DeliveryFatal, DeliveryRetriable, RecordTooLarge, WriterFenced
+from service.kafka.errors import DeliveryFatal, DeliveryRetriable, RecordsRefused, WriterFenced
 from service.kafka.partitioner import key_partitions
 from service.kafka.producer import IdempotentWriter, TransactionalWriter, transactional_id
 from service.kafka.reader import StoredRecord, TopicFeed, read_topic
@@ -158,11 +158,13 @@ async def test_a_record_over_the_topics_limit_is_named(kafka: KafkaStack, topic_
     await writer.start()
     # Many records that fit singly: batches keep to the topic's limit, not only to the writer's own.
     await writer.commit([records(topic_name, [b"v" * 4000] * 20)])
-    with pytest.raises(RecordTooLarge) as caught:
-        await writer.commit([records(topic_name, [b"small", b"v" * 5000])])
-    assert (caught.value.row, caught.value.topic, caught.value.record_bytes_max) == (1, topic_name, 5000)
+    with pytest.raises(RecordsRefused, match=r"max\.message\.bytes of the topic is 5000") as caught:
+        await writer.commit([records(topic_name, [b"small", b"v" * 5000, b"small too", b"v" * 6000])])
+    assert [(each.row, each.reason) for each in caught.value.refused] == [(1, "too_large"), (3, "too_large")]
+    assert caught.value.write.topic == topic_name
+    await writer.commit([records(topic_name, [b"small", b"small too"])])
     await writer.stop()
-    assert len(await stored(settings, topic_name)) == 20
+    assert len(await stored(settings, topic_name)) == 22
 
 
 async def test_large_records_go_alone(kafka: KafkaStack, topic_name: str) -> None:
@@ -203,38 +205,60 @@ async def test_sequence_numbers_may_pass_their_largest(kafka: KafkaStack, topic_
     assert len(await stored(settings, topic_name)) == 90
 
 
-async def test_a_time_ahead_is_taken_unless_the_topic_refuses_it(kafka: KafkaStack, topic_name: str) -> None:
-    """A source's clock may be a day fast; what refuses that is named."""
+DAY_MS = 86_400_000
+
+
+@pytest.mark.parametrize(
+    ("days", "limits"),
+    [
+        (2, {"message.timestamp.after.max.ms": "60000"}),
+        (-2, {"message.timestamp.before.max.ms": "60000"}),
+        (2, {"message.timestamp.after.max.ms": "60000", "message.timestamp.type": "LogAppendTime"}),
+    ],
+)
+async def test_a_time_is_taken_unless_the_topic_refuses_it(
+    kafka: KafkaStack, topic_name: str, days: int, limits: dict[str, str]
+) -> None:
+    """A source's clock may be a day fast; a topic's setting that forbids it is named, and the others can be written."""
     settings = settings_of(kafka)
     strict = f"{topic_name}-strict"
     await make_topic(settings, topic_name)
-    await make_topic(settings, strict, config={"message.timestamp.after.max.ms": "60000"})
-    ahead_ms = time.time_ns() // 1_000_000 + 2 * 86_400_000
+    await make_topic(settings, strict, config=limits)
+    now_ms = time.time_ns() // 1_000_000
 
-    def ahead(topic: str) -> TopicRecords:
-        return TopicRecords(topic, pa.array([b"x"], pa.binary()), timestamps_ms=pa.array([ahead_ms], pa.int64()))
+    def at(topic: str, *times_ms: int | None) -> TopicRecords:
+        values = pa.array([b"x"] * len(times_ms), pa.binary())
+        return TopicRecords(topic, values, timestamps_ms=pa.array(times_ms, pa.int64()))
 
     writer = TransactionalWriter(settings, transactional_id=topic_name)
     await writer.start()
-    await writer.commit([ahead(topic_name)])
-    with pytest.raises(DeliveryFatal, match=r"message\.timestamp\.after\.max\.ms"):
-        await writer.commit([ahead(strict)])
+    off_ms = now_ms + days * DAY_MS
+    await writer.commit([at(topic_name, off_ms)])
+    if "message.timestamp.type" in limits:
+        await writer.commit([at(strict, off_ms)])
+    else:
+        with pytest.raises(RecordsRefused, match=next(iter(limits)).replace(".", r"\.")) as caught:
+            await writer.commit([at(strict, now_ms, off_ms, None)])
+        assert [(each.row, each.reason) for each in caught.value.refused] == [(1, "out_of_range")]
+        await writer.commit([at(strict, now_ms)])
     await writer.stop()
-    assert [record.timestamp for record in await stored(settings, topic_name)] == [ahead_ms]
+    assert [record.timestamp for record in await stored(settings, topic_name)] == [off_ms]
+    assert len(await stored(settings, strict)) == 1
 
 
 async def test_at_least_once_writes_offsets_last(kafka: KafkaStack, topic_name: str) -> None:
     """Without transactions the offsets are sent only when everything else is acknowledged."""
     settings = settings_of(kafka)
     offsets = f"{topic_name}-offsets"
-    await make_topic(settings, offsets, config={"cleanup.policy": "compact"})
+    await make_topic(settings, offsets, config={"cleanup.policy": "compact", "max.message.bytes": "2000"})
     await make_topic(settings, topic_name, config={"max.message.bytes": "2000"})
     writer = IdempotentWriter(settings, last_topic=offsets)
     await writer.start()
     await writer.commit([records(offsets, [b"{}"], [b"k"]), records(topic_name, [b"a", b"b"])])
-    with pytest.raises(RecordTooLarge):
+    with pytest.raises(RecordsRefused):
         await writer.commit([records(offsets, [b"{1}"], [b"k"]), records(topic_name, [b"v" * 3000])])
-    assert not writer.is_usable
+    with pytest.raises(RecordsRefused):
+        await writer.commit([records(topic_name, [b"c"]), records(offsets, [b"v" * 3000], [b"k"])])
     await writer.stop()
     assert [record.value for record in await stored(settings, topic_name)] == [b"a", b"b"]
     assert [record.value for record in await stored(settings, offsets)] == [b"{}"]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 from aiokafka import errors as kafka
 
-from service.kafka.errors import DeliveryFatal, DeliveryRetriable, RecordTooLarge, WriterFenced, classify
+from service.kafka.errors import DeliveryFatal, DeliveryRetriable, RecordsRefused, RefusedRecord, WriterFenced, classify
+from service.kafka.records import TopicRecords
 
 
 def caused(error: BaseException, cause: BaseException) -> BaseException:
@@ -68,5 +70,5 @@ def test_the_cause_decides() -> None:
 def test_messages_say_what_and_when() -> None:
     """A message names the error and what was being done, also for a bare time-out."""
     assert str(classify(TimeoutError(), doing="delivering")) == "TimeoutError, while delivering"
-    too_large = RecordTooLarge(topic="t", row=3, record_bytes=20, record_bytes_max=10)
-    assert "record 3 for topic 't' takes 20 bytes" in str(too_large)
+    refused = RecordsRefused(TopicRecords("t", pa.nulls(4, pa.binary())), [RefusedRecord(3, "too_large", "takes 20")])
+    assert str(refused) == "record 3 for topic 't': takes 20"

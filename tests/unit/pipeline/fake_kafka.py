@@ -11,7 +11,7 @@ from typing import Any, cast
 import numpy as np
 import pyarrow as pa
 
-from service.kafka.errors import DeliveryRetriable, WriterFenced
+from service.kafka.errors import DeliveryRetriable, RecordsRefused, RefusedRecord, WriterFenced
 from service.kafka.records import TopicRecords
 from service.pipeline.duplicates import Hashes, Mask
 from service.stores.offsets import canonical_partition
@@ -41,6 +41,8 @@ class FakeKafka:
     after_commit: Callable[[int], Exception | None] = lambda _: None
     """Likewise, but the transaction is committed and only its acknowledgement is lost."""
     commits: int = 0
+    refuse: Callable[[TopicRecords], list[RefusedRecord]] = lambda _: []
+    """What a topic does not take of a write."""
     turn: Callable[[str], Any] | None = None
     """Awaited, when set, wherever the outside is asked."""
     commit_seconds: float = 0.0
@@ -91,6 +93,9 @@ class FakeWriter:
         if not self.is_usable:
             message = "the writer is used up"
             raise DeliveryRetriable(message)
+        for write in writes:
+            if refused := self.kafka.refuse(write):
+                raise RecordsRefused(write, refused)
         self.is_usable = False
         kafka = self.kafka
         await kafka.pass_turn("commit.begin")
