@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, aclosing
 from pathlib import Path
@@ -18,11 +19,14 @@ from service.job import ConfigRefusedError
 from service.kafka.client import KafkaSettings
 from service.kafka.errors import KafkaFailure
 from service.kafka.reader import StoredRecord, read_topic
-from service.reading.decoding import Decoder, as_json_text
+from service.reading.decoding import Decoder, as_base64, as_json_text
 from service.registry.client import RegistryClient
 from service.registry.errors import RegistryFailure
 
 EXIT_CLEAN, EXIT_FAILED, EXIT_CONFIG = 0, 1, 2
+TABLE_RECORDS_MAX = 200
+TABLE_CHARACTERS_MAX = 1 << 20
+"""A table is printed when it has so many records, or so much text."""
 
 
 async def run_read_topic(
@@ -44,7 +48,7 @@ async def run_read_topic(
 
 
 async def print_topic(topic: str, access: TopicAccess, *, records_max: int | None, is_json: bool) -> int:
-    """Print committed records, oldest first; one JSON object a line, or a table."""
+    """Print committed records, oldest first; one JSON object a line, or tables."""
     console = Console(stderr=True)
     try:
         async with AsyncExitStack() as stack:
@@ -52,7 +56,7 @@ async def print_topic(topic: str, access: TopicAccess, *, records_max: int | Non
             if access.registry is not None:
                 decoder.schema_by_id = (await stack.enter_async_context(RegistryClient(access.registry))).by_id
             records = read_records(topic, access.kafka, decoder=decoder, records_max=records_max)
-            await (_print_lines(records) if is_json else _print_table(topic, records))
+            await (print_lines(records) if is_json else print_tables(topic, records))
     except (KafkaFailure, RegistryFailure) as error:
         console.print(Text(f"headrace: {error}", style="red"))
         return EXIT_FAILED
@@ -71,37 +75,74 @@ async def read_records(
                 if records_max is not None and count >= records_max:
                     return
                 count += 1
-                yield await _shown(record, decoder)
+                yield await shown(record, decoder)
 
 
-async def _shown(record: StoredRecord, decoder: Decoder) -> dict[str, Any]:
+async def shown(record: StoredRecord, decoder: Decoder) -> dict[str, Any]:
+    """A record as a JSON-like value; raises what the decoder raises."""
     return {
         "partition": record.partition,
         "offset": record.offset,
         "timestamp": record.timestamp,
         "key": await decoder.decode(record.key),
         "value": await decoder.decode(record.value),
-        "headers": {name: None if value is None else value.decode(errors="replace") for name, value in record.headers},
+        "headers": {name: _header(value) for name, value in record.headers},
     }
 
 
-async def _print_lines(records: AsyncIterator[dict[str, Any]]) -> None:
+def _header(value: bytes | None) -> Any:
+    try:
+        return None if value is None else value.decode()
+    except UnicodeDecodeError:
+        return as_base64(value or b"")
+
+
+async def print_lines(records: AsyncIterator[dict[str, Any]]) -> None:
+    """One line of valid JSON for each record, in whatever character set the output has."""
     async for record in records:
-        print(as_json_text(record))
+        line = as_json_text(record)
+        print(line if _printable(line) == line else as_json_text(record, is_ascii=True))
 
 
-async def _print_table(topic: str, records: AsyncIterator[dict[str, Any]]) -> None:
-    table = Table(title=topic)
+async def print_tables(topic: str, records: AsyncIterator[dict[str, Any]]) -> None:
+    """A table for some hundred records at a time: a topic has no end that memory could wait for."""
+    # Made here: it is the standard output of now that is written to.
+    console = Console()
+    table, characters, is_first = _table(topic), 0, True
+    async for record in records:
+        cells = _cells(record)
+        table.add_row(*(Text(cell) for cell in cells))
+        characters += sum(map(len, cells))
+        if table.row_count >= TABLE_RECORDS_MAX or characters >= TABLE_CHARACTERS_MAX:
+            console.print(table)
+            table, characters, is_first = _table(topic), 0, False
+    if table.row_count or is_first:
+        console.print(table)
+
+
+def _table(topic: str) -> Table:
+    table = Table(title=Text(_printable(topic)))
     for column in ("partition", "offset", "key", "value", "headers"):
         table.add_column(column, overflow="fold")
-    async for record in records:
-        headers = "\n".join(f"{name}: {value}" for name, value in record["headers"].items())
-        cells = (
-            str(record["partition"]),
-            str(record["offset"]),
-            as_json_text(record["key"]),
-            as_json_text(record["value"]),
-            headers,
-        )
-        table.add_row(*(Text(cell) for cell in cells))
-    Console().print(table)
+    return table
+
+
+def _cells(record: dict[str, Any]) -> tuple[str, ...]:
+    headers = (
+        f"{name}: {value if isinstance(value, str) else as_json_text(value)}"
+        for name, value in record["headers"].items()
+    )
+    cells = (
+        str(record["partition"]),
+        str(record["offset"]),
+        as_json_text(record["key"]),
+        as_json_text(record["value"]),
+        "\n".join(headers),
+    )
+    return tuple(map(_printable, cells))
+
+
+def _printable(text: str) -> str:
+    """The text as standard output can take it: what its character set does not have is escaped."""
+    encoding = sys.stdout.encoding or "utf-8"
+    return text.encode(encoding, "backslashreplace").decode(encoding)
