@@ -41,7 +41,8 @@ class FileStreamConfig(FetcherConfig):
     file_start: Annotated[Literal["beginning", "end"], _own(2)] = "beginning"
     """Where to begin in files that are there when the connector starts for the first time.
 
-    ``end`` is behind the last finished line. Files that appear later are read from their beginning.
+    ``end`` is behind the last finished line. Files that appear later are read from their beginning, also where the
+    first start found no file at all: it stores position 0 for ``file`` as configured.
     """
     file_last_line: Annotated[Literal["wait", "deliver"], _own(3)] = "wait"
     """What to do with a last line that has no line end: wait for it, or deliver it after some idleness."""

@@ -15,6 +15,8 @@ import stat
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 
+import pyarrow as pa
+
 from fetchers.file.disk import FileLook, look_at, open_if_there
 from fetchers.file.events import FileEvent, FileFollowed
 from fetchers.file.followed import FollowedFile, Reading
@@ -76,6 +78,8 @@ class FileSet:
             yield from self._arrange_stored(looks)
         yield from self._follow_renamed(looks)
         is_from_end = self._is_first and self._is_from_end
+        if is_from_end and not any(looks.values()):
+            yield self._first_start()
         for path in sorted(looks.keys() - self._files.keys(), key=lambda path: _age_order(path, looks)):
             stored = self._stored.get(path)
             self._files[path] = FollowedFile(path, self._reading, stored=stored, is_from_end=is_from_end)
@@ -107,6 +111,10 @@ class FileSet:
         """Give all files back."""
         for file in self._files.values():
             file.close()
+
+    def _first_start(self) -> Page:
+        """A page without records that tells the next start that it is not the first: no file is there to tell it."""
+        return Page(pa.array([], pa.binary()), offset={"position": 0}, partition={"filename": self.name})
 
     # --- names that changed ----------------------------------------------------------------------
 

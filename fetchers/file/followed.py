@@ -333,7 +333,7 @@ class FollowedFile:
         successor = open_if_there(self.path, self._reading.opener) if look is not None else None
         if look is not None and successor is None:
             return self._done(is_waiting=True)
-        if successor is not None and source.is_unlinked() and self._mark.is_in(successor.read_at):
+        if successor is not None and source.is_unlinked() and self._is_copy(successor):
             # A longer copy was moved over the file (rsync, an editor): what was read is not read again.
             self._assembler.drop_unfinished()
             page = None
@@ -348,6 +348,16 @@ class FollowedFile:
         if successor is None:
             self._miss()
         return self._done(page, has_more=successor is not None, is_pending=successor is not None)
+
+    def _is_copy(self, successor: ByteSource) -> bool:
+        """Whether a file holds all that was read, its unfinished line as well; one that begins alike is another one."""
+        unfinished, position = self._assembler.unfinished, self._mark.position
+        # At position 0 there is no finished line that could tell the two apart.
+        return (
+            position > 0
+            and self._mark.is_in(successor.read_at)
+            and successor.read_at(len(unfinished), position) == unfinished
+        )
 
     def _give_up_last_line(self, reason: str) -> Page | None:
         lines = self._assembler.give_up_unfinished()

@@ -148,6 +148,19 @@ async def test_from_the_end_skips_what_was_there_but_no_file_that_comes_later(
     assert Counter(lines_of(await collect(source(**keys), context))) == Counter([b"new", b"newer"])
 
 
+@pytest.mark.parametrize("name", ["app.log", "*.log"])
+async def test_from_the_end_without_any_file_is_a_first_start_too(
+    source: MakeSource, log: Path, lines_of: LinesOf, *, name: str
+) -> None:
+    """What is written while the connector is stopped appeared later, and is read from its beginning."""
+    keys = {"file": log.with_name(name), "file_start": "end"}
+    context = FakeContext()
+    for page in await collect(source(**keys), context):
+        context.commit(page)
+    log.write_bytes(b"new\n")
+    assert lines_of(await collect(source(**keys), context)) == [b"new"]
+
+
 async def test_a_file_renamed_within_the_pattern_is_not_read_again(source: MakeSource, tmp_path: Path) -> None:
     """It goes on under its new name, whose offset is stored before the new file's."""
     log = tmp_path / "app.log"

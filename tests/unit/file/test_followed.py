@@ -250,6 +250,22 @@ def test_a_longer_copy_moved_over_the_file_is_read_on(
     assert lines_of(turns) == [b"a", b"bc", b"d"]
 
 
+@pytest.mark.parametrize("heading", [b"", b"heading\n"])
+def test_an_unfinished_line_is_not_dropped_for_a_file_that_only_begins_alike(
+    log: Path, reading: MakeReading, read_all: ReadAll, lines_of: LinesOf, *, heading: bytes
+) -> None:
+    """What was moved over the file holds another line: the old one is given up, the new file read from byte 0."""
+    log.write_bytes(heading + b"state=1")
+    followed = FollowedFile(str(log), reading())
+    turns = read_all(followed)
+    other = log.with_suffix(".new")
+    other.write_bytes(heading + b"state=2\n")
+    other.replace(log)
+    turns += read_all(followed, 0.0) + read_all(followed, 1.0)
+    assert lines_of(turns) == [*heading.splitlines(), b"state=1", *heading.splitlines(), b"state=2"]
+    assert events_of(turns) == [LastLineGivenUp.__name__]
+
+
 def test_an_offset_that_fits_nothing_is_told_and_the_file_read_from_the_beginning(
     log: Path, reading: MakeReading, read_all: ReadAll, lines_of: LinesOf
 ) -> None:
