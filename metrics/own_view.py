@@ -26,6 +26,8 @@ def _(event: events.TaskStarted, into: Instruments) -> None:
     # From 0 on, so that the first dead letter is an increase that an alert can see.
     for metric in TASK_COUNTERS:
         into.add(metric, 0, event.connector, event.task)
+    if event.kind == "source":
+        into.set(own.QUEUE_PAGES_WAITING, 0, event.connector, event.task)
 
 
 @measure.register
@@ -64,7 +66,13 @@ def _(event: events.QueueChanged, into: Instruments) -> None:
 
 
 @measure.register
+def _(event: events.QueueWaitBegan, into: Instruments) -> None:
+    into.set(own.QUEUE_PAGES_WAITING, 1, event.connector, event.task)
+
+
+@measure.register
 def _(event: events.QueueStalled, into: Instruments) -> None:
+    into.set(own.QUEUE_PAGES_WAITING, 0, event.connector, event.task)
     into.observe(own.QUEUE_WAIT, event.seconds, event.connector, event.task)
 
 

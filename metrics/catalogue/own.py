@@ -89,10 +89,16 @@ QUEUE_RECORDS = Metric("headrace_queue_records", Kind.GAUGE, "Records in the que
 QUEUE_RECORDS_LIMIT = Metric("headrace_queue_records_limit", Kind.GAUGE, "Records the queue may hold.", TASK)
 QUEUE_BYTES = Metric("headrace_queue_bytes", Kind.GAUGE, "Payload bytes in the queue.", TASK)
 QUEUE_BYTES_LIMIT = Metric("headrace_queue_bytes_limit", Kind.GAUGE, "Payload bytes the queue may hold.", TASK)
+QUEUE_PAGES_WAITING = Metric(
+    "headrace_queue_pages_waiting",
+    Kind.GAUGE,
+    "1 while the fetcher waits for room in the queue with a page in its hand, else 0.",
+    TASK,
+)
 QUEUE_WAIT = Metric(
     "headrace_queue_wait_seconds",
     Kind.HISTOGRAM,
-    "How long the fetcher waited for room in the queue; waits only.",
+    "How long the fetcher waited for room in the queue; waits only, each when it ends.",
     TASK,
     SECONDS_LONG,
 )

@@ -64,8 +64,15 @@ class QueueChanged(TaskEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class QueueWaitBegan(TaskEvent):
+    """The queue has no room for the fetcher's page; ``QueueStalled`` follows when the wait is over."""
+
+    logger: ClassVar[str] = "headrace.queue"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QueueStalled(TaskEvent):
-    """The fetcher waited this long for room; emitted for waits only, at their end."""
+    """The fetcher waited this long for room; emitted for waits only, at their end, whatever ended them."""
 
     logger: ClassVar[str] = "headrace.queue"
     seconds: float

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fetchers.sdk import BackOff, Clock, Page, Retriable, SourceConnector
-from metrics.events import PageFetched, QueueStalled, RetryScheduled, TaskEvents
+from metrics.events import PageFetched, QueueStalled, QueueWaitBegan, RetryScheduled, TaskEvents
 from service.pipeline.activity import Activity
 from service.pipeline.context import TaskContext
 from service.pipeline.queue import BoundedQueue, QueuedPage
@@ -73,13 +73,21 @@ class FetchStage:
         self.events(PageFetched, records=len(page), bytes=page.bytes)
         # A fetcher that has its next page at once would otherwise keep the loop until the queue is full.
         await asyncio.sleep(0)
-        waiting_since = self.clock.monotonic()
-        await self.queue.put(QueuedPage(page, fetched_at))
-        stalled_seconds = self.clock.monotonic() - waiting_since
-        if stalled_seconds > 0.001:  # noqa: PLR2004 - shorter is the price of a context switch
-            self.events(QueueStalled, seconds=stalled_seconds)
+        if self.queue.has_room_for(page):
+            await self.queue.put(QueuedPage(page, fetched_at))
+        else:
+            await self._put_when_there_is_room(QueuedPage(page, fetched_at))
         self.context.advance(page)
         self.pages_handed_over += 1
+
+    async def _put_when_there_is_room(self, item: QueuedPage) -> None:
+        """Tell of the wait when it begins: one that does not end is what someone must hear of."""
+        waiting_since = self.clock.monotonic()
+        self.events(QueueWaitBegan)
+        try:
+            await self.queue.put(item)
+        finally:
+            self.events(QueueStalled, seconds=self.clock.monotonic() - waiting_since)
 
     def _is_patience_over(self, failing_since: float) -> bool:
         patience = self.retry.seconds_max

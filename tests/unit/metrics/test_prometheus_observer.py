@@ -21,6 +21,7 @@ from metrics.events import (
     FetchCompleted,
     OffsetCommitted,
     PageFetched,
+    QueueWaitBegan,
     RecordRejectedLogged,
     RecordsDeduplicated,
     RecordsDelivered,
@@ -99,6 +100,18 @@ def test_a_started_task_shows_zeros_so_that_a_first_dead_letter_is_an_increase(s
     assert scene.of_task("headrace_records_delivered_total") == 0
     assert scene.of_task("kafka_connect_task_error_total_record_errors") == 0
     assert scene.of_task("kafka_connect_source_task_source_record_poll_total") == 0
+
+
+def test_a_started_source_task_waits_for_no_room(scene: Scene) -> None:
+    """Whatever its last incarnation died of; a sink has no queue to show."""
+    scene.task(QueueWaitBegan)
+    assert scene.of_task("headrace_queue_pages_waiting") == 1
+    scene.task(TaskStarted, is_success=True, seconds=0.1)
+    assert scene.of_task("headrace_queue_pages_waiting") == 0
+
+    sink = Scene()
+    sink.task(TaskStarted, is_success=True, seconds=0.1, kind="sink")
+    assert sink.of_task("headrace_queue_pages_waiting") is None
 
 
 def test_a_settled_batch_leaves_no_record_active(scene: Scene) -> None:

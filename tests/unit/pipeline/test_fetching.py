@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from fetchers.sdk import BackOff, Fatal, FetchContext, Page, RateLimited, Retriable, SystemClock
 from fetchers.sdk.context import partition_key
-from metrics.events import Event, PageFetched, RetryScheduled, TaskEvents
+from metrics.events import Event, PageFetched, QueueStalled, QueueWaitBegan, RetryScheduled, TaskEvents
+from metrics.prometheus import PrometheusObserver
 from service.domain.ids import TaskId
 from service.pipeline.activity import Activity
 from service.pipeline.context import TaskContext
 from service.pipeline.fetching import FetchRetry, FetchStage
-from service.pipeline.queue import BoundedQueue, QueueLimits
+from service.pipeline.queue import BoundedQueue, QueueClosed, QueueLimits
+from tests.unit.metrics.exposition import Exposition
 from tests.unit.pipeline.fakes import PARTITION, HttpUnused, Numbers, NumbersConfig, numbers, page, payloads
 
 pytestmark = pytest.mark.looptime
@@ -25,12 +28,14 @@ STEADY = BackOff(first_seconds=2, cap_seconds=16, jitter_seconds=0)
 class Bench:
     """A stage with a wide queue."""
 
-    def __init__(self, connector: Numbers, *, retry: FetchRetry, position: int = 0) -> None:
+    def __init__(
+        self, connector: Numbers, *, retry: FetchRetry, position: int = 0, limits: QueueLimits = QueueLimits()
+    ) -> None:
         """``position``: the stored offset."""
         clock = SystemClock()
         self.events: list[Event] = []
         self.activity = Activity(clock)
-        self.queue = BoundedQueue(QueueLimits())
+        self.queue = BoundedQueue(limits)
         self.context = TaskContext(
             TaskId("c", 0),
             partition=PARTITION,
@@ -47,6 +52,13 @@ class Bench:
     def waits(self) -> list[tuple[int, float]]:
         """Attempt and wait of each retry."""
         return [(event.attempt, event.wait_seconds) for event in self.events if isinstance(event, RetryScheduled)]
+
+    def shown(self, name: str) -> float | None:
+        """A figure of the task, as it is scraped after what was told so far."""
+        observe = PrometheusObserver(clock=asyncio.get_running_loop().time)
+        for event in self.events:
+            observe(event)
+        return Exposition(observe.render()).value(name, connector="c", task="0")
 
 
 class Scripted(Numbers):
@@ -206,3 +218,45 @@ async def test_a_fetcher_that_never_waits_lets_others_work() -> None:
         group.create_task(bench.stage.run())
     assert len(set(turns)) > 50
     assert sum(isinstance(event, PageFetched) for event in bench.events) == 100
+
+
+async def test_a_wait_for_room_is_told_while_it_lasts() -> None:
+    """Long before it ends, and although a queue that refuses the next page is short of its limit."""
+    bench = Bench(
+        numbers(payloads(8), waits_at_end=False), retry=FetchRetry(STEADY), limits=QueueLimits(3, bytes_max=10_000)
+    )
+    async with asyncio.TaskGroup() as group:
+        group.create_task(bench.stage.run())
+        await asyncio.sleep(600)
+        assert bench.queue.statistics().records == 2
+        assert bench.shown("headrace_queue_pages_waiting") == 1
+        while bench.stage.pages_handed_over < 4:
+            await bench.queue.take()
+            await asyncio.sleep(0.1)
+    assert bench.shown("headrace_queue_pages_waiting") == 0
+    began = [event for event in bench.events if isinstance(event, QueueWaitBegan)]
+    waits = [event.seconds for event in bench.events if isinstance(event, QueueStalled)]
+    assert len(began) == len(waits) == 3
+    assert waits[0] >= 600
+
+
+@pytest.mark.parametrize("is_cancelled", [True, False])
+async def test_a_wait_for_room_that_comes_to_nothing_is_over_too(*, is_cancelled: bool) -> None:
+    """A stopped task is not shown as waiting for ever."""
+    bench = Bench(
+        numbers(payloads(8), waits_at_end=False), retry=FetchRetry(STEADY), limits=QueueLimits(3, bytes_max=10_000)
+    )
+
+    async def run_until_closed() -> None:
+        with suppress(QueueClosed):
+            await bench.stage.run()
+
+    async with asyncio.TaskGroup() as group:
+        run = group.create_task(run_until_closed())
+        await asyncio.sleep(5)
+        assert bench.shown("headrace_queue_pages_waiting") == 1
+        if is_cancelled:
+            run.cancel()
+        else:
+            await bench.queue.close()
+    assert bench.shown("headrace_queue_pages_waiting") == 0
