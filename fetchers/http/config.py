@@ -40,7 +40,7 @@ class HttpSourceConfig(FetcherConfig):
     http_auth_user: Annotated[str | None, _AUTH] = None
     """User for basic."""
     http_auth_password: Annotated[Secret | None, _AUTH] = None
-    """Password for basic."""
+    """Password for basic; empty where the source takes a key for the user."""
     http_auth_token: Annotated[Secret | None, _AUTH] = None
     """Token for bearer."""
     http_auth_key: Annotated[Secret | None, _AUTH] = None

@@ -39,6 +39,7 @@ _HARMLESS_HEADERS = frozenset({"accept", "accept-language", "content-type", "use
 def findings(config: HttpSourceConfig) -> Iterator[Finding]:
     """Everything that is wrong with values that are each right by themselves."""
     yield from _missing(config)
+    yield from _pages_findings(config)
     yield from _template_findings(config)
     yield from _unreadable(config)
     if config.http_tls_key_file is not None and config.http_tls_certificate_file is None:
@@ -49,7 +50,7 @@ def findings(config: HttpSourceConfig) -> Iterator[Finding]:
 
 def _missing(config: HttpSourceConfig) -> Iterator[Finding]:
     for key in _NEEDS[config.http_auth_type]:
-        if not getattr(config, key.replace(".", "_")):
+        if _is_missing(getattr(config, key.replace(".", "_")), may_be_empty=key == "http.auth.password"):
             yield Finding(key, None, f"Missing: http.auth.type={config.http_auth_type} needs it.")
     if config.http_pagination_type == "cursor" and not config.http_pagination_cursor_path:
         yield Finding("http.pagination.cursor.path", None, "Missing: http.pagination.type=cursor needs it.")
@@ -58,6 +59,19 @@ def _missing(config: HttpSourceConfig) -> Iterator[Finding]:
             value = getattr(config, key.replace(".", "_"))
             if value is not None:
                 yield _odd(key, value, "There is no http.offset.field that it belongs to.")
+
+
+def _is_missing(value: object, *, may_be_empty: bool) -> bool:
+    """Whether nothing was given. Where an API takes its key for the user, the password is there and empty."""
+    return value is None if may_be_empty else not value
+
+
+def _pages_findings(config: HttpSourceConfig) -> Iterator[Finding]:
+    """Only a JSON answer can name its next page in its body; every other would end with its first one."""
+    way, form = config.http_pagination_type, config.http_format
+    if way in {"cursor", "next_url"} and form != "json":
+        expected = f"Expected none, page_number, offset or link with http.format={form}"
+        yield _odd("http.pagination.type", way, f"{expected}: the next page is looked up in JSON answers only.")
 
 
 def _unreadable(config: HttpSourceConfig) -> Iterator[Finding]:
@@ -172,6 +186,8 @@ def secrets(config: HttpSourceConfig) -> tuple[str, ...]:
     queries = [value for name, value in config.http_query.items() if _SECRET_NAME.search(name)]
     single = (config.http_auth_password, config.http_auth_token, config.http_auth_key, config.http_auth_client_secret)
     own = [value.get_secret_value() for value in single if value is not None]
+    if config.http_auth_type == "basic" and not _plain(config.http_auth_password):
+        own.append(config.http_auth_user or "")  # without a password the user is the key
     return tuple(text for text in (*headers, *queries, *own) if text)
 
 

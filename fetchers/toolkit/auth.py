@@ -31,8 +31,8 @@ class BasicAuth:
 
     @property
     def secrets(self) -> Sequence[str]:
-        """The password, and what goes over the wire."""
-        return (self.password, self._encoded())
+        """The password, or the user who has none and so is the key, and what goes over the wire."""
+        return (self.password or self.user, self._encoded())
 
     async def credentials(self, http: HttpAccess) -> Credentials:
         """The ``Authorization`` header."""

@@ -74,6 +74,7 @@ async def server_fixture() -> AsyncIterator[TokenServer]:
             "Authorization",
             "Basic " + base64.b64encode("ännchen:pä:ss".encode()).decode(),
         ),
+        (BasicAuth("k3y-4711", ""), "Authorization", "Basic " + base64.b64encode(b"k3y-4711:").decode()),
         (BearerAuth("abc"), "Authorization", "Bearer abc"),
         (ApiKeyAuth("k1"), "X-API-Key", "k1"),
     ],

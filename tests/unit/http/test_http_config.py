@@ -6,7 +6,7 @@ import pytest
 
 from fetchers.http.config import HttpSourceConfig
 from fetchers.http.fetcher import HttpSource
-from fetchers.http.settings import rate_windows, statuses
+from fetchers.http.settings import rate_windows, secrets, statuses
 from fetchers.sdk import StatusVerdict
 from fetchers.sdk.config import unknown_keys
 from fetchers.toolkit.rate_limits import RateWindow
@@ -32,6 +32,8 @@ def test_the_smallest_config() -> None:
     ("changes", "keys"),
     [
         ({"http_auth_type": "basic"}, {"http.auth.user", "http.auth.password"}),
+        ({"http_auth_type": "basic", "http_auth_user": "", "http_auth_password": ""}, {"http.auth.user"}),
+        ({"http_auth_type": "bearer", "http_auth_token": ""}, {"http.auth.token"}),
         (
             {"http_auth_type": "oauth2", "http_auth_client_id": "me"},
             {"http.auth.token.url", "http.auth.client.secret"},
@@ -55,6 +57,27 @@ def test_the_smallest_config() -> None:
 def test_findings(changes: dict[str, str], keys: set[str]) -> None:
     """What does not fit together is found before anything is asked of the source."""
     assert set(errors(**changes)) == keys
+
+
+@pytest.mark.parametrize("way", ["cursor", "next_url"])
+@pytest.mark.parametrize("form", ["ndjson", "csv"])
+def test_lines_have_no_place_for_a_cursor(way: str, form: str) -> None:
+    """A body of lines is no single JSON value: the next page that it should name could never be found in it."""
+    found = errors(http_format=form, http_pagination_type=way, http_pagination_cursor_path="next")
+    assert found == {
+        "http.pagination.type": f"Invalid value {way} for configuration http.pagination.type: Expected none, "
+        f"page_number, offset or link with http.format={form}: the next page is looked up in JSON answers only."
+    }
+    assert errors(http_format=form, http_pagination_type="link") == {}
+
+
+def test_a_key_may_be_the_user() -> None:
+    """Where an API takes its key for the user, the password is empty; the key is hidden like a password, then."""
+    texts = {**GOOD, "http.auth.type": "basic", "http.auth.user": "k3y-4711", "http.auth.password": ""}
+    config = HttpSourceConfig.parse(texts).config
+    assert config is not None
+    assert not HttpSource(config).findings()
+    assert secrets(config) == ("k3y-4711",)
 
 
 def test_values_of_the_toolkit() -> None:
