@@ -27,7 +27,7 @@ class FieldReader:
     def __init__(self, paths: Sequence[str]) -> None:
         self.paths = tuple(paths)
         self._steps = [_attributes(path) for path in self.paths]
-        self._one = msgspec.json.Decoder(_shape([path.split(".") for path in self.paths]))
+        self._one = msgspec.json.Decoder(_shape([path.split(".") for path in self.paths], str | int | float | None))
 
     def of_each(self, records: Iterable[bytes]) -> list[tuple[FieldValue, ...] | None]:
         """The fields of each record; None for one that is no object or has something else in such a field."""
@@ -44,21 +44,36 @@ class FieldReader:
             return None
 
     def _values(self, item: Any) -> tuple[FieldValue, ...]:
-        values = []
-        for names in self._steps:
-            value = item
-            for name in names:
-                value = getattr(value, name)
-                if value is None:
-                    break
-            values.append(value)
-        return tuple(values)
+        return tuple(_follow(item, names) for names in self._steps)
 
 
 @lru_cache(maxsize=_READERS_MAX)
 def field_reader(*paths: str) -> FieldReader:
     """The reader of these paths, made once."""
     return FieldReader(paths)
+
+
+def raw_field(text: bytes, path: str) -> bytes | None:
+    """The value at ``path`` (dots between names) of one JSON object as it is written there; None where it has none."""
+    text = text.removeprefix(slicing.BYTE_ORDER_MARK).strip(slicing.BLANK)
+    try:
+        found = _follow(_raw_decoder(path).decode(text), _attributes(path))
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return slicing.at(text, path)  # perhaps only a field that nobody asks for is not as it should be
+    return None if found is None else bytes(found)
+
+
+@lru_cache(maxsize=_READERS_MAX)
+def _raw_decoder(path: str) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(_shape([path.split(".")], msgspec.Raw))
+
+
+def _follow(item: Any, attributes: Sequence[str]) -> Any:
+    for name in attributes:
+        if item is None:
+            break
+        item = getattr(item, name)
+    return item
 
 
 def _value(text: bytes | None) -> FieldValue:
@@ -69,8 +84,8 @@ def _attributes(path: str) -> tuple[str, ...]:
     return tuple(f"f_{name.encode().hex()}" for name in path.split("."))
 
 
-def _shape(paths: Sequence[Sequence[str]]) -> Any:
-    """A struct class with these fields. Raises Fatal where a path is both a value and an object."""
+def _shape(paths: Sequence[Sequence[str]], leaf: Any) -> Any:
+    """A struct class with these fields, each of type ``leaf``. Raises Fatal where a path is both value and object."""
     children: dict[str, list[Sequence[str]]] = {}
     for path in paths:
         children.setdefault(path[0], []).append(path[1:])
@@ -83,5 +98,5 @@ def _shape(paths: Sequence[Sequence[str]]) -> Any:
             raise Fatal(message)
         attribute = f"f_{name.encode().hex()}"
         names[attribute] = name
-        fields.append((attribute, _shape(deeper) | None if deeper else str | int | float | None, None))
+        fields.append((attribute, _shape(deeper, leaf) | None if deeper else leaf, None))
     return msgspec.defstruct("Fields", fields, rename=names)

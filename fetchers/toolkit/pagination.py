@@ -12,15 +12,21 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Protocol, TypeAlias
 
+import msgspec
 from yarl import URL
 
 from fetchers.sdk.errors import Fatal
-from fetchers.toolkit.fields import field_reader
+from fetchers.toolkit.fields import raw_field
 from fetchers.toolkit.http import redirects
 
 Place: TypeAlias = "str | int | None"
 
 PAGES_MAX = 100_000
+_NUMBER = re.compile(rb"-?[0-9]+((?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)\Z")
+_INTEGERS = range(-(2**63), 2**63)
+_DIGITS_MAX = len(str(-(2**63)))
+_NO_PAGE = frozenset({b"null", b"false", b'""', b"[]", b"{}"})
+"""How sources say that there is no further page."""
 _LINK = re.compile(r"""<([^>]*)>((?:\s*;\s*[^\s=;,]+\s*(?:=\s*(?:"[^"]*"|[^\s;,"]*))?)*)""")
 _REL = re.compile(r""";\s*rel\s*=\s*(?:"([^"]*)"|([^\s;,"]*))""", re.IGNORECASE)
 
@@ -134,7 +140,10 @@ class OffsetLimit:
 
 @dataclass(frozen=True, slots=True)
 class CursorInBody:
-    """The answer names the next page by a cursor at ``path``; null, "" or none at all is the end."""
+    """The answer names the next page by a cursor at ``path``; null, "", false or none at all is the end.
+
+    Text, or a number: whole ones as numbers, what has a fraction or more than 64 bits digit by digit as text.
+    """
 
     path: str
     parameter: str = "cursor"
@@ -253,9 +262,27 @@ class PageGuard:
 
 
 def _in_body(body: bytes, path: str) -> str | int | None:
-    (found,) = field_reader(path).of_each([body])
-    value = found[0] if found else None
-    return None if value is None or value == "" else value if isinstance(value, str) else int(value)
+    """The text or number that names the next page; None for null, "", false, and where there is nothing."""
+    raw = raw_field(body, path)
+    if raw is None or raw in _NO_PAGE:
+        return None
+    number = _NUMBER.match(raw)
+    if number:
+        return _exact(raw.decode(), is_whole=not number[1])
+    try:
+        return msgspec.json.decode(raw, type=str) or None
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        message = f"the source names a next page at {path!r} by something that is neither text nor number"
+        raise Fatal(message) from error
+
+
+def _exact(text: str, *, is_whole: bool) -> str | int:
+    """A number digit by digit: as text where a number in the stored offset could be another one."""
+    if is_whole and len(text) <= _DIGITS_MAX:
+        value = int(text)
+        if value in _INTEGERS and str(value) == text:
+            return value
+    return text
 
 
 def _number(place: Place, default: int) -> int:

@@ -19,8 +19,6 @@ from fetchers.toolkit import slicing
 from fetchers.toolkit.fields import FieldValue, field_reader
 from fetchers.toolkit.watermark import Watermark, compare, is_after
 
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_BLANK = b" \t\r\n"
 _PATHS_MAX = 256
 
 csv.field_size_limit(2**31 - 1)  # Python's own limit, 128 KiB, is for the process; the answer has a limit already
@@ -82,7 +80,8 @@ class RecordSlices(Records):
     @classmethod
     def of_ndjson(cls, body: bytes, *, newer_than: tuple[str, Watermark] | None = None) -> Self:
         r"""Lines, split on ``\n`` only; blank lines are no records."""
-        lines = [line for line in (line.strip(_BLANK) for line in body.split(b"\n")) if line]
+        parts = body.removeprefix(slicing.BYTE_ORDER_MARK).split(b"\n")
+        lines = [line for line in (part.strip(slicing.BLANK) for part in parts) if line]
         return cls._newer(lines, newer_than)
 
     @classmethod
@@ -151,7 +150,7 @@ def _object_around(inner: Any, name: str) -> Any:
 
 def _at(body: bytes, path: str) -> bytes | msgspec.Raw | None:
     """The JSON value at ``path``; None where there is nothing."""
-    value: bytes | msgspec.Raw = body.removeprefix(_BYTE_ORDER_MARK)
+    value: bytes | msgspec.Raw = body.removeprefix(slicing.BYTE_ORDER_MARK)
     for step in path.split(".") if path else ():
         try:
             members: Mapping[str, bytes | msgspec.Raw] = msgspec.json.decode(value, type=dict[str, msgspec.Raw])
@@ -177,14 +176,14 @@ def _elements(array: bytes | msgspec.Raw, path: str) -> list[bytes]:
     if value is None:
         return []
     if isinstance(value, dict):
-        return [bytes(array).strip(_BLANK)]
+        return [bytes(array).strip(slicing.BLANK)]
     return list(map(bytes, value))
 
 
 def _cut_members(text: bytes) -> dict[str, bytes]:
     """Members of an object in which something is no JSON. Raises Retriable where it is cut or no object at all."""
     try:
-        return slicing.members(text.strip(_BLANK))
+        return slicing.members(text.strip(slicing.BLANK))
     except slicing.UncuttableError as error:
         message = f"the answer is no JSON: {error}"
         raise Retriable(message) from error
@@ -192,7 +191,7 @@ def _cut_members(text: bytes) -> dict[str, bytes]:
 
 def _cut_elements(text: bytes) -> list[bytes]:
     """Elements of an array in which something is no JSON; the conversion finds out which. Raises Retriable."""
-    text = text.strip(_BLANK)
+    text = text.strip(slicing.BLANK)
     try:
         if text.startswith(b"{"):
             slicing.members(text)
@@ -205,7 +204,7 @@ def _cut_elements(text: bytes) -> list[bytes]:
 
 def _csv_objects(body: bytes) -> list[bytes]:
     try:
-        text = body.removeprefix(_BYTE_ORDER_MARK).decode()
+        text = body.removeprefix(slicing.BYTE_ORDER_MARK).decode()
     except UnicodeDecodeError as error:
         message = f"the CSV is not UTF-8 at byte {error.start}"
         raise Fatal(message) from error

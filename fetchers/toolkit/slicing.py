@@ -11,6 +11,10 @@ from collections.abc import Iterator
 
 import msgspec
 
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+"""May stand before a text in UTF-8, and is no part of it."""
+BLANK = b" \t\r\n"
+"""What may stand around a JSON value."""
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{},:]|[^\s"\[\]{},:]+', re.DOTALL)
 _CLOSING = {b"[": b"]", b"{": b"}"}
 

@@ -54,9 +54,20 @@ def test_asks_by_query(way: Pagination, place: Place, query: dict[str, str]) -> 
         (OffsetLimit(100), 137, answer(records=0), None),
         (CursorInBody("meta.next"), None, answer(body=b'{"meta": {"next": "abc"}}'), "abc"),
         (CursorInBody("n"), 5, answer(body=b'{"n": 6}'), 6),
+        (CursorInBody("n"), 5, answer(body=b'{"n": 1700000000.75}'), "1700000000.75"),
+        (CursorInBody("n"), 5, answer(body=b'{"n": 0.10000000000000000000000001 }'), "0.10000000000000000000000001"),
+        (CursorInBody("n"), 5, answer(body=b'{"n": 1E3}'), "1E3"),
+        (CursorInBody("n"), 5, answer(body=b'{"n": 9223372036854775807}'), 2**63 - 1),
+        (CursorInBody("n"), 5, answer(body=b'{"n": 9223372036854775808}'), "9223372036854775808"),
+        (CursorInBody("n"), 5, answer(body=b'{"n": %d}' % 10**40), str(10**40)),
+        (CursorInBody("m.n"), 5, answer(body=b'{"items": [NaN], "m": {"n": 1.50}}'), "1.50"),
+        (CursorInBody("n"), 5, answer(body=b'\xef\xbb\xbf{"n": 6}'), 6),
+        (CursorInBody("n"), 5, answer(body=b'\xef\xbb\xbf {"items": [NaN], "n": "y"}\n'), "y"),
         (CursorInBody("n"), "x", answer(body=b'{"n": null}'), None),
         (CursorInBody("n"), "x", answer(body=b'{"n": ""}'), None),
+        (CursorInBody("n"), "x", answer(body=b'{"n": false}'), None),
         (CursorInBody("n"), "x", answer(body=b"{}"), None),
+        (CursorInBody("m.n"), "x", answer(body=b'{"m": null}'), None),
         (CursorInBody("n"), "x", answer(body=b'{"items": [NaN], "n": "y"}'), "y"),
         (NextUrl(path="next"), None, answer(body=b'{"next": "/list?p=2"}'), "https://host/list?p=2"),
         (NextUrl(path="next"), None, answer(body=b'{"next": null}'), None),
@@ -67,6 +78,14 @@ def test_asks_by_query(way: Pagination, place: Place, query: dict[str, str]) -> 
 def test_goes_on_and_ends(way: Pagination, place: Place, seen: PageAnswer, following: Place) -> None:
     """The place after an answer, or that there is none. A short page is no end: servers may give less."""
     assert way.following(place, seen) == following
+
+
+@pytest.mark.parametrize("way", [NextUrl(path="next"), CursorInBody("next")])
+@pytest.mark.parametrize("value", ["true", '{"href": "/list?p=2"}', "[2]", '"\\ud800"', "NaN"])
+def test_what_names_no_page_is_not_taken_for_the_end(way: Pagination, value: str) -> None:
+    """An object where a text is expected is a wrong path; to end there would lose all the other pages silently."""
+    with pytest.raises(Fatal, match="'next' by something"):
+        way.following(None, answer(body=f'{{"next": {value}}}'.encode()))
 
 
 @pytest.mark.parametrize("way", [NextUrl(path="next"), LinkHeader()])

@@ -123,6 +123,13 @@ def test_ndjson_splits_on_the_line_feed_only() -> None:
     assert list(RecordSlices.of_ndjson(first + b"\r\n\n  \n" + second)) == [first, second]
 
 
+def test_a_byte_order_mark_is_no_part_of_the_first_line() -> None:
+    """The mark is taken away at the very beginning of the body, and nowhere else."""
+    mark = b"\xef\xbb\xbf"
+    assert list(RecordSlices.of_ndjson(mark + b"1\n" + mark + b"2\n")) == [b"1", mark + b"2"]
+    assert list(RecordSlices.of_ndjson(mark)) == []
+
+
 @given(st.lists(st.dictionaries(st.sampled_from(["a", "b ", 'c"']), TEXTS, min_size=3), max_size=4))
 def test_csv_rows_become_objects_of_texts(rows: list[dict[str, str]]) -> None:
     """Whatever is in a field, line ends and quotes too, comes out as the same text."""
