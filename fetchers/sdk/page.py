@@ -86,7 +86,7 @@ class Page:
     ends_transaction: bool = True
     """False while a transaction of the source goes on: it is committed to Kafka as one."""
     bytes: int = field(init=False, default=0)  # keep last: it hides the builtin from what follows
-    """Size of the payload column, in bytes."""
+    """Memory of the payload column: the payloads and what Arrow needs to find them. What bounds are counted in."""
 
     def __post_init__(self) -> None:
         """Bring every column into its Arrow form, and refuse columns of unequal length."""
@@ -112,6 +112,11 @@ class Page:
     def values(self) -> Iterator[Payload]:
         """Payloads one by one; for tests and debugging, not for the flow."""
         yield from self.payload_column.to_pylist()
+
+    @property
+    def payload_bytes(self) -> int:
+        """Bytes of the payloads alone, from where the first begins to where the last ends."""
+        return cast("pa.BinaryArray", self.payloads).total_values_length
 
     @property
     def payload_column(self) -> Column:

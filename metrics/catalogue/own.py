@@ -69,7 +69,12 @@ RECORDS_FETCHED = Metric(
     "Records handed over by the fetcher.",
     TASK,
 )
-PAGE_BYTES = Metric("headrace_page_bytes_total", Kind.COUNTER, "Payload bytes handed over by the fetcher.", TASK)
+PAGE_BYTES = Metric(
+    "headrace_page_bytes_total",
+    Kind.COUNTER,
+    "Bytes of the payloads handed over by the fetcher, without their keys.",
+    TASK,
+)
 RATE_LIMIT_WAIT = Metric(
     "headrace_rate_limit_wait_seconds_total",
     Kind.COUNTER,
@@ -87,8 +92,18 @@ SOURCE_LAG = Metric(
 
 QUEUE_RECORDS = Metric("headrace_queue_records", Kind.GAUGE, "Records in the queue.", TASK)
 QUEUE_RECORDS_LIMIT = Metric("headrace_queue_records_limit", Kind.GAUGE, "Records the queue may hold.", TASK)
-QUEUE_BYTES = Metric("headrace_queue_bytes", Kind.GAUGE, "Payload bytes in the queue.", TASK)
-QUEUE_BYTES_LIMIT = Metric("headrace_queue_bytes_limit", Kind.GAUGE, "Payload bytes the queue may hold.", TASK)
+QUEUE_BYTES = Metric(
+    "headrace_queue_bytes",
+    Kind.GAUGE,
+    "Memory of the payloads in the queue, as queue.bytes.max counts it: their bytes and about four more each.",
+    TASK,
+)
+QUEUE_BYTES_LIMIT = Metric(
+    "headrace_queue_bytes_limit",
+    Kind.GAUGE,
+    "Memory of payloads the queue may hold, queue.bytes.max; a single page may be larger.",
+    TASK,
+)
 QUEUE_PAGES_WAITING = Metric(
     "headrace_queue_pages_waiting",
     Kind.GAUGE,
@@ -113,7 +128,7 @@ BATCH_RECORDS = Metric(
 BATCH_BYTES = Metric(
     "headrace_batch_bytes",
     Kind.HISTOGRAM,
-    "Payload bytes in a micro-batch, by what closed it.",
+    "Memory of the payloads of a micro-batch, as batch.bytes.max counts it: their bytes and about four more each.",
     (*TASK, "reason"),
     BYTES,
     (CLOSE_REASONS,),

@@ -25,7 +25,10 @@ class FetchCompleted(TaskEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageFetched(TaskEvent):
-    """The fetcher handed over a page; ``seconds`` is how long it was waited for, where known."""
+    """The fetcher handed over a page of ``bytes`` payload bytes.
+
+    ``seconds`` is how long it was waited for, from asking the fetcher for its next page; None where that is not known.
+    """
 
     logger: ClassVar[str] = "headrace.fetch"
     records: int
@@ -54,7 +57,7 @@ class SourceLagMeasured(TaskEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueChanged(TaskEvent):
-    """What the bounded queue holds now, and what it may hold."""
+    """What the bounded queue holds now, and what it may hold; ``bytes`` is memory, as for ``BatchClosed``."""
 
     logger: ClassVar[str] = "headrace.queue"
     records: int
@@ -80,7 +83,10 @@ class QueueStalled(TaskEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchClosed(TaskEvent):
-    """A micro-batch is complete. ``reason``: count | bytes | age | idle | stop."""
+    """A micro-batch is complete. ``reason``: count | bytes | age | idle | stop.
+
+    ``bytes`` is the memory of its payloads, four bytes each for finding them included, as its limit counts it.
+    """
 
     logger: ClassVar[str] = "headrace.batch"
     records: int

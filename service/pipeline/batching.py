@@ -53,7 +53,7 @@ class MicroBatch:
 
     @property
     def bytes(self) -> int:
-        """Size of the payloads."""
+        """Memory of the payloads, as the limit counts it."""
         return sum(item.page.bytes for item in self.pages)
 
 

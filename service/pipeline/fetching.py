@@ -64,13 +64,15 @@ class FetchStage:
 
     async def _fetch_once(self) -> None:
         async with _closing(self.connector.fetch(self.context)) as pages:
+            asked_at = self.clock.monotonic()
             async for page in pages:
-                await self._hand_over(page)
+                await self._hand_over(page, asked_at=asked_at)
+                asked_at = self.clock.monotonic()
 
-    async def _hand_over(self, page: Page) -> None:
+    async def _hand_over(self, page: Page, *, asked_at: float) -> None:
         fetched_at = self.clock.monotonic()
         self.activity.take_in_hand(records=len(page))
-        self.events(PageFetched, records=len(page), bytes=page.bytes)
+        self.events(PageFetched, records=len(page), bytes=page.payload_bytes, seconds=fetched_at - asked_at)
         # A fetcher that has its next page at once would otherwise keep the loop until the queue is full.
         await asyncio.sleep(0)
         if self.queue.has_room_for(page):

@@ -20,7 +20,7 @@ class QueueClosed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class QueueLimits:
-    """What the queue holds at most."""
+    """What the queue holds at most; bytes are the memory of its payloads (``Page.bytes``)."""
 
     records_max: int = 200_000
     bytes_max: int = 64 * 1024 * 1024

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 
+import pyarrow as pa
 import pytest
 
 from fetchers.sdk import BackOff, Fatal, FetchContext, Page, RateLimited, Retriable, SystemClock
@@ -218,6 +219,42 @@ async def test_a_fetcher_that_never_waits_lets_others_work() -> None:
         group.create_task(bench.stage.run())
     assert len(set(turns)) > 50
     assert sum(isinstance(event, PageFetched) for event in bench.events) == 100
+
+
+async def test_a_poll_takes_from_asking_for_a_page_to_having_it() -> None:
+    """Neither the time the page before waited for room counts, nor a back-off."""
+    failures = iter([None, Retriable("cut"), None, None])
+
+    async def run(context: FetchContext) -> AsyncIterator[Page]:
+        for position in range(cast("int", context.offset["position"]), 3):
+            await asyncio.sleep(3 + position)
+            if (error := next(failures)) is not None:
+                raise error
+            yield page(b"%d" % position, position=position + 1)
+
+    bench = Bench(Scripted(run), retry=FetchRetry(STEADY), limits=QueueLimits(1, bytes_max=10_000))
+    async with asyncio.TaskGroup() as group:
+        group.create_task(bench.stage.run())
+        while bench.stage.pages_handed_over < 3:
+            await asyncio.sleep(100)
+            await bench.queue.take()
+    seconds = [event.seconds for event in bench.events if isinstance(event, PageFetched)]
+    assert seconds == pytest.approx([3, 4, 5], abs=0.01)
+    assert bench.shown("kafka_connect_source_task_poll_batch_max_time_ms") == pytest.approx(5_000, abs=10)
+
+
+async def test_the_bytes_of_a_page_are_those_of_its_payloads() -> None:
+    """Not what Arrow needs to find them; a tombstone has none."""
+
+    async def run(_: FetchContext) -> AsyncIterator[Page]:
+        yield page(b"abc", None, b"defgh")
+        yield Page(pa.array([b"left out", b"ij", b"left out too"], pa.binary()).slice(1, 1), {"position": 4})
+        yield page()
+
+    bench = Bench(Scripted(run), retry=FetchRetry(STEADY))
+    await bench.stage.run()
+    assert [event.bytes for event in bench.events if isinstance(event, PageFetched)] == [8, 2, 0]
+    assert bench.shown("headrace_page_bytes_total") == 10
 
 
 async def test_a_wait_for_room_is_told_while_it_lasts() -> None:
