@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
 from fetchers.sdk import Finding, Severity
-from fetchers.sdk.config import unknown_keys
+from fetchers.sdk.config import HIDDEN, ParsedConfig, unknown_keys
+from service.config.borrowed_keys import CONNECTION_KEYS
 from service.config.completion import PLACEHOLDER_REGISTRY, REGISTRY_KEY, with_defaults, with_registry
 from service.config.definition import ConnectorDefinition, read_definition
 from service.config.files import ConfigFileError, read_connector, read_properties
+from service.config.overrides import ROLES
 from service.config.providers import ConfigProviders, ProviderError, Resolved, resolve_worker
-from service.config.secret_names import secrets_in
+from service.config.secret_names import names_a_secret, secrets_in
 from service.config.worker import EMBEDDED, WorkerConfig
 from service.kafka.properties import read_settings
+from service.rest.settings import read_rest_settings
 from service.validation.kinds import find_kind
 from service.validation.secrets import secrets_of_connector
 
 Content = TypeVar("Content")
+
+_SPARK_TOKEN = re.compile(r"(?<=token=)[^;\s]+")
+"""A password within ``spark.remote``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,15 +137,10 @@ def make_job(
     """Validate; raises ``ConfigRefusedError`` with all findings."""
     names = list(sources) or ["worker", *(connector.get("name", "connector") for connector in connectors)]
     resolved = resolve_worker(worker_properties, environ=os.environ)
-    worker_properties = resolved.properties
+    written, worker_properties = worker_properties, resolved.properties
     parsed = WorkerConfig.parse(worker_properties)
-    known = [key.name for key in WorkerConfig.config_keys()]
-    strangers = unknown_keys(worker_properties, known, free_prefixes=WorkerConfig.free_prefixes)
-    found = [
-        SourceFindings(
-            names[0], (*resolved.findings, *parsed.findings, *strangers, *_worker_remarks(worker_properties))
-        )
-    ]
+    own = _worker_findings(parsed, worker_properties, written=written)
+    found = [SourceFindings(names[0], (*resolved.findings, *own))]
     worker = with_defaults(with_registry(worker_properties, PLACEHOLDER_REGISTRY))
     for source, connector in zip(names[1:], connectors, strict=True):
         found.append(SourceFindings(source, _resolved_findings(connector, worker, resolved.providers)))
@@ -163,7 +165,7 @@ def _resolved_findings(
     except ProviderError as error:
         return (Finding("", None, str(error)),)
     properties = with_registry(resolved.properties, PLACEHOLDER_REGISTRY)
-    findings = (*_findings(properties, worker), *_client_findings(worker, properties))
+    findings = (*_findings(properties, worker), *_override_findings(worker, properties))
     return (*map(resolved.hidden, findings), *resolved.warnings)
 
 
@@ -173,9 +175,24 @@ def _findings(connector: Mapping[str, str], worker: Mapping[str, str]) -> Sequen
     return read_definition(connector, worker=worker).findings if kind is None else kind.findings(connector, worker)
 
 
-def _client_findings(worker: Mapping[str, str], connector: Mapping[str, str]) -> tuple[Finding, ...]:
-    """Doubts about the producer's settings, the connector's overrides among them."""
-    _, doubts = read_settings(worker, connector=connector, role="producer")
+def _worker_findings(
+    parsed: ParsedConfig[WorkerConfig], properties: Mapping[str, str], *, written: Mapping[str, str]
+) -> tuple[Finding, ...]:
+    """Everything about the worker's own config; what one part has refused, the next need not refuse again."""
+    known = [*(key.name for key in WorkerConfig.config_keys()), *(key.name for key in CONNECTION_KEYS)]
+    strangers = unknown_keys(properties, known, free_prefixes=WorkerConfig.free_prefixes)
+    found = [*parsed.findings, *strangers, *_worker_remarks(properties)]
+    for more in (_client_findings(properties), _rest_findings(parsed, properties)):
+        refused = {finding.key for finding in found if finding.is_error}
+        found.extend(finding for finding in more if finding.key not in refused)
+    variables = {key: written[key] for key, value in properties.items() if written[key] != value}
+    resolved = Resolved(dict(properties), variables, {properties[key]: text for key, text in variables.items()})
+    return tuple(_masked(resolved.hidden(finding)) for finding in found)
+
+
+def _client_findings(worker: Mapping[str, str], connector: Mapping[str, str] | None = None) -> tuple[Finding, ...]:
+    """Doubts about the settings of all Kafka clients; one that several roles share is told once."""
+    doubts = [doubt for role in ROLES for doubt in read_settings(worker, connector=connector, role=role)[1]]
     return tuple(
         Finding(
             doubt.key,
@@ -183,9 +200,41 @@ def _client_findings(worker: Mapping[str, str], connector: Mapping[str, str]) ->
             f"Invalid value {doubt.value} for configuration {doubt.key}: Expected {doubt.expected}",
             Severity.ERROR if doubt.is_error else Severity.WARNING,
         )
-        for doubt in doubts
-        if ".override." not in doubt.key  # told of by the connector's definition
+        for doubt in dict.fromkeys(doubts)
     )
+
+
+def _override_findings(worker: Mapping[str, str], connector: Mapping[str, str]) -> tuple[Finding, ...]:
+    """Doubts that a connector's overrides add to the worker's."""
+    told = set(_client_findings(worker))
+    return tuple(
+        finding
+        for finding in _client_findings(worker, connector)
+        if finding not in told and ".override." not in finding.key  # told of by the connector's definition
+    )
+
+
+def _rest_findings(parsed: ParsedConfig[WorkerConfig], properties: Mapping[str, str]) -> tuple[Finding, ...]:
+    """About listeners, certificates and credentials, also where other keys are wrong: those count as not given."""
+    wrong = {finding.key for finding in parsed.findings}
+    prefixes = tuple(f"{key}." for key in wrong)
+    right = {key: value for key, value in properties.items() if key not in wrong and not key.startswith(prefixes)}
+    config = parsed.config or WorkerConfig.parse(right).config
+    return () if config is None else read_rest_settings(config, properties)[1]
+
+
+def _masked(finding: Finding) -> Finding:
+    """A finding without the secret that its value is, or holds."""
+    value = finding.value
+    if not value or value == HIDDEN:
+        return finding
+    if names_a_secret(finding.key):
+        shown = HIDDEN
+    elif finding.key == "spark.remote":
+        shown = _SPARK_TOKEN.sub(HIDDEN, value)
+    else:
+        return finding
+    return replace(finding, value=shown, message=finding.message.replace(value, shown))
 
 
 def _doubles(sources: Sequence[str], connectors: Sequence[Mapping[str, str]]) -> list[SourceFindings]:

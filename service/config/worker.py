@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
@@ -12,6 +13,12 @@ from service.config.overrides import PolicyName, policy_named
 
 EMBEDDED = "embedded"
 """Value of ``bootstrap.servers`` and ``schema.registry.url`` that starts the real thing as a child process."""
+
+_SPARK_MASTER = re.compile(
+    r"local(\[([1-9]\d*|\*)(\s*,\s*[1-9]\d*)?\])?|local-cluster\[\s*\d+\s*,\s*\d+\s*,\s*\d+\s*\]|yarn"
+    r"|spark://\S+:\d+|k8s://\S+"
+)
+_SPARK_REMOTE = re.compile(r"sc://([^\s/:;,\[\]]+|\[[\da-fA-F:.]+\])(:\d{1,5})?(/(;\S*)?)?")
 
 MacAlgorithm = Literal["HmacMD5", "HmacSHA1", "HmacSHA224", "HmacSHA256", "HmacSHA384", "HmacSHA512"]
 
@@ -121,7 +128,8 @@ class WorkerConfig(ConfigModel):
     """Old form of ``listeners``."""
 
     spark_master: Annotated[str, Key(importance=Importance.MEDIUM)] = "local[2]"
-    """Spark master of the conversion job; other ``spark.*`` keys pass through."""
+    """Spark master of the conversion job: ``local[N]``, ``spark://host:port``, ``k8s://…`` or ``yarn``; other
+    ``spark.*`` keys pass through."""
     spark_remote: Annotated[str | None, Key(importance=Importance.MEDIUM)] = None
     """Spark Connect server (``sc://host:port``), instead of a driver of our own."""
     conversion_seconds_max: Annotated[float, Field(gt=0), Key(importance=Importance.LOW)] = 120.0
@@ -200,6 +208,21 @@ class WorkerConfig(ConfigModel):
     def dedupe_topic(self) -> str:
         """Where the de-duplication state is."""
         return self.dedupe_storage_topic or f"{self.offset_storage_topic}-dedupe"
+
+    @field_validator("spark_master")
+    @classmethod
+    def _is_spark_master(cls, text: str) -> str:
+        # Spark says so only when it is started, which is tried again for ever.
+        if _SPARK_MASTER.fullmatch(text):
+            return text
+        raise ValueError("Expected local, local[N], local[*], local[N,FAILURES], spark://host:port, k8s://… or yarn")
+
+    @field_validator("spark_remote")
+    @classmethod
+    def _is_spark_remote(cls, text: str | None) -> str | None:
+        if not text or _SPARK_REMOTE.fullmatch(text):
+            return text
+        raise ValueError("Expected sc://host or sc://host:port, with /;key=value;… behind it or without")
 
     @field_validator("connector_client_config_override_policy")
     @classmethod

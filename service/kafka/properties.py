@@ -33,6 +33,8 @@ _CONSUMER = (
     "fetch.min.bytes", "fetch.max.wait.ms", "session.timeout.ms", "heartbeat.interval.ms", "max.poll.interval.ms",
 )  # fmt: skip
 _OF_ROLE = {"producer": _PRODUCER, "consumer": _CONSUMER}
+# Keys of the worker's own that begin as those of a role do.
+_OF_NO_CLIENT = ("admin.listeners",)
 _SECRET = (
     "sasl.jaas.config",
     "ssl.key.password",
@@ -69,7 +71,7 @@ class _SettingsReader:
         for prefix, source in ((f"{self.role}.", self.worker), (f"{self.role}.override.", self.connector)):
             for name, value in source.items():
                 key = name.removeprefix(prefix)
-                if name.startswith(prefix) and not key.startswith("override."):
+                if name.startswith(prefix) and not key.startswith("override.") and not name.startswith(_OF_NO_CLIENT):
                     self._accept(name, key, value)
 
     def _accept(self, name: str, key: str, value: str) -> None:
@@ -133,7 +135,8 @@ class _SettingsReader:
         mechanism = self._choice("sasl.mechanism", MECHANISMS, "PLAIN")
         options = parse_jaas(self._text("sasl.jaas.config", ""))
         if protocol.startswith("SASL") and not {"username", "password"} <= options.keys():
-            name = self._values.get("sasl.jaas.config", ("sasl.jaas.config", ""))[0]
+            beside = self._name("security.protocol").replace("security.protocol", "sasl.jaas.config")
+            name = self._name("sasl.jaas.config", otherwise=beside)
             self._note(name, "[hidden]", 'a login module with username="…" and password="…"')
         chain, key = self._text("ssl.keystore.certificate.chain", ""), self._text("ssl.keystore.key", "")
         return KafkaSecurity(
@@ -155,22 +158,28 @@ class _SettingsReader:
             return None
         kind = self._text(f"{store}.type", "JKS" if location.endswith((".jks", ".p12", ".pfx")) else "PEM")
         if kind.upper() != "PEM":
-            self._note(f"{store}.type", kind, "PEM: convert the Java keystore with keytool and openssl")
+            beside = self._name(f"{store}.location").replace(f"{store}.location", f"{store}.type")
+            name = self._name(f"{store}.type", otherwise=beside)
+            self._note(name, kind, "PEM: convert the Java keystore with keytool and openssl")
             return None
         path = Path(location)
         if not path.is_file():
-            self._note(f"{store}.location", location, "a readable PEM file")
+            self._note(self._name(f"{store}.location"), location, "a readable PEM file")
             return None
         return path
 
     def _text(self, key: str, default: str) -> str:
         return self._values[key][1].strip() if key in self._values else default
 
+    def _name(self, key: str, *, otherwise: str = "") -> str:
+        """The key as it was written, with the prefix of its role."""
+        return self._values[key][0] if key in self._values else otherwise or key
+
     def _choice(self, key: str, choices: tuple[str, ...], default: str) -> str:
         text = self._text(key, default)
         found = next((choice for choice in choices if choice.lower() == text.lower()), None)
         if found is None:
-            self._note(self._values[key][0], text, f"one of {', '.join(choices)}")
+            self._note(self._name(key), text, f"one of {', '.join(choices)}")
             return default
         return found
 
@@ -181,7 +190,7 @@ class _SettingsReader:
         text = self._text(key, str(default))
         number = int(text) if text.removeprefix("-").isdecimal() else None
         if number is None or not low <= number <= _NUMBER_MAX:
-            self._note(self._values[key][0], text, f"a whole number of {low} to {_NUMBER_MAX}")
+            self._note(self._name(key), text, f"a whole number of {low} to {_NUMBER_MAX}")
             return default
         return number
 

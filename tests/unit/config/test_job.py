@@ -102,3 +102,123 @@ def test_all_unreadable_files_are_named_at_once(tmp_path: Path) -> None:
     with pytest.raises(ConfigRefusedError) as refusal:
         read_job(tmp_path / "w.properties", [tmp_path / "c.properties"])
     assert len(refusal.value.sources) == 2
+
+
+def told_of(worker: dict[str, str], *connectors: dict[str, str]) -> list[str]:
+    """Keys of the errors in the worker's file, in order."""
+    return [finding.key for finding in refused(worker, *connectors)["worker"] if finding.is_error]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("security.protocol", "SASL_SLL"),
+        ("request.timeout.ms", "soon"),
+        ("producer.compression.type", "foo"),
+        ("consumer.security.protocol", "FOO"),
+        ("consumer.max.poll.records", "0"),
+        ("admin.request.timeout.ms", "x"),
+        ("ssl.truststore.location", "/nowhere/ca.pem"),
+        ("consumer.ssl.keystore.location", "/nowhere/keystore.pem"),
+        ("listeners", "ftp://x"),
+        ("admin.listeners", "nonsense"),
+        ("spark.master", "locl[2]"),
+        ("spark.remote", "http://spark:15002"),
+    ],
+)
+@pytest.mark.parametrize("connectors", [(), (FILE,)])
+def test_what_is_wrong_with_a_worker_is_told_once(key: str, value: str, connectors: tuple[dict[str, str], ...]) -> None:
+    """With and without connectors: by the key as it was written, with the value that was seen."""
+    found = refused({key: value}, *connectors)
+    assert list(found) == ["worker"]
+    assert [(finding.key, finding.value) for finding in found["worker"]] == [(key, value)]
+
+
+def test_clients_rest_spark_and_connectors_are_told_of_at_once() -> None:
+    """One round: a wrong key of one part hides nothing of the others."""
+    worker = {
+        "log.format": "xml",
+        "security.protocol": "SASL_SLL",
+        "consumer.security.protocol": "FOO",
+        "listeners": "ftp://x",
+        "spark.master": "locl[2]",
+    }
+    assert sorted(told_of(worker, {**FILE, "tasks.max": "0"})) == sorted(worker)
+    assert "lines" in refused(worker, {**FILE, "tasks.max": "0"})
+
+
+def test_what_is_missing_is_told_by_the_key_it_belongs_to() -> None:
+    """Of the worker's own clients, of one role's, of one connector's."""
+    assert told_of({"consumer.ssl.keystore.location": "/nowhere/keystore.jks"}) == ["consumer.ssl.keystore.type"]
+    assert told_of({"security.protocol": "SASL_SSL"}) == ["sasl.jaas.config"]
+    assert told_of({"admin.security.protocol": "SASL_SSL"}) == ["admin.sasl.jaas.config"]
+    found = refused({}, {**FILE, "consumer.override.security.protocol": "SASL_SSL"})
+    assert [finding.key for finding in found["lines"]] == ["consumer.override.sasl.jaas.config"]
+
+
+def test_clients_keys_that_nothing_reads_stay_warnings() -> None:
+    """Unknown ones and those without effect or fixed; what is the worker's own by that prefix is none of a client's."""
+    job = make_job(
+        {
+            "producer.compresion.type": "lz4",
+            "producer.linger.ms": "5",
+            "consumer.isolation.level": "read_committed",
+            "admin.listeners": "http://127.0.0.1:0",
+            "admin.retriez": "1",
+            "request.timeout.ms": "1000",
+        },
+        [FILE],
+    )
+    assert warnings(job) == {"producer.compresion.type", "consumer.isolation.level", "admin.retriez"}
+
+
+def test_no_finding_of_a_worker_shows_a_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither a key that is named like one, nor a value of a provider, nor a token within an address."""
+    monkeypatch.setenv("HEADRACE_TEST_WRONG", "hunter2-of-the-provider")
+    found = refused(
+        {
+            "config.providers": "env",
+            "config.providers.env.class": "EnvVarConfigProvider",
+            "producer.compression.type": "${env:HEADRACE_TEST_WRONG}",
+            "consumer.sasl.oauthbearer.client.secret": "hunter2-of-a-client",
+            "security.protocol": "SASL_SSL",
+            "sasl.jaas.config": 'Plain required password="hunter2-of-jaas";',
+            "spark.remote": "sc//host:15002/;token=hunter2-of-spark;user_id=me",
+        }
+    )
+    assert {"producer.compression.type", "spark.remote"} <= {finding.key for finding in found["worker"]}
+    assert "hunter2" not in repr(found)
+    assert "${env:HEADRACE_TEST_WRONG}" in repr(found)
+
+
+@pytest.mark.parametrize(
+    "worker",
+    [
+        *(
+            {"spark.master": text}
+            for text in (
+                "local", "local[1]", "local[*]", "local[2,3]", "local[*, 4]", "local-cluster[2,1,1024]", "yarn",
+                "spark://one:7077,two:7077", "k8s://https://10.0.0.1:6443", "k8s://example",
+            )
+        ),
+        *(
+            {"spark.remote": text}
+            for text in ("", "sc://host", "sc://host:15002", "sc://[::1]:15002/", "sc://h/;token=t;use_ssl=true")
+        ),
+    ],
+)  # fmt: skip
+def test_where_spark_can_be(worker: dict[str, str]) -> None:
+    """What Spark itself takes."""
+    assert make_job(worker, ()).warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        *(("spark.master", text) for text in ("", "local[]", "local[0]", "local[2", "spark://host", "k8s://", "mesos")),
+        *(("spark.remote", text) for text in ("host:15002", "sc://", "sc://host:port", "sc://host/path")),
+    ],
+)
+def test_where_spark_can_never_be(key: str, value: str) -> None:
+    """Its start would be tried again for ever."""
+    assert told_of({key: value}) == [key]
