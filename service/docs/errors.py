@@ -72,17 +72,18 @@ means that the same request may succeed in a moment.
 """
 
 HEADERS = {
-    "__connect.errors.topic": "Topic the record would have gone to.",
+    "__connect.errors.topic": "Topic the record would have gone to, before any transformation chose another.",
     "__connect.errors.connector.name": "Connector.",
     "__connect.errors.task.id": "Number of the task.",
     "__connect.errors.stage": "Where it was rejected; see the stages.",
-    "__connect.errors.class.name": "Converter that refused it.",
+    "__connect.errors.class.name": "Converter of the values.",
     "__connect.errors.exception.class.name": "Always Connect's `DataException`, for tools that look for it.",
     "__connect.errors.exception.message": "Field, and what was expected.",
     "__headrace.errors.reason": "One of the reasons below.",
     "__headrace.errors.source.partition": "Source partition, JSON.",
     "__headrace.errors.source.offset": "Source offset after the record's page, JSON; with the record's own position in "
     "the source where the fetcher knows it.",
+    "__headrace.errors.page.topic": "Topic that the fetcher chose for the record, where it did.",
 }
 
 STAGES = {
@@ -174,7 +175,7 @@ def page() -> str:
 
 def header_names() -> list[str]:
     """Names of a dead letter's headers, as they are written."""
-    letter = DeadLetter(None, None, "", "", "", "", {}, {})
+    letter = DeadLetter(None, None, "", "", "", "", {}, {}, page_topic="")
     return [name for name, _ in dead_letter_headers(letter, TaskId("connector", 0), class_name="")]
 
 

@@ -16,6 +16,11 @@ from fetchers.sdk import Offset, Partition
 from service.domain.ids import TaskId
 from service.kafka.records import Header, TopicRecords
 
+CONNECTOR_HEADER = "__connect.errors.connector.name"
+PAGE_TOPIC_HEADER = "__headrace.errors.page.topic"
+PARTITION_HEADER = "__headrace.errors.source.partition"
+OFFSET_HEADER = "__headrace.errors.source.offset"
+
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterRules:
@@ -23,7 +28,9 @@ class DeadLetterRules:
 
     topic: str
     class_name: str
-    """Shown in ``__connect.errors.class.name``: the converter that refused."""
+    """Shown in ``__connect.errors.class.name``: the converter of the values."""
+    connector: str | None = None
+    """Whose letters they are; the task's own when not given."""
     has_headers: bool = True
     is_logged: bool = False
 
@@ -38,9 +45,11 @@ class DeadLetter:
     reason: str
     message: str
     topic: str
-    """Topic it would have gone to."""
+    """Topic it would have gone to, before any transformation chose another."""
     partition: Partition
     offset: Offset
+    page_topic: str | None = None
+    """Topic that its page named."""
 
 
 def as_json(values: Partition | Offset) -> str:
@@ -52,16 +61,18 @@ def dead_letter_headers(letter: DeadLetter, task_id: TaskId, *, class_name: str)
     """Headers of one dead letter; every value is UTF-8 text, with a lone surrogate as JSON's escape for it."""
     texts = {
         "__connect.errors.topic": letter.topic,
-        "__connect.errors.connector.name": task_id.connector,
+        CONNECTOR_HEADER: task_id.connector,
         "__connect.errors.task.id": str(task_id.task),
         "__connect.errors.stage": letter.stage,
         "__connect.errors.class.name": class_name,
         "__connect.errors.exception.class.name": "org.apache.kafka.connect.errors.DataException",
         "__connect.errors.exception.message": letter.message,
         "__headrace.errors.reason": letter.reason,
-        "__headrace.errors.source.partition": as_json(letter.partition),
-        "__headrace.errors.source.offset": as_json(letter.offset),
+        PARTITION_HEADER: as_json(letter.partition),
+        OFFSET_HEADER: as_json(letter.offset),
     }
+    if letter.page_topic is not None:
+        texts[PAGE_TOPIC_HEADER] = letter.page_topic
     return [(name, text.encode(errors="backslashreplace")) for name, text in texts.items()]
 
 
@@ -69,7 +80,8 @@ def dead_letter_records(letters: Sequence[DeadLetter], task_id: TaskId, *, rules
     """The letters as records of the dead-letter topic."""
     headers = None
     if rules.has_headers:
-        headers = [dead_letter_headers(letter, task_id, class_name=rules.class_name) for letter in letters]
+        owner = TaskId(rules.connector or task_id.connector, task_id.task)
+        headers = [dead_letter_headers(letter, owner, class_name=rules.class_name) for letter in letters]
     return TopicRecords(
         topic=rules.topic,
         keys=pa.array([letter.key for letter in letters], pa.binary()),

@@ -240,6 +240,7 @@ class _Rows:
             topic=page.topic or self.rules.topic,
             partition=partition,
             offset=offset,
+            page_topic=page.topic,
         )
 
     def _origin(self, page: Page, index: int) -> tuple[Partition, Offset]:

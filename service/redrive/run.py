@@ -46,9 +46,10 @@ async def redrive(topic: str, job: Job) -> RedriveReport:
     # The connector's own worker may run meanwhile and hold the listener's port.
     beside = replace(job, worker=job.worker.model_copy(update=_FREE_LISTENER))
     async with open_worker(beside, observers=(report,)) as running:
-        definition = definition_of(topic, running.definitions)
+        definitions = definitions_of(topic, running.definitions)
+        is_shared = len(definitions) > 1
         worker = Worker(
-            [Redrive(topic, definition, running.parts).supervised()],
+            [Redrive(topic, each, running.parts, is_shared=is_shared).supervised() for each in definitions],
             running.parts.flow.clock,
             running.parts.flow.emit,
             stop_seconds_max=8.0,
@@ -58,11 +59,11 @@ async def redrive(topic: str, job: Job) -> RedriveReport:
     return report
 
 
-def definition_of(topic: str, definitions: tuple[ConnectorDefinition, ...]) -> ConnectorDefinition:
-    """The connector whose dead letters they are."""
-    for definition in definitions:
-        if definition.common.dead_letter_topic == topic:
-            return definition
+def definitions_of(topic: str, definitions: tuple[ConnectorDefinition, ...]) -> list[ConnectorDefinition]:
+    """The connectors whose dead letters they are."""
+    found = [definition for definition in definitions if definition.common.dead_letter_topic == topic]
+    if found:
+        return found
     known = ", ".join(definition.common.dead_letter_topic for definition in definitions)
     message = f"no connector of this job writes dead letters to '{topic}' (known: {known})"
     raise UnknownDeadLetterTopicError(message)

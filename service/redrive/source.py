@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
-from fetchers.sdk import FetchContext, FetcherConfig, Offset, Page, Partition, PayloadKind, SourceConnector
+from fetchers.sdk import Fatal, FetchContext, FetcherConfig, Offset, Page, Partition, PayloadKind, SourceConnector
 from service.kafka.client import KafkaSettings
 from service.kafka.reader import StoredRecord, read_topic
+from service.pipeline.dead_letters import CONNECTOR_HEADER, OFFSET_HEADER, PAGE_TOPIC_HEADER, PARTITION_HEADER
 
-PARTITION_HEADER = "__headrace.errors.source.partition"
-OFFSET_HEADER = "__headrace.errors.source.offset"
-_NAME, _NUMBER, _OFFSET = "dead.letters", "partition", "offset"
+_NAME, _CONNECTOR, _NUMBER, _OFFSET = "dead.letters", "connector", "partition", "offset"
 
 
 class RedriveConfig(FetcherConfig):
@@ -23,11 +23,13 @@ class RedriveConfig(FetcherConfig):
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterFeed:
-    """Where the letters are."""
+    """Where a connector's letters are."""
 
     settings: KafkaSettings
-    target_topic: str
-    """Where those that pass go."""
+    connector: str
+    """Letters of others in the topic are passed over."""
+    is_shared: bool = False
+    """Whether others of the job write there too, so that a letter that does not say whose it is cannot be told."""
 
 
 class DeadLetterSource(SourceConnector[RedriveConfig]):
@@ -45,25 +47,45 @@ class DeadLetterSource(SourceConnector[RedriveConfig]):
             async for records in batches:
                 # A list may be empty: what came after the end that was asked for is cut off.
                 fresh = [record for record in records if record.offset >= self._begin(context, record.partition)]
-                if fresh:
-                    yield self._page(fresh, self._partition(fresh[0].partition))
+                for page in self._pages(fresh):
+                    yield page
 
     def _partition(self, number: int) -> Partition:
-        return {_NAME: self.config.topic, _NUMBER: number}
+        return {_NAME: self.config.topic, _CONNECTOR: self._feed.connector, _NUMBER: number}
 
     def _begin(self, context: FetchContext, number: int) -> int:
         """Where the last redrive stopped in this partition."""
         return int(context.offset_of(self._partition(number)).get(_OFFSET) or 0)
 
-    def _page(self, records: Sequence[StoredRecord], partition: Partition) -> Page:
-        return Page(
-            [record.value for record in records],
-            offset={_OFFSET: records[-1].offset + 1},
-            partition=partition,
-            topic=self._feed.target_topic,
-            keys=[record.key for record in records],
-            origins=[_origin(record, partition) for record in records],
-        )
+    def _pages(self, records: Sequence[StoredRecord]) -> Iterator[Page]:
+        """The connector's own, in pages for one topic each."""
+        for topic, letters in groupby(filter(self._is_own, records), key=_page_topic):
+            own = list(letters)
+            partition = self._partition(own[0].partition)
+            yield Page(
+                [record.value for record in own],
+                offset={_OFFSET: own[-1].offset + 1},
+                partition=partition,
+                topic=topic,
+                keys=[record.key for record in own],
+                origins=[_origin(record, partition) for record in own],
+            )
+
+    def _is_own(self, record: StoredRecord) -> bool:
+        name = dict(record.headers).get(CONNECTOR_HEADER)
+        if name is None and self._feed.is_shared:
+            message = (
+                f"the letter at partition {record.partition}, offset {record.offset} does not say whose it is, and "
+                "several connectors write there; redrive with the file of one of them alone"
+            )
+            raise Fatal(message)
+        return name is None or name == self._feed.connector.encode()
+
+
+def _page_topic(record: StoredRecord) -> str | None:
+    """Topic that the record's page named; without one it goes where the connector's records go now."""
+    topic = dict(record.headers).get(PAGE_TOPIC_HEADER)
+    return None if topic is None else topic.decode(errors="replace")
 
 
 def _origin(record: StoredRecord, partition: Partition) -> tuple[Partition, Offset]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from metrics.events import TaskEvents
@@ -12,6 +12,7 @@ from service.kafka.admin import KafkaAdmin
 from service.pipeline.task import SourceTask
 from service.redrive.remembered import FIRST_TASK, RememberedByTasks
 from service.redrive.source import DeadLetterFeed, DeadLetterSource, RedriveConfig
+from service.stores.dedupe_store import StoredDedupe
 from service.worker.connectors import ConnectorParts, StandIn, make_source_task, plan_of
 from service.worker.lending import ClientSettings
 from service.worker.restarting import restart_policy
@@ -21,15 +22,17 @@ from service.worker.telling import TaskTelling
 
 @dataclass(frozen=True, slots=True)
 class Redrive:
-    """The letters of one topic on their way through their connector's conversion."""
+    """A connector's letters in one topic, on their way through its conversion."""
 
     topic: str
     definition: ConnectorDefinition
     parts: ConnectorParts
+    is_shared: bool = False
+    """Whether other connectors of the job write their letters there too."""
 
     def supervised(self) -> TaskSupervisor:
         """A task of its own name, so that its offsets are its own."""
-        task_id = TaskId(f"redrive-{self.topic}", 0)
+        task_id = TaskId(f"redrive-{self.topic}-{self.definition.name}", 0)
         return TaskSupervisor(
             task_id=task_id,
             make_task=lambda: self._task(task_id),
@@ -40,7 +43,7 @@ class Redrive:
 
     async def _task(self, task_id: TaskId) -> SourceTask:
         plan = await plan_of(self.definition, self.parts)
-        feed = feed_of(self.definition, self.parts.writers.clients)
+        feed = feed_of(self.definition, self.parts.writers.clients, is_shared=self.is_shared)
         return await make_source_task(
             task_id,
             replace(self.definition, common=self.definition.common.model_copy(update={"errors_tolerance": "all"})),
@@ -52,27 +55,28 @@ class Redrive:
 
     def _for_connector(self) -> StandIn:
         """What is remembered has one writer: the connector's first task, or this in its place."""
-        connector, records_max = self.definition.name, self.definition.common.dedupe_records_max
-        states = self.parts.dedupe
-        return StandIn(
-            TaskId(connector, FIRST_TASK),
-            open_dedupe=lambda: RememberedByTasks(
-                self._fenced_tasks,
-                lambda task: states.open_stored(TaskId(connector, task), records_max=records_max),
-            ),
+        return StandIn(TaskId(self.definition.name, FIRST_TASK), lambda: RememberedByTasks(self._fence_and_load))
+
+    async def _fence_and_load(self) -> Mapping[int, StoredDedupe]:
+        """Of the tasks the first is fenced already, by the writer that took its place."""
+        connector, common, states = self.definition.name, self.definition.common, self.parts.dedupe
+        tasks = {FIRST_TASK, *range(common.tasks_max), *await states.store.tasks_of(connector)}
+        await self._fence(sorted(tasks - {FIRST_TASK}))
+        return await states.store.load_tasks(
+            connector,
+            sorted(tasks),
+            lambda task: states.open_stored(TaskId(connector, task), records_max=common.dedupe_records_max),
         )
 
-    async def _fenced_tasks(self) -> Sequence[int]:
-        """All tasks that remember anything; the first is fenced by the writer that took its place."""
-        connector, writers = self.definition.name, self.parts.writers
-        tasks = await self.parts.dedupe.store.tasks_of(connector)
-        others = [TaskId(connector, task).transactional_id(writers.group_id) for task in tasks if task != FIRST_TASK]
-        if others:
+    async def _fence(self, tasks: Sequence[int]) -> None:
+        """As a change of offsets does it."""
+        writers = self.parts.writers
+        ids = [TaskId(self.definition.name, task).transactional_id(writers.group_id) for task in tasks]
+        if ids:
             async with KafkaAdmin.opened(writers.clients.of("admin", self.definition.properties)) as admin:
-                await admin.fence_producers(others)
-        return tasks
+                await admin.fence_producers(ids)
 
 
-def feed_of(definition: ConnectorDefinition, clients: ClientSettings) -> DeadLetterFeed:
+def feed_of(definition: ConnectorDefinition, clients: ClientSettings, *, is_shared: bool = False) -> DeadLetterFeed:
     """Read as whom the worker's consumers log in, or the connector's where it says so."""
-    return DeadLetterFeed(clients.of("consumer", definition.properties), definition.topic)
+    return DeadLetterFeed(clients.of("consumer", definition.properties), definition.name, is_shared)

@@ -26,7 +26,7 @@ from service.stores.hashes import HASH_BYTES
 from service.stores.jackson import to_json
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 
     import numpy.typing as npt
 
@@ -138,6 +138,21 @@ class DedupeStore:
     async def tasks_of(self, connector: str) -> list[int]:
         """Tasks of a connector that remember anything, in order. Raises DeliveryFatal, DeliveryRetriable."""
         return sorted(set((await self._live(connector)).values()))
+
+    async def load_tasks(
+        self, connector: str, tasks: Iterable[int], open_task: Callable[[int], StoredDedupe]
+    ) -> dict[int, StoredDedupe]:
+        """States of some tasks of a connector, loaded together. Raises DeliveryFatal, DeliveryRetriable."""
+        states = {task: open_task(task) for task in tasks}
+        live: dict[int, LiveChunks] = {task: {} for task in states}
+        async with aclosing(self.chunks()) as chunks:
+            async for key, value in chunks:
+                place = _parse_key(key)
+                if place is not None and place[0] == connector and place[1] in states:
+                    states[place[1]].read(key, value, live[place[1]])
+        for task, state in states.items():
+            state.restore(live[task])
+        return states
 
     async def _live(self, connector: str) -> dict[bytes, int]:
         """Keys of all chunks of a connector, with their tasks."""

@@ -136,6 +136,7 @@ def flow_settings(definition: ConnectorDefinition, plan: ConversionPlan) -> Flow
         dead_letters=DeadLetterRules(
             topic=common.dead_letter_topic,
             class_name=definition.value_converter.class_name,
+            connector=definition.name,
             has_headers=common.errors_deadletterqueue_context_headers_enable,
             is_logged=common.errors_log_enable,
         ),

@@ -202,6 +202,43 @@ async def test_a_task_that_may_still_write_is_fenced(kafka: KafkaStack, topic_na
     assert values == {b'{"id":1,"by":"Ada"}': 1}
 
 
+@pytest.mark.timeout(300)
+def test_letters_of_several_connectors_in_one_topic_go_each_its_way(
+    kafka: KafkaStack, topic_name: str, tmp_path: Path
+) -> None:
+    """By their own contract, to their own topic; a redrive of one leaves the letters of the other alone."""
+    letters = f"{topic_name}-letters"
+    (tmp_path / "orders.jsonl").write_bytes(LINES)
+    (tmp_path / "others.jsonl").write_bytes(b'{"id": 5, "by": "Eve"}\n{"id": 6}\n')
+    every = []
+    for name in ("orders", "others"):
+        connector = {
+            "name": f"{topic_name}-{name}",
+            "topic": f"{topic_name}-{name}",
+            "connector.class": "FileStreamSource",
+            "file": str(tmp_path / f"{name}.jsonl"),
+            "contract.schema": json.dumps(STRICT),
+            "errors.deadletterqueue.topic.name": letters,
+        }
+        (tmp_path / name).mkdir()
+        worker, file = files(kafka, topic_name, tmp_path / name, connector)
+        every.append(file)
+    done = headrace("standalone", worker, *every, "--until-idle", "1")
+    assert done.returncode == 0, done.stderr
+    assert committed_values(kafka.bootstrap, letters).total() == 4
+
+    for file in every:
+        text = Path(file).read_text(encoding="utf-8")
+        Path(file).write_text(text.replace(json.dumps(STRICT), json.dumps(MENDED)), encoding="utf-8")
+    assert redriven(letters, worker, every[1]) == (1, 0, 0)
+    assert redriven(letters, worker, *every) == (2, 0, 1)
+    assert committed_values(kafka.bootstrap, f"{topic_name}-others").keys() == {
+        b'{"id":5,"by":"Eve"}',
+        b'{"id":6,"by":null}',
+    }
+    assert committed_values(kafka.bootstrap, f"{topic_name}-orders").total() == 3
+
+
 def test_letters_of_no_connector_of_the_job_are_refused(kafka: KafkaStack, topic_name: str, tmp_path: Path) -> None:
     """The topics that could be meant are named; exit code 2."""
     done = headrace("redrive", "others-dead-letters", *job(kafka, topic_name, tmp_path, STRICT))

@@ -108,4 +108,4 @@ def test_a_redrive_reads_letters_as_the_worker_s_consumers_do(override: dict[str
     feed = feed_of(definition, ClientSettings({"bootstrap.servers": "embedded", **SECURITY}, "real:1"))
     assert feed.settings.bootstrap == "real:1"
     assert (feed.settings.security.protocol, feed.settings.security.username) == ("SASL_PLAINTEXT", user)
-    assert feed.target_topic == "t"
+    assert feed.connector == "n"
