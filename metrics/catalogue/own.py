@@ -11,7 +11,7 @@ BYTES = (1_024, 16_384, 131_072, 1_048_576, 4_194_304, 16_777_216, 33_554_432, 6
 
 FETCH_OUTCOMES = ("outcome", ("ok", "retriable", "rate_limited", "fatal"))
 CLOSE_REASONS = ("reason", ("count", "bytes", "age", "idle", "stop"))
-RETRY_STAGES = ("stage", ("fetch", "convert", "deliver", "put"))
+RETRY_STAGES = ("stage", ("fetch", "convert", "put"))
 COMPONENTS = ("component", ("group", "kafka", "registry", "spark"))
 METHODS = ("method", ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
 
@@ -221,7 +221,7 @@ END_TO_END = Metric(
 RETRIES = Metric(
     "headrace_retries_total",
     Kind.COUNTER,
-    "Tries repeated after a retriable error.",
+    "Tries repeated in place after a retriable error; a failed delivery restarts the task instead.",
     (*TASK, "stage", "error_class"),
     words=(RETRY_STAGES,),
 )

@@ -14,7 +14,8 @@ from metrics.events.event import ConnectorEvent, Event, Level, TaskEvent
 class RetryScheduled(TaskEvent):
     """A retriable error: try number ``attempt`` + 1 follows after ``wait_seconds``.
 
-    ``stage``: fetch | convert | deliver | put.
+    ``stage``: fetch | convert | put; a failed delivery is not tried again in place, its task restarts.
+    ``message`` is one line written for people, which names what is away; no secret, never a label.
     """
 
     logger: ClassVar[str] = "headrace.errors"
@@ -23,6 +24,7 @@ class RetryScheduled(TaskEvent):
     error_class: str
     attempt: int
     wait_seconds: float
+    message: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from fetchers.sdk import BackOff, Clock
 from metrics.events import BatchConverted, RetryScheduled, TaskEvents
-from service.domain.errors import PoisonedBatchError
+from service.domain.errors import PoisonedBatchError, described
 from service.pipeline.batching import MicroBatch
 from spark_batch.errors import ConversionFatal, ConversionRetriable, SparkUnavailable
 from spark_batch.outcome import INPUT_SCHEMA, OUTCOME_SCHEMA
@@ -89,6 +89,7 @@ class ConvertStage:
             error_class=type(error).__name__,
             attempt=attempt,
             wait_seconds=wait_seconds,
+            message=described(error),
         )
         await self.clock.sleep(wait_seconds)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from fetchers.sdk import BackOff, Clock, Page, Retriable, SourceConnector
 from metrics.events import PageFetched, QueueStalled, QueueWaitBegan, RetryScheduled, TaskEvents
+from service.domain.errors import described
 from service.pipeline.activity import Activity
 from service.pipeline.context import TaskContext
 from service.pipeline.queue import BoundedQueue, QueuedPage
@@ -103,6 +104,7 @@ class FetchStage:
             error_class=type(error).__name__,
             attempt=attempt,
             wait_seconds=wait_seconds,
+            message=described(error),
         )
         self.activity.is_retrying = True
         await self.clock.sleep(wait_seconds)

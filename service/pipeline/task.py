@@ -52,6 +52,7 @@ class FlowSettings:
     conversions_max: int = 2
     """Micro-batches of this task in conversion at once."""
     fetch_retry: FetchRetry = FetchRetry()
+    """Its back-off is that of conversions too; its patience is for the source alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +162,9 @@ class SourceTask:
             fetching = group.create_task(self._fetch(fetch, queue), name=f"{self.task_id} fetch")
             group.create_task(self._stop_when_asked(fetching, queue), name=f"{self.task_id} stop")
             group.create_task(self._deliver_in_order(ordered, deliver, slots), name=f"{self.task_id} deliver")
-            convert = ConvertStage(self.parts.convert, self.settings.plan, events, self.parts.clock)
+            convert = ConvertStage(
+                self.parts.convert, self.settings.plan, events, self.parts.clock, self.settings.fetch_retry.back_off
+            )
             async with aclosing(self._poll(queue)) as batches:
                 async for batch in batches:
                     _tell_closed(events, batch)

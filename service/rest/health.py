@@ -13,11 +13,11 @@ from metrics.events import (
     FetchCompleted,
     PageFetched,
     RetryScheduled,
+    SinkRecordsPut,
     SourceLagMeasured,
     TaskEvent,
     TaskRemoved,
     TaskStateChanged,
-    TransactionCommitted,
     WorkerStarted,
     WorkerStopping,
 )
@@ -26,7 +26,7 @@ _RECOVERIES: dict[type[TaskEvent], str] = {
     PageFetched: "fetch",
     SourceLagMeasured: "fetch",
     BatchConverted: "convert",
-    TransactionCommitted: "deliver",
+    SinkRecordsPut: "put",
 }
 """What shows that a stage works again."""
 
@@ -113,6 +113,7 @@ class Health:
                 {
                     "stage": retry.stage,
                     "error": retry.error_class,
+                    "message": retry.message,
                     "attempt": retry.attempt,
                     "wait_seconds": round(retry.wait_seconds, 3),
                 }

@@ -11,9 +11,9 @@ from metrics.events import (
     FetchCompleted,
     PageFetched,
     RetryScheduled,
+    SinkRecordsPut,
     TaskRemoved,
     TaskStateChanged,
-    TransactionCommitted,
     WorkerStarted,
     WorkerStopping,
 )
@@ -32,7 +32,9 @@ def health(*events: Event) -> Health:
 
 def retry(stage: str, attempt: int = 1) -> RetryScheduled:
     """A retry of the only task."""
-    return RetryScheduled("c", 0, stage=stage, error_class="Retriable", attempt=attempt, wait_seconds=1.23456)
+    return RetryScheduled(
+        "c", 0, stage=stage, error_class="Retriable", attempt=attempt, wait_seconds=1.23456, message="Retriable: away"
+    )
 
 
 def test_a_worker_is_ready_once_it_has_started() -> None:
@@ -69,8 +71,8 @@ def test_a_retry_is_told_and_the_worker_still_ready() -> None:
     retrying = health(RUNNING, retry("fetch", 2), retry("fetch", 3), retry("convert"))
     assert retrying.is_ready
     assert retrying.report()["tasks"]["c-0"]["retrying"] == [
-        {"stage": "fetch", "error": "Retriable", "attempt": 3, "wait_seconds": 1.235},
-        {"stage": "convert", "error": "Retriable", "attempt": 1, "wait_seconds": 1.235},
+        {"stage": "fetch", "error": "Retriable", "message": "Retriable: away", "attempt": 3, "wait_seconds": 1.235},
+        {"stage": "convert", "error": "Retriable", "message": "Retriable: away", "attempt": 1, "wait_seconds": 1.235},
     ]
 
 
@@ -80,7 +82,7 @@ def test_a_retry_is_told_and_the_worker_still_ready() -> None:
         ("fetch", PageFetched("c", 0, records=1, bytes=1)),
         ("fetch", FetchCompleted("c", 0, outcome="ok", bytes=1, seconds=1)),
         ("convert", BatchConverted("c", 0, records=1, seconds=1)),
-        ("deliver", TransactionCommitted("c", 0, records=1, seconds=1)),
+        ("put", SinkRecordsPut("c", 0, records=1, seconds=1)),
         ("fetch", RUNNING),
     ],
 )

@@ -141,8 +141,8 @@ def test_a_settled_batch_leaves_no_record_active(scene: Scene) -> None:
 
 def test_errors_count_as_connect_counts_them(scene: Scene) -> None:
     """Each attempt is a failure, each lost record an error, only tolerated ones are skipped."""
-    retry = {"stage": "deliver", "error_class": "KafkaTimeoutError"}
-    scene.task(RetryScheduled, stage="deliver", error_class="KafkaTimeoutError", attempt=1, wait_seconds=0.5)
+    retry = {"stage": "fetch", "error_class": "Retriable"}
+    scene.task(RetryScheduled, stage="fetch", error_class="Retriable", attempt=1, wait_seconds=0.5)
     scene.task(RecordsRejected, stage="VALUE_CONVERTER", reason="malformed_json", count=4)
     scene.task(RecordsRejected, stage="VALUE_CONVERTER", reason="malformed_json", count=1, is_tolerated=False)
     scene.task(

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from fetchers.sdk import BackOff, SystemClock
-from metrics.events import BatchConverted, Event, TaskEvents
+from metrics.events import BatchConverted, Event, RetryScheduled, TaskEvents
 from service.domain.errors import PoisonedBatchError
 from service.pipeline.batching import CloseReason, MicroBatch
 from service.pipeline.converting import Convert, ConvertStage, input_table
@@ -114,10 +114,11 @@ async def test_only_lost_conversions_are_a_batch_s_own_doing(error: ConversionEr
             raise error
         return pa.table({"value": records.column("value")})
 
+    events: list[Event] = []
     converting = ConvertStage(
         convert,
         PLAN,
-        TaskEvents(lambda _: None, "c", 0),
+        TaskEvents(events.append, "c", 0),
         SystemClock(),
         BackOff(first_seconds=0.001, cap_seconds=0.001),
     )
@@ -127,3 +128,5 @@ async def test_only_lost_conversions_are_a_batch_s_own_doing(error: ConversionEr
         assert asked == [False, False, True, True], "after two losses it must take no innocent one with it"
     else:
         assert (await converting.run(batch_of(b"1"))).outcome.num_rows == 1
+    told = {event.message for event in events if isinstance(event, RetryScheduled)}
+    assert told == {f"{type(error).__name__}: {error}"}, "the class alone does not say what is the matter"

@@ -128,6 +128,23 @@ async def test_patience_begins_with_the_first_failure_not_with_the_start() -> No
     assert bench.waits == [(1, 2)]
 
 
+async def test_a_retry_says_what_is_away() -> None:
+    """The class of an error names no source; its message, written for people, does."""
+
+    async def run(context: FetchContext) -> AsyncIterator[Page]:
+        if context.clock.monotonic() < 1:
+            message = "https://api.example.com/export: cannot connect (Connection refused)"
+            raise Retriable(message)
+        yield page(b"1")
+
+    bench = Bench(Scripted(run), retry=FetchRetry(STEADY))
+    await bench.stage.run()
+    told = [event for event in bench.events if isinstance(event, RetryScheduled)]
+    assert [(event.error_class, event.message) for event in told] == [
+        ("Retriable", "Retriable: https://api.example.com/export: cannot connect (Connection refused)")
+    ]
+
+
 async def test_rounds_without_news_are_progress() -> None:
     """An API that answers every time but one in ten is not a failing one."""
     calls = 0

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from fetchers.sdk import BackOff, Fatal, Retriable
-from metrics.events import BatchClosed, QueueStalled, RecordsRejected, TaskStarted, TransactionAborted
+from metrics.events import BatchClosed, QueueStalled, RecordsRejected, RetryScheduled, TaskStarted, TransactionAborted
 from service.domain.errors import PoisonedBatchError, RecordRejectedError, Recovery, recovery_of, root_of
 from service.kafka.errors import DeliveryRetriable, WriterFenced
 from service.pipeline.batching import BatchLimits
@@ -17,7 +17,7 @@ from service.pipeline.delivering import HEARING_SECONDS_MAX
 from service.pipeline.fetching import FetchRetry
 from service.pipeline.queue import QueueLimits
 from service.pipeline.task import SourceTask
-from spark_batch.errors import ConversionFatal, ConversionRetriable
+from spark_batch.errors import ConversionFatal, ConversionRetriable, SparkUnavailable
 from tests.unit.pipeline.fake_kafka import LETTERS, TOPIC, FakeKafka
 from tests.unit.pipeline.fakes import PARTITION, FakeConversion, World, numbers, payloads, wait_until
 
@@ -250,6 +250,14 @@ async def test_a_fetch_that_fails_longer_than_patience_restarts_the_task() -> No
     assert recovery_of(error) is Recovery.RETRY
     assert world.kafka.values(TOPIC) == payloads(4)
     assert 60 <= asyncio.get_running_loop().time() < 70
+
+
+async def test_the_longest_wait_holds_for_conversions_too() -> None:
+    """``errors.retry.delay.max.ms`` is said of every try, not of a fetch alone."""
+    world = World(conversion=FakeConversion(script=lambda call: SparkUnavailable("starts") if call <= 12 else 0))
+    async with running(world.task(numbers(payloads(2)), fetch_retry=FetchRetry(BackOff(cap_seconds=5)))):
+        await wait_until(lambda: len(world.kafka.values(TOPIC)) == 2)
+    assert max(event.wait_seconds for event in world.told(RetryScheduled) if event.stage == "convert") == 5
 
 
 @pytest.mark.parametrize("error", [DeliveryRetriable("no leader"), WriterFenced("newer")])
