@@ -120,7 +120,9 @@ class KafkaAdmin:
             response = await self._client.create_topics([topic.request(replication) for topic in missing])
             for name, error_code, *rest in response.topic_errors:
                 if error_code != kafka.TopicAlreadyExistsError.errno:
-                    outcomes[name] = _failure(name, error_code, rest[0] if rest else None)
+                    outcomes[name] = _failure(
+                        error_code, rest[0] if rest else None, about=f"topic '{name}' cannot be created"
+                    )
             awaited = {topic.name for topic in missing if outcomes.get(topic.name) is None}
             # The cluster has no way to tell a client that a leader is elected, so it is asked.
             while not awaited <= await self._with_leaders(sorted(awaited)):
@@ -170,21 +172,22 @@ class KafkaAdmin:
     async def topic_config(self, name: str) -> dict[str, str | None]:
         """Effective settings of a topic.
 
-        Raises DeliveryFatal when it does not exist or may not be described.
+        Raises DeliveryFatal when it may not be described; DeliveryRetriable when the broker does not know it, for that
+        broker may only lag behind another that has made it.
         """
         async with asyncio.timeout(ADMIN_SECONDS_MAX):
             responses = await self._client.describe_configs([ConfigResource(ConfigResourceType.TOPIC, name)])
         error_code, text, _, _, entries = responses[0].resources[0]
-        if error_code:
-            raise DeliveryFatal(
-                f"settings of topic '{name}' cannot be read: {text or kafka.for_code(error_code).__name__}"
-            )
+        failure = _failure(error_code, text, about=f"settings of topic '{name}' cannot be read")
+        if failure is not None:
+            raise failure
         return {entry[0]: entry[1] for entry in entries}
 
     async def demand_compacted(self, name: str, *, worker_key: str, purpose: str) -> None:
         """Check that a state topic's clean-up is exactly `compact`.
 
-        Raises DeliveryFatal with Kafka Connect's text otherwise: a topic that deletes by age forgets state.
+        Raises DeliveryFatal with Kafka Connect's text otherwise: a topic that deletes by age forgets state; and as
+        `topic_config` does.
         """
         policy = (await self.topic_config(name)).get("cleanup.policy")
         if policy != "compact":
@@ -216,12 +219,12 @@ def _has_leaders(topic: Mapping[str, Any]) -> bool:
     return bool(topic["partitions"]) and all(partition["leader"] >= 0 for partition in topic["partitions"])
 
 
-def _failure(name: str, error_code: int, text: str | None) -> KafkaFailure | None:
-    """Judge the answer to one creation; None = created."""
+def _failure(error_code: int, text: str | None, *, about: str) -> KafkaFailure | None:
+    """Judge the answer about one topic; None = it was done."""
     error = kafka.for_code(error_code)
     if error is kafka.NoError:
         return None
-    told = f"topic '{name}' cannot be created: {text or error.__name__}"
+    told = f"{about}: {text or error.__name__}"
     if error.retriable or error in (kafka.RequestTimedOutError, kafka.NotControllerError):
         return DeliveryRetriable(told)
     return DeliveryFatal(told)
