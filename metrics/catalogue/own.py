@@ -58,7 +58,8 @@ FETCH_BYTES = Metric(
 FETCH_SECONDS = Metric(
     "headrace_fetch_seconds",
     Kind.HISTOGRAM,
-    "Duration of a request to the source.",
+    "From asking the source to the end of its answer: with waits for a rate limit, log-ins and redirects, and with the "
+    "time in which a fetcher that reads the answer in parts hands over what it has.",
     TASK,
     SECONDS_LONG,
 )
@@ -84,7 +85,7 @@ RATE_LIMIT_WAIT = Metric(
 SOURCE_LAG = Metric(
     "headrace_source_lag_seconds",
     Kind.GAUGE,
-    "Now minus the event time of the newest delivered record, as last measured.",
+    "How far the fetcher is behind its source, by its own reckoning and as last told; 0 when it has read all there is.",
     TASK,
 )
 

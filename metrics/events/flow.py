@@ -14,7 +14,8 @@ from metrics.events.event import Event, Level, TaskEvent
 class FetchCompleted(TaskEvent):
     """A request to the source ended; ``bytes`` came in, whatever the outcome.
 
-    ``outcome``: ok | retriable | rate_limited | fatal.
+    ``outcome``: ok | retriable | rate_limited | fatal. ``seconds``: from asking to the end of its answer, waits for a
+    rate limit, log-ins and redirects included, and the time in which the fetcher was busy with what it had read.
     """
 
     logger: ClassVar[str] = "headrace.fetch"
@@ -46,7 +47,7 @@ class RateLimitWaited(TaskEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceLagMeasured(TaskEvent):
-    """Now minus the event time of the newest delivered record; 0 at the end of the source."""
+    """How far the fetcher is behind its source, by its own reckoning; 0 when it has read all there is."""
 
     logger: ClassVar[str] = "headrace.fetch"
     seconds: float
