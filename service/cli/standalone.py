@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import resource
 import signal
@@ -18,19 +19,23 @@ from metrics.logging import LogFormat, configure_logging
 from metrics.redaction import Redactor
 from service.app import Addresses, open_worker
 from service.cli.findings import print_refusal
-from service.embedded.errors import EmbeddedError
+from service.embedded.errors import EmbeddedError, StartFailed
 from service.herder.run import WorkerRun
 from service.job import ConfigRefusedError, Job, read_job
 from service.kafka.errors import DeliveryFatal
 from service.worker.collecting import collecting_gently
 
 EXIT_CLEAN, EXIT_FAILED, EXIT_CONFIG = 0, 1, 2
+_LASTING = frozenset(
+    {errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EROFS, errno.EADDRNOTAVAIL}
+)
+"""What the system refuses until somebody changes a path, a permission or an address."""
 _GRACE_SECONDS = 30.0
 """For Spark, the embedded servers and the HTTP server to end, after the tasks' own deadline."""
 
 
 async def run_standalone(worker_file: Path, connector_files: Sequence[Path], *, idle_seconds: float | None) -> int:
-    """Exit code: 0 clean, 1 a task FAILED, 2 configuration."""
+    """Exit code: 0 clean, 1 a task FAILED or the start may succeed another time, 2 configuration."""
     return await run_to_end(lambda: read_job(worker_file, connector_files), idle_seconds=idle_seconds)
 
 
@@ -48,9 +53,22 @@ async def run_to_end(
         return await run_job(job, idle_seconds=idle_seconds, is_distributed=is_distributed, tell=tell)
     except ConfigRefusedError as refusal:
         print_refusal(refusal)
+        return EXIT_CONFIG
     except (EmbeddedError, DeliveryFatal, OSError) as error:
         Console(stderr=True).print(Text(f"headrace: {error}", style="red"))
-    return EXIT_CONFIG
+        return exit_code_of(error)
+
+
+def exit_code_of(error: Exception) -> int:
+    """Of what kept a worker from running: whether it is worth another try, or somebody has to change something."""
+    if isinstance(error, StartFailed):
+        return EXIT_FAILED
+    if not isinstance(error, OSError):
+        return EXIT_CONFIG
+    # A listener's error only tells of the system's, with its number, that caused it.
+    told = (error, error.__cause__)
+    is_lasting = any(isinstance(each, OSError) and each.errno in _LASTING for each in told)
+    return EXIT_CONFIG if is_lasting else EXIT_FAILED
 
 
 def configure_job_logging(job: Job) -> None:
