@@ -10,23 +10,27 @@ from rich.text import Text
 
 from service.cli.findings import print_refusal
 from service.cli.standalone import EXIT_CLEAN, EXIT_CONFIG, EXIT_FAILED, configure_job_logging, raise_file_limit
+from service.embedded.errors import EmbeddedError
 from service.job import ConfigRefusedError, read_job
+from service.kafka.errors import DeliveryFatal
 from service.redrive.run import UnknownDeadLetterTopicError, redrive
+
+_REFUSALS = (UnknownDeadLetterTopicError, EmbeddedError, DeliveryFatal, OSError)
+"""Told in one line: the topic or the servers are not what the files say, or another process has them."""
 
 
 async def run_redrive(topic: str, worker_file: Path, connector_files: Sequence[Path]) -> int:
     """Exit code: 0 all were tried, 1 the redrive failed, 2 configuration."""
     try:
         job = read_job(worker_file, connector_files)
+        configure_job_logging(job)
+        raise_file_limit()
+        report = await redrive(topic, job)
     except ConfigRefusedError as refusal:
         print_refusal(refusal)
         return EXIT_CONFIG
-    configure_job_logging(job)
-    raise_file_limit()
-    try:
-        report = await redrive(topic, job)
-    except UnknownDeadLetterTopicError as error:
-        Console(stderr=True).print(Text(f"headrace: {error}", style="red"))
+    except _REFUSALS as error:
+        Console(stderr=True, soft_wrap=True).print(Text(f"headrace: {error}", style="red"))
         return EXIT_CONFIG
     Console().print(
         f"{report.passed:,} passed and were delivered, {report.passed_before:,} had been delivered before, "
