@@ -1,7 +1,8 @@
 """`contract.unknown.fields=keep`: the payload's own object, with only what the contract changes.
 
 Fields take their Avro names, missing ones with a default get it, dates and instants become numbers; everything else,
-unknown fields and the digits of every number included, stays as it was written.
+unknown fields and the digits of every number included, stays as it was written. An unknown field of the name that a
+field of the contract has is refused.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 from spark_batch.avro_types import Array, AvroType, JsonValue, Map, Record, Slot, Temporal
 from spark_batch.exact.fields import json_text
 from spark_batch.exact.instants import parse_instant
-from spark_batch.exact.json_text import Number
+from spark_batch.exact.json_text import Number, RejectedPayload
+from spark_batch.outcome import Reason
 
 
 def is_kept_whole(record: Record) -> bool:
@@ -21,8 +23,11 @@ def is_kept_whole(record: Record) -> bool:
 
 
 def kept_payload(record: Record, value: JsonValue) -> bytes:
-    """The kept form of a valid payload."""
-    return _record(record, value).encode()
+    """The kept form of a valid payload; raises RejectedPayload where an unknown field has a contract field's name.
+
+    Going out, it would stand in that field's place or pass for it, and nobody has looked at its value.
+    """
+    return _record(record, value, "").encode()
 
 
 def _is_type_kept(kind: AvroType) -> bool:
@@ -33,28 +38,39 @@ def _is_type_kept(kind: AvroType) -> bool:
     return _is_type_kept(kind.values.type) if isinstance(kind, Map) else not isinstance(kind, Temporal)
 
 
-def _record(record: Record, value: JsonValue) -> str:
+def _record(record: Record, value: JsonValue, path: str) -> str:
+    unknown = _unknown(record, value, path)
     texts = {}
     for field in record.fields:
         if field.json_name in value:
-            texts[field.name] = _slot(field.slot, value[field.json_name])
+            texts[field.name] = _slot(field.slot, value[field.json_name], _join(path, field.json_name))
         elif field.has_value_default and field.default is not None:
             texts[field.name] = field.default
-    known = {field.json_name for field in record.fields}
-    texts |= {name: _as_written(item) for name, item in value.items() if name not in known and name not in texts}
+    texts |= {name: _as_written(item) for name, item in unknown.items()}
     return "{" + ",".join(f"{json_text(name)}:{text}" for name, text in texts.items()) + "}"
 
 
-def _slot(slot: Slot, value: JsonValue) -> str:
+def _unknown(record: Record, value: JsonValue, path: str) -> dict[str, JsonValue]:
+    known = {field.json_name for field in record.fields}
+    unknown = {name: item for name, item in value.items() if name not in known}
+    for field in record.fields:
+        if field.name in unknown:
+            expected = f"no field of the name that {_join(path, field.json_name)} has in the contract"
+            raise RejectedPayload(Reason.UNKNOWN_FIELD, f"{_join(path, field.name)}: expected {expected}")
+    return unknown
+
+
+def _slot(slot: Slot, value: JsonValue, path: str) -> str:
     kind = slot.type
     if value is None:
         return "null"
     if isinstance(kind, Record):
-        return _record(kind, value)
+        return _record(kind, value, path)
     if isinstance(kind, Array):
-        return f"[{','.join(_slot(kind.items, item) for item in value)}]"
+        return f"[{','.join(_slot(kind.items, item, f'{path}[{at}]') for at, item in enumerate(value))}]"
     if isinstance(kind, Map):
-        return "{" + ",".join(f"{json_text(str(key))}:{_slot(kind.values, item)}" for key, item in value.items()) + "}"
+        items = (f"{json_text(str(key))}:{_slot(kind.values, item, _join(path, key))}" for key, item in value.items())
+        return f"{{{','.join(items)}}}"
     if isinstance(kind, Temporal):
         return str(parse_instant(kind, value, is_number=isinstance(value, Number)))
     return _as_written(value)
@@ -62,3 +78,7 @@ def _slot(slot: Slot, value: JsonValue) -> str:
 
 def _as_written(value: JsonValue) -> str:
     return json_text(value, number=str)
+
+
+def _join(path: str, name: str) -> str:
+    return f"{path}.{name[:100]}" if path else name[:100]

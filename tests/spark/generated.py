@@ -47,6 +47,7 @@ _KEYS = st.one_of(
             "a",
             "b",
             "$id",
+            "f0",
             "été",
             "a.b",
             "x y",

@@ -172,6 +172,48 @@ def judged(schema: dict[str, Any], payload: bytes, *, is_unknown_refused: bool =
     return through_avro(schema, value)
 
 
+def kept(schema: dict[str, Any], payload: bytes) -> Any:
+    """The JSON that is to go out where unknown fields are kept, as `read_json` reads it; raises NotValid."""
+    judged(schema, payload)
+    return _kept(schema, read_json(payload))
+
+
+def _kept(schema: Any, value: Any) -> Any:
+    if isinstance(schema, list):
+        schema = next(branch for branch in schema if branch != "null")
+    if value is None or isinstance(schema, str):
+        return value
+    if schema["type"] == "record":
+        return _kept_record(schema, value)
+    if schema["type"] == "array":
+        return [_kept(schema["items"], item) for item in value]
+    if schema["type"] == "map":
+        return {key: _kept(schema["values"], item) for key, item in value.items()}
+    logical = schema.get("logicalType")
+    return value if logical in {None, "decimal", "uuid"} else Literal(str(_instant(logical, value)))
+
+
+def _kept_record(schema: dict[str, Any], value: Any) -> dict[str, Any]:
+    payload_names = {field.get("json.name", field["name"]): field for field in schema["fields"]}
+    found = {name: item for name, item in value.items() if name not in payload_names}
+    # What is unknown must not be taken for a field of the contract.
+    _demand(not found.keys() & {field["name"] for field in schema["fields"]})
+    for name, field in payload_names.items():
+        if name in value:
+            found[field["name"]] = _kept(field["type"], value[name])
+        elif field.get("default") is not None:
+            default = _default(field["type"], field["default"])
+            found[field["name"]] = _written(default)
+    return found
+
+
+def _written(default: Any) -> Any:
+    if isinstance(default, bytes):
+        return base64.b64encode(default).decode()
+    is_number = isinstance(default, int | float) and not isinstance(default, bool)
+    return Literal(repr(default)) if is_number else default
+
+
 def through_avro(schema: dict[str, Any], value: Any) -> Any:
     """A value written and read by fastavro."""
     parsed = fastavro.parse_schema(schema)

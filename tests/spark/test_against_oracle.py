@@ -22,7 +22,7 @@ from spark_batch.plan_findings import plan_findings
 from spark_batch.plan_schemas import value_schema
 from tests.spark.engines import Engine, table
 from tests.spark.generated import payloads, schemas
-from tests.spark.oracle import NotValid, judged, read_avro
+from tests.spark.oracle import NotValid, judged, kept, read_avro, read_json
 
 RECORDS = 60
 WITHOUT_SHRINKING = settings(
@@ -92,6 +92,23 @@ def test_verdicts_and_values_equal_the_oracles(
     """On generated schemas and payloads, rejected means rejected and valid means the very same value."""
     found = disagreements(local_engine, case)
     assert not found, "\n".join([repr(case[0]), *found[:5]])
+
+
+@settings(parent=WITHOUT_SHRINKING, max_examples=10)
+@given(case=cases())
+def test_what_is_kept_equals_the_oracle_s(local_engine: Engine, case: tuple[dict[str, Any], list[bytes], bool]) -> None:
+    """With `contract.unknown.fields=keep`: every field and digit, under the names of the contract."""
+    schema, texts, _ = case
+    contract = Contract(json.dumps(schema), unknown_fields=UnknownFields.KEEP)
+    plan = ConversionPlan(PayloadFormat.JSON, contract, value_converter=ConverterSpec(ConverterKind.JSON))
+    assert plan_findings(plan) == []
+    for payload, row in zip(texts, local_engine.convert(plan, table(texts)).to_pylist(), strict=True):
+        try:
+            wanted = kept(schema, payload)
+        except NotValid:
+            wanted = None
+        seen = None if row["reason"] is not None else read_json(row["value"])
+        assert seen == wanted, f"{payload!r} {row['reason']} {row['message']}"
 
 
 @pytest.mark.parametrize("seed", range(3))

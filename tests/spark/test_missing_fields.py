@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from spark_batch.outcome import Reason
 from spark_batch.plan import Contract, ConversionPlan, ConverterKind, ConverterSpec, PayloadFormat, UnknownFields
 from tests.spark.engines import Engine, rows, table
@@ -109,6 +111,42 @@ def test_kept_payload_with_names_defaults_and_instants(engine: Engine) -> None:
     assert outcome.column("value").to_pylist() == [
         b'{"a":1.50,"at":1000,"d":4,"z":1.10,"deep":{"$a":[1e2,"\\u001F"]}}',
     ]
+
+
+@pytest.mark.parametrize(
+    ("payload", "field"),
+    [
+        ('{"$insert_id":1,"insert_id":"two","in":[],"by":{}}', "insert_id"),
+        ('{"insert_id":"two","in":[],"by":{}}', "insert_id"),
+        ('{"insert_id":null,"in":[],"by":{}}', "insert_id"),
+        ('{"in":[{"é":1},{"é":1,"x":1}],"by":{}}', "in[1].x"),
+        ('{"in":[],"by":{"a":{"é":2,"x":3}}}', "by.a.x"),
+    ],
+)
+def test_kept_fields_cannot_take_a_contract_field_s_name(engine: Engine, payload: str, field: str) -> None:
+    """An unknown field that would go out as a field of the contract, unchecked or in its place, is refused."""
+    inner = {"type": "record", "name": "In", "fields": [{"name": "x", "type": "long", "json.name": "é"}]}
+    fields = [
+        {"name": "insert_id", "json.name": "$insert_id", "type": ["null", "long"]},
+        {"name": "in", "type": {"type": "array", "items": inner}},
+        {"name": "by", "type": {"type": "map", "values": "In"}},
+    ]
+    schema = {"type": "record", "name": "R", "fields": fields}
+    good = '{"$insert_id":1,"in":[{"é":1,"insert_id":5}],"by":{"x":{"é":2}},"x":6}'
+    kept = {"insert_id": 1, "in": [{"x": 1, "insert_id": 5}], "by": {"x": {"x": 2}}, "x": 6}
+    found = _values(engine, _plan(UnknownFields.KEEP, schema), [good, payload])
+    assert found == [kept, (Reason.UNKNOWN_FIELD, field)]
+    assert isinstance(_values(engine, _plan(schema=schema), [payload])[0], dict)
+
+
+def test_fields_may_swap_their_names(engine: Engine) -> None:
+    """A name that is a field's own in the payload and another's in the record is known, and taken by nobody else."""
+    fields = [
+        {"name": "a", "json.name": "b", "type": ["null", "long"]},
+        {"name": "b", "json.name": "a", "type": ["null", "long"]},
+    ]
+    plan = _plan(UnknownFields.KEEP, {"type": "record", "name": "R", "fields": fields})
+    assert _values(engine, plan, ['{"a":1,"b":2}', '{"a":1}']) == [{"a": 2, "b": 1}, {"b": 1}]
 
 
 def test_names_no_path_can_express(engine: Engine) -> None:
