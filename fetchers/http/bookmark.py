@@ -1,7 +1,8 @@
 """The source offset of ``HttpSource``: how far the records are read, and where a round is.
 
 Flat, and readable by people: ``{"updated": 1700000000, "read.keys": "…"}`` after a round; inside one also what it
-has reached (``round.highest``, ``round.keys``) and the page to go on with (``page.next``, ``page.skip``).
+has reached (``round.highest``, ``round.keys``) and the page to go on with (``page.next``, ``page.skip``). Where rows
+could not be read, ``read.unreadable`` and ``round.unreadable`` tell which of them are among the dead letters.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ from fetchers.toolkit.pagination import Place
 from fetchers.toolkit.watermark import Watermark
 
 KEYS = "read.keys"
+UNREADABLE = "read.unreadable"
 HIGHEST = "round.highest"
 HIGHEST_KEYS = "round.keys"
+HIGHEST_UNREADABLE = "round.unreadable"
 PAGE = "page.next"
 SKIP = "page.skip"
 
@@ -51,8 +54,12 @@ class Bookmark:
         found: dict[str, Scalar] = {}
         if name is not None:
             found |= {name: self.mark.value, KEYS: _joined(self.mark)}
+            if self.mark.unreadable:
+                found[UNREADABLE] = ",".join(self.mark.unreadable)
             if self.highest != self.mark:
                 found |= {HIGHEST: self.highest.value, HIGHEST_KEYS: _joined(self.highest)}
+                if self.highest.unreadable:
+                    found[HIGHEST_UNREADABLE] = ",".join(self.highest.unreadable)
         if self.place is not None or self.skip or name is None:
             found[PAGE] = self.place
         if self.skip:
@@ -62,12 +69,14 @@ class Bookmark:
     @classmethod
     def of_offset(cls, offset: Offset, name: str | None, *, initial: Watermark) -> Bookmark:
         """Read the stored form back; keys that somebody has taken away are as if they had never been."""
-        mark = Mark(initial)
+        mark = Mark(initial, unreadable=_split(offset, UNREADABLE))
         if name is not None and offset.get(name) is not None:
-            mark = Mark(_value(offset, name), _split(offset, KEYS))
+            mark = replace(mark, value=_value(offset, name), keys=frozenset(_split(offset, KEYS)))
         highest = mark
         if offset.get(HIGHEST) is not None:
-            highest = Mark(_value(offset, HIGHEST), _split(offset, HIGHEST_KEYS))
+            highest = replace(mark, value=_value(offset, HIGHEST), keys=frozenset(_split(offset, HIGHEST_KEYS)))
+        if offset.get(HIGHEST_UNREADABLE) is not None:
+            highest = replace(highest, unreadable=_split(offset, HIGHEST_UNREADABLE))
         place, skip = offset.get(PAGE), offset.get(SKIP)
         return cls(
             mark,
@@ -86,5 +95,5 @@ def _joined(mark: Mark) -> str:
     return ",".join(sorted(mark.keys))
 
 
-def _split(offset: Mapping[str, Scalar], key: str) -> frozenset[str]:
-    return frozenset(str(offset.get(key) or "").split(",")) - {""}
+def _split(offset: Mapping[str, Scalar], key: str) -> tuple[str, ...]:
+    return tuple(text for text in str(offset.get(key) or "").split(",") if text)

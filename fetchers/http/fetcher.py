@@ -208,4 +208,4 @@ def _turn(plan: _Plan, place: Place, response: HttpResponse) -> _Turn:
 def _page(answer: CutAnswer, news: Sequence[int], bookmark: Bookmark, name: str | None) -> Page:
     is_whole = len(news) == len(answer.records)
     payloads = list(answer.records) if is_whole else [answer.records[position] for position in news]
-    return Page(payloads, offset=bookmark.offset(name))
+    return Page(payloads, offset=bookmark.offset(name), rejections=answer.rejections_among(news))

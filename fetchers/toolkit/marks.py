@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fetchers.sdk.errors import Fatal
 from fetchers.toolkit.watermark import Watermark, order_of
 
 KEYS_MAX = 10_000
-"""Records with one and the same value that can be told apart; 17 bytes each in the stored offset."""
+"""Records with one and the same value, or without any, that can be told apart; 17 bytes each in the stored offset."""
 _DIGEST_BYTES = 8
 
 
@@ -49,6 +49,9 @@ class Mark:
 
     value: Watermark = None
     keys: frozenset[str] = frozenset()
+    unreadable: tuple[str, ...] = ()
+    """Keys of records without a value, since they cannot be read, oldest first. They neither move the mark nor are
+    moved by it: that they have been handed over is all that is known of them."""
 
     def new_among(self, column: Column, key_of: Callable[[int], str]) -> list[int]:
         """Positions of the values that this mark has not seen. Raises Fatal where they cannot be compared.
@@ -83,7 +86,23 @@ class Mark:
         if len(keys) > KEYS_MAX:
             message = f"more than {KEYS_MAX} records have the same value in the offset field; choose a finer field"
             raise Fatal(message)
-        return Mark(column.values[at_top[0]], keys)
+        return replace(self, value=column.values[at_top[0]], keys=keys)
+
+    def remembering(self, unreadable: Sequence[str]) -> Mark:
+        """The mark after the records with these keys, all of one answer, have been handed over as well.
+
+        Of more than ``KEYS_MAX`` the oldest that are no longer in the answer are forgotten.
+        """
+        present = frozenset(unreadable)
+        if len(present) > KEYS_MAX:
+            message = f"more than {KEYS_MAX} records of one answer cannot be read; is its format right?"
+            raise Fatal(message)
+        known = list(dict.fromkeys((*self.unreadable, *unreadable)))
+        if len(known) == len(self.unreadable):
+            return self
+        beyond = max(0, len(known) - KEYS_MAX)
+        gone = frozenset([key for key in known if key not in present][:beyond])
+        return replace(self, unreadable=tuple(key for key in known if key not in gone))
 
 
 def _check_kinds(one: str, other: str) -> None:

@@ -5,8 +5,6 @@ Parsing and dumping would lose duplicate keys, digits and escapes before any ver
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache, reduce
 from typing import Any, Self, overload
@@ -15,21 +13,25 @@ import msgspec
 
 from fetchers.sdk.errors import Fatal, Retriable
 from fetchers.sdk.http import Records
+from fetchers.sdk.page import Rejection
 from fetchers.toolkit import slicing
+from fetchers.toolkit.csv_rows import csv_rows
 from fetchers.toolkit.fields import FieldValue, field_reader
 from fetchers.toolkit.watermark import Watermark, compare, is_after
 
 _PATHS_MAX = 256
 
-csv.field_size_limit(2**31 - 1)  # Python's own limit, 128 KiB, is for the process; the answer has a limit already
-
 
 class RecordSlices(Records):
     """Raw records of one answer, in its order."""
 
-    def __init__(self, records: Sequence[bytes], *, highest: Watermark = None) -> None:
+    def __init__(
+        self, records: Sequence[bytes], *, highest: Watermark = None, rejections: tuple[Rejection, ...] = ()
+    ) -> None:
         self._records = records
         self._highest = highest
+        self.rejections = rejections
+        """Records that could not be cut as they should be; for the page that they are handed over with."""
 
     @property
     def highest(self) -> Watermark:
@@ -85,12 +87,14 @@ class RecordSlices(Records):
         return cls._newer(lines, newer_than)
 
     @classmethod
-    def of_csv(cls, body: bytes, *, newer_than: tuple[str, Watermark] | None = None) -> Self:
+    def of_csv(cls, body: bytes) -> Self:
         """Rows as JSON objects of text values, named by the first row (RFC 4180).
 
-        Raises Retriable where a quoted field has no end, Fatal for text that is not UTF-8 or an unfit row.
+        A row that cannot be one comes as its own bytes, with a rejection. Raises Retriable where a quoted field has no
+        end, Fatal where the first row names no columns.
         """
-        return cls._newer(_csv_objects(body), newer_than)
+        rows = csv_rows(body)
+        return cls(rows.records, rejections=rows.rejections)
 
     @classmethod
     def _newer(cls, records: Sequence[bytes], newer_than: tuple[str, Watermark] | None) -> Self:
@@ -200,30 +204,3 @@ def _cut_elements(text: bytes) -> list[bytes]:
     except slicing.UncuttableError as error:
         message = f"the answer is no JSON: {error}"
         raise Retriable(message) from error
-
-
-def _csv_objects(body: bytes) -> list[bytes]:
-    try:
-        text = body.removeprefix(slicing.BYTE_ORDER_MARK).decode()
-    except UnicodeDecodeError as error:
-        message = f"the CSV is not UTF-8 at byte {error.start}"
-        raise Fatal(message) from error
-    rows = csv.reader(io.StringIO(text, newline=""), strict=True)
-    try:
-        table = [row for row in rows if row]
-    except csv.Error as error:
-        message = f"the CSV is broken at line {rows.line_num}: {error}"
-        raise Retriable(message) from error
-    if not table:
-        return []
-    names = table[0]
-    if len(set(names)) != len(names):
-        message = "the CSV's first row names a column twice"
-        raise Fatal(message)
-    objects = []
-    for number, row in enumerate(table[1:], start=1):
-        if len(row) != len(names):
-            message = f"row {number} of the CSV has {len(row)} fields, and the first row has {len(names)}"
-            raise Fatal(message)
-        objects.append(msgspec.json.encode(dict(zip(names, row, strict=True))))
-    return objects

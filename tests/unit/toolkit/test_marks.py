@@ -100,6 +100,18 @@ def test_keys_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         _pass(Mark(), Mark(), [(1, key) for key in range(4)])
 
 
+def test_what_cannot_be_read_is_remembered_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys without a value outlast the value; of too many the oldest that the source no longer has are forgotten."""
+    monkeypatch.setattr(marks, "KEYS_MAX", 3)
+    mark = Mark(1).remembering(["a", "b"])
+    assert mark.remembering(["b"]) is mark
+    _news, mark = _pass(mark, mark, [(2, 1)])
+    assert (mark.value, mark.unreadable) == (2, ("a", "b"))
+    assert mark.remembering(["c", "a", "d"]).unreadable == ("a", "c", "d")
+    with pytest.raises(Fatal, match="cannot be read"):
+        mark.remembering(["a", "b", "c", "d"])
+
+
 def test_mixed_kinds_are_fatal() -> None:
     """A page with numbers and words in its offset field cannot be put into order."""
     with pytest.raises(Fatal, match="cannot be compared"):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from typing import Any
 
@@ -128,31 +126,6 @@ def test_a_byte_order_mark_is_no_part_of_the_first_line() -> None:
     mark = b"\xef\xbb\xbf"
     assert list(RecordSlices.of_ndjson(mark + b"1\n" + mark + b"2\n")) == [b"1", mark + b"2"]
     assert list(RecordSlices.of_ndjson(mark)) == []
-
-
-@given(st.lists(st.dictionaries(st.sampled_from(["a", "b ", 'c"']), TEXTS, min_size=3), max_size=4))
-def test_csv_rows_become_objects_of_texts(rows: list[dict[str, str]]) -> None:
-    """Whatever is in a field, line ends and quotes too, comes out as the same text."""
-    out = io.StringIO(newline="")
-    writer = csv.DictWriter(out, ["a", "b ", 'c"'])
-    writer.writeheader()
-    writer.writerows(rows)
-    assert [json.loads(item) for item in RecordSlices.of_csv(out.getvalue().encode())] == rows
-
-
-@pytest.mark.parametrize(
-    ("body", "kind"), [(b'a,b\n1,"x', Retriable), (b"a,b\n1\n", Fatal), (b"a\n\xff\n", Fatal), (b"a,a\n1,2\n", Fatal)]
-)
-def test_broken_csv(body: bytes, kind: type[Exception]) -> None:
-    """An open quotation is a cut body; a row of another width, bad UTF-8 and a name that comes twice are mistakes."""
-    with pytest.raises(kind):
-        RecordSlices.of_csv(body)
-
-
-def test_a_field_of_a_csv_may_be_long() -> None:
-    """A document in a field is no reason to stop."""
-    (row,) = RecordSlices.of_csv(b"a\n" + b"x" * 1_000_000)
-    assert len(row) == 1_000_000 + len('{"a":""}')
 
 
 def test_slices_make_a_page() -> None:
