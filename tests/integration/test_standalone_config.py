@@ -17,17 +17,19 @@ pytestmark = [pytest.mark.slow]
 GOOD_CONNECTOR = {"name": "lines", "connector.class": "FileStreamSource", "topic": "lines", "file": "lines.txt"}
 
 
-def refusal_of(folder: Path, worker: Mapping[str, str], *connectors: Mapping[str, str]) -> str:
+def refusal_of(
+    folder: Path, worker: Mapping[str, str], *connectors: Mapping[str, str], command: str = "standalone"
+) -> str:
     """What the command prints, on one line and without the table's lines; it must end with 2."""
     files = [write_properties(folder / "worker.properties", worker)]
     for number, connector in enumerate(connectors):
         files.append(write_properties(folder / f"connector-{number}.properties", connector))
-    return run_standalone(*files)
+    return run_command(command, *files)
 
 
-def run_standalone(*files: Path) -> str:
-    """Run the command, demand exit code 2 and give what it told."""
-    command = [sys.executable, "-m", "service.cli", "standalone", *map(str, files)]
+def run_command(name: str, *files: Path) -> str:
+    """Run it, demand exit code 2 and give what it told."""
+    command = [sys.executable, "-m", "service.cli", name, *map(str, files)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "400"}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=90, check=False)
     assert done.returncode == 2, done.stdout + done.stderr
@@ -91,6 +93,21 @@ def test_secrets_are_masked_in_findings(tmp_path: Path) -> None:
 def test_a_missing_and_an_unreadable_file_are_told(tmp_path: Path) -> None:
     """Both at once, by name; no other finding hides them."""
     (tmp_path / "broken.json").write_text('{"name": ', encoding="utf-8")
-    told = run_standalone(tmp_path / "no-worker.properties", tmp_path / "broken.json")
+    told = run_command("standalone", tmp_path / "no-worker.properties", tmp_path / "broken.json")
     assert "no-worker.properties: cannot be read" in told
     assert "broken.json: not JSON" in told
+
+
+def test_a_worker_without_connectors_is_told_of_its_clients_too(tmp_path: Path) -> None:
+    """All roles, REST and Spark in one round; otherwise they would connect without the security that was meant."""
+    wrong = {
+        "security.protocol": "SASL_SLL",
+        "producer.compression.type": "foo",
+        "consumer.auto.offset.reset": "newest",
+        "admin.request.timeout.ms": "soon",
+        "listeners": "ftp://x",
+        "spark.master": "locl[2]",
+    }
+    told = refusal_of(tmp_path, {"bootstrap.servers": "127.0.0.1:1", **wrong}, command="worker")
+    for key, value in wrong.items():
+        assert told.count(f"{key} {value} ") == 1, f"{key!r} is not told once in: {told}"
