@@ -8,8 +8,9 @@ import numpy as np
 import pyarrow as pa
 from pyspark.errors import AnalysisException, PySparkException
 
-from spark_batch.errors import ConversionFatal
+from spark_batch.errors import ConversionFatal, is_disk_full
 from spark_batch.job import ORDINAL, VERDICT, Job
+from spark_batch.session import is_session_lost
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,14 +25,14 @@ def run_job(session: SparkSession, job: Job, frame: pa.Table, *, has_rules: bool
     """The job's rows in the order of the frame; raises what Spark raises.
 
     Spark has no way to catch an error of any expression, and an error of one row ends the whole job: where the plan has
-    rules, halves of the frame are tried until the rows that raise stand alone.
+    rules, halves of the frame are tried until the rows that raise stand alone. A lost session is no rule that raises.
     """
     try:
         return in_order(job.applied(session.createDataFrame(frame)).toArrow())
     except AnalysisException:
         raise
-    except PySparkException:
-        if not has_rules or not frame.num_rows:
+    except PySparkException as error:
+        if not has_rules or not frame.num_rows or not _is_of_a_row(session, error):
             raise
     return _split(session, job, frame)
 
@@ -47,12 +48,19 @@ def _split(session: SparkSession, job: Job, frame: pa.Table) -> pa.Table:
             continue
         try:
             done.append(job.applied(session.createDataFrame(part)).toArrow())
-        except PySparkException:
+        except PySparkException as error:
+            if not _is_of_a_row(session, error):
+                raise
             if part.num_rows == 1:
                 done.append(pa.table({ORDINAL: part.column(ORDINAL), VERDICT: pa.array([RAISED], pa.int32())}))
             else:
                 waiting += [_half(part, 0), _half(part, 1)]
     raise ConversionFatal("the rules raise on too many records: mend them so that they give null or false")
+
+
+def _is_of_a_row(session: SparkSession, error: PySparkException) -> bool:
+    """Whether a rule may have raised it; what the machine or the session lacks would be laid to a record's charge."""
+    return not is_disk_full(error) and not is_session_lost(session, error)
 
 
 def _half(frame: pa.Table, which: int) -> pa.Table:

@@ -3,29 +3,37 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import pyarrow as pa
 from py4j.protocol import Py4JNetworkError
 
 from spark_batch.compiled import CompiledPlan, compile_plan
 from spark_batch.convert import convert_table
-from spark_batch.errors import ConversionError, ConversionFatal, ConversionRetriable, SparkUnavailable
+from spark_batch.errors import (
+    ConversionError,
+    ConversionFatal,
+    ConversionRetriable,
+    SparkUnavailable,
+    chain,
+    is_disk_full,
+)
 from spark_batch.outcome import INPUT_SCHEMA
 from spark_batch.plan import ConversionPlan, ConverterKind, ConverterSpec, Finding, PayloadFormat
 from spark_batch.plan_findings import plan_findings
 from spark_batch.rule_check import rule_findings
 from spark_batch.session import (
+    SessionChange,
     SparkSettings,
     close_remote,
     interrupt_remote,
     is_jvm_alive,
-    is_jvm_answering,
+    is_session_answering,
+    is_session_lost,
     jvm_pid,
     kill_jvm,
     kill_starting_jvm,
@@ -47,6 +55,8 @@ ANSWER_SECONDS_MAX = 10.0
 """For the question whether the JVM is still there, after something unexpected, and for a server's last word."""
 _LOOK_SECONDS = 0.1
 _Result = TypeVar("_Result")
+Launch: TypeAlias = "Callable[[SparkSettings], SparkSession]"
+"""Makes a session that has shown that it works; blocks for seconds, and raises whatever Spark raises."""
 
 
 @dataclass
@@ -69,11 +79,21 @@ class ConversionRunner:
 
     `slots` conversions run at once, waiting callers are served in the order they came. A conversion that takes longer
     than `job_seconds_max` is given up: the session is started anew and every conversion then running gets
-    ConversionRetriable.
+    ConversionRetriable. `tell` hears of every change of the session as it happens, on the event loop.
     """
 
-    def __init__(self, settings: SparkSettings, *, slots: int = 3, job_seconds_max: float = 120.0) -> None:
+    def __init__(
+        self,
+        settings: SparkSettings,
+        *,
+        slots: int = 3,
+        job_seconds_max: float = 120.0,
+        tell: Callable[[SessionChange], None] = lambda _: None,
+        launch: Launch | None = None,
+    ) -> None:
         self._settings = settings
+        self._tell = tell
+        self._launch = warm_session if launch is None else launch
         self._slots = asyncio.Semaphore(slots)
         self._job_seconds_max = job_seconds_max
         self._threads = ThreadPoolExecutor(max_workers=slots + 1, thread_name_prefix="conversion")
@@ -107,8 +127,7 @@ class ConversionRunner:
         findings = plan_findings(plan)
         if findings or plan.contract is None or not plan.contract.rules:
             return findings
-        session, _ = await self._ready()
-        return await self._in_slot(functools.partial(rule_findings, session, plan))
+        return await self._in_slot(lambda: self._check(plan))
 
     async def convert(self, plan: ConversionPlan, batch: pa.Table) -> pa.Table:
         """The outcome (OUTCOME_SCHEMA) of a micro-batch (INPUT_SCHEMA).
@@ -119,7 +138,7 @@ class ConversionRunner:
         if batch.schema.names != INPUT_SCHEMA.names:
             message = f"expected the columns {INPUT_SCHEMA.names}"
             raise ConversionFatal(message)
-        outcome = await self._in_slot(lambda: self._convert(plan, batch), needs_session=True)
+        outcome = await self._in_slot(lambda: self._convert(plan, batch))
         self.statistics.conversions += 1
         self.statistics.records += batch.num_rows
         return outcome
@@ -138,25 +157,15 @@ class ConversionRunner:
                 await asyncio.get_running_loop().run_in_executor(None, kill_jvm, session)
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    async def _ready(self) -> tuple[SparkSession, int]:
-        if self._session is None:
-            await self.start()
-        session = self._session
-        if session is None:
-            message = "Spark did not start"
-            raise SparkUnavailable(message)
-        return session, self._generation
-
-    async def _in_slot(self, work: Callable[[], _Result], *, needs_session: bool = False) -> _Result:
-        """Run blocking work in a slot that stays taken until the work has really ended."""
+    async def _in_slot(self, work: Callable[[], _Result]) -> _Result:
+        """Run blocking work on a session, in a slot that stays taken until the work has really ended."""
         self.statistics.waiting += 1
         try:
             await self._slots.acquire()
         finally:
             self.statistics.waiting -= 1
         try:
-            if needs_session:
-                await self._ready()
+            await self.start()
             generation = self._generation
             future = asyncio.get_running_loop().run_in_executor(self._threads, work)
         except BaseException:
@@ -174,44 +183,58 @@ class ConversionRunner:
 
     async def _watched(self, future: asyncio.Future[_Result], generation: int) -> _Result:
         try:
-            async with asyncio.timeout(self._job_seconds_max):
-                return await asyncio.shield(future)
-        except TimeoutError:
+            return await self._believed(future, generation)
+        except ConversionRetriable:
             self.statistics.retriable_errors += 1
-            await self._restart(generation)
-            message = f"a conversion took longer than {self._job_seconds_max} s; Spark was started anew"
-            raise ConversionRetriable(message) from None
+            raise
         except ConversionError:
             self.statistics.fatal_errors += 1
             raise
-        except Exception as error:
-            # PySpark and py4j have many ways to say that a JVM is gone; what is no loss of it is fatal, with its cause.
-            if not _is_of_lost_jvm(error) and await self._is_working(generation):
-                self.statistics.fatal_errors += 1
-                message = f"the conversion failed: {_first_line(error)}"
-                raise ConversionFatal(message) from error
-            self.statistics.retriable_errors += 1
-            await self._restart(generation)
-            message = "Spark was lost during the conversion; it was started anew"
-            raise ConversionRetriable(message) from error
 
-    async def _is_working(self, generation: int) -> bool:
+    async def _believed(self, future: asyncio.Future[_Result], generation: int) -> _Result:
+        """What the work gives in time, on a session that is still there at its end; or its error, by recovery."""
+        try:
+            async with asyncio.timeout(self._job_seconds_max):
+                result = await asyncio.shield(future)
+        except TimeoutError:
+            slow = f"a conversion took longer than {self._job_seconds_max} s"
+            await self._restart(generation, slow)
+            message = f"{slow}; Spark was started anew"
+            raise ConversionRetriable(message) from None
+        except ConversionError:
+            raise
+        except Exception as error:
+            # PySpark and py4j have many ways to say that a JVM is gone.
+            raise await self._judged(error, generation) from error
+        if generation != self._generation:
+            message = "Spark was lost during the conversion: what a session says while it is taken away is not believed"
+            raise ConversionRetriable(message)
+        return result
+
+    async def _judged(self, error: Exception, generation: int) -> ConversionError:
+        """An error by recovery; what neither the disk nor the session is to blame for is fatal, with its cause."""
+        if is_disk_full(error):
+            return SparkUnavailable(f"a disk that Spark works on is full: {_first_line(error)}")
+        if not _is_of_lost_jvm(error) and await self._is_working(generation, error):
+            return ConversionFatal(f"the conversion failed: {_first_line(error)}")
+        await self._restart(generation, f"lost during a conversion: {_first_line(error)}")
+        return ConversionRetriable("Spark was lost during the conversion; it was started anew")
+
+    async def _is_working(self, generation: int, error: Exception) -> bool:
         """Whether the session of that generation still is one; a JVM that is being killed counts as running a while."""
         session = self._session
         if generation != self._generation or session is None:
             return False
-        if self._settings.remote is not None:
-            return True
-        if not is_jvm_alive():
+        if self._settings.remote is None and not is_jvm_alive():
             return False
         try:
             async with asyncio.timeout(ANSWER_SECONDS_MAX):
-                is_answering = await asyncio.get_running_loop().run_in_executor(None, is_jvm_answering, session)
+                is_lost = await asyncio.get_running_loop().run_in_executor(None, is_session_lost, session, error)
         except TimeoutError:
             return False
-        return is_answering and generation == self._generation
+        return not is_lost and generation == self._generation
 
-    async def _restart(self, generation: int) -> None:
+    async def _restart(self, generation: int, reason: str) -> None:
         """Start anew, once for all who saw the session of that generation fail."""
         async with self._restart_lock:
             if generation != self._generation:
@@ -220,6 +243,7 @@ class ConversionRunner:
             self._generation += 1
             self._compiled.clear()
             self.statistics.restarts += 1
+            self._tell(SessionChange(is_ready=False, detail=reason))
             if self._settings.remote is None:
                 await asyncio.get_running_loop().run_in_executor(None, kill_jvm, session)
             elif session is not None:
@@ -233,19 +257,22 @@ class ConversionRunner:
             raise SparkUnavailable(message)
         loop = asyncio.get_running_loop()
         started_at = loop.time()
-        self._starting = loop.run_in_executor(None, self._launched)
+        self._starting = loop.run_in_executor(None, self._launch, self._settings)
         self._starting.add_done_callback(_seen)
         try:
             async with asyncio.timeout(START_SECONDS_MAX):
-                self._session = await asyncio.shield(self._starting)
-            self.statistics.start_seconds = loop.time() - started_at
+                session = await asyncio.shield(self._starting)
         except Exception as error:
             # Whatever it is: PySpark and py4j have many ways to say that a JVM ended while it started.
             await self._end_start()
             if self._settings.remote is None:
                 await loop.run_in_executor(None, kill_jvm, None)
             message = f"Spark cannot be started: {_first_line(error)}"
+            self._tell(SessionChange(is_ready=False, detail=message))
             raise SparkUnavailable(message) from error
+        self._session = session
+        seconds = self.statistics.start_seconds = loop.time() - started_at
+        self._tell(SessionChange(is_ready=True, start_seconds=seconds, is_restart=self._generation > 0))
 
     async def _end_start(self) -> None:
         """Cut a start short. Its JVM may be about to be launched, so it is looked for until the start has ended."""
@@ -258,23 +285,23 @@ class ConversionRunner:
                     await asyncio.get_running_loop().run_in_executor(None, kill_starting_jvm)
                     await asyncio.wait([starting], timeout=_LOOK_SECONDS)
 
-    def _launched(self) -> SparkSession:
-        session = start_session(self._settings)
-        plan = ConversionPlan(
-            PayloadFormat.JSON,
-            value_converter=ConverterSpec(ConverterKind.JSON),
-            dedupe_fields=("warm",),
-        )
-        batch = pa.table({"key": [None], "value": [b"{}"], "timestamp": [None]}, schema=INPUT_SCHEMA)
-        convert_table(session, compile_plan(plan), batch)
-        return session
-
     def _convert(self, plan: ConversionPlan, batch: pa.Table) -> pa.Table:
+        return convert_table(self._present_session(), self._compiled_for(plan), batch)
+
+    def _check(self, plan: ConversionPlan) -> list[Finding]:
+        session = self._present_session()
+        findings = rule_findings(session, plan)
+        if findings and not is_session_answering(session):
+            message = "the session was lost while it was asked for rules"
+            raise ConnectionResetError(message)
+        return findings
+
+    def _present_session(self) -> SparkSession:
         session = self._session
         if session is None:
             message = "Spark is being started anew"
             raise SparkUnavailable(message)
-        return convert_table(session, self._compiled_for(plan), batch)
+        return session
 
     def _compiled_for(self, plan: ConversionPlan) -> CompiledPlan:
         slot = (self._generation, plan)
@@ -294,6 +321,19 @@ class ConversionRunner:
             await asyncio.get_running_loop().run_in_executor(None, work)
 
 
+def warm_session(settings: SparkSettings) -> SparkSession:
+    """Warm from a tiny job."""
+    session = start_session(settings)
+    plan = ConversionPlan(
+        PayloadFormat.JSON,
+        value_converter=ConverterSpec(ConverterKind.JSON),
+        dedupe_fields=("warm",),
+    )
+    batch = pa.table({"key": [None], "value": [b"{}"], "timestamp": [None]}, schema=INPUT_SCHEMA)
+    convert_table(session, compile_plan(plan), batch)
+    return session
+
+
 async def _abandon(session: SparkSession) -> None:
     """Leave a session of Spark Connect, so that threads waiting for its server end and give their slots back."""
     for end in (interrupt_remote, close_remote):
@@ -310,12 +350,7 @@ def _seen(future: asyncio.Future[_Result]) -> None:
 
 def _is_of_lost_jvm(error: BaseException) -> bool:
     """Whether a connection broke."""
-    seen: BaseException | None = error
-    while seen is not None:
-        if isinstance(seen, (Py4JNetworkError, OSError, EOFError)):
-            return True
-        seen = seen.__cause__ or seen.__context__
-    return False
+    return any(isinstance(seen, (Py4JNetworkError, OSError, EOFError)) for seen in chain(error))
 
 
 def _first_line(error: BaseException) -> str:

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import psutil
 import pyspark
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from spark_batch.scratch import Scratch
@@ -30,6 +31,8 @@ Case-sensitive names, because JSON's are; no ANSI mode, because a rule must give
 because instants are read without a zone of the machine; no local relations, which would be evaluated interpreted on
 the driver; no pruning of `from_json`, because all of the payload must be read.
 """
+_ASKED = "spark.sql.session.timeZone"
+"""A setting of every session, which a server is asked for to see whether it knows the session."""
 _SHELL = "pyspark-shell"
 """What PySpark has its JVM run; the last word of its command line."""
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
@@ -60,6 +63,17 @@ _LAUNCH_SETTINGS = {
 }
 """Of a launched JVM. Throughput, not pauses, is what a conversion needs from the collector; and Spark itself checks
 what Arrow's Java library would check once more for every value."""
+_LOST_CONDITIONS = frozenset(
+    {
+        "INVALID_HANDLE.SESSION_CHANGED",
+        "INVALID_HANDLE.SESSION_CLOSED",
+        "INVALID_HANDLE.SESSION_NOT_FOUND",
+        "NO_ACTIVE_SESSION",
+        "OPERATION_CANCELED",
+        "RESPONSE_ALREADY_RECEIVED",
+    }
+)
+"""What Spark Connect's errors are called that tell of a session that is gone, or was given up in mid-job."""
 _scratches: list[Scratch] = []
 """Of the launched JVM, of which PySpark keeps one a process; none or one."""
 
@@ -79,6 +93,17 @@ class SparkSettings:
     java_options: tuple[str, ...] = ()
     """More for a launched JVM, whatever ``spark.driver.extraJavaOptions`` says."""
     options: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class SessionChange:
+    """The session became usable after so long, or it is not: lost, or not to be started, which ``detail`` says."""
+
+    is_ready: bool
+    detail: str = ""
+    start_seconds: float = 0.0
+    is_restart: bool = False
+    """Whether it replaces one that was lost."""
 
 
 def start_session(settings: SparkSettings) -> SparkSession:
@@ -151,13 +176,30 @@ def is_jvm_alive() -> bool:
     return process is not None and process.poll() is None
 
 
-def is_jvm_answering(session: SparkSession) -> bool:
-    """Whether the launched JVM answers a question; blocks as long as it hangs."""
+def is_session_lost(session: SparkSession, error: BaseException) -> bool:
+    """Whether an error is the loss of the session, not a word on a rule or a plan. Asks, so it may block as a job does.
+
+    A server that was started anew refuses the session in errors of the same kind as those of a rule that raises.
+    """
+    is_told = isinstance(error, PySparkException) and _is_remote(session) and error.getCondition() in _LOST_CONDITIONS
+    return is_told or not is_session_answering(session)
+
+
+def is_session_answering(session: SparkSession) -> bool:
+    """Whether the JVM or the server answers a question of this session; blocks as long as it hangs."""
     try:
-        session.sparkContext._jvm.java.lang.System.nanoTime()  # type: ignore[union-attr]  # noqa: SLF001 - no public way
-    except Exception:  # noqa: BLE001 - py4j has many ways to say that a JVM is gone
+        if _is_remote(session):
+            session.conf.get(_ASKED)
+        else:
+            session.sparkContext._jvm.java.lang.System.nanoTime()  # type: ignore[union-attr]  # noqa: SLF001 - no public way
+    except Exception:  # noqa: BLE001 - there are many ways to say that Spark is gone
         return False
     return True
+
+
+def _is_remote(session: SparkSession) -> bool:
+    """By what it is: PySpark's own question goes by the environment."""
+    return hasattr(session, "session_id")
 
 
 def _connect(settings: SparkSettings) -> SparkSession:

@@ -14,39 +14,51 @@ from service.config.worker import WorkerConfig
 from service.worker.turns import Turns
 from spark_batch.errors import ConversionRetriable
 from spark_batch.plan import ConversionPlan, Finding
-from spark_batch.runner import ConversionRunner
-from spark_batch.session import SparkSettings
+from spark_batch.runner import ConversionRunner, Launch
+from spark_batch.session import SessionChange, SparkSettings
 
 
 class ConversionService:
     """One Spark session for all tasks of a worker."""
 
-    def __init__(self, settings: SparkSettings, config: WorkerConfig, *, clock: Clock, emit: Emit) -> None:
-        """Nothing is started yet."""
+    def __init__(
+        self,
+        settings: SparkSettings,
+        config: WorkerConfig,
+        *,
+        clock: Clock,
+        emit: Emit,
+        launch: Launch | None = None,
+    ) -> None:
+        """Nothing is started yet; ``launch``: another way to make a session."""
         self._slots = config.conversion_slots or (os.cpu_count() or 1) + 1
-        self.runner = ConversionRunner(settings, slots=self._slots, job_seconds_max=config.conversion_seconds_max)
+        self.runner = ConversionRunner(
+            settings,
+            slots=self._slots,
+            job_seconds_max=config.conversion_seconds_max,
+            tell=self._take,
+            launch=launch,
+        )
         self._clock = clock
         self._emit = emit
         self._is_started = asyncio.Event()
-        self._restarts_told = 0
+        """Once is enough: after a loss, conversions are told to come again."""
+        self._is_missed = asyncio.Event()
         self._turns = Turns()
 
     async def run(self) -> None:
-        """Start Spark, however often it takes; run it beside everything else that starts."""
-        self._emit(ComponentStateChanged(component="spark", is_ready=False, detail="starting"))
+        """Start Spark, however often it takes, and whenever it is missed; run it beside everything else."""
+        self._take(SessionChange(is_ready=False, detail="starting"))
         attempt = 0
-        while not self._is_started.is_set():
-            started_at = self._clock.monotonic()
+        while True:
+            await self._is_missed.wait()
             try:
                 await self.runner.start()
-            except ConversionRetriable as error:
+            except ConversionRetriable:
                 attempt += 1
-                self._emit(ComponentStateChanged(component="spark", is_ready=False, detail=str(error)))
                 await self._clock.sleep(BackOff(first_seconds=1.0).wait_seconds(attempt))
             else:
-                self._is_started.set()
-                self._emit(SparkStarted(seconds=self._clock.monotonic() - started_at, is_restart=False))
-                self._emit(ComponentStateChanged(component="spark", is_ready=True))
+                attempt = 0
 
     async def stop(self) -> None:
         """Stop Spark."""
@@ -65,9 +77,6 @@ class ConversionService:
         self._tell_slots()
         try:
             return await self.runner.convert(plan, batch)
-        except ConversionRetriable as error:
-            self._tell_lost(error)
-            raise
         finally:
             self._tell_slots()
 
@@ -78,15 +87,15 @@ class ConversionService:
         await self._is_started.wait()
         return await self.runner.check(plan)
 
-    def _tell_lost(self, error: ConversionRetriable) -> None:
-        """Once for each loss, by the first conversion that hears of it; by then Spark may run again."""
-        if self.runner.statistics.restarts == self._restarts_told:
-            return
-        self._restarts_told = self.runner.statistics.restarts
-        self._emit(ComponentStateChanged(component="spark", is_ready=False, detail=str(error)))
-        if self.runner.is_started:
-            self._emit(SparkStarted(seconds=self.runner.statistics.start_seconds, is_restart=True))
-            self._emit(ComponentStateChanged(component="spark", is_ready=True))
+    def _take(self, change: SessionChange) -> None:
+        """Told by the runner at the moment it happens, whoever made it happen."""
+        if change.is_ready:
+            self._emit(SparkStarted(seconds=change.start_seconds, is_restart=change.is_restart))
+            self._is_started.set()
+            self._is_missed.clear()
+        else:
+            self._is_missed.set()
+        self._emit(ComponentStateChanged(component="spark", is_ready=change.is_ready, detail=change.detail))
 
     def _tell_slots(self) -> None:
         now = self.runner.statistics

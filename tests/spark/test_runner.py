@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import signal
@@ -11,8 +12,9 @@ from collections.abc import AsyncIterator
 import psutil
 import pytest
 import pytest_asyncio
+from pyspark.sql.pandas.serializers import ArrowStreamSerializer
 
-from spark_batch.errors import ConversionFatal, ConversionRetriable
+from spark_batch.errors import ConversionFatal, ConversionRetriable, SparkUnavailable
 from spark_batch.plan import Contract, ConversionPlan, ConverterKind, ConverterSpec, PayloadFormat, Rule
 from spark_batch.runner import ConversionRunner
 from tests.spark.engines import local_settings, table
@@ -77,6 +79,21 @@ async def test_jvm_killed_while_idle(runner: ConversionRunner) -> None:
     with pytest.raises(ConversionRetriable):
         await runner.convert(PLAN, table([b"{}"]))
     assert (await runner.convert(PLAN, table([b"{}"]))).num_rows == 1
+
+
+async def test_full_disk_kills_no_jvm(runner: ConversionRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A micro-batch for whose file there is no room waits until there is: neither it nor Spark is to blame."""
+
+    def written(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    pid, restarts = runner.jvm_pid, runner.statistics.restarts
+    with monkeypatch.context() as patched:
+        patched.setattr(ArrowStreamSerializer, "dump_stream", written)
+        with pytest.raises(SparkUnavailable, match="No space left"):
+            await runner.convert(PLAN, table([b"{}"]))
+    assert (await runner.convert(PLAN, table([b"{}"]))).num_rows == 1
+    assert (runner.jvm_pid, runner.statistics.restarts) == (pid, restarts)
 
 
 async def test_hanging_conversion_is_given_up(runner: ConversionRunner) -> None:

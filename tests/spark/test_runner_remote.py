@@ -1,10 +1,10 @@
-"""The runner with Spark Connect: what a server does not answer in time costs no slot."""
+"""The runner with Spark Connect: a server that does not answer costs no slot, one that is started anew no record."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import psutil
@@ -14,6 +14,7 @@ from spark_batch.errors import ConversionRetriable
 from spark_batch.plan import Contract, ConversionPlan, ConverterKind, ConverterSpec, PayloadFormat, Rule
 from spark_batch.runner import ConversionRunner
 from spark_batch.session import SparkSettings
+from tests.spark import engines
 from tests.spark.engines import CONNECT_FLAG, ConnectServer, table
 
 JSON = ConverterSpec(ConverterKind.JSON)
@@ -21,6 +22,7 @@ PLAN = ConversionPlan(PayloadFormat.JSON, value_converter=JSON)
 SCHEMA = json.dumps({"type": "record", "name": "R", "fields": [{"name": "x", "type": "long"}]})
 ENDLESS = "aggregate(sequence(1, 9000000), 0L, (sum, n) -> sum + length(sha2(cast(n + x as string), 512))) >= 0"
 SLOW_PLAN = ConversionPlan(PayloadFormat.JSON, Contract(SCHEMA, (Rule("slow", ENDLESS),)), value_converter=JSON)
+RULED_PLAN = ConversionPlan(PayloadFormat.JSON, Contract(SCHEMA, (Rule("positive", "x > 0"),)), value_converter=JSON)
 ENDS_SECONDS_MAX = 60.0
 
 
@@ -31,6 +33,21 @@ def server_fixture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     server = ConnectServer(tmp_path)
     yield server
     server.stop()
+
+
+@pytest.fixture(name="restart")
+def restart_fixture(
+    server: ConnectServer, runner: ConversionRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[], None]:
+    """Ends the server and starts another one at its address, which ends with the test as the first one would have."""
+    assert runner.is_started
+    monkeypatch.setattr(engines, "_free_port", lambda: server.port)
+
+    def restart() -> None:
+        server.stop()
+        server.__dict__ |= ConnectServer(tmp_path).__dict__
+
+    return restart
 
 
 @pytest.fixture(name="runner")
@@ -67,6 +84,24 @@ async def test_what_is_given_up_gives_its_slot_back(runner: ConversionRunner, se
                 jvm.resume()
     runner._job_seconds_max = 60.0
     assert (await runner.convert(PLAN, table([b"{}"]))).num_rows == 1
+
+
+async def test_a_server_that_is_started_anew_condemns_nothing(
+    runner: ConversionRunner, restart: Callable[[], None]
+) -> None:
+    """It knows the session no more: no record, no rule and no plan is to blame, and a new session is made."""
+    batch = table([b'{"x":%d}' % number for number in range(5)])
+    for plan in (RULED_PLAN, PLAN):
+        before = (await runner.convert(plan, batch)).column("reason").to_pylist()
+        await asyncio.to_thread(restart)
+        with pytest.raises(ConversionRetriable, match="lost"):
+            await runner.convert(plan, batch)
+        assert (await runner.convert(plan, batch)).column("reason").to_pylist() == before
+    await asyncio.to_thread(restart)
+    with pytest.raises(ConversionRetriable, match="lost"):
+        await runner.check(RULED_PLAN)
+    assert await runner.check(RULED_PLAN) == []
+    assert runner.statistics.restarts == 3
 
 
 async def refused(runner: ConversionRunner, plan: ConversionPlan = PLAN) -> None:
