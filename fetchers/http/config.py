@@ -63,7 +63,10 @@ class HttpSourceConfig(FetcherConfig):
     """Send the client's id and secret in the body of the token request in place of a Basic header."""
 
     http_format: Annotated[Literal["json", "ndjson", "csv"], _RECORDS] = "json"
-    """Format of answers. Rows of CSV become JSON objects of texts, named by the first row."""
+    """Format of answers. Rows of CSV become JSON objects of texts, named by the first row.
+
+    A contract's numbers and booleans reject such texts: declare the fields as string. A row that has not the fields of
+    the first one, has stray quotation marks or is not UTF-8 is a dead letter."""
     http_records_path: Annotated[str, _RECORDS] = ""
     """Where the records are in a JSON answer, such as data.items; empty: the answer is the array, or one record."""
     http_records_missing: Annotated[Literal["fail", "empty"], _RECORDS] = "fail"
