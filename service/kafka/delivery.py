@@ -15,7 +15,7 @@ from aiokafka import errors as kafka
 from aiokafka.protocol.admin import DescribeConfigsRequest
 
 from service.kafka.batches import Columns, EncodedBatch
-from service.kafka.errors import DeliveryFatal, RecordsRefused
+from service.kafka.errors import DeliveryFatal, DeliveryRetriable, RecordsRefused, RefusedRecord
 from service.kafka.limits import LIMIT_KEYS, TopicLimits
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class Lanes:
         Raises DeliveryFatal for a topic that does not exist, RecordsRefused.
         """
         lanes: dict[tuple[str, int], Lane] = {}
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = _now_ms()
         for write in writes:
             topic = await self._topic(write.topic)
             for partition, piece in await self._cut(write, topic=topic, now_ms=now_ms):
@@ -95,11 +95,22 @@ class Lanes:
                 lane.pieces.append(piece)
         return list(lanes.values())
 
+    async def refused(self, write: TopicRecords) -> Sequence[RefusedRecord]:
+        """Records that their topic would not take, by its settings as they are now.
+
+        Raises DeliveryFatal for a topic that does not exist, DeliveryRetriable.
+        """
+        self._topic_limits.pop(write.topic, None)
+        topic = await self._topic(write.topic)
+        columns = Columns.of(write, now_ms=_now_ms())
+        return list(topic.limits.refused(columns, now_ms=_now_ms(), compression=self._limits.compression))
+
     async def _cut(self, write: TopicRecords, *, topic: _Topic, now_ms: int) -> list[tuple[int, Columns]]:
         first = self._next_partition.get(write.topic, 0)
+        compression = self._limits.compression
 
         def cut() -> list[tuple[int, Columns]]:
-            return list(_cut(write, topic=topic, first_partition=first, now_ms=now_ms))
+            return list(_cut(write, topic=topic, first_partition=first, now_ms=now_ms, compression=compression))
 
         if write.values.nbytes <= _INLINE_BYTES_MAX:
             pieces = cut()
@@ -114,7 +125,9 @@ class Lanes:
                 numbers = await self._producer.partitions_for(name)
         except (TimeoutError, kafka.UnknownTopicOrPartitionError) as error:
             # An unreachable broker looks the same; only an answer about the cluster proves the topic missing.
-            await self._producer.client.fetch_all_metadata()
+            cluster = await self._producer.client.fetch_all_metadata()
+            if cluster.partitions_for_topic(name):
+                raise DeliveryRetriable(f"the brokers took too long to tell of topic '{name}'") from error
             raise DeliveryFatal(f"topic '{name}' does not exist and the brokers do not create it") from error
         if name not in self._topic_limits:
             told = await self._settings_of(name)
@@ -135,9 +148,15 @@ class Lanes:
         }
 
 
-def _cut(write: TopicRecords, *, topic: _Topic, first_partition: int, now_ms: int) -> Iterator[tuple[int, Columns]]:
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _cut(
+    write: TopicRecords, *, topic: _Topic, first_partition: int, now_ms: int, compression: str | None
+) -> Iterator[tuple[int, Columns]]:
     columns = Columns.of(write, now_ms=now_ms)
-    refused = list(topic.limits.refused(columns, now_ms=now_ms))
+    refused = list(topic.limits.refused(columns, now_ms=now_ms, compression=compression))
     if refused:
         raise RecordsRefused(write, refused)
     batch_bytes_max = min(topic.batch_bytes_max, topic.limits.record_bytes_max)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from service.kafka.batches import BATCH_HEADER_BYTES
+from service.kafka.batches import BATCH_HEADER_BYTES, EncodedBatch
 from service.kafka.errors import RefusedRecord
 
 if TYPE_CHECKING:
@@ -23,9 +23,12 @@ BYTES_KEY = "max.message.bytes"
 TYPE_KEY = "message.timestamp.type"
 BEHIND_KEY = "message.timestamp.before.max.ms"
 AHEAD_KEY = "message.timestamp.after.max.ms"
+REQUEST_KEY = "max.request.size of the producer"
 LIMIT_KEYS = (BYTES_KEY, TYPE_KEY, BEHIND_KEY, AHEAD_KEY)
 _BY_PRODUCER = "CreateTime"
 _LONG_MAX = 2**63 - 1
+MARGIN_MS_MAX, MARGIN_SHARE = 60_000, 100
+"""Of how far behind a time may be: a hundredth of it, and no more than a commit takes."""
 
 
 @dataclass(frozen=True)
@@ -35,30 +38,49 @@ class TopicLimits:
     record_bytes_max: int
     behind_ms_max: int = _LONG_MAX
     ahead_ms_max: int = _LONG_MAX
+    bytes_key: str = BYTES_KEY
+    """What says the bound of bytes."""
 
     @classmethod
     def of(cls, settings: Mapping[str, str], *, request_bytes_max: int) -> TopicLimits:
         """From the topic's settings, as far as they were told."""
-        bytes_max = min(int(settings.get(BYTES_KEY, request_bytes_max)), request_bytes_max)
-        if settings.get(TYPE_KEY, _BY_PRODUCER) != _BY_PRODUCER:
-            return cls(bytes_max)
-        behind, ahead = (int(settings.get(key, _LONG_MAX)) for key in (BEHIND_KEY, AHEAD_KEY))
-        return cls(bytes_max, behind, ahead)
+        topic_bytes_max = int(settings.get(BYTES_KEY, _LONG_MAX))
+        key = BYTES_KEY if topic_bytes_max <= request_bytes_max else REQUEST_KEY
+        behind, ahead = _LONG_MAX, _LONG_MAX
+        if settings.get(TYPE_KEY, _BY_PRODUCER) == _BY_PRODUCER:
+            behind, ahead = (int(settings.get(each, _LONG_MAX)) for each in (BEHIND_KEY, AHEAD_KEY))
+        return cls(min(topic_bytes_max, request_bytes_max), behind, ahead, key)
 
-    def refused(self, columns: Columns, *, now_ms: int) -> Iterator[RefusedRecord]:
-        """Records that the topic would not take, in order."""
+    def refused(self, columns: Columns, *, now_ms: int, compression: str | None = None) -> Iterator[RefusedRecord]:
+        """Records that the topic would not take, in order; sizes are those of a batch of one, compressed."""
         sizes = columns.sizes_bytes() + BATCH_HEADER_BYTES
         stamps = columns.timestamps_ms
-        earliest, latest = max(0, now_ms - self.behind_ms_max), min(now_ms + self.ahead_ms_max, _LONG_MAX)
-        is_refused = (sizes > self.record_bytes_max) | (stamps < earliest) | (stamps > latest)
-        for row in np.flatnonzero(is_refused).tolist():
-            yield self._refusal(row, size_bytes=int(sizes[row]), is_ahead=bool(stamps[row] > latest))
+        earliest, latest = max(0, now_ms - self._behind_ms_taken), min(now_ms + self.ahead_ms_max, _LONG_MAX)
+        suspects = (sizes > self.record_bytes_max) | (stamps < earliest) | (stamps > latest)
+        for row in np.flatnonzero(suspects).tolist():
+            size_bytes = int(sizes[row])
+            if compression is not None and size_bytes > self.record_bytes_max:
+                alone = EncodedBatch(columns.slice(row, 1), compression=compression, is_transactional=False)
+                size_bytes = alone.size()
+            wrong = self._wrong_size(size_bytes) or self._wrong_time(int(stamps[row]), earliest, latest)
+            if wrong is not None:
+                yield RefusedRecord(row, *wrong)
 
-    def _refusal(self, row: int, *, size_bytes: int, is_ahead: bool) -> RefusedRecord:
-        if size_bytes > self.record_bytes_max:
-            message = f"takes {size_bytes} bytes, {BYTES_KEY} of the topic is {self.record_bytes_max}"
-            return RefusedRecord(row, "too_large", message)
-        key, limit_ms = (AHEAD_KEY, self.ahead_ms_max) if is_ahead else (BEHIND_KEY, self.behind_ms_max)
-        place = "ahead of" if is_ahead else "behind"
-        message = f"its timestamp is more than {limit_ms} ms {place} the clock, {key} of the topic"
-        return RefusedRecord(row, "out_of_range", message)
+    @property
+    def _behind_ms_taken(self) -> int:
+        """A little less than allowed: the broker judges when the record has reached it, by its own clock."""
+        return self.behind_ms_max - min(MARGIN_MS_MAX, self.behind_ms_max // MARGIN_SHARE)
+
+    def _wrong_size(self, size_bytes: int) -> tuple[str, str] | None:
+        if size_bytes <= self.record_bytes_max:
+            return None
+        return "too_large", f"takes {size_bytes} bytes, and {self.bytes_key} is {self.record_bytes_max}"
+
+    def _wrong_time(self, stamp_ms: int, earliest: int, latest: int) -> tuple[str, str] | None:
+        if earliest <= stamp_ms <= latest:
+            return None
+        if stamp_ms < 0:
+            return "out_of_range", "its timestamp is before 1970, which Kafka has no number for"
+        if stamp_ms > latest:
+            return "out_of_range", f"its timestamp is further ahead of the clock than {AHEAD_KEY} = {self.ahead_ms_max}"
+        return "out_of_range", f"its timestamp is further behind the clock than {BEHIND_KEY} = {self.behind_ms_max}"

@@ -16,7 +16,7 @@ from aiokafka import AIOKafkaProducer
 
 from service.kafka.closing import close_producer
 from service.kafka.delivery import Lanes, send
-from service.kafka.errors import CLIENT_ERRORS, DeliveryRetriable, KafkaFailure, RecordsRefused, classify
+from service.kafka.errors import CLIENT_ERRORS, DeliveryRetriable, KafkaFailure, RecordsRefused, RefusedRecord, classify
 from service.kafka.records import Header, TopicRecords
 
 if TYPE_CHECKING:
@@ -56,6 +56,12 @@ class Writer(Protocol):
 
         Raises WriterFenced, DeliveryRetriable, DeliveryFatal; the writer is then used up, but for
         RecordsRefused. Cancelling aborts what is open within `ABORT_SECONDS_MAX`.
+        """
+
+    async def refused(self, write: TopicRecords) -> Sequence[RefusedRecord]:
+        """Records that their topic would not take, by its settings as they are now; nothing is sent.
+
+        Raises DeliveryRetriable, DeliveryFatal; the writer is then used up.
         """
 
     async def stop(self) -> None:
@@ -189,6 +195,16 @@ class _ConnectedWriter(ABC):
         filled = [write for write in writes if len(write)]
         if filled:
             await self._connection.deliver(lambda: self._commit(filled), seconds_max=self._seconds_max)
+
+    async def refused(self, write: TopicRecords) -> Sequence[RefusedRecord]:
+        """See `Writer`."""
+        found: list[RefusedRecord] = []
+
+        async def ask() -> None:
+            found.extend(await self._connection.lanes.refused(write))
+
+        await self._connection.deliver(ask, seconds_max=self._seconds_max)
+        return found
 
     async def stop(self) -> None:
         """See `Writer`."""

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from fetchers.sdk import Clock, Offset, Partition, Retriable
 from metrics.events import (
@@ -63,7 +65,10 @@ class DeliverStage:
             raise RecordRejectedError(str(settlement.failure))
 
     async def _deliver(self, converted: ConvertedBatch) -> Settlement:
-        """Settle again without what its topic refuses, until that is nothing."""
+        """Settle again without what its topic refuses, until that is nothing.
+
+        Asked again, a topic may take what it refused: its settings were changed meanwhile, or time has passed.
+        """
         refused: dict[int, RefusedRecord] = {}
         while True:
             settlement = settle(converted, self.rules, self.dedupe, refused)
@@ -73,20 +78,29 @@ class DeliverStage:
                 await self._commit(settlement)
             except RecordsRefused as error:
                 self.dedupe.rollback()
-                refused.update(self._places_of(error, settlement))
+                if not any(error.write is write for write in settlement.records):
+                    raise self._without_way_out(error, settlement) from error
+                refused |= await self._refused(converted)
             else:
                 return settlement
 
-    def _places_of(self, error: RecordsRefused, settlement: Settlement) -> dict[int, RefusedRecord]:
-        """The rows of the micro-batch that were refused."""
-        rows = settlement.rows_of(error.write)
-        if rows is not None:
-            return {int(rows[record.row]): record for record in error.refused}
+    async def _refused(self, converted: ConvertedBatch) -> dict[int, RefusedRecord]:
+        """Every row of the micro-batch that its topic would refuse, a duplicate or not."""
+        everything = replace(self.rules, is_tolerant=True, has_dedupe=False)
+        settlement = settle(converted, everything, self.dedupe)
+        found: dict[int, RefusedRecord] = {}
+        for write, mask in zip(settlement.records, settlement.rows, strict=True):
+            rows = np.flatnonzero(mask)
+            found |= {int(rows[record.row]): record for record in await self.writer.refused(write)}
+        return found
+
+    def _without_way_out(self, error: RecordsRefused, settlement: Settlement) -> DeliveryFatal:
+        """What a dead letter, an offset or the state is over its own topic's limits."""
         if error.write.topic != self.dead_letters.topic:
-            raise error
+            return error
         letter = settlement.letters[error.refused[0].row]
         place = f"source partition {as_json(letter.partition)}, offset {as_json(letter.offset)}"
-        raise DeliveryFatal(f"{error}; {place}") from error
+        return DeliveryFatal(f"{error}; {place}")
 
     async def _commit(self, settlement: Settlement) -> None:
         started_at = self.clock.monotonic()

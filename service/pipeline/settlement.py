@@ -63,12 +63,6 @@ class Settlement:
     deduplicated: int
     failure: FirstFailure | None = None
 
-    def rows_of(self, write: TopicRecords) -> npt.NDArray[np.int64] | None:
-        """Row numbers in the micro-batch of what is in ``write``; None when it is not of ``records``."""
-        return next(
-            (np.flatnonzero(mask) for own, mask in zip(self.records, self.rows, strict=True) if own is write), None
-        )
-
     @property
     def rejected(self) -> Counter[tuple[str, str]]:
         """Dead letters by (stage, reason)."""

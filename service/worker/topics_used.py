@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from service.kafka.errors import RefusedRecord
 from service.kafka.producer import Writer
 from service.kafka.records import TopicRecords
 
@@ -34,6 +35,10 @@ class NoticingWriter:
         for topic in {write.topic for write in writes if len(write)} - self._told - self.own_topics:
             self._told.add(topic)
             self.use_topic(topic)
+
+    async def refused(self, write: TopicRecords) -> Sequence[RefusedRecord]:
+        """See ``Writer``."""
+        return await self.writer.refused(write)
 
     async def stop(self) -> None:
         """See ``Writer``."""

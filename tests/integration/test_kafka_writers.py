@@ -158,7 +158,7 @@ async def test_a_record_over_the_topics_limit_is_named(kafka: KafkaStack, topic_
     await writer.start()
     # Many records that fit singly: batches keep to the topic's limit, not only to the writer's own.
     await writer.commit([records(topic_name, [b"v" * 4000] * 20)])
-    with pytest.raises(RecordsRefused, match=r"max\.message\.bytes of the topic is 5000") as caught:
+    with pytest.raises(RecordsRefused, match=r"max\.message\.bytes is 5000") as caught:
         await writer.commit([records(topic_name, [b"small", b"v" * 5000, b"small too", b"v" * 6000])])
     assert [(each.row, each.reason) for each in caught.value.refused] == [(1, "too_large"), (3, "too_large")]
     assert caught.value.write.topic == topic_name

@@ -210,7 +210,7 @@ def test_letters_of_several_connectors_in_one_topic_go_each_its_way(
     letters = f"{topic_name}-letters"
     (tmp_path / "orders.jsonl").write_bytes(LINES)
     (tmp_path / "others.jsonl").write_bytes(b'{"id": 5, "by": "Eve"}\n{"id": 6}\n')
-    every = []
+    every, worker = [], ""
     for name in ("orders", "others"):
         connector = {
             "name": f"{topic_name}-{name}",

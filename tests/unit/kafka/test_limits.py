@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import os
+from unittest.mock import AsyncMock, MagicMock
+
 import pyarrow as pa
 import pytest
+from aiokafka import errors as kafka
 
 from service.kafka.batches import BATCH_HEADER_BYTES, RECORD_OVERHEAD_BYTES_MAX, Columns
+from service.kafka.client import ProducerSettings
+from service.kafka.delivery import Lanes
+from service.kafka.errors import DeliveryFatal, DeliveryRetriable
 from service.kafka.limits import TopicLimits
 from service.kafka.records import TopicRecords
 
@@ -26,14 +33,15 @@ def refused(limits: TopicLimits, times_ms: list[int | None], values: list[bytes]
     [
         (STRICT, [0, 4]),
         ({**STRICT, "message.timestamp.type": "LogAppendTime"}, []),
+        ({**STRICT, "message.timestamp.before.max.ms": "200000"}, [4]),
         ({"message.timestamp.before.max.ms": str(LONG_MAX), "message.timestamp.after.max.ms": str(LONG_MAX)}, []),
         ({}, []),
     ],
 )
 def test_times_around_the_limits(settings: dict[str, str], expected: list[int]) -> None:
-    """The limits themselves are still taken, and so is a record that has the time of its delivery."""
+    """What is ahead is taken up to the limit, what is behind up to a hundredth before it; and so is the time of now."""
     limits = TopicLimits.of(settings, request_bytes_max=1000)
-    times = [NOW_MS - 2001, NOW_MS - 2000, None, NOW_MS + 1000, NOW_MS + 1001]
+    times = [NOW_MS - 1981, NOW_MS - 1980, None, NOW_MS + 1000, NOW_MS + 1001]
     assert refused(limits, [*times]) == expected
 
 
@@ -44,6 +52,36 @@ def test_sizes_around_the_limit() -> None:
     for limit in (TopicLimits.of({"max.message.bytes": "1000"}, request_bytes_max=5000), TopicLimits(1000)):
         assert refused(limit, [None, None], values) == [1]
     assert TopicLimits.of({"max.message.bytes": "9000"}, request_bytes_max=5000).record_bytes_max == 5000
+
+
+def test_a_record_that_compresses_below_the_limit_is_taken() -> None:
+    """The broker judges what it is sent."""
+    columns = Columns.of(TopicRecords("t", pa.array([b"v" * 5000, os.urandom(5000)], pa.binary())), now_ms=NOW_MS)
+    limits = TopicLimits(1000)
+    assert [record.row for record in limits.refused(columns, now_ms=NOW_MS)] == [0, 1]
+    assert [record.row for record in limits.refused(columns, now_ms=NOW_MS, compression="gzip")] == [1]
+
+
+def test_a_time_before_1970_is_refused_whatever_the_topic_says() -> None:
+    """Kafka keeps negative numbers for times that are not there."""
+    write = TopicRecords("t", pa.array([b"x"], pa.binary()), timestamps_ms=pa.array([-5], pa.int64()))
+    for limits in (TopicLimits(1000), TopicLimits.of(STRICT, request_bytes_max=1000)):
+        (record,) = limits.refused(Columns.of(write, now_ms=NOW_MS), now_ms=NOW_MS)
+        assert "1970" in record.message
+
+
+async def test_a_topic_that_the_brokers_told_late_of_is_not_missing() -> None:
+    """A broker that stood still answers after the time for it; only its own word proves a topic missing."""
+    producer = MagicMock()
+    producer.partitions_for = AsyncMock(side_effect=kafka.UnknownTopicOrPartitionError())
+    producer.client.fetch_all_metadata = AsyncMock()
+    lanes = Lanes(producer, ProducerSettings(), is_transactional=True)
+    write = TopicRecords("t", pa.array([b"x"], pa.binary()))
+    cluster = producer.client.fetch_all_metadata.return_value = MagicMock()
+    for partitions, failure in (({0}, DeliveryRetriable), (None, DeliveryFatal)):
+        cluster.partitions_for_topic.return_value = partitions
+        with pytest.raises(failure):
+            await lanes.plan([write])
 
 
 def test_each_says_what_is_wrong() -> None:

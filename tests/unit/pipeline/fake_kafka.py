@@ -110,6 +110,10 @@ class FakeWriter:
         await kafka.pass_turn("commit.end")
         self.is_usable = True
 
+    async def refused(self, write: TopicRecords) -> list[RefusedRecord]:
+        """What the topic would not take."""
+        return self.kafka.refuse(write)
+
     def _fail(self, script: Callable[[int], Exception | None]) -> None:
         error = script(self.kafka.commits)
         if error is not None:

@@ -10,6 +10,8 @@ from metrics.events import RecordsRejected, TransactionAborted
 from service.domain.errors import RecordRejectedError, root_of
 from service.kafka.errors import DeliveryFatal, RefusedRecord
 from service.kafka.records import TopicRecords
+from service.pipeline.batching import BatchLimits
+from service.pipeline.queue import QueueLimits
 from tests.unit.pipeline.fake_kafka import LETTERS, TOPIC, FakeKafka
 from tests.unit.pipeline.fakes import World, numbers, payloads, wait_until
 
@@ -65,6 +67,29 @@ async def test_with_de_duplication_a_refused_record_is_one_letter_and_hides_no_g
     kafka.refuse = lambda _: []
     await delivered_by(World(kafka, has_dedupe=True), [b"7", b"1", b"7", b"2", b"7", b"3"], until=b"3")
     assert kafka.values(TOPIC) == [b"1", b"2", b"7", b"3"]
+
+
+async def test_many_copies_of_a_refused_record_are_one_letter_after_two_rounds() -> None:
+    """Each copy would pass for fresh once the one before it is known to be refused."""
+    asked: list[str] = []
+
+    def counted(write: TopicRecords) -> list[RefusedRecord]:
+        asked.append(write.topic)
+        return refuse(write)
+
+    kafka = FakeKafka(refuse=counted)
+    world = World(kafka, has_dedupe=True)
+    async with asyncio.TaskGroup() as group:
+        task = world.task(
+            numbers([*[b"7"] * 60, b"1"], page_records=61),
+            queue=QueueLimits(records_max=100, bytes_max=10_000),
+            batch=BatchLimits(records_max=100, bytes_max=10_000, age_seconds_max=0.5),
+        )
+        group.create_task(task.run())
+        await wait_until(lambda: b"1" in kafka.values(TOPIC))
+        task.request_stop()
+    assert kafka.values(LETTERS) == [b"7"]
+    assert asked.count(TOPIC) == 3
 
 
 async def test_with_tolerance_none_the_task_fails_at_the_refused_record() -> None:

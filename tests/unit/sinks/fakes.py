@@ -12,6 +12,7 @@ import pyarrow as pa
 from fetchers.sdk import BackOff, SystemClock
 from metrics.events import Event
 from service.domain.ids import TaskId
+from service.kafka.errors import RefusedRecord
 from service.kafka.group_consumer import RECORDS_SCHEMA, CommitOutdated, GroupListener
 from service.kafka.records import TopicRecords
 from service.sinks.contract import Offsets, Partition, SinkBatch, SinkConfig, SinkConnector, SinkContext
@@ -190,6 +191,11 @@ class FakeLetters:
             raise error
         self.written += writes
         self.log.append(f"letters {sum(map(len, writes))}")
+
+    async def refused(self, write: TopicRecords) -> list[RefusedRecord]:
+        """Nothing is."""
+        del write
+        return []
 
     async def stop(self) -> None:
         """Nothing to leave."""
