@@ -64,7 +64,7 @@ class RefusedRecord:
 
 
 class RecordsRefused(DeliveryFatal):
-    """The topic's settings do not allow some records; found before anything was sent."""
+    """The settings of a topic do not allow some records, and nothing was sent; a source's own are rejected instead."""
 
     def __init__(self, write: TopicRecords, refused: Sequence[RefusedRecord]) -> None:
         """All of one write, so that the caller can write the others."""

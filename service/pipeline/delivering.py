@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
+import pyarrow as pa
 
 from fetchers.sdk import Clock, Offset, Partition, Retriable
 from metrics.events import (
@@ -169,4 +171,5 @@ class DeliverStage:
 
 def _bytes(records: Sequence[TopicRecords]) -> int:
     """Size of keys and values."""
-    return sum(write.values.nbytes + (0 if write.keys is None else write.keys.nbytes) for write in records)
+    columns = (column for write in records for column in (write.values, write.keys) if column is not None)
+    return sum(cast("pa.BinaryArray", column).total_values_length for column in columns)
