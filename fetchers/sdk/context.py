@@ -32,7 +32,7 @@ class FetchContext(Asker, Protocol):
         """Shared http client."""
 
     def report_lag(self, seconds: float) -> None:
-        """How far the newest record handed over is behind the source."""
+        """How far the fetcher is behind its source, by its own reckoning; 0 when it has read all there is."""
 
 
 def partition_key(partition: Partition) -> tuple[tuple[str, Any], ...]:

@@ -91,7 +91,7 @@ STAGES = {
     Stage.VALUE_CONVERTER: "Reading the payload by its contract, the contract's rules included, or writing the value.",
     Stage.KEY_CONVERTER: "Writing the key.",
     DELIVER_STAGE: "Writing to the topic, whose own settings do not allow the record.",
-    Stage.TRANSFORMATION: "Taking the record's timestamp from `timestamp.field`.",
+    Stage.TRANSFORMATION: "A transformation, or taking the record's timestamp from `timestamp.field`.",
 }
 
 REASONS = {

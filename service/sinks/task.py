@@ -26,6 +26,7 @@ from metrics.events import (
     TaskEvents,
     TaskStarted,
 )
+from service.domain.errors import described
 from service.domain.ids import TaskId
 from service.kafka.group_consumer import GroupListener
 from service.kafka.producer import Writer
@@ -233,7 +234,12 @@ class SinkTask:
         """Wait, polling all the time so that the group does not take the partitions away."""
         seconds = self.settings.put_back_off.wait_seconds(attempt, asked_seconds=error.wait_seconds)
         self.events(
-            RetryScheduled, stage="put", error_class=type(error).__name__, attempt=attempt, wait_seconds=seconds
+            RetryScheduled,
+            stage="put",
+            error_class=type(error).__name__,
+            message=described(error),
+            attempt=attempt,
+            wait_seconds=seconds,
         )
         until = self.clock.monotonic() + seconds
         self._is_retrying = self.activity.is_retrying = True

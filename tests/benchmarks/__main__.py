@@ -62,7 +62,12 @@ async def measure_latency(field: Field) -> list[Row]:
     """100 records a second."""
     seen = await service_level.latency(field, run_name(0))
     return [
-        Row("latency at 100/s, p50", f"{seen.p50_seconds:.3f} s", "≤ 0.4 s", seen.p50_seconds <= 0.4),
+        Row(
+            "latency at 100/s (file to JSON, poll.interval.ms=50), p50",
+            f"{seen.p50_seconds:.3f} s",
+            "≤ 0.4 s",
+            seen.p50_seconds <= 0.4,
+        ),
         Row("latency at 100/s, p99", f"{seen.p99_seconds:.3f} s", "≤ 1.2 s", seen.p99_seconds <= 1.2),
     ]
 
@@ -80,10 +85,10 @@ async def measure_memory(field: Field, *, records: int) -> list[Row]:
         ),
         Row("its growth from a tenth to the end", f"{growth:+.1%}", "flat (≤ 10 %)", growth <= 0.1),
         Row(
-            "Spark JVM, resident peak, its heap capped at 1 GB by -Xmx",
-            f"{seen.jvm_peak_bytes / MEBIBYTE:.0f} MiB",
-            "heap ≤ 1 GB",
-            is_reached=None,
+            f"Spark's heap, at most (-Xmx of the JVM; resident peak {seen.jvm_peak_bytes / MEBIBYTE:.0f} MiB)",
+            f"{seen.jvm_heap_bytes_max / MEBIBYTE:.0f} MiB",
+            "≤ 1 GB",
+            is_reached=seen.jvm_heap_bytes_max <= 1024 * MEBIBYTE,
         ),
     ]
 

@@ -15,7 +15,7 @@ from tests.contracts.loopback import serve
 
 PAGE_RECORDS = 1_000
 RENDERED_PAGES = 50
-"""Pages that are rendered; further ones repeat them with other numbers' bytes, which costs the API nothing."""
+"""Pages that are rendered; further ones repeat them, which costs the API nothing."""
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -55,6 +56,18 @@ class Child:
         """Resident memory of its JVM children."""
         children = psutil.Process(self.pid).children(recursive=True)
         return sum(child.memory_info().rss for child in children if child.name() == "java")
+
+    def jvm_heap_bytes_max(self) -> int:
+        """What the heaps of its JVM children may grow to, by the last ``-Xmx`` each was started with."""
+        children = psutil.Process(self.pid).children(recursive=True)
+        return sum(_heap_bytes_max(child.cmdline()) for child in children if child.name() == "java")
+
+
+def _heap_bytes_max(command: Sequence[str]) -> int:
+    """Raises ValueError for a JVM that was started without a bound."""
+    bounds = [re.fullmatch(r"-Xmx(\d+)([kmg]?)", word, re.IGNORECASE) for word in command]
+    number, unit = [found for found in bounds if found][-1].groups()
+    return int(number) << {"": 0, "k": 10, "m": 20, "g": 30}[unit.lower()]
 
 
 @contextmanager

@@ -101,6 +101,8 @@ class Memory:
     """At the end."""
     python_peak_bytes: int
     jvm_peak_bytes: int
+    jvm_heap_bytes_max: int
+    """What its heap may grow to."""
     records: int
 
 
@@ -117,9 +119,9 @@ async def memory(field: Field, run: str, *, records: int) -> Memory:
             await watch(field.servers.bootstrap, name, records=records // 10)
             early_bytes = child.memory_bytes()
             await watch(field.servers.bootstrap, name, records=records)
-            late_bytes = child.memory_bytes()
+            late_bytes, heap_bytes_max = child.memory_bytes(), child.jvm_heap_bytes_max()
             looking.cancel()
-    return Memory(early_bytes, late_bytes, max(looks.python), max(looks.jvm), records)
+    return Memory(early_bytes, late_bytes, max(looks.python), max(looks.jvm), heap_bytes_max, records)
 
 
 @dataclass(frozen=True, slots=True)
