@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -186,6 +186,27 @@ async def test_what_is_no_loss_is_fatal_and_spark_stays_ready() -> None:
         with pytest.raises(ConversionFatal, match="a bug"):
             await scene.service.convert(JSON, BATCH)
     assert scene.told == [False, "start", True]
+
+
+async def test_what_a_session_says_while_it_is_taken_away_is_not_believed() -> None:
+    """A job that is interrupted may look like records on which a rule raises: its verdicts are asked for again."""
+    scene, may_end = Scene([None, None]), threading.Event()
+    runner = scene.service.runner
+    await runner.start()
+    async with asyncio.TaskGroup() as group:
+        verdict = group.create_task(refused(runner._in_slot(lambda: may_end.wait(10))))
+        await scene.until(lambda: runner.statistics.running == 1)
+        await runner._restart(0, "another conversion took too long")
+        may_end.set()
+        await verdict
+    assert runner.statistics.retriable_errors == 1
+    await runner.stop()
+
+
+async def refused(verdict: Awaitable[object]) -> None:
+    """It is to be asked for again."""
+    with pytest.raises(ConversionRetriable, match="taken away"):
+        await verdict
 
 
 async def lost(scene: Scene) -> None:
