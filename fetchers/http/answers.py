@@ -19,7 +19,8 @@ class RecordLayout:
     format: str
     path: str
     is_path_optional: bool
-    field: str | None
+    fields: Sequence[str]
+    """Those that tell new records from old ones; none where nothing does."""
     key: str | None
 
 
@@ -29,7 +30,7 @@ class CutAnswer:
 
     records: Sequence[bytes]
     column: Column | None
-    """The offset field of each record, if there is one; that of a rejected record says nothing."""
+    """The offset field (or fields) of each record, if there is one; that of a rejected record says nothing."""
     keys: Sequence[str | int | float] | None
     """Value of the key field of each record; that of a rejected record says nothing."""
     rejections: Mapping[int, Rejection] = field(default_factory=dict)
@@ -81,11 +82,13 @@ def cut(response: HttpResponse, layout: RecordLayout) -> CutAnswer:
     """The records of an answer. Raises Retriable where it is incomplete, Fatal where it is not what was configured."""
     slices = _slices(response, layout)
     records, rejections = list(slices), {rejection.index: rejection for rejection in slices.rejections}
-    if layout.field is None or not records:
+    if not layout.fields or not records:
         return CutAnswer(records, None, None, rejections)
-    paths = (layout.field,) if layout.key is None else (layout.field, layout.key)
+    paths = (*layout.fields, *(() if layout.key is None else (layout.key,)))
     columns = _columns(records, paths, rejections)
-    return CutAnswer(records, Column.of(columns[0]), columns[1] if layout.key is not None else None, rejections)
+    keys = None if layout.key is None else columns.pop()
+    values = columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
+    return CutAnswer(records, Column.of(values), keys, rejections)
 
 
 def _slices(response: HttpResponse, layout: RecordLayout) -> RecordSlices:

@@ -1,19 +1,21 @@
 """The source offset of ``HttpSource``: how far the records are read, and where a round is.
 
 Flat, and readable by people: ``{"updated": 1700000000, "read.keys": "…"}`` after a round; inside one also what it
-has reached (``round.highest``, ``round.keys``) and the page to go on with (``page.next``, ``page.skip``). Where rows
-could not be read, ``read.unreadable`` and ``round.unreadable`` tell which of them are among the dead letters.
+has reached (``round.highest``, of several fields ``round.highest.<field>``; ``round.keys``) and the page to go on with
+(``page.next``, ``page.skip``). Where rows could not be read, ``read.unreadable`` and ``round.unreadable`` tell which of
+them are among the dead letters.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from fetchers.sdk import Offset, Scalar
+from fetchers.sdk.errors import Fatal
 from fetchers.toolkit.marks import Mark
 from fetchers.toolkit.pagination import Place
-from fetchers.toolkit.watermark import Watermark
+from fetchers.toolkit.watermark import Reached
 
 KEYS = "read.keys"
 UNREADABLE = "read.unreadable"
@@ -49,32 +51,32 @@ class Bookmark:
         """The bookmark after a page that another one follows."""
         return replace(self, highest=highest, place=place, skip=skip)
 
-    def offset(self, name: str | None) -> Offset:
-        """The form in which it is stored; ``name``: the offset field, if there is one."""
+    def offset(self, names: Sequence[str]) -> Offset:
+        """The form in which it is stored; ``names``: the offset fields, if there are any."""
         found: dict[str, Scalar] = {}
-        if name is not None:
-            found |= {name: self.mark.value, KEYS: _joined(self.mark)}
-            if self.mark.unreadable:
-                found[UNREADABLE] = ",".join(self.mark.unreadable)
+        if names:
+            found |= _stored(self.mark, names, KEYS, UNREADABLE)
             if self.highest != self.mark:
-                found |= {HIGHEST: self.highest.value, HIGHEST_KEYS: _joined(self.highest)}
-                if self.highest.unreadable:
-                    found[HIGHEST_UNREADABLE] = ",".join(self.highest.unreadable)
-        if self.place is not None or self.skip or name is None:
+                found |= _stored(self.highest, _highest(names), HIGHEST_KEYS, HIGHEST_UNREADABLE)
+        if self.place is not None or self.skip or not names:
             found[PAGE] = self.place
         if self.skip:
             found[SKIP] = self.skip
         return found
 
     @classmethod
-    def of_offset(cls, offset: Offset, name: str | None, *, initial: Watermark) -> Bookmark:
-        """Read the stored form back; keys that somebody has taken away are as if they had never been."""
+    def of_offset(cls, offset: Offset, names: Sequence[str], *, initial: Reached) -> Bookmark:
+        """Read the stored form back; keys that somebody has taken away are as if they had never been.
+
+        Raises Fatal where some of several fields are there and others are not.
+        """
         mark = Mark(initial, unreadable=_split(offset, UNREADABLE))
-        if name is not None and offset.get(name) is not None:
-            mark = replace(mark, value=_value(offset, name), keys=frozenset(_split(offset, KEYS)))
+        if _is_stored(offset, names):
+            mark = replace(mark, value=_value(offset, names), keys=frozenset(_split(offset, KEYS)))
         highest = mark
-        if offset.get(HIGHEST) is not None:
-            highest = replace(mark, value=_value(offset, HIGHEST), keys=frozenset(_split(offset, HIGHEST_KEYS)))
+        if _is_stored(offset, _highest(names)):
+            keys = frozenset(_split(offset, HIGHEST_KEYS))
+            highest = replace(mark, value=_value(offset, _highest(names)), keys=keys)
         if offset.get(HIGHEST_UNREADABLE) is not None:
             highest = replace(highest, unreadable=_split(offset, HIGHEST_UNREADABLE))
         place, skip = offset.get(PAGE), offset.get(SKIP)
@@ -86,13 +88,30 @@ class Bookmark:
         )
 
 
-def _value(offset: Mapping[str, Scalar], key: str) -> Watermark:
-    value = offset[key]
-    return value if isinstance(value, str | int | float) else None
+def _highest(names: Sequence[str]) -> Sequence[str]:
+    """What the fields are called for the round; one alone needs no name."""
+    return [HIGHEST] if len(names) == 1 else [f"{HIGHEST}.{name}" for name in names]
 
 
-def _joined(mark: Mark) -> str:
-    return ",".join(sorted(mark.keys))
+def _stored(mark: Mark, names: Sequence[str], keys: str, unreadable: str) -> dict[str, Scalar]:
+    values = mark.value if isinstance(mark.value, tuple) else (mark.value,) * len(names)
+    found: dict[str, Scalar] = {**dict(zip(names, values, strict=True)), keys: ",".join(sorted(mark.keys))}
+    return found | {unreadable: ",".join(mark.unreadable)} if mark.unreadable else found
+
+
+def _is_stored(offset: Mapping[str, Scalar], names: Sequence[str]) -> bool:
+    missing = [name for name in names if offset.get(name) is None]
+    if missing and len(missing) < len(names):
+        message = f"the stored offset has no value of {missing[0]!r}; was http.offset.field changed? Write it, or reset"
+        raise Fatal(message)
+    return bool(names) and not missing
+
+
+def _value(offset: Mapping[str, Scalar], names: Sequence[str]) -> Reached:
+    values = [value for value in map(offset.get, names) if isinstance(value, str | int | float)]
+    if len(names) == 1:
+        return values[0] if values else None
+    return tuple(values)
 
 
 def _split(offset: Mapping[str, Scalar], key: str) -> tuple[str, ...]:

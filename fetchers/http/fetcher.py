@@ -72,8 +72,8 @@ class HttpSource(SourceConnector[HttpSourceConfig]):
     async def fetch(self, context: FetchContext) -> AsyncIterator[Page]:
         """Rounds for ever."""
         plan = self._plan(context)
-        name, initial = self.config.http_offset_field, self.config.http_offset_initial
-        bookmark = Bookmark.of_offset(context.offset, name, initial=initial)
+        names, initial = self.config.http_offset_field, settings.initial(self.config)
+        bookmark = Bookmark.of_offset(context.offset, names, initial=initial)
         while True:
             started = context.clock.monotonic()
             records = 0
@@ -126,7 +126,7 @@ class HttpSource(SourceConnector[HttpSourceConfig]):
 
     async def _ask(self, context: FetchContext, plan: _Plan, place: Place, mark: Mark) -> _Turn:
         """Fetch and cut the page at ``place``."""
-        filled = plan.template.filled(mark.value)
+        filled = plan.template.filled(plan.layout.fields, mark.value)
         asked = plan.pagination.request(place, PageRequest(filled.url, filled.query))
         options = plan.options.copy()
         options["query"], options["body"] = asked.query, filled.body
@@ -143,7 +143,7 @@ class HttpSource(SourceConnector[HttpSourceConfig]):
 
     def _remembered(self, answer: CutAnswer) -> frozenset[str]:
         """Records of this page, which may come again on the next one when the source grows at its front meanwhile."""
-        if self.config.http_pagination_type not in {"page_number", "offset"} or self.config.http_offset_field is None:
+        if self.config.http_pagination_type not in {"page_number", "offset"} or not self.config.http_offset_field:
             return frozenset()
         return frozenset(map(answer.key_of, range(len(answer.records))))
 
@@ -165,8 +165,9 @@ class HttpSource(SourceConnector[HttpSourceConfig]):
         return catchup / 1000 if has_news and catchup is not None else self.config.poll_interval
 
     def _report_lag(self, context: FetchContext, bookmark: Bookmark) -> None:
-        """Tell how old the newest record is, where its field is a time."""
-        newest = instant_of(bookmark.mark.value)
+        """Tell how old the newest record is, where its field (of several the first) is a time."""
+        reached = bookmark.mark.value
+        newest = instant_of(reached[0] if isinstance(reached, tuple) else reached)
         if newest is not None:
             context.report_lag(max(0.0, (context.clock.now() - newest).total_seconds()))
 
@@ -190,7 +191,7 @@ class HttpSource(SourceConnector[HttpSourceConfig]):
             format=config.http_format,
             path=config.http_records_path,
             is_path_optional=config.http_records_missing == "empty",
-            field=config.http_offset_field,
+            fields=config.http_offset_field,
             key=config.http_offset_key,
         )
         pagination = settings.pagination(config, secret_texts=secrets)
@@ -205,7 +206,7 @@ def _turn(plan: _Plan, place: Place, response: HttpResponse) -> _Turn:
     return _Turn(place, answer, plan.pagination.following(place, told), plan.pagination.is_page_growing)
 
 
-def _page(answer: CutAnswer, news: Sequence[int], bookmark: Bookmark, name: str | None) -> Page:
+def _page(answer: CutAnswer, news: Sequence[int], bookmark: Bookmark, names: Sequence[str]) -> Page:
     is_whole = len(news) == len(answer.records)
     payloads = list(answer.records) if is_whole else [answer.records[position] for position in news]
-    return Page(payloads, offset=bookmark.offset(name), rejections=answer.rejections_among(news))
+    return Page(payloads, offset=bookmark.offset(names), rejections=answer.rejections_among(news))

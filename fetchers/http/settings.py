@@ -21,6 +21,7 @@ from fetchers.toolkit.pagination import (
     SinglePage,
 )
 from fetchers.toolkit.rate_limits import RateWindow
+from fetchers.toolkit.watermark import Reached
 
 _STATUS = re.compile(r"([1-5])(\d\d|xx)\Z", re.ASCII)
 _RATE = re.compile(r"([1-9]\d{0,8})/([smhd])\Z", re.ASCII)
@@ -40,6 +41,7 @@ def findings(config: HttpSourceConfig) -> Iterator[Finding]:
     """Everything that is wrong with values that are each right by themselves."""
     yield from _missing(config)
     yield from _pages_findings(config)
+    yield from _initial_findings(config)
     yield from _template_findings(config)
     yield from _unreadable(config)
     if config.http_tls_key_file is not None and config.http_tls_certificate_file is None:
@@ -54,7 +56,7 @@ def _missing(config: HttpSourceConfig) -> Iterator[Finding]:
             yield Finding(key, None, f"Missing: http.auth.type={config.http_auth_type} needs it.")
     if config.http_pagination_type == "cursor" and not config.http_pagination_cursor_path:
         yield Finding("http.pagination.cursor.path", None, "Missing: http.pagination.type=cursor needs it.")
-    if config.http_offset_field is None:
+    if not config.http_offset_field:
         for key in ("http.offset.key", "http.offset.initial"):
             value = getattr(config, key.replace(".", "_"))
             if value is not None:
@@ -72,6 +74,22 @@ def _pages_findings(config: HttpSourceConfig) -> Iterator[Finding]:
     if way in {"cursor", "next_url"} and form != "json":
         expected = f"Expected none, page_number, offset or link with http.format={form}"
         yield _odd("http.pagination.type", way, f"{expected}: the next page is looked up in JSON answers only.")
+
+
+def _initial_findings(config: HttpSourceConfig) -> Iterator[Finding]:
+    names, text = config.http_offset_field, config.http_offset_initial
+    found = initial(config)
+    if len(names) > 1 and isinstance(found, tuple) and len(found) != len(names):
+        expected = f"Expected {len(names)} values separated by commas, one for each of http.offset.field."
+        yield _odd("http.offset.initial", text or "", expected)
+
+
+def initial(config: HttpSourceConfig) -> Reached:
+    """What to begin with: one text, or one for each offset field."""
+    text = config.http_offset_initial
+    if text is None or len(config.http_offset_field) <= 1:
+        return text
+    return tuple(part.strip() for part in text.split(","))
 
 
 def _unreadable(config: HttpSourceConfig) -> Iterator[Finding]:
@@ -195,14 +213,17 @@ def _template_findings(config: HttpSourceConfig) -> Iterator[Finding]:
     fields = template(config).fields()
     if not fields:
         return
-    if config.http_offset_field is None:
+    names = config.http_offset_field
+    if not names:
         yield Finding("http.offset.field", None, "Missing: {offset} is used in the request.")
         return
     if config.http_offset_initial is None:
         yield Finding("http.offset.initial", None, "Missing: the first request has no other value for {offset}.")
-    strangers = fields - {None, config.http_offset_field}
-    for name in sorted(map(str, strangers)):
-        yield Finding("http.offset.field", config.http_offset_field, f"The request asks for {{offset.{name}}}.")
+    if len(names) > 1 and None in fields:
+        message = "The request asks for {offset}: expected {offset.<field>}, which tells the one of several fields."
+        yield Finding("http.offset.field", ",".join(names), message)
+    for name in sorted(map(str, fields - {None, *names})):
+        yield Finding("http.offset.field", ",".join(names), f"The request asks for {{offset.{name}}}.")
 
 
 def _statuses(texts: tuple[str, ...]) -> Iterator[int]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fetchers.sdk.errors import Fatal
-from fetchers.toolkit.watermark import Watermark, order_of
+from fetchers.toolkit.watermark import Reached, order_of
 
 KEYS_MAX = 10_000
 """Records with one and the same value, or without any, that can be told apart; 17 bytes each in the stored offset."""
@@ -25,15 +25,15 @@ def key_hash(identity: bytes) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """The offset field of some records, ready to be compared."""
+    """The offset field, or several of them, of some records, ready to be compared."""
 
-    values: Sequence[str | float]
+    values: Sequence[str | float | tuple[str | float, ...]]
     orders: Sequence[Any]
     """What each value is compared by; all of one kind."""
     kind: str
 
     @classmethod
-    def of(cls, values: Sequence[str | float]) -> Column:
+    def of(cls, values: Sequence[str | float | tuple[str | float, ...]]) -> Column:
         """Bring values into order. Raises Fatal where they are of several kinds, such as numbers and words."""
         if {type(value) for value in values} <= {int, float}:
             return cls(values, values, "number")
@@ -47,7 +47,7 @@ class Column:
 class Mark:
     """Everything below ``value`` has been read, and of what is equal to it the records of ``keys``."""
 
-    value: Watermark = None
+    value: Reached = None
     keys: frozenset[str] = frozenset()
     unreadable: tuple[str, ...] = ()
     """Keys of records without a value, since they cannot be read, oldest first. They neither move the mark nor are

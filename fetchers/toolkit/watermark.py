@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import TypeAlias
+from typing import Any, TypeAlias, cast
 
 from fetchers.sdk.errors import Fatal
 
 Watermark: TypeAlias = "str | int | float | None"
 """The value of an offset field as it is stored. None: nothing has been read yet."""
-Order: TypeAlias = "tuple[str, Decimal | int | float | str | tuple[datetime, str]]"
+Reached: TypeAlias = "Watermark | tuple[str | int | float, ...]"
+"""The same where records are ordered by several fields: a value of each, the first one counts most."""
+Order: TypeAlias = "tuple[str, Decimal | int | float | str | tuple[Any, ...]]"
 """A kind, and within the kind something that Python can compare."""
 
 _NUMBER = re.compile(r"-?[0-9]{1,400}(?:\.[0-9]{1,400})?\Z")
@@ -19,11 +21,15 @@ _INSTANT = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:[.,](\d+))?)?(
 _FRACTION = re.compile(r"[.,]\d+")
 
 
-def order_of(value: str | float) -> Order:
+def order_of(value: str | float | tuple[str | float, ...]) -> Order:
     """What a value is compared by: numbers (also written as text), instants in ISO 8601, other text.
 
     Text alone would put ``9`` after ``10`` and ``…00Z`` after ``…00.5Z``. An instant without zone is taken as UTC.
+    Several values are compared one after the other, each by its kind.
     """
+    if isinstance(value, tuple):
+        orders = [order_of(one) for one in value]
+        return (", ".join(kind for kind, _order in orders), tuple(order for _kind, order in orders))
     if not isinstance(value, str):
         return ("number", value)
     if _NUMBER.match(value):
@@ -45,7 +51,7 @@ def instant_of(value: Watermark) -> datetime | None:
     order = order_of(value) if isinstance(value, str) else None
     if order is None or not isinstance(order[1], tuple):
         return None
-    return order[1][0]
+    return cast("datetime", order[1][0])
 
 
 def is_after(value: str | float, mark: Watermark) -> bool:

@@ -43,6 +43,16 @@ def test_the_smallest_config() -> None:
         ({"http_query_a": "{offset}"}, {"http.offset.field"}),
         ({"http_query_a": "{offset}", "http_offset_field": "t"}, {"http.offset.initial"}),
         ({"http_offset_key": "id", "http_offset_initial": "1"}, {"http.offset.key", "http.offset.initial"}),
+        (
+            {"http_query_a": "{offset}", "http_offset_field": "t,id", "http_offset_initial": "0"},
+            {"http.offset.field", "http.offset.initial"},
+        ),
+        (
+            {"http_query_a": "{offset.t}{offset.no}", "http_offset_field": "t,id", "http_offset_initial": "0,1,2"},
+            {"http.offset.field", "http.offset.initial"},
+        ),
+        ({"http_query_a": "{offset.t}{offset.id}", "http_offset_field": "t,id", "http_offset_initial": "0,1"}, set()),
+        ({"http_offset_field": "t", "http_offset_initial": "2024-01-01T00:00:00,5"}, set()),
         ({"http_status_retry": "404,4x4,99"}, {"http.status.retry"}),
         ({"http_rate_limits": "3/s,0/h"}, {"http.rate.limits"}),
         ({"http_url": "https://u:p@host/"}, {"http.url"}),

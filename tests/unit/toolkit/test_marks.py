@@ -112,6 +112,19 @@ def test_what_cannot_be_read_is_remembered_apart(monkeypatch: pytest.MonkeyPatch
         mark.remembering(["a", "b", "c", "d"])
 
 
+def test_several_fields_are_compared_one_after_the_other() -> None:
+    """The first field counts most, each is compared by its own kind, and a mark knows its own record."""
+    rows = [("2024-01-01T00:00:00Z", "9"), ("2024-01-01T01:00:00+01:00", "10"), ("2023-12-31", "11")]
+    column = Column.of(rows)
+    news = Mark(rows[0], frozenset({"0"})).new_among(column, str)
+    assert news == [1]
+    assert Mark().raised_by(column, [0, 1, 2], str) == Mark(rows[1], frozenset({"1"}))
+    with pytest.raises(Fatal, match="cannot be compared"):
+        Mark((1, 2)).new_among(column, str)
+    with pytest.raises(Fatal, match="cannot be compared"):
+        Mark("2024-01-01T00:00:00Z").new_among(column, str)
+
+
 def test_mixed_kinds_are_fatal() -> None:
     """A page with numbers and words in its offset field cannot be put into order."""
     with pytest.raises(Fatal, match="cannot be compared"):
