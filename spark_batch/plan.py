@@ -78,13 +78,15 @@ class Contract:
 class ConverterSpec:
     """How keys or values are written.
 
-    `is_schema_enveloped` is the JSON converter's `schemas.enable`; `schema_id` is the registry's id, needed before an
-    Avro conversion runs (Confluent framing: zero byte, id as 4 bytes big-endian, body).
+    `is_schema_enveloped` is the JSON converter's `schemas.enable`, `is_decimal_numeric` its `decimal.format=NUMERIC`: a
+    decimal is a number with the digits of its scale, else base64 of its unscaled value. `schema_id` is the registry's
+    id, needed before an Avro conversion runs (Confluent framing: zero byte, id as 4 bytes big-endian, body).
     """
 
     kind: ConverterKind
     is_schema_enveloped: bool = False
     schema_id: int | None = None
+    is_decimal_numeric: bool = False
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,13 @@ def _decimal_format(value: object) -> object:
     return value.upper() if isinstance(value, str) else value
 
 
+def _encoding(value: object) -> object:
+    if isinstance(value, str) and value.upper() not in {"UTF-8", "UTF8"}:
+        message = "Expected UTF-8, the only encoding that is supported"
+        raise ValueError(message)
+    return value
+
+
 class ConverterConfig(ConfigModel):
     """What every converter takes."""
 
@@ -43,21 +50,21 @@ class JsonConverterConfig(ConverterConfig):
         BeforeValidator(_decimal_format),
         Key(importance=_LOW, group="Serialization", order=0, width="MEDIUM", display_name="Decimal Format"),
     ] = "BASE64"
-    """How decimals are written."""
+    """How decimals are written: base64 of the unscaled number, or a number with the digits of its scale."""
     replace_null_with_default: Annotated[
         Boolean,
         Key(importance=_LOW, group="Serialization", order=1, width="MEDIUM", display_name="Replace null with default"),
     ] = True
-    """Whether a field that is null is written as its default."""
+    """Accepted as in Connect; a null that was written stays null, whatever stands here. See the contract's defaults."""
 
 
 class StringConverterConfig(ConverterConfig):
     """Text."""
 
-    converter_encoding: Annotated[str, Key(importance=Importance.HIGH, width="MEDIUM", display_name="Encoding")] = (
-        "UTF-8"
-    )
-    """Character set of the text. UTF-8 alone is written here."""
+    converter_encoding: Annotated[
+        str, BeforeValidator(_encoding), Key(importance=Importance.HIGH, width="MEDIUM", display_name="Encoding")
+    ] = "UTF-8"
+    """Character set of the text. UTF-8 alone is supported; any other is refused."""
 
 
 class BytesConverterConfig(ConverterConfig):

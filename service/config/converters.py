@@ -21,6 +21,9 @@ CLASS_NAMES: Mapping[str, ConverterKind] = {
 }
 _MISPRINT = "schema.enable"
 _URL = "schema.registry.url"
+_DECIMALS = "decimal.format"
+_NULLS = "replace.null.with.default"
+_ENCODING = "converter.encoding"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,19 +53,51 @@ def read_converter(side: str, connector: Mapping[str, str], worker: Mapping[str,
     kind = _kind(name)
     if kind is None:
         known = ", ".join([*(word.value for word in ConverterKind), *CLASS_NAMES])
-        text = f"Invalid value {name} for configuration {key}: Class {name} could not be found. Known: {known}"
-        return ConverterReading(None, (Finding(key, name, text),))
+        return ConverterReading(None, (_invalid(key, name, f"Class {name} could not be found. Known: {known}"),))
     warnings = _misprint(key, own)
     if kind is ConverterKind.AVRO:
         reading = _avro(key, name, own, url=own.get(_URL) or connector.get(_URL) or worker.get(_URL))
         return ConverterReading(reading.converter, (*warnings, *reading.findings))
-    enveloped = own.get("schemas.enable", own.get(_MISPRINT, str(name != kind.value))).strip().lower()
-    if enveloped not in {"true", "false"}:
-        name_of_key = f"{key}.schemas.enable"
-        text = f"Invalid value {enveloped} for configuration {name_of_key}: Expected value to be either true or false"
-        return ConverterReading(None, (*warnings, Finding(name_of_key, enveloped, text)))
-    spec = ConverterSpec(kind, is_schema_enveloped=kind is ConverterKind.JSON and enveloped == "true")
-    return ConverterReading(Converter(spec, name), warnings)
+    if kind is ConverterKind.JSON:
+        reading = _json(key, name, own)
+        return ConverterReading(reading.converter, (*warnings, *reading.findings))
+    refused = _refused_encoding(key, own) if kind is ConverterKind.STRING else ()
+    return ConverterReading(None if refused else Converter(ConverterSpec(kind), name), (*warnings, *refused))
+
+
+def _json(key: str, name: str, own: Mapping[str, str]) -> ConverterReading:
+    is_enveloped, findings = _boolean(key, own, "schemas.enable", own.get(_MISPRINT, str(name != ConverterKind.JSON)))
+    is_replaced, doubts = _boolean(key, own, _NULLS, "false")
+    findings += doubts
+    decimals = own.get(_DECIMALS, "BASE64").strip().upper()
+    if decimals not in {"NUMERIC", "BASE64"}:
+        expected = "String must be one of (case insensitive): NUMERIC, BASE64"
+        findings += (_invalid(f"{key}.{_DECIMALS}", own[_DECIMALS], expected),)
+    if findings:
+        return ConverterReading(None, findings)
+    if is_replaced:
+        text = "A null that was written stays null here, as with false; a default is for a field that is missing."
+        findings = (Finding(f"{key}.{_NULLS}", own[_NULLS], text, Severity.WARNING),)
+    spec = ConverterSpec(ConverterKind.JSON, is_schema_enveloped=is_enveloped, is_decimal_numeric=decimals == "NUMERIC")
+    return ConverterReading(Converter(spec, name), findings)
+
+
+def _boolean(key: str, own: Mapping[str, str], word: str, default: str) -> tuple[bool, tuple[Finding, ...]]:
+    value = own.get(word, default)
+    if value.strip().lower() in {"true", "false"}:
+        return value.strip().lower() == "true", ()
+    return False, (_invalid(f"{key}.{word}", value, "Expected value to be either true or false"),)
+
+
+def _refused_encoding(key: str, own: Mapping[str, str]) -> tuple[Finding, ...]:
+    given = own.get(_ENCODING, "UTF-8")
+    if given.strip().upper() in {"UTF-8", "UTF8"}:
+        return ()
+    return (_invalid(f"{key}.{_ENCODING}", given, "Expected UTF-8, the only encoding that is supported"),)
+
+
+def _invalid(key: str, value: str, expected: str) -> Finding:
+    return Finding(key, value, f"Invalid value {value} for configuration {key}: {expected}")
 
 
 def _kind(name: str) -> ConverterKind | None:
@@ -86,12 +121,5 @@ def _avro(key: str, name: str, own: Mapping[str, str], *, url: str | None) -> Co
         text = f'Missing required configuration "{key}.{_URL}" which has no default value.'
         return ConverterReading(None, (Finding(f"{key}.{_URL}", None, text),))
     settings, doubts = RegistrySettings.parse({**own, _URL: url})
-    findings = tuple(
-        Finding(
-            f"{key}.{doubt.key}",
-            doubt.value,
-            f"Invalid value {doubt.value} for configuration {key}.{doubt.key}: Expected {doubt.expected}",
-        )
-        for doubt in doubts
-    )
+    findings = tuple(_invalid(f"{key}.{doubt.key}", doubt.value, f"Expected {doubt.expected}") for doubt in doubts)
     return ConverterReading(Converter(ConverterSpec(ConverterKind.AVRO), name, settings), findings)

@@ -10,7 +10,7 @@ from spark_batch.plan import ConverterKind, ConverterSpec
 from spark_batch.serialize.avro import framed_avro
 from spark_batch.serialize.connect_json import (
     any_json_text,
-    envelope,
+    connect_schema,
     enveloped,
     json_payload,
     json_text,
@@ -32,9 +32,10 @@ def record_bytes(record: Record, value: Column, *, spec: ConverterSpec, avro_sch
     """A record (null stays null) as Avro or JSON."""
     if spec.kind is ConverterKind.AVRO:
         return framed_avro(value, avro_schema=avro_schema, schema_id=spec.schema_id)
-    text = F.to_json(json_payload(record, value), {"ignoreNullFields": "false"})
+    payload = json_payload(record, value, is_decimal_numeric=spec.is_decimal_numeric)
+    text = F.to_json(payload, {"ignoreNullFields": "false"})
     if spec.is_schema_enveloped:
-        text = envelope(record, text)
+        text = enveloped(connect_schema(record), text, is_decimal_numeric=spec.is_decimal_numeric)
     return F.when(value.isNotNull(), text).cast("binary")
 
 
@@ -48,9 +49,10 @@ def shaped_bytes(shape: Shape, value: Column, *, is_there: Column, spec: Convert
         return F.when(is_there, framed_avro(value, avro_schema=shape.avro, schema_id=spec.schema_id))
     if spec.kind is not ConverterKind.JSON:
         return F.when(is_there, struct_text(slot.type, value)).cast("binary")
-    written = any_json_text(slot.type, value)
+    written = any_json_text(slot.type, value, is_decimal_numeric=spec.is_decimal_numeric)
     if spec.is_schema_enveloped:
-        written = enveloped(slot_schema(slot, shape.origin), written)
+        schema = slot_schema(slot, shape.origin)
+        written = enveloped(schema, written, is_decimal_numeric=spec.is_decimal_numeric)
     return F.when(is_there, written).cast("binary")
 
 

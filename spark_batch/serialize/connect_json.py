@@ -9,6 +9,9 @@ from __future__ import annotations
 import base64
 import json
 from dataclasses import replace
+from decimal import Context
+from decimal import Decimal as ExactNumber
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 - the customary name
@@ -53,34 +56,34 @@ def json_text(text: Column) -> Column:
     return F.substring(listed, 2, F.length(listed) - 2)
 
 
-def any_json_text(kind: AvroType, value: Column) -> Column:
+def any_json_text(kind: AvroType, value: Column, *, is_decimal_numeric: bool) -> Column:
     """A typed value as JSON; `null` where it is null."""
-    listed = F.to_json(F.array(json_payload(kind, value)), {"ignoreNullFields": "false"})
+    payload = json_payload(kind, value, is_decimal_numeric=is_decimal_numeric)
+    listed = F.to_json(F.array(payload), {"ignoreNullFields": "false"})
     return F.substring(listed, 2, F.length(listed) - 2)
 
 
-def envelope(record: Record, payload: Column) -> Column:
-    """The payload's JSON text with its Connect schema."""
-    return enveloped(connect_schema(record), payload)
-
-
-def enveloped(document: JsonValue, payload: Column) -> Column:
+def enveloped(document: JsonValue, payload: Column, *, is_decimal_numeric: bool) -> Column:
     """The payload's JSON text with this Connect schema."""
-    schema = json.dumps(document, separators=(",", ":"), ensure_ascii=False)
+    schema = _document_text(document, is_decimal_numeric=is_decimal_numeric)
     return F.concat(F.lit(f'{{"schema":{schema},"payload":'), payload, F.lit("}"))
 
 
-def json_payload(kind: AvroType, value: Column) -> Column:
-    """A typed value in the form whose `to_json` is what Connect writes."""
+def json_payload(kind: AvroType, value: Column, *, is_decimal_numeric: bool) -> Column:
+    """A typed value in the form whose `to_json` is what Connect writes.
+
+    Spark and Connect both write a decimal's number as Java's BigDecimal says it, with every digit of its scale.
+    """
+    inner = partial(json_payload, is_decimal_numeric=is_decimal_numeric)
     if isinstance(kind, Record):
-        fields = [json_payload(f.slot.type, value.getField(f.name)).alias(f.name) for f in kind.fields]
+        fields = [inner(f.slot.type, value.getField(f.name)).alias(f.name) for f in kind.fields]
         return F.when(value.isNotNull(), F.struct(*fields))
     if isinstance(kind, Array):
-        return F.transform(value, lambda item: json_payload(kind.items.type, item))
+        return F.transform(value, lambda item: inner(kind.items.type, item))
     if isinstance(kind, Map):
-        return F.transform_values(value, lambda _, item: json_payload(kind.values.type, item))
+        return F.transform_values(value, lambda _, item: inner(kind.values.type, item))
     if isinstance(kind, Decimal):
-        return _unscaled_base64(kind, value)
+        return value if is_decimal_numeric else _unscaled_base64(kind, value)
     return _instant_number(kind, value) if isinstance(kind, Temporal) else value
 
 
@@ -173,11 +176,10 @@ def _with_doc(schema: dict[str, JsonValue], doc: str) -> dict[str, JsonValue]:
 
 
 def _connect_default(kind: AvroType, value: JsonValue) -> JsonValue:
-    """A canonical default (floats as their text) in Connect's JSON form."""
+    """A canonical default (floats as their text) in Connect's JSON form, decimals as decimals of their scale."""
     if isinstance(kind, Decimal):
-        unscaled = int(str(value).replace(".", "")) if "." in str(value) else int(value) * 10**kind.scale
-        size = (unscaled + (unscaled < 0)).bit_length() // 8 + 1
-        return base64.b64encode(unscaled.to_bytes(size, "big", signed=True)).decode()
+        exact = Context(prec=kind.precision + 1)
+        return ExactNumber(str(value)).quantize(ExactNumber(1).scaleb(-kind.scale), context=exact)
     if kind in {Primitive.FLOAT, Primitive.DOUBLE}:
         return float(value)
     if isinstance(kind, Record) and isinstance(value, dict):
@@ -187,3 +189,23 @@ def _connect_default(kind: AvroType, value: JsonValue) -> JsonValue:
     if isinstance(kind, Map) and isinstance(value, dict):
         return {key: _connect_default(kind.values.type, item) for key, item in value.items()}
     return value
+
+
+def _document_text(value: JsonValue, *, is_decimal_numeric: bool) -> str:
+    """JSON; decimals among the defaults with all their digits, for which Python's own writer has no form."""
+    inner = partial(_document_text, is_decimal_numeric=is_decimal_numeric)
+    if isinstance(value, dict):
+        return f"{{{','.join(f'{inner(name)}:{inner(item)}' for name, item in value.items())}}}"
+    if isinstance(value, list):
+        return f"[{','.join(map(inner, value))}]"
+    if isinstance(value, ExactNumber):
+        return str(value) if is_decimal_numeric else f'"{_base64_of(value)}"'
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _base64_of(number: ExactNumber) -> str:
+    """Base64 of the unscaled value, two's complement, shortest form."""
+    sign, digits, _ = number.as_tuple()
+    unscaled = int("".join(map(str, digits))) * (-1 if sign else 1)
+    size = (unscaled + (unscaled < 0)).bit_length() // 8 + 1
+    return base64.b64encode(unscaled.to_bytes(size, "big", signed=True)).decode()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from spark_batch.outcome import OUTCOME_SCHEMA, Reason, Stage
 from spark_batch.plan import Contract, ConversionPlan, ConverterKind, ConverterSpec, PayloadFormat, Rule
 from spark_batch.plan_findings import plan_findings
+from spark_batch.transforms.kinds import ExtractField, Side, Step
 from tests.spark.engines import Engine, rows, table
 
 JSON, ENVELOPED = ConverterSpec(ConverterKind.JSON), ConverterSpec(ConverterKind.JSON, is_schema_enveloped=True)
@@ -276,3 +278,83 @@ def test_empty_batch(engine: Engine) -> None:
     for spec in (JSON, STRING):
         plan = ConversionPlan(PayloadFormat.JSON, value_converter=spec, dedupe_fields=("a",), timestamp_field="t")
         assert engine.convert(plan, table([])).num_rows == 0
+
+
+DECIMALS = {
+    "type": "record",
+    "name": "D",
+    "fields": [
+        {"name": "sum", "type": {"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 2}},
+        {
+            "name": "small",
+            "type": [{"type": "bytes", "logicalType": "decimal", "precision": 20, "scale": 10}, "null"],
+            "default": "\u0001",
+        },
+        {
+            "name": "many",
+            "type": {
+                "type": "array",
+                "items": [
+                    "null",
+                    {"type": "fixed", "name": "F", "size": 4, "logicalType": "decimal", "precision": 8, "scale": 3},
+                ],
+            },
+        },
+        {
+            "name": "whole",
+            "type": {"type": "map", "values": {"type": "bytes", "logicalType": "decimal", "precision": 38}},
+        },
+    ],
+}
+DECIMAL_PAYLOADS = [
+    b'{"sum":2.2,"many":[1.5,null,-0.001],"whole":{"a":12345678901234567890123456789012345678}}',
+    b'{"sum":123456789012345678901234567890123456.78,"small":0,"many":[],"whole":{}}',
+    b'{"sum":-0,"small":null,"many":[0e5],"whole":{"a":-1e3}}',
+]
+NUMERIC_PAYLOADS = [
+    b'{"sum":2.20,"small":1E-10,"many":[1.500,null,-0.001],"whole":{"a":12345678901234567890123456789012345678}}',
+    b'{"sum":123456789012345678901234567890123456.78,"small":0E-10,"many":[],"whole":{}}',
+    b'{"sum":0.00,"small":null,"many":[0.000],"whole":{"a":-1000}}',
+]
+
+
+def test_decimals_as_numbers(engine: Engine) -> None:
+    """With NUMERIC a decimal is a number with the digits of its scale, as Java's BigDecimal says it; else base64."""
+    contract = Contract(json.dumps(DECIMALS))
+    numeric = ConverterSpec(ConverterKind.JSON, is_decimal_numeric=True)
+    plan = ConversionPlan(PayloadFormat.JSON, contract, value_converter=numeric)
+    assert engine.convert(plan, table(DECIMAL_PAYLOADS)).column("value").to_pylist() == NUMERIC_PAYLOADS
+    texts = engine.convert(replace(plan, value_converter=JSON), table(DECIMAL_PAYLOADS[:1])).column("value").to_pylist()
+    first = json.loads(texts[0] or b"")
+    assert (first["sum"], first["small"], first["many"]) == ("ANw=", "AQ==", ["Bdw=", None, "/w=="])
+
+
+def test_decimals_as_numbers_in_envelopes_and_keys(engine: Engine) -> None:
+    """The schema's default too is a number, exact; keys have a setting of their own."""
+    contract = Contract(json.dumps(DECIMALS))
+    numeric = ConverterSpec(ConverterKind.JSON, is_schema_enveloped=True, is_decimal_numeric=True)
+    plan = ConversionPlan(
+        PayloadFormat.JSON, contract, key_fields=("sum",), key_converter=numeric, value_converter=ENVELOPED
+    )
+    other = replace(plan, key_converter=ENVELOPED, value_converter=numeric)
+    row, turned = (rows(engine.convert(each, table(DECIMAL_PAYLOADS[:1])))[0] for each in (plan, other))
+    assert row["key"].endswith(b'"payload":{"sum":2.20}}')
+    assert turned["key"].endswith(b'"payload":{"sum":"ANw="}}')
+    assert b'"default":"AQ=="' in row["value"]
+    assert b'"default":1E-10' in turned["value"]
+    assert turned["value"].endswith(b'"payload":' + NUMERIC_PAYLOADS[0] + b"}")
+
+
+def test_transformed_decimals_as_numbers(engine: Engine) -> None:
+    """What a transformation leaves of a record is written alike."""
+    numeric = ConverterSpec(ConverterKind.JSON, is_decimal_numeric=True)
+    plan = ConversionPlan(
+        PayloadFormat.JSON,
+        Contract(json.dumps(DECIMALS)),
+        value_converter=numeric,
+        topic="t",
+        transformations=(Step("x", ExtractField(Side.VALUE, ("sum",))),),
+    )
+    assert plan_findings(plan) == []
+    outcome = engine.convert(plan, table(DECIMAL_PAYLOADS[:1]))
+    assert outcome.column("value").to_pylist() == [b"2.20"]

@@ -63,7 +63,7 @@ def is_own(info: ConfigInfo) -> bool:
     )
 
 
-MEANT = {"t_ins"}
+MEANT = {"t_ins", "kc_str_enc"}
 """Connect would find the mistake only when the task starts."""
 
 

@@ -263,3 +263,15 @@ def test_a_sink_in_the_workers_group_by_override_counts_once() -> None:
     (text,) = errors(config)["consumer.override.group.id"]
     assert text == "Consumer group connect-cluster conflicts with Connect worker group connect-cluster"
     assert answered(config).error_count == 1
+
+
+def test_an_encoding_that_is_not_supported_is_an_error_of_its_key() -> None:
+    """Connect takes any text and fails at the first record, or writes what no other worker reads."""
+    config = {**SOURCE, "value.converter": "org.apache.kafka.connect.storage.StringConverter"}
+    key = "value.converter.converter.encoding"
+    assert answered({**config, key: "utf-8"}).error_count == 0
+    message = (
+        "Invalid value x for configuration converter.encoding: Expected UTF-8, the only encoding that is supported"
+    )
+    assert errors({**config, key: "x"}) == {key: (message,)}
+    assert answered({**config, key: "x"}).error_count == 1
