@@ -202,16 +202,14 @@ def _kept_record(schema: dict[str, Any], value: Any) -> dict[str, Any]:
         if name in value:
             found[field["name"]] = _kept(field["type"], value[name])
         elif field.get("default") is not None:
-            default = _default(field["type"], field["default"])
-            found[field["name"]] = _written(default)
+            found[field["name"]] = _written(_default(field["type"], field["default"]))
     return found
 
 
 def _written(default: Any) -> Any:
     if isinstance(default, bytes):
         return base64.b64encode(default).decode()
-    is_number = isinstance(default, int | float) and not isinstance(default, bool)
-    return Literal(repr(default)) if is_number else default
+    return Literal(repr(default)) if type(default) in {int, float} else default
 
 
 def through_avro(schema: dict[str, Any], value: Any) -> Any:
