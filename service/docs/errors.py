@@ -95,7 +95,8 @@ STAGES = {
 }
 
 REASONS = {
-    Reason.MALFORMED_JSON: "Not one JSON value (RFC 8259): cut off, something after it, `NaN`, single quotes, empty.",
+    Reason.MALFORMED_JSON: "Not one JSON value (RFC 8259): cut off, something after it, `NaN`, single quotes, empty. Of a "
+    "CSV: a row with more or fewer fields than its first, or with stray quotation marks.",
     Reason.INVALID_UTF8: "Not UTF-8.",
     Reason.LONE_SURROGATE: "An escape such as `\\ud800` without its other half, which no UTF-8 text can hold.",
     Reason.DUPLICATE_KEY: "A key stands twice in one object.",
@@ -106,7 +107,8 @@ REASONS = {
     "further from now than the topic's `message.timestamp.after.max.ms` or `message.timestamp.before.max.ms`.",
     Reason.MISSING_FIELD: "A required field without default is not there.",
     Reason.NULL_NOT_ALLOWED: "An explicit null where the contract has none, default or not.",
-    Reason.UNKNOWN_FIELD: "A field the contract does not name, with `contract.unknown.fields=reject`.",
+    Reason.UNKNOWN_FIELD: "A field the contract does not name, with `contract.unknown.fields=reject`; with `keep`, one "
+    "that would take the name of a field of the contract.",
     Reason.UNKNOWN_SYMBOL: "Text that is no symbol of the enum.",
     Reason.RULE_FAILED: "A rule of the contract is false, or null.",
     Reason.UNREPRESENTABLE: "Valid, but the chosen converter or Kafka cannot carry it.",

@@ -59,7 +59,7 @@ def fresh_among(judged: Judged, seen: SeenHashes, *, window: str) -> tuple[Mask,
     """Which records of one window are no duplicates, and the hashes to be noted.
 
     A rejected record is noted under the complement of its hash: of two with one key in a micro-batch, the rejected one
-    must not make the good one pass for a duplicate. Once one was delivered, the other is a duplicate, good or not.
+    must not make the good one pass for a duplicate. What comes after a good one is a duplicate, good or not.
     """
     hashes, is_valid, is_rejected = judged.hashes, judged.is_valid, judged.is_rejected
     if not is_rejected.any():
@@ -67,9 +67,24 @@ def fresh_among(judged: Judged, seen: SeenHashes, *, window: str) -> tuple[Mask,
         return fresh, hashes[fresh & is_valid]
     was_delivered = is_rejected & is_valid
     was_delivered[was_delivered] = seen.known_mask(hashes[was_delivered], window)
+    was_delivered |= _after_good_ones(judged)
     is_noted = is_valid & ~was_delivered
     if not seen.remembers_rejected:
         is_noted &= ~is_rejected
     hashes = np.where(is_rejected[:, np.newaxis], ~hashes, hashes)
     fresh = seen.fresh_mask(hashes, is_noted, window) & ~was_delivered
     return fresh, hashes[fresh & is_noted]
+
+
+def _after_good_ones(judged: Judged) -> Mask:
+    """Rejected rows whose hash a good row before them has."""
+    after = np.zeros(len(judged.hashes), dtype=bool)
+    rejected = np.flatnonzero(judged.is_rejected & judged.is_valid)
+    high = np.ascontiguousarray(judged.hashes).view("<u8")[:, 0]
+    alike = np.flatnonzero(np.isin(high, high[rejected]) & judged.is_valid & ~judged.is_rejected)
+    if len(alike):
+        first: dict[bytes, int] = {}
+        for row in alike.tolist():
+            first.setdefault(judged.hashes[row].tobytes(), row)
+        after[rejected] = [first.get(judged.hashes[row].tobytes(), row) < row for row in rejected.tolist()]
+    return after

@@ -185,7 +185,7 @@ def test_the_accounts_balance(
     letters = [value for value in handed_over if value is not None and value.startswith(BAD)]
     if has_dedupe:
         expected = [value for at, value in enumerate(expected) if value is None or value not in expected[:at]]
-        letters = list(dict.fromkeys(letters))
+        letters = [value for value in dict.fromkeys(letters) if not _came_good_before(value, handed_over)]
     assert values(result) == expected
     assert [letter.value for letter in result.letters] == letters
     if not is_tolerant:
@@ -195,6 +195,10 @@ def test_the_accounts_balance(
         ]
         assert len(result.pages) == (bad_pages[0] if bad_pages else len(source))
         assert (result.failure is not None) == bool(bad_pages)
+
+
+def _came_good_before(bad: bytes, handed_over: list[bytes | None]) -> bool:
+    return bad.removeprefix(BAD) in handed_over[: handed_over.index(bad)]
 
 
 def test_a_rejected_copy_of_what_was_delivered_is_a_duplicate() -> None:
