@@ -95,8 +95,8 @@ STAGES = {
 }
 
 REASONS = {
-    Reason.MALFORMED_JSON: "Not one JSON value (RFC 8259): cut off, something after it, `NaN`, single quotes, empty. Of a "
-    "CSV: a row with more or fewer fields than its first, or with stray quotation marks.",
+    Reason.MALFORMED_JSON: "Not one JSON value (RFC 8259): cut off, something after it, `NaN`, single quotes, empty. "
+    "Of a CSV: a row with more or fewer fields than its first, or with stray quotation marks.",
     Reason.INVALID_UTF8: "Not UTF-8.",
     Reason.LONE_SURROGATE: "An escape such as `\\ud800` without its other half, which no UTF-8 text can hold.",
     Reason.DUPLICATE_KEY: "A key stands twice in one object.",
