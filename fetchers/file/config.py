@@ -33,10 +33,6 @@ class FileStreamConfig(FetcherConfig):
 
     May be a pattern (``*``, ``?``, ``[…]``, ``**`` for folders in between); each matching file is then a source
     partition of its own, and files that appear later are picked up. A file of literally that name goes first.
-    A copy that logrotate's ``copytruncate`` leaves, and the archive that gzip puts in a file's place, are read on where
-    the file was read to, if their name is made of its name in the same folder (``app.log``, ``app.log.1``,
-    ``app-2026.log``, ``app.log.1.gz``), no file had that name before, and more than one line or 256 bytes were read;
-    otherwise they are files of their own.
     """
     batch_size: Annotated[int, AfterValidator(_at_least_one), Key(importance=Importance.LOW)] = 2_000
     """Lines a page should hold at least, where the file has them; a page is at most four ``file.page.bytes``."""
@@ -53,11 +49,7 @@ class FileStreamConfig(FetcherConfig):
     file_last_line_idle_ms: Annotated[int, Field(ge=1), _own(4)] = 5_000
     """Milliseconds without growth after which ``file.last.line=deliver`` gives up the last line as it is."""
     file_rotate_wait_ms: Annotated[int, Field(ge=0), _own(5)] = 1_000
-    """Milliseconds a file that was renamed or deleted must be without growth before its successor is read.
-
-    With a pattern, a new file that has the content of another one is held back as long, since it may be its copy: raise
-    it where more time passes between the copying and the truncation.
-    """
+    """Milliseconds a file that was renamed or deleted must be without growth before its successor is read."""
     file_page_bytes: Annotated[int, Field(ge=1, le=256 * MIB), _own(6)] = MIB
     """Bytes read at a time; a page holds the lines that end in them."""
     file_line_bytes_max: Annotated[int, Field(ge=1, le=1024 * MIB), _own(7)] = 16 * MIB

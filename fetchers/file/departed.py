@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fetchers.file.disk import ByteSource, FileLook
-from fetchers.file.mark import Mark, StoredOffset
+from fetchers.file.mark import Mark
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +28,3 @@ class Departed:
             return False
         is_untouched = look is not None and look == self.look
         return (is_untouched or self.had_a_name) and self.mark.is_in(source.read_at)
-
-    @property
-    def offset(self) -> StoredOffset:
-        """Where it was read to."""
-        return StoredOffset(self.mark.position, self.identity[1], self.mark.signature)

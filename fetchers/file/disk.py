@@ -7,7 +7,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, Self
 
@@ -33,10 +33,6 @@ class FileLook:
     def identity(self) -> tuple[int, int]:
         """Which file it is, whatever its name."""
         return self.device, self.inode
-
-
-Looks = Mapping[str, FileLook | None]
-"""What is at each path; a single configured path is there with None when nothing is."""
 
 
 def look_at(path: str) -> FileLook | None:

@@ -14,8 +14,8 @@ from threading import Event
 from typing import ClassVar, TypeVar
 
 from fetchers.file.config import FileStreamConfig
-from fetchers.file.disk import ByteSource, Looks, Opener, PlainFile, fetch_error
-from fetchers.file.fileset import OPEN_MAX, FileSet
+from fetchers.file.disk import ByteSource, Opener, PlainFile, fetch_error
+from fetchers.file.fileset import OPEN_MAX, FileSet, Looks
 from fetchers.file.followed import FollowedFile
 from fetchers.file.gz import GzipFile
 from fetchers.file.lines import LineAssembler
@@ -115,7 +115,7 @@ class FileStreamSource(SourceConnector[FileStreamConfig]):
             if not active and files.holds_many:
                 await _run(thread, files.rest, files.name)
             if not active and not (files.has_more and outcome.has_settled):
-                outcome.is_finished = outcome.is_finished and not (files.has_more or files.is_holding)
+                outcome.is_finished = outcome.is_finished and not files.has_more
                 thread.rest()
                 outcome.tell(context)
                 found = await self._next_look(files, found, context)
@@ -124,7 +124,7 @@ class FileStreamSource(SourceConnector[FileStreamConfig]):
 
     async def _next_look(self, files: FileSet, found: Looks, context: FetchContext) -> Looks:
         """After ``poll.interval.ms``; where there is nothing to do before something changes, when it has."""
-        if files.is_holding or files.needing_turn(found):
+        if files.needing_turn(found):
             await context.clock.sleep(self.config.poll_interval)
             return await _look(files)
         every_seconds = self.config.poll_interval
@@ -177,7 +177,7 @@ async def _look(files: FileSet) -> Looks:
 
 
 async def _arrange(files: FileSet, found: Looks, thread: FileThread, context: FetchContext) -> AsyncGenerator[Page]:
-    pages = files.arrange(found, context.clock.monotonic())
+    pages = files.arrange(found)
     while (page := await _run(thread, lambda: next(pages, None), files.name)) is not None:
         yield page
     for event in files.events:

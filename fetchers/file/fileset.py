@@ -17,18 +17,20 @@ from functools import partial
 
 import pyarrow as pa
 
-from fetchers.file.copies import Copies, Copy
-from fetchers.file.disk import FileLook, Looks, look_at, open_if_there
+from fetchers.file.disk import FileLook, look_at, open_if_there
 from fetchers.file.events import FileEvent, FileFollowed
 from fetchers.file.followed import FollowedFile
 from fetchers.file.mark import StoredOffset
-from fetchers.file.turn import Left, Reading
+from fetchers.file.turn import Reading
 from fetchers.sdk import Page
 
 OPEN_MAX = 512
 """Files that one task holds open at once."""
 GONE_MAX = 1_000
 """Files of a pattern that are gone and would be known again; the first to go is forgotten first."""
+
+Looks = Mapping[str, FileLook | None]
+"""What is at each path; a single configured path is there with None when nothing is."""
 
 
 class FileSet:
@@ -57,8 +59,6 @@ class FileSet:
         self._is_first = True
         self._files: dict[str, FollowedFile] = {}
         self._gone: dict[tuple[int, int], FollowedFile] = {}
-        self._left: list[Left] = []
-        self._copies = Copies(reading)
 
     def look(self) -> Looks:
         """Look at all paths. Blocks."""
@@ -69,83 +69,26 @@ class FileSet:
         return _one_name_each(glob.glob(self.name, recursive=True))
 
     def is_arranged(self, looks: Looks) -> bool:
-        """Whether every path found has its file, and no file changed its name or is held back."""
+        """Whether every path found has its file, and no file changed its name."""
         if self._is_first:
             return False
         if not self._is_pattern:
             return True
-        if self.is_holding or any(file.left for file in self._files.values()):
-            return False
         return all(path in self._files for path in looks) and not self._renamed(looks)
 
-    def arrange(self, looks: Looks, now: float) -> Iterator[Page]:
-        """Bring the set in line with what is there; the pages must go out in this order. Blocks, page by page.
-
-        ``now``: monotonic seconds.
-        """
+    def arrange(self, looks: Looks) -> Iterator[Page]:
+        """Bring the set in line with what is there; the pages must go out in this order. Blocks, page by page."""
         if self._is_first and self._is_pattern:
             yield from self._arrange_stored(looks)
         yield from self._follow_renamed(looks)
         is_from_end = self._is_first and self._is_from_end
         if is_from_end and not any(looks.values()):
             yield self._first_start()
-        self._lay_aside_absent(looks)
-        new = sorted(looks.keys() - self._files.keys(), key=lambda path: _age_order(path, looks))
-        strange = {path: None for path in new if self._is_strange(path, looks[path])}
-        for path in new:
-            if path not in strange:
-                self._files[path] = self._file_at(path, looks[path], is_from_end=is_from_end)
-        yield from self._arrange_strange(strange, looks, now)
+        for path in sorted(looks.keys() - self._files.keys(), key=lambda path: _age_order(path, looks)):
+            self._files[path] = self._file_at(path, looks[path], is_from_end=is_from_end)
         # Where all files are gone for now, they will have to be known by their stored offsets when they come back.
         self._is_first = self._is_first and bool(self._stored) and not looks
         self._is_from_end = False
-
-    def _is_strange(self, path: str, look: FileLook | None) -> bool:
-        """Whether nothing is known of a path of a pattern, but something of others that it may be a copy of."""
-        has_others = bool(self._is_pattern and (self._files or self._gone or self._stored))
-        return has_others and path not in self._stored and look is not None and look.identity not in self._gone
-
-    def _arrange_strange(self, paths: Iterable[str], looks: Looks, now: float) -> Iterator[Page]:
-        """Copies are read on where their originals were read to; what may be one is left out for now."""
-        self._take_left()
-        left = [*self._left, *self._left_of_absent(looks)] if paths else []
-        for path in paths:
-            copy = self._copies.judge(path, looks, self._files, left, now=now)
-            if copy is not None:
-                left = [each for each in left if each.path != copy.former]
-                yield from self._follow_copy(path, copy, now)
-            elif not self._copies.is_held(path):
-                self._files[path] = self._file_at(path, looks[path], is_from_end=False)
-        self._copies.forget_absent(looks)
-        self._left = [each for each in left if each in self._left] if self.is_holding else []
-
-    def _follow_copy(self, path: str, copy: Copy, now: float) -> Iterator[Page]:
-        self._stored.pop(copy.former, None)
-        self._gone = {identity: file for identity, file in self._gone.items() if file.path != copy.former}
-        file = FollowedFile(path, self._reading, stored=copy.offset, owes_marker=True, is_one_of_many=True)
-        self._files[path] = file
-        self._tell_followed(path, copy.former, copy.offset.position)
-        turn = file.turn(now)
-        self.events.extend(turn.events)
-        if turn.page is not None:
-            yield turn.page
-
-    def _take_left(self) -> None:
-        """What files had before their present content; known as long as a file is held back."""
-        for file in self._files.values():
-            if file.left is not None:
-                self._left.append(file.left)
-                file.left = None
-
-    def _left_of_absent(self, looks: Looks) -> Iterator[Left]:
-        for file in self._gone.values():
-            if file.departed is not None:
-                yield Left(file.path, file.departed.offset, is_truncated=False)
-        yield from (
-            Left(name, stored, is_truncated=False)
-            for name, stored in self._stored.items()
-            if name not in looks and stored.position
-        )
 
     def _file_at(self, path: str, look: FileLook | None, *, is_from_end: bool) -> FollowedFile:
         """The file that was gone, where it is back; else another one."""
@@ -157,33 +100,24 @@ class FileSet:
         if stored is not None and not self._is_first and look is not None and stored.inode != look.inode:
             # It was not there when the task started, and this is not it.
             stored = None
-        return FollowedFile(
-            path, self._reading, stored=stored, is_from_end=is_from_end, is_one_of_many=bool(self._is_pattern)
-        )
+        return FollowedFile(path, self._reading, stored=stored, is_from_end=is_from_end)
 
     def needing_turn(self, looks: Looks) -> list[FollowedFile]:
         """The files that may have something to read. Lays aside files of a pattern that are gone and read."""
-        self._lay_aside_absent(looks)
+        for path in [path for path, file in self._files.items() if file.identity is None and not file.is_pending]:
+            if path not in looks:
+                self._lay_aside(self._files.pop(path))
         needing = [file for path, file in self._files.items() if file.needs_turn(looks.get(path))]
         # Those that hold a descriptor already come first: they can only become fewer.
         needing.sort(key=lambda file: not file.is_open)
         self.has_more = len(needing) > self._open_max
         return needing[: max(self._open_max, sum(file.is_open for file in needing) + 1)]
 
-    @property
-    def is_holding(self) -> bool:
-        """Whether files are held back that may be copies."""
-        return self._copies.is_holding
-
-    def _lay_aside_absent(self, looks: Looks) -> None:
-        for path in [path for path, file in self._files.items() if file.identity is None and not file.is_pending]:
-            if path in looks:
-                continue
-            file = self._files.pop(path)
-            if file.departed is not None:
-                self._gone[file.departed.identity] = file
-            if len(self._gone) > GONE_MAX:
-                del self._gone[next(iter(self._gone))]
+    def _lay_aside(self, file: FollowedFile) -> None:
+        if file.departed is not None:
+            self._gone[file.departed.identity] = file
+        if len(self._gone) > GONE_MAX:
+            del self._gone[next(iter(self._gone))]
 
     @property
     def holds_many(self) -> bool:
@@ -246,7 +180,7 @@ class FileSet:
                 del self._stored[name]
         for path in in_safe_order(former):
             self._stored.pop(path, None)
-            file = FollowedFile(path, self._reading, stored=offsets[path], owes_marker=True, is_one_of_many=True)
+            file = FollowedFile(path, self._reading, stored=offsets[path], owes_marker=True)
             self._files[path] = file
             self._tell_followed(path, former[path], offsets[path].position)
             turn = file.turn(0.0)

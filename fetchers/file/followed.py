@@ -22,9 +22,11 @@ from fetchers.file.disk import ByteSource, FileLook, find_moved, look_at, open_i
 from fetchers.file.events import FileEvent, FileMissing, FileRestarted, LastLineGivenUp, UnfinishedLineLost
 from fetchers.file.lines import LineAssembler, Lines, LineTooLongError
 from fetchers.file.mark import Mark, StoredOffset, mark_at, offset_after
-from fetchers.file.turn import Left, Reading, Turn
+from fetchers.file.turn import Reading, Turn
 from fetchers.sdk import Fatal, Page
 
+PAGE_GROWTH_MAX = 4
+"""A page of short reads is filled up to so many times ``page_bytes`` to reach ``batch.size`` lines."""
 UNFINISHED_SECONDS_MAX = 60.0
 """So long an unfinished archive may stay as it is before the task says so and tries again."""
 DENIED_SECONDS_MAX = 10.0
@@ -42,16 +44,9 @@ class FollowedFile:
         stored: StoredOffset | None = None,
         is_from_end: bool = False,
         owes_marker: bool = False,
-        is_one_of_many: bool = False,
     ) -> None:
-        """``owes_marker``: the first turn that finds the file stores its offset, whether there is a line or not.
-
-        ``is_one_of_many``: before another content at the path is read, ``left`` must have been looked at.
-        """
+        """``owes_marker``: the first turn that finds the file stores its offset, whether there is a line or not."""
         self.path = path
-        self.left: Left | None = None
-        """What was read of the content before this one; whoever looks at it takes it out."""
-        self._is_one_of_many = is_one_of_many
         self._reading = reading
         self._stored = stored
         self._is_from_end = is_from_end
@@ -85,22 +80,6 @@ class FollowedFile:
         return self._mark.position
 
     @property
-    def mark(self) -> Mark:
-        """What was read."""
-        return self._mark
-
-    @property
-    def is_unopened(self) -> bool:
-        """Whether it is not known yet if it is what it was when its offset was stored, or when it departed."""
-        is_known = self._stored is not None or self._departed is not None
-        return self._source is None and is_known and self._resting is None
-
-    @property
-    def is_read(self) -> bool:
-        """Whether so much may have been read that a copy could be told by it."""
-        return self.is_unopened or self._mark.is_telling
-
-    @property
     def departed(self) -> Departed | None:
         """The file that was last at the path, while there is none."""
         return self._departed
@@ -126,14 +105,10 @@ class FollowedFile:
         """
         if self._source is None and not self._open(now):
             return self._done(is_waiting=self._denied_at is not None, is_pending=self._denied_at is not None)
-        if self.left is not None:
-            return self._done(is_waiting=True)
         if self._owes_marker:
             self._owes_marker = False
             return self._done(self.marker(), has_more=True)
-        return self._read_on(self._opened, now)
-
-    def _read_on(self, source: ByteSource, now: float) -> Turn:
+        source = self._opened
         block = self._read_block(source)
         rewritten = source.is_rewritten(self._mark, self._assembler.unfinished_edge, self._assembler.end)
         if rewritten:
@@ -211,7 +186,8 @@ class FollowedFile:
         if stored is not None:
             source = self._resume(source, stored)
         elif source is not None and self._departed is not None:
-            self._return(source, self._departed)
+            self._begin(self._departed.mark if self._departed.is_back(source, look_at(self.path)) else Mark())
+            self._departed = None
         elif source is not None and self._is_from_end:
             # Stored at once: after a crash the lines that came meanwhile are not to be skipped.
             self._owes_marker = True
@@ -244,16 +220,8 @@ class FollowedFile:
                 mark = stored.mark_in(source.read_at)
         if source is not None and mark is None and stored.position:
             self._tell(FileRestarted, reason="truncated" if is_same else "unknown", position=stored.position)
-            self._leave(stored, is_truncated=is_same)
         self._begin(mark or Mark())
         return source
-
-    def _return(self, source: ByteSource, departed: Departed) -> None:
-        is_back = departed.is_back(source, look_at(self.path))
-        if not is_back:
-            self._leave(departed.offset, is_truncated=source.identity == departed.identity)
-        self._begin(departed.mark if is_back else Mark())
-        self._departed = None
 
     def _miss(self) -> None:
         if not self._is_missed:
@@ -264,7 +232,18 @@ class FollowedFile:
     # --- reading ---------------------------------------------------------------------------------
 
     def _read_block(self, source: ByteSource) -> bytes:
-        return self._reading.read_block(source, self._assembler.end)
+        """About ``page_bytes``, or more when they hold too few lines."""
+        page_bytes, end = self._reading.page_bytes, self._assembler.end
+        blocks: list[bytes] = []
+        size = lines = 0
+        while size < page_bytes or (lines < self._reading.page_lines and size < PAGE_GROWTH_MAX * page_bytes):
+            block = source.read_at(page_bytes, end + size)
+            if not block:
+                break
+            blocks.append(block)
+            size += len(block)
+            lines += block.count(b"\n")
+        return blocks[0] if len(blocks) == 1 else b"".join(blocks)
 
     def _feed(self, block: bytes) -> Lines | None:
         try:
@@ -288,18 +267,9 @@ class FollowedFile:
         if self._assembler.unfinished:
             lost = len(self._assembler.unfinished)
             self._tell(UnfinishedLineLost, position=self._mark.position, bytes=lost)
-        self._leave(self._offset_left, is_truncated=True)
         self._opened.begin_again()
         self._begin(Mark())
-        return self._done(has_more=self.left is None, is_waiting=self.left is not None)
-
-    @property
-    def _offset_left(self) -> StoredOffset:
-        return StoredOffset(self._mark.position, self._opened.identity[1], self._mark.signature)
-
-    def _leave(self, offset: StoredOffset, *, is_truncated: bool) -> None:
-        if self._is_one_of_many and offset.position:
-            self.left = Left(self.path, offset, is_truncated)
+        return self._done(has_more=True)
 
     # --- at the end ------------------------------------------------------------------------------
 
@@ -341,17 +311,13 @@ class FollowedFile:
             page = self._give_up_last_line("rotated")
             if successor is None:
                 self._departed = Departed(source.identity, self._mark, self._seen, not source.is_unlinked())
-            else:
-                self._leave(self._offset_left, is_truncated=False)
             self._begin(Mark())
         source.close()
         self._source = successor
         self._retire_at = None
         if successor is None:
             self._miss()
-        is_waiting = self.left is not None
-        has_more = successor is not None and not is_waiting
-        return self._done(page, has_more=has_more, is_waiting=is_waiting, is_pending=successor is not None)
+        return self._done(page, has_more=successor is not None, is_pending=successor is not None)
 
     def _is_copy(self, successor: ByteSource) -> bool:
         """Whether a file holds all that was read, its unfinished line as well; one that begins alike is another one."""

@@ -39,11 +39,6 @@ class Mark:
         """Digest for the source offset."""
         return blake2b(self.head + b"|" + self.tail, digest_size=8).hexdigest()
 
-    @property
-    def is_telling(self) -> bool:
-        """Whether it is more than one short line, which may be a heading of many files."""
-        return self.position > EDGE_BYTES or self.head.count(b"\n") > 1
-
     def is_in(self, read_at: ReadAt) -> bool:
         """Whether a file still begins with what was read."""
         return self == mark_at(read_at, self.position)

@@ -193,8 +193,6 @@ class OneFile(RuleBasedStateMachine):
         with away.open("ab") as file:
             file.write(self.writer.next_lines(count))
         away.rename(self.path)
-        # Seen there, before it may be rotated.
-        self.read(1)
 
     @invariant()
     def order_is_kept(self) -> None:
@@ -221,7 +219,7 @@ class Pattern(RuleBasedStateMachine):
 
     def start(self) -> None:
         """A task starts from what is stored."""
-        self.files = FileSet(str(self.folder / "app.log*"), READING, stored=self.stored, is_from_end=False, open_max=8)
+        self.files = FileSet(str(self.folder / "app.log*"), READING, stored=self.stored, is_from_end=False, open_max=2)
 
     def teardown(self) -> None:
         """Read to the end: every line once."""
@@ -259,50 +257,6 @@ class Pattern(RuleBasedStateMachine):
         if count:
             self.write(count, 0)
 
-    def is_read(self, number: int) -> bool:
-        """Whether all of a file was read and committed, and its offset is stored by its present name."""
-        path = self.path(number)
-        stored = self.stored.get(str(path))
-        if stored is None or self.waiting or not path.exists():
-            return False
-        lines = path.read_bytes().splitlines()
-        is_here = (stored.inode, stored.position) == (path.stat().st_ino, path.stat().st_size)
-        return is_here and len(lines) > 1 and all(self.committed[line] for line in lines)
-
-    @rule(count=st.integers(min_value=0, max_value=5), unread=st.integers(min_value=0, max_value=3), steps=st.data())
-    @precondition(lambda self: self.path(0).exists() and not self.path(4).exists())
-    def copy_truncate(self, count: int, unread: int, steps: st.DataObject) -> None:
-        """Under a new name, which may be seen half made; what nobody had read is in the copy alone."""
-        self.read(1_000)
-        self.commit(10_000)
-        if not self.is_read(0):
-            return
-        last = 1
-        while self.path(last).exists():
-            last += 1
-        if unread:
-            self.write(unread, 0)
-        content, path = self.path(0).read_bytes(), self.path(last)
-        for edge in sorted(steps.draw(st.lists(st.integers(min_value=0, max_value=len(content)), max_size=2))):
-            path.write_bytes(content[:edge])
-            self.read(1_000)
-        path.write_bytes(content)
-        if steps.draw(st.booleans()):
-            self.read(1_000)
-        self.path(0).write_bytes(b"")
-        if count:
-            self.write(count, 0)
-        if steps.draw(st.booleans()):
-            self.restart()
-        # Copies are known by the names of their originals, which therefore must not be rotated on at once.
-        for _ in range(3):
-            self.read(1_000)
-            self.now += 2.0 * steps.draw(st.booleans())
-        while self.files.is_holding:
-            self.read(1_000)
-            self.now += 0.5
-        self.commit(10_000)
-
     @rule(is_missed=st.booleans(), restarts=st.booleans())
     def move_away_and_back(self, *, is_missed: bool, restarts: bool) -> None:
         """The whole folder; the files are the same when they are back, to a task started meanwhile as well."""
@@ -320,7 +274,7 @@ class Pattern(RuleBasedStateMachine):
         """One look, and some turns of each file that needs them."""
         looks = self.files.look()
         if not self.files.is_arranged(looks):
-            self.waiting += self.files.arrange(looks, self.now)
+            self.waiting += self.files.arrange(looks)
         active = self.files.needing_turn(looks)
         for _ in range(count):
             for followed in tuple(active):

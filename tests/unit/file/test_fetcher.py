@@ -179,22 +179,6 @@ async def test_a_file_renamed_within_the_pattern_is_not_read_again(source: MakeS
     assert [event.former for event in context.events if isinstance(event, FileFollowed)] == [str(log)]
 
 
-async def test_a_copy_and_a_truncation_within_the_pattern_repeat_nothing(
-    source: MakeSource, log: Path, lines_of: LinesOf
-) -> None:
-    """The copy's offset is stored before the new content of its original is read; the round ends when both are."""
-    log.write_bytes(b"1\n2\n")
-    context = FakeContext()
-    found: list[Page] = []
-    async with running(source(file=f"{log}*"), context) as stream:
-        found.append(await anext(stream))
-        log.with_name("app.log.1").write_bytes(b"1\n2\n3\n")
-        log.write_bytes(b"4\n")
-        found += [await anext(stream) for _ in range(3)]
-    assert sorted(lines_of(found)) == [b"1", b"2", b"3", b"4"]
-    assert (found[1].partition, len(found[1])) == ({"filename": f"{log}.1"}, 0)
-
-
 async def test_standard_input_ends_with_its_last_line(lines_of: LinesOf, source: MakeSource) -> None:
     """Its end is its end: the last line needs none; there are no offsets."""
     reader, writer = os.pipe()

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import gzip
-import shutil
 from collections.abc import Callable
 from pathlib import Path
-from threading import Event
 
 import pytest
 
-from fetchers.file.copies import former_names
-from fetchers.file.fetcher import open_source
 from fetchers.file.fileset import GONE_MAX, FileSet
 from fetchers.file.mark import StoredOffset, stored_offset
 from fetchers.file.turn import Reading
@@ -39,7 +34,7 @@ class Task:
         """What one look brings, and the turns after it."""
         self.now += seconds
         looks = self.files.look()
-        pages = [] if self.files.is_arranged(looks) else list(self.files.arrange(looks, self.now))
+        pages = [] if self.files.is_arranged(looks) else list(self.files.arrange(looks))
         for followed in self.files.needing_turn(looks):
             has_more = True
             while has_more:
@@ -64,7 +59,7 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture
 def task(folder: Path, reading: MakeReading) -> Task:
     """Follows all of them."""
-    return Task(folder / "app*log*", reading(opener=lambda path: open_source(path, stopping=Event())))
+    return Task(folder / "app.log*", reading())
 
 
 def look_away(task: Task) -> list[Page]:
@@ -118,7 +113,7 @@ def test_another_file_in_the_place_of_one_that_is_gone_is_read(task: Task, folde
     (folder / "app.log").unlink()
     look_away(task)
     (folder / "app.log").write_bytes(b"same\nmore\n")
-    assert lines_of(look_away(task)) == [b"same", b"more"]
+    assert lines_of(task.read()) == [b"same", b"more"]
 
 
 def test_a_file_that_was_absent_at_the_start_is_read_on_when_it_comes(
@@ -149,164 +144,3 @@ def test_only_so_many_files_that_are_gone_are_known(
     for name in ("app.log.1", "app.log.2"):
         (folder / f"away.{name}").rename(folder / name)
     assert lines_of(task.read()) == [b"app.log.1"]
-
-
-def append(path: Path, content: bytes) -> None:
-    """Write at the end."""
-    with path.open("ab") as file:
-        file.write(content)
-
-
-def compress(path: Path) -> Path:
-    """As gzip does: the archive first, then the file goes."""
-    archive = path.with_name(path.name + ".gz")
-    archive.write_bytes(gzip.compress(path.read_bytes()))
-    path.unlink()
-    return archive
-
-
-@pytest.mark.parametrize("name", ["app.log.1", "app.log-2026-01-01", "app-2026.log"])
-@pytest.mark.parametrize("restarted", [False, True])
-@pytest.mark.parametrize("at_rest", [False, True])
-def test_what_copytruncate_leaves_is_not_read_again(
-    task: Task, folder: Path, lines_of: LinesOf, *, name: str, restarted: bool, at_rest: bool
-) -> None:
-    """Only what nobody had read: it is in the copy, and no longer in the original."""
-    log = folder / "app.log"
-    log.write_bytes(b"a\nb\n")
-    task.read()
-    append(log, b"unread\n")
-    if at_rest:
-        task.files.rest()
-    shutil.copy(log, folder / name)
-    log.write_bytes(b"new\n")
-    if restarted:
-        task.restart()
-    pages = look_away(task)
-    assert sorted(lines_of(pages)) == [b"new", b"unread"]
-    task.restart()
-    assert lines_of(look_away(task)) == []
-
-
-def test_a_copy_is_held_back_while_it_is_made(task: Task, folder: Path, lines_of: LinesOf) -> None:
-    """It may be seen half made, and before its original is truncated; and lack what was written meanwhile."""
-    log, copy = folder / "app.log", folder / "app.log.1"
-    log.write_bytes(b"a\nb\nc\n")
-    task.read()
-    for part in (b"", b"a\nb", b"\nc\n"):
-        append(copy, part)
-        assert task.read(seconds=0.5) == []
-    append(log, b"d\n")
-    assert lines_of(task.read(seconds=0.5)) == [b"d"]
-    log.write_bytes(b"new\n")
-    assert lines_of(look_away(task)) == [b"new"]
-
-
-def test_a_second_file_with_the_same_content_is_read(task: Task, folder: Path, lines_of: LinesOf) -> None:
-    """Its original was not truncated: somebody wanted two."""
-    (folder / "app.log").write_bytes(b"a\nb\n")
-    task.read()
-    shutil.copy(folder / "app.log", folder / "app.log.1")
-    assert lines_of(task.read()) == []
-    assert task.files.is_holding
-    assert lines_of(task.read(seconds=2.0)) == [b"a", b"b"]
-    assert not task.files.is_holding
-
-
-@pytest.mark.parametrize("content", [b"heading\n1\n", b"other\nheading\n", b"heading\n"])
-def test_a_heading_does_not_make_a_copy(task: Task, folder: Path, lines_of: LinesOf, *, content: bytes) -> None:
-    """Nothing is skipped on the word of one line, even where the original was truncated."""
-    log = folder / "app.log"
-    log.write_bytes(b"heading\n")
-    task.read()
-    (folder / "app.log.1").write_bytes(content)
-    log.write_bytes(b"")
-    assert lines_of(look_away(task)) == content.splitlines()
-
-
-def test_another_file_is_no_copy_whatever_its_name(task: Task, folder: Path, lines_of: LinesOf) -> None:
-    """It lacks what was read."""
-    log = folder / "app.log"
-    log.write_bytes(b"1\n2\n3\n")
-    task.read()
-    (folder / "app.log.1").write_bytes(b"1\n2\n4\n")
-    log.write_bytes(b"")
-    assert lines_of(look_away(task)) == [b"1", b"2", b"4"]
-
-
-@pytest.mark.parametrize("restarted", [False, True])
-@pytest.mark.parametrize("at_rest", [False, True])
-@pytest.mark.parametrize("renamed", [False, True])
-def test_what_gzip_leaves_is_not_read_again(
-    task: Task, folder: Path, lines_of: LinesOf, *, restarted: bool, at_rest: bool, renamed: bool
-) -> None:
-    """The archive is read on where the file was, also where the file had another name a moment ago."""
-    log = folder / "app.log"
-    log.write_bytes(b"a\nb\n")
-    task.read()
-    if at_rest:
-        task.files.rest()
-    if not renamed:
-        log.rename(folder / "app.log.1")
-        task.read()
-        compress(folder / "app.log.1")
-    else:
-        compress(log.rename(folder / "app.log.1"))
-        log.write_bytes(b"new\n")
-    if restarted:
-        task.restart()
-    assert lines_of(look_away(task)) == [b"new"] * renamed
-    task.restart()
-    assert lines_of(look_away(task)) == []
-
-
-def test_a_copy_is_known_though_its_original_was_away(task: Task, folder: Path, lines_of: LinesOf) -> None:
-    """It came back truncated, and a copy with it."""
-    log = folder / "app.log"
-    log.write_bytes(b"a\nb\n")
-    task.read()
-    away = folder.rename(folder.with_name("away"))
-    look_away(task)
-    shutil.copy(away / "app.log", away / "app.log.1")
-    (away / "app.log").write_bytes(b"new\n")
-    away.rename(folder)
-    assert lines_of(look_away(task)) == [b"new"]
-
-
-def test_an_archive_holds_what_was_not_read_of_the_file(task: Task, folder: Path, lines_of: LinesOf) -> None:
-    """The task was not there to read it."""
-    log = folder / "app.log"
-    log.write_bytes(b"a\nb\n")
-    task.read()
-    append(log, b"unread\n")
-    compress(log)
-    task.restart()
-    assert lines_of(look_away(task)) == [b"unread"]
-
-
-def test_an_archive_beside_its_file_is_read(task: Task, folder: Path, lines_of: LinesOf) -> None:
-    """``gzip --keep``: a second file."""
-    log = folder / "app.log"
-    log.write_bytes(b"a\nb\n")
-    task.read()
-    (folder / "app.log.gz").write_bytes(gzip.compress(log.read_bytes()))
-    assert lines_of(task.read()) == []
-    assert lines_of(task.read(seconds=2.0)) == [b"a", b"b"]
-
-
-@pytest.mark.parametrize(
-    ("name", "former", "strange"),
-    [
-        ("app.log.1", "app.log", "ap.log"),
-        ("app-2026-01-01.log", "app.log", "app-2025.log"),
-        ("app.log-2026.gz", "app.log", "app.log.gz"),
-        ("app.log.2.gz", "app.log.1", "app.log.3"),
-        ("log.1", "log", "log.0"),
-        ("app.log2", "app", "app.log"),
-    ],
-)
-def test_the_names_of_copies(name: str, former: str, strange: str) -> None:
-    """They are made of the names of their originals, in the same folder."""
-    assert f"/x/{former}" in former_names(f"/x/{name}")
-    assert f"/x/{strange}" not in former_names(f"/x/{name}")
-    assert f"/y/{former}" not in former_names(f"/x/{name}")
