@@ -16,13 +16,12 @@ from typing import ClassVar, TypeVar
 from fetchers.file.config import FileStreamConfig
 from fetchers.file.disk import ByteSource, Opener, PlainFile, fetch_error
 from fetchers.file.fileset import OPEN_MAX, FileSet, Looks
-from fetchers.file.followed import FollowedFile
+from fetchers.file.followed import FollowedFile, Reading, Turn
 from fetchers.file.gz import GzipFile
 from fetchers.file.lines import LineAssembler
 from fetchers.file.mark import StoredOffset, stored_offset
 from fetchers.file.stdin import read_standard_input
 from fetchers.file.threads import FileThread, shared_looks
-from fetchers.file.turn import Reading, Turn
 from fetchers.sdk import FetchContext, Offset, Page, Partition, PayloadKind, Retriable, SourceConnector
 
 T = TypeVar("T")

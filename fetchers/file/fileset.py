@@ -19,15 +19,12 @@ import pyarrow as pa
 
 from fetchers.file.disk import FileLook, look_at, open_if_there
 from fetchers.file.events import FileEvent, FileFollowed
-from fetchers.file.followed import FollowedFile
+from fetchers.file.followed import FollowedFile, Reading
 from fetchers.file.mark import StoredOffset
-from fetchers.file.turn import Reading
 from fetchers.sdk import Page
 
 OPEN_MAX = 512
 """Files that one task holds open at once."""
-GONE_MAX = 1_000
-"""Files of a pattern that are gone and would be known again; the first to go is forgotten first."""
 
 Looks = Mapping[str, FileLook | None]
 """What is at each path; a single configured path is there with None when nothing is."""
@@ -58,7 +55,6 @@ class FileSet:
         self._is_pattern: bool | None = None
         self._is_first = True
         self._files: dict[str, FollowedFile] = {}
-        self._gone: dict[tuple[int, int], FollowedFile] = {}
 
     def look(self) -> Looks:
         """Look at all paths. Blocks."""
@@ -85,39 +81,21 @@ class FileSet:
         if is_from_end and not any(looks.values()):
             yield self._first_start()
         for path in sorted(looks.keys() - self._files.keys(), key=lambda path: _age_order(path, looks)):
-            self._files[path] = self._file_at(path, looks[path], is_from_end=is_from_end)
-        # Where all files are gone for now, they will have to be known by their stored offsets when they come back.
-        self._is_first = self._is_first and bool(self._stored) and not looks
-        self._is_from_end = False
-
-    def _file_at(self, path: str, look: FileLook | None, *, is_from_end: bool) -> FollowedFile:
-        """The file that was gone, where it is back; else another one."""
-        gone = self._gone.pop(look.identity, None) if look else None
-        if gone is not None:
-            gone.return_as(path)
-            return gone
-        stored = self._stored.pop(path, None)
-        if stored is not None and not self._is_first and look is not None and stored.inode != look.inode:
-            # It was not there when the task started, and this is not it.
-            stored = None
-        return FollowedFile(path, self._reading, stored=stored, is_from_end=is_from_end)
+            stored = self._stored.get(path)
+            self._files[path] = FollowedFile(path, self._reading, stored=stored, is_from_end=is_from_end)
+        self._is_first = False
+        self._stored.clear()
 
     def needing_turn(self, looks: Looks) -> list[FollowedFile]:
-        """The files that may have something to read. Lays aside files of a pattern that are gone and read."""
+        """The files that may have something to read. Forgets files of a pattern that are gone and read."""
         for path in [path for path, file in self._files.items() if file.identity is None and not file.is_pending]:
             if path not in looks:
-                self._lay_aside(self._files.pop(path))
+                del self._files[path]
         needing = [file for path, file in self._files.items() if file.needs_turn(looks.get(path))]
         # Those that hold a descriptor already come first: they can only become fewer.
         needing.sort(key=lambda file: not file.is_open)
         self.has_more = len(needing) > self._open_max
         return needing[: max(self._open_max, sum(file.is_open for file in needing) + 1)]
-
-    def _lay_aside(self, file: FollowedFile) -> None:
-        if file.departed is not None:
-            self._gone[file.departed.identity] = file
-        if len(self._gone) > GONE_MAX:
-            del self._gone[next(iter(self._gone))]
 
     @property
     def holds_many(self) -> bool:

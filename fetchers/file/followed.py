@@ -14,15 +14,14 @@ Everything here blocks: it runs in the task's file thread, one call at a time.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import pyarrow as pa
 
-from fetchers.file.departed import Departed
-from fetchers.file.disk import ByteSource, FileLook, find_moved, look_at, open_if_there
+from fetchers.file.disk import ByteSource, FileLook, Opener, find_moved, look_at, open_if_there
 from fetchers.file.events import FileEvent, FileMissing, FileRestarted, LastLineGivenUp, UnfinishedLineLost
 from fetchers.file.lines import LineAssembler, Lines, LineTooLongError
 from fetchers.file.mark import Mark, StoredOffset, mark_at, offset_after
-from fetchers.file.turn import Reading, Turn
 from fetchers.sdk import Fatal, Page
 
 PAGE_GROWTH_MAX = 4
@@ -31,6 +30,44 @@ UNFINISHED_SECONDS_MAX = 60.0
 """So long an unfinished archive may stay as it is before the task says so and tries again."""
 DENIED_SECONDS_MAX = 10.0
 """So long a file may refuse to be read before the task fails."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """How files are read; the same for all files of a task."""
+
+    connector: str
+    task: int
+    opener: Opener
+    page_bytes: int
+    page_lines: int
+    line_bytes_max: int
+    rotate_wait_seconds: float
+    last_line_idle_seconds: float | None
+    """None: a last line without end waits for ever."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What came of one turn of a file."""
+
+    page: Page | None = None
+    events: tuple[FileEvent, ...] = ()
+    has_more: bool = False
+    """Ask again at once."""
+    is_waiting: bool = False
+    """Nothing now, but what is here is not done with: the round is not finished."""
+    trouble: str | None = None
+    """What keeps this file from being read, to be raised when all others are read."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Departed:
+    """The file that was last at a path where nothing is now."""
+
+    look: FileLook | None
+    mark: Mark
+    source_identity: tuple[int, int]
 
 
 class FollowedFile:
@@ -53,7 +90,7 @@ class FollowedFile:
         self._owes_marker = owes_marker
         self._source: ByteSource | None = None
         self._resting: tuple[int, int] | None = None
-        self._departed: Departed | None = None
+        self._departed: _Departed | None = None
         self._seen: FileLook | None = None
         self._is_pending = True
         self._is_missed = False
@@ -78,16 +115,6 @@ class FollowedFile:
     def position(self) -> int:
         """Byte to resume at."""
         return self._mark.position
-
-    @property
-    def departed(self) -> Departed | None:
-        """The file that was last at the path, while there is none."""
-        return self._departed
-
-    def return_as(self, path: str) -> None:
-        """What departed is at ``path`` now."""
-        self._owes_marker = path != self.path
-        self.path = path
 
     @property
     def offset(self) -> dict[str, str | int]:
@@ -182,12 +209,10 @@ class FollowedFile:
             raise
         self._denied_at = None
         stored, self._stored = self._stored, None
-        resting = Departed(self._resting, self._mark, self._seen, had_a_name=False) if self._resting else None
         if stored is not None:
             source = self._resume(source, stored)
         elif source is not None and self._departed is not None:
-            self._begin(self._departed.mark if self._departed.is_back(source, look_at(self.path)) else Mark())
-            self._departed = None
+            self._return(source, self._departed)
         elif source is not None and self._is_from_end:
             # Stored at once: after a crash the lines that came meanwhile are not to be skipped.
             self._owes_marker = True
@@ -196,10 +221,8 @@ class FollowedFile:
         self._resting = None
         self._source = source
         self._grown_at = now
-        if source is None and resting is not None:
-            self._departed = resting
         if source is None:
-            self._stored = stored if resting is None else None
+            self._stored = stored
             self._miss()
             return False
         self._is_missed = False
@@ -222,6 +245,13 @@ class FollowedFile:
             self._tell(FileRestarted, reason="truncated" if is_same else "unknown", position=stored.position)
         self._begin(mark or Mark())
         return source
+
+    def _return(self, source: ByteSource, departed: _Departed) -> None:
+        """A file is where none was: the same one, untouched, is read on; any other is new."""
+        look = look_at(self.path)
+        is_same = source.identity == departed.source_identity and look is not None and look == departed.look
+        self._begin(departed.mark if is_same else Mark())
+        self._departed = None
 
     def _miss(self) -> None:
         if not self._is_missed:
@@ -310,7 +340,7 @@ class FollowedFile:
         else:
             page = self._give_up_last_line("rotated")
             if successor is None:
-                self._departed = Departed(source.identity, self._mark, self._seen, not source.is_unlinked())
+                self._departed = _Departed(self._seen, self._mark, source.identity)
             self._begin(Mark())
         source.close()
         self._source = successor

@@ -13,9 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from fetchers.file.disk import PlainFile
 from fetchers.file.fileset import FileSet
-from fetchers.file.followed import FollowedFile
+from fetchers.file.followed import FollowedFile, Reading
 from fetchers.file.mark import StoredOffset, stored_offset
-from fetchers.file.turn import Reading
 from fetchers.sdk import Page
 
 READING = Reading(
@@ -181,19 +180,6 @@ class OneFile(RuleBasedStateMachine):
             file.write(self.writer.next_lines(count))
         copy.replace(self.path)
 
-    @rule(count=st.integers(min_value=0, max_value=3), is_missed=st.booleans())
-    @precondition(lambda self: not self.half and self.is_known() and not self.waiting)
-    def move_away_and_back(self, count: int, *, is_missed: bool) -> None:
-        """It is the same file, whether it was missed meanwhile or not, and whether it grew or not."""
-        away = self.path.rename(self.folder / "away")
-        if is_missed:
-            self.read(1_000)
-            self.now += 2.0
-            self.read(1_000)
-        with away.open("ab") as file:
-            file.write(self.writer.next_lines(count))
-        away.rename(self.path)
-
     @invariant()
     def order_is_kept(self) -> None:
         """What came is what was written first, without gap or repeat."""
@@ -207,9 +193,7 @@ class Pattern(RuleBasedStateMachine):
     @initialize()
     def begin(self) -> None:
         """An empty folder."""
-        self.root = Path(tempfile.mkdtemp(prefix="file-history-"))
-        self.folder = self.root / "logs"
-        self.folder.mkdir()
+        self.folder = Path(tempfile.mkdtemp(prefix="file-history-"))
         self.writer = Writer()
         self.now = 0.0
         self.stored: dict[str, StoredOffset] = {}
@@ -231,7 +215,7 @@ class Pattern(RuleBasedStateMachine):
             self.now += 2.0
         self.commit(10_000)
         self.files.close()
-        shutil.rmtree(self.root)
+        shutil.rmtree(self.folder)
         assert self.committed == Counter(self.writer.lines)
 
     def path(self, number: int) -> Path:
@@ -256,18 +240,6 @@ class Pattern(RuleBasedStateMachine):
             self.path(number).rename(self.path(number + 1))
         if count:
             self.write(count, 0)
-
-    @rule(is_missed=st.booleans(), restarts=st.booleans())
-    def move_away_and_back(self, *, is_missed: bool, restarts: bool) -> None:
-        """The whole folder; the files are the same when they are back, to a task started meanwhile as well."""
-        away = self.folder.rename(self.root / "away")
-        for _ in range(3 * is_missed):
-            self.read(1_000)
-            self.now += 2.0
-        if restarts:
-            self.restart()
-            self.read(1)
-        away.rename(self.folder)
 
     @rule(count=st.integers(min_value=1, max_value=6))
     def read(self, count: int) -> None:

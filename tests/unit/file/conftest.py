@@ -9,8 +9,7 @@ import pytest
 
 from fetchers.file.disk import PlainFile
 from fetchers.file.fetcher import FileStreamSource
-from fetchers.file.followed import FollowedFile
-from fetchers.file.turn import Reading, Turn
+from fetchers.file.followed import FollowedFile, Reading, Turn
 from fetchers.sdk import Page
 
 

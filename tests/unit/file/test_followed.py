@@ -10,9 +10,8 @@ import pytest
 
 from fetchers.file.disk import PlainFile
 from fetchers.file.events import FileMissing, FileRestarted, LastLineGivenUp, UnfinishedLineLost
-from fetchers.file.followed import DENIED_SECONDS_MAX, FollowedFile
+from fetchers.file.followed import DENIED_SECONDS_MAX, FollowedFile, Reading, Turn
 from fetchers.file.mark import StoredOffset, stored_offset
-from fetchers.file.turn import Reading, Turn
 from fetchers.sdk import Fatal, Page
 
 MakeReading = Callable[..., Reading]
@@ -235,52 +234,6 @@ def test_a_file_that_was_moved_away_and_back_is_not_repeated(
     away.rename(log)
     turns += read_all(followed, 2.0)
     assert lines_of(turns) == [b"a"]
-
-
-def test_a_file_that_grew_while_it_was_away_is_read_on(
-    log: Path, reading: MakeReading, read_all: ReadAll, lines_of: LinesOf
-) -> None:
-    """It had a name all the time, so its inode is still its own."""
-    log.write_bytes(b"a\n")
-    followed = FollowedFile(str(log), reading())
-    turns = read_all(followed)
-    away = log.rename(log.with_suffix(".away"))
-    turns += read_all(followed, 0.0) + read_all(followed, 1.0)
-    with away.open("ab") as file:
-        file.write(b"b\n")
-    away.rename(log)
-    turns += read_all(followed, 2.0)
-    assert lines_of(turns) == [b"a", b"b"]
-
-
-def test_a_file_that_was_written_anew_while_it_was_away_is_read_anew(
-    log: Path, reading: MakeReading, read_all: ReadAll, lines_of: LinesOf
-) -> None:
-    """The same inode, and longer than before: the content tells."""
-    log.write_bytes(b"a\n")
-    followed = FollowedFile(str(log), reading())
-    turns = read_all(followed)
-    away = log.rename(log.with_suffix(".away"))
-    turns += read_all(followed, 0.0) + read_all(followed, 1.0)
-    away.write_bytes(b"b\nc\n")
-    away.rename(log)
-    turns += read_all(followed, 2.0)
-    assert lines_of(turns) == [b"a", b"b", b"c"]
-
-
-def test_a_file_deleted_at_rest_is_not_taken_for_its_successor(
-    log: Path, reading: MakeReading, read_all: ReadAll, lines_of: LinesOf
-) -> None:
-    """Nobody saw whether it had a name left; the successor may have its inode and its beginning."""
-    log.write_bytes(b"same\n")
-    followed = FollowedFile(str(log), reading())
-    turns = read_all(followed)
-    followed.rest()
-    log.unlink()
-    turns += read_all(followed, 0.0)
-    log.write_bytes(b"same\nmore\n")
-    turns += read_all(followed, 1.0)
-    assert lines_of(turns) == [b"same", b"same", b"more"]
 
 
 def test_a_longer_copy_moved_over_the_file_is_read_on(

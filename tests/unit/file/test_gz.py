@@ -13,10 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fetchers.file.fetcher import open_source
-from fetchers.file.followed import UNFINISHED_SECONDS_MAX, FollowedFile
+from fetchers.file.followed import UNFINISHED_SECONDS_MAX, FollowedFile, Reading, Turn
 from fetchers.file.gz import GzipStream
 from fetchers.file.mark import stored_offset
-from fetchers.file.turn import Reading, Turn
 from fetchers.sdk import Fatal
 
 MakeReading = Callable[..., Reading]
