@@ -32,7 +32,9 @@ class FileStreamConfig(FetcherConfig):
     """Source filename. If not specified, the standard input will be used.
 
     May be a pattern (``*``, ``?``, ``[…]``, ``**`` for folders in between); each matching file is then a source
-    partition of its own, and files that appear later are picked up. A file of literally that name goes first.
+    partition of its own; files that appear later are picked up, and renamed ones known. A copy that ``copytruncate``
+    leaves under a matching name, or an archive of what was read, is a file of its own, and its lines come again: give a
+    pattern that matches no copies. A file of literally that name goes first.
     """
     batch_size: Annotated[int, AfterValidator(_at_least_one), Key(importance=Importance.LOW)] = 2_000
     """Lines a page should hold at least, where the file has them; a page is at most four ``file.page.bytes``."""

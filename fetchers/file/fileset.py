@@ -82,7 +82,8 @@ class FileSet:
             yield self._first_start()
         for path in sorted(looks.keys() - self._files.keys(), key=lambda path: _age_order(path, looks)):
             stored = self._stored.get(path)
-            self._files[path] = FollowedFile(path, self._reading, stored=stored, is_from_end=is_from_end)
+            is_there = looks[path] is not None
+            self._files[path] = FollowedFile(path, self._reading, stored=stored, is_from_end=is_from_end and is_there)
         self._is_first = False
         self._stored.clear()
 

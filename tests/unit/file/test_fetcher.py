@@ -161,6 +161,16 @@ async def test_from_the_end_without_any_file_is_a_first_start_too(
     assert lines_of(await collect(source(**keys), context)) == [b"new"]
 
 
+async def test_from_the_end_a_file_that_comes_a_moment_after_the_start_is_read_whole(
+    source: MakeSource, log: Path
+) -> None:
+    """It was not there when the connector started."""
+    async with running(source(file=log, file_start="end"), FakeContext()) as stream:
+        assert len(await anext(stream)) == 0
+        log.write_bytes(b"first\n")
+        assert list((await anext(stream)).values()) == [b"first"]
+
+
 async def test_a_file_renamed_within_the_pattern_is_not_read_again(source: MakeSource, tmp_path: Path) -> None:
     """It goes on under its new name, whose offset is stored before the new file's."""
     log = tmp_path / "app.log"
