@@ -264,7 +264,7 @@ class PageGuard:
 def _in_body(body: bytes, path: str) -> str | int | None:
     """The text or number that names the next page; None for null, "", false, and where there is nothing."""
     raw = raw_field(body, path)
-    if raw is None or raw in _NO_PAGE:
+    if raw is None or raw.translate(None, b" \t\r\n") in _NO_PAGE:
         return None
     number = _NUMBER.match(raw)
     if number:

@@ -101,9 +101,13 @@ class Lanes:
         Raises DeliveryFatal for a topic that does not exist, DeliveryRetriable.
         """
         self._topic_limits.pop(write.topic, None)
-        topic = await self._topic(write.topic)
-        columns = Columns.of(write, now_ms=_now_ms())
-        return list(topic.limits.refused(columns, now_ms=_now_ms(), compression=self._limits.compression))
+        limits, compression = (await self._topic(write.topic)).limits, self._limits.compression
+
+        def find() -> list[RefusedRecord]:
+            now_ms = _now_ms()
+            return list(limits.refused(Columns.of(write, now_ms=now_ms), now_ms=now_ms, compression=compression))
+
+        return await asyncio.get_running_loop().run_in_executor(_ENCODERS, find)
 
     async def _cut(self, write: TopicRecords, *, topic: _Topic, now_ms: int) -> list[tuple[int, Columns]]:
         first = self._next_partition.get(write.topic, 0)

@@ -44,6 +44,8 @@ _SECRET = (
 )
 # The protocol's integers end here. As a time it means "for ever", which a commit may never wait.
 _NUMBER_MAX = 2_147_483_647
+_RETRY_SECONDS_MIN = 0.001
+"""None at all would keep a processor busy."""
 
 
 def read_settings(
@@ -95,8 +97,8 @@ class _SettingsReader:
             consumer=self._consumer(),
             request_seconds_max=self._seconds("request.timeout.ms", 40.0),
             metadata_age_seconds_max=self._seconds("metadata.max.age.ms", 300.0),
-            idle_seconds_max=self._seconds("connections.max.idle.ms", 540.0),
-            retry_seconds=self._seconds("retry.backoff.ms", 0.1),
+            idle_seconds_max=self._idle_seconds(),
+            retry_seconds=max(_RETRY_SECONDS_MIN, self._seconds("retry.backoff.ms", 0.1, low=0)),
         )
         return settings, tuple(self.findings)
 
@@ -123,8 +125,8 @@ class _SettingsReader:
             poll_records_max=self._number("max.poll.records", default.poll_records_max),
             fetch_bytes_max=self._number("fetch.max.bytes", default.fetch_bytes_max),
             partition_fetch_bytes_max=self._number("max.partition.fetch.bytes", default.partition_fetch_bytes_max),
-            fetch_bytes_min=self._number("fetch.min.bytes", default.fetch_bytes_min),
-            fetch_wait_seconds_max=self._seconds("fetch.max.wait.ms", default.fetch_wait_seconds_max),
+            fetch_bytes_min=self._number("fetch.min.bytes", default.fetch_bytes_min, low=0),
+            fetch_wait_seconds_max=self._seconds("fetch.max.wait.ms", default.fetch_wait_seconds_max, low=0),
             session_seconds_max=self._seconds("session.timeout.ms", default.session_seconds_max),
             heartbeat_seconds=self._seconds("heartbeat.interval.ms", default.heartbeat_seconds),
             poll_seconds_max=self._seconds("max.poll.interval.ms", default.poll_seconds_max),
@@ -183,8 +185,13 @@ class _SettingsReader:
             return default
         return found
 
-    def _seconds(self, key: str, default: float) -> float:
-        return self._number(key, round(default * 1000)) / 1000
+    def _idle_seconds(self) -> float:
+        """-1 is for ever, as in Kafka's clients."""
+        seconds = self._seconds("connections.max.idle.ms", 540.0, low=-1)
+        return seconds if seconds >= 0 else _NUMBER_MAX / 1000
+
+    def _seconds(self, key: str, default: float, *, low: int = 1) -> float:
+        return self._number(key, round(default * 1000), low=low) / 1000
 
     def _number(self, key: str, default: int, *, low: int = 1) -> int:
         text = self._text(key, str(default))

@@ -67,7 +67,8 @@ def fresh_among(judged: Judged, seen: SeenHashes, *, window: str) -> tuple[Mask,
         return fresh, hashes[fresh & is_valid]
     was_delivered = is_rejected & is_valid
     was_delivered[was_delivered] = seen.known_mask(hashes[was_delivered], window)
-    was_delivered |= _after_good_ones(judged)
+    if seen.remembers_rejected:
+        was_delivered |= _after_good_ones(judged)
     is_noted = is_valid & ~was_delivered
     if not seen.remembers_rejected:
         is_noted &= ~is_rejected

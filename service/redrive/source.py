@@ -76,7 +76,7 @@ class DeadLetterSource(SourceConnector[RedriveConfig]):
         if name is None and self._feed.is_shared:
             message = (
                 f"the letter at partition {record.partition}, offset {record.offset} does not say whose it is, and "
-                "several connectors write there; redrive with the file of one of them alone"
+                "several connectors of this job write there"
             )
             raise Fatal(message)
         return name is None or name == self._feed.connector.encode()

@@ -11,6 +11,7 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -73,9 +74,11 @@ class WorkerLife:
     def kill_spark(self) -> bool:
         """SIGKILL to the Spark JVM alone; False when there is none at this moment."""
         for child in self.children():
-            if child.name() == "java":
-                child.kill()
-                return True
+            # A JVM that only makes the command line of another may be gone by now.
+            with suppress(psutil.NoSuchProcess):
+                if child.name() == "java":
+                    child.kill()
+                    return True
         return False
 
     def stop(self, *, seconds_max: float, number: int = signal.SIGTERM) -> int:

@@ -196,6 +196,18 @@ def test_letters_of_two_windows_with_one_hash_are_two_records() -> None:
         assert not fresh_among(judged_good([5]), topic.open(), window=day)[0].any()
 
 
+def test_a_letter_that_fails_again_stays_behind_a_good_one_with_its_hash() -> None:
+    """Of two windows: which of the two records was delivered is not for its equal to say."""
+    topic = FakeTopic()
+    for day in DAYS[:2]:
+        reading, bad = topic.open(), Judged(hashes_of([5]), ALL_TRUE, ALL_TRUE)
+        topic.write(reading.encode([(DedupeScope(day, DAYS[0]), fresh_among(bad, reading, window=day)[1])]))
+    good_then_bad = Judged(hashes_of([5, 5]), np.ones(2, dtype=bool), np.array([False, True]))
+    fresh, noted = fresh_among(good_then_bad, stand_in(topic), window="")
+    assert fresh.all()
+    assert len(noted) == 1
+
+
 def judged_good(numbers: list[int]) -> Judged:
     """Records that pass."""
     count = len(numbers)

@@ -62,6 +62,21 @@ def test_wrong_values_are_findings(key: str, value: str) -> None:
     assert settings.security.protocol == "PLAINTEXT"
 
 
+def test_kafkas_ways_to_say_never_and_at_once_are_taken() -> None:
+    """Zero waits, and -1 for a connection that is never closed."""
+    texts = {
+        "consumer.fetch.min.bytes": "0",
+        "consumer.fetch.max.wait.ms": "0",
+        "retry.backoff.ms": "0",
+        "connections.max.idle.ms": "-1",
+    }
+    settings, findings = read_settings(texts, role="consumer")
+    assert findings == ()
+    assert (settings.consumer.fetch_bytes_min, settings.consumer.fetch_wait_seconds_max) == (0, 0)
+    assert 0 < settings.retry_seconds < 0.01
+    assert settings.idle_seconds_max > 86_400
+
+
 def test_jaas_options_are_unquoted() -> None:
     """User and password come out of a JAAS entry with quotes, escapes and separators inside."""
     assert parse_jaas(JAAS) == {"username": "al=ice", "password": 'p"w;d'}

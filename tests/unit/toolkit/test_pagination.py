@@ -66,6 +66,7 @@ def test_asks_by_query(way: Pagination, place: Place, query: dict[str, str]) -> 
         (CursorInBody("n"), "x", answer(body=b'{"n": null}'), None),
         (CursorInBody("n"), "x", answer(body=b'{"n": ""}'), None),
         (CursorInBody("n"), "x", answer(body=b'{"n": false}'), None),
+        (CursorInBody("n"), "x", answer(body=b'{"n": [ ]}'), None),
         (CursorInBody("n"), "x", answer(body=b"{}"), None),
         (CursorInBody("m.n"), "x", answer(body=b'{"m": null}'), None),
         (CursorInBody("n"), "x", answer(body=b'{"items": [NaN], "n": "y"}'), "y"),
