@@ -83,7 +83,7 @@ class HttpSource(SourceConnector[HttpSourceConfig]):
                     records += len(page)
                     yield page
             context.finish_round()
-            self._report_lag(context, bookmark)
+            self._report_lag(context, bookmark, has_news=records > 0)
             rest = started + self._interval(has_news=records > 0) - context.clock.monotonic()
             await context.clock.sleep(max(0.0, rest))
 
@@ -164,8 +164,11 @@ class HttpSource(SourceConnector[HttpSourceConfig]):
         catchup = self.config.http_catchup_interval_ms
         return catchup / 1000 if has_news and catchup is not None else self.config.poll_interval
 
-    def _report_lag(self, context: FetchContext, bookmark: Bookmark) -> None:
-        """Tell how old the newest record is, where its field (of several the first) is a time."""
+    def _report_lag(self, context: FetchContext, bookmark: Bookmark, *, has_news: bool) -> None:
+        """Tell how old the newest record is, where its field (of several the first) is a time; 0 when none was new."""
+        if not has_news:
+            context.report_lag(0.0)
+            return
         reached = bookmark.mark.value
         newest = instant_of(reached[0] if isinstance(reached, tuple) else reached)
         if newest is not None:
