@@ -11,7 +11,7 @@ from fetchers.catalog import shared_http
 from fetchers.http.fetcher import HttpSource
 from fetchers.sdk import Page
 from fetchers.sdk.testing import collect
-from tests.apis.http.paged import WAYS, Table, ids, items, resume, source
+from tests.apis.http.paged import ids, items, resume, source
 from tests.contracts.loopback import serve
 
 
@@ -75,21 +75,6 @@ async def test_every_row_once(arrivals: list[list[int]], included: bool, data: s
             delivered += pages[: data.draw(st.integers(0, len(pages)))]
         delivered += await collect(made, resume(made, http, delivered[-1:]), rounds=len(table.items) + 1)
     assert ids(delivered) == [item["id"] for item in table.items]
-
-
-@pytest.mark.parametrize("way", WAYS)
-async def test_several_fields_with_pages(way: str) -> None:
-    """By every way of pagination, and after a stop at any page, each item comes once."""
-    table = Table(items(5, 1, 5, 3, 2, 9, 9))
-    async with shared_http() as http, serve(table.answer) as url:
-        made = source(f"{url}/list", http_records_path="items", http_offset_field="t,id", **WAYS[way])
-        pages = await collect(made, resume(made, http, []))
-        assert ids(pages) == [0, 1, 2, 3, 4, 5, 6]
-        for cut in range(len(pages) + 1):
-            rest = await collect(made, resume(made, http, pages[:cut]))
-            assert ids(pages[:cut]) + ids(rest) == [0, 1, 2, 3, 4, 5, 6]
-        table.items += [{"id": 7, "t": 9}, {"id": 8, "t": 10}]
-        assert ids(await collect(made, resume(made, http, pages))) == [7, 8]
 
 
 async def test_the_first_field_tells_the_lag() -> None:

@@ -25,11 +25,12 @@ async def http_fixture() -> AsyncIterator[SharedHttp]:
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_reads_all_pages_and_resumes_between_any_two(http: SharedHttp, way: str) -> None:
+@pytest.mark.parametrize("field", ["t", "t,id"])
+async def test_reads_all_pages_and_resumes_between_any_two(http: SharedHttp, way: str, field: str) -> None:
     """By every way of pagination each item comes once, and after a stop at any page the rest comes."""
     table = Table(items(5, 1, 5, 3, 2, 9, 9))
     async with serve(table.answer) as url:
-        made = source(f"{url}/list", http_records_path="items", http_offset_field="t", **WAYS[way])
+        made = source(f"{url}/list", http_records_path="items", http_offset_field=field, **WAYS[way])
         pages = await collect(made, resume(made, http, []))
         assert ids(pages) == [0, 1, 2, 3, 4, 5, 6]
         for cut in range(len(pages) + 1):
