@@ -8,7 +8,7 @@ FROM ${BASE} AS system
 RUN apt-get update \
     && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends \
         ca-certificates openjdk-17-jre-headless python3 python3-venv \
-    && rm -rf /var/lib/apt/lists/*
+    && apt-get clean && rm -rf /var/lib/apt/lists/*
 
 FROM system AS build
 WORKDIR /opt/headrace

@@ -49,6 +49,7 @@ from service.version import VERSION
 from service.worker.brokers import watch_brokers
 from service.worker.connectors import ConnectorParts
 from service.worker.conversion import ConversionService
+from service.worker.foreign_calls import Calls, ForeignCalls
 from service.worker.kinds import Kinds
 from service.worker.lending import ClientSettings, DedupeStates, Writers
 from service.worker.schemas import RegistrySchemas
@@ -98,12 +99,18 @@ class RunningWorker:
 
 @asynccontextmanager
 async def open_worker(
-    job: Job, *, observers: tuple[Emit, ...] = (), is_distributed: bool = False, conversion: Conversion | None = None
+    job: Job,
+    *,
+    observers: tuple[Emit, ...] = (),
+    is_distributed: bool = False,
+    conversion: Conversion | None = None,
+    calls: Calls | None = None,
 ) -> AsyncIterator[RunningWorker]:
     """Start every part, yield the worker, and stop every part in reverse order.
 
     ``is_distributed``: connectors are in the config topic, beside those of the other workers of the group; else they
     are the job's, and what clients add lasts until the process ends. ``conversion``: another than Spark's.
+    ``calls``: where connectors' own code is asked for its checks, with limits other than the usual.
     """
     _return_freed_memory()
     config, clock = job.worker, SystemClock()
@@ -134,6 +141,7 @@ async def open_worker(
             loggers=loggers,
             tls=None if rest.tls is None else rest.tls.client,
             foreground=surface.foreground,
+            calls=calls or ForeignCalls(),
             clock=clock,
             emit=emit,
         )

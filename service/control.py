@@ -45,7 +45,7 @@ from service.stores.opening import StateStores, stores_in_kafka, stores_in_memor
 from service.validation.kinds import find_kind
 from service.validation.plugins import ConnectorPlugins
 from service.validation.validator import Validation
-from service.worker.foreign_calls import ForeignCalls
+from service.worker.foreign_calls import Calls
 from service.worker.instances import RunningInstances
 from service.worker.kinds import Kinds
 from service.worker.lending import ClientSettings
@@ -72,12 +72,13 @@ class ControlPlane:
     loggers: LogLevels
     tls: SSLContext | None
     foreground: Foreground
+    calls: Calls
     clock: Clock
     emit: Emit
 
     def plugins(self) -> ConnectorPlugins:
         """What can be run here, and its validation."""
-        return ConnectorPlugins(Validation(self.properties, self.resolution), ForeignCalls(), self._tell_warnings)
+        return ConnectorPlugins(Validation(self.properties, self.resolution), self.calls, self._tell_warnings)
 
     @asynccontextmanager
     async def open(self, plugins: ConnectorPlugins) -> AsyncIterator[HerderLife]:

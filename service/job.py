@@ -23,6 +23,7 @@ from service.kafka.properties import read_settings
 from service.rest.settings import read_rest_settings
 from service.validation.kinds import find_kind
 from service.validation.secrets import secrets_of_connector
+from spark_batch.pinned_settings import PINNED_SETTINGS, refused_settings
 
 Content = TypeVar("Content")
 
@@ -251,8 +252,14 @@ def _doubles(sources: Sequence[str], connectors: Sequence[Mapping[str, str]]) ->
 
 
 def _worker_remarks(properties: Mapping[str, str]) -> tuple[Finding, ...]:
+    found = [
+        Finding(
+            key, value, f"Not used: verdicts rest on {PINNED_SETTINGS[key]}, which every session has.", Severity.WARNING
+        )
+        for key, value in refused_settings(dict(properties)).items()
+    ]
     key = "offset.storage.file.filename"
-    if key not in properties:
-        return ()
-    text = "Not used: source offsets are kept in the offset topic, in standalone workers too."
-    return (Finding(key, properties[key], text, Severity.WARNING),)
+    if key in properties:
+        text = "Not used: source offsets are kept in the offset topic, in standalone workers too."
+        found.append(Finding(key, properties[key], text, Severity.WARNING))
+    return tuple(found)

@@ -21,7 +21,7 @@ from service.kafka.client import KafkaSettings
 from service.kafka.producer import TransactionalWriter
 from service.kafka.reader import read_topic
 from service.kafka.records import TopicRecords
-from service.setup.archives import archive_argument
+from service.setup.archives import archive_arguments
 from spark_batch.compiled import compile_plan
 from spark_batch.convert import convert_table
 from spark_batch.outcome import INPUT_SCHEMA
@@ -64,7 +64,7 @@ PLANS = (
 
 async def rehearse_kafka(archive: Path) -> None:
     """A broker that formats its folder, makes a topic, takes a transaction and gives it back."""
-    jvm = BrokerJvm(options=(archive_argument(archive),), stop_seconds_max=ENDING_SECONDS_MAX)
+    jvm = BrokerJvm(options=archive_arguments(archive), stop_seconds_max=ENDING_SECONDS_MAX)
     with tempfile.TemporaryDirectory(prefix="headrace-") as folder:
         async with embedded_kafka(data_dir=Path(folder), jvm=jvm) as broker:
             settings = KafkaSettings(bootstrap=broker.address)
@@ -81,7 +81,7 @@ async def rehearse_kafka(archive: Path) -> None:
 
 def rehearse_spark(archive: Path) -> None:
     """A session that converts by each of `PLANS`."""
-    session = start_session(SparkSettings(avro_jar=spark_avro_jar(), java_options=(archive_argument(archive),)))
+    session = start_session(SparkSettings(avro_jar=spark_avro_jar(), java_options=archive_arguments(archive)))
     columns = {"value": _PAYLOADS, "key": [None] * len(_PAYLOADS), "timestamp": [None] * len(_PAYLOADS)}
     page = pa.table({name: columns[name] for name in INPUT_SCHEMA.names}, schema=INPUT_SCHEMA)
     for plan in PLANS:

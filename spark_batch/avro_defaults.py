@@ -11,6 +11,7 @@ import base64
 import decimal
 import json
 import math
+import re
 from typing import cast
 
 from spark_batch.avro_types import (
@@ -27,8 +28,9 @@ from spark_batch.avro_types import (
     Temporal,
     Uuid,
 )
+from spark_batch.value_bounds import FLOAT_BOUND, INTEGER_BITS, UUID, unit_range
 
-INTEGER_BITS = {Primitive.INT: 32, Primitive.LONG: 64}
+_UUID = re.compile(UUID)
 
 
 def canonical_default(slot: Slot, value: JsonValue, *, is_null_first: bool) -> str | None:
@@ -49,21 +51,54 @@ def canonical_text(kind: AvroType, value: JsonValue) -> str | None:  # noqa: PLR
     if isinstance(kind, Enum):
         return json.dumps(value) if value in kind.symbols else None
     if isinstance(kind, Uuid) or kind is Primitive.STRING:
-        return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else None
+        return _text(kind, value)
+    if isinstance(kind, Temporal):
+        return _integer(value, *unit_range(kind))
+    return _primitive(cast("Primitive", kind), value)
+
+
+def _text(kind: AvroType, value: JsonValue) -> str | None:
+    if not isinstance(value, str) or not _is_utf8(value):
+        return None
+    if isinstance(kind, Uuid) and not _UUID.fullmatch(value):
+        return None
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _is_utf8(text: str) -> bool:
+    """Whether no surrogate stands alone."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _primitive(kind: Primitive, value: JsonValue) -> str | None:
     if kind is Primitive.NULL:
         return "null" if value is None else None
-    return _number(kind.base if isinstance(kind, Temporal) else cast("Primitive", kind), value)
-
-
-def _number(kind: Primitive, value: JsonValue) -> str | None:
     if kind is Primitive.BOOLEAN:
         return json.dumps(value) if isinstance(value, bool) else None
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return None
     if kind in INTEGER_BITS:
         half = 1 << (INTEGER_BITS[kind] - 1)
-        return str(value) if isinstance(value, int) and -half <= value < half else None
-    return repr(float(value)) if math.isfinite(value) else None
+        return _integer(value, -half, half - 1)
+    return _floating(kind, value)
+
+
+def _integer(value: JsonValue, low: int, high: int) -> str | None:
+    is_whole = isinstance(value, int) and not isinstance(value, bool)
+    return str(value) if is_whole and low <= value <= high else None
+
+
+def _floating(kind: Primitive, value: JsonValue) -> str | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    try:
+        nearest = float(value)
+    except OverflowError:
+        return None
+    is_in_range = math.isfinite(nearest) and (kind is Primitive.DOUBLE or abs(nearest) < FLOAT_BOUND)
+    return repr(nearest) if is_in_range else None
 
 
 def _bytes(kind: AvroType, value: JsonValue) -> str | None:
@@ -90,7 +125,9 @@ def _container(kind: Array | Map, value: JsonValue) -> str | None:
     if not isinstance(value, dict):
         return None
     values = {key: _slot_text(kind.values, item) for key, item in value.items()}
-    return None if None in values.values() else _object(cast("dict[str, str]", values))
+    return (
+        None if None in values.values() or not all(map(_is_utf8, values)) else _object(cast("dict[str, str]", values))
+    )
 
 
 def _record(kind: Record, value: JsonValue) -> str | None:

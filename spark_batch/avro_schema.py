@@ -54,9 +54,9 @@ def parse_schema(text: str) -> ParsedSchema:
     reader = _Reader()
     try:
         document = json.loads(text)
+        parsed = reader.type(document, "", namespace="")
     except (ValueError, RecursionError):
         return ParsedSchema(None, (SchemaFinding("", text[:80], "an Avro schema as JSON"),))
-    parsed = reader.type(document, "", namespace="")
     if parsed is not None and not isinstance(parsed, Record):
         reader.find("", str(document)[:80], "a record at the top of the schema")
     record = parsed if isinstance(parsed, Record) and not reader.findings else None
@@ -133,7 +133,7 @@ class _Reader:
             return self._decimal(document, path, size=None)
         if logical == "uuid" and kind is Primitive.STRING:
             return Uuid()
-        if logical in set(Temporal) and Temporal(logical).base is kind:
+        if isinstance(logical, str) and logical in set(Temporal) and Temporal(logical).base is kind:
             return Temporal(logical)
         self.find(path, f"{kind} {logical}", "a logical type that this base type carries and that is supported")
         return None

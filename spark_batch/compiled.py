@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict
 from dataclasses import dataclass, field
 
 from spark_batch.exact.keep import is_kept_whole
@@ -10,6 +12,9 @@ from spark_batch.plan import ConversionPlan, UnknownFields
 from spark_batch.plan_transforms import is_loose, is_reshaped, is_timestamp_inserted
 from spark_batch.proof import ProofHabit, ProofShape, proof_shape
 from spark_batch.transforms.kinds import Side
+
+PLANS_MAX = 64
+"""Compiled plans kept; the least recently used one goes first."""
 
 
 @dataclass(frozen=True)
@@ -61,3 +66,29 @@ def compile_plan(plan: ConversionPlan) -> CompiledPlan:
     shape = None if is_all_exact else proof_shape(plan)
     typed = None if record is None or shape is None else TypedPath(typed_job(plan, record), shape)
     return CompiledPlan(plan, typed, swift, canonical, is_all_exact)
+
+
+class CompiledPlans:
+    """The plans of the session in use, compiled when they are first asked for. For the threads of conversions."""
+
+    def __init__(self) -> None:
+        self._generation = 0
+        self._kept: OrderedDict[ConversionPlan, CompiledPlan] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def of(self, plan: ConversionPlan, *, generation: int) -> CompiledPlan:
+        """The plan for the session of that generation; with it those of older ones are forgotten."""
+        with self._lock:
+            if generation > self._generation:
+                self._generation = generation
+                self._kept.clear()
+            if generation == self._generation and plan in self._kept:
+                self._kept.move_to_end(plan)
+                return self._kept[plan]
+        compiled = compile_plan(plan)
+        with self._lock:
+            if generation == self._generation:
+                self._kept[plan] = compiled
+                while len(self._kept) > PLANS_MAX:
+                    self._kept.popitem(last=False)
+        return compiled

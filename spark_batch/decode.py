@@ -28,18 +28,14 @@ from spark_batch.avro_types import (
     Temporal,
     Uuid,
 )
-from spark_batch.exact.instants import unit_range
-from spark_batch.exact.judge import FLOAT_MAX
 from spark_batch.shapes import canonical_type
+from spark_batch.value_bounds import DOUBLE_MAX, FLOAT_MAX, UUID, unit_range
 from spark_batch.variant_paths import is_bare, keys_at, variant_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pyspark.sql import Column
-
-DOUBLE_MAX = 1.7976931348623157e308
-_UUID = r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"
 
 
 @dataclass(frozen=True)
@@ -165,7 +161,7 @@ def _text(kind: AvroType, raw: Column, place: Place) -> Decoded:
     if isinstance(kind, Enum):
         return Decoded(raw, raw.isin(*kind.symbols) & proof)
     if isinstance(kind, Uuid):
-        return Decoded(raw, raw.rlike(_UUID))
+        return Decoded(raw, raw.rlike(rf"\A{UUID}\z"))
     if isinstance(kind, Fixed) or kind is Primitive.BYTES:
         value = F.try_to_binary(raw, F.lit("base64"))
         is_canonical = F.coalesce(F.base64(value) == raw, F.lit(False))  # noqa: FBT003 - a literal
@@ -179,7 +175,7 @@ def _decimal(kind: Decimal, raw: Column) -> Decoded:
     digits = "0" if whole == 0 else f"(0|[1-9][0-9]{{0,{whole - 1}}})"
     fraction = f"(\\.[0-9]{{1,{kind.scale}}})?" if kind.scale else ""
     text = F.to_json(raw)
-    is_exact = text.rlike(f"^-?{digits}{fraction}$") & (F.schema_of_variant(raw) != "DOUBLE")
+    is_exact = text.rlike(rf"\A-?{digits}{fraction}\z") & (F.schema_of_variant(raw) != "DOUBLE")
     return Decoded(F.when(is_exact, text).cast(f"decimal({kind.precision},{kind.scale})"), is_exact)
 
 

@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-from collections.abc import Iterator
-
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
-_FULL_IN_JVM = ("java.io.IOException: No space left on device", "java.io.IOException: Disk quota exceeded")
-
 
 class ConversionError(Exception):
     """A whole micro-batch could not be converted."""
@@ -23,19 +17,3 @@ class SparkUnavailable(ConversionRetriable):
 
 class ConversionFatal(ConversionError):
     """The plan or the job is wrong: the same micro-batch would fail again."""
-
-
-def chain(error: BaseException) -> Iterator[BaseException]:
-    """The error, and those that led to it."""
-    seen: BaseException | None = error
-    while seen is not None:
-        yield seen
-        seen = seen.__cause__ or seen.__context__
-
-
-def is_disk_full(error: BaseException) -> bool:
-    """Whether there was no room for a file, here or where Spark runs; the connection is not broken by that."""
-    return any(
-        seen.errno in _FULL if isinstance(seen, OSError) else any(words in str(seen) for words in _FULL_IN_JVM)
-        for seen in chain(error)
-    )

@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 from pyspark.errors import AnalysisException, PySparkException
 
-from spark_batch.errors import ConversionFatal, is_disk_full
+from spark_batch.errors import ConversionFatal
 from spark_batch.job import ORDINAL, VERDICT, Job
-from spark_batch.session import is_session_lost
+from spark_batch.recovery import Remedy, judged
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -60,7 +60,7 @@ def _split(session: SparkSession, job: Job, frame: pa.Table) -> pa.Table:
 
 def _is_of_a_row(session: SparkSession, error: PySparkException) -> bool:
     """Whether a rule may have raised it; what the machine or the session lacks would be laid to a record's charge."""
-    return not is_disk_full(error) and not is_session_lost(session, error)
+    return judged(error, session).remedy is Remedy.NONE
 
 
 def _half(frame: pa.Table, which: int) -> pa.Table:

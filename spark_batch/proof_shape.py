@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 
 from spark_batch.avro_types import Array, AvroType, Enum, Primitive, Record, Slot, Temporal, Uuid
-from spark_batch.exact.instants import unit_range
 from spark_batch.outcome import ArrowColumn
 from spark_batch.prepass import pc
+from spark_batch.value_bounds import UUID, unit_range
 
 ArrowType = Any
 """An Arrow type, as untyped as the columns are."""
@@ -26,7 +26,6 @@ _PRIMITIVES: dict[AvroType, ArrowType] = {
     Primitive.DOUBLE: pa.float64(),
     Primitive.STRING: pa.string(),
 }
-_UUID = r"\A[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\z"
 
 
 class Unproven(Exception):
@@ -127,7 +126,7 @@ def _is_doubtful(kind: AvroType, column: ArrowColumn) -> np.ndarray:
     elif isinstance(kind, Enum):
         is_in_range = pc.or_kleene(pc.is_in(column, pa.array(kind.symbols)), column.is_null())
     elif isinstance(kind, Uuid):
-        is_in_range = pc.match_substring_regex(column, _UUID)
+        is_in_range = pc.match_substring_regex(column, rf"\A{UUID}\z")
     else:
         return np.zeros(len(column), dtype=bool)
     return ~np.asarray(pc.fill_null(is_in_range, fill_value=True))

@@ -11,26 +11,11 @@ from typing import Any, cast
 
 import psutil
 import pyspark
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from spark_batch.pinned_settings import PINNED_SETTINGS
 from spark_batch.scratch import Scratch
 
-_SESSION_SETTINGS = {
-    "spark.sql.caseSensitive": "true",
-    "spark.sql.ansi.enabled": "false",
-    "spark.sql.session.timeZone": "UTC",
-    "spark.sql.execution.arrow.localRelationThreshold": "0",
-    "spark.sql.optimizer.enableJsonExpressionOptimization": "false",
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.debug.maxToStringFields": "10",
-}
-"""What exactness and speed rest on; set on every session, whoever started the server.
-
-Case-sensitive names, because JSON's are; no ANSI mode, because a rule must give null and not fail the micro-batch; UTC,
-because instants are read without a zone of the machine; no local relations, which would be evaluated interpreted on
-the driver; no pruning of `from_json`, because all of the payload must be read.
-"""
 _ASKED = "spark.sql.session.timeZone"
 """A setting of every session, which a server is asked for to see whether it knows the session."""
 _SHELL = "pyspark-shell"
@@ -55,25 +40,16 @@ _LAUNCH_SETTINGS = {
     _JAVA_OPTIONS: " ".join(
         (
             "-XX:+UseParallelGC",
+            "-XX:+ExitOnOutOfMemoryError",
             "-Darrow.enable_unsafe_memory_access=true",
             "-Darrow.enable_null_check_for_get=false",
             *_LATE_OPTIMIZATION,
         )
     ),
 }
-"""Of a launched JVM. Throughput, not pauses, is what a conversion needs from the collector; and Spark itself checks
-what Arrow's Java library would check once more for every value."""
-_LOST_CONDITIONS = frozenset(
-    {
-        "INVALID_HANDLE.SESSION_CHANGED",
-        "INVALID_HANDLE.SESSION_CLOSED",
-        "INVALID_HANDLE.SESSION_NOT_FOUND",
-        "NO_ACTIVE_SESSION",
-        "OPERATION_CANCELED",
-        "RESPONSE_ALREADY_RECEIVED",
-    }
-)
-"""What Spark Connect's errors are called that tell of a session that is gone, or was given up in mid-job."""
+"""Of a launched JVM. Throughput, not pauses, is what a conversion needs from the collector; a JVM whose heap is full is
+lost at once, where otherwise a thread of it would be, and its conversion hang; and Spark itself checks what Arrow's
+Java library would check once more for every value."""
 _scratches: list[Scratch] = []
 """Of the launched JVM, of which PySpark keeps one a process; none or one."""
 
@@ -83,7 +59,8 @@ class SparkSettings:
     """Where and how Spark runs.
 
     `remote` (e.g. `sc://host:15002`) means Spark Connect, and then the server brings its own spark-avro; otherwise a
-    JVM is launched for `master` with `avro_jar` on its class path. `options` are `spark.*` settings passed through.
+    JVM is launched for `master` with `avro_jar` on its class path. `options` are `spark.*` settings passed through,
+    except to `PINNED_SETTINGS`.
     """
 
     master: str = "local[2]"
@@ -109,9 +86,15 @@ class SessionChange:
 def start_session(settings: SparkSettings) -> SparkSession:
     """A session ready for conversions; blocks for seconds while a JVM starts. Raises what Spark raises."""
     session = _connect(settings) if settings.remote is not None else _launch(settings)
-    for name, value in {**_SESSION_SETTINGS, **_session_options(settings)}.items():
+    for name, value in session_settings(settings).items():
         session.conf.set(name, value)
     return session
+
+
+def session_settings(settings: SparkSettings) -> dict[str, str]:
+    """What a running session is told: passed-through settings where no launch has taken them, and ours above all."""
+    passed = {} if settings.remote is None else dict(settings.options)
+    return {name: value for name, value in passed.items() if name.startswith("spark.sql.")} | PINNED_SETTINGS
 
 
 def kill_jvm(session: SparkSession | None) -> None:
@@ -176,28 +159,22 @@ def is_jvm_alive() -> bool:
     return process is not None and process.poll() is None
 
 
-def is_session_lost(session: SparkSession, error: BaseException) -> bool:
-    """Whether an error is the loss of the session, not a word on a rule or a plan. Asks, so it may block as a job does.
-
-    A server that was started anew refuses the session in errors of the same kind as those of a rule that raises.
-    """
-    is_told = isinstance(error, PySparkException) and _is_remote(session) and error.getCondition() in _LOST_CONDITIONS
-    return is_told or not is_session_answering(session)
-
-
 def is_session_answering(session: SparkSession) -> bool:
-    """Whether the JVM or the server answers a question of this session; blocks as long as it hangs."""
+    """Whether the server or a JVM that runs answers for this session that it can work; blocks as long as it hangs.
+
+    A JVM that is being killed answers a while. Spark stops a context itself when its cluster has ended the application,
+    or when its scheduler has failed, and the JVM lives on.
+    """
     try:
-        if _is_remote(session):
+        if is_remote(session):
             session.conf.get(_ASKED)
-        else:
-            session.sparkContext._jvm.java.lang.System.nanoTime()  # type: ignore[union-attr]  # noqa: SLF001 - no public way
+            return True
+        return is_jvm_alive() and not session.sparkContext._jsc.sc().isStopped()  # noqa: SLF001 - no public way
     except Exception:  # noqa: BLE001 - there are many ways to say that Spark is gone
         return False
-    return True
 
 
-def _is_remote(session: SparkSession) -> bool:
+def is_remote(session: SparkSession) -> bool:
     """By what it is: PySpark's own question goes by the environment."""
     return hasattr(session, "session_id")
 
@@ -234,13 +211,6 @@ def _launch(settings: SparkSettings) -> SparkSession:
 def _remove_scratch() -> None:
     while _scratches:
         _scratches.pop().remove()
-
-
-def _session_options(settings: SparkSettings) -> dict[str, str]:
-    """Passed-through settings that a running session can take (the launch has taken all of them already)."""
-    if settings.remote is None:
-        return {}
-    return {name: value for name, value in settings.options if name.startswith("spark.sql.")}
 
 
 def _forget_jvm(gateway: Any, session: SparkSession | None) -> None:

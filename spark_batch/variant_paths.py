@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the customary name
 
 PAYLOAD = "__headrace_payload"
 VARIANT = "__headrace_variant"
-_BARE_NUMBER = r"^-?[0-9][0-9.eE+\-]*$"
+_BARE_NUMBER = r"\A-?[0-9][0-9.eE+\-]*\z"
 _MINUS, _ZERO, _NINE, _BRACKET, _BRACE = (ord(letter) for letter in "-09[{")
 _MARK = f"m{secrets.token_hex(8)}"
 

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+import os
+
 from hypothesis import settings
 
-pytest_plugins = ["tests.stack", "tests.java_connect", "tests.headrace_worker", "tests.faults.options"]
+pytest_plugins = [
+    "tests.spread",
+    "tests.stack",
+    "tests.spark_server",
+    "tests.java_connect",
+    "tests.headrace_worker",
+    "tests.faults.options",
+]
 
 # A busy machine is no failure: no test is right or wrong by how long it takes.
 settings.register_profile("headrace", deadline=None)
 settings.load_profile("headrace")
+
+# JVMs of tests live for seconds: HotSpot's second compiler would take a third of their time and never earn it back.
+os.environ["JAVA_TOOL_OPTIONS"] = f"-XX:TieredStopAtLevel=1 {os.environ.get('JAVA_TOOL_OPTIONS', '')}".rstrip()

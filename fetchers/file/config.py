@@ -35,6 +35,12 @@ class FileStreamConfig(FetcherConfig):
     partition of its own; files that appear later are picked up, and renamed ones known. A copy that ``copytruncate``
     leaves under a matching name, or an archive of what was read, is a file of its own, and its lines come again: give a
     pattern that matches no copies. A file of literally that name goes first.
+
+    A file that was rotated while nobody read is found in its folder and read to its end. If more rotations followed,
+    the files in between are read too where their names and times of modification tell their order (``app.log.2``,
+    ``app.log.1``; ``app.log-20260131``, ``app.log-20260201``); otherwise a warning names them. What
+    was compressed or moved to another folder before it was read does not come, nor what ``copytruncate`` cut off; a
+    pattern that matches the rotated names needs no such finding.
     """
     batch_size: Annotated[int, AfterValidator(_at_least_one), Key(importance=Importance.LOW)] = 2_000
     """Lines a page should hold at least, where the file has them; a page is at most four ``file.page.bytes``."""
@@ -44,7 +50,8 @@ class FileStreamConfig(FetcherConfig):
     """Where to begin in files that are there when the connector starts for the first time.
 
     ``end`` is behind the last finished line. Files that appear later are read from their beginning, also where the
-    first start found no file at all: it stores position 0 for ``file`` as configured.
+    first start found no file at all: it stores position 0 for ``file`` as configured. The first start is over when
+    every file found could be opened: the positions of all of them are stored at once.
     """
     file_last_line: Annotated[Literal["wait", "deliver"], _own(3)] = "wait"
     """What to do with a last line that has no line end: wait for it, or deliver it after some idleness."""

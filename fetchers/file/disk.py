@@ -1,6 +1,6 @@
 """The only place that opens files: what the operating system says about them, and what to do about its errors."""
 
-# ruff: noqa: PTH112, PTH113, PTH116, PTH118, PTH120 - paths stay the texts that were configured: they name source partitions
+# ruff: noqa: PTH116 - paths stay the texts that were configured: they name source partitions
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, Self
 
-from fetchers.file.mark import Mark, StoredOffset
+from fetchers.file.mark import Mark
 from fetchers.sdk import Fatal, FetchError, Retriable
 
 ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR})
@@ -38,14 +38,15 @@ class FileLook:
 def look_at(path: str) -> FileLook | None:
     """Look at a path; None when nothing is there."""
     try:
-        return _look(os.stat(path))
+        return look_from(os.stat(path))
     except OSError as error:
         if error.errno in ABSENT:
             return None
         raise
 
 
-def _look(status: os.stat_result) -> FileLook:
+def look_from(status: os.stat_result) -> FileLook:
+    """What of a ``stat`` matters."""
     return FileLook(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
 
@@ -57,8 +58,17 @@ class ByteSource(Protocol):
     is_archive: bool
     """Whether the file was made as a whole: its last line needs no line end."""
 
+    def is_checked(self) -> bool:
+        """Check a share of what may be read; whether all that is there is checked. Ask again until it is."""
+
+    def is_near(self, position: int) -> bool:
+        """Skip a share of what stands before ``position``; whether a read there is quick. Ask again until it is."""
+
     def read_at(self, bytes_max: int, position: int) -> bytes:
         """Read what is there at ``position``; empty at the end."""
+
+    def look(self) -> FileLook:
+        """Look at the file, whatever its name."""
 
     def is_rewritten(self, mark: Mark, unfinished_edge: bytes, end: int) -> bool | None:
         """Whether what was read up to ``end`` is no longer in the file; None: only the unfinished line is not."""
@@ -107,13 +117,22 @@ class PlainFile:
         """Close."""
         self.close()
 
+    def is_checked(self) -> bool:
+        """There is nothing to check."""
+        return True
+
+    def is_near(self, position: int) -> bool:
+        """Every position is."""
+        del position
+        return True
+
     def read_at(self, bytes_max: int, position: int) -> bytes:
         """Read what is there at ``position``; empty at the end."""
         return os.pread(self.descriptor, bytes_max, position)
 
     def look(self) -> FileLook:
         """What ``fstat`` shows."""
-        return _look(os.fstat(self.descriptor))
+        return look_from(os.fstat(self.descriptor))
 
     def is_rewritten(self, mark: Mark, unfinished_edge: bytes, end: int) -> bool | None:
         """Compare the edges of what was read. None: only the unfinished line changed."""
@@ -166,25 +185,6 @@ def open_if_there(path: str, opener: Opener) -> ByteSource | None:
         if error.errno in ABSENT:
             return None
         raise
-
-
-def find_moved(path: str, stored: StoredOffset, opener: Opener) -> ByteSource | None:
-    """Find in its folder the file that was ``path`` when the offset was stored, under its new name."""
-    folder = os.path.dirname(path) or "."
-    # At position 0 nothing was read that could tell the file from one that was given its inode since.
-    if stored.inode is None or stored.signature is None or not stored.position or not os.path.isdir(folder):
-        return None
-    with os.scandir(folder) as entries:
-        candidates = [
-            os.path.join(os.path.dirname(path), entry.name) for entry in entries if entry.inode() == stored.inode
-        ]
-    for candidate in candidates:
-        source = open_if_there(candidate, opener) if os.path.isfile(candidate) else None
-        if source is not None and stored.mark_in(source.read_at) is not None:
-            return source
-        if source is not None:
-            source.close()
-    return None
 
 
 def fetch_error(error: OSError, path: str) -> FetchError:

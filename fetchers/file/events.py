@@ -45,6 +45,17 @@ class FileFollowed(FileEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FilesMissed(FileEvent):
+    """After the file that was read last, others may have been at the path that are not read: ``names``.
+
+    Their lines may be missing: look at them, and deliver by another connector what never came.
+    """
+
+    level: ClassVar[Level] = Level.WARNING
+    names: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LastLineGivenUp(FileEvent):
     """A line without end was delivered as it is. ``reason``: idle | rotated."""
 

@@ -16,15 +16,17 @@ from typing import ClassVar, TypeVar
 from fetchers.file.config import FileStreamConfig
 from fetchers.file.disk import ByteSource, Opener, PlainFile, fetch_error
 from fetchers.file.fileset import OPEN_MAX, FileSet, Looks
-from fetchers.file.followed import FollowedFile, Reading, Turn
+from fetchers.file.followed import FollowedFile
 from fetchers.file.gz import GzipFile
 from fetchers.file.lines import LineAssembler
 from fetchers.file.mark import StoredOffset, stored_offset
+from fetchers.file.reading import Reading, Turn
 from fetchers.file.stdin import read_standard_input
 from fetchers.file.threads import FileThread, shared_looks
 from fetchers.sdk import FetchContext, Offset, Page, Partition, PayloadKind, Retriable, SourceConnector
 
 T = TypeVar("T")
+_END = object()
 
 
 class FileStreamSource(SourceConnector[FileStreamConfig]):
@@ -103,6 +105,10 @@ class FileStreamSource(SourceConnector[FileStreamConfig]):
                 async with aclosing(_arrange(files, found, thread, context)) as pages:
                     async for page in pages:
                         yield page
+                if not files.has_begun:
+                    await context.clock.sleep(self.config.poll_interval)
+                    found = await _look(files)
+                    continue
             active = files.needing_turn(found)
             outcome = _Outcome()
             if active:
@@ -176,9 +182,10 @@ async def _look(files: FileSet) -> Looks:
 
 
 async def _arrange(files: FileSet, found: Looks, thread: FileThread, context: FetchContext) -> AsyncGenerator[Page]:
-    pages = files.arrange(found)
-    while (page := await _run(thread, lambda: next(pages, None), files.name)) is not None:
-        yield page
+    pages = files.arrange(found, context.clock.monotonic())
+    while (step := await _run(thread, lambda: next(pages, _END), files.name)) is not _END:
+        if isinstance(step, Page):
+            yield step
     for event in files.events:
         context.emit(event)
     files.events.clear()
@@ -195,7 +202,7 @@ def _classing_errors(path: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise fetch_error(error, path) from error
+        raise fetch_error(error, str(error.filename or path)) from error
 
 
 def _stored_offsets(file: str, context: FetchContext) -> dict[str, StoredOffset]:
@@ -234,6 +241,7 @@ def _reading(config: FileStreamConfig, context: FetchContext, opener: Opener) ->
         line_bytes_max=config.file_line_bytes_max,
         rotate_wait_seconds=config.file_rotate_wait_ms / 1000,
         last_line_idle_seconds=idle_seconds,
+        pattern=config.file or "",
     )
 
 

@@ -12,16 +12,20 @@ from __future__ import annotations
 import glob
 import os
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import replace
 from functools import partial
 
 import pyarrow as pa
 
-from fetchers.file.disk import FileLook, look_at, open_if_there
+from fetchers.file.disk import ByteSource, FileLook, look_at, look_from, open_if_there
 from fetchers.file.events import FileEvent, FileFollowed
-from fetchers.file.followed import FollowedFile, Reading
-from fetchers.file.mark import StoredOffset
-from fetchers.sdk import Page
+from fetchers.file.followed import DENIED_SECONDS_MAX, FollowedFile
+from fetchers.file.mark import Mark, StoredOffset, mark_at
+from fetchers.file.opening import is_ready
+from fetchers.file.reading import Reading
+from fetchers.sdk import Offset, Page
 
 OPEN_MAX = 512
 """Files that one task holds open at once."""
@@ -52,6 +56,7 @@ class FileSet:
         self._open_max = open_max
         self._stored = dict(stored)
         self._is_from_end = is_from_end and not stored
+        self._denied_at: float | None = None
         self._is_pattern: bool | None = None
         self._is_first = True
         self._files: dict[str, FollowedFile] = {}
@@ -72,20 +77,52 @@ class FileSet:
             return True
         return all(path in self._files for path in looks) and not self._renamed(looks)
 
-    def arrange(self, looks: Looks) -> Iterator[Page]:
-        """Bring the set in line with what is there; the pages must go out in this order. Blocks, page by page."""
+    @property
+    def has_begun(self) -> bool:
+        """Whether files were arranged once: at a first start from the end, that all of them could be opened."""
+        return not self._is_first
+
+    def arrange(self, looks: Looks, now: float = 0.0) -> Iterator[Page | None]:
+        """Bring the set in line with what is there; the pages must go out in this order. Blocks, page by page.
+
+        None: there is more to do, which may take long. At a first start from the end, a file that refuses to be read
+        ends it early: it is to be called again. ``now``: monotonic seconds. Raises PermissionError when it still does
+        after ``DENIED_SECONDS_MAX``.
+        """
         if self._is_first and self._is_pattern:
             yield from self._arrange_stored(looks)
+        if self._is_first and self._is_from_end:
+            try:
+                markers = yield from self._begin_at_ends(looks)
+            except PermissionError:
+                self._denied_at = now if self._denied_at is None else self._denied_at
+                if now - self._denied_at < DENIED_SECONDS_MAX:
+                    return
+                raise
+            yield from markers
         yield from self._follow_renamed(looks)
-        is_from_end = self._is_first and self._is_from_end
-        if is_from_end and not any(looks.values()):
-            yield self._first_start()
         for path in sorted(looks.keys() - self._files.keys(), key=lambda path: _age_order(path, looks)):
-            stored = self._stored.get(path)
-            is_there = looks[path] is not None
-            self._files[path] = FollowedFile(path, self._reading, stored=stored, is_from_end=is_from_end and is_there)
+            self._files[path] = FollowedFile(path, self._reading, stored=self._stored.get(path))
         self._is_first = False
         self._stored.clear()
+
+    def _begin_at_ends(self, looks: Looks) -> Generator[None, None, list[Page]]:
+        """Set offsets behind the last line of each file, and give the pages that store them.
+
+        They are one transaction of the source: had a crash stored but some, the files of the others would count as
+        new at the next start, and be read from their beginning.
+        """
+        stored: dict[str, StoredOffset] = {}
+        for path, look in looks.items():
+            source = open_if_there(path, self._reading.opener) if look is not None else None
+            if source is not None:
+                with closing(source):
+                    stored[path] = yield from _end_of(source)
+        self._stored.update(stored)
+        if not stored:
+            return [_marker(self.name, {"position": 0})]
+        pages = [_marker(path, offset.offset) for path, offset in stored.items()]
+        return [*(replace(page, ends_transaction=False) for page in pages[:-1]), pages[-1]]
 
     def needing_turn(self, looks: Looks) -> list[FollowedFile]:
         """The files that may have something to read. Forgets files of a pattern that are gone and read."""
@@ -113,10 +150,6 @@ class FileSet:
         for file in self._files.values():
             file.close()
 
-    def _first_start(self) -> Page:
-        """A page without records that tells the next start that it is not the first: no file is there to tell it."""
-        return Page(pa.array([], pa.binary()), offset={"position": 0}, partition={"filename": self.name})
-
     # --- names that changed ----------------------------------------------------------------------
 
     def _renamed(self, looks: Looks) -> dict[str, FollowedFile]:
@@ -129,7 +162,7 @@ class FileSet:
                 renamed[path] = owner
         return renamed
 
-    def _follow_renamed(self, looks: Looks) -> Iterator[Page]:
+    def _follow_renamed(self, looks: Looks) -> Iterator[Page | None]:
         renamed = self._renamed(looks)
         moving = set(renamed.values())
         former = {path: file.path for path, file in renamed.items()}
@@ -148,9 +181,13 @@ class FileSet:
 
     # --- names that changed while nobody looked --------------------------------------------------
 
-    def _arrange_stored(self, looks: Looks) -> Iterator[Page]:
+    def _arrange_stored(self, looks: Looks) -> Iterator[Page | None]:
         """Give each file found the offset of its former name, where the stored inode and content say so."""
-        former = {path: name for path, look in looks.items() if look and (name := self._former_name(path, look, looks))}
+        former: dict[str, str] = {}
+        for path, look in looks.items():
+            name = (yield from self._former_name(path, look, looks)) if look is not None else None
+            if name is not None:
+                former[path] = name
         offsets = {path: self._stored[name] for path, name in former.items()}
         inodes = {look.inode: path for path, look in looks.items() if look}
         for name, stored in tuple(self._stored.items()):
@@ -162,12 +199,14 @@ class FileSet:
             file = FollowedFile(path, self._reading, stored=offsets[path], owes_marker=True)
             self._files[path] = file
             self._tell_followed(path, former[path], offsets[path].position)
-            turn = file.turn(0.0)
-            self.events.extend(turn.events)
-            if turn.page is not None:
+            while True:
+                turn = file.turn(0.0)
+                self.events.extend(turn.events)
                 yield turn.page
+                if turn.page is not None or not turn.has_more:
+                    break
 
-    def _former_name(self, path: str, look: FileLook, looks: Looks) -> str | None:
+    def _former_name(self, path: str, look: FileLook, looks: Looks) -> Generator[None, None, str | None]:
         """The name whose offset is furthest in this very file; None when that is its own, or there is none."""
         own = self._stored.get(path)
         if own is not None and own.inode is None:
@@ -182,22 +221,38 @@ class FileSet:
             if name == path:
                 return None
             stored = self._stored[name]
-            if stored.position and stored.signature is not None and self._is_content(path, stored):
+            if stored.position and stored.signature is not None and (yield from self._is_content(path, stored)):
                 return name
         return None
 
-    def _is_content(self, path: str, stored: StoredOffset) -> bool:
+    def _is_content(self, path: str, stored: StoredOffset) -> Generator[None, None, bool]:
         source = open_if_there(path, self._reading.opener)
         if source is None:
             return False
-        try:
+        with closing(source):
+            while not is_ready(source, stored.position):
+                yield None
             return stored.mark_in(source.read_at) is not None
-        finally:
-            source.close()
 
     def _tell_followed(self, path: str, former: str, position: int) -> None:
         tell = partial(FileFollowed, self._reading.connector, self._reading.task)
         self.events.append(tell(file=path, former=former, position=position))
+
+
+def _end_of(source: ByteSource) -> Generator[None, None, StoredOffset]:
+    """Where to begin behind the last finished line."""
+    while not source.is_checked():
+        yield None
+    position = source.last_line_end()
+    while not is_ready(source, position):
+        yield None
+    mark = mark_at(source.read_at, position) or Mark()
+    return StoredOffset(mark.position, source.identity[1], mark.signature)
+
+
+def _marker(path: str, offset: Offset) -> Page:
+    """A page without records."""
+    return Page(pa.array([], pa.binary()), offset=offset, partition={"filename": path})
 
 
 def in_safe_order(former: Mapping[str, str]) -> Iterator[str]:
@@ -235,6 +290,6 @@ def _one_name_each(paths: Iterable[str]) -> dict[str, FileLook | None]:
             # Gone since it was listed, or not ours to see: the next look decides.
             continue
         if stat.S_ISREG(status.st_mode):
-            look = FileLook(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+            look = look_from(status)
             found[look.identity] = (path, look)
     return dict(sorted(found.values()))

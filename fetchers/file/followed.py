@@ -13,61 +13,39 @@ Everything here blocks: it runs in the task's file thread, one call at a time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
-from fetchers.file.disk import ByteSource, FileLook, Opener, find_moved, look_at, open_if_there
-from fetchers.file.events import FileEvent, FileMissing, FileRestarted, LastLineGivenUp, UnfinishedLineLost
+from fetchers.file.disk import ByteSource, FileLook, look_at, open_if_there
+from fetchers.file.events import FileEvent, FileMissing, FileRestarted, FilesMissed, LastLineGivenUp, UnfinishedLineLost
 from fetchers.file.lines import LineAssembler, Lines, LineTooLongError
-from fetchers.file.mark import Mark, StoredOffset, mark_at, offset_after
+from fetchers.file.mark import Mark, StoredOffset, offset_after
+from fetchers.file.opening import Opened, Opening, begin_opening, is_ready, open_moved
+from fetchers.file.reading import Reading, Turn
+from fetchers.file.rotation import Next, next_after
 from fetchers.sdk import Fatal, Page
 
 PAGE_GROWTH_MAX = 4
 """A page of short reads is filled up to so many times ``page_bytes`` to reach ``batch.size`` lines."""
 UNFINISHED_SECONDS_MAX = 60.0
 """So long an unfinished archive may stay as it is before the task says so and tries again."""
+NAMES_MAX = 5
+"""So many names are told of files that were missed."""
 DENIED_SECONDS_MAX = 10.0
 """So long a file may refuse to be read before the task fails."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
-    """How files are read; the same for all files of a task."""
-
-    connector: str
-    task: int
-    opener: Opener
-    page_bytes: int
-    page_lines: int
-    line_bytes_max: int
-    rotate_wait_seconds: float
-    last_line_idle_seconds: float | None
-    """None: a last line without end waits for ever."""
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """What came of one turn of a file."""
-
-    page: Page | None = None
-    events: tuple[FileEvent, ...] = ()
-    has_more: bool = False
-    """Ask again at once."""
-    is_waiting: bool = False
-    """Nothing now, but what is here is not done with: the round is not finished."""
-    trouble: str | None = None
-    """What keeps this file from being read, to be raised when all others are read."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Departed:
     """The file that was last at a path where nothing is now."""
 
-    look: FileLook | None
+    seen: FileLook | None
+    """At its path."""
+    left: FileLook
+    """Where it went."""
     mark: Mark
-    source_identity: tuple[int, int]
 
 
 class FollowedFile:
@@ -79,16 +57,16 @@ class FollowedFile:
         reading: Reading,
         *,
         stored: StoredOffset | None = None,
-        is_from_end: bool = False,
         owes_marker: bool = False,
     ) -> None:
         """``owes_marker``: the first turn that finds the file stores its offset, whether there is a line or not."""
         self.path = path
         self._reading = reading
         self._stored = stored
-        self._is_from_end = is_from_end
         self._owes_marker = owes_marker
         self._source: ByteSource | None = None
+        self._opening: Opening | None = None
+        self._successor: ByteSource | None = None
         self._resting: tuple[int, int] | None = None
         self._departed: _Departed | None = None
         self._seen: FileLook | None = None
@@ -103,7 +81,9 @@ class FollowedFile:
 
     @property
     def identity(self) -> tuple[int, int] | None:
-        """Which file is being read, or rests; None when there is none."""
+        """Which file is being read, or rests; None when there is none, or it is not known yet."""
+        if self._opening is not None:
+            return self._opening.identity
         return self._source.identity if self._source else self._resting
 
     @property
@@ -114,11 +94,13 @@ class FollowedFile:
     @property
     def position(self) -> int:
         """Byte to resume at."""
-        return self._mark.position
+        return self._stored.position if self._stored is not None else self._mark.position
 
     @property
     def offset(self) -> dict[str, str | int]:
         """Where to resume."""
+        if self._stored is not None:
+            return self._stored.offset
         return offset_after(self._mark, self.identity[1] if self.identity else 0)
 
     def needs_turn(self, look: FileLook | None) -> bool:
@@ -131,11 +113,16 @@ class FollowedFile:
         Raises OSError, and Fatal for a line that is too long or a path that is no file.
         """
         if self._source is None and not self._open(now):
-            return self._done(is_waiting=self._denied_at is not None, is_pending=self._denied_at is not None)
+            is_waiting = self._denied_at is not None or self._opening is not None
+            return self._done(is_waiting=is_waiting, is_pending=is_waiting, has_more=self._opening is not None)
         if self._owes_marker:
             self._owes_marker = False
             return self._done(self.marker(), has_more=True)
-        source = self._opened
+        return self._read(self._opened, now)
+
+    def _read(self, source: ByteSource, now: float) -> Turn:
+        if not (source.is_checked() and source.is_near(self._assembler.end)):
+            return self._done(has_more=True, is_waiting=True)
         block = self._read_block(source)
         rewritten = source.is_rewritten(self._mark, self._assembler.unfinished_edge, self._assembler.end)
         if rewritten:
@@ -156,7 +143,7 @@ class FollowedFile:
     @property
     def is_open(self) -> bool:
         """Whether it holds a descriptor."""
-        return self._source is not None
+        return self._source is not None or self._opening is not None
 
     def rest(self) -> None:
         """Give a file back that is read to its end, until its path looks different."""
@@ -165,17 +152,24 @@ class FollowedFile:
             self._stored = StoredOffset(self._mark.position, self._resting[1], self._mark.signature)
             self.close()
 
-    def finish(self) -> Iterator[Page]:
-        """Read what is left of a file whose name now belongs to another one, and close it."""
+    def finish(self) -> Iterator[Page | None]:
+        """Read what is left of a file whose name now belongs to another one, and close it. None: there is more."""
         if self._source is None and self._stored is not None:
-            self._source = find_moved(self.path, self._stored, self._reading.opener)
-        while self._source is not None and (block := self._read_block(self._source)):
-            page = self._page(self._feed(block))
-            if page is not None:
-                yield page
-        page = self._give_up_last_line("rotated") if self._source is not None else None
-        if page is not None:
-            yield page
+            self.close()
+            moved = open_moved(self.path, self._stored, self._reading.opener)
+            opening = self._opening = Opening(self._stored, None, moved)
+            while (opened := opening.go_on()) is None:
+                yield None
+            self._take(opened)
+        while self._source is not None:
+            if not (self._source.is_checked() and self._source.is_near(self._assembler.end)):
+                yield None
+                continue
+            block = self._read_block(self._source)
+            if not block:
+                break
+            yield self._page(self._feed(block))
+        yield self._give_up_last_line("rotated") if self._source is not None else None
         self.close()
 
     def take_events(self) -> tuple[FileEvent, ...]:
@@ -185,9 +179,10 @@ class FollowedFile:
 
     def close(self) -> None:
         """Give the file back."""
-        if self._source is not None:
-            self._source.close()
-            self._source = None
+        for held in (self._source, self._opening, self._successor):
+            if held is not None:
+                held.close()
+        self._source = self._opening = self._successor = None
 
     # --- opening ---------------------------------------------------------------------------------
 
@@ -200,7 +195,7 @@ class FollowedFile:
 
     def _open(self, now: float) -> bool:
         try:
-            source = open_if_there(self.path, self._reading.opener)
+            opened = self._find()
         except PermissionError:
             # Whoever makes a file may give the right to read it a moment later.
             self._denied_at = now if self._denied_at is None else self._denied_at
@@ -208,50 +203,44 @@ class FollowedFile:
                 return False
             raise
         self._denied_at = None
-        stored, self._stored = self._stored, None
-        if stored is not None:
-            source = self._resume(source, stored)
-        elif source is not None and self._departed is not None:
-            self._return(source, self._departed)
-        elif source is not None and self._is_from_end:
-            # Stored at once: after a crash the lines that came meanwhile are not to be skipped.
-            self._owes_marker = True
-            self._begin(mark_at(source.read_at, source.last_line_end()) or Mark())
-        self._is_from_end = False
-        self._resting = None
-        self._source = source
-        self._grown_at = now
-        if source is None:
-            self._stored = stored
-            self._miss()
+        if opened is None:
             return False
+        self._grown_at = now
+        self._take(opened)
+        if opened.source is None:
+            self._miss()
+        return opened.source is not None
+
+    def _find(self) -> Opened | None:
+        """Open the file to read; None while it has to be found out which one it is."""
+        if self._stored is None:
+            source = open_if_there(self.path, self._reading.opener)
+            return Opened(source, self._mark_on_return(source) if source is not None else Mark())
+        if self._opening is not None and not self._opening.is_of(look_at(self.path)):
+            self.close()
+        if self._opening is None:
+            self._opening = begin_opening(self.path, self._stored, self._reading.opener)
+        return self._opening.go_on()
+
+    def _take(self, opened: Opened) -> None:
+        self._source, self._opening, self._resting = opened.source, None, None
+        if opened.source is None:
+            return
+        if opened.misfit is not None:
+            self._tell(FileRestarted, reason=opened.misfit, position=self.position)
+        self._stored = None
         self._is_missed = False
-        return True
+        self._begin(opened.mark)
 
-    def _resume(self, source: ByteSource | None, stored: StoredOffset) -> ByteSource | None:
-        """Find the file that the offset was taken from: at its path, or in its folder under another name."""
-        is_same = source is not None and stored.inode in {None, source.identity[1]}
-        mark = stored.mark_in(source.read_at) if source is not None and is_same else None
-        if mark is None and not is_same:
-            moved = find_moved(self.path, stored, self._reading.opener)
-            if moved is not None:
-                if source is not None:
-                    source.close()
-                source, mark = moved, stored.mark_in(moved.read_at)
-            elif source is not None and stored.signature is not None:
-                # The same content in another inode: a copy was moved over the file (rsync, sed -i, a restored volume).
-                mark = stored.mark_in(source.read_at)
-        if source is not None and mark is None and stored.position:
-            self._tell(FileRestarted, reason="truncated" if is_same else "unknown", position=stored.position)
-        self._begin(mark or Mark())
-        return source
-
-    def _return(self, source: ByteSource, departed: _Departed) -> None:
+    def _mark_on_return(self, source: ByteSource) -> Mark:
         """A file is where none was: the same one, untouched, is read on; any other is new."""
-        look = look_at(self.path)
-        is_same = source.identity == departed.source_identity and look is not None and look == departed.look
-        self._begin(departed.mark if is_same else Mark())
-        self._departed = None
+        departed, self._departed = self._departed, None
+        if departed is None:
+            return Mark()
+        if source.identity == departed.left.identity and look_at(self.path) == departed.seen:
+            return departed.mark
+        self._tell_missed(next_after(departed.left, self.path, self._reading.pattern).names)
+        return Mark()
 
     def _miss(self) -> None:
         if not self._is_missed:
@@ -330,9 +319,15 @@ class FollowedFile:
 
     def _retire(self, source: ByteSource, look: FileLook | None) -> Turn:
         """Leave a file that is read to its end and is no longer at the path."""
-        successor = open_if_there(self.path, self._reading.opener) if look is not None else None
-        if look is not None and successor is None:
+        following = next_after(source.look(), self.path, self._reading.pattern)
+        successor = self._open_next(following, look)
+        if successor is None and (look is not None or following.identity is not None):
             return self._done(is_waiting=True)
+        if successor is not None and source.is_unlinked() and not is_ready(successor, self._mark.position):
+            self._successor = successor
+            return self._done(has_more=True, is_waiting=True)
+        if following.identity is None:
+            self._tell_missed(following.names)
         if successor is not None and source.is_unlinked() and self._is_copy(successor):
             # A longer copy was moved over the file (rsync, an editor): what was read is not read again.
             self._assembler.drop_unfinished()
@@ -340,7 +335,7 @@ class FollowedFile:
         else:
             page = self._give_up_last_line("rotated")
             if successor is None:
-                self._departed = _Departed(self._seen, self._mark, source.identity)
+                self._departed = _Departed(self._seen, source.look(), self._mark)
             self._begin(Mark())
         source.close()
         self._source = successor
@@ -348,6 +343,17 @@ class FollowedFile:
         if successor is None:
             self._miss()
         return self._done(page, has_more=successor is not None, is_pending=successor is not None)
+
+    def _open_next(self, following: Next, look: FileLook | None) -> ByteSource | None:
+        """Open the successor, or that of an earlier turn again; None when it is not there, or no longer."""
+        identity = following.identity or (look and look.identity)
+        successor, self._successor = self._successor, None
+        if successor is None and identity is not None:
+            successor = open_if_there(following.path, self._reading.opener)
+        if successor is not None and successor.identity != identity:
+            successor.close()
+            successor = None
+        return successor
 
     def _is_copy(self, successor: ByteSource) -> bool:
         """Whether a file holds all that was read, its unfinished line as well; one that begins alike is another one."""
@@ -373,6 +379,10 @@ class FollowedFile:
 
     def _tell(self, kind: type[FileEvent], **fields: str | int) -> None:
         self._events.append(kind(self._reading.connector, self._reading.task, file=self.path, **fields))
+
+    def _tell_missed(self, names: Sequence[str]) -> None:
+        if names:
+            self._tell(FilesMissed, names=", ".join(names[:NAMES_MAX]))
 
     def _done(
         self,

@@ -1,13 +1,15 @@
 """Gzipped files: read as the text they hold; nothing of a member is handed over before its trailer proves it whole.
 
 Positions are those of the decompressed text. Each member is decompressed twice, first to check it (RFC 1952: length and
-CRC-32 stand at its end), then to read it, so that memory stays small and a broken file changes no record.
+CRC-32 stand at its end), then to read it, so that memory stays small and a broken file changes no record. Both take
+as long as the archive is large: ``is_checked`` and ``is_near`` do them in shares, and keep what is done.
 """
 
 from __future__ import annotations
 
 import errno
 import zlib
+from dataclasses import dataclass
 from threading import Event
 
 from fetchers.file.disk import FileLook, PlainFile
@@ -16,6 +18,8 @@ from fetchers.sdk import Fatal
 
 COMPRESSED_BYTES = 1 << 18
 CHECK_BYTES = 1 << 20
+SHARE_BYTES = 1 << 26
+"""Text that one call decompresses at most: an archive may be so large that it takes hours."""
 GZIP_FORMAT = 16 + zlib.MAX_WBITS
 
 
@@ -74,25 +78,63 @@ class GzipStream:
         return self._member is None and not self._pending and self.compressed_end > 0
 
 
+@dataclass(slots=True)
+class _LineEnds:
+    """Where the last line end is: in all text seen, and in members that are complete."""
+
+    seen: int = 0
+    checked: int = 0
+
+    def heed(self, text: bytes, stream: GzipStream) -> None:
+        """Take into account the text that ``stream`` gave last, and that a member may have ended before or with it."""
+        begin = stream.position - len(text)
+        if stream.members_end >= begin:
+            self.checked = self.seen
+        found = text.rfind(b"\n")
+        self.seen = begin + found + 1 if found >= 0 else self.seen
+        if stream.members_end == stream.position:
+            self.checked = self.seen
+
+
 class GzipFile:
     """A ``ByteSource`` of the text in a gzipped file."""
 
     is_archive = True
 
-    def __init__(self, path: str, stopping: Event) -> None:
+    def __init__(self, path: str, stopping: Event, *, share_bytes: int = SHARE_BYTES) -> None:
         """``stopping``: ends a long decompression. Raises OSError as ``open`` does."""
         self.path = path
         self._file = PlainFile(path)
         self.identity = self._file.identity
         self._stopping = stopping
+        self._share_bytes = share_bytes
+        self._piece_bytes = min(CHECK_BYTES, share_bytes)
         self.begin_again()
 
     def begin_again(self) -> None:
         """Forget what was read: the file is another one now."""
         self._check = GzipStream(self._file.read_at)
+        self._first_text = b""
+        self._line_ends = _LineEnds()
         self._text = GzipStream(self._file.read_at)
         self._unread = b""
         self._head = self._file.read_at(EDGE_BYTES, 0)
+
+    def is_checked(self) -> bool:
+        """Do a share of the check. Raises Fatal for what is not gzip or damaged."""
+        try:
+            return self._check_on(self._share_bytes)
+        except zlib.error as error:
+            self._refuse_damage(error)
+            return True
+
+    def is_near(self, position: int) -> bool:
+        """Do a share of the skipping."""
+        try:
+            return position >= self._check.members_end or self._skip_to(position, self._share_bytes)
+        except zlib.error as error:
+            self._refuse_damage(error)
+            return True
 
     def read_at(self, bytes_max: int, position: int) -> bytes:
         """Read checked text at ``position``; empty at the end. Reading on is cheap, going back starts anew.
@@ -100,34 +142,55 @@ class GzipFile:
         Raises Fatal for what is not gzip or damaged.
         """
         try:
-            self._check_to_end()
+            self._check_on(None)
             return self._read_checked(min(bytes_max, self._check.members_end - position), position)
         except zlib.error as error:
-            if self._is_another():
-                return b""  # the comparison that follows every read finds out, and begins again
+            self._refuse_damage(error)
+            return b""
+
+    def _refuse_damage(self, error: zlib.error) -> None:
+        # If it is another file by now, the comparison that follows every read finds out, and begins again.
+        if not self._is_another():
             raise Fatal(f"'{self.path}' is damaged, or not gzip: {error}") from error
 
-    def _check_to_end(self) -> None:
-        while self._check.read(CHECK_BYTES):
+    def _check_on(self, share_bytes: int | None) -> bool:
+        """Check what is there, or about so much of it; whether that is all."""
+        begin = self._check.position
+        while share_bytes is None or self._check.position - begin < share_bytes:
+            text = self._check.read(self._piece_bytes)
+            self._first_text += text[: EDGE_BYTES - len(self._first_text)]
+            self._line_ends.heed(text, self._check)
+            if not text:
+                return True
             self._heed_stop()
+        return False
+
+    def _skip_to(self, position: int, share_bytes: int | None) -> bool:
+        """Bring the text at ``position`` next, or about so much nearer; False: there is more to skip."""
+        if position < self._text.position - len(self._unread):
+            self._text = GzipStream(self._file.read_at)
+            self._unread = b""
+        begin = self._text.position
+        while position >= self._text.position:
+            if share_bytes is not None and self._text.position - begin >= share_bytes:
+                return False
+            self._unread = self._text.read(self._piece_bytes)
+            self._heed_stop()
+            if not self._unread:
+                return True
+        self._unread = self._unread[len(self._unread) - (self._text.position - position) :]
+        return True
 
     def _read_checked(self, bytes_max: int, position: int) -> bytes:
         if bytes_max <= 0:
             return b""
-        if position < self._text.position - len(self._unread):
-            self._text = GzipStream(self._file.read_at)
-            self._unread = b""
-        while True:
-            begin = self._text.position - len(self._unread)
-            if position < self._text.position:
-                self._unread = self._unread[position - begin :]
-                break
-            self._unread = self._text.read(CHECK_BYTES)
-            self._heed_stop()
-            if not self._unread:
-                # Shorter than when it was checked: it was truncated, which shows at the next comparison.
-                return b""
-        while len(self._unread) < bytes_max and (more := self._text.read(CHECK_BYTES)):
+        if position + bytes_max <= len(self._first_text):
+            return self._first_text[position : position + bytes_max]
+        self._skip_to(position, None)
+        if not self._unread:
+            # Shorter than when it was checked: it was truncated, which shows at the next comparison.
+            return b""
+        while len(self._unread) < bytes_max and (more := self._text.read(self._piece_bytes)):
             self._unread += more
         text, self._unread = self._unread[:bytes_max], self._unread[bytes_max:]
         return text
@@ -135,6 +198,10 @@ class GzipFile:
     def _heed_stop(self) -> None:
         if self._stopping.is_set():
             raise InterruptedError(errno.EINTR, "stopped while decompressing")
+
+    def look(self) -> FileLook:
+        """What ``fstat`` shows."""
+        return self._file.look()
 
     def is_rewritten(self, mark: Mark, unfinished_edge: bytes, end: int) -> bool | None:
         """Whether the compressed file is shorter than before, or begins otherwise."""
@@ -146,13 +213,9 @@ class GzipFile:
         return is_shorter or self._file.read_at(len(self._head), 0) != self._head
 
     def last_line_end(self) -> int:
-        """Search the whole text."""
-        end = position = 0
-        while text := self.read_at(CHECK_BYTES, position):
-            found = text.rfind(b"\n")
-            end = position + found + 1 if found >= 0 else end
-            position += len(text)
-        return end
+        """It was seen with the check."""
+        self.read_at(0, 0)
+        return self._line_ends.checked
 
     def is_behind(self, look: FileLook, end: int) -> bool:
         """Whether there is checked text behind ``end``, or the file has grown."""

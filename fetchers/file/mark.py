@@ -60,6 +60,12 @@ class StoredOffset:
     inode: int | None = None
     signature: str | None = None
 
+    @property
+    def offset(self) -> dict[str, str | int]:
+        """The source offset to store."""
+        values = {"position": self.position, "inode": self.inode, "signature": self.signature}
+        return {key: value for key, value in values.items() if value is not None}
+
     def mark_in(self, read_at: ReadAt) -> Mark | None:
         """The mark at the position, when the file there is the one the offset was taken from."""
         mark = mark_at(read_at, self.position)
@@ -85,4 +91,4 @@ def stored_offset(offset: Offset) -> StoredOffset | None:
 
 def offset_after(mark: Mark, inode: int) -> dict[str, str | int]:
     """The source offset of a mark."""
-    return {"position": mark.position, "inode": inode, "signature": mark.signature}
+    return StoredOffset(mark.position, inode, mark.signature).offset

@@ -20,7 +20,7 @@ from fetchers.sdk import Clock, Retriable
 T = TypeVar("T")
 
 CALL_SECONDS_MAX = 300.0
-"""Time limit of one read; checking a large archive is the longest."""
+"""Time limit of one read; a share of the check of an archive is the longest."""
 LOOK_SECONDS_MAX = 5.0
 """Time limit of one look."""
 GATHER_SECONDS = 0.01

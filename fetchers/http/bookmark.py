@@ -2,8 +2,8 @@
 
 Flat, and readable by people: ``{"updated": 1700000000, "read.keys": "…"}`` after a round; inside one also what it
 has reached (``round.highest``, of several fields ``round.highest.<field>``; ``round.keys``) and the page to go on with
-(``page.next``, ``page.skip``). Where rows could not be read, ``read.unreadable`` and ``round.unreadable`` tell which of
-them are among the dead letters.
+(``page.next``, ``page.skip``). Where rows could not be read, ``read.unreadable`` tells which of them are among the dead
+letters, and ``round.unreadable`` which of them the round has come by.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ HIGHEST_KEYS = "round.keys"
 HIGHEST_UNREADABLE = "round.unreadable"
 PAGE = "page.next"
 SKIP = "page.skip"
+_LONG = frozenset({KEYS, UNREADABLE, HIGHEST_KEYS, HIGHEST_UNREADABLE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,9 @@ class Bookmark:
     mark: Mark = field(default_factory=Mark)
     """What was read in the rounds before; a round is filtered by it from its first page to its last."""
     highest: Mark = field(default_factory=Mark)
-    """What this round has read besides. Pages may come in any order, so it counts only when the round is over."""
+    """What this round has read besides. Pages may come in any order, so it counts only when the round is over.
+
+    Of what cannot be read it knows all that the round has seen, new or not, and nothing else."""
     place: Place = None
     """The page to go on with; None is the first."""
     skip: int = 0
@@ -41,11 +44,12 @@ class Bookmark:
 
     def closed(self) -> Bookmark:
         """The bookmark after the last page of a round."""
-        return Bookmark(self.highest, self.highest)
+        return self.paused(None, 0)
 
     def paused(self, place: Place, skip: int) -> Bookmark:
         """The bookmark after the last page of a round whose successor goes on from there."""
-        return Bookmark(self.highest, self.highest, place, skip)
+        read = replace(self.highest, unreadable=self.mark.remembering(self.highest.unreadable).unreadable)
+        return Bookmark(read, _at_start(read), place, skip)
 
     def advanced(self, highest: Mark, place: Place, *, skip: int = 0) -> Bookmark:
         """The bookmark after a page that another one follows."""
@@ -56,7 +60,7 @@ class Bookmark:
         found: dict[str, Scalar] = {}
         if names:
             found |= _stored(self.mark, names, KEYS, UNREADABLE)
-            if self.highest != self.mark:
+            if self.highest != _at_start(self.mark):
                 found |= _stored(self.highest, _highest(names), HIGHEST_KEYS, HIGHEST_UNREADABLE)
         if self.place is not None or self.skip or not names:
             found[PAGE] = self.place
@@ -73,12 +77,10 @@ class Bookmark:
         mark = Mark(initial, unreadable=_split(offset, UNREADABLE))
         if _is_stored(offset, names):
             mark = replace(mark, value=_value(offset, names), keys=frozenset(_split(offset, KEYS)))
-        highest = mark
+        highest = replace(_at_start(mark), unreadable=_split(offset, HIGHEST_UNREADABLE))
         if _is_stored(offset, _highest(names)):
             keys = frozenset(_split(offset, HIGHEST_KEYS))
-            highest = replace(mark, value=_value(offset, _highest(names)), keys=keys)
-        if offset.get(HIGHEST_UNREADABLE) is not None:
-            highest = replace(highest, unreadable=_split(offset, HIGHEST_UNREADABLE))
+            highest = replace(highest, value=_value(offset, _highest(names)), keys=keys)
         place, skip = offset.get(PAGE), offset.get(SKIP)
         return cls(
             mark,
@@ -86,6 +88,16 @@ class Bookmark:
             place if isinstance(place, str | int) else None,
             skip if isinstance(skip, int) else 0,
         )
+
+
+def told(offset: Offset) -> Offset:
+    """What a dead letter tells of an offset: how far it is, without the records that may fill hundreds of KiB."""
+    return {name: value for name, value in offset.items() if name not in _LONG}
+
+
+def _at_start(read: Mark) -> Mark:
+    """What a round has read before its first page."""
+    return replace(read, unreadable=())
 
 
 def _highest(names: Sequence[str]) -> Sequence[str]:

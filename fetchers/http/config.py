@@ -40,11 +40,11 @@ class HttpSourceConfig(FetcherConfig):
     http_auth_user: Annotated[str | None, _AUTH] = None
     """User for basic."""
     http_auth_password: Annotated[Secret | None, _AUTH] = None
-    """Password for basic; empty where the source takes a key for the user."""
+    """Password for basic."""
     http_auth_token: Annotated[Secret | None, _AUTH] = None
     """Token for bearer."""
     http_auth_key: Annotated[Secret | None, _AUTH] = None
-    """Key for api_key."""
+    """Key for api_key; for basic the key that is sent as the user, without a password, where the source wants it so."""
     http_auth_key_header: Annotated[str, _AUTH] = "X-API-Key"
     """Header that carries the key, unless http.auth.key.query is given."""
     http_auth_key_query: Annotated[str | None, _AUTH] = None
@@ -66,7 +66,11 @@ class HttpSourceConfig(FetcherConfig):
     """Format of answers. Rows of CSV become JSON objects of texts, named by the first row.
 
     A contract's numbers and booleans reject such texts: declare the fields as string. A row that has not the fields of
-    the first one, has stray quotation marks or is not UTF-8 is a dead letter."""
+    the first one, has stray quotation marks or is not UTF-8 is a dead letter. Where a stray mark may have swallowed the
+    rows of several lines, the task fails and names them. With http.offset.field, which comes with a memory of bad
+    rows, more than 10,000 of them in one round fail it as well.
+
+    A web page (text/html) in place of ndjson or csv is tried again: a proxy or a login wall answers for the source."""
     http_records_path: Annotated[str, _RECORDS] = ""
     """Where the records are in a JSON answer, such as data.items; empty: the answer is the array, or one record."""
     http_records_missing: Annotated[Literal["fail", "empty"], _RECORDS] = "fail"
@@ -121,7 +125,7 @@ class HttpSourceConfig(FetcherConfig):
     http_status_retry: Annotated[NameList, _LIMITS] = ()
     """Further statuses to try again, such as 404,409 or 5xx. (By default 408, 425, 429 and 5xx.)"""
     http_status_skip: Annotated[NameList, _LIMITS] = ()
-    """Statuses that mean: no records."""
+    """Further statuses that mean: no records. (By default 204.)"""
     http_status_fatal: Annotated[NameList, _LIMITS] = ()
     """Statuses that fail the task."""
     http_timeout_connect_ms: Annotated[int, Field(ge=1), _LIMITS] = 10_000

@@ -11,7 +11,7 @@ from yarl import URL
 
 from fetchers.http import settings
 from fetchers.http.answers import CutAnswer, RecordLayout, cut
-from fetchers.http.bookmark import Bookmark
+from fetchers.http.bookmark import Bookmark, told
 from fetchers.http.config import HttpSourceConfig
 from fetchers.http.templates import RequestTemplate
 from fetchers.sdk import (
@@ -105,9 +105,7 @@ class HttpSource(SourceConnector[HttpSourceConfig]):
                 guard.pass_by(place)
                 turn = await ahead.take()
                 count = len(turn.answer.records)
-                news = turn.answer.news(
-                    base, skip=bookmark.skip if is_first else 0, known=before.__contains__ if before else None
-                )
+                news = turn.answer.news(base, skip=bookmark.skip if is_first else 0, known=before)
                 is_reread = is_first and bookmark.skip > 0
                 is_last = self._is_last(turn, has_news=bool(news) or is_reread)
                 if not is_last:
@@ -145,7 +143,7 @@ class HttpSource(SourceConnector[HttpSourceConfig]):
         """Records of this page, which may come again on the next one when the source grows at its front meanwhile."""
         if self.config.http_pagination_type not in {"page_number", "offset"} or not self.config.http_offset_field:
             return frozenset()
-        return frozenset(map(answer.key_of, range(len(answer.records))))
+        return answer.remembered()
 
     def _after(
         self, bookmark: Bookmark, highest: Mark, turn: _Turn, rest: tuple[Place, int], *, is_last: bool
@@ -185,6 +183,7 @@ class HttpSource(SourceConnector[HttpSourceConfig]):
             "statuses": settings.statuses(config),
             "tls": settings.tls(config),
             "secrets": secrets,
+            "is_page_refused": config.http_format != "json",  # JSON proves by itself that it is no page
         }
         windows = settings.rate_windows(config)
         if windows:
@@ -212,4 +211,5 @@ def _turn(plan: _Plan, place: Place, response: HttpResponse) -> _Turn:
 def _page(answer: CutAnswer, news: Sequence[int], bookmark: Bookmark, names: Sequence[str]) -> Page:
     is_whole = len(news) == len(answer.records)
     payloads = list(answer.records) if is_whole else [answer.records[position] for position in news]
-    return Page(payloads, offset=bookmark.offset(names), rejections=answer.rejections_among(news))
+    offset = bookmark.offset(names)
+    return Page(payloads, offset, told_offset=told(offset), rejections=answer.rejections_among(news))

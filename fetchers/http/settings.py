@@ -9,7 +9,17 @@ from yarl import URL
 
 from fetchers.http.config import HttpSourceConfig
 from fetchers.http.templates import RequestTemplate
-from fetchers.sdk import Authorizer, Clock, Finding, HttpLimits, Secret, StatusTable, StatusVerdict, TlsSettings
+from fetchers.sdk import (
+    Authorizer,
+    Clock,
+    Finding,
+    HttpLimits,
+    Secret,
+    Severity,
+    StatusTable,
+    StatusVerdict,
+    TlsSettings,
+)
 from fetchers.toolkit.auth import ApiKeyAuth, BasicAuth, BearerAuth, ClientCredentials, OAuth2Auth
 from fetchers.toolkit.pagination import (
     CursorInBody,
@@ -40,6 +50,7 @@ _HARMLESS_HEADERS = frozenset({"accept", "accept-language", "content-type", "use
 def findings(config: HttpSourceConfig) -> Iterator[Finding]:
     """Everything that is wrong with values that are each right by themselves."""
     yield from _missing(config)
+    yield from _user_findings(config)
     yield from _pages_findings(config)
     yield from _initial_findings(config)
     yield from _template_findings(config)
@@ -51,7 +62,7 @@ def findings(config: HttpSourceConfig) -> Iterator[Finding]:
 
 
 def _missing(config: HttpSourceConfig) -> Iterator[Finding]:
-    for key in _NEEDS[config.http_auth_type]:
+    for key in () if _is_key_the_user(config) else _NEEDS[config.http_auth_type]:
         if _is_missing(getattr(config, key.replace(".", "_")), may_be_empty=key == "http.auth.password"):
             yield Finding(key, None, f"Missing: http.auth.type={config.http_auth_type} needs it.")
     if config.http_pagination_type == "cursor" and not config.http_pagination_cursor_path:
@@ -61,6 +72,29 @@ def _missing(config: HttpSourceConfig) -> Iterator[Finding]:
             value = getattr(config, key.replace(".", "_"))
             if value is not None:
                 yield _odd(key, value, "There is no http.offset.field that it belongs to.")
+
+
+def _is_key_the_user(config: HttpSourceConfig) -> bool:
+    """Whether Basic carries a key in place of a user, and no password."""
+    return config.http_auth_type == "basic" and bool(_plain(config.http_auth_key))
+
+
+def _user_findings(config: HttpSourceConfig) -> Iterator[Finding]:
+    """A user is shown like any other text; only a key that is given as one is hidden in every log and answer."""
+    if config.http_auth_type != "basic":
+        return
+    user, password = config.http_auth_user, config.http_auth_password
+    if _is_key_the_user(config):
+        for key, value in (("http.auth.user", user), ("http.auth.password", _plain(password))):
+            if value:
+                yield Finding(
+                    key, None, "Not sent: http.auth.key is, as a user without password. Give one or the other."
+                )
+    elif user and password is not None and not _plain(password):
+        message = (
+            "Better as http.auth.key: a key that is given for the user is shown in answers and logs of the worker."
+        )
+        yield Finding("http.auth.user", None, message, Severity.WARNING)
 
 
 def _is_missing(value: object, *, may_be_empty: bool) -> bool:
@@ -154,6 +188,8 @@ def auth(config: HttpSourceConfig, *, clock: Clock) -> Authorizer | None:
     """Who asks. The config has no findings, so what the type needs is there."""
     match config.http_auth_type:
         case "basic":
+            if _is_key_the_user(config):
+                return BasicAuth(_plain(config.http_auth_key), "")
             return BasicAuth(config.http_auth_user or "", _plain(config.http_auth_password))
         case "bearer":
             return BearerAuth(_plain(config.http_auth_token))

@@ -40,7 +40,8 @@ _ADVICE = {
     "grant it in Mixpanel's project settings",
     404: "there is no export at this address; check mixpanel.region and mixpanel.base.url",
 }
-_STATUSES = StatusTable().with_verdict(StatusVerdict.ACCEPT, _ADVICE)
+_STATUSES = StatusTable().with_verdict(StatusVerdict.RETRY, range(201, 300)).with_verdict(StatusVerdict.ACCEPT, _ADVICE)
+"""An export comes with 200 and nothing else: a part of one, or none at all, would close its days."""
 
 
 class DayNotOverError(Exception):
@@ -69,9 +70,11 @@ class Export:
                 secrets=secrets,
                 limits=LIMITS,
                 statuses=_STATUSES,
+                is_page_refused=True,
                 budget=shared_budget(self._budget_name(), RATE_WINDOWS, clock=context.clock),
             ) as stream:
                 await _refuse(stream)
+                _demand_frame(stream)
                 self._refusals = 0
                 yield stream
         except RateLimited as error:
@@ -117,6 +120,15 @@ async def _refuse(stream: HttpStream) -> None:
     if stream.status == _BAD_PARAMETER and "to_date" in said and "later than today" in said:
         raise DayNotOverError(said)
     raise Fatal(f"status {stream.status}: {_ADVICE[stream.status]}" + (f". Mixpanel says: {said}" if said else ""))
+
+
+def _demand_frame(stream: HttpStream) -> None:
+    """Raise where nothing would tell a whole body from one that was cut between two lines."""
+    if not stream.is_framed:
+        raise Retriable(
+            "the answer does not tell where it ends (no length, no chunks, no gzip), and Mixpanel's own always do: "
+            "look for a proxy on the way that speaks HTTP/1.0"
+        )
 
 
 def _about(window: Window, error: FetchError) -> str:

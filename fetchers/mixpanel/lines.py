@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from fetchers.mixpanel.brackets import Brackets
 from fetchers.sdk import Rejection, Retriable
 
 BLOCK_BYTES = 1024 * 1024
@@ -25,6 +26,8 @@ LINES_MAX = 8_192
 KEPT_BYTES = 1024 * 1024
 """What is kept of a line beyond the limit, at most."""
 TERMINATED_EARLY = b"terminated early"
+_BLANKS = b"\xef\xbb\xbf \t\r\n"
+"""What may stand before a body: a byte order mark, and blanks."""
 _LINE_FEED = 10
 _CARRIAGE_RETURN = 13
 
@@ -63,7 +66,13 @@ class _Oversized:
     """A line beyond the limit, whose end has not come yet."""
 
     head: bytes
-    size: int
+    size: int = 0
+    brackets: Brackets = field(default_factory=Brackets)
+
+    def feed(self, data: bytes) -> None:
+        """Hear the next bytes of the line."""
+        self.size += len(data)
+        self.brackets.feed(data)
 
 
 @dataclass(slots=True)
@@ -78,13 +87,15 @@ class LineCutter:
     _line: int = 1
     """Number of the first line that is held."""
     _oversized: _Oversized | None = None
+    _has_begun: bool = False
 
     def feed(self, chunk: bytes) -> Iterator[Lines]:
-        """Records that are complete by now. Raises Retriable where nothing but blank lines comes."""
+        """Records that are complete by now. Raises Retriable where a web page comes, or nothing but blank lines."""
+        self._begin(chunk)
         if self._oversized is not None:
             line_end = chunk.find(b"\n")
             if line_end < 0:
-                self._oversized.size += len(chunk)
+                self._oversized.feed(chunk)
                 return
             self._oversized.size += line_end
             yield self._rejected()
@@ -103,7 +114,8 @@ class LineCutter:
             return
         line_end = rest.find(b"\n")
         if line_end < 0:
-            self._oversized = _Oversized(rest[: _kept_bytes(self.line_bytes_max)], len(rest))
+            self._oversized = _Oversized(rest[: _kept_bytes(self.line_bytes_max)])
+            self._oversized.feed(rest)
             self._hold(b"")
         elif len(rest) - line_end > self.line_bytes_max:
             raise Retriable(f"the body has nothing but blank lines for {len(rest) - line_end} bytes")
@@ -112,10 +124,13 @@ class LineCutter:
         """The last records, after a clean end of the transfer.
 
         Raises Retriable when the body says ``terminated early``, and ``UnfinishedLineError`` when its last line has
-        no end and is no JSON, or is beyond the limit, so that nobody can tell.
+        no end and is no JSON; of one beyond the limit the brackets tell.
         """
         if self._oversized is not None:
-            raise UnfinishedLineError(self._line, self._oversized.head)
+            if not self._oversized.brackets.are_closed:
+                raise UnfinishedLineError(self._line, self._oversized.head)
+            yield self._rejected()
+            return
         data = b"".join(self._parts)
         last = data.rstrip(b"\r\n").rpartition(b"\n")[2].strip()
         if last == TERMINATED_EARLY:
@@ -125,6 +140,15 @@ class LineCutter:
         self._hold(b"")
         if data:
             yield from self._cut(data)
+
+    def _begin(self, chunk: bytes) -> None:
+        """Look at the first byte that is not blank: no event begins as a web page does."""
+        if self._has_begun:
+            return
+        first = chunk.lstrip(_BLANKS)[:1]
+        if first == b"<":
+            raise Retriable("the body is a web page (HTML) and no export, as from a proxy or a login wall")
+        self._has_begun = bool(first)
 
     def _hold(self, rest: bytes) -> None:
         self._parts = [rest] if rest else []

@@ -34,13 +34,21 @@ class StatusVerdict(StrEnum):
     """Raise ``Fatal``."""
 
 
-_DEFAULTS = {408: StatusVerdict.RETRY, 425: StatusVerdict.RETRY, 429: StatusVerdict.RATE_LIMITED}
+_DEFAULTS = {
+    204: StatusVerdict.SKIP,
+    408: StatusVerdict.RETRY,
+    425: StatusVerdict.RETRY,
+    429: StatusVerdict.RATE_LIMITED,
+}
 _FIRST_OK, _FIRST_REDIRECT, _FIRST_SERVER_ERROR = 200, 300, 500
 
 
 @dataclass(frozen=True, slots=True)
 class StatusTable:
-    """Status → verdict. By default 2xx is accepted, 408 425 429 5xx are tried again, all others are fatal."""
+    """Status → verdict.
+
+    By default 204 is skipped and any other 2xx accepted, 408 425 429 5xx are tried again, all others are fatal.
+    """
 
     special: Mapping[int, StatusVerdict] = field(default_factory=dict)
 
@@ -48,11 +56,11 @@ class StatusTable:
         """What is done about this status."""
         if status in self.special:
             return self.special[status]
+        if status in _DEFAULTS:
+            return _DEFAULTS[status]
         if _FIRST_OK <= status < _FIRST_REDIRECT:
             return StatusVerdict.ACCEPT
-        if status >= _FIRST_SERVER_ERROR:
-            return StatusVerdict.RETRY
-        return _DEFAULTS.get(status, StatusVerdict.FATAL)
+        return StatusVerdict.RETRY if status >= _FIRST_SERVER_ERROR else StatusVerdict.FATAL
 
     def with_verdict(self, verdict: StatusVerdict, statuses: Iterable[int]) -> StatusTable:
         """The same table, with this verdict for these statuses."""
@@ -129,6 +137,9 @@ class RequestOptions(TypedDict, total=False):
     tls: TlsSettings
     secrets: Sequence[str]
     """Texts in this request that must show up in no message."""
+    is_page_refused: bool
+    """Raise ``Retriable`` where a web page (HTML) comes with an accepted 2xx: from a proxy or a login wall, not from
+    the source. For formats in which a page could pass for records."""
 
 
 class Records(Sequence[bytes]):
@@ -167,6 +178,10 @@ class HttpResponse(Protocol):
     def is_skipped(self) -> bool:
         """Whether the status table said to go on without this answer."""
 
+    @property
+    def is_framed(self) -> bool:
+        """Whether the answer itself proves where it ends (see ``HttpStream``)."""
+
     def records(self, path: str = "", *, newer_than: tuple[str, str | int | float | None] | None = None) -> Records:
         """Raw slices of the body: the elements of the array at ``path`` (dots between names; "" is the top).
 
@@ -191,14 +206,22 @@ class HttpStream(Protocol):
         """Whether the status table said to go on without this answer."""
 
     @property
+    def is_framed(self) -> bool:
+        """Whether the answer itself proves where it ends: by its length, its chunks or the trailer of its encoding.
+
+        Else the body ends where the connection does (RFC 9112 §6.3), and a source that died in the middle of it
+        looks like one that was done.
+        """
+
+    @property
     def is_complete(self) -> bool:
-        """Whether the body was read to a clean end."""
+        """Whether the body was read to an end; to a clean one where it ``is_framed``."""
 
     def chunks(self) -> AsyncIterator[bytes]:
         """Decoded bytes as they come, to be read once. Not reading holds the source back.
 
-        Ends only at a clean end of the body; a cut body, a gzip stream without trailer, or a body that is not
-        what its header says raises ``Retriable`` after the last good bytes.
+        Ends only at a clean end of a body that ``is_framed``; a cut body, a gzip stream without trailer, or a body
+        that is not what its header says raises ``Retriable`` after the last good bytes.
         """
 
     async def excerpt(self, characters_max: int = 300) -> str:

@@ -81,6 +81,8 @@ class Page:
     position_name: str = "position"
     origins: Sequence[tuple[Partition, Offset]] | None = None
     """Where each record really came from, when it comes through another place (a dead letter put in again)."""
+    told_offset: Offset | None = None
+    """What dead letters and logs tell of the offset where the whole is long; None: all of it."""
     rejections: tuple[Rejection, ...] = ()
     dedupe: DedupeScope | None = None
     ends_transaction: bool = True

@@ -21,6 +21,7 @@ csv.field_size_limit(2**31 - 1)  # Python's own limit, 128 KiB, is for the proce
 
 _CUT = "unexpected end of data"
 """What Python's reader says of a quoted field without end."""
+_QUOTED = "quotation marks only around whole fields, and doubled inside of them"
 _Row: TypeAlias = "tuple[list[str] | csv.Error, int, int]"
 """Fields, or why there are none, the index of the first line and of the one after the last."""
 
@@ -32,14 +33,15 @@ class CsvRows:
     records: Sequence[bytes]
     """A JSON object for each row; the row's own bytes, without its line end, where there is a rejection for it."""
     rejections: tuple[Rejection, ...]
-    """Rows of another width than the first, with bytes that are no UTF-8, or with stray quotation marks."""
+    """Rows of another width than the first, with bytes that are no UTF-8, or with stray quotation marks in one line."""
 
 
 def csv_rows(body: bytes) -> CsvRows:
     """Rows named by the first one.
 
     Raises Retriable where a quoted field has no end or the first row cannot be read, Fatal where the first row is not
-    UTF-8 or names a column twice. After a stray quotation mark the next line is taken for the next row.
+    UTF-8 or names a column twice. A stray quotation mark spoils the row of its line alone; Fatal is raised where a
+    field went on over several lines before it: whether they are one bad row or many good ones cannot be told.
     """
     # Bytes that are no UTF-8 pass through the reader, each as a surrogate that no JSON text can hold.
     text = body.removeprefix(slicing.BYTE_ORDER_MARK).decode("utf-8", "surrogateescape")
@@ -49,6 +51,8 @@ def csv_rows(body: bytes) -> CsvRows:
     records: list[bytes] = []
     rejections: list[Rejection] = []
     for row, first, end in rows:
+        if isinstance(row, csv.Error) and end - first > 1:
+            raise _swallowed(first + 1, end)
         made = _record(row, names, index=len(records), line=first + 1)
         if isinstance(made, Rejection):
             rejections.append(made)
@@ -92,8 +96,7 @@ def _names(first: _Row | None) -> list[str]:
 
 def _record(row: list[str] | csv.Error, names: Sequence[str], *, index: int, line: int) -> bytes | Rejection:
     if isinstance(row, csv.Error):
-        expected = "quotation marks only around whole fields, and doubled inside of them"
-        return Rejection(index, "malformed_json", f"line {line} of the CSV: expected {expected}")
+        return Rejection(index, "malformed_json", f"line {line} of the CSV: expected {_QUOTED}")
     if len(row) != len(names):
         expected = f"{len(names)} fields, as many as in the first row, and found {len(row)}"
         return Rejection(index, "malformed_json", f"line {line} of the CSV: expected {expected}")
@@ -101,6 +104,12 @@ def _record(row: list[str] | csv.Error, names: Sequence[str], *, index: int, lin
         return msgspec.json.encode(dict(zip(names, row, strict=True)))
     except UnicodeEncodeError:
         return Rejection(index, "invalid_utf8", f"line {line} of the CSV: expected UTF-8")
+
+
+def _swallowed(first: int, last: int) -> Fatal:
+    """After a stray opening mark all lines up to the next mark read like one field, as those of a long text do."""
+    message = f"lines {first} to {last} of the CSV read like one row: expected {_QUOTED}; mend it at the source"
+    return Fatal(message)
 
 
 def _is_text(names: Sequence[str]) -> bool:

@@ -15,6 +15,8 @@ import msgspec
 from fetchers.sdk.errors import Fatal
 from fetchers.toolkit import slicing
 
+UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What the strict parser raises for a text that it refuses: no JSON, no UTF-8, or nested too deeply for it."""
 _READERS_MAX = 256
 
 FieldValue: TypeAlias = "str | int | float | None"
@@ -36,11 +38,11 @@ class FieldReader:
     def _of_one(self, record: bytes) -> tuple[FieldValue, ...] | None:
         try:
             return self._values(self._one.decode(record))
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+        except UNDECODABLE:
             pass  # perhaps only a field that nobody asks for is not as it should be
         try:
             return tuple(_value(slicing.at(record, path)) for path in self.paths)
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+        except UNDECODABLE:
             return None
 
     def _values(self, item: Any) -> tuple[FieldValue, ...]:
@@ -58,7 +60,7 @@ def raw_field(text: bytes, path: str) -> bytes | None:
     text = text.removeprefix(slicing.BYTE_ORDER_MARK).strip(slicing.BLANK)
     try:
         found = _follow(_raw_decoder(path).decode(text), _attributes(path))
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except UNDECODABLE:
         return slicing.at(text, path)  # perhaps only a field that nobody asks for is not as it should be
     return None if found is None else bytes(found)
 

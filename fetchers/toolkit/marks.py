@@ -88,16 +88,24 @@ class Mark:
             raise Fatal(message)
         return replace(self, value=column.values[at_top[0]], keys=keys)
 
-    def remembering(self, unreadable: Sequence[str]) -> Mark:
-        """The mark after the records with these keys, all of one answer, have been handed over as well.
+    def seeing(self, unreadable: Sequence[str]) -> Mark:
+        """The mark of a round that has seen the records with these keys as well.
 
-        Of more than ``KEYS_MAX`` the oldest that are no longer in the answer are forgotten.
+        Raises Fatal where they are more than can be remembered: each round would hand them over again.
         """
-        present = frozenset(unreadable)
-        if len(present) > KEYS_MAX:
-            message = f"more than {KEYS_MAX} records of one answer cannot be read; is its format right?"
+        seen = tuple(dict.fromkeys((*self.unreadable, *unreadable)))
+        if len(seen) > KEYS_MAX:
+            message = f"more than {KEYS_MAX} records of one round cannot be read; is its format right?"
             raise Fatal(message)
-        known = list(dict.fromkeys((*self.unreadable, *unreadable)))
+        return self if len(seen) == len(self.unreadable) else replace(self, unreadable=seen)
+
+    def remembering(self, seen: Sequence[str]) -> Mark:
+        """The mark after a round that has seen the records with these keys.
+
+        Of more than ``KEYS_MAX`` the oldest that this round has not seen are forgotten.
+        """
+        present = frozenset(seen)
+        known = list(dict.fromkeys((*self.unreadable, *seen)))
         if len(known) == len(self.unreadable):
             return self
         beyond = max(0, len(known) - KEYS_MAX)

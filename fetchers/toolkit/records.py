@@ -16,7 +16,7 @@ from fetchers.sdk.http import Records
 from fetchers.sdk.page import Rejection
 from fetchers.toolkit import slicing
 from fetchers.toolkit.csv_rows import csv_rows
-from fetchers.toolkit.fields import FieldValue, field_reader
+from fetchers.toolkit.fields import UNDECODABLE, FieldValue, field_reader
 from fetchers.toolkit.watermark import Watermark, compare, is_after
 
 _PATHS_MAX = 256
@@ -135,7 +135,7 @@ def _elements_at_once(body: bytes, path: str) -> list[bytes] | None:
         found: Any = _array_decoder(path).decode(body)
         for _ in path.split(".") if path else ():
             found = found.inner
-    except (msgspec.MsgspecError, ValueError):  # a name with a quote can be no field's, bytes may be no text
+    except (*UNDECODABLE, ValueError):  # such as the name of a field with a quote in it
         return None
     return list(map(bytes, found))
 
@@ -161,7 +161,7 @@ def _at(body: bytes, path: str) -> bytes | msgspec.Raw | None:
         except msgspec.ValidationError as error:
             message = f"the answer has no object above {step!r} of the path {path!r}"
             raise Fatal(message) from error
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except UNDECODABLE:
             members = _cut_members(bytes(value))
         if step not in members:
             return None
@@ -175,7 +175,7 @@ def _elements(array: bytes | msgspec.Raw, path: str) -> list[bytes]:
     except msgspec.ValidationError as error:
         message = f"the answer has neither array nor object at the path {path!r}"
         raise Fatal(message) from error
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except UNDECODABLE:
         return _cut_elements(bytes(array))
     if value is None:
         return []

@@ -1,7 +1,8 @@
 """Cuts JSON texts by their brackets alone, where the strict parser refuses the whole for one bad part.
 
-One record with ``NaN`` or a lone surrogate must not keep a thousand good ones from passing: the answer is cut into
-records here, and the conversion passes its verdict on each. Slow (some MB/s), so only for answers that need it.
+One record with ``NaN``, a lone surrogate or endless brackets must not keep a thousand good ones from passing: the
+answer is cut into records here, and the conversion passes its verdict on each. Slow (some MB/s), so only for answers
+that need it.
 """
 
 from __future__ import annotations

@@ -42,12 +42,12 @@ def order_of(value: str | float | tuple[str | float, ...]) -> Order:
             return ("text", value)  # such as month 13
         aware = whole if whole.tzinfo else whole.replace(tzinfo=UTC)
         # The fraction as text without end zeros sorts like the number, with digits beyond microseconds kept.
-        return ("time", (aware.astimezone(UTC), (instant.group(1) or "").rstrip("0")))
+        return ("time", (_in_utc(aware), (instant.group(1) or "").rstrip("0")))
     return ("text", value)
 
 
 def instant_of(value: Watermark) -> datetime | None:
-    """The instant that a value names, to the second, in UTC; None where it is no ISO 8601 text."""
+    """The instant that a value names, to the second; None where it is no ISO 8601 text."""
     order = order_of(value) if isinstance(value, str) else None
     if order is None or not isinstance(order[1], tuple):
         return None
@@ -66,3 +66,11 @@ def compare(first: str | float, second: str | float) -> int:
         message = f"an offset field holds values that cannot be compared: {one[0]} and {other[0]}"
         raise Fatal(message)
     return (one[1] > other[1]) - (one[1] < other[1])  # type: ignore[operator]  # same kind, same type
+
+
+def _in_utc(instant: datetime) -> datetime:
+    """The same instant; as it is where UTC has no year for it (year 1 with a zone east of it): it still compares."""
+    try:
+        return instant.astimezone(UTC)
+    except OverflowError:
+        return instant

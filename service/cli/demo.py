@@ -15,7 +15,7 @@ from rich.text import Text
 
 from metrics.logging import LogFormat, configure_logging
 from service.background import Background
-from service.cli.standalone import EXIT_CLEAN, EXIT_CONFIG, EXIT_FAILED, raise_file_limit, stopping_on_signals
+from service.cli.standalone import EXIT_CLEAN, EXIT_FAILED, exit_code_of, raise_file_limit, stopping_on_signals
 from service.demo.accounts import Accounts
 from service.demo.run import Demo, DemoReport, open_demo
 from service.embedded.errors import EmbeddedError
@@ -25,12 +25,12 @@ _REFRESH_SECONDS = 0.25
 
 
 async def run_demo(*, folder: Path, json_file: Path | None, is_kept: bool) -> int:
-    """Run, audit, report; with ``is_kept`` go on until a signal. Exit code 2: the folder or the port is in use."""
+    """Run, audit, report; with ``is_kept`` go on until a signal. Exit codes as those of standalone."""
     try:
         return await _run_demo(folder, json_file, is_kept=is_kept)
     except (EmbeddedError, DeliveryFatal, OSError) as error:
         Console(stderr=True, soft_wrap=True).print(Text(f"headrace: {error}", style="red"))
-        return EXIT_CONFIG
+        return exit_code_of(error)
 
 
 async def _run_demo(folder: Path, json_file: Path | None, *, is_kept: bool) -> int:

@@ -9,18 +9,25 @@ from rich.console import Console
 from rich.text import Text
 
 from service.cli.findings import print_refusal
-from service.cli.standalone import EXIT_CLEAN, EXIT_CONFIG, EXIT_FAILED, configure_job_logging, raise_file_limit
+from service.cli.standalone import (
+    EXIT_CLEAN,
+    EXIT_CONFIG,
+    EXIT_FAILED,
+    configure_job_logging,
+    exit_code_of,
+    raise_file_limit,
+)
 from service.embedded.errors import EmbeddedError
 from service.job import ConfigRefusedError, read_job
 from service.kafka.errors import DeliveryFatal
-from service.redrive.run import UnknownDeadLetterTopicError, redrive
+from service.redrive.run import RedriveReport, UnknownDeadLetterTopicError, redrive
 
 _REFUSALS = (UnknownDeadLetterTopicError, EmbeddedError, DeliveryFatal, OSError)
 """Told in one line: the topic or the servers are not what the files say, or another process has them."""
 
 
 async def run_redrive(topic: str, worker_file: Path, connector_files: Sequence[Path]) -> int:
-    """Exit code: 0 all were tried, 1 the redrive failed, 2 configuration."""
+    """Exit code: 0 all were tried, 1 the redrive failed or its start may succeed another time, 2 configuration."""
     try:
         job = read_job(worker_file, connector_files)
         configure_job_logging(job)
@@ -31,9 +38,15 @@ async def run_redrive(topic: str, worker_file: Path, connector_files: Sequence[P
         return EXIT_CONFIG
     except _REFUSALS as error:
         Console(stderr=True, soft_wrap=True).print(Text(f"headrace: {error}", style="red"))
-        return EXIT_CONFIG
-    Console().print(
+        return exit_code_of(error)
+    Console(soft_wrap=True).print(told(report))
+    return EXIT_FAILED if report.is_failed else EXIT_CLEAN
+
+
+def told(report: RedriveReport) -> str:
+    """What became of the letters, in one line."""
+    counts = (
         f"{report.passed:,} passed and were delivered, {report.passed_before:,} had been delivered before, "
         f"{report.failed_again:,} failed again and stay"
     )
-    return EXIT_FAILED if report.is_failed else EXIT_CLEAN
+    return f"{counts}, {report.nameless:,} without headers were passed over" if report.nameless else counts

@@ -10,7 +10,8 @@ from service.docs.markdown import NOTICE, cell, code, first_paragraph, table
 from service.domain.errors import Recovery, recovery_of
 from service.domain.ids import TaskId
 from service.pipeline.dead_letters import DeadLetter, dead_letter_headers
-from service.pipeline.settlement import DELIVER_STAGE, FETCH_STAGE
+from service.pipeline.page_letters import FETCH_STAGE
+from service.pipeline.settlement import DELIVER_STAGE
 from service.sinks.decoding import DEPTH_MAX as SINK_DEPTH_MAX
 from service.sinks.reasons import RefusalReason
 from spark_batch.exact.json_text import DEPTH_MAX
@@ -177,7 +178,7 @@ def page() -> str:
 
 def header_names() -> list[str]:
     """Names of a dead letter's headers, as they are written."""
-    letter = DeadLetter(None, None, "", "", "", "", {}, {}, page_topic="")
+    letter = DeadLetter(None, None, "", "", "", "", "", "", page_topic="")
     return [name for name, _ in dead_letter_headers(letter, TaskId("connector", 0), class_name="")]
 
 

@@ -66,8 +66,9 @@ _SMALL = {
     "num.io.threads": "4",
     "background.threads": "4",
     "num.recovery.threads.per.data.dir": "2",
-    # After a kill the controller admits the broker again only when its old session is over; 9 s by default.
-    "broker.session.timeout.ms": "3000",
+    # After a kill the controller admits the broker again only when its old session is over; 9 s by default. Less than
+    # this, and where processor time is short a living broker is fenced, its partitions without a leader.
+    "broker.session.timeout.ms": "6000",
     "broker.heartbeat.interval.ms": "500",
     # The default of 128 MiB would be a quarter of the heap.
     "log.cleaner.dedupe.buffer.size": str(16 * 1024 * 1024),

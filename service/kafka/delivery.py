@@ -109,6 +109,15 @@ class Lanes:
 
         return await asyncio.get_running_loop().run_in_executor(_ENCODERS, find)
 
+    async def is_outdated(self, write: TopicRecords) -> bool:
+        """Whether its topic's settings are others than it was planned by, or would refuse by now what they allowed.
+
+        Raises DeliveryFatal for a topic that does not exist, DeliveryRetriable.
+        """
+        planned_by = self._topic_limits.get(write.topic)
+        refused = await self.refused(write)
+        return bool(refused) or self._topic_limits[write.topic] != planned_by
+
     async def _cut(self, write: TopicRecords, *, topic: _Topic, now_ms: int) -> list[tuple[int, Columns]]:
         first = self._next_partition.get(write.topic, 0)
         compression = self._limits.compression

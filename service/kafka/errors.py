@@ -9,6 +9,7 @@ KafkaFailure
 ├── GroupHasMembers    offsets of a group can be changed only while nobody reads as it
 ├── DeliveryRetriable  nothing is known to be delivered: start a new writer, read the offsets again
 └── DeliveryFatal      the same write would fail again: someone has to change something
+    ├── BatchRefused   by a broker, for a size or a time that the topic's settings allow
     └── RecordsRefused says which records; nothing was sent, and the writer may be used without them
 ```
 """
@@ -49,6 +50,10 @@ class DeliveryRetriable(KafkaFailure):
 
 class DeliveryFatal(KafkaFailure):
     """Missing permission, missing topic, wrong configuration: the message says which."""
+
+
+class BatchRefused(DeliveryFatal):
+    """A broker refuses a size or a time, and the topic's settings, asked for anew, do not say why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +110,9 @@ _FATAL = (
     kafka.InvalidConfigurationError,
     kafka.InvalidPartitionsError,
     kafka.InvalidReplicationFactorError,
-    kafka.InvalidTimestampError,
     kafka.InvalidTopicError,
     kafka.InvalidTransactionTimeout,
-    kafka.MessageSizeTooLargeError,
     kafka.PolicyViolationError,
-    kafka.RecordListTooLargeError,
     kafka.SaslAuthenticationFailed,
     kafka.TopicAuthorizationFailedError,
     kafka.TransactionalIdAuthorizationFailed,
@@ -118,10 +120,12 @@ _FATAL = (
     kafka.UnsupportedVersionError,
 )
 
+_BY_LIMITS = (kafka.InvalidTimestampError, kafka.MessageSizeTooLargeError, kafka.RecordListTooLargeError)
+
 _MENDS = {
     kafka.InvalidTimestampError: (
         ": a record's time is further ahead of the broker's clock than message.timestamp.after.max.ms (one hour unless "
-        "set), or behind it than message.timestamp.before.max.ms; raise that at the topic"
+        "set), or behind it than message.timestamp.before.max.ms; set the clocks right, or raise that at the topic"
     ),
 }
 
@@ -142,8 +146,9 @@ def classify(error: BaseException, *, doing: str, could_be_expired: bool = False
             if could_be_expired:
                 return DeliveryRetriable(f"the transaction outlived transaction.timeout.ms while {doing}")
             return WriterFenced(f"a newer writer with the same transactional id took over, seen while {doing}")
-        if isinstance(cause, _FATAL):
-            return DeliveryFatal(f"{_told(cause)}, while {doing}{_MENDS.get(type(cause), '')}")
+        if isinstance(cause, _FATAL + _BY_LIMITS):
+            kind = BatchRefused if isinstance(cause, _BY_LIMITS) else DeliveryFatal
+            return kind(f"{_told(cause)}, while {doing}{_MENDS.get(type(cause), '')}")
     telling = [cause for cause in chain if not isinstance(cause, BaseExceptionGroup | asyncio.CancelledError)]
     return DeliveryRetriable(f"{_told(telling[-1] if telling else error)}, while {doing}")
 

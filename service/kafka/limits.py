@@ -24,11 +24,13 @@ TYPE_KEY = "message.timestamp.type"
 BEHIND_KEY = "message.timestamp.before.max.ms"
 AHEAD_KEY = "message.timestamp.after.max.ms"
 REQUEST_KEY = "max.request.size of the producer"
-LIMIT_KEYS = (BYTES_KEY, TYPE_KEY, BEHIND_KEY, AHEAD_KEY)
+DIFFERENCE_KEY = "message.timestamp.difference.max.ms"
+"""Both ways, of brokers before 4.0: the only one before 3.6, then what counts where the others are not set."""
+LIMIT_KEYS = (BYTES_KEY, TYPE_KEY, BEHIND_KEY, AHEAD_KEY, DIFFERENCE_KEY)
 _BY_PRODUCER = "CreateTime"
 _LONG_MAX = 2**63 - 1
 MARGIN_MS_MAX, MARGIN_SHARE = 60_000, 100
-"""Of how far behind a time may be: a hundredth of it, and no more than a commit takes."""
+"""Of how far off a time may be: a hundredth of it, and no more than a commit takes or two clocks differ."""
 
 
 @dataclass(frozen=True)
@@ -40,22 +42,26 @@ class TopicLimits:
     ahead_ms_max: int = _LONG_MAX
     bytes_key: str = BYTES_KEY
     """What says the bound of bytes."""
+    behind_key: str = BEHIND_KEY
+    ahead_key: str = AHEAD_KEY
 
     @classmethod
     def of(cls, settings: Mapping[str, str], *, request_bytes_max: int) -> TopicLimits:
         """From the topic's settings, as far as they were told."""
         topic_bytes_max = int(settings.get(BYTES_KEY, _LONG_MAX))
         key = BYTES_KEY if topic_bytes_max <= request_bytes_max else REQUEST_KEY
-        behind, ahead = _LONG_MAX, _LONG_MAX
-        if settings.get(TYPE_KEY, _BY_PRODUCER) == _BY_PRODUCER:
-            behind, ahead = (int(settings.get(each, _LONG_MAX)) for each in (BEHIND_KEY, AHEAD_KEY))
-        return cls(min(topic_bytes_max, request_bytes_max), behind, ahead, key)
+        bytes_max = min(topic_bytes_max, request_bytes_max)
+        if settings.get(TYPE_KEY, _BY_PRODUCER) != _BY_PRODUCER:
+            return cls(bytes_max, bytes_key=key)
+        (behind, behind_key), (ahead, ahead_key) = (_time_limit(settings, each) for each in (BEHIND_KEY, AHEAD_KEY))
+        return cls(bytes_max, behind, ahead, key, behind_key, ahead_key)
 
     def refused(self, columns: Columns, *, now_ms: int, compression: str | None = None) -> Iterator[RefusedRecord]:
         """Records that the topic would not take, in order; sizes are those of a batch of one, compressed."""
         sizes = columns.sizes_bytes() + BATCH_HEADER_BYTES
         stamps = columns.timestamps_ms
-        earliest, latest = max(0, now_ms - self._behind_ms_taken), min(now_ms + self.ahead_ms_max, _LONG_MAX)
+        earliest = max(0, now_ms - _with_margin(self.behind_ms_max))
+        latest = min(now_ms + _with_margin(self.ahead_ms_max), _LONG_MAX)
         suspects = (sizes > self.record_bytes_max) | (stamps < earliest) | (stamps > latest)
         for row in np.flatnonzero(suspects).tolist():
             size_bytes = int(sizes[row])
@@ -65,11 +71,6 @@ class TopicLimits:
             wrong = self._wrong_size(size_bytes) or self._wrong_time(int(stamps[row]), earliest, latest)
             if wrong is not None:
                 yield RefusedRecord(row, *wrong)
-
-    @property
-    def _behind_ms_taken(self) -> int:
-        """A little less than allowed: the broker judges when the record has reached it, by its own clock."""
-        return self.behind_ms_max - min(MARGIN_MS_MAX, self.behind_ms_max // MARGIN_SHARE)
 
     def _wrong_size(self, size_bytes: int) -> tuple[str, str] | None:
         if size_bytes <= self.record_bytes_max:
@@ -82,5 +83,24 @@ class TopicLimits:
         if stamp_ms < 0:
             return "out_of_range", "its timestamp is before 1970, which Kafka has no number for"
         if stamp_ms > latest:
-            return "out_of_range", f"its timestamp is further ahead of the clock than {AHEAD_KEY} = {self.ahead_ms_max}"
-        return "out_of_range", f"its timestamp is further behind the clock than {BEHIND_KEY} = {self.behind_ms_max}"
+            return (
+                "out_of_range",
+                f"its timestamp is further ahead of the clock than {self.ahead_key} = {self.ahead_ms_max}",
+            )
+        return (
+            "out_of_range",
+            f"its timestamp is further behind the clock than {self.behind_key} = {self.behind_ms_max}",
+        )
+
+
+def _time_limit(settings: Mapping[str, str], key: str) -> tuple[int, str]:
+    """One of the two bounds of a time, and the setting that says it."""
+    limit_ms = int(settings.get(key, _LONG_MAX))
+    if limit_ms == _LONG_MAX and DIFFERENCE_KEY in settings:
+        return int(settings[DIFFERENCE_KEY]), DIFFERENCE_KEY
+    return limit_ms, key
+
+
+def _with_margin(limit_ms: int) -> int:
+    """A little less than allowed: the broker judges when the record has reached it, by its own clock."""
+    return limit_ms - min(MARGIN_MS_MAX, limit_ms // MARGIN_SHARE)

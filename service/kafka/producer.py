@@ -15,8 +15,16 @@ from typing import TYPE_CHECKING, Protocol
 from aiokafka import AIOKafkaProducer
 
 from service.kafka.closing import close_producer
-from service.kafka.delivery import Lanes, send
-from service.kafka.errors import CLIENT_ERRORS, DeliveryRetriable, KafkaFailure, RecordsRefused, RefusedRecord, classify
+from service.kafka.delivery import TOPIC_SECONDS_MAX, Lanes, send
+from service.kafka.errors import (
+    CLIENT_ERRORS,
+    BatchRefused,
+    DeliveryRetriable,
+    KafkaFailure,
+    RecordsRefused,
+    RefusedRecord,
+    classify,
+)
 from service.kafka.records import Header, TopicRecords
 
 if TYPE_CHECKING:
@@ -157,6 +165,14 @@ class _Connection:
         limit = self.settings.producer.transaction_seconds_max
         return classify(error, doing="delivering", could_be_expired=open_seconds >= limit)
 
+    async def would_plan_otherwise(self, writes: Sequence[TopicRecords]) -> bool:
+        """Whether a new writer would not send the same again. If it would, the refusal is for ever."""
+        try:
+            async with asyncio.timeout(TOPIC_SECONDS_MAX):
+                return any([await self.lanes.is_outdated(write) for write in writes])
+        except CLIENT_ERRORS as error:
+            raise classify(error, doing="asking for the limits of topics") from error
+
     async def _abort(self) -> None:
         """End the open transaction if that is still possible; leave the rest to its next incarnation."""
         if self.transactional_id is None or not self.producer._txn_manager.is_in_transaction():  # noqa: SLF001
@@ -193,8 +209,14 @@ class _ConnectedWriter(ABC):
     async def commit(self, writes: Sequence[TopicRecords]) -> None:
         """See `Writer`."""
         filled = [write for write in writes if len(write)]
-        if filled:
+        if not filled:
+            return
+        try:
             await self._connection.deliver(lambda: self._commit(filled), seconds_max=self._seconds_max)
+        except BatchRefused as error:
+            if await self._connection.would_plan_otherwise(filled):
+                raise DeliveryRetriable(f"{error}; planned by settings of the topic that have changed") from error
+            raise
 
     async def refused(self, write: TopicRecords) -> Sequence[RefusedRecord]:
         """See `Writer`."""

@@ -6,9 +6,13 @@ plus ``__headrace.errors.*`` for what only a source has: its partition, its offs
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -17,9 +21,15 @@ from service.domain.ids import TaskId
 from service.kafka.records import Header, TopicRecords
 
 CONNECTOR_HEADER = "__connect.errors.connector.name"
+STAGE_HEADER = "__connect.errors.stage"
+MESSAGE_HEADER = "__connect.errors.exception.message"
+REASON_HEADER = "__headrace.errors.reason"
 PAGE_TOPIC_HEADER = "__headrace.errors.page.topic"
 PARTITION_HEADER = "__headrace.errors.source.partition"
 OFFSET_HEADER = "__headrace.errors.source.offset"
+_INLINE_MAX = 1_000
+"""With fewer letters a thread costs more than it spares the event loop."""
+_WRITERS = ThreadPoolExecutor(max_workers=2, thread_name_prefix="dead-letters")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +56,35 @@ class DeadLetter:
     message: str
     topic: str
     """Topic it would have gone to, before any transformation chose another."""
-    partition: Partition
-    offset: Offset
+    partition: str
+    """Where it came from, as ``as_json`` says it."""
+    offset: str
     page_topic: str | None = None
     """Topic that its page named."""
+
+
+class Rejects(Protocol):
+    """The rejected records of a micro-batch, while they are rows of columns."""
+
+    def __len__(self) -> int:
+        """Their number."""
+
+    def letters(self) -> tuple[DeadLetter, ...]:
+        """Each of them; may be asked in a thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenLetters:
+    """Dead letters, and what the transaction carries of them."""
+
+    letters: tuple[DeadLetter, ...] = ()
+    records: TopicRecords | None = None
+    counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """By stage and reason."""
+
+    def __len__(self) -> int:
+        """Their number."""
+        return len(self.letters)
 
 
 def as_json(values: Partition | Offset) -> str:
@@ -63,13 +98,13 @@ def dead_letter_headers(letter: DeadLetter, task_id: TaskId, *, class_name: str)
         "__connect.errors.topic": letter.topic,
         CONNECTOR_HEADER: task_id.connector,
         "__connect.errors.task.id": str(task_id.task),
-        "__connect.errors.stage": letter.stage,
+        STAGE_HEADER: letter.stage,
         "__connect.errors.class.name": class_name,
         "__connect.errors.exception.class.name": "org.apache.kafka.connect.errors.DataException",
-        "__connect.errors.exception.message": letter.message,
-        "__headrace.errors.reason": letter.reason,
-        PARTITION_HEADER: as_json(letter.partition),
-        OFFSET_HEADER: as_json(letter.offset),
+        MESSAGE_HEADER: letter.message,
+        REASON_HEADER: letter.reason,
+        PARTITION_HEADER: letter.partition,
+        OFFSET_HEADER: letter.offset,
     }
     if letter.page_topic is not None:
         texts[PAGE_TOPIC_HEADER] = letter.page_topic
@@ -88,3 +123,18 @@ def dead_letter_records(letters: Sequence[DeadLetter], task_id: TaskId, *, rules
         values=pa.array([letter.value for letter in letters], pa.binary()),
         headers=headers,
     )
+
+
+async def written(rejects: Rejects, task_id: TaskId, *, rules: DeadLetterRules) -> WrittenLetters:
+    """All letters, made in a thread when they are many: an answer may be bad from its first row to its last."""
+
+    def write() -> WrittenLetters:
+        letters = rejects.letters()
+        counts = Counter((letter.stage, letter.reason) for letter in letters)
+        return WrittenLetters(letters, dead_letter_records(letters, task_id, rules=rules), counts)
+
+    if not len(rejects):
+        return WrittenLetters()
+    if len(rejects) <= _INLINE_MAX:
+        return write()
+    return await asyncio.get_running_loop().run_in_executor(_WRITERS, write)

@@ -7,35 +7,20 @@ the source offset: whatever dies before is fetched again, whatever dies after is
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import cast
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
-import numpy as np
-import pyarrow as pa
-
-from fetchers.sdk import Clock, Offset, Partition, Retriable
-from metrics.events import (
-    DeadLettersWritten,
-    EndToEndMeasured,
-    OffsetCommitted,
-    RecordRejectedLogged,
-    RecordsDeduplicated,
-    RecordsDelivered,
-    RecordsRejected,
-    TaskEvents,
-    TransactionAborted,
-    TransactionCommitted,
-)
+from fetchers.sdk import Offset, Partition, Retriable
 from service.domain.errors import RecordRejectedError
 from service.domain.ids import TaskId
-from service.kafka.errors import DeliveryFatal, KafkaFailure, RecordsRefused, RefusedRecord
+from service.kafka.errors import KafkaFailure, RecordsRefused, RefusedRecord
 from service.kafka.producer import Writer
 from service.kafka.records import TopicRecords
-from service.pipeline.activity import Activity
+from service.pipeline.accounts import Accounts
 from service.pipeline.converting import ConvertedBatch
-from service.pipeline.dead_letters import DeadLetterRules, as_json, dead_letter_records
+from service.pipeline.dead_letters import DeadLetterRules, WrittenLetters, written
 from service.pipeline.offsets import SourceOffsets
+from service.pipeline.refusals import refused_rows, without_way_out
 from service.pipeline.settlement import Settlement, SettlementRules, settle
 from service.stores.dedupe_store import DedupeState
 
@@ -54,16 +39,13 @@ class DeliverStage:
     rules: SettlementRules
     dead_letters: DeadLetterRules
     on_committed: Callable[[Partition, Offset], Awaitable[None]]
-    activity: Activity
-    events: TaskEvents
-    clock: Clock
+    accounts: Accounts
 
     async def run(self, converted: ConvertedBatch) -> None:
         """Settle and commit one micro-batch; raises ``RecordRejectedError`` after delivering what came before it."""
         settlement = await self._deliver(converted)
         if settlement.failure:
-            letter = settlement.failure.letter
-            self.events(RecordsRejected, stage=letter.stage, reason=letter.reason, count=1, is_tolerated=False)
+            self.accounts.failed(settlement.failure.letter)
             raise RecordRejectedError(str(settlement.failure))
 
     async def _deliver(self, converted: ConvertedBatch) -> Settlement:
@@ -81,42 +63,25 @@ class DeliverStage:
             except RecordsRefused as error:
                 self.dedupe.rollback()
                 if not any(error.write is write for write in settlement.records):
-                    raise self._without_way_out(error, settlement) from error
-                refused |= await self._refused(converted)
+                    raise without_way_out(error, settlement, letters_topic=self.dead_letters.topic) from error
+                refused |= await refused_rows(converted, self.rules, self.writer)
             else:
                 return settlement
 
-    async def _refused(self, converted: ConvertedBatch) -> dict[int, RefusedRecord]:
-        """Every row of the micro-batch that its topic would refuse, a duplicate or not."""
-        everything = replace(self.rules, is_tolerant=True, has_dedupe=False)
-        settlement = settle(converted, everything, self.dedupe)
-        found: dict[int, RefusedRecord] = {}
-        for write, mask in zip(settlement.records, settlement.rows, strict=True):
-            rows = np.flatnonzero(mask)
-            found |= {int(rows[record.row]): record for record in await self.writer.refused(write)}
-        return found
-
-    def _without_way_out(self, error: RecordsRefused, settlement: Settlement) -> DeliveryFatal:
-        """What a dead letter, an offset or the state is over its own topic's limits."""
-        if error.write.topic != self.dead_letters.topic:
-            return error
-        letter = settlement.letters[error.refused[0].row]
-        place = f"source partition {as_json(letter.partition)}, offset {as_json(letter.offset)}"
-        return DeliveryFatal(f"{error}; {place}")
-
     async def _commit(self, settlement: Settlement) -> None:
-        started_at = self.clock.monotonic()
-        writes = self._writes(settlement)
+        started_at = self.accounts.clock.monotonic()
+        letters = await written(settlement.rejects, self.task_id, rules=self.dead_letters)
         try:
-            await self.writer.commit(writes)
+            await self.writer.commit(self._writes(settlement, letters))
         except RecordsRefused:
             raise
         except KafkaFailure as error:
             self.dedupe.rollback()
-            self.events(TransactionAborted, error_class=type(error).__name__, dead_letters=len(settlement.letters))
+            self.accounts.aborted(error, letters)
             raise
         self.dedupe.commit()
-        self._tell(settlement, seconds=self.clock.monotonic() - started_at)
+        self.accounts.committed(settlement, letters, seconds=self.accounts.clock.monotonic() - started_at)
+        await self.accounts.log(letters.letters)
         for partition, offset in settlement.offsets:
             await self._let_source_hear(partition, offset)
 
@@ -128,48 +93,11 @@ class DeliverStage:
             message = f"the fetcher's on_committed did not return within {HEARING_SECONDS_MAX:.0f} s"
             raise Retriable(message) from error
 
-    def _writes(self, settlement: Settlement) -> list[TopicRecords]:
+    def _writes(self, settlement: Settlement, letters: WrittenLetters) -> list[TopicRecords]:
         """What the transaction carries; the offsets come last, for writers without transactions."""
         writes = list(settlement.records)
-        if settlement.letters:
-            writes.append(dead_letter_records(settlement.letters, self.task_id, rules=self.dead_letters))
+        if letters.records is not None:
+            writes.append(letters.records)
         writes.extend(self.dedupe.encode(settlement.fresh_hashes))
         writes.extend(self.offsets.encode(self.task_id.connector, settlement.offsets))
         return writes
-
-    def _tell(self, settlement: Settlement, *, seconds: float) -> None:
-        now = self.clock.monotonic()
-        self.activity.put_down(pages=len(settlement.pages), records=settlement.fetched)
-        written = settlement.delivered + len(settlement.letters)
-        self.events(TransactionCommitted, records=written, source_records=settlement.fetched, seconds=seconds)
-        self.events(OffsetCommitted, seconds=seconds)
-        if settlement.delivered:
-            self.events(RecordsDelivered, records=settlement.delivered, bytes=_bytes(settlement.records))
-        if settlement.deduplicated:
-            self.events(RecordsDeduplicated, count=settlement.deduplicated)
-        for (stage, reason), count in settlement.rejected.items():
-            self.events(RecordsRejected, stage=stage, reason=reason, count=count)
-        if settlement.letters:
-            self.events(DeadLettersWritten, count=len(settlement.letters))
-        for item in settlement.pages:
-            if len(item.page):
-                self.events(EndToEndMeasured, seconds=now - item.fetched_at, count=len(item.page))
-        if self.dead_letters.is_logged:
-            self._log(settlement)
-
-    def _log(self, settlement: Settlement) -> None:
-        for letter in settlement.letters:
-            self.events(
-                RecordRejectedLogged,
-                stage=letter.stage,
-                reason=letter.reason,
-                message=letter.message,
-                source_partition=as_json(letter.partition),
-                source_offset=as_json(letter.offset),
-            )
-
-
-def _bytes(records: Sequence[TopicRecords]) -> int:
-    """Size of keys and values."""
-    columns = (column for write in records for column in (write.values, write.keys) if column is not None)
-    return sum(cast("pa.BinaryArray", column).total_values_length for column in columns)

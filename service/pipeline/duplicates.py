@@ -49,10 +49,9 @@ class Judged:
         data = np.frombuffer(fixed.buffers()[1], dtype=np.uint8)
         return cls(data.reshape(-1, HASH_BYTES)[fixed.offset : fixed.offset + len(fixed)], is_valid, is_rejected)
 
-    def rows(self, start: int, end: int) -> Judged:
+    def rows(self, chosen: npt.NDArray[np.int64]) -> Judged:
         """Some of them."""
-        part = slice(start, end)
-        return Judged(self.hashes[part], self.is_valid[part], self.is_rejected[part])
+        return Judged(self.hashes[chosen], self.is_valid[chosen], self.is_rejected[chosen])
 
 
 def fresh_among(judged: Judged, seen: SeenHashes, *, window: str) -> tuple[Mask, Hashes]:
@@ -80,12 +79,12 @@ def fresh_among(judged: Judged, seen: SeenHashes, *, window: str) -> tuple[Mask,
 def _after_good_ones(judged: Judged) -> Mask:
     """Rejected rows whose hash a good row before them has."""
     after = np.zeros(len(judged.hashes), dtype=bool)
-    rejected = np.flatnonzero(judged.is_rejected & judged.is_valid)
     high = np.ascontiguousarray(judged.hashes).view("<u8")[:, 0]
-    alike = np.flatnonzero(np.isin(high, high[rejected]) & judged.is_valid & ~judged.is_rejected)
-    if len(alike):
-        first: dict[bytes, int] = {}
-        for row in alike.tolist():
-            first.setdefault(judged.hashes[row].tobytes(), row)
-        after[rejected] = [first.get(judged.hashes[row].tobytes(), row) < row for row in rejected.tolist()]
+    rejected = judged.is_rejected & judged.is_valid
+    alike = np.flatnonzero(judged.is_valid & np.isin(high, high[rejected]))
+    _, twins = np.unique(judged.hashes[alike], axis=0, return_inverse=True)
+    is_good = ~rejected[alike]
+    first_good = np.full(len(alike), len(after))
+    np.minimum.at(first_good, twins[is_good], alike[is_good])
+    after[alike] = ~is_good & (first_good[twins] < alike)
     return after

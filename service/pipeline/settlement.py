@@ -5,7 +5,7 @@ Pure: columns in, columns and counts out. Only rejected records are looked at on
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -16,17 +16,17 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fetchers.sdk import DedupeScope, Offset, Page, Partition
+from fetchers.sdk import DedupeScope, Offset, Partition
 from fetchers.sdk.context import partition_key
 from service.kafka.errors import RefusedRecord
 from service.kafka.records import Column, TopicRecords
 from service.pipeline.converting import ConvertedBatch
 from service.pipeline.dead_letters import DeadLetter
 from service.pipeline.duplicates import Hashes, Judged, Mask, SeenHashes, fresh_among
+from service.pipeline.page_letters import PageLetters
 from service.pipeline.queue import QueuedPage
 
-FETCH_STAGE = "TASK_POLL"
-"""Connect's name of the stage at which a fetcher itself could not vouch for a record."""
+Numbers = npt.NDArray[np.int64]
 DELIVER_STAGE = "KAFKA_PRODUCE"
 """Connect's name of the stage at which a topic does not take a record."""
 
@@ -41,7 +41,7 @@ class FirstFailure:
         """One line for status and log: never the record's content."""
         return (
             f"record rejected ({self.letter.reason}): {self.letter.message}; source partition "
-            f"{dict(self.letter.partition)}, offset {dict(self.letter.offset)}. errors.tolerance=none fails the task: "
+            f"{self.letter.partition}, offset {self.letter.offset}. errors.tolerance=none fails the task: "
             "mend the contract or the source, or set errors.tolerance=all to send such records to the dead letters"
         )
 
@@ -54,7 +54,8 @@ class Settlement:
     records: tuple[TopicRecords, ...]
     rows: tuple[Mask, ...]
     """For each of ``records`` the rows of the micro-batch that it holds."""
-    letters: tuple[DeadLetter, ...]
+    rejects: Rejected
+    """The records that become dead letters."""
     offsets: tuple[tuple[Partition, Offset], ...]
     """The last offset of each source partition."""
     fresh_hashes: tuple[tuple[DedupeScope | None, Hashes], ...]
@@ -62,11 +63,6 @@ class Settlement:
     delivered: int
     deduplicated: int
     failure: FirstFailure | None = None
-
-    @property
-    def rejected(self) -> Counter[tuple[str, str]]:
-        """Dead letters by (stage, reason)."""
-        return Counter((letter.stage, letter.reason) for letter in self.letters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +88,7 @@ def settle(
     failure = None
     if not rules.is_tolerant and rejected.any():
         first = int(np.argmax(rejected))
-        failure = FirstFailure(*rows.letters(np.arange(rows.count) == first))
+        failure = FirstFailure(Rejected(rows, np.array([first])).letter(0))
         rows = rows.up_to_page_of(first)
         rejected = rejected[: rows.count]
     fresh, fresh_hashes = _fresh(rows, rejected, seen)
@@ -102,7 +98,7 @@ def settle(
         pages=rows.pages,
         records=tuple(write for write, _ in written),
         rows=tuple(mask for _, mask in written),
-        letters=rows.letters(fresh & rejected),
+        rejects=Rejected(rows, np.flatnonzero(fresh & rejected)),
         offsets=_last_offsets(rows.pages, rules),
         fresh_hashes=fresh_hashes,
         fetched=rows.count,
@@ -127,10 +123,50 @@ def _fresh(rows: _Rows, rejected: Mask, seen: SeenHashes) -> tuple[Mask, tuple[t
     judged = Judged.of(_contiguous(rows.outcome.column("dedupe")), rejected)
     fresh = np.empty(rows.count, dtype=bool)
     added = []
-    for scope, start, end in rows.scopes():
-        fresh[start:end], noted = fresh_among(judged.rows(start, end), seen, window=scope.window if scope else "")
+    for scope, members in rows.windows():
+        fresh[members], noted = fresh_among(judged.rows(members), seen, window=scope.window if scope else "")
         added.append((scope, noted))
     return fresh, tuple(added)
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """Rows that become dead letters; see ``Rejects``."""
+
+    rows: _Rows
+    chosen: Numbers
+
+    def __len__(self) -> int:
+        """Their number."""
+        return len(self.chosen)
+
+    def letter(self, number: int) -> DeadLetter:
+        """One of them."""
+        return replace(self, chosen=self.chosen[number : number + 1]).letters()[0]
+
+    def letters(self) -> tuple[DeadLetter, ...]:
+        """With their original bytes."""
+        payloads = self.rows.input.select(["key", "value"]).take(self.chosen).to_pydict()
+        verdicts = self.rows.outcome.select(["stage", "reason", "message"]).take(self.chosen).to_pydict()
+        columns = payloads | verdicts
+        pages = self.rows.page_indexes(self.chosen)
+        of_page = {page: self._of_page(page) for page in np.unique(pages).tolist()}
+        return tuple(
+            of_page[page].letter(
+                row - int(self.rows.starts[page]),
+                {name: column[number] for name, column in columns.items()} | self._refusal(row),
+            )
+            for number, (row, page) in enumerate(zip(self.chosen.tolist(), pages.tolist(), strict=True))
+        )
+
+    def _of_page(self, index: int) -> PageLetters:
+        rules = self.rows.rules
+        return PageLetters.of(self.rows.pages[index].page, topic=rules.topic, partition=rules.partition)
+
+    def _refusal(self, row: int) -> dict[str, str]:
+        """The topic's verdict on a row, where it has one."""
+        record = self.rows.refused.get(row)
+        return {} if record is None else {"stage": DELIVER_STAGE, "reason": record.reason, "message": record.message}
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +174,7 @@ class _Rows:
     """The records of some whole pages, with their verdicts."""
 
     pages: tuple[QueuedPage, ...]
-    starts: npt.NDArray[np.int64]
+    starts: Numbers
     """First row of each page, and the count of rows at the end."""
     input: pa.Table
     outcome: pa.Table
@@ -160,13 +196,13 @@ class _Rows:
         mask = _as_mask(pc.is_valid(_contiguous(self.outcome.column("reason"))))
         mask[list(self.refused)] = True
         for start, item in zip(self.starts, self.pages, strict=False):
-            for rejection in item.page.rejections:
-                mask[int(start) + rejection.index] = True
+            own = np.fromiter((rejection.index for rejection in item.page.rejections), dtype=np.int64)
+            mask[start + own] = True
         return mask
 
     def up_to_page_of(self, row: int) -> _Rows:
         """Only the pages before the one that holds ``row``."""
-        page = int(self._page_indexes(np.array([row]))[0])
+        page = int(self.page_indexes(np.array([row]))[0])
         count = int(self.starts[page])
         return replace(
             self,
@@ -176,14 +212,19 @@ class _Rows:
             outcome=self.outcome.slice(0, count),
         )
 
-    def scopes(self) -> Iterator[tuple[DedupeScope | None, int, int]]:
-        """Runs of pages with one de-duplication window, with their rows."""
-        run_start = 0
-        for index, item in enumerate(self.pages):
-            is_last = index + 1 == len(self.pages)
-            if is_last or self.pages[index + 1].page.dedupe != item.page.dedupe:
-                yield item.page.dedupe, run_start, int(self.starts[index + 1])
-                run_start = int(self.starts[index + 1])
+    def windows(self) -> Iterator[tuple[DedupeScope | None, Numbers]]:
+        """The rows of each de-duplication window, wherever its pages stand, with the scope that closes the most."""
+        members: defaultdict[str, list[Numbers]] = defaultdict(list)
+        scopes: dict[str, DedupeScope | None] = {}
+        for item, start, end in zip(self.pages, self.starts[:-1], self.starts[1:], strict=True):
+            scope = item.page.dedupe
+            window = scope.window if scope else ""
+            known = scopes.setdefault(window, scope)
+            if scope and known and scope.oldest_open > known.oldest_open:
+                scopes[window] = scope
+            members[window].append(np.arange(start, end))
+        for window, parts in members.items():
+            yield scopes[window], np.concatenate(parts)
 
     def records(self, mask: Mask) -> Iterator[tuple[TopicRecords, Mask]]:
         """The chosen rows, as columns for each topic, and which they are."""
@@ -198,55 +239,7 @@ class _Rows:
             if chosen.any():
                 yield self._topic_records(topic, chosen), chosen
 
-    def letters(self, mask: Mask) -> tuple[DeadLetter, ...]:
-        """The chosen rows with their original bytes."""
-        rows = np.flatnonzero(mask)
-        if not len(rows):
-            return ()
-        chosen = pa.array(mask)
-        payloads = self.input.select(["key", "value"]).filter(chosen).to_pydict()
-        verdicts = self.outcome.select(["stage", "reason", "message"]).filter(chosen).to_pydict()
-        places = zip(rows.tolist(), self._page_indexes(rows).tolist(), strict=True)
-        return tuple(
-            self._letter(
-                self.pages[page_index].page,
-                row - int(self.starts[page_index]),
-                {name: column[number] for name, column in (payloads | verdicts).items()} | self._refusal(row),
-            )
-            for number, (row, page_index) in enumerate(places)
-        )
-
-    def _refusal(self, row: int) -> dict[str, str]:
-        """The topic's verdict on a row, where it has one."""
-        record = self.refused.get(row)
-        return {} if record is None else {"stage": DELIVER_STAGE, "reason": record.reason, "message": record.message}
-
-    def _letter(self, page: Page, index: int, row: Mapping[str, Any]) -> DeadLetter:
-        """``row``: the record's payload and its verdict, by the names of their columns."""
-        own = next((rejection for rejection in page.rejections if rejection.index == index), None)
-        partition, offset = self._origin(page, index)
-        return DeadLetter(
-            key=row["key"],
-            value=row["value"],
-            stage=FETCH_STAGE if own else row["stage"],
-            reason=own.reason if own else row["reason"],
-            message=own.message if own else row["message"] or "",
-            topic=page.topic or self.rules.topic,
-            partition=partition,
-            offset=offset,
-            page_topic=page.topic,
-        )
-
-    def _origin(self, page: Page, index: int) -> tuple[Partition, Offset]:
-        """Where a record came from, as exactly as its page knows."""
-        if page.origins is not None:
-            return page.origins[index]
-        partition = self.rules.partition if page.partition is None else page.partition
-        if page.positions is None:
-            return partition, page.offset
-        return partition, {**page.offset, page.position_name: cast("Any", page.positions[index]).as_py()}
-
-    def _page_indexes(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def page_indexes(self, rows: Numbers) -> Numbers:
         """The page that holds each row; empty pages hold none."""
         return np.searchsorted(self.starts, rows, side="right") - 1
 

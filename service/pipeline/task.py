@@ -18,6 +18,7 @@ from metrics.events import BatchClosed, Emit, QueueChanged, TaskEvents, TaskStar
 from service.domain.errors import PoisonedBatchError
 from service.domain.ids import TaskId
 from service.kafka.producer import Writer
+from service.pipeline.accounts import Accounts
 from service.pipeline.activity import Activity, Signal
 from service.pipeline.batching import BatchLimits, MicroBatch
 from service.pipeline.context import TaskContext
@@ -148,9 +149,7 @@ class SourceTask:
             ),
             dead_letters=settings.dead_letters,
             on_committed=self.connector.on_committed,
-            activity=self.activity,
-            events=events,
-            clock=parts.clock,
+            accounts=Accounts(self.activity, events, parts.clock, settings.dead_letters.is_logged),
         )
         return fetch, deliver, queue
 

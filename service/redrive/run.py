@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from metrics.events import DeadLettersWritten, Event, RecordsDeduplicated, RecordsDelivered
 from service.app import open_worker
 from service.config.definition import ConnectorDefinition
 from service.job import Job
+from service.redrive.source import Nameless
 from service.redrive.task import Redrive
 from service.worker.worker import Worker
 
@@ -27,6 +29,8 @@ class RedriveReport:
     passed_before: int = 0
     """Delivered meanwhile by the connector itself, or by an earlier redrive."""
     failed_again: int = 0
+    nameless: int = 0
+    """Passed over: they do not say whose they are, and all connectors of the job write headers that say it."""
     is_failed: bool = False
     """Whether the redrive itself failed; the log says why."""
 
@@ -47,16 +51,29 @@ async def redrive(topic: str, job: Job) -> RedriveReport:
     beside = replace(job, worker=job.worker.model_copy(update=_FREE_LISTENER))
     async with open_worker(beside, observers=(report,)) as running:
         definitions = definitions_of(topic, running.definitions)
-        is_shared = len(definitions) > 1
+        redrives = [Redrive(topic, each, running.parts, nameless_of(each, definitions)) for each in definitions]
         worker = Worker(
-            [Redrive(topic, each, running.parts, is_shared=is_shared).supervised() for each in definitions],
+            [each.supervised() for each in redrives],
             running.parts.flow.clock,
             running.parts.flow.emit,
             stop_seconds_max=8.0,
         )
         await worker.run(idle_seconds=IDLE_SECONDS)
         report.is_failed = worker.has_failed
+        if not any(map(_is_nameless, definitions)):
+            report.nameless = max(each.passed_over.count for each in redrives)
     return report
+
+
+def nameless_of(definition: ConnectorDefinition, definitions: Sequence[ConnectorDefinition]) -> Nameless:
+    """Whose a letter is for this connector that does not say it."""
+    if not _is_nameless(definition):
+        return Nameless.OTHERS
+    return Nameless.OWN if sum(map(_is_nameless, definitions)) == 1 else Nameless.UNKNOWN
+
+
+def _is_nameless(definition: ConnectorDefinition) -> bool:
+    return not definition.common.errors_deadletterqueue_context_headers_enable
 
 
 def definitions_of(topic: str, definitions: tuple[ConnectorDefinition, ...]) -> list[ConnectorDefinition]:

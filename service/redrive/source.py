@@ -5,20 +5,65 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import Enum, auto
 from itertools import groupby
 from typing import Any
 
-from fetchers.sdk import Fatal, FetchContext, FetcherConfig, Offset, Page, Partition, PayloadKind, SourceConnector
+from fetchers.sdk import (
+    Fatal,
+    FetchContext,
+    FetcherConfig,
+    Offset,
+    Page,
+    Partition,
+    PayloadKind,
+    Rejection,
+    SourceConnector,
+)
 from service.kafka.client import KafkaSettings
 from service.kafka.reader import StoredRecord, read_topic
-from service.pipeline.dead_letters import CONNECTOR_HEADER, OFFSET_HEADER, PAGE_TOPIC_HEADER, PARTITION_HEADER
+from service.pipeline.dead_letters import (
+    CONNECTOR_HEADER,
+    MESSAGE_HEADER,
+    OFFSET_HEADER,
+    PAGE_TOPIC_HEADER,
+    PARTITION_HEADER,
+    REASON_HEADER,
+    STAGE_HEADER,
+)
+from service.pipeline.page_letters import FETCH_STAGE
 
 _NAME, _CONNECTOR, _NUMBER, _OFFSET = "dead.letters", "connector", "partition", "offset"
 
 
 class RedriveConfig(FetcherConfig):
     """One redrive; ``topic`` is the dead-letter topic that is read."""
+
+
+class Nameless(Enum):
+    """Whose a letter is that does not say it, because its writer has headers switched off."""
+
+    OWN = auto()
+    """The connector's: it alone of the job writes such letters."""
+    OTHERS = auto()
+    """Not the connector's, whose letters have headers."""
+    UNKNOWN = auto()
+    """Several connectors of the job write such letters."""
+
+
+@dataclass(slots=True)
+class PassedOver:
+    """Letters that do not say whose they are, each counted once, however often it is read."""
+
+    count: int = 0
+    _ends: dict[int, int] = field(default_factory=dict)
+
+    def add(self, record: StoredRecord) -> None:
+        """One more, unless it was seen before; a partition is read in order."""
+        if record.offset >= self._ends.get(record.partition, 0):
+            self._ends[record.partition] = record.offset + 1
+            self.count += 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +73,9 @@ class DeadLetterFeed:
     settings: KafkaSettings
     connector: str
     """Letters of others in the topic are passed over."""
-    is_shared: bool = False
-    """Whether others of the job write there too, so that a letter that does not say whose it is cannot be told."""
+    nameless: Nameless = Nameless.OTHERS
+    passed_over: PassedOver = field(default_factory=PassedOver)
+    """Counts the nameless ones of others."""
 
 
 class DeadLetterSource(SourceConnector[RedriveConfig]):
@@ -47,7 +93,7 @@ class DeadLetterSource(SourceConnector[RedriveConfig]):
             async for records in batches:
                 # A list may be empty: what came after the end that was asked for is cut off.
                 fresh = [record for record in records if record.offset >= self._begin(context, record.partition)]
-                for page in self._pages(fresh):
+                for page in self.pages(fresh):
                     yield page
 
     def _partition(self, number: int) -> Partition:
@@ -57,7 +103,7 @@ class DeadLetterSource(SourceConnector[RedriveConfig]):
         """Where the last redrive stopped in this partition."""
         return int(context.offset_of(self._partition(number)).get(_OFFSET) or 0)
 
-    def _pages(self, records: Sequence[StoredRecord]) -> Iterator[Page]:
+    def pages(self, records: Sequence[StoredRecord]) -> Iterator[Page]:
         """The connector's own, in pages for one topic each."""
         for topic, letters in groupby(filter(self._is_own, records), key=_page_topic):
             own = list(letters)
@@ -69,17 +115,33 @@ class DeadLetterSource(SourceConnector[RedriveConfig]):
                 topic=topic,
                 keys=[record.key for record in own],
                 origins=[_origin(record, partition) for record in own],
+                rejections=tuple(_own_verdicts(own)),
             )
 
     def _is_own(self, record: StoredRecord) -> bool:
         name = dict(record.headers).get(CONNECTOR_HEADER)
-        if name is None and self._feed.is_shared:
+        if name is not None:
+            return bool(name == self._feed.connector.encode())
+        if self._feed.nameless is Nameless.UNKNOWN:
             message = (
                 f"the letter at partition {record.partition}, offset {record.offset} does not say whose it is, and "
-                "several connectors of this job write there"
+                "several connectors of this job write such letters there"
             )
             raise Fatal(message)
-        return name is None or name == self._feed.connector.encode()
+        if self._feed.nameless is Nameless.OTHERS:
+            self._feed.passed_over.add(record)
+        return self._feed.nameless is Nameless.OWN
+
+
+def _own_verdicts(records: Sequence[StoredRecord]) -> Iterator[Rejection]:
+    """What a fetcher could not vouch for no contract can: a row cut from its table, the head of a line."""
+    for index, record in enumerate(records):
+        headers = dict(record.headers)
+        if headers.get(STAGE_HEADER) == FETCH_STAGE.encode():
+            reason, message = (
+                (headers.get(name) or b"").decode(errors="replace") for name in (REASON_HEADER, MESSAGE_HEADER)
+            )
+            yield Rejection(index, reason, message)
 
 
 def _page_topic(record: StoredRecord) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from metrics.events import TaskEvents
 from service.config.definition import ConnectorDefinition
@@ -11,7 +11,7 @@ from service.domain.ids import TaskId
 from service.kafka.admin import KafkaAdmin
 from service.pipeline.task import SourceTask
 from service.redrive.remembered import FIRST_TASK, RememberedByTasks
-from service.redrive.source import DeadLetterFeed, DeadLetterSource, RedriveConfig
+from service.redrive.source import DeadLetterFeed, DeadLetterSource, Nameless, PassedOver, RedriveConfig
 from service.stores.dedupe_store import StoredDedupe
 from service.worker.connectors import ConnectorParts, StandIn, make_source_task, plan_of
 from service.worker.lending import ClientSettings
@@ -27,8 +27,8 @@ class Redrive:
     topic: str
     definition: ConnectorDefinition
     parts: ConnectorParts
-    is_shared: bool = False
-    """Whether other connectors of the job write their letters there too."""
+    nameless: Nameless = Nameless.OTHERS
+    passed_over: PassedOver = field(default_factory=PassedOver)
 
     def supervised(self) -> TaskSupervisor:
         """A task of its own name, so that its offsets are its own."""
@@ -43,7 +43,9 @@ class Redrive:
 
     async def _task(self, task_id: TaskId) -> SourceTask:
         plan = await plan_of(self.definition, self.parts)
-        feed = feed_of(self.definition, self.parts.writers.clients, is_shared=self.is_shared)
+        feed = replace(
+            feed_of(self.definition, self.parts.writers.clients), nameless=self.nameless, passed_over=self.passed_over
+        )
         return await make_source_task(
             task_id,
             replace(self.definition, common=self.definition.common.model_copy(update={"errors_tolerance": "all"})),
@@ -77,6 +79,6 @@ class Redrive:
                 await admin.fence_producers(ids)
 
 
-def feed_of(definition: ConnectorDefinition, clients: ClientSettings, *, is_shared: bool = False) -> DeadLetterFeed:
+def feed_of(definition: ConnectorDefinition, clients: ClientSettings) -> DeadLetterFeed:
     """Read as whom the worker's consumers log in, or the connector's where it says so."""
-    return DeadLetterFeed(clients.of("consumer", definition.properties), definition.name, is_shared)
+    return DeadLetterFeed(clients.of("consumer", definition.properties), definition.name)

@@ -17,7 +17,7 @@ from service.setup.environment import Environment
 from service.setup.exclusive import exclusive
 from service.setup.failure import SetupFailure
 from service.setup.jars import JarCache, cache_folder
-from service.setup.parts import fetch_set, ivy_program, say
+from service.setup.parts import fetch_sets, ivy_program, say
 from service.setup.prerequisites import find_java, require_java, require_venv
 
 EXIT_PREREQUISITE = 2
@@ -42,9 +42,8 @@ def set_up(root: Path, *, is_development: bool, sets: tuple[str, ...], with_arch
         with suppress(OSError):  # in a read-only checkout the question is asked again each time
             environment.remember_java(java)
     cache = JarCache(cache_folder())
-    for name in sets:
-        if not cache.is_complete(name):
-            fetch_set(cache, name, program=ivy_program(environment.site_packages))
+    if not all(cache.is_complete(name) for name in sets):
+        fetch_sets(cache, sets, program=ivy_program(environment.site_packages))
     if sets and java and with_archives:
         make_archives(root, java, python=environment.python)
 

@@ -15,6 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 NAMES = ("kafka", "spark")
+SHORT_LIVED = ("-XX:TieredStopAtLevel=1",)
+"""For a JVM that lives for seconds: HotSpot's second compiler would never earn back its time."""
 REHEARSAL_SECONDS_MAX = 600
 _FOLDER = "class-archives"
 _GIVEN_UP = "given-up"
@@ -63,9 +65,9 @@ class ClassArchives:
         return self.folder / f"{name}.jsa"
 
 
-def archive_argument(path: Path) -> str:
-    """What makes a JVM write an archive when it ends."""
-    return f"-XX:ArchiveClassesAtExit={path}"
+def archive_arguments(path: Path) -> tuple[str, ...]:
+    """What makes a JVM write an archive when it ends; compiled code is no part of it."""
+    return (f"-XX:ArchiveClassesAtExit={path}", *SHORT_LIVED)
 
 
 def _rehearsed(command: Sequence[str], root: Path) -> str | None:

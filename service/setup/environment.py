@@ -22,6 +22,9 @@ from service.setup.failure import SetupFailure
 STAMP = "headrace-requirements"
 PIP_SECONDS_MAX = 3600
 PIP_TIMEOUT_SECONDS = 60
+BUILD_SETTINGS = Path(__file__).with_name("wheels.cfg")
+BUILD_SETTINGS_VARIABLE = "DIST_EXTRA_CONFIG"
+"""Names a file that setuptools reads beside its own: https://setuptools.pypa.io/en/latest/deprecated/distutils/configfile.html"""
 
 # A requirement with a marker (third group) may rightly be absent on this system.
 _PINNED = re.compile(r"^([A-Za-z0-9._-]+)==([^ ;\\]+)( ;)?", re.MULTILINE)
@@ -100,7 +103,13 @@ class Environment:
         ]
         # No build isolation: what builds the one source distribution is locked too (build.txt).
         command += ["--require-hashes", "--no-build-isolation", "--timeout", str(PIP_TIMEOUT_SECONDS), *files]
-        installed = subprocess.run(command, check=False, stdout=sys.stderr, timeout=PIP_SECONDS_MAX)
+        installed = subprocess.run(
+            command,
+            check=False,
+            stdout=sys.stderr,
+            env={BUILD_SETTINGS_VARIABLE: str(BUILD_SETTINGS), **os.environ},
+            timeout=PIP_SECONDS_MAX,
+        )
         if installed.returncode != 0:
             message = "pip could not install the locked requirements (see above); the next call goes on from here"
             raise SetupFailure(message)

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
+from service.setup.archives import SHORT_LIVED
 from service.setup.failure import SetupFailure
 from service.setup.jars import LockedFile
 
@@ -71,6 +72,7 @@ class Ivy:
         description.write_bytes(ET.tostring(module))
         command: list[str | Path] = [
             self._java,
+            *SHORT_LIVED,
             "-jar",
             self._program,
             "-settings",

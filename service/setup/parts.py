@@ -5,12 +5,13 @@ from __future__ import annotations
 import importlib.util
 import shutil
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from service.setup.exclusive import exclusive
 from service.setup.failure import SetupFailure
 from service.setup.ivy import Ivy
-from service.setup.jars import JarCache
+from service.setup.jars import JarCache, LockedFile
 from service.setup.prerequisites import require_java
 
 
@@ -28,25 +29,27 @@ def ivy_program(site_packages: Path | None = None) -> Path:
     return programs[-1]
 
 
-def fetch_set(cache: JarCache, name: str, *, program: Path) -> None:
-    """Make the set complete. Nothing is asked of the network where every file is there and right."""
+def fetch_sets(cache: JarCache, names: Iterable[str], *, program: Path) -> None:
+    """Make the sets complete, by one run of Ivy at most: no network where every file is there and right."""
     with exclusive(cache.folder / "lock", on_wait=lambda: say("another set-up is fetching JVM parts; waiting for it")):
-        if cache.is_complete(name):
-            return
-        missing = cache.missing(name)
-        if missing:
-            say(f"fetching {len(missing)} JVM files ({name}) into {cache.folder}")
+        lacking = [name for name in names if not cache.is_complete(name)]
+        missing = _missing(cache, lacking)
+        wanted = [file for files in missing.values() for file in files]
+        if wanted:
+            sets = ", ".join(name for name, files in missing.items() if files)
+            say(f"fetching {len(wanted)} JVM files ({sets}) into {cache.folder}")
             # What an interrupted or failed fetch got stays there, and the next call goes on from it.
-            incoming = cache.folder / "incoming" / name
+            incoming = cache.folder / "incoming"
             ivy = Ivy(java=require_java(), program=program, folder=incoming)
-            ivy.fetch(missing)
+            ivy.fetch(wanted)
             try:
-                for file in missing:
-                    cache.accept(file, _retrieved(ivy, file.path))
+                for name, files in missing.items():
+                    _accept(cache, name, files, ivy)
             finally:
                 # A file that failed its check must not be found in Ivy's own cache again.
                 shutil.rmtree(incoming)
-        cache.finish(name)
+        for name in lacking:
+            cache.finish(name)
 
 
 def say(line: str) -> None:
@@ -54,9 +57,24 @@ def say(line: str) -> None:
     print(f"headrace: {line}", file=sys.stderr, flush=True)
 
 
-def _retrieved(ivy: Ivy, path: str) -> Path:
-    fetched = ivy.retrieved / path
-    if not fetched.is_file():
-        message = f"{path} was asked for but did not come"
-        raise SetupFailure(message)
-    return fetched
+def _missing(cache: JarCache, names: Iterable[str]) -> dict[str, list[LockedFile]]:
+    """What each set lacks; a file of several sets is the first one's."""
+    missing: dict[str, list[LockedFile]] = {}
+    found: set[LockedFile] = set()
+    for name in names:
+        missing[name] = [file for file in cache.missing(name) if file not in found]
+        found.update(missing[name])
+    return missing
+
+
+def _accept(cache: JarCache, name: str, files: Iterable[LockedFile], ivy: Ivy) -> None:
+    for file in files:
+        fetched = ivy.retrieved / file.path
+        if not fetched.is_file():
+            message = f"{file.path} (set {name}) was asked for but did not come"
+            raise SetupFailure(message)
+        try:
+            cache.accept(file, fetched)
+        except SetupFailure as failure:
+            message = f"set {name}: {failure}"
+            raise SetupFailure(message) from failure

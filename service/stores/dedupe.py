@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from service.kafka.errors import DeliveryRetriable
-from service.stores.hashes import HashSet, Run, halves
+from service.stores.hashes import HASH_BYTES, HashSet, Run, halves
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -87,6 +87,11 @@ class DedupeIndex:
         for held in self._sets(window):
             known[order] |= held.contains(high[order], low[order])
         return known
+
+    def with_complements(self, window: str) -> npt.NDArray[np.uint8]:
+        """Committed hashes of a window that are there with their complements, both; (n, 16)."""
+        found = [held.with_complements() for held in self._sets(window)]
+        return np.concatenate([np.empty((0, HASH_BYTES), dtype=np.uint8), *found])
 
     @property
     def windows(self) -> list[str]:

@@ -2,7 +2,8 @@
 
 A compacted topic, beside that of the offsets, holds one chunk of hashes for each micro-batch and window: key
 `["<connector>",<task>,"<window>",<sequence>]`, value the packed 16-byte hashes, null once the window is closed. A
-micro-batch's chunks travel in its own transaction.
+micro-batch's chunks travel in its own transaction. Of a closed window only those records are remembered further, among
+those without a window, that were rejected first and delivered later: their letters may be redriven at any time.
 
 Chunks of slow sources are tiny, so a window's small chunks are rewritten as one now and then.
 """
@@ -303,10 +304,17 @@ class StoredDedupe:
             change.values.append(part)
 
     def _close_windows(self, change: _Change) -> None:
-        for window, chunks in self._chunks.items():
+        for window, chunks in list(self._chunks.items()):
             if window != NO_WINDOW and window < change.oldest_open:
+                self._keep_delivered_letters(change, window)
                 for chunk in chunks:
                     self._drop(change, window, chunk.sequence)
+
+    def _keep_delivered_letters(self, change: _Change, window: str) -> None:
+        """What was rejected and delivered too lies in the dead letters still: a redrive must know it for longer."""
+        hashes = self.index.with_complements(window)
+        is_new = self.index.fresh_mask(hashes, np.ones(len(hashes), dtype=bool), NO_WINDOW)
+        self._add(change, NO_WINDOW, hashes[is_new].tobytes())
 
     def _slide(self, change: _Change) -> None:
         chunks = [*self._chunks[NO_WINDOW], *(chunk for window, chunk in change.added if window == NO_WINDOW)]

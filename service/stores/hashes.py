@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 HASH_BYTES = 16
 _MERGED_HASHES_MAX = 1_000_000
+_UPPER_HALF = np.uint64(1 << 63)
 
 
 @dataclass(frozen=True)
@@ -99,6 +100,18 @@ class HashSet:
             missing = np.flatnonzero(~found)
             found[missing] = run.contains(high[missing], low[missing])
         return found
+
+    def with_complements(self) -> npt.NDArray[np.uint8]:
+        """The hashes whose complements are in the set too, and those, (n, 16)."""
+        lower = [np.empty((0, 2), dtype=np.uint64)]
+        for run in self.runs:
+            # Of each two one stands in the lower half; its complement stands as far from the end, so ask backwards.
+            end = int(np.searchsorted(run.high, _UPPER_HALF))
+            high, low = run.high[:end], run.low[:end]
+            is_paired = self.contains(~high[::-1], ~low[::-1])[::-1]
+            lower.append(np.stack([high[is_paired], low[is_paired]], axis=1))
+        found = np.concatenate(lower)
+        return np.concatenate([found, ~found]).astype("<u8").view(np.uint8).reshape(-1, HASH_BYTES)
 
     def add(self, run: Run) -> None:
         """Add hashes that are not in the set yet."""

@@ -11,11 +11,8 @@ import re
 
 from spark_batch.avro_types import Temporal
 from spark_batch.outcome import Reason
+from spark_batch.value_bounds import DAY_SECONDS, EPOCH, unit_range
 
-_EPOCH = dt.date(1970, 1, 1).toordinal()
-DAY_MIN = dt.date.min.toordinal() - _EPOCH
-DAY_MAX = dt.date.max.toordinal() - _EPOCH
-_DAY_SECONDS = 86_400
 _NUMBER_DIGITS_MAX = 20
 _DATE = r"(?P<date>[0-9]{4}-[0-9]{2}-[0-9]{2})"
 _TIME = r"(?P<hour>[01][0-9]|2[0-3]):(?P<minute>[0-5][0-9]):(?P<second>[0-5][0-9])(?:\.(?P<fraction>[0-9]{1,18}))?"
@@ -38,16 +35,6 @@ class InstantError(ValueError):
     def __init__(self, reason: Reason, message: str) -> None:
         super().__init__(message)
         self.reason = reason
-
-
-def unit_range(kind: Temporal) -> tuple[int, int]:
-    """Lowest and highest number, in the type's unit, both inclusive."""
-    if kind is Temporal.DATE:
-        return DAY_MIN, DAY_MAX
-    day = _DAY_SECONDS * kind.units_per_second
-    if kind in {Temporal.TIME_MILLIS, Temporal.TIME_MICROS}:
-        return 0, day - 1
-    return DAY_MIN * day, (DAY_MAX + 1) * day - 1
 
 
 def parse_instant(kind: Temporal, text: str, *, is_number: bool) -> int:
@@ -80,12 +67,12 @@ def _from_text(kind: Temporal, text: str) -> int:
     fraction = (parts["fraction"] or "").ljust(digits, "0")
     if fraction[digits:].strip("0"):
         raise InstantError(Reason.OUT_OF_RANGE, f"expected no digits finer than {kind.value}")
-    return (days * _DAY_SECONDS + seconds) * kind.units_per_second + int(fraction[:digits])
+    return (days * DAY_SECONDS + seconds) * kind.units_per_second + int(fraction[:digits])
 
 
 def _days(text: str) -> int:
     try:
-        return dt.date.fromisoformat(text).toordinal() - _EPOCH
+        return dt.date.fromisoformat(text).toordinal() - EPOCH
     except ValueError:
         raise InstantError(Reason.OUT_OF_RANGE, "expected a day of the calendar") from None
 

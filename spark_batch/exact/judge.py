@@ -14,7 +14,6 @@ from decimal import Decimal as ExactNumber
 from json.encoder import encode_basestring
 from typing import TYPE_CHECKING, NoReturn, cast
 
-from spark_batch.avro_defaults import INTEGER_BITS
 from spark_batch.avro_types import (
     Array,
     AvroType,
@@ -34,15 +33,13 @@ from spark_batch.exact.instants import InstantError, parse_instant
 from spark_batch.exact.json_text import Number, RejectedPayload
 from spark_batch.exact.numbers import DIGITS_MAX, exact_number, is_zero
 from spark_batch.outcome import Reason
+from spark_batch.value_bounds import FLOAT_BOUND, INTEGER_BITS, UUID
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _INTEGER = re.compile(r"-?[0-9]+")
-FLOAT_MAX = 3.4028234663852886e38
-_FLOAT_BOUND = ExactNumber(2**128 - 2**103)
-"""From here on the nearest float is infinite (IEEE 754, rounding to nearest), and that is out of range."""
-_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_UUID = re.compile(UUID)
 
 
 def canonical_record(record: Record, value: JsonValue, *, is_unknown_refused: bool) -> str:
@@ -165,7 +162,7 @@ def _double(value: JsonValue, path: str) -> str:
 
 def _float(value: JsonValue, path: str) -> str:
     written = _double(value, path)
-    if ExactNumber(written).copy_abs() >= _FLOAT_BOUND:
+    if ExactNumber(written).copy_abs() >= FLOAT_BOUND:
         _refuse(Reason.OUT_OF_RANGE, path, "a number in the range of its type")
     return written
 

@@ -19,9 +19,9 @@ import aiohttp
 
 from service.embedded.ports import free_ports
 from service.kafka.client import KafkaSettings
-from service.kafka.errors import DeliveryFatal
 from service.kafka.reader import read_topic
 from tests.bound import bound
+from tests.cluster.arrivals import Arrivals
 from tests.cluster.worker_keys import group_properties
 from tests.faults.numbered_lines import GrowingFile, line
 from tests.faults.worker_life import ROOT, write_properties
@@ -125,13 +125,17 @@ class WorkerProcess(RestClient):
 
 
 async def wait_for(
-    condition: Callable[[], Awaitable[bool]], what: str, *, seconds_max: float = WAIT_SECONDS_MAX
+    condition: Callable[[], Awaitable[bool]],
+    what: str,
+    *,
+    seconds_max: float = WAIT_SECONDS_MAX,
+    look_seconds: float = LOOK_SECONDS,
 ) -> None:
     """Look again and again."""
     try:
         async with asyncio.timeout(seconds_max):
             while not await condition():
-                await asyncio.sleep(LOOK_SECONDS)
+                await asyncio.sleep(look_seconds)
     except TimeoutError:
         raise AssertionError(f"not {what}") from None
 
@@ -143,6 +147,7 @@ class Load:
     name: str
     file: GrowingFile
     topic: str
+    arrivals: Arrivals
 
     @property
     def lines(self) -> list[bytes]:
@@ -251,9 +256,10 @@ class Field:
 
     def _new_load(self) -> Load:
         name = f"c{len(self.loads)}"
-        load = Load(
-            name, GrowingFile(self.folder / f"{name}.txt", lines_per_second=LINES_PER_SECOND), f"{self.name}-{name}"
-        )
+        file = GrowingFile(self.folder / f"{name}.txt", lines_per_second=LINES_PER_SECOND)
+        topic = f"{self.name}-{name}"
+        load = Load(name, file, topic, Arrivals(self.bootstrap, topic))
+        self.stack.push_async_callback(load.arrivals.close)
         load.file.append(1)
         self.stack.enter_context(load.file.growing())
         self.loads.append(load)
@@ -297,19 +303,14 @@ class Field:
         """Until there are so many."""
 
         async def are_there() -> bool:
-            return len(await self.arrived(load)) >= lines
+            return await load.arrivals.count() >= lines
 
         await wait_for(are_there, f"{lines} lines of {load.name}")
 
     async def arrived(self, load: Load) -> list[bytes]:
         """What a consumer of committed records sees, in order."""
-        found: list[bytes] = []
-        try:
-            async for records in read_topic(KafkaSettings(bootstrap=self.bootstrap), load.topic):
-                found += [record.value or b"" for record in records]
-        except DeliveryFatal:
-            return []
-        return found
+        batches = read_topic(KafkaSettings(bootstrap=self.bootstrap), load.topic)
+        return [record.value or b"" async for records in batches for record in records]
 
     async def demand_all_once(self) -> None:
         """No more is written; every line of every file arrives, once, in order."""

@@ -15,16 +15,22 @@ from service.background import Background
 from service.cli.standalone import configure_job_logging, raise_file_limit, stopping_on_signals
 from service.herder.run import WorkerRun
 from service.job import read_job
+from service.worker.foreign_calls import ForeignCalls
 from tests.scenarios.cluster_workers import InstantConversion
 
 _LOOK_SECONDS = 0.5
+_CALL_SECONDS_MAX = 5.0
+"""So that nobody need wait long for a connector that hangs."""
 
 
 async def _run(worker_file: Path) -> None:
     job = read_job(worker_file, ())
     configure_job_logging(job)
     raise_file_limit()
-    async with open_worker(job, is_distributed=True, conversion=InstantConversion()) as running, Background() as beside:
+    opened = open_worker(
+        job, is_distributed=True, conversion=InstantConversion(), calls=ForeignCalls(seconds_max=_CALL_SECONDS_MAX)
+    )
+    async with opened as running, Background() as beside:
         beside.start(_stop_with_parent(running.worker), name="parent")
         with stopping_on_signals(running.worker):
             await running.worker.run()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from collections.abc import AsyncIterator, Hashable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import date, timedelta
@@ -17,8 +18,9 @@ from tests.contracts.loopback import serve
 
 DAYS = tuple(date(2023, 12, 28) + timedelta(days=number) for number in range(3))
 """Over before the suite's clock begins (2024-01-01); no more than may be asked for in a second."""
-EVENTS = (2_000, 150, 150)
+EVENTS = (1_200, 150, 150)
 """By day. The first is larger than all buffers on its way, so that a full queue is felt."""
+SEND_BYTES = 64 << 10
 TEXT = "x" * 10_000
 SECRET = "b7f0-mixpanel-account-secret-5e19"
 
@@ -95,6 +97,7 @@ class DailyExport(ScriptedSource):
             return web.Response(status=401, text=f"unknown: {request.headers['Authorization']} {SECRET}")
         response = web.StreamResponse()
         await response.prepare(request)
+        _keep_little(request)
         with suppress(ConnectionError):  # a fetcher that stops does not read to the end
             await self._write(response, self._days.get(request.query["from_date"], []))
         return response
@@ -107,12 +110,19 @@ class DailyExport(ScriptedSource):
         await response.write_eof()
 
 
+def _keep_little(request: web.Request) -> None:
+    """Little of an answer waits in this machine's kernel, so that soon it is the fetcher that must take it."""
+    assert request.transport is not None
+    connection: socket.socket = request.transport.get_extra_info("socket")
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BYTES)
+
+
 class MixpanelCase(FetcherCase):
     """``MixpanelSource`` as the suite sees it."""
 
     connector = MixpanelSource
     secrets = (SECRET,)
-    records_ahead_max = 1_500
+    records_ahead_max = 1_100
     bad_configs = (
         BadConfig({"topic": None, "from_date": "01.02.2016"}, frozenset({"topic", "from_date"})),
         BadConfig({"topic": "one,two", "mixpanel.timezone": "Mars/Base"}, frozenset({"topic", "mixpanel.timezone"})),

@@ -12,11 +12,13 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from service.domain.states import TargetState
 from service.embedded.ports import free_ports
 from service.kafka.client import KafkaSettings
 from service.kafka.errors import DeliveryFatal
 from service.kafka.reader import read_topic
 from tests.cluster.processes import REAL, WorkerProcess, wait_for
+from tests.differential.stores_between import TASK_CLASS, StoresBetween
 from tests.faults.worker_life import write_properties
 from tests.java_connect import opened_connect, worker_properties
 from tests.rest_client import RestClient
@@ -32,14 +34,22 @@ pytestmark = [
 EXACTLY_ONCE = {"exactly.once.source.support": "enabled"}
 """So that Connect repeats nothing either; headrace always does it so."""
 SPARK_LOOKS_MAX = 180
+TOPIC_LOOK_SECONDS = 0.5
+"""Each look reads a topic from its beginning."""
+SOURCES = ("runs", "rests", "stands", "again", "leaves")
+"""Connectors that read a file each into a topic each; besides them there are ``copies``, a sink, and two more later."""
 RUNNING = {"": "RUNNING", "0": "RUNNING"}
 PAUSED = {"": "PAUSED", "0": "PAUSED"}
 STOPPED = {"": "STOPPED"}
+NEVER = "stopped-1"
+"""Created stopped, and named like a task."""
+OURS = "ours"
+"""Written by our stores alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """What changes hands. Connectors ``runs``, ``rests`` and ``stands`` read a file each into a topic each."""
+    """What changes hands."""
 
     bootstrap: str
     folder: Path
@@ -47,7 +57,7 @@ class Group:
 
     def file(self, connector: str) -> Path:
         """What a source reads, or what the sink ``copies`` writes."""
-        return self.folder / f"{connector}.txt"
+        return self.folder / f"{connector} in voller größe.txt"
 
     def topic(self, connector: str) -> str:
         """What a source writes."""
@@ -65,7 +75,7 @@ class Group:
 
     def append(self, *lines: str) -> None:
         """To every source's file."""
-        for connector in ("runs", "rests", "stands"):
+        for connector in SOURCES:
             with self.file(connector).open("a", encoding="utf-8") as file:
                 file.writelines(f"{line}\n" for line in lines)
 
@@ -78,7 +88,7 @@ class Group:
             assert found == expected[: len(found)]
             return len(found) == len(expected)
 
-        await wait_for(is_there, f"{connector} has {len(expected)} records")
+        await wait_for(is_there, f"{connector} has {len(expected)} records", look_seconds=TOPIC_LOOK_SECONDS)
 
     async def _records(self, connector: str) -> list[object]:
         try:
@@ -153,6 +163,7 @@ async def test_a_group_goes_from_connect_to_headrace_and_back(
     group.append("one", "two")
     async with group.in_connects_hands("before") as connect:
         await _begin(group, connect)
+    await _demand_as_connect_left(group)
     group.append("three")
     async with group.in_our_hands() as headrace:
         await wait_states(headrace, {"runs": RUNNING, "copies": RUNNING, "rests": PAUSED, "stands": STOPPED})
@@ -163,7 +174,9 @@ async def test_a_group_goes_from_connect_to_headrace_and_back(
         await headrace.done("PUT", "/connectors/rests/resume", {})
         await group.wait_records("rests", ["one", "two", "three"])
         await headrace.done("PUT", "/connectors/runs/pause", {})
-        await wait_states(headrace, {"runs": PAUSED, "rests": RUNNING})
+        await wait_states(headrace, {"runs": PAUSED, "rests": RUNNING, NEVER: STOPPED})
+        await group.wait_records("again", ["one", "two", "three"])
+    await _change_behind_their_backs(group)
     group.append("four")
     async with group.in_connects_hands("after") as connect:
         await wait_states(connect, {"runs": PAUSED, "copies": RUNNING, "rests": RUNNING, "stands": STOPPED})
@@ -173,18 +186,58 @@ async def test_a_group_goes_from_connect_to_headrace_and_back(
         await group.wait_records("runs", ["one", "two", "three", "four"])
         await group.wait_copied(["one", "two", "three", "four"])
         await group.wait_records("stands", ["one", "two", "two", "three", "four"])
+        await group.wait_records("again", ["one", "two", "three", "three", "four"])
+        await _demand_changed(group, connect)
 
 
 async def _begin(group: Group, connect: RestClient) -> None:
     """Two lines are read by each; then one pauses, and one is stopped and set back by a line."""
-    for config in (group.source("runs"), group.source("rests"), group.source("stands"), group.sink()):
+    for config in (*map(group.source, SOURCES), group.sink()):
         await connect.done("PUT", f"/connectors/{config['name']}/config", config)
-    for connector in ("runs", "rests", "stands"):
+    never = {"name": NEVER, "config": group.source(NEVER), "initial_state": "STOPPED"}
+    await connect.done("POST", "/connectors", never)
+    for connector in SOURCES:
         await group.wait_records(connector, ["one", "two"])
     await group.wait_copied(["one", "two"])
-    await connect.done("PUT", "/connectors/rests/pause", {})
+    for connector in ("rests", "leaves"):
+        await connect.done("PUT", f"/connectors/{connector}/pause", {})
     await connect.done("PUT", "/connectors/stands/stop", {})
-    await wait_states(connect, {"runs": RUNNING, "copies": RUNNING, "rests": PAUSED, "stands": STOPPED})
+    await wait_states(connect, {"runs": RUNNING, "copies": RUNNING, "rests": PAUSED, "leaves": PAUSED})
+    await wait_states(connect, {"again": RUNNING, "stands": STOPPED, NEVER: STOPPED})
     back = {"partition": {"filename": str(group.file("stands"))}, "offset": {"position": len("one\n")}}
     await connect.done("PATCH", "/connectors/stands/offsets", {"offsets": [back]})
     assert await position(connect, "runs") == len("one\ntwo\n")
+
+
+async def _demand_as_connect_left(group: Group) -> None:
+    """Running, paused and stopped connectors, states, topics, offsets and fencing counts are read right."""
+    configs = {name: group.source(name) for name in (*SOURCES, NEVER)} | {"copies": group.sink()}
+    other = {"rests": TargetState.PAUSED, "leaves": TargetState.PAUSED}
+    other |= dict.fromkeys(("stands", NEVER), TargetState.STOPPED)
+    async with StoresBetween.opened(group.bootstrap, group.name) as stores:
+        stores.demand_states(configs, {**dict.fromkeys(configs, TargetState.STARTED), **other}, stopped=NEVER)
+        await stores.demand_source(
+            "runs", topic=group.topic("runs"), file=str(group.file("runs")), position=len("one\ntwo\n")
+        )
+
+
+def _ours(group: Group) -> dict[str, str]:
+    return {**group.source(OURS), "connector.class": TASK_CLASS.replace("Task", "Connector")}
+
+
+async def _change_behind_their_backs(group: Group) -> None:
+    """A new connector, one removed, one set back by a line: what Connect finds was written by our stores."""
+    async with StoresBetween.opened(group.bootstrap, group.name) as stores:
+        await stores.put_paused(OURS, _ours(group))
+        await stores.remove("leaves")
+        await stores.set_back("again", file=str(group.file("again")), position=len("one\ntwo\n"))
+
+
+async def _demand_changed(group: Group, connect: RestClient) -> None:
+    """All of it is so for Connect."""
+    kept = {*SOURCES, "copies", NEVER, OURS} - {"leaves"}
+    assert sorted(await connect.done("GET", "/connectors")) == sorted(kept)
+    assert await connect.done("GET", f"/connectors/{OURS}/config") == _ours(group)
+    await wait_states(connect, {OURS: PAUSED, "again": RUNNING, NEVER: STOPPED})
+    (task,) = await connect.done("GET", f"/connectors/{OURS}/tasks")
+    assert task["config"]["topic"] == group.topic(OURS)

@@ -15,7 +15,7 @@ from tests.faults.topic_watch import committed_values
 from tests.faults.worker_life import write_properties
 
 FIRST_DAY = date(2024, 1, 1)
-DAYS, EVENTS_PER_DAY, PAUSE_SECONDS = 24, 500, 4.0
+DAYS, EVENTS_PER_DAY, PAUSE_SECONDS = 24, 500, 3.0
 """The pauses, one in the middle of each day, make the backfill last as long as the killing."""
 KEY = ("distinct_id", "time", "insert_id")
 """With the event's name, by Mixpanel's ``reference/event-deduplication``."""

@@ -13,7 +13,7 @@ from tests.faults.topic_watch import committed_values
 from tests.faults.worker_life import write_properties
 
 BAD_EVERY = 97
-LINES_PER_SECOND = 2_000
+LINES_PER_SECOND = 1_000
 _STEP_SECONDS = 0.05
 SCHEMA = {"type": "record", "name": "Numbered", "fields": [{"name": "number", "type": "long"}]}
 

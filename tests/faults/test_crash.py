@@ -11,7 +11,7 @@ import pytest
 
 from tests.faults.mixpanel_backfill import backfill
 from tests.faults.numbered_lines import GrowingFile, demand_exactly_once, job_files
-from tests.faults.topic_watch import committed_end
+from tests.faults.topic_watch import committed_end, wait_for_commits
 from tests.faults.worker_life import WorkerLife, pause, wait_until
 from tests.stack import KafkaStack
 
@@ -48,7 +48,7 @@ class Chaos:
 
     def _wait_for_progress(self, seen: int) -> int:
         bootstrap = self.kafka.bootstrap
-        has_moved = wait_until(lambda: committed_end(bootstrap, self.topic) > seen, seconds_max=PROGRESS_SECONDS_MAX)
+        has_moved = wait_for_commits(bootstrap, self.topic, beyond=seen, seconds_max=PROGRESS_SECONDS_MAX)
         assert has_moved, f"nothing was committed after {self.killed}:\n{self.life.log_text()[-6000:]}"
         return committed_end(bootstrap, self.topic)
 

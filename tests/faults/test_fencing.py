@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.faults.numbered_lines import GrowingFile, demand_exactly_once, job_files
-from tests.faults.topic_watch import committed_end
-from tests.faults.worker_life import WorkerLife, wait_until
+from tests.faults.topic_watch import committed_end, wait_for_commits
+from tests.faults.worker_life import LOG_LOOK_SECONDS, WorkerLife, wait_until
 from tests.stack import KafkaStack
 
 pytestmark = [pytest.mark.faults, pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(400)]
@@ -24,16 +24,19 @@ def test_the_older_of_two_workers_is_fenced(kafka: KafkaStack, topic_name: str, 
     try:
         with source.growing():
             older.start()
-            assert wait_until(lambda: committed_end(kafka.bootstrap, topic_name) > 0, seconds_max=90)
+            assert wait_for_commits(kafka.bootstrap, topic_name, beyond=0, seconds_max=90)
             newer.start()
-            assert wait_until(lambda: older.events("task_failed") != [], seconds_max=90), older.log_text()[-4000:]
+            has_failed = wait_until(
+                lambda: older.events("task_failed") != [], seconds_max=90, look_seconds=LOG_LOOK_SECONDS
+            )
+            assert has_failed, older.log_text()[-4000:]
             (failure,) = older.events("task_failed")
             assert failure["error_class"] == "WriterFenced"
             assert "a newer writer with the same transactional id took over" in failure["message"]
             status, health = older.get("/health/ready")
             assert (status, "took over" in health) == (503, True)
             seen = committed_end(kafka.bootstrap, topic_name)
-            assert wait_until(lambda: committed_end(kafka.bootstrap, topic_name) > seen, seconds_max=90)
+            assert wait_for_commits(kafka.bootstrap, topic_name, beyond=seen, seconds_max=90)
             assert older.stop(seconds_max=30) == 1
             assert newer.events("task_failed") == []
         assert newer.stop(seconds_max=30) == 0

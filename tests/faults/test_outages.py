@@ -18,7 +18,7 @@ from service.embedded.running import running
 from tests import journal
 from tests.contracts.loopback import serve
 from tests.faults.numbered_lines import GrowingFile, demand_exactly_once, job_files
-from tests.faults.topic_watch import committed_end
+from tests.faults.topic_watch import committed_end, wait_for_commits
 from tests.faults.worker_life import WorkerLife, pause, wait_until, write_properties
 from tests.stack import KafkaStack, RegistryStack
 
@@ -64,7 +64,7 @@ class Stage:
     def wait_for_progress(self) -> None:
         """More is committed than now."""
         seen = committed_end(self.kafka.bootstrap, self.topic)
-        has_moved = wait_until(lambda: committed_end(self.kafka.bootstrap, self.topic) > seen, seconds_max=90)
+        has_moved = wait_for_commits(self.kafka.bootstrap, self.topic, beyond=seen, seconds_max=90)
         assert has_moved, self.life.log_text()[-4000:]
 
 

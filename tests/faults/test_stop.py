@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.numbered_lines import GrowingFile, demand_exactly_once, job_files
-from tests.faults.topic_watch import committed_end
+from tests.faults.topic_watch import committed_end, wait_for_commits
 from tests.faults.worker_life import WorkerLife, wait_until
 from tests.stack import KafkaStack
 
@@ -52,4 +52,5 @@ def test_signals_stop_in_stages_and_lose_nothing(kafka: KafkaStack, topic_name: 
 def _start_and_wait_for_progress(life: WorkerLife, kafka: KafkaStack, topic: str) -> None:
     seen = committed_end(kafka.bootstrap, topic)
     life.start()
-    assert wait_until(lambda: committed_end(kafka.bootstrap, topic) > seen, seconds_max=90), life.log_text()[-4000:]
+    has_moved = wait_for_commits(kafka.bootstrap, topic, beyond=seen, seconds_max=90)
+    assert has_moved, life.log_text()[-4000:]

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 
 from service.kafka.client import KafkaSettings
 from service.kafka.errors import KafkaFailure
 from service.kafka.reader import TopicFeed, read_topic
+
+LOOK_SECONDS = 0.5
 
 
 def committed_values(bootstrap: str, topic: str) -> Counter[bytes | None]:
@@ -23,6 +27,11 @@ def committed_end(bootstrap: str, topic: str) -> int:
         return 0
 
 
+def wait_for_commits(bootstrap: str, topic: str, *, beyond: int, seconds_max: float) -> bool:
+    """Look until ``committed_end`` is beyond this; False when it is not in time. One consumer looks all the time."""
+    return asyncio.run(_wait_for_commits(bootstrap, topic, beyond, seconds_max))
+
+
 async def _committed_values(bootstrap: str, topic: str) -> Counter[bytes | None]:
     values: Counter[bytes | None] = Counter()
     async for records in read_topic(KafkaSettings(bootstrap=bootstrap), topic):
@@ -31,5 +40,32 @@ async def _committed_values(bootstrap: str, topic: str) -> Counter[bytes | None]
 
 
 async def _committed_end(bootstrap: str, topic: str) -> int:
-    async with asyncio.timeout(5), TopicFeed.opened(KafkaSettings(bootstrap=bootstrap), topic) as feed:
-        return sum((await feed.ends()).values())
+    async with asyncio.timeout(5), _asking(bootstrap, topic) as feed:
+        return await _end(feed)
+
+
+async def _wait_for_commits(bootstrap: str, topic: str, beyond: int, seconds_max: float) -> bool:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds_max):
+            while True:
+                with suppress(KafkaFailure):
+                    async with _asking(bootstrap, topic) as feed:
+                        while await _end(feed) <= beyond:
+                            await asyncio.sleep(LOOK_SECONDS)
+                        return True
+                await asyncio.sleep(LOOK_SECONDS)
+    return False
+
+
+@asynccontextmanager
+async def _asking(bootstrap: str, topic: str) -> AsyncIterator[TopicFeed]:
+    """A feed that asks where the topic ends, and fetches nothing."""
+    feed = await TopicFeed.open(KafkaSettings(bootstrap=bootstrap), topic, is_reading=False)
+    try:
+        yield feed
+    finally:
+        await feed.close()
+
+
+async def _end(feed: TopicFeed) -> int:
+    return sum((await feed.ends()).values())

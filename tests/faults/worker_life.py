@@ -21,6 +21,8 @@ from tests.bound import bound
 
 ROOT = Path(__file__).parents[2]
 LOOK_SECONDS = 0.1
+LOG_LOOK_SECONDS = 0.5
+"""For a look that reads a whole log, beside a worker that is starting."""
 
 
 def write_properties(path: Path, properties: Mapping[str, str]) -> Path:
@@ -39,6 +41,7 @@ class WorkerLife:
         self._log = log
         self._python_path = os.pathsep.join(map(str, (ROOT, *python_path)))
         self._process: subprocess.Popen[bytes] | None = None
+        self._url, self._began_at = "", 0
 
     @property
     def process(self) -> subprocess.Popen[bytes]:
@@ -55,8 +58,10 @@ class WorkerLife:
 
     def start(self, *arguments: str) -> None:
         """Start a worker."""
+        self._url = ""
         environment = {**os.environ, "PYTHONPATH": self._python_path}
         with self._log.open("ab") as log:
+            self._began_at = log.tell()
             command = [sys.executable, "-m", "service.cli", "standalone", *self._files, *arguments]
             self._process = subprocess.Popen(bound(command), cwd=ROOT, env=environment, stdout=log, stderr=log)
 
@@ -101,21 +106,32 @@ class WorkerLife:
 
     def events(self, name: str = "") -> list[dict[str, Any]]:
         """What every life has logged as events (``log.format=json``), all or those of one name."""
-        lines = [json.loads(text) for text in self.log_text().splitlines() if text.startswith('{"')]
-        return [line for line in lines if not name or line.get("event") == name]
+        return _events_in(self.log_text(), name)
 
     def get(self, path: str) -> tuple[int, str]:
         """Ask the running worker's HTTP server; status 0 when it does not answer."""
-        starts = self.events("http_listening") or self.events("worker_started")
-        if not starts:
+        self._url = self._url or self._told_url()
+        if not self._url:
             return 0, ""
         try:
-            with urllib.request.urlopen(starts[-1]["rest_url"] + path, timeout=5) as answer:  # noqa: S310 - our own
+            with urllib.request.urlopen(self._url + path, timeout=5) as answer:  # noqa: S310 - our own
                 return int(answer.status), answer.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
         except OSError:
             return 0, ""
+
+    def _told_url(self) -> str:
+        """Of this life; empty until it is told."""
+        with self._log.open("rb") as log:
+            log.seek(self._began_at)
+            starts = _events_in(log.read().decode(errors="replace"), "worker_started")
+        return str(starts[0]["rest_url"]) if starts else ""
+
+
+def _events_in(text: str, name: str) -> list[dict[str, Any]]:
+    lines = [json.loads(line) for line in text.splitlines() if line.startswith('{"')]
+    return [line for line in lines if not name or line.get("event") == name]
 
 
 def pause(seconds: float) -> None:
@@ -123,10 +139,10 @@ def pause(seconds: float) -> None:
     threading.Event().wait(seconds)
 
 
-def wait_until(condition: Callable[[], bool], *, seconds_max: float) -> bool:
+def wait_until(condition: Callable[[], bool], *, seconds_max: float, look_seconds: float = LOOK_SECONDS) -> bool:
     """Look again and again; False when ``condition`` does not come true in time."""
-    for _ in range(int(seconds_max / LOOK_SECONDS)):
+    for _ in range(int(seconds_max / look_seconds)):
         if condition():
             return True
-        pause(LOOK_SECONDS)
+        pause(look_seconds)
     return condition()

@@ -22,7 +22,7 @@ from tests.contracts.loopback import serve
 from tests.faults.worker_life import WorkerLife, pause, write_properties
 
 ITEMS, ITEMS_PER_PAGE = 25, 10
-RUN_SECONDS_MAX = 150.0
+RUN_SECONDS_MAX, LOOK_SECONDS = 150.0, 0.5
 FIRST_DAY = date(2024, 2, 27)
 ORDER_SCHEMA: dict[str, Any] = {
     "type": "record",
@@ -190,7 +190,7 @@ class FinishedRun:
 
     def watch_to_the_end(self) -> None:
         """Look at health and metrics until the worker ends by itself."""
-        for _ in range(int(RUN_SECONDS_MAX / 0.2)):
+        for _ in range(int(RUN_SECONDS_MAX / LOOK_SECONDS)):
             if not self.life.is_running:
                 break
             health = self.life.get("/health/ready")
@@ -198,7 +198,7 @@ class FinishedRun:
                 self.healths.append(health)
             status, text = self.life.get("/metrics")
             self.metrics = text if status == 200 else self.metrics
-            pause(0.2)
+            pause(LOOK_SECONDS)
         self.exit_code = self.life.wait(seconds_max=5)
 
 

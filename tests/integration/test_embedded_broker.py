@@ -15,6 +15,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from service.embedded.broker import BrokerJvm, embedded_kafka
 from service.embedded.errors import DataDirectoryBusy, PortBusy, StartFailed
 from service.embedded.ports import free_ports
+from service.embedded.server import EmbeddedServer
 from service.embedded.supervision import keep_running
 from tests.stack import KafkaStack
 
@@ -144,19 +145,25 @@ async def test_given_port_is_used_and_kept(tmp_path: Path) -> None:
         assert broker.address == f"127.0.0.1:{port}"
 
 
-async def test_dead_broker_is_brought_back(tmp_path: Path, topic_name: str) -> None:
+@pytest.mark.faults
+async def test_dead_broker_is_brought_back(kafka: KafkaStack, topic_name: str) -> None:
     """Under supervision a killed broker comes back on the same port with its data, and its end is told."""
+    await _produce(kafka.bootstrap, topic_name, [b"kept"], is_committed=True)
+    await asyncio.to_thread(kafka.broker.call, _killed_under_supervision)
+    assert kafka.is_alive()
+    assert await _committed(kafka.bootstrap, topic_name, 1) == [b"kept"]
+
+
+async def _killed_under_supervision(broker: EmbeddedServer) -> None:
     told: asyncio.Queue[str] = asyncio.Queue()
-    async with embedded_kafka(data_dir=tmp_path) as broker:
-        await _produce(broker.address, topic_name, [b"kept"], is_committed=True)
-        async with asyncio.TaskGroup() as group:
-            supervision = group.create_task(keep_running(broker, tell=told.put_nowait))
-            os.kill(broker.pid, signal.SIGKILL)
-            async with asyncio.timeout(_WAIT_SECONDS_MAX):
-                assert "code 137" in await told.get()
-                assert "runs again" in await told.get()
-            assert await _committed(broker.address, topic_name, 1) == [b"kept"]
-            supervision.cancel()
+    async with asyncio.TaskGroup() as group:
+        supervision = group.create_task(keep_running(broker, tell=told.put_nowait))
+        os.kill(broker.pid, signal.SIGKILL)
+        async with asyncio.timeout(_WAIT_SECONDS_MAX):
+            assert "code 137" in await told.get()
+            assert not broker.is_alive()
+            assert "runs again" in await told.get()
+        supervision.cancel()
 
 
 async def test_large_dead_letter_fits(kafka: KafkaStack, topic_name: str) -> None:
@@ -164,14 +171,3 @@ async def test_large_dead_letter_fits(kafka: KafkaStack, topic_name: str) -> Non
     letter = os.urandom(3 * 1024 * 1024)
     await _produce(kafka.bootstrap, topic_name, [letter], is_committed=True)
     assert await _committed(kafka.bootstrap, topic_name, 1) == [letter]
-
-
-@pytest.mark.faults
-async def test_shared_broker_survives_a_kill_in_mid_run(kafka: KafkaStack, topic_name: str) -> None:
-    """The run's broker can be killed and restarted by a test; what it had acknowledged is still there."""
-    await _produce(kafka.bootstrap, topic_name, [b"before"], is_committed=True)
-    await asyncio.to_thread(kafka.kill)
-    assert not kafka.is_alive()
-    await asyncio.to_thread(kafka.restart)
-    assert kafka.is_alive()
-    assert await _committed(kafka.bootstrap, topic_name, 1) == [b"before"]

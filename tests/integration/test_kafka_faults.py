@@ -21,6 +21,7 @@ from tests.stack import KafkaStack
 pytestmark = [pytest.mark.integration, pytest.mark.faults, pytest.mark.slow]
 
 PARTITION = {"file": "a"}
+LOOK_SECONDS = 0.05
 
 
 @pytest.fixture
@@ -71,7 +72,7 @@ async def wait_for_records(settings: KafkaSettings, topic: str, count: int) -> N
     """Return when so many records, committed or not, have reached the topic."""
     async with TopicFeed.opened(settings, topic, is_committed=False) as feed:
         while max((await feed.ends()).values()) < count:
-            await asyncio.sleep(0)
+            await asyncio.sleep(LOOK_SECONDS)
 
 
 async def test_a_killed_broker_costs_nothing(mortal_kafka: KafkaStack, topic_name: str) -> None:
@@ -80,7 +81,7 @@ async def test_a_killed_broker_costs_nothing(mortal_kafka: KafkaStack, topic_nam
         bootstrap=mortal_kafka.bootstrap, producer=ProducerSettings(commit_seconds_max=20.0, batch_bytes_max=20_000)
     )
     loop = asyncio.get_running_loop()
-    until = 200_000
+    until = 80_000
     async with asyncio.timeout(150), asyncio.TaskGroup() as group:
         group.create_task(deliver_all(settings, topic_name, until=until, step=5000))
         await wait_for_created(settings, topic_name)
@@ -97,7 +98,7 @@ async def wait_for_created(settings: KafkaSettings, topic: str) -> None:
 
     async with KafkaAdmin.opened(settings) as admin:
         while not await admin.partition_count(topic):
-            await asyncio.sleep(0)
+            await asyncio.sleep(LOOK_SECONDS)
 
 
 async def test_a_broker_that_stays_away_is_given_up(mortal_kafka: KafkaStack, topic_name: str) -> None:

@@ -7,9 +7,10 @@ import time
 
 import pyarrow as pa
 import pytest
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 from service.kafka import delivery
-from service.kafka.admin import KafkaAdmin
+from service.kafka.admin import KafkaAdmin, connected
 from service.kafka.client import KafkaSettings, ProducerSettings
 from service.kafka.errors import DeliveryFatal, DeliveryRetriable, RecordsRefused, WriterFenced
 from service.kafka.partitioner import key_partitions
@@ -165,6 +166,37 @@ async def test_a_record_over_the_topics_limit_is_named(kafka: KafkaStack, topic_
     await writer.commit([records(topic_name, [b"small", b"small too"])])
     await writer.stop()
     assert len(await stored(settings, topic_name)) == 22
+
+
+async def test_a_limit_that_is_lowered_meanwhile_is_asked_for_by_the_next_writer(
+    kafka: KafkaStack, topic_name: str
+) -> None:
+    """What the broker refuses by a setting that is new asks for a restart; the next writer names the record."""
+    settings = settings_of(kafka)
+    await make_topic(settings, topic_name, config={"max.message.bytes": "5000"})
+    large = records(topic_name, [b"v" * 4000])
+    writer = TransactionalWriter(settings, transactional_id=topic_name)
+    await writer.start()
+    await writer.commit([large])
+    async with connected(settings, doing="lowering a limit") as admin:
+        lower = ConfigResource(ConfigResourceType.TOPIC, topic_name, configs={"max.message.bytes": "1000"})
+        await admin.alter_configs([lower])
+    with pytest.raises(DeliveryRetriable, match="have changed"):
+        await commit_until_refused(writer, large)
+    await writer.stop()
+    successor = TransactionalWriter(settings, transactional_id=topic_name)
+    await successor.start()
+    with pytest.raises(RecordsRefused):
+        await successor.commit([large])
+    await successor.commit([records(topic_name, [b"v" * 300] * 20)])
+    await successor.stop()
+
+
+async def commit_until_refused(writer: TransactionalWriter, write: TopicRecords) -> None:
+    """A setting counts a moment after it was changed."""
+    async with asyncio.timeout(30):
+        while True:
+            await writer.commit([write])
 
 
 async def test_large_records_go_alone(kafka: KafkaStack, topic_name: str) -> None:

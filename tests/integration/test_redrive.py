@@ -55,24 +55,29 @@ def headrace(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def job(kafka: KafkaStack, topic: str, folder: Path, contract: Mapping[str, Any]) -> tuple[str, str]:
+def job(
+    kafka: KafkaStack, topic: str, folder: Path, contract: Mapping[str, Any], *, remote: str = ""
+) -> tuple[str, str]:
     """A worker and one connector of a file, under this contract."""
     connector = {
         "connector.class": "FileStreamSource",
         "file": str(folder / "orders.jsonl"),
         "contract.schema": json.dumps(contract),
     }
-    return files(kafka, topic, folder, connector)
+    return files(kafka, topic, folder, connector, remote=remote)
 
 
-def files(kafka: KafkaStack, topic: str, folder: Path, connector: Mapping[str, str]) -> tuple[str, str]:
-    """A worker's file and a connector's."""
+def files(
+    kafka: KafkaStack, topic: str, folder: Path, connector: Mapping[str, str], *, remote: str = ""
+) -> tuple[str, str]:
+    """A worker's file and a connector's; without a server for Spark the worker launches a JVM."""
     worker = {
         "bootstrap.servers": kafka.bootstrap,
         "group.id": f"redrive-{topic}",
         "listeners": "http://127.0.0.1:0",
         "offset.storage.topic": f"{topic}-offsets",
         "data.dir": str(folder / "data"),
+        **({"spark.remote": remote} if remote else {}),
     }
     common = {"name": topic, "topic": topic, "errors.tolerance": "all", "value.converter": "json"}
     paths = folder / "worker.properties", folder / "connector.properties"
@@ -89,17 +94,17 @@ def redriven(letters: str, *job_files: str) -> tuple[int, int, int]:
 
 @pytest.mark.timeout(600)
 def test_what_passes_the_mended_contract_is_delivered_once_and_the_rest_stays(
-    kafka: KafkaStack, topic_name: str, tmp_path: Path
+    kafka: KafkaStack, spark_remote: str, topic_name: str, tmp_path: Path
 ) -> None:
     """A second redrive delivers nothing twice, tries again what failed, and keeps where it came from."""
     (tmp_path / "orders.jsonl").write_bytes(LINES)
     letters = f"{topic_name}-dead-letters"
-    done = headrace("standalone", *job(kafka, topic_name, tmp_path, STRICT), "--until-idle", "1")
+    done = headrace("standalone", *job(kafka, topic_name, tmp_path, STRICT, remote=spark_remote), "--until-idle", "1")
     assert done.returncode == 0, done.stderr
     assert committed_values(kafka.bootstrap, topic_name) == {b'{"id":1,"by":"Ada"}': 1}
     assert committed_values(kafka.bootstrap, letters).total() == 3
 
-    mended = job(kafka, topic_name, tmp_path, MENDED)
+    mended = job(kafka, topic_name, tmp_path, MENDED, remote=spark_remote)
     assert redriven(letters, *mended) == (2, 0, 1)
     assert redriven(letters, *mended) == (0, 0, 1)
     values = {b'{"id":1,"by":"Ada"}': 1, b'{"id":2,"by":null}': 1, b'{"id":3,"by":null}': 1}
@@ -116,7 +121,9 @@ def test_what_passes_the_mended_contract_is_delivered_once_and_the_rest_stays(
 
 
 @pytest.mark.timeout(600)
-def test_a_letter_whose_day_is_read_again_is_delivered_once(kafka: KafkaStack, topic_name: str, tmp_path: Path) -> None:
+def test_a_letter_whose_day_is_read_again_is_delivered_once(
+    kafka: KafkaStack, spark_remote: str, topic_name: str, tmp_path: Path
+) -> None:
     """Whichever comes first: the redrive, or the look-back over a day that is still open for late events."""
     bad = 4
     today = SystemClock().now().date()
@@ -139,7 +146,7 @@ def test_a_letter_whose_day_is_read_again_is_delivered_once(kafka: KafkaStack, t
                 "contract.schema": f"file:{CONTRACT_PATH}",
             }
             refused = {f"contract.rules.no_{name}": f"event NOT LIKE '{name}%'" for name in rules}
-            return files(kafka, topic_name, tmp_path, {**connector, **refused})
+            return files(kafka, topic_name, tmp_path, {**connector, **refused}, remote=spark_remote)
 
         def backfill(*rules: str) -> None:
             done = headrace("standalone", *under(*rules), "--until-idle", "1")
@@ -177,8 +184,13 @@ def _repeated(kafka: KafkaStack, topic: str) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.timeout(300)
-async def test_a_task_that_may_still_write_is_fenced(kafka: KafkaStack, topic_name: str, tmp_path: Path) -> None:
-    """A connector that de-duplicates has to be stopped for a redrive; one that was not cannot repeat what it brings."""
+async def test_a_task_that_may_still_write_is_fenced(
+    kafka: KafkaStack, spark_remote: str, topic_name: str, tmp_path: Path
+) -> None:
+    """A connector that de-duplicates has to be stopped for a redrive; one that was not cannot repeat what it brings.
+
+    This redrive launches a JVM of its own, as a person's does.
+    """
     (tmp_path / "orders.jsonl").write_bytes(LINES)
     connector = {
         "connector.class": "FileStreamSource",
@@ -186,10 +198,11 @@ async def test_a_task_that_may_still_write_is_fenced(kafka: KafkaStack, topic_na
         "contract.schema": json.dumps(STRICT),
         "dedupe.fields": "id",
     }
-    job_files = files(kafka, topic_name, tmp_path, connector)
+    job_files = files(kafka, topic_name, tmp_path, connector, remote=spark_remote)
     done = await asyncio.to_thread(headrace, "standalone", *job_files, "--until-idle", "1")
     assert done.returncode == 0, done.stderr
     settings = KafkaSettings(bootstrap=kafka.bootstrap)
+    job_files = files(kafka, topic_name, tmp_path, connector)
     writer = TransactionalWriter(settings, transactional_id=f"redrive-{topic_name}-{topic_name}-0")
     await writer.start()
     try:
@@ -204,7 +217,7 @@ async def test_a_task_that_may_still_write_is_fenced(kafka: KafkaStack, topic_na
 
 @pytest.mark.timeout(300)
 def test_letters_of_several_connectors_in_one_topic_go_each_its_way(
-    kafka: KafkaStack, topic_name: str, tmp_path: Path
+    kafka: KafkaStack, spark_remote: str, topic_name: str, tmp_path: Path
 ) -> None:
     """By their own contract, to their own topic; a redrive of one leaves the letters of the other alone."""
     letters = f"{topic_name}-letters"
@@ -221,7 +234,7 @@ def test_letters_of_several_connectors_in_one_topic_go_each_its_way(
             "errors.deadletterqueue.topic.name": letters,
         }
         (tmp_path / name).mkdir()
-        worker, file = files(kafka, topic_name, tmp_path / name, connector)
+        worker, file = files(kafka, topic_name, tmp_path / name, connector, remote=spark_remote)
         every.append(file)
     done = headrace("standalone", worker, *every, "--until-idle", "1")
     assert done.returncode == 0, done.stderr

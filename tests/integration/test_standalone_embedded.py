@@ -10,7 +10,7 @@ import pytest
 from service.embedded.ports import free_ports
 from tests import journal
 from tests.faults.topic_watch import committed_end
-from tests.faults.worker_life import WorkerLife, wait_until, write_properties
+from tests.faults.worker_life import LOG_LOOK_SECONDS, WorkerLife, wait_until, write_properties
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(400)]
 
@@ -30,7 +30,11 @@ def test_an_embedded_worker_needs_nothing_else(tmp_path: Path) -> None:
             with source.open("ab") as file:
                 file.write(b"".join(b'{"number":%d}\n' % n for n in range((number - 1) * LINES, number * LINES)))
             life.start()
-            is_there = wait_until(lambda: _numbers(bootstrap) >= number * LINES, seconds_max=120)  # noqa: B023 - at once
+            is_there = wait_until(
+                lambda number=number: _numbers(bootstrap) >= number * LINES,  # type: ignore[misc] # bound
+                seconds_max=120,
+                look_seconds=LOG_LOOK_SECONDS,
+            )
             assert is_there, life.log_text()[-4000:]
             if number == 1:
                 assert life.stop(seconds_max=60) == 0, life.log_text()[-4000:]

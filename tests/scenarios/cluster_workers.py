@@ -22,6 +22,9 @@ from tests.cluster.worker_keys import group_properties
 from tests.rest_client import LOOK_SECONDS, WAIT_SECONDS_MAX, RestClient
 from tests.unit.pipeline.fakes import verdicts
 
+TOPIC_LOOK_SECONDS = 0.4
+"""Each look reads a topic from its beginning."""
+
 
 class InstantConversion:
     """Takes every record for valid, at once."""
@@ -117,6 +120,6 @@ class Cluster:
             async with asyncio.timeout(WAIT_SECONDS_MAX):
                 while (found := await self.lines(path)) != list(expected):
                     assert len(found) <= len(expected), found
-                    await asyncio.sleep(LOOK_SECONDS)
+                    await asyncio.sleep(TOPIC_LOOK_SECONDS)
         except TimeoutError:
             raise AssertionError(f"{len(found)} of {len(expected)} lines: {found[-3:]}") from None

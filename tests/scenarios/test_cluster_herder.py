@@ -15,7 +15,7 @@ from service.kafka.admin import KafkaAdmin
 from service.kafka.client import KafkaSettings
 from service.kafka.errors import DeliveryFatal
 from tests.rest_client import LOOK_SECONDS, WAIT_SECONDS_MAX
-from tests.scenarios.cluster_workers import Cluster, ClusterWorker, InstantConversion
+from tests.scenarios.cluster_workers import TOPIC_LOOK_SECONDS, Cluster, ClusterWorker, InstantConversion
 from tests.scenarios.counting import counted
 from tests.stack import KafkaStack
 
@@ -148,7 +148,7 @@ async def wait_sorted(cluster: Cluster, path: Path, expected: list[str]) -> None
         async with asyncio.timeout(WAIT_SECONDS_MAX):
             while (found := sorted(await cluster.lines(path))) != expected:
                 assert len(found) <= len(expected), found
-                await asyncio.sleep(LOOK_SECONDS)
+                await asyncio.sleep(TOPIC_LOOK_SECONDS)
     except TimeoutError:
         raise AssertionError(f"{len(found)} of {len(expected)} records") from None
 

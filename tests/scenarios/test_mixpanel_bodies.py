@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import re
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -17,6 +18,7 @@ from fetchers.sdk import Page
 from fetchers.sdk.testing import FakeClock, FakeContext, collect
 from metrics.events import FetchCompleted
 from service.simulators.mixpanel_settings import MixpanelSettings
+from tests.contracts.loopback import answering
 from tests.scenarios.mixpanel_memory import DAY
 from tests.scenarios.mixpanel_worker import RETRIES_MAX, MemoryWorker, properties, source_of
 from tests.scenarios.scripted_export import Scripted, ScriptedExport, scripted_export
@@ -142,6 +144,36 @@ async def test_m17_half_a_line_is_quoted_without_the_secret() -> None:
     worker, _ = await delivered(Scripted(line), Scripted(event(1)))
     assert PROJECT.secret[:8] not in str(worker.retries[0])
     assert len(str(worker.retries[0])) < 250
+
+
+PAGE = b"<!DOCTYPE html>\n<html>\n<body>log in</body>\n</html>\n"
+
+
+@pytest.mark.parametrize(
+    ("wall", "words"),
+    [
+        (Scripted(PAGE, headers={"Content-Type": "text/html; charset=utf-8"}), "a web page .*log in"),
+        (Scripted(b"please log in\n", headers={"Content-Type": "text/html"}), "a web page .*log in"),
+        (Scripted(PAGE, headers={"Content-Type": "text/plain"}), "a web page"),
+        (Scripted(event(1) + b"\n", status=206), "status 206"),
+        (Scripted(status=204), "status 204"),
+    ],
+)
+async def test_what_stands_before_the_export_is_no_day(wall: Scripted, words: str) -> None:
+    """A login wall or a proxy that answers with success closes no day; its words are no bad lines of the day."""
+    worker, _ = await delivered(wall, wall, Scripted(event(1) + b"\n"))
+    assert [re.search(words, str(error)) is not None for error in worker.retries] == [True, True]
+    assert worker.delivered == [event(1)]
+
+
+async def test_a_body_that_nothing_frames_is_no_day() -> None:
+    """Where only the end of the connection ends it, a server that dies between two lines looks done."""
+    answer = b"HTTP/1.0 200 OK\r\nContent-Type: text/plain\r\n\r\n" + event(1) + b"\n"
+    async with answering(answer) as url, shared_http() as http:
+        worker = MemoryWorker(properties(PROJECT, url, mixpanel_to_date=str(DAY)), http)
+        await worker.run()
+    assert (worker.delivered, worker.offsets) == ([], {})
+    assert {"where it ends" in str(error) for error in worker.retries} == {True}
 
 
 async def test_m18_odd_json_is_handed_over_byte_for_byte() -> None:

@@ -24,9 +24,9 @@ def local_engine() -> Iterator[Engine]:
 
 
 @pytest.fixture(scope="session")
-def connect_engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
-    """Spark Connect, one server for the whole run."""
-    engine = ConnectEngine(tmp_path_factory.mktemp("connect"))
+def connect_engine(spark_remote: str) -> Iterator[Engine]:
+    """Spark Connect, on the server of the whole run."""
+    engine = ConnectEngine(spark_remote)
     yield engine
     engine.stop()
 

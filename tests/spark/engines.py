@@ -7,38 +7,25 @@ from __future__ import annotations
 
 import gc
 import os
-import socket
-import subprocess
 import sys
-import threading
 import warnings
 from collections.abc import Sequence
-from contextlib import suppress
-from pathlib import Path
-from typing import IO, Any, Protocol
+from dataclasses import replace
+from typing import Any, Protocol
 
 import pyarrow as pa
-import pyspark
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
-from service.embedded.jars import archive_options, spark_avro_jar
+from service.embedded.jars import archive_options
 from spark_batch.compiled import CompiledPlan, compile_plan
 from spark_batch.convert import convert_table
 from spark_batch.outcome import INPUT_SCHEMA
 from spark_batch.plan import ConversionPlan, Finding
+from spark_batch.proof import ProofHabit
 from spark_batch.rule_check import rule_findings
 from spark_batch.session import SparkSettings, is_jvm_alive, kill_jvm, start_session
-
-GUARD = Path(__file__).parents[2] / "service" / "embedded" / "guard.py"
-CONNECT_FLAG = "SPARK_CONNECT_MODE_ENABLED"
-"""PySpark's switch between its two kinds of columns; a process normally has one kind only."""
-
-
-def avro_jar() -> Path:
-    """The spark-avro jar: given by the environment, or fetched by set-up."""
-    given = os.environ.get("HEADRACE_SPARK_AVRO_JAR")
-    return Path(given) if given else spark_avro_jar()
+from tests.spark_server import CONNECT_FLAG, avro_jar
 
 
 def local_settings() -> SparkSettings:
@@ -86,15 +73,15 @@ class LocalEngine:
 
     def convert(self, plan: ConversionPlan, batch: pa.Table) -> pa.Table:
         """The outcome of the batch."""
-        session = self._ready()
-        if plan not in self._compiled:
-            self._compiled[plan] = compile_plan(plan)
-        return convert_table(session, self._compiled[plan], batch)
+        self._ready()
+        return self.convert_by(self._columns(plan), batch)
 
     def compiled(self, plan: ConversionPlan) -> CompiledPlan:
-        """The plan, for a test that takes paths away from it."""
+        """The plan as if nothing were learned of its payloads yet, for a test that takes paths away from it."""
         self._ready()
-        return compile_plan(plan)
+        compiled = self._columns(plan)
+        typed = None if compiled.typed is None else replace(compiled.typed, habit=ProofHabit())
+        return replace(compiled, typed=typed)
 
     def convert_by(self, compiled: CompiledPlan, batch: pa.Table) -> pa.Table:
         """The outcome of the batch by such a plan."""
@@ -108,6 +95,11 @@ class LocalEngine:
         """Kill the JVM: nothing in it is worth a slow end."""
         kill_jvm(self._session)
         self._session = None
+
+    def _columns(self, plan: ConversionPlan) -> CompiledPlan:
+        if plan not in self._compiled:
+            self._compiled[plan] = compile_plan(plan)
+        return self._compiled[plan]
 
     def _ready(self) -> SparkSession:
         if self._session is None or not is_jvm_alive():
@@ -131,13 +123,12 @@ def _start_persistently() -> SparkSession:
 
 
 class ConnectEngine:
-    """Spark Connect: the server in a process of its own, the client here."""
+    """A session on a Spark Connect server, of which others make use as well."""
 
-    def __init__(self, folder: Path) -> None:
-        self.server = ConnectServer(folder)
+    def __init__(self, url: str) -> None:
         os.environ[CONNECT_FLAG] = "1"
         try:
-            self._session = start_session(SparkSettings(remote=self.server.url))
+            self._session = start_session(SparkSettings(remote=url))
         finally:
             del os.environ[CONNECT_FLAG]
         self._compiled: dict[ConversionPlan, CompiledPlan] = {}
@@ -161,94 +152,14 @@ class ConnectEngine:
             del os.environ[CONNECT_FLAG]
 
     def stop(self) -> None:
-        """Close the client's channel, then end the server."""
+        """Close the client's channel."""
         os.environ[CONNECT_FLAG] = "1"
         try:
             self._session.stop()
         finally:
             os.environ.pop(CONNECT_FLAG, None)
-            self.server.stop()
-
-
-class ConnectServer:
-    """A Spark Connect server on a free port of this machine."""
-
-    def __init__(self, folder: Path) -> None:
-        self.port = _free_port()
-        self.url = f"sc://127.0.0.1:{self.port}"
-        home = Path(str(pyspark.__file__)).parent
-        settings = {
-            "spark.ui.enabled": "false",
-            "spark.driver.host": "127.0.0.1",
-            "spark.driver.bindAddress": "127.0.0.1",
-            "spark.connect.grpc.binding.address": "127.0.0.1",
-            "spark.connect.grpc.binding.port": str(self.port),
-            "spark.sql.shuffle.partitions": "2",
-        }
-        command = [
-            str(home / "bin" / "spark-submit"),
-            "--class",
-            "org.apache.spark.sql.connect.service.SparkConnectServer",
-        ]
-        command += ["--master", "local[2]", "--jars", str(avro_jar())]
-        command += ["--driver-java-options", " ".join(archive_options("spark"))]
-        for name, value in settings.items():
-            command += ["--conf", f"{name}={value}"]
-        environment = {
-            **{name: value for name, value in os.environ.items() if name != CONNECT_FLAG},
-            "SPARK_HOME": str(home),
-            "SPARK_LOCAL_IP": "127.0.0.1",
-            # The server's heap comes from here, not from --driver-memory.
-            "SPARK_DAEMON_MEMORY": "768m",
-        }
-        # Behind the guard of the embedded servers: a test run that is killed must leave no JVM behind.
-        guarded = [sys.executable, "-I", "-S", str(GUARD), "2", *command, "spark-internal"]
-        self._process = subprocess.Popen(
-            guarded,
-            cwd=folder,
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-        )
-        self._wait_ready(self._process.stdout)
-
-    def stop(self) -> None:
-        """End the server; the reader of its output ends with it."""
-        if self._process.stdin is not None:
-            self._process.stdin.close()
-        self._process.wait(timeout=30)
-        self._reader.join(timeout=10)
-        if self._process.stdout is not None:
-            self._process.stdout.close()
-
-    def _wait_ready(self, output: IO[bytes] | None) -> None:
-        assert output is not None
-        seen: list[bytes] = []
-        is_ready = threading.Event()
-
-        def read() -> None:
-            with suppress(ValueError):
-                for line in output:
-                    seen.append(line)
-                    if b"Spark Connect server started" in line:
-                        is_ready.set()
-            is_ready.set()
-
-        self._reader = threading.Thread(target=read, name="connect-server-output", daemon=True)
-        self._reader.start()
-        is_ready.wait(timeout=90)
-        if not any(b"Spark Connect server started" in line for line in seen):
-            self._process.kill()
-            raise RuntimeError(b"".join(seen[-20:]).decode(errors="replace"))
 
 
 def rows(outcome: pa.Table) -> list[dict[str, Any]]:
     """The outcome's rows, nulls left out."""
     return [{name: value for name, value in row.items() if value is not None} for row in outcome.to_pylist()]
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])

@@ -319,7 +319,8 @@ def _record(schema: dict[str, Any], odds: int) -> st.SearchStrategy[str]:
 def _plain(schema: dict[str, Any], kind: str) -> st.SearchStrategy[str]:
     logical = schema.get("logicalType")
     if logical == "uuid":
-        return st.one_of(st.uuids().map(lambda u: json.dumps(str(u))), TEXTS.map(json.dumps))
+        texts = st.tuples(st.uuids().map(str), st.sampled_from(["", "", "", "\n", "\r", "\u2028", " "])).map("".join)
+        return st.one_of(texts.map(json.dumps), TEXTS.map(json.dumps))
     if logical == "decimal":
         return st.one_of(st.decimals(min_value=-10, max_value=10, places=2).map(str), _NUMBERS)
     if logical is not None:

@@ -21,6 +21,7 @@ LOCAL = {"type": "long", "logicalType": "local-timestamp-millis"}
 DATE = {"type": "int", "logicalType": "date"}
 TIME = {"type": "int", "logicalType": "time-millis"}
 UUID = {"type": "string", "logicalType": "uuid"}
+ID = "123e4567-e89b-12d3-a456-426614174000"
 ENUM = {"type": "enum", "name": "E", "symbols": ["on", "off", "true"]}
 FIXED = {"type": "fixed", "name": "F", "size": 2}
 
@@ -196,10 +197,7 @@ CASES: dict[str, tuple[Any, dict[str, Any]]] = {
         },
     ),
     "times": (TIME, {'"12:34:56.789"': 45296789, "45296789": 45296789, '"12:34"': W, "86400000": R, "-1": R}),
-    "uuids": (
-        UUID,
-        {'"123e4567-e89b-12d3-a456-426614174000"': "123e4567-e89b-12d3-a456-426614174000", '"x"': W, "5": W},
-    ),
+    "uuids": (UUID, {f'"{ID}"': ID, **dict.fromkeys((f'"{ID}\\n"', f'"{ID}\\r\\n"', f'"{ID}\\u2028"', '"x"', "5"), W)}),
     "enums": (
         ENUM,
         {'"on"': "on", '"true"': "true", '"ON"': Reason.UNKNOWN_SYMBOL, "true": W, '""': Reason.UNKNOWN_SYMBOL},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import psutil
@@ -14,8 +15,9 @@ from spark_batch.errors import ConversionRetriable
 from spark_batch.plan import Contract, ConversionPlan, ConverterKind, ConverterSpec, PayloadFormat, Rule
 from spark_batch.runner import ConversionRunner
 from spark_batch.session import SparkSettings
-from tests.spark import engines
-from tests.spark.engines import CONNECT_FLAG, ConnectServer, table
+from tests import spark_server
+from tests.spark.engines import table
+from tests.spark_server import CONNECT_FLAG, ConnectServer
 
 JSON = ConverterSpec(ConverterKind.JSON)
 PLAN = ConversionPlan(PayloadFormat.JSON, value_converter=JSON)
@@ -26,11 +28,10 @@ RULED_PLAN = ConversionPlan(PayloadFormat.JSON, Contract(SCHEMA, (Rule("positive
 ENDS_SECONDS_MAX = 60.0
 
 
-@pytest.fixture(name="server")
-def server_fixture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ConnectServer]:
-    """A server of its own, for it will hang."""
-    monkeypatch.setenv(CONNECT_FLAG, "1")
-    server = ConnectServer(tmp_path)
+@pytest.fixture(name="server", scope="module")
+def server_fixture(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectServer]:
+    """A server of their own, for it will hang and be ended; each test leaves one that answers."""
+    server = ConnectServer(tmp_path_factory.mktemp("spark"))
     yield server
     server.stop()
 
@@ -39,9 +40,9 @@ def server_fixture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
 def restart_fixture(
     server: ConnectServer, runner: ConversionRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[], None]:
-    """Ends the server and starts another one at its address, which ends with the test as the first one would have."""
+    """Ends the server and starts another one at its address, which takes its place."""
     assert runner.is_started
-    monkeypatch.setattr(engines, "_free_port", lambda: server.port)
+    monkeypatch.setattr(spark_server, "_free_port", lambda: server.port)
 
     def restart() -> None:
         server.stop()
@@ -51,13 +52,12 @@ def restart_fixture(
 
 
 @pytest.fixture(name="runner")
-async def runner_fixture(server: ConnectServer) -> AsyncIterator[ConversionRunner]:
-    """One slot, so that the first one lost would be the last."""
-    runner = ConversionRunner(SparkSettings(remote=server.url), slots=1, job_seconds_max=60)
-    await runner.start()
-    await runner.convert(SLOW_PLAN, table([None]))
-    yield runner
-    await runner.stop()
+async def runner_fixture(server: ConnectServer, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ConversionRunner]:
+    """One that has converted."""
+    monkeypatch.setenv(CONNECT_FLAG, "1")
+    async with started(server) as found:
+        await found.convert(SLOW_PLAN, table([None]))
+        yield found
 
 
 async def test_what_is_given_up_gives_its_slot_back(runner: ConversionRunner, server: ConnectServer) -> None:
@@ -87,21 +87,30 @@ async def test_what_is_given_up_gives_its_slot_back(runner: ConversionRunner, se
 
 
 async def test_a_server_that_is_started_anew_condemns_nothing(
-    runner: ConversionRunner, restart: Callable[[], None]
+    runner: ConversionRunner, server: ConnectServer, restart: Callable[[], None]
 ) -> None:
-    """It knows the session no more: no record, no rule and no plan is to blame, and a new session is made."""
+    """It knows no session any more: no record, no rule and no plan is to blame, and new sessions are made."""
     batch = table([b'{"x":%d}' % number for number in range(5)])
-    for plan in (RULED_PLAN, PLAN):
-        before = (await runner.convert(plan, batch)).column("reason").to_pylist()
+    async with started(server) as ruled, started(server) as checking:
+        before = [await each.convert(plan, batch) for each, plan in ((ruled, RULED_PLAN), (runner, PLAN))]
         await asyncio.to_thread(restart)
+        for each, plan, seen in ((ruled, RULED_PLAN, before[0]), (runner, PLAN, before[1])):
+            with pytest.raises(ConversionRetriable, match="lost"):
+                await each.convert(plan, batch)
+            assert (await each.convert(plan, batch)).column("reason") == seen.column("reason")
         with pytest.raises(ConversionRetriable, match="lost"):
-            await runner.convert(plan, batch)
-        assert (await runner.convert(plan, batch)).column("reason").to_pylist() == before
-    await asyncio.to_thread(restart)
-    with pytest.raises(ConversionRetriable, match="lost"):
-        await runner.check(RULED_PLAN)
-    assert await runner.check(RULED_PLAN) == []
-    assert runner.statistics.restarts == 3
+            await checking.check(RULED_PLAN)
+        assert await checking.check(RULED_PLAN) == []
+        assert [each.statistics.restarts for each in (ruled, runner, checking)] == [1, 1, 1]
+
+
+@asynccontextmanager
+async def started(server: ConnectServer) -> AsyncIterator[ConversionRunner]:
+    """A runner with a session of its own, and one slot, so that the first one lost would be the last."""
+    runner = ConversionRunner(SparkSettings(remote=server.url), slots=1, job_seconds_max=60)
+    await runner.start()
+    yield runner
+    await runner.stop()
 
 
 async def refused(runner: ConversionRunner, plan: ConversionPlan = PLAN) -> None:

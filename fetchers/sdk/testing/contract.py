@@ -25,7 +25,7 @@ from fetchers.sdk.errors import Fatal
 from fetchers.sdk.http import HttpDoor
 from fetchers.sdk.page import Page
 from fetchers.sdk.testing.case import FetcherCase, ScriptedSource
-from fetchers.sdk.testing.collect import collect, running
+from fetchers.sdk.testing.collect import SECONDS_MAX, collect, running
 from fetchers.sdk.testing.context import FakeContext
 from fetchers.sdk.testing.tasks import watched_family
 
@@ -81,7 +81,7 @@ class FetcherContract:
             context = bench.context()
             pages: list[Page] = []
             has_added = False
-            async with running(bench.connector(), context) as stream, asyncio.timeout(BLOCKED_SECONDS_MAX):
+            async with running(bench.connector(), context) as stream, asyncio.timeout(SECONDS_MAX):
                 async for page in stream:
                     pages.append(page)
                     if not has_added and _count(pages) >= len(bench.source.expected):

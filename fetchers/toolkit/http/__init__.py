@@ -1,7 +1,8 @@
 """The http client of the worker: one session for all tasks, an access of its own for each task.
 
 ``shared`` owns the session; ``access`` is what a fetcher holds; ``stream`` and ``answer`` are its two ways to read
-a body; ``decoding`` undoes gzip and finds cut streams; ``redirects``, ``retry_after`` and ``failures`` are rules.
+a body; ``decoding`` undoes gzip and finds cut streams; ``headers``, ``redirects``, ``retry_after`` and ``failures``
+are rules.
 """
 
 from fetchers.toolkit.http.access import TaskHttp

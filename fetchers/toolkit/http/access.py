@@ -28,6 +28,7 @@ from fetchers.sdk.http import (
 from fetchers.toolkit.http import redirects
 from fetchers.toolkit.http.answer import HttpAnswer
 from fetchers.toolkit.http.failures import outside_errors, place_of
+from fetchers.toolkit.http.headers import is_page
 from fetchers.toolkit.http.retry_after import retry_after_seconds
 from fetchers.toolkit.http.stream import ResponseStream, TooLargeError
 from metrics.events import FetchCompleted
@@ -35,6 +36,7 @@ from metrics.events import FetchCompleted
 REQUESTS_OPEN_MAX = 16
 """Requests that one task may have open at once."""
 _UNAUTHORIZED = 401
+_SUCCESS = range(200, 300)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,7 @@ class _Request:
         return redirects.has_credentials(
             self.options.get("headers", {}),
             is_authorized=self.options.get("auth") is not None or self.url.user is not None,
-            has_secrets=bool(self.options.get("secrets")),
+            has_secrets=bool(self.options.get("secrets")) or self.options.get("body") is not None,
         )
 
 
@@ -110,7 +112,13 @@ class TaskHttp:
                 message = f"{place}: the answer is larger than {error.bytes_max} bytes"
                 raise Fatal(message) from error
             return HttpAnswer(
-                stream.status, stream.headers, body, stream.url, links=stream.links, is_skipped=stream.is_skipped
+                stream.status,
+                stream.headers,
+                body,
+                stream.url,
+                links=stream.links,
+                is_skipped=stream.is_skipped,
+                is_framed=stream.is_framed,
             )
 
     @asynccontextmanager
@@ -171,17 +179,16 @@ class TaskHttp:
             if stream.status not in redirects.STATUSES:
                 return stream
             stream.close()
-            place = request.place
+            method = redirects.method_after(stream.status, request.method, place=request.place)
+            if method != request.method:  # a body belongs to the method that was asked for
+                request = replace(request, method=method, options=_without_body(request.options))
             target = redirects.redirected(
                 request.url,
                 stream.headers.get("Location"),
-                place=place,
+                place=request.place,
                 carries_credentials=request.carries_credentials,
             )
-            method = redirects.method_after(stream.status, request.method, place=place)
-            # The query is part of the target; a body belongs to the method that was asked for.
-            options = request.options if method == request.method else _without_body(request.options)
-            request = replace(request, url=target, method=method, options=options)
+            request = replace(request, url=target)  # the query is part of it
         message = f"{request.place}: redirected more than {redirects.REDIRECTS_MAX} times"
         raise Fatal(message)
 
@@ -212,15 +219,11 @@ class TaskHttp:
     async def _judge(self, stream: ResponseStream, request: _Request) -> None:
         """Raise what the status table says about the status."""
         verdict = request.options.get("statuses", StatusTable()).verdict(stream.status)
+        if verdict is StatusVerdict.ACCEPT and request.options.get("is_page_refused"):
+            await _refuse_page(stream, request)
         if verdict in {StatusVerdict.ACCEPT, StatusVerdict.SKIP}:
             return
-        limits = request.options.get("limits", HttpLimits())
-        try:
-            async with asyncio.timeout(limits.read_seconds):
-                quoted = await stream.excerpt()
-        except TimeoutError:
-            quoted = ""  # the status alone is enough to act on
-        message = f"{request.place}: {_status_words(stream.status)}" + (f": {quoted}" if quoted else "")
+        message = await _quoting(stream, request, _status_words(stream.status))
         if verdict is StatusVerdict.FATAL:
             raise Fatal(message)
         wait = retry_after_seconds(stream.headers.get("Retry-After"), now=self._asker.clock.now())
@@ -249,6 +252,24 @@ def _without_body(options: RequestOptions) -> RequestOptions:
     bare = options.copy()
     bare["body"] = None
     return bare
+
+
+async def _refuse_page(stream: ResponseStream, request: _Request) -> None:
+    """Raise where a web page comes in place of an answer."""
+    if stream.status in _SUCCESS and is_page(stream.headers):
+        words = "a web page (HTML) came and no records, as from a proxy or a login wall"
+        raise Retriable(await _quoting(stream, request, words))
+
+
+async def _quoting(stream: ResponseStream, request: _Request, words: str) -> str:
+    """A message about an answer, with the beginning of its body."""
+    limits = request.options.get("limits", HttpLimits())
+    try:
+        async with asyncio.timeout(limits.read_seconds):
+            quoted = await stream.excerpt()
+    except TimeoutError:
+        quoted = ""  # the words alone are enough to act on
+    return f"{request.place}: {words}" + (f": {quoted}" if quoted else "")
 
 
 def _status_words(status: int) -> str:

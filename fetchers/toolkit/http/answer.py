@@ -20,6 +20,7 @@ class HttpAnswer:
     links: Sequence[str] = ()
     """Every ``Link`` field."""
     is_skipped: bool = False
+    is_framed: bool = True
 
     def records(self, path: str = "", *, newer_than: tuple[str, Watermark] | None = None) -> RecordSlices:
         """Raw slices of the body: the elements of the array at ``path``; none when the answer was skipped.

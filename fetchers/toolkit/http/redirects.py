@@ -22,11 +22,17 @@ def has_credentials(headers: Iterable[str], *, is_authorized: bool, has_secrets:
 
 
 def is_same_place(first: URL, second: URL) -> bool:
-    """Same host and port; from http to https on their usual ports counts as the same, the way back does not."""
-    if first.origin() == second.origin():
+    """Same host and port; from http to https on their usual ports counts as the same, the way back does not.
+
+    Raises ValueError where one has no proper host or port.
+    """
+    before, after = first.origin(), second.origin()
+    if (before.host or "").lower() != (after.host or "").lower():
+        return False
+    is_upgrade = (before.scheme, after.scheme) == ("http", "https")
+    if is_upgrade and before.is_default_port() and after.is_default_port():
         return True
-    is_upgrade = (first.scheme, second.scheme) == ("http", "https")
-    return is_upgrade and first.host == second.host and first.is_default_port() and second.is_default_port()
+    return (before.scheme, before.port) == (after.scheme, after.port)  # the usual port may stand there or not
 
 
 def redirected(url: URL, location: str | None, *, place: str, carries_credentials: bool) -> URL:
@@ -36,13 +42,14 @@ def redirected(url: URL, location: str | None, *, place: str, carries_credential
         raise Fatal(message)
     try:
         target = url.join(URL(location, encoded=True))
+        is_same = bool(target.host) and is_same_place(url, target)  # a port that is none is noticed only here
     except ValueError as error:
         message = f"{place}: redirected to something that is no URL"
         raise Fatal(message) from error
     if target.scheme not in {"http", "https"} or not target.host:
         message = f"{place}: redirected to a {target.scheme or 'nameless'} address"
         raise Fatal(message)
-    if is_same_place(url, target):
+    if is_same:
         return target
     if carries_credentials:
         message = f"{place}: redirected to another host ({target.host}); credentials are not sent there"

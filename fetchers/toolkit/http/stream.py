@@ -9,6 +9,7 @@ import aiohttp
 from fetchers.sdk.errors import FetchError
 from fetchers.toolkit.http.decoding import decoder_for
 from fetchers.toolkit.http.failures import EXCERPT_CHARACTERS_MAX, excerpt, outside_errors
+from fetchers.toolkit.http.headers import is_framed
 
 _EXCERPT_BYTES = 16 * 1024
 _SECRET_BYTES_MAX = 4 * 1024
@@ -38,6 +39,11 @@ class ResponseStream:
         return self._response.headers
 
     @property
+    def is_framed(self) -> bool:
+        """Whether the answer itself proves where it ends; else only the end of the connection tells."""
+        return is_framed(self._response.headers)
+
+    @property
     def links(self) -> Sequence[str]:
         """Every ``Link`` field."""
         return tuple(self._response.headers.getall("Link", ()))
@@ -48,7 +54,7 @@ class ResponseStream:
         return str(self._response.url)
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """Decoded bytes as they come; ends only at a clean end, else raises ``Retriable``."""
+        """Decoded bytes as they come; a framed body ends only at a clean end, else ``Retriable`` is raised."""
         if self.is_skipped:
             self.is_complete = True
             return

@@ -84,6 +84,7 @@ async def test_a_bad_row_moves_no_watermark() -> None:
         pages = await collect(made, resume(made, http, []), rounds=2)
         assert handed_over(pages) == ([], [b"oops", b"oops again"])
         assert pages[-1].offset["t"] is None
+        assert pages[-1].told_offset == {"t": None}
         table.rows += [b"1,1"]
         pages += await collect(made, resume(made, http, pages), rounds=2)
         assert handed_over(pages) == (["1"], [b"oops", b"oops again"])

@@ -274,6 +274,28 @@ async def test_credentials_do_not_follow_to_another_host(context: FakeContext) -
             assert (await context.http.request("GET", url)).body == b"caught"
 
 
+@pytest.mark.parametrize("status", [307, 308])
+async def test_a_body_does_not_follow_to_another_host(context: FakeContext, status: int) -> None:
+    """What is posted may hold anything, so it goes to no stranger; after a 303 there is no body left to go."""
+    asked: list[tuple[str, bytes]] = []
+
+    async def other(request: web.Request) -> web.Response:
+        asked.append((request.method, await request.read()))
+        return web.Response()
+
+    async with serve(other) as target:
+
+        async def handler(request: web.Request) -> web.Response:
+            return web.Response(status=int(request.path[1:]), headers={"Location": f"{target}/trap"})
+
+        async with serve(handler) as url:
+            with pytest.raises(Fatal, match="another host"):
+                await context.http.request("POST", f"{url}/{status}", body=b"client_secret=x")
+            assert asked == []
+            await context.http.request("POST", f"{url}/303", body=b"client_secret=x")
+    assert asked == [("GET", b"")]
+
+
 async def test_redirects_end(context: FakeContext) -> None:
     """A redirect on the same host is followed with its credentials, one to itself is given up."""
 

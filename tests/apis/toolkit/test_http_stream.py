@@ -16,7 +16,7 @@ from fetchers.catalog import shared_http
 from fetchers.sdk import Fatal, HttpLimits, Retriable, StatusTable, StatusVerdict
 from fetchers.sdk.testing import FakeContext
 from fetchers.toolkit.http.decoding import PIECE_BYTES_MAX, BrokenBodyError, decoder_for
-from tests.contracts.loopback import serve
+from tests.contracts.loopback import answering, serve
 
 MEBIBYTE = 1024 * 1024
 
@@ -161,3 +161,50 @@ def test_unpacks_in_pieces() -> None:
     sizes = [len(piece) for piece in decoder.feed(gzip.compress(bytes(5 * MEBIBYTE + 7)))]
     assert sum(sizes) == 5 * MEBIBYTE + 7
     assert max(sizes) <= PIECE_BYTES_MAX
+
+
+@pytest.mark.parametrize(
+    ("header", "body", "is_framed"),
+    [
+        (b"Content-Length: 4", b"a\nb\n", True),
+        (b"Transfer-Encoding: chunked", b"4\r\na\nb\n\r\n0\r\n\r\n", True),
+        (b"Content-Encoding: gzip", gzip.compress(b"a\nb\n", mtime=0), True),
+        (b"Content-Type: text/plain", b"a\nb\n", False),
+    ],
+)
+async def test_tells_whether_the_end_is_proven(
+    context: FakeContext, header: bytes, body: bytes, *, is_framed: bool
+) -> None:
+    """A body that ends where the connection does may be cut there, and no reader can know by itself."""
+    async with answering(b"HTTP/1.0 200 OK\r\n" + header + b"\r\n\r\n" + body) as url:
+        async with context.http.stream("GET", url) as stream:
+            assert b"".join([chunk async for chunk in stream.chunks()]) == b"a\nb\n"
+            assert stream.is_framed == is_framed
+        assert (await context.http.request("GET", url)).is_framed == is_framed
+
+
+@pytest.mark.parametrize("media_type", ["text/html", "Text/HTML; charset=utf-8", "application/xhtml+xml"])
+async def test_a_web_page_is_refused_where_it_is_said(context: FakeContext, media_type: str) -> None:
+    """A login wall answers 200; a reader who could take its page for records asks for it to be refused."""
+
+    async def handler(request: web.Request) -> web.Response:
+        status = int(request.path[1:])
+        return web.Response(status=status, body=b"<html>log in, s3cr3t-9", headers={"Content-Type": media_type})
+
+    statuses = StatusTable().with_verdict(StatusVerdict.ACCEPT, [403])
+    async with serve(handler) as url:
+        with pytest.raises(Retriable, match=r"a web page .*: <html>log in, \[hidden\]"):
+            await context.http.request("GET", f"{url}/200", is_page_refused=True, secrets=["s3cr3t-9"])
+        assert (await context.http.request("GET", f"{url}/200")).status == 200
+        assert (await context.http.request("GET", f"{url}/403", is_page_refused=True, statuses=statuses)).status == 403
+
+
+async def test_no_content_is_an_answer_without_records(context: FakeContext) -> None:
+    """204 says that there is nothing, in whatever format it would have been."""
+
+    async def handler(_request: web.Request) -> web.Response:
+        return web.Response(status=204)
+
+    async with serve(handler) as url:
+        answer = await context.http.request("GET", url)
+    assert (answer.is_skipped, list(answer.records("items"))) == (True, [])

@@ -20,43 +20,53 @@ TEXT = (
     "null\n"
     "the end\n"
 )
+CONVERTERS = {"text": {"value.converter": "string"}, "json": {}}
+"""A connector's own, or else the worker's."""
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("converter", ["string", "org.apache.kafka.connect.json.JsonConverter"])
-def test_a_file_is_copied_byte_for_byte(kafka: KafkaStack, topic_name: str, tmp_path: Path, converter: str) -> None:
+def test_a_file_is_copied_byte_for_byte(kafka: KafkaStack, topic_name: str, tmp_path: Path) -> None:
     """Multi-byte text, empty and long lines, separators that are no line ends; also under a restart in between."""
-    source, copy = tmp_path / "in.txt", tmp_path / "out.txt"
-    source.write_text(TEXT, encoding="utf-8", newline="")
-    worker = {
-        "bootstrap.servers": kafka.bootstrap,
-        "group.id": f"group-{topic_name}",
-        "listeners": "http://127.0.0.1:0",
-        "data.dir": str(tmp_path / "data"),
-        "offset.storage.topic": f"{topic_name}-offsets",
-        "config.storage.topic": f"{topic_name}-configs",
-        "status.storage.topic": f"{topic_name}-status",
-        "log.format": "json",
-        "value.converter": converter,
-    }
-    reading = {"name": f"{topic_name}-source", "connector.class": "FileStreamSource", "file": str(source)}
-    writing = {"name": f"{topic_name}-sink", "connector.class": "FileStreamSink", "file": str(copy)}
-    life = WorkerLife(
-        write_properties(tmp_path / "worker.properties", worker),
-        write_properties(tmp_path / "source.properties", {**reading, "topic": topic_name}),
-        write_properties(tmp_path / "sink.properties", {**writing, "topics": topic_name}),
-        log=tmp_path / "worker.log",
-    )
+    source, copies = tmp_path / "in.txt", [tmp_path / f"{form}.txt" for form in CONVERTERS]
+    life = WorkerLife(*_files(tmp_path, kafka.bootstrap, topic_name, source), log=tmp_path / "worker.log")
     try:
         for expected in (TEXT, TEXT + "more\n"):
             source.write_text(expected, encoding="utf-8", newline="")
             life.start()
-            is_there = wait_until(
-                lambda expected=expected: copy.exists() and copy.stat().st_size >= len(expected.encode()),  # type: ignore[misc]
-                seconds_max=170,
-            )
-            assert is_there, f"{copy.stat().st_size if copy.exists() else None} of {len(expected.encode())} bytes"
+            bytes_expected = len(expected.encode())
+            is_there = wait_until(lambda size=bytes_expected: min(map(_size, copies)) >= size, seconds_max=170)  # type: ignore[misc]
+            assert is_there, f"{[*map(_size, copies)]} of {bytes_expected} bytes"
             assert life.stop(seconds_max=60) == 0, life.log_text()[-6000:]
     finally:
         life.end()
-    assert copy.read_bytes() == source.read_bytes()
+    for copy in copies:
+        assert copy.read_bytes() == source.read_bytes(), copy
+
+
+def _size(file: Path) -> int:
+    return file.stat().st_size if file.exists() else 0
+
+
+def _files(folder: Path, bootstrap: str, topic_name: str, source: Path) -> list[Path]:
+    """A source and a sink by each converter, each pair with a topic of its own."""
+    worker = {
+        "bootstrap.servers": bootstrap,
+        "group.id": f"group-{topic_name}",
+        "listeners": "http://127.0.0.1:0",
+        "data.dir": str(folder / "data"),
+        "offset.storage.topic": f"{topic_name}-offsets",
+        "config.storage.topic": f"{topic_name}-configs",
+        "status.storage.topic": f"{topic_name}-status",
+        "log.format": "json",
+        "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+    }
+    files = [write_properties(folder / "worker.properties", worker)]
+    for form, converting in CONVERTERS.items():
+        topic = f"{topic_name}-{form}"
+        reading = {"name": f"{topic}-source", "connector.class": "FileStreamSource", "file": str(source)}
+        writing = {"name": f"{topic}-sink", "connector.class": "FileStreamSink", "file": str(folder / f"{form}.txt")}
+        files += [
+            write_properties(folder / f"{form}-source.properties", {**reading, **converting, "topic": topic}),
+            write_properties(folder / f"{form}-sink.properties", {**writing, **converting, "topics": topic}),
+        ]
+    return files

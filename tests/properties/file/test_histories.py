@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections import Counter
@@ -13,8 +14,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from fetchers.file.disk import PlainFile
 from fetchers.file.fileset import FileSet
-from fetchers.file.followed import FollowedFile, Reading
+from fetchers.file.followed import FollowedFile
 from fetchers.file.mark import StoredOffset, stored_offset
+from fetchers.file.reading import Reading
 from fetchers.sdk import Page
 
 READING = Reading(
@@ -70,7 +72,7 @@ class OneFile(RuleBasedStateMachine):
             return
         if self.half:
             self.finish_line()
-        for _ in range(4):
+        for _ in range(4 + self.rotations):
             self.read(1_000)
             self.now += 2.0
         self.commit(1_000)
@@ -187,6 +189,39 @@ class OneFile(RuleBasedStateMachine):
             assert self.committed == self.writer.lines[: len(self.committed)]
 
 
+class NumberedFile(OneFile):
+    """A single file whose rotated names count up with age: any number of rotations may lie between two looks."""
+
+    def append(self, content: bytes) -> None:
+        """Write, a second after what was written before."""
+        super().append(content)
+        self.seconds = getattr(self, "seconds", 0) + 1
+        os.utime(self.path, (self.seconds, self.seconds))
+
+    @rule(count=COUNTS)
+    @precondition(lambda self: not self.half and self.stored is not None and self.path.exists())
+    def rename(self, count: int) -> None:
+        """All names move on by one."""
+        for number in range(self.rotations, -1, -1):
+            path = self.folder / f"app.log.{number}" if number else self.path
+            path.rename(self.folder / f"app.log.{number + 1}")
+        self.rotations += 1
+        if count > 1:
+            self.write(count)
+
+    @rule()
+    def copy_truncate(self) -> None:
+        """Not here."""
+
+    @rule()
+    def remove_and_write(self) -> None:
+        """Not here."""
+
+    @rule()
+    def replace_by_longer_copy(self) -> None:
+        """Not here."""
+
+
 class Pattern(RuleBasedStateMachine):
     """All files of a pattern, with any number of rotations between two looks."""
 
@@ -246,7 +281,7 @@ class Pattern(RuleBasedStateMachine):
         """One look, and some turns of each file that needs them."""
         looks = self.files.look()
         if not self.files.is_arranged(looks):
-            self.waiting += self.files.arrange(looks)
+            self.waiting += filter(None, self.files.arrange(looks))
         active = self.files.needing_turn(looks)
         for _ in range(count):
             for followed in tuple(active):
@@ -292,5 +327,7 @@ class Pattern(RuleBasedStateMachine):
 
 
 TestOneFile = OneFile.TestCase
+TestNumberedFile = NumberedFile.TestCase
 TestPattern = Pattern.TestCase
 TestOneFile.settings = TestPattern.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestNumberedFile.settings = settings(max_examples=30, stateful_step_count=40, deadline=None)

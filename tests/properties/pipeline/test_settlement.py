@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -49,7 +51,7 @@ def test_with_tolerance_none_nothing_of_the_bad_records_page_is_delivered() -> N
     """The pages before it are; the failure says where, never what."""
     result = settled(page(b"1", position=1), page(b"2", b"bad3", position=3), page(b"4", position=4), is_tolerant=False)
     assert values(result) == [b"1"]
-    assert result.letters == ()
+    assert result.rejects.letters() == ()
     assert result.offsets == ((PARTITION, {"position": 1}),)
     assert result.fetched == result.delivered == 1
     assert "malformed_json" in str(result.failure)
@@ -69,13 +71,23 @@ def test_a_letter_has_the_original_bytes_and_says_where_it_came_from() -> None:
         page(b"1"),
         page(b"2", b"bad3", position=9, keys=[b"k2", b"k3"], positions=[70, 80], position_name="line", topic="other"),
     )
-    (letter,) = result.letters
+    (letter,) = result.rejects.letters()
     assert (letter.key, letter.value) == (b"k3", b"bad3")
     assert (letter.stage, letter.reason) == ("VALUE_CONVERTER", "malformed_json")
     assert letter.topic == "other"
-    assert letter.partition == PARTITION
-    assert letter.offset == {"position": 9, "line": 80}
-    assert result.rejected == {("VALUE_CONVERTER", "malformed_json"): 1}
+    assert json.loads(letter.partition) == PARTITION
+    assert json.loads(letter.offset) == {"position": 9, "line": 80}
+
+
+@pytest.mark.parametrize("has_positions", [False, True])
+def test_of_a_long_offset_a_letter_tells_what_its_page_says(has_positions: bool) -> None:  # noqa: FBT001 - a parameter
+    """The record's own position stays; what is committed is the whole offset."""
+    positions: dict[str, Any] = {"positions": [70]} if has_positions else {}
+    told: dict[str, Any] = {"newest": "é", "position": 9}
+    result = settled(Page([b"bad"], {"position": 9, "seen": "x" * 9_000}, told_offset=told, **positions))
+    (letter,) = result.rejects.letters()
+    assert json.loads(letter.offset) == ({**told, "position": 70} if has_positions else told)
+    assert "seen" in result.offsets[0][1]
 
 
 def test_what_a_fetcher_cannot_vouch_for_is_a_letter_although_it_converts() -> None:
@@ -83,10 +95,27 @@ def test_what_a_fetcher_cannot_vouch_for_is_a_letter_although_it_converts() -> N
     own = (Rejection(1, "too_large", "over record.bytes.max"), Rejection(2, "cut", "ended early"))
     result = settled(page(b"0"), page(b"1", b"2", b"bad3", b"4", rejections=own))
     assert values(result) == [b"0", b"1", b"4"]
-    assert [(letter.value, letter.stage, letter.reason) for letter in result.letters] == [
+    assert [(letter.value, letter.stage, letter.reason) for letter in result.rejects.letters()] == [
         (b"2", "TASK_POLL", "too_large"),
         (b"bad3", "TASK_POLL", "cut"),
     ]
+
+
+def test_a_page_of_bad_rows_is_looked_at_a_number_of_times_that_grows_with_them() -> None:
+    """Not with their square: that many rows of a file may be bad from the first to the last."""
+    looks = 0
+
+    class Counted(Rejection):
+        def __getattribute__(self, name: str) -> Any:
+            nonlocal looks
+            looks += name == "index"
+            return super().__getattribute__(name)
+
+    count = 500
+    own = tuple(Counted(index, "malformed_json", "expected two fields") for index in range(count))
+    result = settled(page(*[b"x"] * count, rejections=own))
+    assert len(result.rejects.letters()) == count
+    assert looks <= 5 * count
 
 
 def test_records_go_to_the_topic_of_their_page_or_of_their_outcome() -> None:
@@ -133,7 +162,7 @@ def test_the_offset_is_the_last_of_each_source_partition() -> None:
 def test_pages_without_records_only_move_the_offset() -> None:
     """Nothing is written but it."""
     result = settled(page(position=3), seen=MemoryDedupe())
-    assert (result.records, result.letters, result.fetched) == ((), (), 0)
+    assert (result.records, result.rejects.letters(), result.fetched) == ((), (), 0)
     assert result.offsets == ((PARTITION, {"position": 3}),)
 
 
@@ -154,10 +183,10 @@ def test_a_rejected_record_does_not_make_its_corrected_successor_a_duplicate() -
     first = settled(page(b"bad7", b"7", b"7", b"bad7"), seen=seen)
     seen.commit()
     assert values(first) == [b"7"]
-    assert [letter.value for letter in first.letters] == [b"bad7"]
+    assert [letter.value for letter in first.rejects.letters()] == [b"bad7"]
     assert first.deduplicated == 2
     again = settled(page(b"7", b"bad7"), seen=seen)
-    assert (again.delivered, len(again.letters), again.deduplicated) == (0, 0, 2)
+    assert (again.delivered, len(again.rejects.letters()), again.deduplicated) == (0, 0, 2)
 
 
 record = st.one_of(
@@ -178,7 +207,7 @@ def test_the_accounts_balance(
     """Fetched = delivered + letters + duplicates, in order, however the outcome is chunked."""
     pages = [page(*payloads, position=number) for number, payloads in enumerate(source)]
     result = settled(*pages, seen=MemoryDedupe() if has_dedupe else None, is_tolerant=is_tolerant, chunks=chunks)
-    assert result.fetched == result.delivered + len(result.letters) + result.deduplicated
+    assert result.fetched == result.delivered + len(result.rejects.letters()) + result.deduplicated
     handed_over = [payload for item in result.pages for payload in item.page.values()]
     assert result.fetched == len(handed_over)
     expected = [value for value in handed_over if value is None or not value.startswith(BAD)]
@@ -187,7 +216,7 @@ def test_the_accounts_balance(
         expected = [value for at, value in enumerate(expected) if value is None or value not in expected[:at]]
         letters = [value for value in dict.fromkeys(letters) if not _came_good_before(value, handed_over)]
     assert values(result) == expected
-    assert [letter.value for letter in result.letters] == letters
+    assert [letter.value for letter in result.rejects.letters()] == letters
     if not is_tolerant:
         assert not letters
         bad_pages = [
@@ -199,6 +228,22 @@ def test_the_accounts_balance(
 
 def _came_good_before(bad: bytes, handed_over: list[bytes | None]) -> bool:
     return bad.removeprefix(BAD) in handed_over[: handed_over.index(bad)]
+
+
+def test_a_rejected_twin_of_another_page_is_a_duplicate_whatever_stands_between_them() -> None:
+    """As it would be in a micro-batch of its own; the window is told once, with what closes the most."""
+    monday, tuesday, later = DedupeScope("1", "0"), DedupeScope("2", "0"), DedupeScope("1", "1")
+    result = settled(
+        page(b"7", dedupe=monday),
+        page(b"8", dedupe=tuesday),
+        page(b"bad7", b"bad9", dedupe=later),
+        page(b"9", dedupe=monday),
+        seen=MemoryDedupe(),
+    )
+    assert [letter.value for letter in result.rejects.letters()] == [b"bad9"]
+    assert values(result) == [b"7", b"8", b"9"]
+    assert result.deduplicated == 1
+    assert [(scope, len(hashes)) for scope, hashes in result.fresh_hashes] == [(later, 3), (tuesday, 1)]
 
 
 def test_a_rejected_copy_of_what_was_delivered_is_a_duplicate() -> None:

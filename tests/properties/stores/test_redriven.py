@@ -153,6 +153,19 @@ def test_what_nobody_remembers_is_redriven_once() -> None:
     assert topic.live() == [[CONNECTOR, 0, "", 0]]
 
 
+def test_a_letter_that_came_good_is_known_after_its_day_was_closed() -> None:
+    """Rejected, read again and delivered, its day closed, and only then redriven; and a second day of it."""
+    topic, scope = FakeTopic(), DedupeScope(DAYS[0], DAYS[0])
+    for is_rejected in (True, False):
+        reading = topic.open()
+        judged = Judged(hashes_of([5]), ALL_TRUE, np.array([is_rejected]))
+        topic.write(reading.encode([(scope, fresh_among(judged, reading, window=DAYS[0])[1])]))
+    for oldest_open in DAYS[1:]:
+        topic.write(topic.open().encode([(DedupeScope(DAYS[2], oldest_open), hashes_of([]))]))
+    assert topic.live() == [[CONNECTOR, 0, "", 2]]
+    assert not fresh_among(judged_good([5]), stand_in(topic), window="")[0].any()
+
+
 def test_what_the_redrive_adds_lies_where_the_rejected_record_is() -> None:
     """The window is the letter's, and so is the task."""
     topic = FakeTopic()

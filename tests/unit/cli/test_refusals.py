@@ -1,7 +1,8 @@
-"""What keeps a command from starting is one line on standard error and exit code 2, never a trace."""
+"""What keeps a command from starting is one line on standard error and standalone's exit code, never a trace."""
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import subprocess
@@ -21,14 +22,15 @@ from service.rest.server import ListenError
 
 ROOT = Path(__file__).parents[3]
 LONG = "a folder of this name " * 10
-REFUSALS: list[Exception] = [
-    DataDirectoryBusy(LONG),
-    PortBusy("port 1"),
-    StartFailed("the server ended"),
-    EmbeddedError("x"),
-    ListenError("Cannot listen on http://127.0.0.1:8083: taken"),
-    DeliveryFatal("login refused"),
-    PermissionError("no access"),
+REFUSALS: list[tuple[Exception, int]] = [
+    (DataDirectoryBusy(LONG), 2),
+    (PortBusy("port 1"), 2),
+    (StartFailed("kafka was not ready within 60 s"), 1),
+    (EmbeddedError("x"), 2),
+    (ListenError("Cannot listen on http://127.0.0.1:8083: taken"), 1),
+    (OSError(errno.ENOSPC, "No space left on device"), 1),
+    (DeliveryFatal("login refused"), 2),
+    (PermissionError(errno.EACCES, "no access"), 2),
 ]
 
 
@@ -85,7 +87,7 @@ async def test_a_redrive_beside_the_running_worker_s_own_broker(tmp_path: Path, 
 def test_a_demo_that_is_kept_where_the_port_is_taken(tmp_path: Path) -> None:
     """The line names the address."""
     done = headrace("demo", "--keep", "--data", str(tmp_path))
-    assert done.returncode == 2, done.stderr
+    assert done.returncode == 1, done.stderr
     (line,) = done.stderr.splitlines()
     assert line.startswith("headrace: Cannot listen on http://127.0.0.1:8083: ")
 
@@ -100,9 +102,14 @@ def untouched(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("untouched")
-@pytest.mark.parametrize("refusal", [*REFUSALS, UnknownDeadLetterTopicError("no connector")], ids=repr)
+@pytest.mark.parametrize(("refusal", "code"), [*REFUSALS, (UnknownDeadLetterTopicError("no connector"), 2)], ids=repr)
 async def test_each_refusal_of_a_redrive(
-    refusal: Exception, job: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    *,
+    refusal: Exception,
+    code: int,
+    job: tuple[Path, Path],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """However long, it is one line."""
 
@@ -110,14 +117,19 @@ async def test_each_refusal_of_a_redrive(
         raise refusal
 
     monkeypatch.setattr(redrive, "redrive", refused)
-    assert await redrive.run_redrive("t", job[0], [job[1]]) == 2
+    assert await redrive.run_redrive("t", job[0], [job[1]]) == code
     assert capsys.readouterr().err == f"headrace: {refusal}\n"
 
 
 @pytest.mark.usefixtures("untouched")
-@pytest.mark.parametrize("refusal", REFUSALS, ids=repr)
+@pytest.mark.parametrize(("refusal", "code"), REFUSALS, ids=repr)
 async def test_each_refusal_of_a_demo(
-    refusal: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    *,
+    refusal: Exception,
+    code: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """However long, it is one line."""
 
@@ -125,5 +137,5 @@ async def test_each_refusal_of_a_demo(
         raise refusal
 
     monkeypatch.setattr(demo, "open_demo", refused)
-    assert await demo.run_demo(folder=tmp_path, json_file=None, is_kept=False) == 2
+    assert await demo.run_demo(folder=tmp_path, json_file=None, is_kept=False) == code
     assert capsys.readouterr().err == f"headrace: {refusal}\n"

@@ -55,6 +55,12 @@ def test_a_good_job_keeps_its_warnings() -> None:
     assert definition.name == "lines"
 
 
+def test_settings_of_spark_that_verdicts_rest_on_are_told_as_not_used() -> None:
+    """Others pass through."""
+    job = make_job({"spark.sql.session.timeZone": "Europe/Berlin", "spark.sql.shuffle.partitions": "7"}, [FILE])
+    assert warnings(job) == {"spark.sql.session.timeZone"}
+
+
 def test_connects_own_standalone_file_gives_no_error() -> None:
     """Its keys are all known."""
     job = make_job(

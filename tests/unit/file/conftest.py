@@ -9,7 +9,8 @@ import pytest
 
 from fetchers.file.disk import PlainFile
 from fetchers.file.fetcher import FileStreamSource
-from fetchers.file.followed import FollowedFile, Reading, Turn
+from fetchers.file.followed import FollowedFile
+from fetchers.file.reading import Reading, Turn
 from fetchers.sdk import Page
 
 

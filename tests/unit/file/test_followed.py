@@ -10,8 +10,9 @@ import pytest
 
 from fetchers.file.disk import PlainFile
 from fetchers.file.events import FileMissing, FileRestarted, LastLineGivenUp, UnfinishedLineLost
-from fetchers.file.followed import DENIED_SECONDS_MAX, FollowedFile, Reading, Turn
+from fetchers.file.followed import DENIED_SECONDS_MAX, FollowedFile
 from fetchers.file.mark import StoredOffset, stored_offset
+from fetchers.file.reading import Reading, Turn
 from fetchers.sdk import Fatal, Page
 
 MakeReading = Callable[..., Reading]
@@ -315,20 +316,6 @@ def test_the_last_line_can_be_delivered_after_idleness(
     with log.open("ab") as file:
         file.write(b"c\n")
     assert lines_of(read_all(followed, 10.0)) == [b"c"]
-
-
-def test_from_the_end_begins_behind_the_last_finished_line(
-    log: Path, reading: MakeReading, read_all: ReadAll, lines_of: LinesOf
-) -> None:
-    """The line being written comes whole; where it began is stored at once."""
-    log.write_bytes(b"old\nhal")
-    followed = FollowedFile(str(log), reading(), is_from_end=True)
-    turns = read_all(followed)
-    pages = [turn.page for turn in turns if turn.page is not None]
-    assert [(len(page), page.offset["position"]) for page in pages] == [(0, 4)]
-    with log.open("ab") as file:
-        file.write(b"f\n")
-    assert lines_of(read_all(followed)) == [b"half"]
 
 
 def test_pages_have_about_the_size_asked_for(log: Path, reading: MakeReading, read_all: ReadAll) -> None:

@@ -13,16 +13,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fetchers.file.fetcher import open_source
-from fetchers.file.followed import UNFINISHED_SECONDS_MAX, FollowedFile, Reading, Turn
-from fetchers.file.gz import GzipStream
-from fetchers.file.mark import stored_offset
-from fetchers.sdk import Fatal
+from fetchers.file.fileset import FileSet
+from fetchers.file.followed import UNFINISHED_SECONDS_MAX, FollowedFile
+from fetchers.file.gz import GzipFile, GzipStream
+from fetchers.file.mark import StoredOffset, stored_offset
+from fetchers.file.reading import Reading, Turn
+from fetchers.sdk import Fatal, Page
 
 MakeReading = Callable[..., Reading]
 ReadAll = Callable[..., list[Turn]]
 LinesOf = Callable[..., list[bytes]]
 TEXT = b"".join(b"%d %d\n" % (number, random.Random(number).getrandbits(64)) for number in range(2_000))
 LINES = TEXT.splitlines()
+SHARE_BYTES = 4_000
 
 
 @pytest.fixture
@@ -141,8 +144,83 @@ def test_a_long_check_can_be_stopped(archive: Path) -> None:
     source = open_source(str(archive), stopping=stopping)
     stopping.set()
     with pytest.raises(InterruptedError):
-        source.read_at(100, 0)
+        source.is_checked()
     source.close()
+
+
+def test_a_long_check_is_done_in_shares(
+    archive: Path, reading: MakeReading, read_all: ReadAll, lines_of: LinesOf
+) -> None:
+    """No turn decompresses more than a few shares, read from the beginning or from an offset; the next goes on."""
+    archive.write_bytes(gzip.compress(TEXT))
+    settings = reading(opener=open_with_small_shares, page_bytes=1_000)
+    turns = read_all(FollowedFile(str(archive), settings))
+    waiting = [turn for turn in turns if turn.is_waiting]
+    assert len(TEXT) // SHARE_BYTES <= len(waiting) <= len(TEXT) // SHARE_BYTES + 2
+    assert all(turn.has_more and turn.page is None for turn in waiting)
+    assert lines_of(turns) == LINES
+    pages = [turn.page for turn in turns if turn.page is not None]
+    late = len(pages) - 3
+    resumed = read_all(FollowedFile(str(archive), settings, stored=stored_offset(pages[late - 1].offset)))
+    assert lines_of(resumed) == lines_of(pages[late:])
+    assert sum(turn.is_waiting for turn in resumed) > len(waiting), "what stands before the offset is skipped in shares"
+
+
+def test_an_archive_that_is_renamed_while_it_is_checked_is_read_once(
+    archive: Path, reading: MakeReading, lines_of: LinesOf
+) -> None:
+    """Within a pattern, resumed or not, and while its new name is only being verified."""
+    archive.write_bytes(gzip.compress(TEXT))
+    settings = reading(opener=open_with_small_shares, page_bytes=10_000)
+    for stored in ({}, {str(archive): offset_in_the_middle(archive, settings)}):
+        files = FileSet(f"{archive}*", settings, stored=stored, is_from_end=False)
+        found = list(filter(None, files.arrange(files.look())))
+        (followed,) = files.needing_turn(files.look())
+        assert followed.turn(0.0).is_waiting
+        archive.rename(f"{archive}.1.gz")
+        found += filter(None, files.arrange(files.look()))
+        (followed,) = files.needing_turn(files.look())
+        found += pages_of(followed)
+        position = sum(offset.position for offset in stored.values())
+        assert lines_of(found) == TEXT[position:].splitlines()
+        files.close()
+        files = FileSet(f"{archive}*", settings, stored=stored, is_from_end=False)
+        again = list(files.arrange(files.look()))
+        assert (again.count(None) > len(TEXT) // SHARE_BYTES) == bool(stored)
+        (followed,) = files.needing_turn(files.look())
+        assert lines_of([*filter(None, again), *pages_of(followed)]) == TEXT[position:].splitlines()
+        files.close()
+        Path(f"{archive}.1.gz").rename(archive)
+
+
+def test_an_archive_can_begin_at_its_end(archive: Path, reading: MakeReading) -> None:
+    """Behind the last line end of the members that are whole."""
+    archive.write_bytes(
+        gzip.compress(b"a\nb") + gzip.compress(b"") + gzip.compress(b"c\nd") + gzip.compress(b"e\n")[:-1]
+    )
+    files = FileSet(str(archive), reading(opener=open_with_small_shares), stored={}, is_from_end=True)
+    assert [page.offset["position"] for page in files.arrange(files.look()) if page is not None] == [len(b"a\nbc\n")]
+    files.close()
+
+
+def open_with_small_shares(path: str) -> GzipFile:
+    """Small enough to have many."""
+    return GzipFile(path, Event(), share_bytes=SHARE_BYTES)
+
+
+def offset_in_the_middle(archive: Path, settings: Reading) -> StoredOffset:
+    """The offset of a page that is not the last."""
+    stored = stored_offset(pages_of(FollowedFile(str(archive), settings))[1].offset)
+    assert stored is not None
+    return stored
+
+
+def pages_of(followed: FollowedFile) -> list[Page]:
+    """All it gives now."""
+    turns = [followed.turn(0.0)]
+    while turns[-1].has_more:
+        turns.append(followed.turn(0.0))
+    return [turn.page for turn in turns if turn.page is not None]
 
 
 @given(

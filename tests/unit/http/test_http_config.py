@@ -6,9 +6,11 @@ import pytest
 
 from fetchers.http.config import HttpSourceConfig
 from fetchers.http.fetcher import HttpSource
-from fetchers.http.settings import rate_windows, secrets, statuses
-from fetchers.sdk import StatusVerdict
+from fetchers.http.settings import auth, rate_windows, secrets, statuses
+from fetchers.sdk import Severity, StatusVerdict
 from fetchers.sdk.config import unknown_keys
+from fetchers.sdk.testing import FakeClock
+from fetchers.toolkit.auth import BasicAuth
 from fetchers.toolkit.rate_limits import RateWindow
 
 KEYS = HttpSourceConfig.config_keys()
@@ -82,11 +84,24 @@ def test_lines_have_no_place_for_a_cursor(way: str, form: str) -> None:
 
 
 def test_a_key_may_be_the_user() -> None:
-    """Where an API takes its key for the user, the password is empty; the key is hidden like a password, then."""
+    """Where an API takes its key for the user, it is given as the key that it is, and hidden like one."""
+    sent = BasicAuth("k3y-4711", "")
+    config = HttpSourceConfig.parse({**GOOD, "http.auth.type": "basic", "http.auth.key": "k3y-4711"}).config
+    assert config is not None
+    assert not HttpSource(config).findings()
+    assert (secrets(config), auth(config, clock=FakeClock())) == (("k3y-4711",), sent)
+    assert "k3y-4711" not in str(config.texts())
+    both = errors(http_auth_type="basic", http_auth_key="k", http_auth_user="u", http_auth_password="p")
+    assert set(both) == {"http.auth.user", "http.auth.password"}
+
+
+def test_a_key_that_is_given_as_the_user_is_warned_of() -> None:
+    """Messages of the source hide it like a password, but nobody else knows that it is one."""
     texts = {**GOOD, "http.auth.type": "basic", "http.auth.user": "k3y-4711", "http.auth.password": ""}
     config = HttpSourceConfig.parse(texts).config
     assert config is not None
-    assert not HttpSource(config).findings()
+    (warning,) = HttpSource(config).findings()
+    assert (warning.key, warning.value, warning.severity) == ("http.auth.user", None, Severity.WARNING)
     assert secrets(config) == ("k3y-4711",)
 
 

@@ -32,6 +32,9 @@ def refused(limits: TopicLimits, times_ms: list[int | None], values: list[bytes]
     ("settings", "expected"),
     [
         (STRICT, [0, 4]),
+        ({"message.timestamp.difference.max.ms": "1000"}, [0, 1, 4]),
+        ({"message.timestamp.difference.max.ms": "1000", **STRICT}, [0, 4]),
+        ({"message.timestamp.difference.max.ms": "1000", "message.timestamp.before.max.ms": str(LONG_MAX)}, [0, 1, 4]),
         ({**STRICT, "message.timestamp.type": "LogAppendTime"}, []),
         ({**STRICT, "message.timestamp.before.max.ms": "200000"}, [4]),
         ({"message.timestamp.before.max.ms": str(LONG_MAX), "message.timestamp.after.max.ms": str(LONG_MAX)}, []),
@@ -39,9 +42,9 @@ def refused(limits: TopicLimits, times_ms: list[int | None], values: list[bytes]
     ],
 )
 def test_times_around_the_limits(settings: dict[str, str], expected: list[int]) -> None:
-    """What is ahead is taken up to the limit, what is behind up to a hundredth before it; and so is the time of now."""
+    """What is off is taken up to a hundredth before the limit, for clocks differ; and so is the time of now."""
     limits = TopicLimits.of(settings, request_bytes_max=1000)
-    times = [NOW_MS - 1981, NOW_MS - 1980, None, NOW_MS + 1000, NOW_MS + 1001]
+    times = [NOW_MS - 1981, NOW_MS - 1980, None, NOW_MS + 990, NOW_MS + 991]
     assert refused(limits, [*times]) == expected
 
 
@@ -82,6 +85,30 @@ async def test_a_topic_that_the_brokers_told_late_of_is_not_missing() -> None:
         cluster.partitions_for_topic.return_value = partitions
         with pytest.raises(failure):
             await lanes.plan([write])
+
+
+@pytest.mark.parametrize(
+    ("now", "is_outdated"),
+    [
+        ({"max.message.bytes": "5000"}, False),
+        ({"max.message.bytes": "5000", "message.timestamp.after.max.ms": "3600000"}, True),
+        ({"max.message.bytes": "4000"}, True),
+        ({"max.message.bytes": "100"}, True),
+    ],
+)
+async def test_a_plan_is_outdated_by_other_settings(now: dict[str, str], *, is_outdated: bool) -> None:
+    """Lower ones refuse a record, or ask for smaller batches; the same refuse it for ever."""
+    told = {"max.message.bytes": "5000"}
+    producer = MagicMock()
+    producer.partitions_for = AsyncMock(return_value={0})
+    producer.client.send = AsyncMock(
+        side_effect=lambda *_: MagicMock(resources=[(0, "", 2, "t", [(key, value) for key, value in told.items()])])
+    )
+    lanes = Lanes(producer, ProducerSettings(), is_transactional=True)
+    write = TopicRecords("t", pa.array([b"v" * 1000], pa.binary()))
+    await lanes.plan([write])
+    told = now
+    assert await lanes.is_outdated(write) == is_outdated
 
 
 def test_each_says_what_is_wrong() -> None:

@@ -42,7 +42,7 @@ def pieces(body: bytes, sizes: list[int]) -> Iterator[bytes]:
 
 LINE = st.one_of(
     st.sampled_from([b"", b"\r", b"{}", b'{"a":1}\r', "\u2028 \u2029 \u0085".encode(), b"terminated early", b"\xff"]),
-    st.binary(max_size=90).map(lambda line: line.replace(b"\n", b"")),
+    st.binary(max_size=90).map(lambda line: line.replace(b"\n", b"").replace(b"<", b"")),
 )
 
 
@@ -143,6 +143,32 @@ def test_a_line_beyond_the_limit_without_end_is_no_record() -> None:
     """Nobody can tell whether it is whole, and what followed it would be lost."""
     with pytest.raises(UnfinishedLineError, match="line 2"):
         cut([b"{}\n", b'{"b":"', b"x" * 3 * LIMIT])
+
+
+@pytest.mark.parametrize("sizes", [[1], [LIMIT], [9 * LIMIT]])
+@pytest.mark.parametrize("end", [b"}}", b"} } \r"])
+def test_a_whole_line_beyond_the_limit_without_end_is_rejected_by_itself(sizes: list[int], end: bytes) -> None:
+    """Its brackets say that it is whole; the day must not wait for ever."""
+    body = b'{}\n{"b":{"c":"' + b"x" * 3 * LIMIT + b'"' + end
+    blocks = cut(pieces(body, sizes))
+    assert [number for number, _ in records(blocks)] == [1, 2]
+    assert [rejection.reason for lines in blocks for rejection in lines.rejections] == ["too_large"]
+
+
+@pytest.mark.parametrize("end", [b"}", b'}}"', b"}}\nterminated early", b"}}terminated early", b'},"d":{}'])
+def test_what_only_looks_whole_beyond_the_limit_is_no_record(end: bytes) -> None:
+    """A brace within the record, or words after it, are no end of it."""
+    with pytest.raises(Retriable, match=r"line 2|terminated early"):
+        cut(pieces(b'{}\n{"b":{"c":"' + b"x" * 3 * LIMIT + b'"' + end, [64]))
+
+
+@pytest.mark.parametrize("page", [b"<!DOCTYPE html>\n", b"\xef\xbb\xbf<html>", b"\r\n\n  <?xml version='1.0'?>\n"])
+@pytest.mark.parametrize("sizes", [[1], [LIMIT]])
+def test_a_web_page_is_no_record(page: bytes, sizes: list[int]) -> None:
+    """What a login wall says in place of the export would pass for bad lines, and the day for read."""
+    cutter = LineCutter(LIMIT, block_bytes=1)
+    with pytest.raises(Retriable, match="web page"):
+        assert not [list(cutter.feed(chunk)) for chunk in pieces(page, sizes)]
 
 
 def test_blocks_have_a_limit_of_lines() -> None:

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from dataclasses import replace
+import threading
+from dataclasses import dataclass, field, replace
 
 import pytest
 
 from service.domain.ids import TaskId
-from service.pipeline.dead_letters import DeadLetter, DeadLetterRules, dead_letter_headers, dead_letter_records
+from service.pipeline.dead_letters import (
+    DeadLetter,
+    DeadLetterRules,
+    as_json,
+    dead_letter_headers,
+    dead_letter_records,
+    written,
+)
 
 LETTER = DeadLetter(
     key=None,
@@ -17,8 +26,8 @@ LETTER = DeadLetter(
     reason="invalid_utf8",
     message="é is not UTF-8 here",
     topic="things",
-    partition={"filename": "/ä", "b": 1},
-    offset={"position": 2**60, "line": 3},
+    partition=as_json({"filename": "/ä", "b": 1}),
+    offset=as_json({"position": 2**60, "line": 3}),
 )
 
 
@@ -53,8 +62,37 @@ def test_records_keep_bytes_and_order(has_headers: bool) -> None:  # noqa: FBT00
 
 def test_a_lone_surrogate_in_an_offset_does_not_stop_the_letter() -> None:
     """Python's texts may hold what UTF-8 cannot say, such as the name of a file that is no UTF-8."""
-    letter = replace(LETTER, partition={"filename": "a\udcff"})
+    letter = replace(LETTER, partition=as_json({"filename": "a\udcff"}))
     headers = dict(dead_letter_headers(letter, TaskId("c", 0), class_name="x"))
     value = headers["__headrace.errors.source.partition"]
     assert value is not None
     assert json.loads(value) == {"filename": "a\udcff"}
+
+
+@dataclass
+class Waiting:
+    """Rejected records that are letters once the event loop has gone on."""
+
+    count: int
+    has_gone_on: threading.Event = field(default_factory=threading.Event)
+
+    def __len__(self) -> int:
+        """So many."""
+        return self.count
+
+    def letters(self) -> tuple[DeadLetter, ...]:
+        """On the event loop it would wait in vain."""
+        assert self.has_gone_on.wait(5)
+        return (LETTER,) * self.count
+
+
+async def test_many_letters_are_made_beside_the_event_loop() -> None:
+    """An answer whose every row is bad must not hold up the other tasks."""
+    rejects = Waiting(20_000)
+    async with asyncio.TaskGroup() as group:
+        writing = group.create_task(written(rejects, TaskId("c", 0), rules=DeadLetterRules("dlq", "x")))
+        await asyncio.sleep(0)
+        rejects.has_gone_on.set()
+    letters = writing.result()
+    assert letters.records is not None
+    assert len(letters) == len(letters.records) == letters.counts["VALUE_CONVERTER", "invalid_utf8"] == 20_000

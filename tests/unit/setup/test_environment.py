@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
+from zipfile import ZIP_STORED
 
 import pytest
 
 from service.setup.__main__ import set_up
-from service.setup.environment import STAMP, Environment, damaged_distributions, digest
+from service.setup.environment import (
+    BUILD_SETTINGS,
+    BUILD_SETTINGS_VARIABLE,
+    STAMP,
+    Environment,
+    damaged_distributions,
+    digest,
+)
 from service.setup.prerequisites import find_java
 
 
@@ -80,3 +89,31 @@ def test_only_damaged_distributions_lose_their_records(tmp_path: Path) -> None:
     unrecorded = _install(tmp_path, "unrecorded", "1")
     (unrecorded / "RECORD").unlink()
     assert damaged_distributions(tmp_path) == sorted([lost, cut, unrecorded])
+
+
+def test_a_wheel_that_is_built_here_is_only_packed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is unpacked at once: compressing half a gigabyte of jars again would take longer than all else."""
+    monkeypatch.setenv(BUILD_SETTINGS_VARIABLE, str(BUILD_SETTINGS))
+    distribution = import_module("setuptools").Distribution()  # which ships no types
+    distribution.parse_config_files()
+    wheel = distribution.get_command_obj("bdist_wheel")
+    wheel.ensure_finalized()
+    assert wheel.supported_compressions[wheel.compression] == ZIP_STORED
+
+
+@pytest.mark.parametrize(("given", "expected"), [(None, BUILD_SETTINGS), ("mine.cfg", "mine.cfg")])
+def test_pip_is_told_how_to_build(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str | None, expected: str | Path
+) -> None:
+    """Somebody's own settings are left to him."""
+    if given is None:
+        monkeypatch.delenv(BUILD_SETTINGS_VARIABLE, raising=False)
+    else:
+        monkeypatch.setenv(BUILD_SETTINGS_VARIABLE, given)
+    environment = _whole(tmp_path)
+    (environment.requirements / "build.txt").touch()
+    environment.python.write_text(
+        f'#!/bin/sh\necho "${BUILD_SETTINGS_VARIABLE}" >"{tmp_path}/told"\n', encoding="utf-8"
+    )
+    environment.complete(locks=("build.txt",))
+    assert (tmp_path / "told").read_text(encoding="utf-8") == f"{expected}\n"

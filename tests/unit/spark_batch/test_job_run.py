@@ -120,7 +120,7 @@ def test_a_session_that_is_lost_between_halves_condemns_no_row() -> None:
 
 def test_a_full_disk_where_spark_runs_condemns_no_row() -> None:
     """It says so in the words of the JVM."""
-    session = FakeSession(PySparkException("Job aborted: java.io.IOException: No space left on device"))
+    session = FakeSession(PySparkException("java.io.FileNotFoundException: /tmp/x (No space left on device)"))
     with pytest.raises(PySparkException, match="No space left"):
         outcome(session)
     assert session.jobs == [8]

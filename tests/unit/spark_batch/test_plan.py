@@ -12,6 +12,8 @@ from spark_batch.plan import Contract, ConversionPlan, ConverterKind, ConverterS
 from spark_batch.plan_findings import plan_findings
 from spark_batch.plan_schemas import key_schema, value_schema
 
+UUID = {"type": "string", "logicalType": "uuid"}
+ID = "123e4567-e89b-12d3-a456-426614174000"
 AVRO, JSON = ConverterSpec(ConverterKind.AVRO), ConverterSpec(ConverterKind.JSON)
 
 
@@ -54,6 +56,7 @@ def test_good_plan_has_no_findings() -> None:
         {"type": "fixed", "name": "F", "size": 0},
         {"type": "long", "logicalType": "date"},
         {"type": "string", "logicalType": "timestamp-millis"},
+        {"type": "long", "logicalType": ["date"]},
         {"type": "bytes", "logicalType": "big-decimal"},
         {"type": "bytes", "logicalType": "decimal", "precision": 39},
         {"type": "bytes", "logicalType": "decimal"},
@@ -86,15 +89,55 @@ def test_types_that_cannot_be_kept_exactly_are_findings(kind: Any) -> None:
         ("bytes", "\u0100"),
         ({"type": "array", "items": "int"}, [1, "a"]),
         ({"type": "map", "values": "int"}, []),
+        (UUID, ""),
+        (UUID, f"{ID}\n"),
+        ({"type": "long", "logicalType": "timestamp-millis"}, 2**63 - 1),
+        ({"type": "long", "logicalType": "local-timestamp-micros"}, -(2**63)),
+        ({"type": "int", "logicalType": "time-millis"}, -1),
+        ({"type": "int", "logicalType": "time-millis"}, 86_400_000),
+        ({"type": "int", "logicalType": "date"}, 2_932_897),
+        ("float", 1e39),
+        ("float", -3.4028235677973366e38),
+        ("float", 10**39),
+        ("double", 10**400),
+        ("double", float("inf")),
+        ("string", "\ud800"),
+        ({"type": "map", "values": "int"}, {"\ud800": 1}),
+        ({"type": "array", "items": UUID}, [ID, "x"]),
     ],
 )
-def test_default_of_another_type_is_a_finding(kind: Any, default: Any) -> None:
-    """A default must be of the first type of its field."""
+def test_default_that_is_no_value_of_its_type_is_a_finding(kind: Any, default: Any) -> None:
+    """A default must be of the first type of its field, and what a payload with that value would be: valid."""
     schema = _record({"name": "f", "type": kind, "default": default})
     assert _keys(ConversionPlan(PayloadFormat.JSON, Contract(schema))) == ["contract.schema"]
 
 
-@pytest.mark.parametrize("text", ["", "{", '"string"', "[]", '{"type":"record"}', "[" * 100_000])
+@pytest.mark.parametrize(
+    ("kind", "default"),
+    [
+        (UUID, ID.upper()),
+        ({"type": "long", "logicalType": "timestamp-millis"}, 253_402_300_799_999),
+        ({"type": "int", "logicalType": "time-millis"}, 86_399_999),
+        ({"type": "int", "logicalType": "date"}, -719_162),
+        ("float", 3.4028235e38),
+        ("float", 7),
+        ("double", 10**308),
+        ("string", "\U0001f600"),
+    ],
+)
+def test_default_at_the_bound_of_its_type_is_taken(kind: Any, default: Any) -> None:
+    """As far as values go."""
+    assert (
+        _keys(ConversionPlan(PayloadFormat.JSON, Contract(_record({"name": "f", "type": kind, "default": default}))))
+        == []
+    )
+
+
+ARRAYS = '{"type":"array","items":' * 900
+DEEP = f'{{"type":"record","name":"R","fields":[{{"name":"f","type":{ARRAYS}"int"{"}" * 900}}}]}}'
+
+
+@pytest.mark.parametrize("text", ["", "{", '"string"', "[]", '{"type":"record"}', "[" * 100_000, DEEP])
 def test_schema_that_is_no_record(text: str) -> None:
     """Whatever the text, a finding and no exception."""
     assert _keys(ConversionPlan(PayloadFormat.JSON, Contract(text)))

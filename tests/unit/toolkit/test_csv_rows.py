@@ -59,7 +59,7 @@ def test_every_byte_of_a_bad_row_is_there(pieces: list[bytes]) -> None:
     body = b"".join(pieces)
     try:
         found = csv_rows(b"a,b\n" + body)
-    except Retriable:
+    except (Retriable, Fatal):
         return
     rejected = {rejection.index for rejection in found.rejections}
     rest = body
@@ -79,6 +79,7 @@ def test_every_byte_of_a_bad_row_is_there(pieces: list[bytes]) -> None:
         (b'a,b\n1\n2,"x\n3,4\n', Retriable),
         (b'"a"x,b\n1,2\n', Retriable),
         (b"a,a\n1,2\n", Fatal),
+        (b'"a\n"x,b\n1,2\n', Retriable),
         (b"\xff,b\n1,2\n", Fatal),
     ],
 )
@@ -86,6 +87,14 @@ def test_what_is_no_table(body: bytes, kind: type[Exception]) -> None:
     """An open quotation is a cut body; without names of columns there are no rows."""
     with pytest.raises(kind):
         csv_rows(body)
+
+
+@pytest.mark.parametrize("line_end", ["\n", "\r\n", "\r"])
+def test_a_stray_opening_mark_swallows_no_rows(line_end: str) -> None:
+    """The rows up to the next mark are not handed over as one bad row: the task stops and says where it is."""
+    rows = ["a,b", "1,x", '2,"foo', *(f"{number},y" for number in range(3, 9)), '9,"bar"', "10,z", ""]
+    with pytest.raises(Fatal, match="lines 3 to 10 of the CSV"):
+        csv_rows(line_end.join(rows).encode())
 
 
 @pytest.mark.parametrize("body", [b"", b"\n\n", b"a,b\n", b"\xef\xbb\xbf"])

@@ -25,6 +25,9 @@ from fetchers.toolkit.watermark import compare, instant_of, is_after
         ("2024-01-01T00:00:00.123456788Z", "2024-01-01T00:00:00.123456789Z"),
         ("2024-01-01T01:00:00+02:00", "2024-01-01T00:00:00Z"),
         ("2024-01-01", "2024-01-01 00:00:01"),
+        ("0001-01-01T00:00:00+01:00", "0001-01-01T00:00:00Z"),
+        ("0001-01-01T00:00:00+02:00", "0001-01-01T00:00:00+01:00"),
+        ("9999-12-31T23:59:59Z", "9999-12-31T23:59:59-01:00"),
         ("abc", "abd"),
     ],
 )
@@ -53,6 +56,7 @@ def test_instants() -> None:
     found = instant_of("2024-01-01T02:00:00.9+02:00")
     assert found is not None
     assert found.isoformat() == "2024-01-01T00:00:00+00:00"
+    assert instant_of("0001-01-01T00:00:00+01:00") is not None
     assert [instant_of(value) for value in (None, 5, "5", "x")] == [None] * 4
 
 
@@ -108,8 +112,16 @@ def test_what_cannot_be_read_is_remembered_apart(monkeypatch: pytest.MonkeyPatch
     _news, mark = _pass(mark, mark, [(2, 1)])
     assert (mark.value, mark.unreadable) == (2, ("a", "b"))
     assert mark.remembering(["c", "a", "d"]).unreadable == ("a", "c", "d")
+
+
+def test_a_round_sees_no_more_than_can_be_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seen twice counts once; more than the limit is said, over all answers of the round."""
+    monkeypatch.setattr(marks, "KEYS_MAX", 3)
+    mark = Mark(1).seeing(["a", "b", "a"]).seeing(["c"])
+    assert mark.seeing(["b"]) is mark
+    assert mark.unreadable == ("a", "b", "c")
     with pytest.raises(Fatal, match="cannot be read"):
-        mark.remembering(["a", "b", "c", "d"])
+        mark.seeing(["d"])
 
 
 def test_several_fields_are_compared_one_after_the_other() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fetchers.sdk import Fatal, Page, Retriable
 from fetchers.toolkit import slicing
-from fetchers.toolkit.fields import FieldReader
+from fetchers.toolkit.fields import FieldReader, raw_field
 from fetchers.toolkit.records import RecordSlices
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
@@ -62,6 +62,30 @@ def test_records_are_not_touched(record: bytes) -> None:
     """Duplicate keys, digits, escapes and even what is no JSON pass as they are: the conversion judges them."""
     body = b'{"items": [{"id": 1}, ' + record + b', {"id": 2}], "next": null}'
     assert list(RecordSlices.of_json(body, "items")) == [b'{"id": 1}', record, b'{"id": 2}']
+
+
+DEEP = b'{"id": 1, "x": ' + b"[" * 10_000 + b"]" * 10_000 + b"}"
+
+
+@pytest.mark.parametrize(
+    ("body", "path", "records"),
+    [
+        (b'{"a": {"items": [{"id": 0}, ' + DEEP + b"]}}", "a.items", [b'{"id": 0}', DEEP]),
+        (b'{"meta": ' + DEEP + b', "items": [{"id": 0}]}', "items", [b'{"id": 0}']),
+        (DEEP, "", [DEEP]),
+    ],
+    ids=["a record", "beside the records", "the only record"],
+)
+def test_deep_nesting_stops_nobody(body: bytes, path: str, records: list[bytes]) -> None:
+    """What is nested too deeply to be parsed is still cut from its neighbours; the conversion judges it alone."""
+    assert list(RecordSlices.of_json(body, path)) == records
+
+
+def test_fields_beside_deep_nesting() -> None:
+    """Fields of a record are read whatever depth its others have; a deep value is no text and no number."""
+    assert FieldReader(["id"]).of_each([DEEP, b'{"id": 2}']) == [(1,), (2,)]
+    assert FieldReader(["id", "x"]).of_each([DEEP]) == [None]
+    assert raw_field(b'{"next": "c", "items": [' + DEEP + b"]}", "next") == b'"c"'
 
 
 @given(st.lists(VALUES, max_size=5), st.sampled_from([None, 0, 1, 7]), st.booleans())

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import PySparkException
 
 from fetchers.sdk import SystemClock
 from metrics.events import ComponentStateChanged, Event, SparkStarted
@@ -179,6 +180,19 @@ async def test_a_full_disk_is_no_loss_of_spark_and_not_the_batch_s_fault(number:
     assert scene.told == [False, "start", True]
 
 
+async def test_lost_executors_are_no_loss_of_spark_and_may_be_the_batch_s_fault() -> None:
+    """The session stays; the micro-batch comes again as often as one that is lost may."""
+    aborted = (
+        "Job aborted due to stage failure: most recent failure: Lost task 0.3 in stage 3.0 (TID 9) (a executor 1): "
+    )
+    scene = Scene([None], error=PySparkException(f"{aborted}ExecutorLostFailure (executor 1 exited) Reason: killed"))
+    async with running(scene):
+        with pytest.raises(ConversionRetriable, match="executors were lost") as raised:
+            await scene.service.convert(JSON, BATCH)
+        assert not isinstance(raised.value, SparkUnavailable)
+    assert scene.told == [False, "start", True]
+
+
 async def test_what_is_no_loss_is_fatal_and_spark_stays_ready() -> None:
     """The session still answers: the plan or the job is wrong."""
     scene = Scene([None], error=ValueError("a bug"))
@@ -196,7 +210,7 @@ async def test_what_a_session_says_while_it_is_taken_away_is_not_believed() -> N
     async with asyncio.TaskGroup() as group:
         verdict = group.create_task(refused(runner._in_slot(lambda: may_end.wait(10))))
         await scene.until(lambda: runner.statistics.running == 1)
-        await runner._restart(0, "another conversion took too long")
+        await runner._sessions.restart(0, "another conversion took too long")
         may_end.set()
         await verdict
     assert runner.statistics.retriable_errors == 1

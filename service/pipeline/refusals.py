@@ -1,0 +1,31 @@
+"""Records that their topics do not take, by their own settings: which ones, and what has no way out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from service.kafka.errors import DeliveryFatal, RecordsRefused, RefusedRecord
+from service.kafka.producer import Writer
+from service.pipeline.converting import ConvertedBatch
+from service.pipeline.settlement import Settlement, SettlementRules, settle
+from service.stores.dedupe_store import NoDedupe
+
+
+async def refused_rows(converted: ConvertedBatch, rules: SettlementRules, writer: Writer) -> dict[int, RefusedRecord]:
+    """Every row of the micro-batch that its topic would refuse, a duplicate or not."""
+    everything = settle(converted, replace(rules, is_tolerant=True, has_dedupe=False), NoDedupe())
+    found: dict[int, RefusedRecord] = {}
+    for write, mask in zip(everything.records, everything.rows, strict=True):
+        rows = np.flatnonzero(mask)
+        found |= {int(rows[record.row]): record for record in await writer.refused(write)}
+    return found
+
+
+def without_way_out(error: RecordsRefused, settlement: Settlement, *, letters_topic: str) -> DeliveryFatal:
+    """What a dead letter, an offset or the state is over its own topic's limits."""
+    if error.write.topic != letters_topic:
+        return error
+    letter = settlement.rejects.letter(error.refused[0].row)
+    return DeliveryFatal(f"{error}; source partition {letter.partition}, offset {letter.offset}")
