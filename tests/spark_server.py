@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import socket
 import subprocess
 import sys
 import threading
@@ -19,6 +18,7 @@ from typing import IO
 import pytest
 
 from service.embedded.jars import archive_options, spark_avro_jar
+from service.embedded.ports import free_ports
 
 GUARD = Path(__file__).parents[1] / "service" / "embedded" / "guard.py"
 CONNECT_FLAG = "SPARK_CONNECT_MODE_ENABLED"
@@ -36,8 +36,8 @@ def spark_remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 class ConnectServer:
     """A Spark Connect server on a free port of this machine."""
 
-    def __init__(self, folder: Path) -> None:
-        self.port = _free_port()
+    def __init__(self, folder: Path, *, port: int | None = None) -> None:
+        self.port = port or free_ports(1)[0]
         self.url = f"sc://127.0.0.1:{self.port}"
         home = _spark_home()
         settings = {
@@ -118,9 +118,3 @@ def avro_jar() -> Path:
     """The spark-avro jar: given by the environment, or fetched by set-up."""
     given = os.environ.get("HEADRACE_SPARK_AVRO_JAR")
     return Path(given) if given else spark_avro_jar()
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])

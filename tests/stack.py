@@ -6,6 +6,7 @@ others; a run that is killed leaves nothing behind, because the servers' guards 
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import uuid
@@ -15,9 +16,13 @@ from dataclasses import dataclass
 import pytest
 
 from service.embedded.broker import embedded_kafka
+from service.embedded.probe import is_broker_ready
 from service.embedded.registry import embedded_registry
 from service.embedded.running import Running, running
 from service.embedded.server import EmbeddedServer
+
+SERVING_SECONDS_MAX = 30
+LOOK_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
@@ -44,6 +49,17 @@ class KafkaStack:
     def restart(self) -> None:
         """Start the broker again on the same port and data; ready on return."""
         self.broker.call(EmbeddedServer.restart)
+
+    def wait_serving(self) -> None:
+        """Return when the broker names itself alive: one that was suspended may have been given up by its controller."""
+        self.broker.call(_wait_serving)
+
+
+async def _wait_serving(server: EmbeddedServer) -> None:
+    port = int(server.address.rpartition(":")[2])
+    async with asyncio.timeout(SERVING_SECONDS_MAX):
+        while not await is_broker_ready(port):
+            await asyncio.sleep(LOOK_SECONDS)
 
 
 @dataclass(frozen=True)

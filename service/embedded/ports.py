@@ -18,7 +18,8 @@ _TRIES_MAX = 1_000
 def free_ports(count: int) -> list[int]:
     """Distinct ports that nobody listens on now. Somebody may be quicker: the caller starts again with others."""
     ports: list[int] = []
-    for port in random.sample(CHOICE, _TRIES_MAX):
+    # Not the shared generator: two processes with the same seed would choose the same ports at the same moment.
+    for port in random.SystemRandom().sample(CHOICE, _TRIES_MAX):
         if len(ports) == count:
             return ports
         if _reason_against(port) is None:

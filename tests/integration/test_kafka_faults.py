@@ -32,6 +32,7 @@ def mortal_kafka(kafka: KafkaStack) -> Iterator[KafkaStack]:
     finally:
         if not kafka.is_alive():
             kafka.restart()
+        kafka.wait_serving()
 
 
 def numbered(topic: str, numbers: range) -> TopicRecords:

@@ -15,7 +15,6 @@ from spark_batch.errors import ConversionRetriable
 from spark_batch.plan import Contract, ConversionPlan, ConverterKind, ConverterSpec, PayloadFormat, Rule
 from spark_batch.runner import ConversionRunner
 from spark_batch.session import SparkSettings
-from tests import spark_server
 from tests.spark.engines import table
 from tests.spark_server import CONNECT_FLAG, ConnectServer
 
@@ -37,16 +36,13 @@ def server_fixture(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connect
 
 
 @pytest.fixture(name="restart")
-def restart_fixture(
-    server: ConnectServer, runner: ConversionRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[[], None]:
+def restart_fixture(server: ConnectServer, runner: ConversionRunner, tmp_path: Path) -> Callable[[], None]:
     """Ends the server and starts another one at its address, which takes its place."""
     assert runner.is_started
-    monkeypatch.setattr(spark_server, "_free_port", lambda: server.port)
 
     def restart() -> None:
         server.stop()
-        server.__dict__ |= ConnectServer(tmp_path).__dict__
+        server.__dict__ |= ConnectServer(tmp_path, port=server.port).__dict__
 
     return restart
 

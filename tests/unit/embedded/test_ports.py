@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import socket
 
 import pytest
@@ -25,6 +26,15 @@ def test_chosen_ports_can_be_listened_on_together() -> None:
     assert all(port in CHOICE for port in ports)
     for port in ports:
         require_free(port)
+
+
+def test_processes_with_the_same_seed_choose_apart() -> None:
+    """Tests that run beside each other are seeded alike."""
+    choices = []
+    for _ in range(2):
+        random.seed(1)
+        choices.append(free_ports(5))
+    assert choices[0] != choices[1]
 
 
 def test_choice_is_below_the_ports_of_outgoing_connections() -> None:
