@@ -51,7 +51,7 @@ class KafkaStack:
         self.broker.call(EmbeddedServer.restart)
 
     def wait_serving(self) -> None:
-        """Return when the broker names itself alive: one that was suspended may have been given up by its controller."""
+        """Return when the broker names itself alive: after being suspended its controller may have given it up."""
         self.broker.call(_wait_serving)
 
 
