@@ -50,7 +50,9 @@ async def read_topic(
     async with TopicFeed.opened(settings, topic) as feed:
         ends = await (last_ends(settings, topic) if is_pending_awaited else feed.ends())
         async for records in feed.read_until(ends, stall_seconds_max=stall_seconds_max):
-            yield records
+            end = ends[TopicPartition(topic, records[0].partition)]
+            # All of it is let go when the reading ends, so what came later is only left out.
+            yield records if records[-1].offset < end else [record for record in records if record.offset < end]
 
 
 async def last_ends(settings: KafkaSettings, topic: str) -> Ends:
@@ -158,9 +160,10 @@ class TopicFeed:
         return ends
 
     async def read_until(self, ends: Ends, *, stall_seconds_max: float) -> AsyncIterator[list[StoredRecord]]:
-        """Read on from where it stands until every partition has reached its end; no record past an end.
+        """Read on from where it stands until every partition has reached its end.
 
-        Positions may pass over aborted records and transaction markers, which are never seen.
+        What was committed meanwhile may come as well: a position never passes over a record that is not given, or who
+        reads on from here would never see it. It does pass over aborted records and transaction markers.
         Raises DeliveryRetriable when no partition moves for `stall_seconds_max`.
         """
         clock = asyncio.get_running_loop().time
@@ -175,9 +178,8 @@ class TopicFeed:
                 raise DeliveryRetriable(
                     f"topic '{self._topic}' does not move (partition {where}): a transaction is open, or no leader"
                 )
-            for partition, records in (await self._poll(list(behind))).items():
-                end = ends[partition]
-                yield records if records[-1].offset < end else [r for r in records if r.offset < end]
+            for records in (await self._poll(list(behind))).values():
+                yield records
 
     async def _behind(self, ends: Ends) -> dict[TopicPartition, int]:
         """Partitions that have not reached their end, with their positions."""
