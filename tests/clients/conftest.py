@@ -66,8 +66,8 @@ class Shell:
 
 
 @pytest.fixture(scope="package")
-def shell(kafka: KafkaStack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
-    """One ``headrace worker`` for all printed commands, configured by no more than the keys that the texts name."""
+def shell(kafka: KafkaStack, spark_remote: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
+    """One ``headrace worker`` for all printed commands, configured by what the texts name, and where Spark is."""
     folder = tmp_path_factory.mktemp("seeds")
     (port,) = free_ports(1)
     properties = {
@@ -82,7 +82,7 @@ def shell(kafka: KafkaStack, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         "key.converter": "org.apache.kafka.connect.json.JsonConverter",
         "value.converter": "org.apache.kafka.connect.json.JsonConverter",
         "listeners": f"http://127.0.0.1:{port}",
-        "spark.driver.memory": "512m",
+        "spark.remote": spark_remote,
     }
     file = write_properties(folder / "connect-distributed.properties", properties)
     (folder / ".curlrc").write_text(CURL_SETTINGS.format(port=port), encoding="utf-8")

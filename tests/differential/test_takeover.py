@@ -52,6 +52,7 @@ class Group:
     """What changes hands."""
 
     bootstrap: str
+    spark_remote: str
     folder: Path
     name: str
 
@@ -120,7 +121,7 @@ class Group:
         """One worker of headrace, as its operator starts it, from the same file but for the port."""
         (port,) = free_ports(1)
         properties = worker_properties(self.bootstrap, group=self.name, port=port)
-        own = {"data.dir": str(self.folder / "data"), "spark.driver.memory": "512m"}
+        own = {"data.dir": str(self.folder / "data"), "spark.remote": self.spark_remote}
         file = write_properties(self.folder / "headrace.properties", {**properties, **EXACTLY_ONCE, **own})
         async with aiohttp.ClientSession() as client:
             worker = WorkerProcess(file, f"http://127.0.0.1:{port}", client, command=REAL)
@@ -156,10 +157,10 @@ async def position(worker: RestClient, connector: str) -> int:
 
 
 async def test_a_group_goes_from_connect_to_headrace_and_back(
-    kafka: KafkaStack, tmp_path: Path, topic_name: str
+    kafka: KafkaStack, spark_remote: str, tmp_path: Path, topic_name: str
 ) -> None:
     """What ran runs on where it stood, what rested rests, what was stopped is stopped: nothing lost or repeated."""
-    group = Group(kafka.bootstrap, tmp_path, f"taken-{topic_name}")
+    group = Group(kafka.bootstrap, spark_remote, tmp_path, f"taken-{topic_name}")
     group.append("one", "two")
     async with group.in_connects_hands("before") as connect:
         await _begin(group, connect)

@@ -127,7 +127,9 @@ class Topics:
 def topics(
     kafka: KafkaStack,
     registry: RegistryStack,
+    *,
     java_connect: Running[JavaConnect],
+    spark_remote: str,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Topics]:
     """Both have read the file."""
@@ -140,7 +142,7 @@ def topics(
             config = _connector(found, "java", name, {**properties, "file": str(file)})
             status, answer = java_connect.server.ask("POST", "/connectors", {"name": config["name"], "config": config})
             assert status == 201, answer
-        _run_ours(found, file, folder)
+        _run_ours(found, spark_remote, file, folder)
         for name in COMPARED:
             _wait_for_java(found, "there" if name == "routed" else name)
         yield found
@@ -154,10 +156,11 @@ def _connector(topics: Topics, side: str, name: str, properties: Mapping[str, st
     return {"connector.class": "FileStreamSource", **named, **properties}
 
 
-def _run_ours(topics: Topics, file: Path, folder: Path) -> None:
+def _run_ours(topics: Topics, spark_remote: str, file: Path, folder: Path) -> None:
     worker = {
         "bootstrap.servers": topics.bootstrap,
         "schema.registry.url": topics.registry_url,
+        "spark.remote": spark_remote,
         "group.id": topics.prefix,
         "listeners": "http://127.0.0.1:0",
         "data.dir": str(folder / "data"),

@@ -14,11 +14,19 @@ from tests.stack import KafkaStack
 pytestmark = [pytest.mark.faults, pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(400)]
 
 
-def test_the_older_of_two_workers_is_fenced(kafka: KafkaStack, topic_name: str, tmp_path: Path) -> None:
+def test_the_older_of_two_workers_is_fenced(
+    kafka: KafkaStack, spark_remote: str, topic_name: str, tmp_path: Path
+) -> None:
     """The older's task FAILS with a clear text and its worker ends with 1; together they deliver all once."""
     source = GrowingFile(tmp_path / "lines.jsonl")
     source.path.touch()
-    files = job_files(tmp_path, bootstrap=kafka.bootstrap, topic=topic_name, source=source.path)
+    files = job_files(
+        tmp_path,
+        bootstrap=kafka.bootstrap,
+        topic=topic_name,
+        source=source.path,
+        worker={"spark.remote": spark_remote},
+    )
     older = WorkerLife(*files, log=tmp_path / "older.log")
     newer = WorkerLife(*files, log=tmp_path / "newer.log")
     try:

@@ -69,7 +69,9 @@ class Stage:
 
 
 @pytest.fixture
-def stage(kafka: KafkaStack, registry: RegistryStack, topic_name: str, tmp_path: Path) -> Iterator[Stage]:
+def stage(
+    kafka: KafkaStack, registry: RegistryStack, *, spark_remote: str, topic_name: str, tmp_path: Path
+) -> Iterator[Stage]:
     """The registry is dead and the API broken when the worker starts; all are brought back for others."""
     api, source = Api(), GrowingFile(tmp_path / "lines.jsonl")
     source.path.touch()
@@ -80,6 +82,7 @@ def stage(kafka: KafkaStack, registry: RegistryStack, topic_name: str, tmp_path:
             bootstrap=kafka.bootstrap,
             topic=topic_name,
             source=source.path,
+            worker={"spark.remote": spark_remote},
             connector={"key.converter": "avro", "key.converter.schema.registry.url": registry.url},
         )
         properties = {

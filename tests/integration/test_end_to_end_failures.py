@@ -67,7 +67,9 @@ class FailedRun:
 
 
 @pytest.fixture(scope="module")
-def run(kafka: KafkaStack, registry: RegistryStack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[FailedRun]:
+def run(
+    kafka: KafkaStack, registry: RegistryStack, spark_remote: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[FailedRun]:
     """Three connectors that fail, run until all have."""
     folder, prefix = tmp_path_factory.mktemp("failures"), f"fail-{uuid.uuid4().hex[:8]}"
     journal.register_schema(registry.url, f"{prefix}-incompatible-value", schema("string"))
@@ -81,7 +83,7 @@ def run(kafka: KafkaStack, registry: RegistryStack, tmp_path_factory: pytest.Tem
         "intolerant": {"file": str(folder / "lines.jsonl"), "batch.size": "1", "file.page.bytes": "300"},
         "large": {"file": str(folder / "large.jsonl"), "batch.size": "1", "errors.tolerance": "all"},
     }
-    files = [_worker_file(folder, kafka, registry, prefix)]
+    files = [_worker_file(folder, kafka, registry, prefix, spark_remote=spark_remote)]
     for short, properties in connectors.items():
         named = {
             "name": f"{prefix}-{short}",
@@ -118,10 +120,11 @@ def _padded(number: int, size_bytes: int) -> bytes:
     return numbered(number)[:-1] + b" " * (size_bytes - 20) + b"}"
 
 
-def _worker_file(folder: Path, kafka: KafkaStack, registry: RegistryStack, prefix: str) -> Path:
+def _worker_file(folder: Path, kafka: KafkaStack, registry: RegistryStack, prefix: str, *, spark_remote: str) -> Path:
     worker = {
         "bootstrap.servers": kafka.bootstrap,
         "schema.registry.url": registry.url,
+        "spark.remote": spark_remote,
         "group.id": prefix,
         "listeners": "http://127.0.0.1:0",
         "data.dir": str(folder / "data"),
@@ -197,13 +200,16 @@ async def _alter_topic(bootstrap: str, topic: str) -> None:
         await admin.close()
 
 
-def test_an_offset_topic_that_forgets_is_refused(kafka: KafkaStack, topic_name: str, tmp_path: Path) -> None:
+def test_an_offset_topic_that_forgets_is_refused(
+    kafka: KafkaStack, spark_remote: str, topic_name: str, tmp_path: Path
+) -> None:
     """``cleanup.policy=delete`` fails every task with Kafka Connect's text, and exit code 1."""
     offsets = f"{topic_name}-offsets"
     journal.make_topic(kafka.bootstrap, offsets, config={"cleanup.policy": "delete"})
     (tmp_path / "lines.txt").write_text("one\n", encoding="utf-8")
     worker = {
         "bootstrap.servers": kafka.bootstrap,
+        "spark.remote": spark_remote,
         "listeners": "http://127.0.0.1:0",
         "offset.storage.topic": offsets,
         "data.dir": str(tmp_path / "data"),

@@ -25,10 +25,11 @@ CONVERTERS = {"text": {"value.converter": "string"}, "json": {}}
 
 
 @pytest.mark.timeout(600)
-def test_a_file_is_copied_byte_for_byte(kafka: KafkaStack, topic_name: str, tmp_path: Path) -> None:
+def test_a_file_is_copied_byte_for_byte(kafka: KafkaStack, spark_remote: str, topic_name: str, tmp_path: Path) -> None:
     """Multi-byte text, empty and long lines, separators that are no line ends; also under a restart in between."""
     source, copies = tmp_path / "in.txt", [tmp_path / f"{form}.txt" for form in CONVERTERS]
-    life = WorkerLife(*_files(tmp_path, kafka.bootstrap, topic_name, source), log=tmp_path / "worker.log")
+    files = _files(tmp_path, kafka.bootstrap, topic_name, source, spark_remote=spark_remote)
+    life = WorkerLife(*files, log=tmp_path / "worker.log")
     try:
         for expected in (TEXT, TEXT + "more\n"):
             source.write_text(expected, encoding="utf-8", newline="")
@@ -47,10 +48,11 @@ def _size(file: Path) -> int:
     return file.stat().st_size if file.exists() else 0
 
 
-def _files(folder: Path, bootstrap: str, topic_name: str, source: Path) -> list[Path]:
+def _files(folder: Path, bootstrap: str, topic_name: str, source: Path, *, spark_remote: str) -> list[Path]:
     """A source and a sink by each converter, each pair with a topic of its own."""
     worker = {
         "bootstrap.servers": bootstrap,
+        "spark.remote": spark_remote,
         "group.id": f"group-{topic_name}",
         "listeners": "http://127.0.0.1:0",
         "data.dir": str(folder / "data"),
