@@ -83,6 +83,9 @@ class BrokerProgram:
         try:
             async with asyncio.timeout(START_SECONDS_MAX):
                 code = await jvm.wait_exited()
+        except TimeoutError:
+            message = f"the broker's directory was not formatted within {START_SECONDS_MAX:g} s:\n{jvm.log_tail()}"
+            raise StartFailed(message) from None
         finally:
             await jvm.stop()
         if code != 0:

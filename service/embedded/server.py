@@ -71,7 +71,7 @@ class EmbeddedServer:
         return await self._last_jvm.wait_exited()
 
     async def start(self) -> None:
-        """Start it unless it runs, and wait until it serves clients."""
+        """Start it unless it runs, and wait until it serves clients. Raises EmbeddedError, and OSError of its files."""
         async with self._changing:
             if not self.is_alive():
                 await self._start()

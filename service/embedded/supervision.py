@@ -19,7 +19,7 @@ class Restartable(Protocol):
         """Wait for its end and return the exit code."""
 
     async def start(self) -> None:
-        """Start it unless it runs; ready on return."""
+        """Start it unless it runs; ready on return. Raises EmbeddedError or, as of a full disk, OSError."""
 
 
 async def keep_running(server: Restartable, *, tell: Callable[[str], None]) -> None:
@@ -35,7 +35,7 @@ async def keep_running(server: Restartable, *, tell: Callable[[str], None]) -> N
         await asyncio.sleep(wait_seconds)
         try:
             await server.start()
-        except EmbeddedError as error:
+        except (EmbeddedError, OSError) as error:
             tell(str(error))
             wait_seconds = min(wait_seconds * 2, RESTART_WAIT_SECONDS_MAX)
         else:

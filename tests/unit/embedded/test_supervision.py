@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 
 import pytest
 
@@ -13,8 +14,9 @@ from service.embedded.supervision import RESTART_WAIT_SECONDS_MAX, keep_running
 class FlakyServer:
     """Dies as soon as it runs; of its starts the first `failures` fail."""
 
-    def __init__(self, *, failures: int, starts: int) -> None:
+    def __init__(self, *, failures: int, starts: int, failure: Exception | None = None) -> None:
         """Stop the test's world after `starts` starts by never ending again."""
+        self._failure = failure or StartFailed("no")
         self.started_at: list[float] = []
         self._failures = failures
         self._starts = starts
@@ -31,7 +33,7 @@ class FlakyServer:
         """Fail as often as asked to."""
         self.started_at.append(asyncio.get_running_loop().time())
         if len(self.started_at) <= self._failures:
-            raise StartFailed("no")
+            raise self._failure
 
 
 @pytest.mark.looptime
@@ -50,3 +52,16 @@ async def test_waits_grow_while_starts_fail_and_fall_back_after_one_succeeds() -
     assert max(waits) == pytest.approx(RESTART_WAIT_SECONDS_MAX)
     assert told.count("no") == 9
     assert told.count("runs again") == 3
+
+
+@pytest.mark.looptime
+async def test_what_the_system_refuses_is_told_and_tried_again() -> None:
+    """A disk that is full when a server died ends no worker: one day there is room again."""
+    server = FlakyServer(failures=2, starts=3, failure=OSError(errno.ENOSPC, "No space left on device", "/data"))
+    told: list[str] = []
+    async with asyncio.TaskGroup() as group:
+        supervision = group.create_task(keep_running(server, tell=told.append))
+        await server.is_done.wait()
+        supervision.cancel()
+    assert sum("No space left on device" in text for text in told) == 2
+    assert told.count("runs again") == 1
