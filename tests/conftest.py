@@ -21,3 +21,5 @@ settings.load_profile("headrace")
 
 # JVMs of tests live for seconds: HotSpot's second compiler would take a third of their time and never earn it back.
 os.environ["JAVA_TOOL_OPTIONS"] = f"-XX:TieredStopAtLevel=1 {os.environ.get('JAVA_TOOL_OPTIONS', '')}".rstrip()
+# Some hundred Python programs start from this checkout: each would compile all of it anew, and take twice as long.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

@@ -12,6 +12,8 @@ from tests.faults.worker_life import LOG_LOOK_SECONDS, WorkerLife, wait_until
 from tests.stack import KafkaStack
 
 pytestmark = [pytest.mark.faults, pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(400)]
+POLL_MS = "500"
+"""Nothing is killed here, so neither need be at work at each moment: each micro-batch has its price."""
 
 
 def test_the_older_of_two_workers_is_fenced(
@@ -26,6 +28,7 @@ def test_the_older_of_two_workers_is_fenced(
         topic=topic_name,
         source=source.path,
         worker={"spark.remote": spark_remote},
+        connector={"poll.interval.ms": POLL_MS},
     )
     older = WorkerLife(*files, log=tmp_path / "older.log")
     newer = WorkerLife(*files, log=tmp_path / "newer.log")
