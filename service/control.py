@@ -26,6 +26,7 @@ from service.config.worker import WorkerConfig
 from service.domain.cluster import ClusterConfig, Member, Properties
 from service.foreground import Foreground
 from service.herder.assembly import HerderIngredients, assemble
+from service.herder.confirming import TaskConfirmation
 from service.herder.life import HerderLife
 from service.herder.membership import GroupMembership, Patience, group_settings
 from service.herder.offset_books import SinkOffsetBook, SourceOffsetBook
@@ -93,7 +94,7 @@ class ControlPlane:
             made: list[RunningInstances] = []
 
             def make_instances(observer: InstanceObserver) -> RunningInstances:
-                made.append(RunningInstances(self._instance_parts(observer)))
+                made.append(RunningInstances(self._instance_parts(observer, stores)))
                 return made[0]
 
             life = assemble(
@@ -140,9 +141,10 @@ class ControlPlane:
             emit=self.emit,
         )
 
-    def _instance_parts(self, observer: InstanceObserver) -> InstanceParts:
+    def _instance_parts(self, observer: InstanceObserver, stores: StateStores) -> InstanceParts:
         return InstanceParts(
             kinds=self.kinds,
+            confirm=TaskConfirmation(stores.configs).confirm,
             observer=observer,
             clock=self.clock,
             emit=self.emit,

@@ -5,7 +5,7 @@ recovery    errors                                                  what happens
 ==========  ======================================================  ==========================================
 RETRY       fetch: ``Retriable``; convert: ``ConversionRetriable``  the same step again, in place, with back-off
 RESTART     deliver: ``DeliveryRetriable``; registry unreachable    the task starts anew from committed offsets
-FENCED      deliver: ``WriterFenced``                               FAILED, or a quiet end where it moved elsewhere
+FENCED      deliver: ``WriterFenced``; start: superseded            FAILED, or a quiet end where it moved elsewhere
 FAIL        ``Fatal``, ``RecordRejectedError``, anything unknown    FAILED, with its trace
 ==========  ======================================================  ==========================================
 """
@@ -29,6 +29,10 @@ class Recovery(StrEnum):
     FAIL = "fail"
 
 
+class TaskSupersededError(Exception):
+    """The config log no longer asks for the task as it was begun: it has newer task configs, or is stopped or gone."""
+
+
 class RecordRejectedError(Exception):
     """A record failed its contract and ``errors.tolerance`` is ``none``: the task fails, nothing is skipped."""
 
@@ -45,6 +49,7 @@ _RECOVERIES: tuple[tuple[type[BaseException], Recovery], ...] = (
     (Retriable, Recovery.RETRY),
     (ConversionRetriable, Recovery.RETRY),
     (WriterFenced, Recovery.FENCED),
+    (TaskSupersededError, Recovery.FENCED),
     (DeliveryRetriable, Recovery.RESTART),
     (RegistryRetriable, Recovery.RESTART),
 )
@@ -69,6 +74,7 @@ _RAISED_ON_PURPOSE = (
     ConversionError,
     KafkaFailure,
     RegistryFailure,
+    TaskSupersededError,
     RecordRejectedError,
     SourceTransactionTooLargeError,
     PoisonedBatchError,

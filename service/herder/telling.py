@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from service.domain.cluster import InstanceStatus, Member, Properties, Roster
+from service.domain.errors import TaskSupersededError
 from service.domain.ids import ConnectorId, InstanceId, TaskId
 from service.domain.states import State
 from service.herder.ports import ConfigStore, StatusStore
@@ -34,6 +35,8 @@ class StatusTeller:
     """What is FAILED here."""
     _fenced: set[InstanceId] = field(default_factory=set)
     """What is FAILED here because it was fenced."""
+    _superseded: set[InstanceId] = field(default_factory=set)
+    """What is FAILED here because the config log did not ask for it when it started."""
     _is_ending: bool = False
 
     def on_state(self, instance: InstanceId, state: State, *, trace: str | None, version: str | None) -> None:
@@ -57,10 +60,12 @@ class StatusTeller:
             self.failed.add(instance)
         elif not self._is_ending:
             self.failed.discard(instance)
-        if status.state is State.FAILED and WriterFenced.__name__ in (status.trace or ""):
-            self._fenced.add(instance)
-        else:
-            self._fenced.discard(instance)
+        trace = (status.trace or "") if status.state is State.FAILED else ""
+        for error, failed_so in ((WriterFenced, self._fenced), (TaskSupersededError, self._superseded)):
+            if error.__name__ in trace:
+                failed_so.add(instance)
+            else:
+                failed_so.discard(instance)
         if status.state is State.RUNNING:
             self.began[instance] = status.generation
         if status.state is State.UNASSIGNED:
@@ -74,16 +79,19 @@ class StatusTeller:
         return {instance for instance, status in self.told.items() if status.state is State.RUNNING}
 
     def fenced_by_successor(self) -> set[InstanceId]:
-        """What is FAILED because it was fenced, and began in a generation that is over.
+        """What is FAILED because it was fenced, and began in a generation that is over; or was not asked for then.
 
         What is fenced in its own generation has met a stranger with its transactional id, and stays FAILED.
         """
         generation = self.whereabouts.generation
-        return {instance for instance in self._fenced if self.began.get(instance, generation) < generation}
+        fenced = {instance for instance in self._fenced if self.began.get(instance, generation) < generation}
+        return fenced | self._superseded
 
     def begin_anew(self, instances: Iterable[InstanceId]) -> None:
         """These were asked to restart in the present generation."""
-        self.began.update(dict.fromkeys(instances, self.whereabouts.generation))
+        begun = set(instances)
+        self.began.update(dict.fromkeys(begun, self.whereabouts.generation))
+        self._superseded -= begun
 
     def on_task_configs(self, connector: ConnectorId, tasks: Sequence[Properties], made_from: Properties) -> None:
         """See that they come into the config log."""

@@ -77,6 +77,8 @@ class SourceTask:
     parts: FlowParts
     open_writer: Callable[[], Writer]
     open_dedupe: Callable[[], DedupeState]
+    confirm: Callable[[], Awaitable[None]]
+    """Returns while the task is wanted as it was begun, and raises what ends it otherwise."""
     on_running: Signal = lambda: None
     activity: Activity = field(init=False)
     _stop: asyncio.Event = field(init=False, default_factory=asyncio.Event)
@@ -94,13 +96,16 @@ class SourceTask:
     async def run(self) -> None:
         """Initialise the writer, *then* read the offsets, then flow.
 
-        In this order a zombie can change no offset that was read here: it is fenced before (KIP-618).
+        In this order a zombie can change no offset that was read here: it is fenced before (KIP-618). That this is no
+        zombie itself is asked before, to fence nobody then, and again behind the fence.
         """
         events = TaskEvents(self.parts.emit, self.task_id.connector, self.task_id.task)
         started_at = self.parts.clock.monotonic()
         is_started = False
         try:
+            await self.confirm()
             async with self._writer() as writer:
+                await self.confirm()
                 fetch, deliver, queue = await self._wire(writer, events)
                 is_started = True
                 events(TaskStarted, is_success=True, seconds=self.parts.clock.monotonic() - started_at)

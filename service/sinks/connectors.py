@@ -23,7 +23,7 @@ from service.sinks.decoding import column_reader
 from service.sinks.definition import SinkDefinition, read_sink_definition
 from service.sinks.putting import KEY_STAGE, VALUE_STAGE, Decoding, SideReader
 from service.sinks.task import SinkSettings, SinkTask
-from service.worker.kinds import MakeTask, UseTopic, refusal
+from service.worker.kinds import Confirm, MakeTask, UseTopic, refusal
 
 _REPLICATION_KEY = "errors.deadletterqueue.topic.replication.factor"
 _UNNAMED_CLIENT = "headrace"
@@ -92,8 +92,9 @@ class DefinedSink:
         """Ask the connector."""
         return self.definition.new_connector().task_configs(self.tasks_max)
 
-    def prepare_task(self, task_id: TaskId, use_topic: UseTopic) -> MakeTask:
-        """Make the connector's instance; the rest waits for Kafka."""
+    def prepare_task(self, task_id: TaskId, use_topic: UseTopic, confirm: Confirm) -> MakeTask:
+        """Make the connector's instance; the rest waits for Kafka, whose consumer group says what is whose."""
+        del confirm
         connector = self.definition.new_connector()
 
         async def make_task() -> SinkTask:

@@ -18,7 +18,7 @@ from service.pipeline.queue import QueueLimits
 from service.pipeline.task import FlowParts, FlowSettings, SourceTask
 from service.stores.connector_offsets import OffsetTopics
 from service.stores.dedupe_store import DedupeState
-from service.worker.kinds import UseTopic
+from service.worker.kinds import Confirm, UseTopic
 from service.worker.lending import DedupeStates, Writers
 from service.worker.topics_used import NoticingWriter
 from spark_batch.plan import ConversionPlan
@@ -76,6 +76,10 @@ class StandIn:
     open_dedupe: Callable[[], DedupeState]
 
 
+async def confirm_always() -> None:
+    """Of what no config log speaks."""
+
+
 async def make_source_task(
     task_id: TaskId,
     definition: ConnectorDefinition,
@@ -84,6 +88,7 @@ async def make_source_task(
     connector: SourceConnector[Any],
     plan: ConversionPlan,
     use_topic: UseTopic = lambda _topic: None,
+    confirm: Confirm = confirm_always,
     stand_in: StandIn | None = None,
 ) -> SourceTask:
     """One incarnation, its topics made."""
@@ -110,6 +115,7 @@ async def make_source_task(
         replace(parts.flow, offsets=offsets),
         open_writer=open_writer,
         open_dedupe=open_dedupe,
+        confirm=confirm,
     )
 
 

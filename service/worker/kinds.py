@@ -15,6 +15,8 @@ MakeTask = Callable[[], Awaitable[RunnableTask]]
 """Makes one incarnation; asks the outside (registry, topics), and raises what ``recovery_of`` knows."""
 UseTopic = Callable[[str], None]
 """Hears of topics that a task has used; hearing of one twice is harmless."""
+Confirm = Callable[[], Awaitable[None]]
+"""Returns while the task is wanted as it was begun; raises TaskSupersededError, DeliveryRetriable."""
 
 
 class ConnectorRefusedError(Fatal):
@@ -51,8 +53,11 @@ class DefinedConnector(Protocol):
     def split(self) -> Sequence[Mapping[str, str]]:
         """For each task the keys that it has besides, or instead of, the connector's own."""
 
-    def prepare_task(self, task_id: TaskId, use_topic: UseTopic) -> MakeTask:
-        """For a definition that was read with the task's own keys: what makes its incarnations, once each."""
+    def prepare_task(self, task_id: TaskId, use_topic: UseTopic, confirm: Confirm) -> MakeTask:
+        """For a definition that was read with the task's own keys: what makes its incarnations, once each.
+
+        ``confirm`` is for whoever has not the work itself as its bar, as members of a consumer group have.
+        """
 
 
 class ConnectorKind(Protocol):

@@ -39,6 +39,8 @@ class InstanceParts:
     """What the worker lends to instances."""
 
     kinds: Kinds
+    confirm: Callable[[TaskId, Desired], Awaitable[None]]
+    """Returns while a task is wanted as it was begun; raises TaskSupersededError, DeliveryRetriable."""
     observer: InstanceObserver
     clock: Clock
     emit: Emit
@@ -114,7 +116,13 @@ class InstanceMaker:
         """Run the connector's own code, in a thread."""
         merged = with_task(wanted.config, wanted.task or {}, name=instance.connector)
         defined = self.parts.kinds.define(self.parts.resolve(merged).properties)
-        return defined, defined.prepare_task(instance, lambda topic: self.parts.observer.on_topic(instance, topic))
+        parts = self.parts
+        make = defined.prepare_task(
+            instance,
+            lambda topic: parts.observer.on_topic(instance, topic),
+            lambda: parts.confirm(instance, wanted),
+        )
+        return defined, make
 
 
 def described(task: TaskId, config: Properties, defined: DefinedConnector) -> TaskDescribed:

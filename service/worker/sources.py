@@ -13,7 +13,7 @@ from service.domain.cluster import Properties
 from service.domain.ids import TaskId
 from service.pipeline.task import SourceTask
 from service.worker.connectors import ConnectorParts, make_source_task, plan_of
-from service.worker.kinds import MakeTask, UseTopic, refusal
+from service.worker.kinds import Confirm, MakeTask, UseTopic, refusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +53,20 @@ class DefinedSource:
         """Ask the connector."""
         return self._connector().task_configs(self.tasks_max)
 
-    def prepare_task(self, task_id: TaskId, use_topic: UseTopic) -> MakeTask:
+    def prepare_task(self, task_id: TaskId, use_topic: UseTopic, confirm: Confirm) -> MakeTask:
         """Make the connector's instance; the rest waits for the registry and for Kafka."""
         connector = self._connector()
 
         async def make_task() -> SourceTask:
             plan = await plan_of(self.definition, self.parts)
             return await make_source_task(
-                task_id, self.definition, self.parts, connector=connector, plan=plan, use_topic=use_topic
+                task_id,
+                self.definition,
+                self.parts,
+                connector=connector,
+                plan=plan,
+                use_topic=use_topic,
+                confirm=confirm,
             )
 
         return make_task

@@ -13,9 +13,10 @@ import pytest
 
 from fetchers.catalog import shared_http
 from fetchers.sdk import SystemClock
-from metrics.events import Event
+from metrics.events import Event, TaskStarted
 from service.config.worker import WorkerConfig
 from service.domain.cluster import Properties
+from service.domain.errors import TaskSupersededError
 from service.domain.ids import ConnectorId, InstanceId, TaskId
 from service.domain.states import State, TargetState
 from service.herder.ports import Desired
@@ -53,6 +54,14 @@ class Site:
     configs: list[Sequence[Properties]] = field(default_factory=list)
     topics: list[str] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
+    superseded: set[int] = field(default_factory=set)
+    """Generations of tasks that the config log no longer asks for."""
+
+    async def confirm(self, task: TaskId, begun: Desired) -> None:
+        """See ``InstanceParts``."""
+        if begun.generation in self.superseded:
+            message = f"{task} has newer configs"
+            raise TaskSupersededError(message)
 
     def on_state(self, instance: InstanceId, state: State, *, trace: str | None, version: str | None) -> None:
         """See ``InstanceObserver``."""
@@ -92,7 +101,8 @@ class Site:
                 check_plan=FakeCheck(),
             )
             kinds = Kinds([SourceKind(parts, properties)])
-            async with RunningInstances(InstanceParts(kinds, self, clock, self.events.append, 30.0)) as instances:
+            lent = InstanceParts(kinds, self.confirm, self, clock, self.events.append, 30.0)
+            async with RunningInstances(lent) as instances:
                 yield instances
                 await instances.stop()
         await topics.close()
@@ -231,4 +241,30 @@ async def test_fenced_by_a_newer_incarnation_elsewhere_it_ends_quietly(
         await here.wait(lambda: here.states[task_id][-1] is State.UNASSIGNED)
     assert await there.values() == [str(line).encode() for line in range(20)]
     assert here.states[task_id] == [State.RUNNING, State.UNASSIGNED]
+    assert here.traces == []
+
+
+async def test_work_that_has_moved_to_a_task_of_another_number_is_not_begun_again_by_a_worker_cut_off(
+    kafka: KafkaStack, topic_name: str, tmp_path: Path
+) -> None:
+    """Nothing that the other task does fences this one: started again as it was, it would deliver every line too."""
+    here, there = (Site(kafka.bootstrap, tmp_path, topic_name) for _ in range(2))
+    file, before, after = tmp_path / "in.txt", TaskId("c", 1), TaskId("c", 0)
+    config = {"name": "c", "connector.class": "FileStreamSource", "file": str(file), "topic": topic_name}
+    append(file, range(10))
+    async with here.instances() as old, there.instances() as new:
+        old.apply("c", {before: Desired(config, TargetState.STARTED, {}, 1)})
+        await here.wait(lambda: here.states.get(before) == [State.RUNNING])
+        async with asyncio.timeout(WAIT_SECONDS):
+            while len(await here.values()) < 10:
+                await asyncio.sleep(0.2)
+        here.superseded.add(1)
+        new.apply("c", {after: Desired(config, TargetState.STARTED, {}, 2)})
+        await there.wait(lambda: there.states.get(after) == [State.RUNNING])
+        old.restart([before])
+        await here.wait(lambda: any(not event.is_success for event in here.events if isinstance(event, TaskStarted)))
+        append(file, range(10, 20))
+        await there.wait_values(20)
+        old.apply("c", {})
+    assert await there.values() == [str(line).encode() for line in range(20)]
     assert here.traces == []

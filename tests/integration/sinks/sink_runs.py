@@ -20,6 +20,7 @@ from service.kafka.reader import StoredRecord, read_topic
 from service.kafka.records import TopicRecords
 from service.sinks.connectors import SinkKind, SinkParts
 from service.sinks.task import SinkTask
+from service.worker.connectors import confirm_always
 from service.worker.lending import ClientSettings
 from service.worker.schemas import RegistrySchemas
 
@@ -43,7 +44,7 @@ class Sinks:
         parts = SinkParts(clients, self.registries, SystemClock(), self.events.append, self.flush_seconds)
         kind = SinkKind(parts, {"key.converter": "string", "value.converter": "string"})
         task_id = TaskId(self.properties["name"], number)
-        task = await kind.define(self.properties).prepare_task(task_id, lambda _topic: None)()
+        task = await kind.define(self.properties).prepare_task(task_id, lambda _topic: None, confirm_always)()
         assert isinstance(task, SinkTask)
         return task
 

@@ -181,6 +181,23 @@ async def test_what_was_fenced_while_this_worker_was_away_runs_again_when_it_is_
         assert world.instances.restarted == [FIRST]
 
 
+async def test_what_was_not_asked_for_when_it_started_runs_again_once_it_is() -> None:
+    """It started by itself while this worker was away: its connector was stopped then, and has been resumed since."""
+    async with HerderWorld().started() as world:
+        await running(world)
+        world.membership.leave()
+        world.membership.become(ME)
+        await world.settled()
+        world.instances.tell(FIRST, State.FAILED, "service.domain.errors.TaskSupersededError: connector c is stopped")
+        world.membership.tell()
+        await world.settled()
+        assert world.instances.restarted == [FIRST]
+        world.instances.tell(FIRST, State.RUNNING)
+        world.membership.tell()
+        await world.settled()
+        assert world.instances.restarted == [FIRST]
+
+
 async def test_what_learns_late_that_it_was_fenced_runs_again_once() -> None:
     """It was idle, and heard of it long after this worker was back; fenced once more, it stays FAILED."""
     async with HerderWorld().started() as world:

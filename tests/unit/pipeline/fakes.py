@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 import pyarrow as pa
+import pytest
 
 from fetchers.sdk import Clock, FetchContext, FetcherConfig, HttpAccess, Offset, Page, SourceConnector, SystemClock
 from fetchers.sdk.asker import Asker
 from metrics.events import Event
+from service.domain.errors import root_of
 from service.domain.ids import TaskId
 from service.pipeline.batching import BatchLimits
 from service.pipeline.dead_letters import DeadLetterRules
@@ -194,6 +197,7 @@ class World:
             parts,
             open_writer=self._open_writer,
             open_dedupe=self._open_dedupe,
+            confirm=lambda: self.kafka.pass_turn("confirm"),
         )
 
     def told(self, kind: type[Event]) -> list[Any]:
@@ -226,6 +230,24 @@ def payloads(count: int, *, bad: Iterable[int] = ()) -> list[bytes]:
     """Numbered payloads, some of them bad."""
     rejected = set(bad)
     return [(BAD if number in rejected else b"") + b"%d" % number for number in range(count)]
+
+
+@asynccontextmanager
+async def running(task: SourceTask) -> AsyncIterator[asyncio.Task[None]]:
+    """The task runs while the block does; then it is stopped in the staged way."""
+    async with asyncio.TaskGroup() as group:
+        run = group.create_task(task.run())
+        yield run
+        task.request_stop()
+
+
+async def fail(task: SourceTask) -> BaseException:
+    """The error that ends the task."""
+    try:
+        await task.run()
+    except Exception as error:  # noqa: BLE001 - whatever it is, the test looks at it
+        return root_of(error)
+    pytest.fail("the task did not fail")
 
 
 async def wait_until(condition: Callable[[], bool], *, step_seconds: float = 0.1) -> None:

@@ -3,43 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import pytest
 
 from fetchers.sdk import BackOff, Fatal, Retriable
 from metrics.events import BatchClosed, QueueStalled, RecordsRejected, RetryScheduled, TaskStarted, TransactionAborted
-from service.domain.errors import PoisonedBatchError, RecordRejectedError, Recovery, recovery_of, root_of
+from service.domain.errors import (
+    PoisonedBatchError,
+    RecordRejectedError,
+    Recovery,
+    recovery_of,
+)
 from service.kafka.errors import DeliveryRetriable, WriterFenced
 from service.pipeline.batching import BatchLimits
 from service.pipeline.delivering import HEARING_SECONDS_MAX
 from service.pipeline.fetching import FetchRetry
 from service.pipeline.queue import QueueLimits
-from service.pipeline.task import SourceTask
 from spark_batch.errors import ConversionFatal, ConversionRetriable, SparkUnavailable
 from tests.unit.pipeline.fake_kafka import LETTERS, TOPIC, FakeKafka
-from tests.unit.pipeline.fakes import PARTITION, FakeConversion, World, numbers, payloads, wait_until
+from tests.unit.pipeline.fakes import PARTITION, FakeConversion, World, fail, numbers, payloads, running, wait_until
 
 pytestmark = pytest.mark.looptime
-
-
-@asynccontextmanager
-async def running(task: SourceTask) -> AsyncIterator[asyncio.Task[None]]:
-    """The task runs while the block does; then it is stopped in the staged way."""
-    async with asyncio.TaskGroup() as group:
-        run = group.create_task(task.run())
-        yield run
-        task.request_stop()
-
-
-async def fail(task: SourceTask) -> BaseException:
-    """The error that ends the task."""
-    try:
-        await task.run()
-    except Exception as error:  # noqa: BLE001 - whatever it is, the test looks at it
-        return root_of(error)
-    pytest.fail("the task did not fail")
 
 
 async def test_everything_is_delivered_in_source_order() -> None:
@@ -62,20 +46,6 @@ async def test_a_restart_goes_on_after_the_committed_offset() -> None:
     async with running(world.task(numbers(payloads(12)))):
         await wait_until(lambda: len(world.kafka.values(TOPIC)) == 12)
     assert world.kafka.values(TOPIC) == payloads(12)
-
-
-async def test_the_writer_starts_before_the_offsets_are_read() -> None:
-    """Otherwise a zombie could commit between the reading and the fencing (KIP-618)."""
-    places: list[str] = []
-
-    async def turn(place: str) -> None:
-        places.append(place)
-
-    world = World(FakeKafka(turn=turn), has_dedupe=True)
-    task = world.task(numbers(payloads(2)))
-    async with running(task):
-        await wait_until(lambda: bool(world.kafka.transactions))
-    assert places[:3] == ["writer.start", "offsets.read", "dedupe.load"]
 
 
 async def test_delivery_keeps_the_order_although_conversions_end_out_of_order() -> None:

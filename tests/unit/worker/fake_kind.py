@@ -13,12 +13,13 @@ from typing import Any, TypeVar
 from fetchers.sdk import SystemClock
 from metrics.events import Event
 from service.domain.cluster import Properties
+from service.domain.errors import TaskSupersededError
 from service.domain.ids import ConnectorId, InstanceId, TaskId
 from service.domain.states import State, TargetState
 from service.herder.ports import Desired
 from service.pipeline.activity import Signal
 from service.worker.instances import RunningInstances
-from service.worker.kinds import ConnectorRefusedError, Kinds, MakeTask, UseTopic
+from service.worker.kinds import Confirm, ConnectorRefusedError, Kinds, MakeTask, UseTopic
 from service.worker.making import InstanceParts
 
 T = TypeVar("T")
@@ -56,6 +57,7 @@ class FakeTask:
     task_id: TaskId
     config: Properties
     script: Script
+    confirm: Confirm
     on_running: Signal = lambda: None
     activity: FakeActivity = field(default_factory=FakeActivity)
     _stop: asyncio.Event = field(default_factory=asyncio.Event)
@@ -65,6 +67,7 @@ class FakeTask:
         self.scene.enter(self)
         try:
             await asyncio.sleep(self.script.start_seconds)
+            await self.confirm()
             self.on_running()
             error = self.script.failure(self.scene.starts[self.task_id])
             if error is not None:
@@ -111,12 +114,12 @@ class FakeDefined:
             raise error
         return [{"part": str(number)} for number in range(int(self.properties.get("split", "1")))]
 
-    def prepare_task(self, task_id: TaskId, use_topic: UseTopic) -> MakeTask:
+    def prepare_task(self, task_id: TaskId, use_topic: UseTopic, confirm: Confirm) -> MakeTask:
         """By the script of the task."""
 
         async def make() -> FakeTask:
             use_topic("things")
-            return FakeTask(self.scene, task_id, self.properties, self.scene.scripts.get(task_id, Script()))
+            return FakeTask(self.scene, task_id, self.properties, self.scene.scripts.get(task_id, Script()), confirm)
 
         return make
 
@@ -135,6 +138,8 @@ class Scene:
     versions: dict[InstanceId, str | None] = field(default_factory=dict)
     task_configs: list[tuple[ConnectorId, Sequence[Properties], Properties]] = field(default_factory=list)
     topics: list[tuple[TaskId, str]] = field(default_factory=list)
+    superseded: set[tuple[TaskId, int]] = field(default_factory=set)
+    """Tasks that the config log no longer asks for, with the generation they were begun in."""
     running: dict[TaskId, FakeTask] = field(default_factory=dict)
     starts: Counter[TaskId] = field(default_factory=Counter)
     splits: int = 0
@@ -168,6 +173,12 @@ class Scene:
         """A task has ended."""
         del self.running[task.task_id]
 
+    async def confirm(self, task_id: TaskId, begun: Desired) -> None:
+        """Refused where superseded."""
+        if (task_id, begun.generation) in self.superseded:
+            message = f"{task_id} has newer configs"
+            raise TaskSupersededError(message)
+
     def on_state(self, instance: InstanceId, state: State, *, trace: str | None, version: str | None) -> None:
         """See ``InstanceObserver``."""
         self.states.setdefault(instance, []).append(state)
@@ -196,6 +207,7 @@ class Scene:
         """Instances over this scene, stopped at the end of the block."""
         parts = InstanceParts(
             kinds=Kinds([self]),
+            confirm=self.confirm,
             observer=self,
             clock=SystemClock(),
             emit=self.events.append,

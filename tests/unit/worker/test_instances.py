@@ -289,6 +289,19 @@ async def test_fenced_and_no_longer_wanted_it_ends_quietly() -> None:
     assert scene.told(TaskFailed) == []
 
 
+async def test_superseded_before_its_start_it_waits_to_be_told() -> None:
+    """It runs nothing; its newer configs begin at once when they are heard of."""
+    scene = Scene(superseded={(T0, 1)})
+    async with scene.instances() as instances:
+        instances.apply("c", {T0: task(generation=1)})
+        await asyncio.sleep(3)
+        assert scene.states == {}
+        instances.apply("c", {T0: task(generation=2)})
+        await asyncio.sleep(1)
+        assert scene.states[T0][-1] is R
+    assert scene.told(TaskFailed) == []
+
+
 async def test_fenced_but_still_wanted_it_is_failed() -> None:
     """Somebody else uses its name: a person must look."""
     scene = Scene({T0: Script(failure=lambda _: WriterFenced("a newer writer took over"))})

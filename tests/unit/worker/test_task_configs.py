@@ -9,7 +9,7 @@ import pytest
 
 from service.config.providers import Resolved
 from service.domain.ids import TaskId
-from service.worker.kinds import ConnectorRefusedError, MakeTask, UseTopic
+from service.worker.kinds import Confirm, ConnectorRefusedError, MakeTask, UseTopic
 from service.worker.task_configs import task_class, task_configs, with_task
 
 JAVA_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
@@ -32,9 +32,9 @@ class Defined:
         """As told."""
         return self.parts
 
-    def prepare_task(self, task_id: TaskId, use_topic: UseTopic) -> MakeTask:
+    def prepare_task(self, task_id: TaskId, use_topic: UseTopic, confirm: Confirm) -> MakeTask:
         """Splitting the work makes no task: whoever calls this has a bug."""
-        message = f"a task was made of {task_id} with {use_topic} while the work was split"
+        message = f"a task was made of {task_id} with {use_topic}, {confirm} while the work was split"
         raise AssertionError(message)
 
 
