@@ -75,7 +75,7 @@ def dev(port: int, kafka_port: int, registry_port: int, data: Path) -> None:
     type=click.Path(file_okay=False, path_type=Path),
     default=Path(".headrace/demo"),
     show_default=True,
-    help="Folder for the demo's data; emptied first.",
+    help="Folder for the demo's data: new, empty, or of an earlier demo, which is deleted first.",
 )
 def demo(json_file: Path | None, *, keep: bool, data: Path) -> None:
     """Run the main job on an embedded real Kafka, and prove that the accounts balance."""

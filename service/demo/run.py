@@ -123,7 +123,7 @@ class Demo:
 
 @asynccontextmanager
 async def open_demo(folder: Path, accounts: Accounts, *, listener: str) -> AsyncIterator[Demo]:
-    """Start everything on a fresh folder. Raises DataDirectoryBusy where a demo runs there."""
+    """Start everything on a fresh folder. Raises as ``fresh_folder`` does."""
     async with fresh_folder(folder):
         settings = project(today=SystemClock().now().date())
         orders = write_orders(folder / "orders.jsonl")
