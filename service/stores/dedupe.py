@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from service.kafka.errors import DeliveryRetriable
-from service.stores.hashes import HASH_BYTES, HashSet, Run, halves
+from service.stores.hashes import HashSet, Run, halves
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -89,9 +89,9 @@ class DedupeIndex:
         return known
 
     def with_complements(self, window: str) -> npt.NDArray[np.uint8]:
-        """Committed hashes of a window that are there with their complements, both; (n, 16)."""
-        found = [held.with_complements() for held in self._sets(window)]
-        return np.concatenate([np.empty((0, HASH_BYTES), dtype=np.uint8), *found])
+        """Hashes of a window, committed or noted, that are there with their complements, both; (n, 16)."""
+        runs = [run for held in self._sets(window) for run in held.runs]
+        return HashSet([*runs, *self._pending.get(window, ())]).with_complements()
 
     @property
     def windows(self) -> list[str]:

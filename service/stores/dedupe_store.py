@@ -278,7 +278,7 @@ class StoredDedupe:
         for window, parts in by_window.items():
             if window == NO_WINDOW or window >= change.oldest_open:
                 self._add(change, window, b"".join(parts))
-        self._close_windows(change)
+        self._close_windows(change, {*self._chunks, *by_window})
         self._slide(change)
         if not change.keys:
             return []
@@ -303,15 +303,18 @@ class StoredDedupe:
             change.keys.append(self._key(window, chunk.sequence))
             change.values.append(part)
 
-    def _close_windows(self, change: _Change) -> None:
-        for window, chunks in list(self._chunks.items()):
+    def _close_windows(self, change: _Change, windows: Iterable[str]) -> None:
+        for window in sorted(windows):
             if window != NO_WINDOW and window < change.oldest_open:
                 self._keep_delivered_letters(change, window)
-                for chunk in chunks:
+                for chunk in self._chunks.get(window, ()):
                     self._drop(change, window, chunk.sequence)
 
     def _keep_delivered_letters(self, change: _Change, window: str) -> None:
-        """What was rejected and delivered too lies in the dead letters still: a redrive must know it for longer."""
+        """What was rejected and delivered too lies in the dead letters still: a redrive must know it for longer.
+
+        Also what the micro-batch itself delivers or rejects, of which a closed window gets no chunk.
+        """
         hashes = self.index.with_complements(window)
         is_new = self.index.fresh_mask(hashes, np.ones(len(hashes), dtype=bool), NO_WINDOW)
         self._add(change, NO_WINDOW, hashes[is_new].tobytes())

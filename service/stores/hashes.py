@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     import numpy.typing as npt
@@ -80,9 +81,9 @@ class Run:
 class HashSet:
     """Sorted runs of distinct hashes."""
 
-    def __init__(self) -> None:
-        """Start empty."""
-        self.runs: list[Run] = []
+    def __init__(self, runs: Iterable[Run] = ()) -> None:
+        """Hold these, which have no hash in common."""
+        self.runs = list(runs)
 
     def __len__(self) -> int:
         """How many hashes there are."""

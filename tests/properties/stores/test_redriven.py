@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from fetchers.sdk import DedupeScope
-from service.pipeline.duplicates import Judged, fresh_among
+from service.pipeline.duplicates import Hashes, Judged, fresh_among
 from service.redrive.remembered import RememberedByTasks
 from service.stores.dedupe_store import StoredDedupe
 from tests.properties.stores.dedupe_topic import CONNECTOR, DAYS, FakeTopic, StoreOf, hashes_of
@@ -30,6 +31,11 @@ def day_of(number: int) -> str:
 def task_of(number: int) -> int:
     """And by the same task."""
     return number // len(DAYS) % TASKS
+
+
+def read_by(task: int, numbers: list[int], day: str) -> list[int]:
+    """Those of one task and day."""
+    return [number for number in numbers if (task_of(number), day_of(number)) == (task, day)]
 
 
 def stand_in(topic: FakeTopic) -> RememberedByTasks:
@@ -76,19 +82,23 @@ class RedrivenConnector(RuleBasedStateMachine):
         for task in range(TASKS):
             state = self.topic.open(task=task)
             for day in DAYS:
-                self._read(state, [each for each in numbers if (task_of(each), day_of(each)) == (task, day)], day)
+                self._read(state, read_by(task, numbers, day), day)
 
     def _read(self, state: StoredDedupe, numbers: list[int], day: str) -> None:
         if not numbers or day < self.oldest_open:
             return
+        self.topic.write(state.encode([(DedupeScope(day, self.oldest_open), self._settled(state, numbers, day))]))
+        state.commit()
+
+    def _settled(self, state: StoredDedupe, numbers: list[int], day: str) -> Hashes:
+        """What is noted of records of one day, which are delivered or become letters."""
         self.accounts.read |= set(numbers)
         judged = self._judged(numbers)
         fresh, noted = fresh_among(judged, state, window=day)
         for number, rejected, is_fresh in zip(numbers, judged.is_rejected, fresh, strict=True):
             if is_fresh:
                 (self.accounts.letters if rejected else self.accounts.delivered).append(number)
-        self.topic.write(state.encode([(DedupeScope(day, self.oldest_open), noted)]))
-        state.commit()
+        return noted
 
     def _judged(self, numbers: list[int]) -> Judged:
         is_rejected = np.array([number >= self.bound for number in numbers], dtype=bool)
@@ -112,13 +122,18 @@ class RedrivenConnector(RuleBasedStateMachine):
                 (failed_again if rejected else self.accounts.delivered).append(number)
         self.accounts.letters = self.accounts.letters[count:] + failed_again
 
-    @rule(day=st.sampled_from(DAYS))
-    def close_days(self, day: str) -> None:
-        """The tasks forget the days before this one, which nobody reads again."""
-        self.oldest_open = max(self.oldest_open, day)
+    @rule(day=st.sampled_from(DAYS), numbers=NUMBERS)
+    def close_days(self, day: str, numbers: list[int]) -> None:
+        """The tasks forget the days before this one, some of whose records the same micro-batch still holds."""
+        was_open, self.oldest_open = self.oldest_open, max(self.oldest_open, day)
         for task in range(TASKS):
             state = self.topic.open(task=task)
-            self.topic.write(state.encode([(DedupeScope(DAYS[2], self.oldest_open), hashes_of([]))]))
+            noted = [
+                (DedupeScope(each, was_open), self._settled(state, read_by(task, numbers, each), each))
+                for each in DAYS
+                if each >= was_open
+            ]
+            self.topic.write(state.encode([*noted, (DedupeScope(DAYS[2], self.oldest_open), hashes_of([]))]))
             state.commit()
 
     @invariant()
@@ -163,6 +178,20 @@ def test_a_letter_that_came_good_is_known_after_its_day_was_closed() -> None:
     for oldest_open in DAYS[1:]:
         topic.write(topic.open().encode([(DedupeScope(DAYS[2], oldest_open), hashes_of([]))]))
     assert topic.live() == [[CONNECTOR, 0, "", 2]]
+    assert not fresh_among(judged_good([5]), stand_in(topic), window="")[0].any()
+
+
+@pytest.mark.parametrize("is_one_batch", [False, True])
+def test_a_letter_that_came_good_in_the_micro_batch_that_closes_its_day_is_known(*, is_one_batch: bool) -> None:
+    """Rejected before or in that micro-batch itself, whose later page closes the day: delivered once."""
+    topic, scope = FakeTopic(), DedupeScope(DAYS[0], DAYS[0])
+    state, closing = topic.open(), (DedupeScope(DAYS[1], DAYS[1]), hashes_of([]))
+    bad = (scope, fresh_among(Judged(hashes_of([5]), ALL_TRUE, ALL_TRUE), state, window=DAYS[0])[1])
+    if not is_one_batch:
+        topic.write(state.encode([bad]))
+        state.commit()
+    good = (scope, fresh_among(judged_good([5]), state, window=DAYS[0])[1])
+    topic.write(state.encode([*([bad] if is_one_batch else []), good, closing]))
     assert not fresh_among(judged_good([5]), stand_in(topic), window="")[0].any()
 
 
