@@ -8,6 +8,7 @@ from pathlib import Path
 
 from service.embedded.errors import EmbeddedError
 from service.setup.archives import ClassArchives
+from service.setup.failure import SetupFailure
 from service.setup.jars import JarCache, cache_folder
 from service.setup.prerequisites import find_java
 
@@ -49,7 +50,10 @@ def registry_folder() -> Path:
 
 
 def _complete(name: str) -> JarCache:
-    cache = JarCache(cache_folder())
+    try:
+        cache = JarCache(cache_folder())
+    except SetupFailure as failure:
+        raise PartsMissing(str(failure)) from failure
     if not cache.is_complete(name):
         extra = {"connect": " bench", "clients": " test"}.get(name, "")
         raise PartsMissing(

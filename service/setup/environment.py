@@ -8,6 +8,7 @@ never thrown away while its Python runs, which would pull it from under processe
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
@@ -20,11 +21,16 @@ from pathlib import Path
 from service.setup.failure import SetupFailure
 
 STAMP = "headrace-requirements"
+PYTHON_SECONDS_MAX = 60
+"""For the environment's Python to answer; on a cold or busy disk it may take half of that."""
 PIP_SECONDS_MAX = 3600
 PIP_TIMEOUT_SECONDS = 60
 BUILD_SETTINGS = Path(__file__).with_name("wheels.cfg")
 BUILD_SETTINGS_VARIABLE = "DIST_EXTRA_CONFIG"
 """Names a file that setuptools reads beside its own: https://setuptools.pypa.io/en/latest/deprecated/distutils/configfile.html"""
+
+_NO_PROGRAM = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES, errno.ENOEXEC})
+"""What the system says of a file that it cannot run; all else (no memory, no descriptors) says nothing about it."""
 
 # A requirement with a marker (third group) may rightly be absent on this system.
 _PINNED = re.compile(r"^([A-Za-z0-9._-]+)==([^ ;\\]+)( ;)?", re.MULTILINE)
@@ -52,14 +58,17 @@ class Environment:
     def is_java_verified(self, java: Path | None) -> bool:
         """Whether exactly this Java was found new enough before."""
         stamp = self.folder / f"{STAMP}-java"
-        return java is not None and stamp.is_file() and stamp.read_text(encoding="utf-8") == str(java)
+        return java is not None and stamp.is_file() and _read(stamp) == str(java)
 
     def remember_java(self, java: Path) -> None:
         """Spare later starts the question which release this Java is."""
         _write_atomically(self.folder / f"{STAMP}-java", str(java))
 
     def complete(self, *, locks: tuple[str, ...]) -> None:
-        """Make or mend the environment so that `is_complete` holds. The caller holds the set-up lock."""
+        """Make or mend the environment so that `is_complete` holds. The caller holds the set-up lock.
+
+        Raises SetupFailure, OSError, or TimeoutExpired for a program that does not end; the next call goes on then.
+        """
         self._unstamp(locks)
         if not self._python_runs():
             self._create()
@@ -71,10 +80,14 @@ class Environment:
             _write_atomically(self.folder / f"{STAMP}-{lock}", digest(self.requirements / lock))
 
     def _python_runs(self) -> bool:
+        """Whether it is worth mending. One that does not answer is told, not taken for broken: it may be in use."""
+        command = (self.python, "-c", "import pip")
         try:
-            check = subprocess.run([self.python, "-c", "import pip"], capture_output=True, check=False, timeout=60)
-        except (OSError, subprocess.TimeoutExpired):
-            return False
+            check = subprocess.run(command, capture_output=True, check=False, timeout=PYTHON_SECONDS_MAX)
+        except OSError as error:
+            if error.errno in _NO_PROGRAM:
+                return False
+            raise
         return check.returncode == 0
 
     def _create(self) -> None:
@@ -123,7 +136,7 @@ class Environment:
     def _stamps(self) -> dict[str, str]:
         prefix = f"{STAMP}-"
         found = self.folder.glob(f"{prefix}*.txt")
-        return {path.name.removeprefix(prefix): path.read_text(encoding="utf-8") for path in found}
+        return {path.name.removeprefix(prefix): _read(path) for path in found}
 
     def _unstamp(self, locks: tuple[str, ...]) -> None:
         for lock in locks:
@@ -165,7 +178,12 @@ def _normalised(dist_info_name: str) -> str:
     return re.sub(r"[-_.]+", "-", dist_info_name).lower()
 
 
+def _read(stamp: Path) -> str:
+    """What it says, whatever bytes these are: a path need be no UTF-8, and a damaged stamp is only a wrong one."""
+    return stamp.read_text(encoding="utf-8", errors="surrogateescape")
+
+
 def _write_atomically(path: Path, text: str) -> None:
     unfinished = path.with_name(f"{path.name}.{os.getpid()}")
-    unfinished.write_text(text, encoding="utf-8")
+    unfinished.write_text(text, encoding="utf-8", errors="surrogateescape")
     unfinished.replace(path)

@@ -84,10 +84,15 @@ def read_lock(path: Path = LOCK_PATH) -> dict[str, tuple[LockedFile, ...]]:
 def cache_folder() -> Path:
     """Where fetched parts are kept: HEADRACE_CACHE, else XDG_CACHE_HOME/headrace, else ~/.cache/headrace."""
     own = os.environ.get(CACHE_VARIABLE)
-    if own:
-        return Path(own).expanduser().absolute()
     shared = os.environ.get("XDG_CACHE_HOME")
-    return (Path(shared) if shared else Path.home() / ".cache") / "headrace"
+    try:
+        if own:
+            return Path(own).expanduser().absolute()
+        return (Path(shared) if shared else Path.home() / ".cache") / "headrace"
+    except RuntimeError as error:
+        # What Python says of a home directory that nobody has.
+        message = f"there is no place for fetched parts ({error}): set {CACHE_VARIABLE} to a folder"
+        raise SetupFailure(message) from error
 
 
 class JarCache:

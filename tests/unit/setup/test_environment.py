@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import subprocess
 from importlib import import_module
 from pathlib import Path
 from zipfile import ZIP_STORED
 
 import pytest
 
+from service.setup import environment as environment_module
 from service.setup.__main__ import set_up
 from service.setup.environment import (
     BUILD_SETTINGS,
@@ -53,12 +57,14 @@ def test_whole_environment_is_complete(tmp_path: Path) -> None:
     assert _whole(tmp_path).is_complete(locks=("run.txt",))
 
 
-@pytest.mark.parametrize("lost", ["stamp", "record", "python", "lock changed"])
+@pytest.mark.parametrize("lost", ["stamp", "stamp damaged", "record", "python", "lock changed"])
 def test_anything_lost_makes_it_incomplete(tmp_path: Path, lost: str) -> None:
     """Each part of the evidence counts."""
     environment = _whole(tmp_path)
     if lost == "stamp":
         (environment.folder / f"{STAMP}-run.txt").unlink()
+    elif lost == "stamp damaged":
+        (environment.folder / f"{STAMP}-run.txt").write_bytes(b"\xff\xfe\x00")
     elif lost == "record":
         (environment.site_packages / "some_part-1.2.dist-info" / "RECORD").unlink()
     elif lost == "python":
@@ -77,6 +83,53 @@ def test_a_java_that_cannot_be_noted_is_asked_again(tmp_path: Path) -> None:
     (environment.folder / f"{STAMP}-java").mkdir()  # stops root too
     set_up(tmp_path, is_development=False, sets=("kafka",), with_archives=False)
     assert not environment.is_java_verified(find_java())
+
+
+@pytest.mark.parametrize("name", [b"jdk", "jdk-é".encode(), b"jdk-\xe9"])
+def test_a_java_is_remembered_under_any_path(tmp_path: Path, name: bytes) -> None:
+    """A path need be no UTF-8; another Java is another one."""
+    environment = _whole(tmp_path)
+    java = tmp_path / os.fsdecode(name) / "java"
+    environment.remember_java(java)
+    assert environment.is_java_verified(java)
+    assert not environment.is_java_verified(tmp_path / "java")
+
+
+def test_a_python_that_does_not_answer_keeps_what_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a machine that is busy it may be in use by others, and what is installed takes long to fetch again."""
+    monkeypatch.setattr(environment_module, "PYTHON_SECONDS_MAX", 0.1)
+    environment = _whole(tmp_path)
+    environment.python.write_text("#!/bin/sh\nexec sleep 60\n", encoding="utf-8")
+    with pytest.raises(subprocess.TimeoutExpired):
+        environment.complete(locks=("run.txt",))
+    assert (environment.site_packages / "some_part-1.2.dist-info" / "RECORD").exists()
+
+
+def test_a_system_without_memory_keeps_what_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That no process can be started says nothing about this Python."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+    environment = _whole(tmp_path)
+    made: list[Path] = []
+    monkeypatch.setattr(Environment, "_create", lambda self: made.append(self.folder))
+    monkeypatch.setattr(subprocess, "run", refuse)
+    with pytest.raises(OSError, match="Cannot allocate memory"):
+        environment.complete(locks=("run.txt",))
+    assert made == []
+
+
+@pytest.mark.parametrize("text", ["", "#!/nowhere/python\n", "#!/bin/sh\nexit 1\n"])
+def test_a_python_that_cannot_run_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """Empty, of a Python that was removed, or without pip."""
+    environment = _whole(tmp_path)
+    environment.python.write_text(text, encoding="utf-8")
+    made: list[Path] = []
+    monkeypatch.setattr(Environment, "_create", lambda self: made.append(self.folder))
+    monkeypatch.setattr(Environment, "_install", lambda _self, _locks: None)
+    environment.complete(locks=("run.txt",))
+    assert made == [environment.folder]
 
 
 def test_only_damaged_distributions_lose_their_records(tmp_path: Path) -> None:

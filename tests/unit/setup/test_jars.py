@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from service.setup.failure import SetupFailure
-from service.setup.jars import LOCK_PATH, JarCache, LockedFile, read_lock
+from service.setup.jars import CACHE_VARIABLE, LOCK_PATH, JarCache, LockedFile, cache_folder, read_lock
 
 _JAR = "org.example/tool_2.13/4.1.1/tool_2.13-4.1.1.jar"
 _ARCHIVE = "org.example/server-app/3.0.9/server-app-3.0.9-all.tar.gz"
@@ -139,3 +139,10 @@ def test_committed_lock_pins_what_is_promised() -> None:
     assert all(re.fullmatch("[0-9a-f]{64}", file.sha256) for files in sets.values() for file in files)
     for lock in LOCK_PATH.parent.iterdir():
         assert "://" not in lock.read_text(encoding="utf-8"), lock.name
+
+
+def test_a_cache_in_the_home_of_nobody_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one line that names the variable."""
+    monkeypatch.setenv(CACHE_VARIABLE, "~nobody-of-this-name/cache")
+    with pytest.raises(SetupFailure, match=f"set {CACHE_VARIABLE} to a folder"):
+        cache_folder()
