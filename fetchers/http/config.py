@@ -91,7 +91,8 @@ class HttpSourceConfig(FetcherConfig):
     """How an answer of many pages is read.
 
     Where page_number and offset count from the newest record, a restart inside a round repeats what has moved on to the
-    next page meanwhile; a cursor does not."""
+    next page meanwhile; a cursor does not. A page of them with the very records of the page before fails the task: the
+    source does not read the count, and would give that page for ever."""
     http_pagination_page_parameter: Annotated[str, _PAGES] = "page"
     """Query field of the page number."""
     http_pagination_page_first: Annotated[int, Field(ge=0), _PAGES] = 1

@@ -91,7 +91,7 @@ class HttpSource(SourceConnector[HttpSourceConfig]):
         self, context: FetchContext, plan: _Plan, bookmark: Bookmark
     ) -> AsyncGenerator[tuple[Page, Bookmark], None]:
         """One way through the pages; the next is fetched while the last waits to be taken."""
-        guard = PageGuard(pages_max=self.config.http_pagination_pages_max)
+        guard = PageGuard(is_counted=plan.pagination.is_counted, pages_max=self.config.http_pagination_pages_max)
         base = bookmark.mark
         before: frozenset[str] = frozenset()
         rest: tuple[Place, int] = (bookmark.place, bookmark.skip)
@@ -109,10 +109,11 @@ class HttpSource(SourceConnector[HttpSourceConfig]):
                 is_reread = is_first and bookmark.skip > 0
                 is_last = self._is_last(turn, has_news=bool(news) or is_reread)
                 if not is_last:
+                    guard.go_on_from(place, turn.answer.records)
                     ahead.start(self._ask(context, plan, turn.following, base), name="next page")
                 if count > (bookmark.skip if is_first else 0):
                     rest = (turn.place, count)
-                before = self._remembered(turn.answer)
+                before = _remembered(plan, turn.answer)
                 highest = turn.answer.raise_mark(bookmark.highest, news)
                 following = self._after(bookmark, highest, turn, rest, is_last=is_last)
                 # Without news only the end of the round is worth an offset, and only where it says something new: a
@@ -138,12 +139,6 @@ class HttpSource(SourceConnector[HttpSourceConfig]):
             return True
         # A source at its end may give the cursor it was asked with, and nothing else.
         return turn.following == turn.place and not turn.answer.records
-
-    def _remembered(self, answer: CutAnswer) -> frozenset[str]:
-        """Records of this page, which may come again on the next one when the source grows at its front meanwhile."""
-        if self.config.http_pagination_type not in {"page_number", "offset"} or not self.config.http_offset_field:
-            return frozenset()
-        return answer.remembered()
 
     def _after(
         self, bookmark: Bookmark, highest: Mark, turn: _Turn, rest: tuple[Place, int], *, is_last: bool
@@ -198,6 +193,11 @@ class HttpSource(SourceConnector[HttpSourceConfig]):
         )
         pagination = settings.pagination(config, secret_texts=secrets)
         return _Plan(settings.template(config), pagination, layout, options)
+
+
+def _remembered(plan: _Plan, answer: CutAnswer) -> frozenset[str]:
+    """Records of this page, which may come again on the next one when the source grows at its front meanwhile."""
+    return answer.remembered() if plan.pagination.is_counted and plan.layout.fields else frozenset()
 
 
 def _turn(plan: _Plan, place: Place, response: HttpResponse) -> _Turn:

@@ -55,6 +55,8 @@ class Pagination(Protocol):
 
     is_page_growing: ClassVar[bool]
     """Whether a page can hold more when it is asked for again, and its following place takes no note of that."""
+    is_counted: ClassVar[bool]
+    """Whether places are counted here and not named by the source, which may take no note of them at all."""
 
     def first(self) -> Place:
         """Where it starts; None where nothing has to be said for the first page."""
@@ -71,6 +73,7 @@ class SinglePage:
     """No pagination."""
 
     is_page_growing: ClassVar[bool] = False
+    is_counted: ClassVar[bool] = False
 
     def first(self) -> Place:
         """Nothing to say."""
@@ -99,6 +102,7 @@ class PageNumber:
 
     is_page_growing: ClassVar[bool] = True
     """The last page is filled up before there is a next one."""
+    is_counted: ClassVar[bool] = True
 
     def first(self) -> Place:
         """The first number."""
@@ -123,6 +127,7 @@ class OffsetLimit:
 
     is_page_growing: ClassVar[bool] = False
     """The following place counts what was there."""
+    is_counted: ClassVar[bool] = True
 
     def first(self) -> Place:
         """Zero."""
@@ -150,6 +155,7 @@ class CursorInBody:
 
     is_page_growing: ClassVar[bool] = False
     """The source gives a cursor that leaves nothing out."""
+    is_counted: ClassVar[bool] = False
 
     def first(self) -> Place:
         """The first page has no cursor."""
@@ -176,6 +182,7 @@ class _NextUrls:
 
     is_page_growing: ClassVar[bool] = False
     """The source gives a URL that leaves nothing out."""
+    is_counted: ClassVar[bool] = False
 
     def first(self) -> Place:
         """The configured URL."""
@@ -243,11 +250,14 @@ def next_link(links: Sequence[str]) -> str | None:
 
 
 class PageGuard:
-    """Watches one round: every place once, and not more than so many."""
+    """Watches one round: every place once, not more than so many, and no counted place that leads nowhere."""
 
-    def __init__(self, *, pages_max: int = PAGES_MAX) -> None:
+    def __init__(self, *, is_counted: bool, pages_max: int = PAGES_MAX) -> None:
+        """``is_counted``: of the round's pagination."""
         self.pages_max = pages_max
+        self._is_counted = is_counted
         self._seen: set[bytes] = set()
+        self._last: Sequence[bytes] = ()
 
     def pass_by(self, place: Place) -> None:
         """Count the page at ``place``. Raises Fatal for one that was passed before, and over ``pages_max``."""
@@ -259,6 +269,20 @@ class PageGuard:
             message = f"one round has more than {self.pages_max} pages"
             raise Fatal(message)
         self._seen.add(mark)
+
+    def go_on_from(self, place: Place, records: Sequence[bytes]) -> None:
+        """Look at the page at ``place``, which another one follows.
+
+        Raises Fatal where it is the page before once more: so answers a source that does not read the count, and it
+        would give its first page for every place there is.
+        """
+        if self._is_counted and records and records == self._last:
+            message = (
+                f"the pages do not go on: at {place} came the very records of the page before; "
+                "does the source know the field that counts the pages?"
+            )
+            raise Fatal(message)
+        self._last = records
 
 
 def _in_body(body: bytes, path: str) -> str | int | None:

@@ -83,6 +83,27 @@ async def test_circles_end(http: SharedHttp) -> None:
             await collect(made, resume(made, http, []))
 
 
+@pytest.mark.parametrize("way", ["page_number", "offset"])
+@pytest.mark.parametrize("field", ["", "t"])
+async def test_a_source_that_does_not_read_the_count_is_said(http: SharedHttp, way: str, field: str) -> None:
+    """Where each page is the first one, it is handed over once, and the task fails at the second."""
+    asked = 0
+
+    async def answer(_request: web.Request) -> web.Response:
+        nonlocal asked
+        asked += 1
+        return web.json_response({"items": items(1, 2, 3), "asked": asked})
+
+    pages: list[Page] = []
+    async with serve(answer) as url:
+        keys = {"http_records_path": "items", "http_pagination_pages_max": "20", **WAYS[way]}
+        made = source(url, http_offset_field=field, **keys)
+        with pytest.raises(Fatal, match="do not go on"):
+            await collect(made, resume(made, http, []), on_page=pages.append)
+    assert ids(pages) == [0, 1, 2]
+    assert asked <= 3  # one of them is asked for ahead
+
+
 async def test_the_cursor_of_an_end_without_records_is_no_circle(http: SharedHttp) -> None:
     """A source that gives its last cursor again, and nothing with it, is at its end."""
 

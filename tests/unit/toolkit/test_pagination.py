@@ -135,13 +135,30 @@ def test_link_headers(values: list[str], target: str | None) -> None:
 
 def test_circles_are_found() -> None:
     """A source that names a page for the second time is stopped, as is one without end."""
-    guard = PageGuard(pages_max=3)
+    guard = PageGuard(is_counted=False, pages_max=3)
     for place in (None, "a", "b"):
         guard.pass_by(place)
     with pytest.raises(Fatal, match="circle"):
         guard.pass_by("a")
     with pytest.raises(Fatal, match="more than 3 pages"):
         guard.pass_by("c")
+
+
+def test_a_count_that_leads_nowhere_is_found() -> None:
+    """One page twice in a row is a source that does not read the count; once more later, or empty, it may be."""
+    guard = PageGuard(is_counted=True)
+    for place, records in enumerate(([b"1"], [b"2"], [b"1"], [], [])):
+        guard.go_on_from(place, records)
+    guard.go_on_from(5, [b"1", b"2"])
+    with pytest.raises(Fatal, match="do not go on: at 6"):
+        guard.go_on_from(6, [b"1", b"2"])
+
+
+def test_a_source_that_names_its_places_may_repeat_a_page() -> None:
+    """It is asked for what it has named itself, so equal pages are equal records."""
+    guard = PageGuard(is_counted=False)
+    for place in ("a", "b"):
+        guard.go_on_from(place, [b"1"])
 
 
 def test_a_stored_place_of_another_way_is_said() -> None:
