@@ -91,7 +91,13 @@ class Page:
     """Memory of the payload column: the payloads and what Arrow needs to find them. What bounds are counted in."""
 
     def __post_init__(self) -> None:
-        """Bring every column into its Arrow form, and refuse columns of unequal length."""
+        """Bring every column into its Arrow form, and refuse columns of unequal length.
+
+        Offset and partition are copied: a fetcher may go on with the same dict while the page waits to be delivered.
+        """
+        self._set("offset", dict(self.offset))
+        if self.partition is not None:
+            self._set("partition", dict(self.partition))
         self._set("payloads", _column(self.payloads, pa.binary()))
         for name, kind in (("keys", pa.binary()), ("timestamps_ms", pa.int64()), ("positions", pa.int64())):
             values = getattr(self, name)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from types import MappingProxyType
 from typing import Any
 
 from fetchers.sdk import Clock, HttpAccess, HttpDoor, Offset, Page, Partition
@@ -54,13 +53,13 @@ class TaskContext:
         return self.offset_of(self._partition)
 
     def offset_of(self, partition: Partition) -> Offset:
-        """Where to resume in this source partition."""
-        return self._offsets.get(partition_key(partition), {})
+        """Where to resume in this source partition; a copy, for what is committed is not the fetcher's to change."""
+        return dict(self._offsets.get(partition_key(partition), {}))
 
     @property
     def offsets(self) -> Mapping[tuple[tuple[str, Any], ...], Offset]:
         """Where to resume in every source partition."""
-        return MappingProxyType(self._offsets)
+        return {key: dict(offset) for key, offset in self._offsets.items()}
 
     @property
     def http(self) -> HttpAccess:

@@ -34,6 +34,14 @@ def test_payloads_of_any_arrow_kind(payloads: pa.Array) -> None:  # type: ignore
     assert list(page.values()) == [b"a", b"b"]
 
 
+def test_a_page_keeps_its_offset_while_the_fetcher_goes_on_with_its_dict() -> None:
+    """Else the offset that is committed with a page would be that of a later one, and a restart would skip records."""
+    offset, partition = {"position": 1}, {"filename": "a"}
+    page = Page([b"x"], offset, partition=partition)
+    offset["position"], partition["filename"] = 2, "b"
+    assert (page.offset, page.partition) == ({"position": 1}, {"filename": "a"})
+
+
 def test_an_empty_page_moves_the_offset_only() -> None:
     """A page without records is a page."""
     assert (len(Page([], offset={"n": 2})), Page([], offset={"n": 2}).bytes) == (0, 0)
