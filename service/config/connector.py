@@ -202,7 +202,7 @@ class SourceConnectorConfig(ConnectorConfig):
     errors_deadletterqueue_topic_name: Annotated[str, _key(DEAD_LETTERS, 1, "Dead Letter Queue Topic Name")] = ""
     """Topic of the dead letters; ``<connector>-dead-letters`` when empty."""
     errors_deadletterqueue_topic_replication_factor: Annotated[
-        int | None, _key(DEAD_LETTERS, 2, "Dead Letter Queue Topic Replication Factor")
+        int | None, Field(ge=-1, le=2**15 - 1), _key(DEAD_LETTERS, 2, "Dead Letter Queue Topic Replication Factor")
     ] = None
     """Replicas of the dead-letter topic; min(3, brokers) when not given."""
     errors_deadletterqueue_context_headers_enable: Annotated[

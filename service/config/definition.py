@@ -17,6 +17,7 @@ from service.config.converters import Converter
 from service.config.parts import class_not_found_findings, read_parts
 from service.config.topic_creation import TopicCreation, read_topic_creation
 from service.config.transformations import read_transformations
+from service.kafka.topic_names import TOPIC_NAME_RULE, is_topic_name
 from spark_batch.plan import Contract, ConversionPlan, PayloadFormat, Rule, UnknownFields
 from spark_batch.plan import Finding as PlanFinding
 from spark_batch.plan_findings import plan_findings
@@ -164,7 +165,12 @@ def read_definition(properties: Mapping[str, str], *, worker: Mapping[str, str])
         value_converter=reading.parts.value_converter,
         contract_source=contract_source,
     )
-    findings = (*reading.findings, *connector_class(definition.own).findings(), *findings_of_plan(definition))
+    findings = (
+        *reading.findings,
+        *connector_class(definition.own).findings(),
+        *findings_of_plan(definition),
+        *_topic_findings(definition),
+    )
     is_refused = any(finding.is_error for finding in findings)
     return DefinitionReading(None if is_refused else definition, findings)
 
@@ -176,6 +182,17 @@ def findings_of_plan(definition: ConnectorDefinition) -> Sequence[Finding]:
         return ()
     plan = definition.plan(source.text if source else None)
     return as_findings(plan_findings(plan))
+
+
+def _topic_findings(definition: ConnectorDefinition) -> Iterable[Finding]:
+    """Topics that Kafka would not make."""
+    named = [("topic", topic) for topic in definition.record_topics]
+    if definition.common.is_tolerant:
+        named.append(("errors.deadletterqueue.topic.name", definition.common.dead_letter_topic))
+    for key, topic in named:
+        if not is_topic_name(topic):
+            text = f"Invalid value {topic} for configuration {key}: Expected a topic's name: {TOPIC_NAME_RULE}"
+            yield Finding(key, topic, text)
 
 
 def as_findings(found: Iterable[PlanFinding]) -> tuple[Finding, ...]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from aiokafka import errors as kafka
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.protocol.admin import CreateTopicsRequest_v0
 from aiokafka.protocol.metadata import MetadataRequest
 from aiokafka.protocol.transaction import InitProducerIdRequest
 
@@ -23,9 +24,12 @@ if TYPE_CHECKING:
     from service.kafka.client import KafkaSettings
 
 ADMIN_SECONDS_MAX = 30.0
+LEADERS_SECONDS_MAX = 10.0
 BROKER_DEFAULT = -1
 _REPLICATION_MAX = 3
 _POLL_SECONDS = 0.1
+_QUOTED_LETTERS_MAX = 250
+"""As long as a legal name; what is none may be of any length."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,17 @@ class MissingTopic:
         topic.num_partitions = self.partitions
         topic.replication_factor = replication if self.replication is None else self.replication
         return topic
+
+    def demand_sayable(self) -> None:
+        """Raise DeliveryFatal where no request can carry it: it would spoil one that carries others as well."""
+        try:
+            request = AIOKafkaAdminClient._convert_new_topic_request(self.request(1))  # noqa: SLF001 - what is sent
+            CreateTopicsRequest_v0([request], 0).encode()
+        except ValueError as error:
+            raise DeliveryFatal(
+                f"topic {self.name[:_QUOTED_LETTERS_MAX]!a} cannot be created: Kafka's protocol cannot say its name, "
+                f"its numbers or its settings: {str(error)[:_QUOTED_LETTERS_MAX]!a}"
+            ) from error
 
 
 @asynccontextmanager
@@ -94,17 +109,20 @@ class KafkaAdmin:
 
         Raises DeliveryFatal, DeliveryRetriable.
         """
-        outcomes = await self.ensure_topics([MissingTopic(name, partitions, replication, config or {})])
+        topic = MissingTopic(name, partitions, replication, config or {})
+        topic.demand_sayable()
+        outcomes = await self.ensure_topics([topic])
         failure = outcomes.get(name)
         if failure is not None:
             raise failure
         return name in outcomes
 
     async def ensure_topics(self, wanted: Iterable[MissingTopic]) -> Mapping[str, KafkaFailure | None]:
-        """Create those that do not exist, in one request, and wait until their partitions have leaders.
+        """Create those that do not exist, in one request, and wait until all partitions have leaders.
 
-        Topics that exist are never changed. Gives what became of the others: None = created, else what went wrong.
-        Raises DeliveryFatal, DeliveryRetriable for what concerns all.
+        Topics that exist are never changed. Gives what became of the others: None = created, else what went wrong,
+        which may be that one has partitions without leaders. Raises DeliveryFatal, DeliveryRetriable for what concerns
+        all.
         """
         outcomes: dict[str, KafkaFailure | None] = {}
         async with asyncio.timeout(ADMIN_SECONDS_MAX):
@@ -123,11 +141,8 @@ class KafkaAdmin:
                     outcomes[name] = _failure(
                         error_code, rest[0] if rest else None, about=f"topic '{name}' cannot be created"
                     )
-            awaited = {topic.name for topic in missing if outcomes.get(topic.name) is None}
-            # The cluster has no way to tell a client that a leader is elected, so it is asked.
-            while not awaited <= await self._with_leaders(sorted(awaited)):
-                await asyncio.sleep(_POLL_SECONDS)
-        return outcomes
+            leaderless = await self._leaderless({topic.name for topic in missing if outcomes.get(topic.name) is None})
+        return outcomes | {name: _without_leaders(name) for name in leaderless}
 
     async def brokers(self) -> list[int]:
         """Ids of the live brokers."""
@@ -200,6 +215,17 @@ class KafkaAdmin:
                 "'cleanup.policy=compact'."
             )
 
+    async def _leaderless(self, names: set[str]) -> set[str]:
+        """Those that do not have all their leaders after a while: a broker may be away that the others do not need."""
+        try:
+            async with asyncio.timeout(LEADERS_SECONDS_MAX):
+                # The cluster has no way to tell a client that a leader is elected, so it is asked.
+                while names := names - await self._with_leaders(sorted(names)):
+                    await asyncio.sleep(_POLL_SECONDS)
+        except TimeoutError:
+            return names
+        return names
+
     async def _with_leaders(self, names: Sequence[str]) -> set[str]:
         """Those that exist and all of whose partitions have leaders."""
         return {topic["topic"] for topic in await self._described(names) if _has_leaders(topic)}
@@ -213,6 +239,10 @@ class KafkaAdmin:
         answer = await self._client._send_request(request)  # noqa: SLF001 - see above
         topics: list[dict[str, Any]] = answer.to_object()["topics"]
         return topics
+
+
+def _without_leaders(name: str) -> DeliveryRetriable:
+    return DeliveryRetriable(f"not all partitions of topic '{name}' have leaders: a broker may be away")
 
 
 def _has_leaders(topic: Mapping[str, Any]) -> bool:

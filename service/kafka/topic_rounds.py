@@ -5,23 +5,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from service.kafka.rounds import SharedRounds
-from service.kafka.standby_admin import StandbyAdmin
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from service.kafka.admin import MissingTopic
-    from service.kafka.client import KafkaSettings
     from service.kafka.errors import KafkaFailure
+    from service.kafka.standby_admin import StandbyAdmin
 
 
 class TopicRounds:
     """Makes topics; one instance serves all connectors of a worker."""
 
-    def __init__(self, settings: KafkaSettings) -> None:
-        """Connects when asked."""
-        self._admin = StandbyAdmin(settings)
-        self._wanted: dict[str, MissingTopic] = {}
+    def __init__(self, admin: StandbyAdmin) -> None:
+        """`admin` is for these rounds alone, and is stopped with them."""
+        self._admin = admin
+        self._wishes: dict[int, Mapping[str, MissingTopic]] = {}
+        """Of those who wait now: a wish ends with its caller, whatever has become of it."""
         self._rounds = SharedRounds(self._make)
 
     async def ensure(self, topics: Iterable[MissingTopic]) -> None:
@@ -30,21 +30,21 @@ class TopicRounds:
         Raises DeliveryFatal, DeliveryRetriable.
         """
         mine = {topic.name: topic for topic in topics}
-        self._wanted.update(mine)
-        outcomes = await self._rounds.answer()
+        for topic in mine.values():
+            topic.demand_sayable()
+        self._wishes[id(mine)] = mine
+        try:
+            outcomes = await self._rounds.answer()
+        finally:
+            del self._wishes[id(mine)]
         for name in mine:
             failure = outcomes.get(name)
             if failure is not None:
                 raise failure
 
     async def _make(self) -> Mapping[str, KafkaFailure | None]:
-        wanted = dict(self._wanted)
-        outcomes = await self._admin.use(lambda admin: admin.ensure_topics(wanted.values()))
-        # Only now: after an error the next round takes over what this one has not made.
-        for name, topic in wanted.items():
-            if self._wanted.get(name) is topic:
-                del self._wanted[name]
-        return outcomes
+        wanted = {name: topic for wish in self._wishes.values() for name, topic in wish.items()}
+        return await self._admin.use(lambda admin: admin.ensure_topics(wanted.values()))
 
     async def close(self) -> None:
         """Disconnect."""

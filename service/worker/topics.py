@@ -9,6 +9,7 @@ from service.config.worker import WorkerConfig
 from service.kafka.admin import BROKER_DEFAULT, MissingTopic
 from service.kafka.client import KafkaSettings
 from service.kafka.rounds import SharedRounds
+from service.kafka.standby_admin import StandbyAdmin
 from service.kafka.topic_rounds import TopicRounds
 from service.stores.connector_offsets import OffsetTopics
 from service.stores.dedupe_store import DedupeStore
@@ -33,7 +34,7 @@ class ConnectorTopics:
         self._dedupe = dedupe
         self._worker = worker
         self._dedupe_topic = SharedRounds(self._ensure_dedupe_topic, lasting_seconds=CHECKED_SECONDS)
-        self._topics = TopicRounds(settings)
+        self._topics = TopicRounds(StandbyAdmin(settings))
 
     async def ensure(self, definition: ConnectorDefinition) -> None:
         """Make what is missing; raises ``DeliveryRetriable``, ``DeliveryFatal``."""

@@ -216,3 +216,21 @@ def test_what_is_not_built_is_refused_and_not_ignored(key: str) -> None:
     reading = read_definition(properties, worker={"key.converter": "string", "value.converter": "json"})
     assert reading.definition is None
     assert [finding.key for finding in reading.findings if finding.is_error] == [f"{key}.a.type"]
+
+
+@pytest.mark.parametrize("topic", ["a b", "ä", "a\ud800", ".", "..", "t" * 250])
+def test_a_topic_that_kafka_would_not_make_is_refused(topic: str) -> None:
+    """Before it is asked for; that of the dead letters too, which has the connector's name unless it is given."""
+    assert errors({**FILE, "topic": topic}).keys() == {"topic"}
+    letters = "errors.deadletterqueue.topic.name"
+    assert errors({**FILE, "errors.tolerance": "all", letters: topic}).keys() == {letters}
+    defined({**FILE, "name": "not a topic", "errors.tolerance": "all", letters: "t" * 249})
+    assert errors({**FILE, "name": "not a topic", "errors.tolerance": "all"}).keys() == {letters}
+
+
+@pytest.mark.parametrize("factor", ["40000", "-2"])
+def test_more_replicas_than_kafka_can_count_are_refused(factor: str) -> None:
+    """Its number of them has 16 bits; -1 stands for the broker's default."""
+    key = "errors.deadletterqueue.topic.replication.factor"
+    assert errors({**FILE, key: factor}).keys() == {key}
+    defined({**FILE, key: "-1"})

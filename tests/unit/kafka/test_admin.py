@@ -1,15 +1,16 @@
-"""What a broker answers about a topic's settings, sorted by what can be done about it."""
+"""What a broker answers about topics, sorted by what can be done about it, and by whom."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from aiokafka import errors as kafka
 from aiokafka.admin import AIOKafkaAdminClient
 
-from service.kafka.admin import KafkaAdmin
+from service.kafka.admin import KafkaAdmin, MissingTopic
 from service.kafka.errors import DeliveryFatal, DeliveryRetriable
 
 
@@ -55,3 +56,40 @@ async def test_settings_that_may_not_be_read_are_fatal() -> None:
     admin = asking(Answer(kafka.TopicAuthorizationFailedError, "no DESCRIBE_CONFIGS"))
     with pytest.raises(DeliveryFatal, match=r"settings of topic 't' cannot be read: no DESCRIBE_CONFIGS"):
         await admin.topic_config("t")
+
+
+class Cluster:
+    """Topics by the leader of their one partition; what is made gets a leader when it is next asked for."""
+
+    def __init__(self, leaders: Mapping[str, int]) -> None:
+        """With one broker."""
+        self.leaders = dict(leaders)
+
+    async def _send_request(self, request: Any) -> Any:
+        """The metadata of what is asked for."""
+        topics = [
+            {"topic": name, "partitions": [{"leader": self.leaders[name]}] if name in self.leaders else []}
+            for name in request._topics
+        ]
+        return SimpleNamespace(to_object=lambda: {"topics": topics})
+
+    async def describe_cluster(self) -> Mapping[str, Any]:
+        """As the client's method."""
+        return {"brokers": [{"node_id": 0}]}
+
+    async def create_topics(self, topics: Sequence[Any]) -> Any:
+        """As the client's method."""
+        codes = [(topic.name, 36 if topic.name in self.leaders else 0) for topic in topics]
+        self.leaders |= {name: 0 for name, code in codes if code == 0}
+        return SimpleNamespace(topic_errors=codes)
+
+
+@pytest.mark.looptime
+async def test_a_topic_without_leaders_stops_no_other() -> None:
+    """The broker that has its partition is away: those whose topic it is try again, the others have theirs."""
+    admin = KafkaAdmin(cast("AIOKafkaAdminClient", cast("Any", Cluster({"stuck": -1, "there": 0}))))
+    outcomes = await admin.ensure_topics([MissingTopic(name) for name in ("stuck", "new", "there")])
+    assert outcomes.keys() == {"stuck", "new"}
+    assert outcomes["new"] is None
+    assert isinstance(outcomes["stuck"], DeliveryRetriable)
+    assert "'stuck' have leaders" in str(outcomes["stuck"])
