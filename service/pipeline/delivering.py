@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 
 from fetchers.sdk import Offset, Partition, Retriable
 from service.domain.errors import RecordRejectedError
@@ -17,6 +18,7 @@ from service.kafka.errors import KafkaFailure, RecordsRefused, RefusedRecord
 from service.kafka.producer import Writer
 from service.kafka.records import TopicRecords
 from service.pipeline.accounts import Accounts
+from service.pipeline.beside import run_beside
 from service.pipeline.converting import ConvertedBatch
 from service.pipeline.dead_letters import DeadLetterRules, WrittenLetters, written
 from service.pipeline.offsets import SourceOffsets
@@ -55,7 +57,9 @@ class DeliverStage:
         """
         refused: dict[int, RefusedRecord] = {}
         while True:
-            settlement = settle(converted, self.rules, self.dedupe, refused)
+            settlement = await run_beside(
+                partial(settle, converted, self.rules, self.dedupe, refused), rows=converted.records.num_rows
+            )
             if not settlement.pages:
                 return settlement
             try:
@@ -86,10 +90,13 @@ class DeliverStage:
             await self._let_source_hear(partition, offset)
 
     async def _let_source_hear(self, partition: Partition, offset: Offset) -> None:
+        limit = asyncio.timeout(HEARING_SECONDS_MAX)
         try:
-            async with asyncio.timeout(HEARING_SECONDS_MAX):
+            async with limit:
                 await self.on_committed(partition, offset)
         except TimeoutError as error:
+            if not limit.expired():
+                raise
             message = f"the fetcher's on_committed did not return within {HEARING_SECONDS_MAX:.0f} s"
             raise Retriable(message) from error
 

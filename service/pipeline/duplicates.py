@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from service.kafka.records import Column
-from service.stores.hashes import HASH_BYTES
+from service.stores.hashes import HASH_BYTES, numbered
 
 Mask = npt.NDArray[np.bool_]
 Hashes = npt.NDArray[np.uint8]
@@ -82,7 +82,7 @@ def _after_good_ones(judged: Judged) -> Mask:
     high = np.ascontiguousarray(judged.hashes).view("<u8")[:, 0]
     rejected = judged.is_rejected & judged.is_valid
     alike = np.flatnonzero(judged.is_valid & np.isin(high, high[rejected]))
-    _, twins = np.unique(judged.hashes[alike], axis=0, return_inverse=True)
+    twins = numbered(judged.hashes[alike])
     is_good = ~rejected[alike]
     first_good = np.full(len(alike), len(after))
     np.minimum.at(first_good, twins[is_good], alike[is_good])

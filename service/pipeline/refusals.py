@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 from service.kafka.errors import DeliveryFatal, RecordsRefused, RefusedRecord
 from service.kafka.producer import Writer
+from service.pipeline.beside import run_beside
 from service.pipeline.converting import ConvertedBatch
 from service.pipeline.settlement import Settlement, SettlementRules, settle
 from service.stores.dedupe_store import NoDedupe
@@ -15,7 +17,8 @@ from service.stores.dedupe_store import NoDedupe
 
 async def refused_rows(converted: ConvertedBatch, rules: SettlementRules, writer: Writer) -> dict[int, RefusedRecord]:
     """Every row of the micro-batch that its topic would refuse, a duplicate or not."""
-    everything = settle(converted, replace(rules, is_tolerant=True, has_dedupe=False), NoDedupe())
+    tolerant = replace(rules, is_tolerant=True, has_dedupe=False)
+    everything = await run_beside(partial(settle, converted, tolerant, NoDedupe()), rows=converted.records.num_rows)
     found: dict[int, RefusedRecord] = {}
     for write, mask in zip(everything.records, everything.rows, strict=True):
         rows = np.flatnonzero(mask)

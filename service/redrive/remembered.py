@@ -20,7 +20,7 @@ from service.kafka.records import TopicRecords
 from service.pipeline.duplicates import Hashes, Mask
 from service.stores.dedupe import NO_WINDOW
 from service.stores.dedupe_store import StoredDedupe
-from service.stores.hashes import HASH_BYTES
+from service.stores.hashes import HASH_BYTES, numbered
 
 FIRST_TASK = 0
 _CLOSES_NONE = ""
@@ -118,4 +118,4 @@ def _noted(state: StoredDedupe, notes: Sequence[tuple[DedupeScope, Hashes]]) -> 
 def _first_of_each(hashes: Hashes, mask: Mask) -> npt.NDArray[np.int64]:
     """The first of the chosen rows with each hash, in order."""
     rows = np.flatnonzero(mask)
-    return np.sort(rows[np.unique(hashes[rows], axis=0, return_index=True)[1]])
+    return np.sort(rows[np.unique(numbered(hashes[rows]), return_index=True)[1]])

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from service.kafka.errors import DeliveryRetriable
-from service.stores.hashes import HashSet, Run, halves
+from service.stores.hashes import HashSet, Run, halves, is_first, ordered
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -65,10 +65,9 @@ class DedupeIndex:
         fresh = np.ones(len(hashes), dtype=bool)
         rows = np.flatnonzero(is_valid)
         high, low = halves(hashes[rows])
-        order = _ordered(high, low)
+        order = ordered(high, low)
         rows, high, low = rows[order], high[order], low[order]
-        is_new = np.ones(len(rows), dtype=bool)
-        is_new[1:] = (high[1:] != high[:-1]) | (low[1:] != low[:-1])
+        is_new = is_first(high, low)
         candidates = np.flatnonzero(is_new)
         known_sets: list[HashSet | Run] = [*self._sets(window), *self._pending[window]]
         for known in known_sets:
@@ -82,7 +81,7 @@ class DedupeIndex:
     def known_mask(self, hashes: npt.NDArray[np.uint8], window: str = NO_WINDOW) -> npt.NDArray[np.bool_]:
         """True for each of these (n, 16) hashes that is committed in a window; takes no note."""
         high, low = halves(hashes)
-        order = _ordered(high, low)
+        order = ordered(high, low)
         known = np.zeros(len(hashes), dtype=bool)
         for held in self._sets(window):
             known[order] |= held.contains(high[order], low[order])
@@ -153,11 +152,3 @@ class DedupeIndex:
         except OSError as error:
             # All that is committed is in Kafka; a disk has room again some day.
             raise DeliveryRetriable(f"de-duplication state has no room in {directory}: {error.strerror}") from error
-
-
-def _ordered(high: npt.NDArray[np.uint64], low: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
-    """Order by hash, equal hashes in order of arrival."""
-    order = np.argsort(high, kind="stable")
-    ordered_high, ordered_low = high[order], low[order]
-    is_torn = (ordered_high[1:] == ordered_high[:-1]) & (ordered_low[1:] != ordered_low[:-1])
-    return np.lexsort((low, high)) if is_torn.any() else order

@@ -144,3 +144,27 @@ def halves(hashes: npt.NDArray[np.uint8]) -> tuple[npt.NDArray[np.uint64], npt.N
     """High and low half of each row of an (n, 16) matrix."""
     words = np.ascontiguousarray(hashes).view("<u8")
     return words[:, 0].copy(), words[:, 1].copy()
+
+
+def ordered(high: npt.NDArray[np.uint64], low: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+    """Order by hash, equal hashes in order of arrival."""
+    order = np.argsort(high, kind="stable")
+    ordered_high, ordered_low = high[order], low[order]
+    is_torn = (ordered_high[1:] == ordered_high[:-1]) & (ordered_low[1:] != ordered_low[:-1])
+    return np.lexsort((low, high)) if is_torn.any() else order
+
+
+def is_first(high: npt.NDArray[np.uint64], low: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
+    """Of ordered hashes, each that differs from the one before it."""
+    is_new = np.ones(len(high), dtype=bool)
+    is_new[1:] = (high[1:] != high[:-1]) | (low[1:] != low[:-1])
+    return is_new
+
+
+def numbered(hashes: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
+    """A number for each row of an (n, 16) matrix, from 0, the same for equal ones."""
+    high, low = halves(hashes)
+    order = ordered(high, low)
+    numbers = np.empty(len(hashes), dtype=np.int64)
+    numbers[order] = np.cumsum(is_first(high[order], low[order])) - 1
+    return numbers

@@ -1,0 +1,95 @@
+"""The deliver stage by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from fetchers.sdk import Offset, Partition, SystemClock
+from metrics.events import TaskEvents, discard
+from service.domain.ids import TaskId
+from service.pipeline.accounts import Accounts
+from service.pipeline.activity import Activity
+from service.pipeline.batching import CloseReason, MicroBatch
+from service.pipeline.beside import ROWS_INLINE_MAX
+from service.pipeline.converting import ConvertedBatch, input_table
+from service.pipeline.dead_letters import DeadLetterRules
+from service.pipeline.delivering import DeliverStage
+from service.pipeline.duplicates import Hashes, Mask
+from service.pipeline.settlement import SettlementRules
+from service.stores.dedupe_store import DedupeState
+from spark_batch.plan import ConversionPlan, PayloadFormat
+from tests.unit.pipeline.fake_kafka import LETTERS, TOPIC, FakeKafka, FakeOffsets, MemoryDedupe
+from tests.unit.pipeline.fakes import PARTITION, page, queued, verdicts
+
+_PLAN = ConversionPlan(PayloadFormat.BYTES, dedupe_fields=("id",))
+
+
+def converted(*payloads: bytes) -> ConvertedBatch:
+    """A micro-batch of one page."""
+    batch = MicroBatch((queued(page(*payloads)),), CloseReason.COUNT, 0.0)
+    records = input_table(batch)
+    return ConvertedBatch(batch, records, verdicts(_PLAN, records))
+
+
+async def hear_nothing(partition: Partition, offset: Offset) -> None:
+    """A fetcher to which commits are nothing."""
+    del partition, offset
+
+
+async def stage(
+    kafka: FakeKafka, dedupe: DedupeState, on_committed: Callable[[Partition, Offset], Awaitable[None]] = hear_nothing
+) -> DeliverStage:
+    """With a started writer."""
+    writer, clock = kafka.writer(), SystemClock()
+    await writer.start()
+    return DeliverStage(
+        TaskId("c", 0),
+        writer,
+        FakeOffsets(kafka),
+        dedupe,
+        SettlementRules(TOPIC, PARTITION, is_tolerant=True, has_dedupe=True),
+        DeadLetterRules(LETTERS, "JsonConverter"),
+        on_committed,
+        Accounts(Activity(clock), TaskEvents(discard, "c", 0), clock),
+    )
+
+
+@dataclass(slots=True)
+class WaitingDedupe(MemoryDedupe):
+    """Answers once the event loop has gone on."""
+
+    has_gone_on: threading.Event = field(default_factory=threading.Event)
+
+    def fresh_mask(self, hashes: Hashes, is_valid: Mask, window: str) -> Mask:
+        """On the event loop it would wait in vain."""
+        assert self.has_gone_on.wait(5)
+        return MemoryDedupe.fresh_mask(self, hashes, is_valid, window)
+
+
+async def test_many_records_are_settled_beside_the_event_loop() -> None:
+    """A page of a million rows must not silence the heartbeats of its worker."""
+    kafka, dedupe = FakeKafka(), WaitingDedupe()
+    deliver = await stage(kafka, dedupe)
+    count = ROWS_INLINE_MAX + 1
+    async with asyncio.TaskGroup() as group:
+        group.create_task(deliver.run(converted(*(b"%d" % number for number in range(count)))))
+        await asyncio.sleep(0)
+        dedupe.has_gone_on.set()
+    assert len(kafka.values(TOPIC)) == count
+
+
+async def test_a_time_out_of_the_fetchers_own_is_told_as_what_it_is() -> None:
+    """Not as the end of the time that it has in ``on_committed``."""
+
+    async def hear(*_: Any) -> None:
+        raise TimeoutError("the source's broker said nothing")
+
+    deliver = await stage(FakeKafka(), MemoryDedupe(), hear)
+    with pytest.raises(TimeoutError, match="the source's broker said nothing"):
+        await deliver.run(converted(b"1"))
