@@ -29,53 +29,78 @@ class ConfigFileError(Exception):
 
 def read_properties(path: Path) -> dict[str, str]:
     """A worker or connector file as a flat map; ``.json`` may be a map or ``{"name": …, "config": {…}}``."""
+    return read_connector(path).properties
+
+
+def read_connector(path: Path) -> ConnectorFile:
+    """A connector file: its flat map, and a create request's ``initial_state``."""
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        # Editors on Windows put a mark before the text, which would become part of the first key.
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, ValueError) as error:
         message = f"{path}: cannot be read: {error}"
         raise ConfigFileError(message) from error
     if path.suffix == ".json" or text.lstrip().startswith("{"):
-        return _flat_json(text, path)
+        return _from_json(text, path)
     try:
-        return javaproperties.loads(text)
+        return ConnectorFile(javaproperties.loads(text))
     except javaproperties.InvalidUEscapeError as error:
         message = f"{path}: {error}"
         raise ConfigFileError(message) from error
 
 
-def read_connector(path: Path) -> ConnectorFile:
-    """A connector file: what ``read_properties`` gives, and a create request's ``initial_state``."""
-    properties = read_properties(path)
+def _from_json(text: str, path: Path) -> ConnectorFile:
+    """Numbers stay the text that they are, as in Connect: neither their size nor their digits matter here."""
     try:
-        request = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
-        return ConnectorFile(properties)
-    state = request.get("initial_state") if isinstance(request.get("config"), dict) else None
-    if state is not None and str(state).upper() not in INITIAL_STATES:
-        message = f"{path}: Invalid initial_state '{state}': expected one of {', '.join(INITIAL_STATES)}"
-        raise ConfigFileError(message)
-    return ConnectorFile(properties, None if state is None else str(state).upper())
-
-
-def _flat_json(text: str, path: Path) -> dict[str, str]:
-    try:
-        values = json.loads(text)
-    except json.JSONDecodeError as error:
+        values = json.loads(
+            text, parse_int=str, parse_float=str, parse_constant=_no_constant, object_pairs_hook=_without_doubles
+        )
+    except (ValueError, RecursionError) as error:
         message = f"{path}: not JSON: {error}"
+        raise ConfigFileError(message) from error
+    except _DoubledKeyError as error:
+        message = f"{path}: the key '{error}' stands there twice"
         raise ConfigFileError(message) from error
     if not isinstance(values, dict):
         message = f"{path}: expected a JSON object"
         raise ConfigFileError(message)
+    state = None
     if isinstance(values.get("config"), dict):
+        state = _initial_state(values.get("initial_state"), path)
         values = {**values["config"], **({"name": values["name"]} if "name" in values else {})}
-    return {key: _text(value, key=key, path=path) for key, value in values.items() if value is not None}
+    properties = {key: _text(value, key=key, path=path) for key, value in values.items() if value is not None}
+    return ConnectorFile(properties, state)
+
+
+def _initial_state(state: object, path: Path) -> str | None:
+    if state is not None and str(state).upper() not in INITIAL_STATES:
+        message = f"{path}: Invalid initial_state '{state}': expected one of {', '.join(INITIAL_STATES)}"
+        raise ConfigFileError(message)
+    return None if state is None else str(state).upper()
 
 
 def _text(value: object, *, key: str, path: Path) -> str:
-    """Numbers and booleans become text, as in Connect's REST; anything nested is refused."""
+    """Booleans become text, as in Connect's REST; anything nested is refused."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, dict | list):
         message = f"{path}: the value of '{key}' must be a text, number or boolean"
         raise ConfigFileError(message)
     return str(value)
+
+
+class _DoubledKeyError(Exception):
+    """A key stands twice in one JSON object; which of them was meant is not for us to say."""
+
+
+def _without_doubles(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        names = [key for key, _ in pairs]
+        raise _DoubledKeyError(next(key for key in values if names.count(key) > 1))
+    return values
+
+
+def _no_constant(name: str) -> object:
+    message = f"{name} is no number"
+    raise ValueError(message)

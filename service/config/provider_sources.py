@@ -83,7 +83,8 @@ class FileProvider:
         if file is None:
             return {}
         try:
-            return javaproperties.loads(_text_of(file))
+            # A mark that editors on Windows put before the text would become part of the first key.
+            return javaproperties.loads(_text_of(file).removeprefix("\ufeff"))
         except (OSError, UnicodeDecodeError, javaproperties.InvalidUEscapeError) as error:
             raise ProviderError(f"Could not read properties from file {path}: {_why(error)}") from error
 

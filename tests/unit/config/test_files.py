@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from service.config.files import ConfigFileError, read_properties
+from service.config.files import ConfigFileError, read_connector, read_properties
 
 
 def written(folder: Path, text: str, *, name: str = "c.properties") -> Path:
@@ -63,6 +63,12 @@ def test_json_is_a_flat_map_or_a_create_request(tmp_path: Path, document: object
         ("c.json", "[1]", "expected a JSON object"),
         ("c.json", '{"a": {"b": 1}}', "the value of 'a' must be a text, number or boolean"),
         ("c.json", '{"a": ["b"]}', "the value of 'a' must be a text, number or boolean"),
+        ("c.json", '{"a": NaN}', "not JSON: NaN is no number"),
+        ("c.json", '{"a": ' + "[" * 100_000, "not JSON"),
+        ("c.json", '{"topic": "a", "topic": "b"}', "the key 'topic' stands there twice"),
+        ("c.json", '{"name": "c", "config": {"topic": "a", "topic": null}}', "the key 'topic' stands there twice"),
+        ("c.json", '{"config": {}, "initial_state": "ASLEEP"}', "Invalid initial_state 'ASLEEP'"),
+        ("c.json", '{"config": {}, "initial_state": {}}', "Invalid initial_state '{}'"),
         ("c.properties", "a=\\u12", "\\u12"),
     ],
 )
@@ -70,9 +76,40 @@ def test_what_is_no_configuration_is_refused_by_name(tmp_path: Path, name: str, 
     """The message names the file and what is wrong."""
     path = written(tmp_path, text, name=name)
     with pytest.raises(ConfigFileError) as refusal:
-        read_properties(path)
+        read_connector(path)
     assert str(path) in str(refusal.value)
     assert message in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    "number", ["12345678901234567890.123", "1E400", "1.10", "-0", "9" * 5_000], ids=lambda number: number[:20]
+)
+def test_a_number_is_the_text_that_was_written(tmp_path: Path, number: str) -> None:
+    """Not what a float would make of it."""
+    assert read_properties(written(tmp_path, f'{{"a": {number}}}', name="c.json")) == {"a": number}
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("c.properties", "a=1\nb=2"), ("c.properties", '{"a": 1, "b": 2}'), ("c.json", '{"a":1,"b":2}')]
+)
+def test_a_byte_order_mark_is_not_part_of_the_first_key(tmp_path: Path, name: str, text: str) -> None:
+    """The first line of a worker's file is often its `bootstrap.servers`."""
+    assert read_properties(written(tmp_path, f"\ufeff{text}", name=name)) == {"a": "1", "b": "2"}
+
+
+@pytest.mark.parametrize("text", ["12345", "[1]", "null", "a"])
+def test_a_properties_file_is_no_json_whatever_it_looks_like(tmp_path: Path, text: str) -> None:
+    """As java.util.Properties has it: a key without a value."""
+    found = read_connector(written(tmp_path, text))
+    assert (found.properties, found.initial_state) == ({text: ""}, None)
+
+
+@pytest.mark.parametrize(("written_state", "state"), [("paused", "PAUSED"), ("STOPPED", "STOPPED"), (None, None)])
+def test_a_create_request_says_how_to_begin(tmp_path: Path, written_state: str | None, state: str | None) -> None:
+    """And it is no key of the connector."""
+    request = {"name": "c", "config": {"a": 1}, "initial_state": written_state}
+    found = read_connector(written(tmp_path, json.dumps(request), name="c.json"))
+    assert (found.properties, found.initial_state) == ({"name": "c", "a": "1"}, state)
 
 
 def test_a_file_that_is_not_there_is_refused_by_name(tmp_path: Path) -> None:

@@ -55,6 +55,12 @@ def test_a_variable_of_a_file_is_a_key_of_its_properties(secrets: Path) -> None:
     assert resolved(f"${{file:{secrets}/db.properties:password}}") == "s3écret"
 
 
+def test_a_byte_order_mark_is_not_part_of_a_files_first_key(secrets: Path) -> None:
+    """Editors on Windows put one there."""
+    (secrets / "windows.properties").write_text("\ufeffuser=anne\n", encoding="utf-8")
+    assert resolved(f"${{file:{secrets}/windows.properties:user}}") == "anne"
+
+
 def test_a_variable_of_a_folder_is_the_content_of_a_file(secrets: Path) -> None:
     """All of it, its line end too."""
     assert resolved(f"${{dir:{secrets}:token}}") == "t0ken\n"
