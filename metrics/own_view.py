@@ -52,11 +52,6 @@ def _(event: events.RateLimitWaited, into: Instruments) -> None:
 
 
 @measure.register
-def _(event: events.SourceLagMeasured, into: Instruments) -> None:
-    into.set(own.SOURCE_LAG, event.seconds, event.connector, event.task)
-
-
-@measure.register
 def _(event: events.QueueChanged, into: Instruments) -> None:
     task = (event.connector, event.task)
     into.set(own.QUEUE_RECORDS, event.records, *task)

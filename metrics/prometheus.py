@@ -20,6 +20,7 @@ from metrics.connect_sink import SinkView
 from metrics.connect_view import Clock, ConnectView
 from metrics.events import ConnectorRemoved, Event, TaskDescribed, TaskRemoved
 from metrics.instruments import Instruments
+from metrics.source_lag import SourceLagView
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 """Of what ``render`` returns: the classic text format, which every Prometheus reads."""
@@ -38,6 +39,7 @@ class PrometheusObserver:
         self._instruments = Instruments()
         self._connect = ConnectView(self._instruments, clock=clock, wall_clock=wall_clock)
         self._sinks = SinkView(self._instruments, clock=clock)
+        self._source_lag = SourceLagView(self._instruments, clock=clock)
         self._group = GroupView(self._instruments, clock=clock)
         self._coordinator = CoordinatorView(self._instruments, clock=clock)
         self._registry = CollectorRegistry()
@@ -49,6 +51,7 @@ class PrometheusObserver:
         own_view.measure(event, self._instruments)
         self._connect.measure(event)
         self._sinks.measure(event)
+        self._source_lag.measure(event)
         self._group.measure(event)
         self._coordinator.measure(event)
         if isinstance(event, TaskDescribed):
@@ -65,6 +68,7 @@ class PrometheusObserver:
         """
         self._connect.forget(connector, task)
         self._sinks.forget(connector, task)
+        self._source_lag.forget(connector, task)
         self._instruments.forget(connector, task)
 
     def render(self) -> bytes:
@@ -83,5 +87,6 @@ class PrometheusObserver:
     def _refresh(self) -> None:
         self._connect.refresh()
         self._sinks.refresh()
+        self._source_lag.refresh()
         self._group.refresh()
         self._coordinator.refresh(connectors=self._connect.connectors, tasks=self._connect.tasks)

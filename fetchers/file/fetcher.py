@@ -13,6 +13,7 @@ from functools import partial
 from threading import Event
 from typing import ClassVar, TypeVar
 
+from fetchers.file.backlog import Backlog
 from fetchers.file.config import FileStreamConfig
 from fetchers.file.disk import ByteSource, Opener, PlainFile, fetch_error
 from fetchers.file.fileset import OPEN_MAX, FileSet, Looks
@@ -99,6 +100,7 @@ class FileStreamSource(SourceConnector[FileStreamConfig]):
             thread.rest(files.close)
 
     async def _follow(self, files: FileSet, thread: FileThread, context: FetchContext) -> AsyncGenerator[Page]:
+        backlog = Backlog()
         found = await _look(files)
         while True:
             if not files.is_arranged(found):
@@ -112,11 +114,14 @@ class FileStreamSource(SourceConnector[FileStreamConfig]):
             active = files.needing_turn(found)
             outcome = _Outcome()
             if active:
+                # Before anything is read: a queue that is full may hold up the first page for long.
+                context.report_lag(backlog.seconds(files.unread(found), context.clock.now()))
                 async with aclosing(_take_turns(active, thread, context, seconds=self.config.poll_interval)) as turns:
                     async for turn in turns:
                         outcome.heed(turn)
                         if turn.page is not None:
                             yield turn.page
+            context.report_lag(backlog.seconds(files.unread(found), context.clock.now()))
             if not active and files.holds_many:
                 await _run(thread, files.rest, files.name)
             if not active and not (files.has_more and outcome.has_settled):
@@ -160,7 +165,6 @@ class _Outcome:
             raise Retriable(self.trouble)
         if self.is_finished:
             context.finish_round()
-            context.report_lag(0.0)
 
 
 async def _take_turns(

@@ -135,6 +135,11 @@ class FileSet:
         self.has_more = len(needing) > self._open_max
         return needing[: max(self._open_max, sum(file.is_open for file in needing) + 1)]
 
+    def unread(self, looks: Looks) -> dict[FollowedFile, FileLook]:
+        """The files that are there and not read to their end, as they looked; of one not opened, its size tells."""
+        files = [(self._files[path], look) for path, look in looks.items() if look is not None and path in self._files]
+        return {file: look for file, look in files if file.is_pending and (file.is_open or file.position < look.size)}
+
     @property
     def holds_many(self) -> bool:
         """Whether more than half of the files that may be open are."""

@@ -85,7 +85,8 @@ RATE_LIMIT_WAIT = Metric(
 SOURCE_LAG = Metric(
     "headrace_source_lag_seconds",
     Kind.GAUGE,
-    "How far the fetcher is behind its source, by its own reckoning and as last told; 0 when it has read all there is.",
+    "How far the fetcher is behind its source, by its own reckoning and as last told; 0 when it has read all there is. "
+    "Grows while the source is away, or a full queue holds the fetcher up.",
     TASK,
 )
 
