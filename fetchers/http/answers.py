@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import cast
+
+import msgspec
 
 from fetchers.sdk import HttpResponse, Rejection
-from fetchers.sdk.errors import Fatal, Retriable
-from fetchers.toolkit.fields import field_reader
+from fetchers.sdk.errors import Retriable
+from fetchers.toolkit.fields import UNDECODABLE, field_reader
 from fetchers.toolkit.marks import Column, Mark, key_hash
 from fetchers.toolkit.records import RecordSlices
 
@@ -26,7 +29,7 @@ class RecordLayout:
 
 @dataclass(frozen=True, slots=True)
 class CutAnswer:
-    """The records of one answer. A row is the place of a record among those that could be read."""
+    """The records of one answer. A row is the place of a record among those that could be read, fields and all."""
 
     records: Sequence[bytes]
     column: Column | None
@@ -34,7 +37,7 @@ class CutAnswer:
     keys: Sequence[str | int | float] | None
     """Value of the key field of each row."""
     rejections: Mapping[int, Rejection] = field(default_factory=dict)
-    """Records that could not be read, by position."""
+    """Records that could not be read, or lack a field that tells whether they are new, by position."""
     readable: Sequence[int] = ()
     """Position of each row, ascending."""
 
@@ -94,7 +97,11 @@ def cut(response: HttpResponse, layout: RecordLayout) -> CutAnswer:
     paths = (*layout.fields, *(() if layout.key is None else (layout.key,)))
     # No list where all can be read: that is the usual answer.
     readable = [at for at in range(len(records)) if at not in rejections] if rejections else range(len(records))
-    columns = _columns(records, paths, readable)
+    rows, placeless = _rows(records, paths, readable)
+    if placeless:
+        rejections |= placeless
+        readable = [at for at in readable if at not in placeless]
+    columns = list(zip(*rows, strict=True)) if rows else [() for _ in paths]
     keys = None if layout.key is None else columns.pop()
     values = columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
     return CutAnswer(records, Column.of(values), keys, rejections, readable)
@@ -117,15 +124,30 @@ def _whole_lines(response: HttpResponse) -> bytes:
     raise Retriable("the answer does not tell where it ends (no length, no chunks, no gzip), nor does its last line")
 
 
-def _columns(records: Sequence[bytes], paths: Sequence[str], readable: Sequence[int]) -> list[list[str | int | float]]:
-    """The values of these fields in the readable records. Raises Fatal where there is none."""
-    rows = field_reader(*paths).of_each(records[at] for at in readable)
-    columns: list[list[str | int | float]] = [[] for _ in paths]
-    for position, row in zip(readable, rows, strict=True):
-        for column, path, value in zip(columns, paths, row or (None,) * len(paths), strict=True):
-            if value is None:
-                # Whether it is new cannot be told; to pass it on would repeat it with every round.
-                message = f"record {position} of the answer has no text or number in its field {path!r}"
-                raise Fatal(message)
-            column.append(value)
-    return columns
+def _rows(
+    records: Sequence[bytes], paths: Sequence[str], readable: Sequence[int]
+) -> tuple[list[tuple[str | int | float, ...]], dict[int, Rejection]]:
+    """The values of these fields in each readable record that has them all, and a rejection for each that has not.
+
+    Whether such a record is new cannot be told by its fields: it is known again by its bytes, as a bad row is.
+    """
+    rows: list[tuple[str | int | float, ...]] = []
+    rejections: dict[int, Rejection] = {}
+    for at, row in zip(readable, field_reader(*paths).of_each(records[at] for at in readable), strict=True):
+        if row is None or None in row:
+            rejections[at] = _placeless(records[at], paths, index=at)
+        else:
+            rows.append(cast("tuple[str | int | float, ...]", row))
+    return rows, rejections
+
+
+def _placeless(record: bytes, paths: Sequence[str], *, index: int) -> Rejection:
+    """Why there is no value of one of these fields."""
+    found = {path: field_reader(path).of_each([record])[0] for path in paths}
+    path = next(path for path in paths if found[path] in {None, (None,)})
+    try:
+        msgspec.json.decode(record)
+    except UNDECODABLE:
+        return Rejection(index, "malformed_json", f"{path}: expected a text or number in JSON")
+    reason = "wrong_type" if found[path] is None else "missing_field"
+    return Rejection(index, reason, f"{path}: expected text or a number, which tells new records from old ones")

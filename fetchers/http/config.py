@@ -78,12 +78,14 @@ class HttpSourceConfig(FetcherConfig):
 
     http_offset_field: Annotated[NameList, _OFFSET] = ()
     """Field that tells new records from old ones, such as properties.updated: a number, a time, or text that sorts.
-    Without it (and without http.pagination.continues) every round delivers everything again.
+    Without it (and without http.pagination.continues) every round delivers everything again. A record without
+    it is a dead letter.
 
     Several, such as updated,id, are compared one after the other, for requests that say after which record to go on:
     {offset.updated} and {offset.id}. What comes later must then be greater, not only of a greater first field."""
     http_offset_key: Annotated[str | None, _OFFSET] = None
-    """Field that tells records with the same value apart; without it all bytes of a record do."""
+    """Field that tells records with the same value apart; without it all bytes of a record do. With it, a record
+    without that field is a dead letter."""
     http_offset_initial: Annotated[str | None, _OFFSET] = None
     """Value to begin with, itself included; of several fields the values of all, separated by commas."""
 

@@ -50,8 +50,8 @@ class Mark:
     value: Reached = None
     keys: frozenset[str] = frozenset()
     unreadable: tuple[str, ...] = ()
-    """Keys of records without a value, since they cannot be read, oldest first. They neither move the mark nor are
-    moved by it: that they have been handed over is all that is known of them."""
+    """Keys of records without a value, such as those that cannot be read, oldest first. They neither move the mark nor
+    are moved by it: that they have been handed over is all that is known of them."""
 
     def new_among(self, column: Column, key_of: Callable[[int], str]) -> list[int]:
         """Positions of the values that this mark has not seen. Raises Fatal where they cannot be compared.
@@ -95,7 +95,9 @@ class Mark:
         """
         seen = tuple(dict.fromkeys((*self.unreadable, *unreadable)))
         if len(seen) > KEYS_MAX:
-            message = f"more than {KEYS_MAX} records of one round cannot be read; is its format right?"
+            message = (
+                f"more than {KEYS_MAX} records of one round cannot be read, or lack the offset field; are they right?"
+            )
             raise Fatal(message)
         return self if len(seen) == len(self.unreadable) else replace(self, unreadable=seen)
 

@@ -40,6 +40,24 @@ async def test_reads_all_pages_and_resumes_between_any_two(http: SharedHttp, way
         assert ids(await collect(made, resume(made, http, pages))) == [7, 8]
 
 
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_record_without_the_offset_field_stops_nobody(http: SharedHttp, way: str) -> None:
+    """It is rejected once, whenever the task is stopped, and the cursor moves on by its neighbours."""
+    table = Table([{"id": 0, "t": 5}, {"id": 1}, {"id": 2, "t": 7}, {"id": 3, "t": []}])
+    async with serve(table.answer) as url:
+        made = source(f"{url}/list", http_records_path="items", http_offset_field="t", **WAYS[way])
+        pages = await collect(made, resume(made, http, []), rounds=2)
+        assert ids(pages) == [0, 1, 2, 3]
+        reasons = [(rejection.index, rejection.reason) for page in pages for rejection in page.rejections]
+        assert reasons == [(1, "missing_field"), (1, "wrong_type")]
+        assert pages[-1].offset["t"] == 7
+        for cut in range(len(pages) + 1):
+            rest = await collect(made, resume(made, http, pages[:cut]), rounds=2)
+            assert ids([*pages[:cut], *rest]) == [0, 1, 2, 3]
+        table.items += [{"id": 4, "t": 6}, {"id": 5, "t": 8}]
+        assert ids(await collect(made, resume(made, http, pages))) == [5]
+
+
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(st.lists(st.integers(0, 2), max_size=7), min_size=1, max_size=4),

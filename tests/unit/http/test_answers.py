@@ -19,6 +19,12 @@ def table(*rows: str, key: str | None = None) -> CutAnswer:
     return cut(HttpAnswer(200, {}, body, "http://h/"), layout)
 
 
+def feed(*records: bytes, fields: tuple[str, ...] = ("t",), key: str | None = None) -> CutAnswer:
+    """An answer of lines."""
+    layout = RecordLayout("ndjson", "", is_path_optional=False, fields=fields, key=key)
+    return cut(HttpAnswer(200, {}, b"\n".join(records), "http://h/"), layout)
+
+
 def round_of(bookmark: Bookmark, *pages: CutAnswer) -> tuple[list[bytes], Bookmark]:
     """What a round through these pages hands over, and the bookmark after it."""
     found: list[bytes] = []
@@ -75,3 +81,36 @@ def test_bad_rows_that_the_source_has_no_longer_make_room(monkeypatch: pytest.Mo
     assert found == [b"d", b"e"]
     assert round_of(bookmark, table("b", "c"), table("d", "e")) == ([], bookmark)
     assert round_of(bookmark, table("a"))[0] == [b"a"]
+
+
+@pytest.mark.parametrize(
+    ("record", "reason", "field"),
+    [
+        (b'{"id": 1}', "missing_field", "t"),
+        (b'{"id": 1, "t": null}', "missing_field", "t"),
+        (b'{"t": 1}', "missing_field", "id"),
+        (b"[]", "missing_field", "t"),
+        (b'{"id": 1, "t": {}}', "wrong_type", "t"),
+        (b'{"id": true, "t": 1}', "wrong_type", "id"),
+        (b'{"id": 1, "t": NaN}', "malformed_json", "t"),
+        (b'{"id": 1, "t": 1', "malformed_json", "t"),
+    ],
+)
+def test_a_record_without_its_fields_is_rejected(record: bytes, reason: str, field: str) -> None:
+    """It is new once, says which field it lacks, and its neighbours alone move the mark."""
+    answer = feed(b'{"id": 0, "t": 5}', record, b'{"id": 2, "t": 7}', key="id")
+    ((at, rejection),) = answer.rejections.items()
+    assert (at, rejection.index, rejection.reason) == (1, 1, reason)
+    assert rejection.message.startswith(f"{field}: expected")
+    found, bookmark = round_of(Bookmark(Mark(6), Mark(6)), answer)
+    assert found == [record, b'{"id": 2, "t": 7}']
+    assert bookmark.mark.value == 7
+    assert round_of(bookmark, answer) == ([], bookmark)
+
+
+def test_one_of_several_fields_is_enough_to_lack() -> None:
+    """Records are placed by all of their fields, or not at all."""
+    answer = feed(b'{"a": 1}', b'{"a": 1, "b": 2}', b'{"b": 9}', fields=("a", "b"))
+    messages = {at: rejection.message.split(":")[0] for at, rejection in answer.rejections.items()}
+    assert messages == {0: "b", 2: "a"}
+    assert answer.raise_mark(Mark(), [0, 1, 2]).value == (1, 2)
