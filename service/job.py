@@ -27,6 +27,16 @@ from spark_batch.pinned_settings import PINNED_SETTINGS, refused_settings
 
 Content = TypeVar("Content")
 
+_ANY_WORKERS: tuple[Mapping[str, str], ...] = (
+    with_defaults({}),
+    {
+        "key.converter": "avro",
+        "value.converter": "avro",
+        REGISTRY_KEY: PLACEHOLDER_REGISTRY,
+        "connector.client.config.override.policy": "All",
+    },
+)
+"""Workers that differ in all that makes a connector's config right or wrong."""
 _SPARK_TOKEN = re.compile(r"(?<=token=)[^;\s]+")
 """A password within ``spark.remote``."""
 
@@ -111,16 +121,14 @@ def read_job(worker_file: Path, connector_files: Sequence[Path]) -> Job:
     """Read and validate everything; raises ``ConfigRefusedError`` with all findings of all files."""
     problems: list[SourceFindings] = []
     worker = _read(worker_file, read_properties, problems)
-    connectors = [_read(path, read_connector, problems) for path in connector_files]
-    if worker is None or problems:
-        raise ConfigRefusedError(problems)
-    present = [connector for connector in connectors if connector is not None]
-    job = make_job(
-        worker,
-        [connector.properties for connector in present],
-        sources=[str(path) for path in (worker_file, *connector_files)],
-    )
-    states = {each.properties["name"]: each.initial_state for each in present if each.initial_state is not None}
+    read = [(str(path), _read(path, read_connector, problems)) for path in connector_files]
+    present = [(source, connector) for source, connector in read if connector is not None]
+    sources, properties = [source for source, _ in present], [connector.properties for _, connector in present]
+    if worker is None:
+        told = [source for source in _findings_without_worker(sources, properties) if source.findings]
+        raise ConfigRefusedError([*problems, *told])
+    job = _checked(worker, properties, [str(worker_file), *sources]).job(also_found=problems)
+    states = {each.properties["name"]: each.initial_state for _, each in present if each.initial_state}
     return replace(job, initial_states=states)
 
 
@@ -137,6 +145,37 @@ def make_job(
 ) -> Job:
     """Validate; raises ``ConfigRefusedError`` with all findings."""
     names = list(sources) or ["worker", *(connector.get("name", "connector") for connector in connectors)]
+    return _checked(worker_properties, connectors, names).job()
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    """A worker's config and its connectors', with everything that was found."""
+
+    parsed: ParsedConfig[WorkerConfig]
+    worker_properties: Mapping[str, str]
+    connectors: tuple[Mapping[str, str], ...]
+    found: tuple[SourceFindings, ...]
+    providers: ConfigProviders
+
+    def job(self, also_found: Sequence[SourceFindings] = ()) -> Job:
+        """Raises ``ConfigRefusedError`` with everything that was found, where any of it is an error."""
+        found = [source for source in (*also_found, *self.found) if source.findings]
+        if self.parsed.config is None or any(finding.is_error for source in found for finding in source.findings):
+            raise ConfigRefusedError(found)
+        return Job(
+            self.parsed.config,
+            dict(self.worker_properties),
+            self.connectors,
+            warnings=tuple(found),
+            providers=self.providers,
+        )
+
+
+def _checked(
+    worker_properties: Mapping[str, str], connectors: Sequence[Mapping[str, str]], names: Sequence[str]
+) -> _Checked:
+    """``names``: of the worker's file and of each connector's."""
     resolved = resolve_worker(worker_properties, environ=os.environ)
     written, worker_properties = worker_properties, resolved.properties
     parsed = WorkerConfig.parse(worker_properties)
@@ -146,15 +185,20 @@ def make_job(
     for source, connector in zip(names[1:], connectors, strict=True):
         found.append(SourceFindings(source, _resolved_findings(connector, worker, resolved.providers)))
     found.extend(_doubles(names[1:], connectors))
-    if parsed.config is None or any(finding.is_error for source in found for finding in source.findings):
-        raise ConfigRefusedError([source for source in found if source.findings])
-    return Job(
-        parsed.config,
-        dict(worker_properties),
-        tuple(connectors),
-        warnings=tuple(item for item in found if item.findings),
-        providers=resolved.providers,
-    )
+    return _Checked(parsed, worker_properties, tuple(connectors), tuple(found), resolved.providers)
+
+
+def _findings_without_worker(
+    sources: Sequence[str], connectors: Sequence[Mapping[str, str]]
+) -> Iterator[SourceFindings]:
+    """Of connectors whose worker's file cannot be read: what is wrong under any worker."""
+    for source, connector in zip(sources, connectors, strict=True):
+        properties = with_registry(connector, PLACEHOLDER_REGISTRY)
+        strict, *others = (_findings(properties, worker) for worker in _ANY_WORKERS)
+        shared = (finding for finding in strict if all(finding in found for found in others))
+        # What a variable stands for, only the worker's providers know.
+        yield SourceFindings(source, tuple(each for each in shared if "${" not in connector.get(each.key, "")))
+    yield from _doubles(sources, connectors)
 
 
 def _resolved_findings(

@@ -71,7 +71,7 @@ class _Reader:
     named: dict[str, AvroType | None] = field(default_factory=dict)
 
     def find(self, path: str, seen: object, expected: str) -> None:
-        self.findings.append(SchemaFinding(path, str(seen)[:80], expected))
+        self.findings.append(SchemaFinding(path, "nothing" if seen is None else str(seen)[:80], expected))
 
     def slot(self, document: JsonValue, path: str, *, namespace: str) -> Slot | None:
         if not isinstance(document, list):

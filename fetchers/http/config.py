@@ -24,7 +24,9 @@ PaginationType = Literal["none", "page_number", "offset", "cursor", "link", "nex
 class HttpSourceConfig(FetcherConfig):
     """Records from any endpoint that answers with JSON, NDJSON or CSV."""
 
-    http_url: Annotated[HttpUrl, Key(importance=Importance.HIGH, group="Request")]
+    http_url: Annotated[
+        HttpUrl, Key(importance=Importance.HIGH, group="Request", example="https://api.example.com/orders")
+    ]
     """URL to ask. May hold {offset} and {offset.<field>}, which stand for what was read last."""
     http_method: Annotated[Literal["GET", "POST"], _REQUEST] = "GET"
     """Method of the request. POST is for queries only: it is repeated after failures."""

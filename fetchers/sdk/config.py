@@ -59,6 +59,7 @@ class Key:
     null_reason: str | None = None
     """What the key's check says to a missing value, when that does not follow from the annotation."""
     example: str | None = None
+    """Shown in the reference. It stands for a required key that is refused, while other keys are looked at further."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +219,7 @@ class ConfigModel(BaseModel):
 class FetcherConfig(ConfigModel):
     """Base of fetchers' config classes: what every source has."""
 
-    topic: Annotated[str, Field(min_length=1), Key(importance=Importance.HIGH)]
+    topic: Annotated[str, Field(min_length=1), Key(importance=Importance.HIGH, example="orders")]
     """Topic that the records go to."""
     poll_interval_ms: Annotated[int, Field(ge=1), Key(importance=Importance.LOW, group="Polling", order=1)] = 5_000
     """Milliseconds between two questions to the source when it has nothing new."""

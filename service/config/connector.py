@@ -26,9 +26,10 @@ def connector_key(
     width: str = "MEDIUM",
     importance: Importance = Importance.LOW,
     kind: str | None = None,
+    example: str | None = None,
 ) -> Key:
     """Where clients show a key of every connector, and how."""
-    return Key(importance=importance, group=group, order=order, width=width, display_name=display_name, kind=kind)
+    return Key(importance, group, order, width, display_name, kind=kind, example=example)
 
 
 _key = connector_key
@@ -73,7 +74,7 @@ class ConnectorConfig(ConfigModel):
         "predicates.",
     )
 
-    name: Annotated[str, _key(COMMON, 1, "Connector name", importance=_HIGH)]
+    name: Annotated[str, _key(COMMON, 1, "Connector name", importance=_HIGH, example="orders")]
     """Globally unique name of the connector."""
     connector_class: Annotated[
         str, Field(min_length=1), _key(COMMON, 2, "Connector class", width="LONG", importance=_HIGH)

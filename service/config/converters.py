@@ -37,7 +37,7 @@ class Converter:
 
 @dataclass(frozen=True, slots=True)
 class ConverterReading:
-    """A converter, or what is wrong with its settings."""
+    """A converter, or what is wrong with its settings; both where it is known all the same which one it is."""
 
     converter: Converter | None
     findings: tuple[Finding, ...] = ()
@@ -119,7 +119,9 @@ def _misprint(key: str, own: Mapping[str, str]) -> tuple[Finding, ...]:
 def _avro(key: str, name: str, own: Mapping[str, str], *, url: str | None) -> ConverterReading:
     if not url:
         text = f'Missing required configuration "{key}.{_URL}" which has no default value.'
-        return ConverterReading(None, (Finding(f"{key}.{_URL}", None, text),))
+        return ConverterReading(
+            Converter(ConverterSpec(ConverterKind.AVRO), name), (Finding(f"{key}.{_URL}", None, text),)
+        )
     settings, doubts = RegistrySettings.parse({**own, _URL: url})
     findings = tuple(_invalid(f"{key}.{doubt.key}", doubt.value, f"Expected {doubt.expected}") for doubt in doubts)
     return ConverterReading(Converter(ConverterSpec(ConverterKind.AVRO), name, settings), findings)

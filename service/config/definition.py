@@ -142,6 +142,7 @@ def read_definition(properties: Mapping[str, str], *, worker: Mapping[str, str])
         missing = (Finding("connector.class", class_name, f"Class {class_name} could not be found: {error}"),)
         return DefinitionReading(None, (*SourceConnectorConfig.parse(properties).findings, *missing))
     contract_source, contract_findings = _contract_source(properties.get("contract.schema"))
+    transformations = read_transformations(properties)
     reading = read_parts(
         properties,
         worker=worker,
@@ -150,13 +151,13 @@ def read_definition(properties: Mapping[str, str], *, worker: Mapping[str, str])
         also_found=(
             *contract_findings,
             *read_topic_creation(properties).findings,
-            *read_transformations(properties).findings,
+            *transformations.findings,
         ),
     )
     if reading.parts is None:
         return DefinitionReading(None, reading.findings)
     definition = ConnectorDefinition(
-        properties=dict(properties),
+        properties=_without_transforms(properties) if transformations.findings else dict(properties),
         plugin=plugin,
         connector_class=connector_class,
         common=reading.parts.common,
@@ -165,11 +166,12 @@ def read_definition(properties: Mapping[str, str], *, worker: Mapping[str, str])
         value_converter=reading.parts.value_converter,
         contract_source=contract_source,
     )
-    findings = (
-        *reading.findings,
-        *connector_class(definition.own).findings(),
-        *findings_of_plan(definition),
-        *_topic_findings(definition),
+    findings = reading.with_checks(
+        (
+            *connector_class(definition.own).findings(),
+            *findings_of_plan(definition),
+            *_topic_findings(definition, is_route_known=not transformations.findings),
+        )
     )
     is_refused = any(finding.is_error for finding in findings)
     return DefinitionReading(None if is_refused else definition, findings)
@@ -181,12 +183,12 @@ def findings_of_plan(definition: ConnectorDefinition) -> Sequence[Finding]:
     if source is not None and source.text is None:
         return ()
     plan = definition.plan(source.text if source else None)
-    return as_findings(plan_findings(plan))
+    return as_findings(plan_findings(plan), definition.properties)
 
 
-def _topic_findings(definition: ConnectorDefinition) -> Iterable[Finding]:
+def _topic_findings(definition: ConnectorDefinition, *, is_route_known: bool) -> Iterable[Finding]:
     """Topics that Kafka would not make."""
-    named = [("topic", topic) for topic in definition.record_topics]
+    named = [("topic", topic) for topic in definition.record_topics if is_route_known]
     if definition.common.is_tolerant:
         named.append(("errors.deadletterqueue.topic.name", definition.common.dead_letter_topic))
     for key, topic in named:
@@ -195,14 +197,22 @@ def _topic_findings(definition: ConnectorDefinition) -> Iterable[Finding]:
             yield Finding(key, topic, text)
 
 
-def as_findings(found: Iterable[PlanFinding]) -> tuple[Finding, ...]:
+def as_findings(found: Iterable[PlanFinding], properties: Mapping[str, str]) -> tuple[Finding, ...]:
     """What the conversion found, in the words of configuration."""
-    return tuple(
-        Finding(
-            item.key, item.value, f"Invalid value {item.value} for configuration {item.key}: Expected {item.expected}"
+    return tuple(_as_finding(item, properties) for item in found)
+
+
+def _as_finding(item: PlanFinding, properties: Mapping[str, str]) -> Finding:
+    key, seen = item.key, item.value
+    if key == "contract.schema":  # the value is a whole schema, or says where it is: what is wrong is a place in it
+        return Finding(
+            key, properties.get(key), f"Invalid value for configuration {key}: {seen}; Expected {item.expected}"
         )
-        for item in found
-    )
+    return Finding(key, seen, f"Invalid value {seen} for configuration {key}: Expected {item.expected}")
+
+
+def _without_transforms(properties: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in properties.items() if key != "transforms"}
 
 
 def _contract_source(value: str | None) -> tuple[ContractSource | None, tuple[Finding, ...]]:

@@ -11,9 +11,13 @@ from fetchers.sdk.config import unknown_keys
 from service.config.connector import ConnectorConfig
 from service.config.converters import Converter, read_converter
 from service.config.overrides import override_findings
+from service.config.stand_ins import not_about, refused_keys, with_stand_ins
+from spark_batch.plan import ConverterKind, ConverterSpec
 
 Common = TypeVar("Common", bound=ConnectorConfig)
 Own = TypeVar("Own", bound=ConfigModel)
+_ANY_CONVERTER = Converter(ConverterSpec(ConverterKind.JSON), ConverterKind.JSON)
+"""Stands for one that is not known: the one that asks least of a plan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +32,15 @@ class ConfigParts(Generic[Common, Own]):
 
 @dataclass(frozen=True, slots=True)
 class PartsReading(Generic[Common, Own]):
-    """The parts, or why there are none; warnings come with either."""
+    """The parts, and what is wrong with them; with stand-ins for refused keys they are for further checks only."""
 
     parts: ConfigParts[Common, Own] | None
+    """None where nothing can stand for a refused key."""
     findings: tuple[Finding, ...]
+
+    def with_checks(self, checks: Iterable[Finding]) -> tuple[Finding, ...]:
+        """All findings: also of checks of the parts, as far as these do not rest on stand-ins."""
+        return (*self.findings, *not_about(refused_keys(self.findings), checks))
 
 
 def read_parts(
@@ -43,21 +52,21 @@ def read_parts(
     also_found: Iterable[Finding] = (),
 ) -> PartsReading[Common, Own]:
     """Read everything at once. ``also_found``: what checks of this kind of connector alone have found."""
-    common, own = common_class.parse(properties), own_class.parse(properties)
+    common, own = with_stand_ins(common_class, properties), with_stand_ins(own_class, properties)
     key, value = (read_converter(side, properties, worker) for side in ("key", "value"))
     findings = (
-        *common.findings,
-        *own.findings,
+        *common_class.parse(properties).findings,
+        *own_class.parse(properties).findings,
         *key.findings,
         *value.findings,
         *override_findings(properties, worker=worker),
         *also_found,
         *_strangers(properties, (common_class, own_class)),
     )
-    is_refused = any(finding.is_error for finding in findings)
-    if is_refused or not (common.config and own.config and key.converter and value.converter):
+    if common is None or own is None:
         return PartsReading(None, findings)
-    return PartsReading(ConfigParts(common.config, own.config, key.converter, value.converter), findings)
+    converters = (reading.converter or _ANY_CONVERTER for reading in (key, value))
+    return PartsReading(ConfigParts(common, own, *converters), findings)
 
 
 def known_keys(*config_classes: type[ConfigModel]) -> tuple[ConfigKey, ...]:

@@ -87,6 +87,6 @@ def read_sink_definition(properties: Mapping[str, str], *, worker: Mapping[str, 
         value_converter=reading.parts.value_converter,
         steps=transformations.steps,
     )
-    findings = (*reading.findings, *connector_class(definition.own).findings())
+    findings = reading.with_checks(connector_class(definition.own).findings())
     is_refused = any(finding.is_error for finding in findings)
     return SinkReading(None if is_refused else definition, findings)

@@ -122,9 +122,9 @@ async def make_source_task(
 async def plan_of(definition: ConnectorDefinition, parts: ConnectorParts) -> ConversionPlan:
     """The whole plan; raises ``ContractRefusedError`` with all findings."""
     plan = definition.plan(await parts.schemas.contract_of(definition))
-    findings = as_findings(plan_findings(plan)) or as_findings(await parts.check_plan(plan))
-    if findings:
-        raise ContractRefusedError(_told(findings))
+    found = plan_findings(plan) or await parts.check_plan(plan)
+    if found:
+        raise ContractRefusedError(_told(as_findings(found, definition.properties)))
     return await parts.schemas.with_ids(definition, plan)
 
 

@@ -17,6 +17,8 @@ AVRO_CLASS = "io.confluent.connect.avro.AvroConverter"
 JSON_CLASS = "org.apache.kafka.connect.json.JsonConverter"
 PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCHEMA = '{"type":"record","name":"R","fields":[{"name":"a","type":"long"}]}'
+KEEP = {"contract.schema": SCHEMA, "contract.unknown.fields": "keep"}
+REGISTRY = {"value.converter.schema.registry.url": "http://registry:1"}
 
 
 def defined(properties: Mapping[str, str], *, worker: Mapping[str, str] = WORKER) -> ConnectorDefinition:
@@ -62,6 +64,56 @@ def test_all_findings_come_at_once() -> None:
     } <= set(found)
     assert found["tasks.max"] == "Invalid value none for configuration tasks.max: Not a number of type INT"
     assert found["topic"] == 'Missing required configuration "topic" which has no default value.'
+
+
+@pytest.mark.parametrize(
+    ("hiding", "hidden", "told"),
+    [
+        ({"transforms": "a", "transforms.a.type": "Nope"}, {"contract.schema": '{"type":"record"}'}, "contract.schema"),
+        ({"tasks.max": "x"}, {"contract.schema": SCHEMA, "key.fields": "nope"}, "key.fields"),
+        ({"topic": ""}, {"contract.schema": SCHEMA, "timestamp.field": "nope"}, "timestamp.field"),
+        ({"name": ""}, {"contract.schema": SCHEMA, "dedupe.fields": "a.b"}, "dedupe.fields"),
+        ({"key.converter": "proto"}, {"value.converter": JSON_CLASS} | KEEP, "contract.unknown.fields"),
+        ({}, {"value.converter": AVRO_CLASS} | KEEP, "contract.unknown.fields"),
+    ],
+)
+def test_no_key_that_is_refused_hides_what_is_wrong_between_others(
+    hiding: dict[str, str], hidden: dict[str, str], told: str
+) -> None:
+    """A default or an example stands for it meanwhile."""
+    found = errors({**FILE, **hiding, **hidden})
+    assert told in found
+    assert (set(hiding) - {"transforms"}) <= set(found)
+
+
+def test_a_refused_key_hides_nothing_that_its_fetcher_says() -> None:
+    """Also one that must be given."""
+    source = {"name": "h", "connector.class": "HttpSource", "topic": "t", "http.auth.type": "basic"}
+    for wrong in ({"http.url": "ftp://x"}, {}):
+        assert {"http.url", "http.auth.user", "http.auth.password"} == set(errors({**source, **wrong}))
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {"contract.schema": "file:/nowhere.avsc", "key.fields": "a", "value.converter": "avro"} | REGISTRY,
+        {"value.converter": "proto", "contract.schema": SCHEMA, "contract.unknown.fields": "keep"},
+        {"transforms": "a", "transforms.a.type": "Nope", "contract.schema": SCHEMA},
+    ],
+)
+def test_what_only_follows_from_a_refused_key_is_not_told(properties: dict[str, str]) -> None:
+    """Once that is mended, it may be right."""
+    assert len(errors({**FILE, **properties})) == 1
+
+
+def test_of_a_contract_the_value_seen_is_shown_and_the_place_in_it_told(tmp_path: Path) -> None:
+    """The text or the file, as it was written."""
+    path = tmp_path / "s.avsc"
+    path.write_text('{"type":"record"}', encoding="utf-8")
+    for value in ('{"type":"record"}', f"file:{path}"):
+        (found,) = read_definition({**FILE, "contract.schema": value}, worker=WORKER).findings
+        assert (found.key, found.value) == ("contract.schema", value)
+        assert found.message.endswith("contract.schema: schema: nothing; Expected a name by Avro's rules")
 
 
 def test_an_unknown_class_names_the_known_ones() -> None:

@@ -110,6 +110,52 @@ def test_all_unreadable_files_are_named_at_once(tmp_path: Path) -> None:
     assert len(refusal.value.sources) == 2
 
 
+def test_an_unreadable_file_hides_nothing_of_the_others(tmp_path: Path) -> None:
+    """Neither the worker's findings nor those of the other connectors."""
+    worker, wrong = tmp_path / "w.properties", tmp_path / "wrong.json"
+    worker.write_text("log.format=xml\n", encoding="utf-8")
+    wrong.write_text(json.dumps({**FILE, "tasks.max": "x"}), encoding="utf-8")
+    with pytest.raises(ConfigRefusedError) as refusal:
+        read_job(worker, [tmp_path / "none.properties", wrong])
+    assert {source.source: [finding.key for finding in source.findings] for source in refusal.value.sources} == {
+        str(tmp_path / "none.properties"): [""],
+        str(worker): ["log.format"],
+        str(wrong): ["tasks.max"],
+    }
+
+
+def test_an_unreadable_file_refuses_the_job_by_itself(tmp_path: Path) -> None:
+    """Also where nothing else is wrong."""
+    worker, good = tmp_path / "w.properties", tmp_path / "good.json"
+    worker.write_text("", encoding="utf-8")
+    good.write_text(json.dumps(FILE), encoding="utf-8")
+    with pytest.raises(ConfigRefusedError) as refusal:
+        read_job(worker, [good, tmp_path / "none.properties"])
+    assert [source.source for source in refusal.value.sources] == [str(tmp_path / "none.properties")]
+
+
+def test_without_the_worker_s_file_only_what_no_worker_makes_right_is_told(tmp_path: Path) -> None:
+    """Converters and the policy of overrides may be the worker's, and what variables stand for is."""
+    schema = '{"type":"record","name":"R","fields":[{"name":"a","type":"long"},{"name":"b","type":"long"}]}'
+    rests_on_worker = {
+        **FILE,
+        "contract.schema": schema,
+        "key.fields": "a,b",
+        "producer.override.linger.ms": "5",
+        "producer.override.security.protocol": "SSL",
+        "tasks.max": "${env:TASKS}",
+    }
+    right, wrong = tmp_path / "right.json", tmp_path / "wrong.json"
+    right.write_text(json.dumps(rests_on_worker), encoding="utf-8")
+    wrong.write_text(json.dumps({**rests_on_worker, "name": "other", "errors.tolerance": "some"}), encoding="utf-8")
+    with pytest.raises(ConfigRefusedError) as refusal:
+        read_job(tmp_path / "none.properties", [right, wrong])
+    assert {source.source: [finding.key for finding in source.findings] for source in refusal.value.sources} == {
+        str(tmp_path / "none.properties"): [""],
+        str(wrong): ["errors.tolerance"],
+    }
+
+
 def told_of(worker: dict[str, str], *connectors: dict[str, str]) -> list[str]:
     """Keys of the errors in the worker's file, in order."""
     return [finding.key for finding in refused(worker, *connectors)["worker"] if finding.is_error]

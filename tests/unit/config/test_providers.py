@@ -271,9 +271,9 @@ def test_validation_shows_the_variable_and_not_the_value(secrets: Path) -> None:
     assert answer.errors == tuple(
         f"Invalid value for configuration '{key}': "
         "the value resolved from the config provider reference failed validation"
-        for key in ("tasks.max", "header.converter")
+        for key in ("tasks.max", "header.converter", "topic")
     )
-    assert answer.error_count == 2
+    assert answer.error_count == 3
 
 
 def test_a_workers_values_are_not_looked_through_again(monkeypatch: pytest.MonkeyPatch) -> None:
