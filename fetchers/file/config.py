@@ -34,7 +34,8 @@ class FileStreamConfig(FetcherConfig):
     May be a pattern (``*``, ``?``, ``[…]``, ``**`` for folders in between); each matching file is then a source
     partition of its own; files that appear later are picked up, and renamed ones known. A copy that ``copytruncate``
     leaves under a matching name, or an archive of what was read, is a file of its own, and its lines come again: give a
-    pattern that matches no copies. A file of literally that name goes first.
+    pattern that matches no copies. A file of literally that name goes first. A matching file whose name is no UTF-8 is
+    passed over with a warning: no source offset can name it.
 
     A file that was rotated while nobody read is found in its folder and read to its end. If more rotations followed,
     the files in between are read too where their names and times of modification tell their order (``app.log.2``,

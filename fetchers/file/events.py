@@ -56,6 +56,13 @@ class FilesMissed(FileEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FilePassedOver(FileEvent):
+    """The file's name is no UTF-8, so that no source offset can be stored for it: give it another. Told once."""
+
+    level: ClassVar[Level] = Level.WARNING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LastLineGivenUp(FileEvent):
     """A line without end was delivered as it is. ``reason``: idle | rotated."""
 

@@ -20,7 +20,7 @@ from functools import partial
 import pyarrow as pa
 
 from fetchers.file.disk import ByteSource, FileLook, look_at, look_from, open_if_there
-from fetchers.file.events import FileEvent, FileFollowed
+from fetchers.file.events import FileEvent, FileFollowed, FilePassedOver
 from fetchers.file.followed import DENIED_SECONDS_MAX, FollowedFile
 from fetchers.file.mark import Mark, StoredOffset, mark_at
 from fetchers.file.opening import is_ready
@@ -31,7 +31,7 @@ OPEN_MAX = 512
 """Files that one task holds open at once."""
 
 Looks = Mapping[str, FileLook | None]
-"""What is at each path; a single configured path is there with None when nothing is."""
+"""What is at each path; None: a single configured path where nothing is, or a file of a pattern that is passed over."""
 
 
 class FileSet:
@@ -60,6 +60,7 @@ class FileSet:
         self._is_pattern: bool | None = None
         self._is_first = True
         self._files: dict[str, FollowedFile] = {}
+        self._passed_over: set[str] = set()
 
     def look(self) -> Looks:
         """Look at all paths. Blocks."""
@@ -75,7 +76,7 @@ class FileSet:
             return False
         if not self._is_pattern:
             return True
-        return all(path in self._files for path in looks) and not self._renamed(looks)
+        return looks.keys() <= self._files.keys() | self._passed_over and not self._renamed(looks)
 
     @property
     def has_begun(self) -> bool:
@@ -101,10 +102,19 @@ class FileSet:
                 raise
             yield from markers
         yield from self._follow_renamed(looks)
-        for path in sorted(looks.keys() - self._files.keys(), key=lambda path: _age_order(path, looks)):
+        if self._is_pattern:
+            self._pass_over({path for path, look in looks.items() if look is None})
+        new = looks.keys() - self._files.keys() - self._passed_over
+        for path in sorted(new, key=lambda path: _age_order(path, looks)):
             self._files[path] = FollowedFile(path, self._reading, stored=self._stored.get(path))
         self._is_first = False
         self._stored.clear()
+
+    def _pass_over(self, paths: set[str]) -> None:
+        """Tell of those that are new; one that was renamed meanwhile is forgotten."""
+        tell = partial(FilePassedOver, self._reading.connector, self._reading.task)
+        self.events += (tell(file=_printable(path)) for path in sorted(paths - self._passed_over))
+        self._passed_over = paths
 
     def _begin_at_ends(self, looks: Looks) -> Generator[None, None, list[Page]]:
         """Set offsets behind the last line of each file, and give the pages that store them.
@@ -286,8 +296,12 @@ def _is_at(path: str, identity: tuple[int, int] | None, looks: Looks) -> bool:
 
 
 def _one_name_each(paths: Iterable[str]) -> dict[str, FileLook | None]:
-    """Regular files only; a file with several names (links) is there under the first of them."""
+    """Regular files only; a file with several names (links) is there under the first of them.
+
+    A name that is no UTF-8 cannot be told in a source partition; a file without any other is there with None.
+    """
     found: dict[tuple[int, int], tuple[str, FileLook]] = {}
+    unnamed: dict[tuple[int, int], str] = {}
     for path in sorted(paths, reverse=True):
         try:
             status = os.stat(path)
@@ -296,5 +310,14 @@ def _one_name_each(paths: Iterable[str]) -> dict[str, FileLook | None]:
             continue
         if stat.S_ISREG(status.st_mode):
             look = look_from(status)
-            found[look.identity] = (path, look)
-    return dict(sorted(found.values()))
+            if _printable(path) == path:
+                found[look.identity] = (path, look)
+            else:
+                unnamed[look.identity] = path
+    passed_over = dict.fromkeys(path for identity, path in unnamed.items() if identity not in found)
+    return {**dict(sorted(found.values())), **passed_over}
+
+
+def _printable(path: str) -> str:
+    r"""The path with every byte that is no UTF-8 as ``\xNN``; equal to the path where it has none."""
+    return path.encode("utf-8", errors="surrogateescape").decode("utf-8", errors="backslashreplace")

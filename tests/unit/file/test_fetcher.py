@@ -12,7 +12,7 @@ import pytest
 
 from fetchers.catalog import find_plugin
 from fetchers.file.disk import fetch_error
-from fetchers.file.events import FileFollowed, FileMissing
+from fetchers.file.events import FileFollowed, FileMissing, FilePassedOver
 from fetchers.file.fetcher import FileStreamSource
 from fetchers.sdk import Fatal, Page, PayloadKind, Retriable
 from fetchers.sdk.testing import FakeContext, collect, running
@@ -120,6 +120,49 @@ async def test_a_pattern_picks_up_new_files_and_passes_over_folders(
         found.append(await anext(stream))
     assert lines_of(found) == [b"1", b"2"]
     assert [page.partition for page in found] == [{"filename": str(tmp_path / name)} for name in ("a.log", "b.log")]
+
+
+LATIN = os.fsdecode(b"caf\xe9.log")
+"""As an archive from an older system leaves it."""
+
+
+@pytest.mark.parametrize("start", ["beginning", "end"])
+async def test_a_name_that_cannot_be_stored_is_passed_over_and_told_once(
+    source: MakeSource, tmp_path: Path, lines_of: LinesOf, *, start: str
+) -> None:
+    """The other files go on, now and later; it is read when it has got a name that can be told."""
+    (tmp_path / "a.log").write_bytes(b"")
+    (tmp_path / LATIN).write_bytes(b"latin\n")
+    (tmp_path / "folder\udce9.log").mkdir()
+    context = FakeContext()
+    found: list[Page] = []
+    async with running(source(file=tmp_path / "*.log", file_start=start, poll_interval_ms=10), context) as stream:
+        if start == "end":
+            assert len(await anext(stream)) == 0
+        for name in ("a.log", "b.log", "é.log"):
+            (tmp_path / name).write_bytes(f"{name}\n".encode())
+            found.append(await anext(stream))
+        (tmp_path / LATIN).rename(tmp_path / "café.log")
+        found.append(await anext(stream))
+    assert lines_of(found) == [b"a.log", b"b.log", "é.log".encode(), b"latin"]
+    told = [event.file for event in context.events if isinstance(event, FilePassedOver)]
+    assert told == [str(tmp_path / "caf\\xe9.log")]
+
+
+async def test_a_name_that_cannot_be_stored_is_told_also_when_it_comes_later(
+    source: MakeSource, tmp_path: Path
+) -> None:
+    """Beside a file that is at its end; a file that has another name too is read by that one."""
+    (tmp_path / "a.log").write_bytes(b"1\n")
+    context = FakeContext()
+    async with running(source(file=tmp_path / "*.log", poll_interval_ms=10), context) as stream:
+        await anext(stream)
+        (tmp_path / os.fsdecode(b"A\xe9.log")).hardlink_to(tmp_path / "a.log")
+        (tmp_path / LATIN).write_bytes(b"latin\n")
+        (tmp_path / "b.log").write_bytes(b"2\n")
+        assert list((await anext(stream)).values()) == [b"2"]
+    told = [event.file for event in context.events if isinstance(event, FilePassedOver)]
+    assert told == [str(tmp_path / "caf\\xe9.log")]
 
 
 async def test_a_file_with_the_name_of_a_pattern_goes_first(
