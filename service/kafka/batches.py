@@ -20,14 +20,15 @@ import pyarrow.compute as pc
 from aiokafka import codec
 from aiokafka.record.util import calc_crc32c
 
+from service.kafka.headers import PackedHeaders
 from service.kafka.partitioner import key_partitions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     import numpy.typing as npt
 
-    from service.kafka.records import Column, Header, TopicRecords
+    from service.kafka.records import Column, TopicRecords
 
 # baseOffset batchLength leaderEpoch magic crc attributes lastOffsetDelta firstTimestamp maxTimestamp
 # producerId producerEpoch baseSequence recordCount
@@ -77,8 +78,10 @@ class Columns:
         if keys is not None and keys.null_count == count:
             keys = None
         blocks = None
-        if records.headers is not None and any(records.headers):
-            blocks = pa.array([_header_block(headers) for headers in records.headers], pa.binary())
+        if isinstance(records.headers, PackedHeaders):
+            blocks = records.headers.blocks
+        elif records.headers is not None and any(records.headers):
+            blocks = PackedHeaders.of(records.headers).blocks
         return cls(_flat(records.values, pa.binary()), keys, timestamps, blocks)
 
     def __len__(self) -> int:
@@ -260,24 +263,3 @@ def _flat(column: Column | pa.ChunkedArray[Any], kind: pa.DataType) -> Column:
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
     return column if column.type == kind else column.cast(kind)
-
-
-def _header_block(headers: Sequence[Header]) -> bytes:
-    """Encode the headers of one record; only dead letters have any, so a plain loop will do."""
-    block = bytearray()
-    _append_varint(block, len(headers))
-    for name, value in headers:
-        encoded = name.encode()
-        _append_varint(block, len(encoded))
-        block += encoded
-        _append_varint(block, -1 if value is None else len(value))
-        block += value or b""
-    return bytes(block)
-
-
-def _append_varint(block: bytearray, number: int) -> None:
-    rest = (number << 1) ^ (number >> 63)
-    while rest > 0x7F:  # noqa: PLR2004 - seven bits a byte
-        block.append(0x80 | (rest & 0x7F))
-        rest >>= _VARINT_BITS
-    block.append(rest)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import cast
 
 import pyarrow as pa
@@ -25,7 +26,8 @@ from metrics.events import (
 from service.kafka.errors import KafkaFailure
 from service.kafka.records import TopicRecords
 from service.pipeline.activity import Activity
-from service.pipeline.dead_letters import DeadLetter, WrittenLetters
+from service.pipeline.beside import run_beside
+from service.pipeline.dead_letters import DeadLetter, Rejects, WrittenLetters
 from service.pipeline.settlement import Settlement
 
 _LOGGED_AT_ONCE = 1_000
@@ -69,21 +71,26 @@ class Accounts:
         """The task fails at a record."""
         self.events(RecordsRejected, stage=letter.stage, reason=letter.reason, count=1, is_tolerated=False)
 
-    async def log(self, letters: Sequence[DeadLetter]) -> None:
+    async def log(self, rejects: Rejects) -> None:
         """A line for each letter, if that is wanted."""
         if not self.is_logged:
             return
-        for number, letter in enumerate(letters, start=1):
-            self.events(
-                RecordRejectedLogged,
-                stage=letter.stage,
-                reason=letter.reason,
-                message=letter.message,
-                source_partition=letter.partition,
-                source_offset=letter.offset,
-            )
-            if number % _LOGGED_AT_ONCE == 0:
-                await asyncio.sleep(0)
+        portions = rejects.portions()
+        while letters := await run_beside(partial(next, portions, ()), rows=len(rejects)):
+            for number, letter in enumerate(letters, start=1):
+                self._log(letter)
+                if number % _LOGGED_AT_ONCE == 0:
+                    await asyncio.sleep(0)
+
+    def _log(self, letter: DeadLetter) -> None:
+        self.events(
+            RecordRejectedLogged,
+            stage=letter.stage,
+            reason=letter.reason,
+            message=letter.message,
+            source_partition=letter.partition,
+            source_offset=letter.offset,
+        )
 
 
 def _bytes(records: Sequence[TopicRecords]) -> int:

@@ -6,11 +6,9 @@ plus ``__headrace.errors.*`` for what only a source has: its partition, its offs
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections import Counter
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -18,7 +16,10 @@ import pyarrow as pa
 
 from fetchers.sdk import Offset, Partition
 from service.domain.ids import TaskId
+from service.kafka.errors import DeliveryFatal
+from service.kafka.headers import PackedHeaders
 from service.kafka.records import Header, TopicRecords
+from service.pipeline.beside import run_beside
 
 CONNECTOR_HEADER = "__connect.errors.connector.name"
 STAGE_HEADER = "__connect.errors.stage"
@@ -27,9 +28,10 @@ REASON_HEADER = "__headrace.errors.reason"
 PAGE_TOPIC_HEADER = "__headrace.errors.page.topic"
 PARTITION_HEADER = "__headrace.errors.source.partition"
 OFFSET_HEADER = "__headrace.errors.source.offset"
-_INLINE_MAX = 1_000
-"""With fewer letters a thread costs more than it spares the event loop."""
-_WRITERS = ThreadPoolExecutor(max_workers=2, thread_name_prefix="dead-letters")
+PORTION_LETTERS_MAX = 5_000
+"""So many are there singly at once; what is written of them takes a tenth of that memory."""
+HEADERS_BYTES_MAX = 512 * 1_048_576
+"""Headers of a million letters or so: more do not fit the time that a transaction has, nor the memory of a worker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,8 @@ class DeadLetterRules:
     """Whose letters they are; the task's own when not given."""
     has_headers: bool = True
     is_logged: bool = False
+    headers_bytes_max: int = HEADERS_BYTES_MAX
+    """Of one micro-batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,22 +73,30 @@ class Rejects(Protocol):
     def __len__(self) -> int:
         """Their number."""
 
-    def letters(self) -> tuple[DeadLetter, ...]:
-        """Each of them; may be asked in a thread."""
+    def portions(self) -> Iterator[tuple[DeadLetter, ...]]:
+        """Each of them, in order, at most ``PORTION_LETTERS_MAX`` at once; may be asked in a thread."""
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenLetters:
     """Dead letters, and what the transaction carries of them."""
 
-    letters: tuple[DeadLetter, ...] = ()
-    records: TopicRecords | None = None
+    records: tuple[TopicRecords, ...] = ()
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
     """By stage and reason."""
 
     def __len__(self) -> int:
         """Their number."""
-        return len(self.letters)
+        return sum(map(len, self.records))
+
+    def first_of(self, records: TopicRecords) -> int | None:
+        """Number of the first letter in some of ``records``; None for others."""
+        first = 0
+        for each in self.records:
+            if each is records:
+                return first
+            first += len(each)
+        return None
 
 
 def as_json(values: Partition | Offset) -> str:
@@ -116,7 +128,9 @@ def dead_letter_records(letters: Sequence[DeadLetter], task_id: TaskId, *, rules
     headers = None
     if rules.has_headers:
         owner = TaskId(rules.connector or task_id.connector, task_id.task)
-        headers = [dead_letter_headers(letter, owner, class_name=rules.class_name) for letter in letters]
+        headers = PackedHeaders.of(
+            dead_letter_headers(letter, owner, class_name=rules.class_name) for letter in letters
+        )
     return TopicRecords(
         topic=rules.topic,
         keys=pa.array([letter.key for letter in letters], pa.binary()),
@@ -126,15 +140,30 @@ def dead_letter_records(letters: Sequence[DeadLetter], task_id: TaskId, *, rules
 
 
 async def written(rejects: Rejects, task_id: TaskId, *, rules: DeadLetterRules) -> WrittenLetters:
-    """All letters, made in a thread when they are many: an answer may be bad from its first row to its last."""
+    """All letters, made in a thread when they are many: an answer may be bad from its first row to its last.
+
+    Raises ``DeliveryFatal`` for more than one transaction takes: a page is never split, so it would be so for ever.
+    """
 
     def write() -> WrittenLetters:
-        letters = rejects.letters()
-        counts = Counter((letter.stage, letter.reason) for letter in letters)
-        return WrittenLetters(letters, dead_letter_records(letters, task_id, rules=rules), counts)
+        records: list[TopicRecords] = []
+        counts: Counter[tuple[str, str]] = Counter()
+        bytes_left = rules.headers_bytes_max
+        for portion in rejects.portions():
+            written = dead_letter_records(portion, task_id, rules=rules)
+            bytes_left -= written.headers.blocks.nbytes if isinstance(written.headers, PackedHeaders) else 0
+            if bytes_left < 0:
+                raise _too_many(rejects, rules)
+            records.append(written)
+            counts.update((letter.stage, letter.reason) for letter in portion)
+        return WrittenLetters(tuple(records), counts)
 
-    if not len(rejects):
-        return WrittenLetters()
-    if len(rejects) <= _INLINE_MAX:
-        return write()
-    return await asyncio.get_running_loop().run_in_executor(_WRITERS, write)
+    return await run_beside(write, rows=len(rejects))
+
+
+def _too_many(rejects: Rejects, rules: DeadLetterRules) -> DeliveryFatal:
+    return DeliveryFatal(
+        f"the headers of {len(rejects)} dead letters of one micro-batch are more than {rules.headers_bytes_max} bytes, "
+        "more than one transaction takes: let the source make smaller pages, mend the contract, or set "
+        "errors.deadletterqueue.context.headers.enable=false"
+    )

@@ -64,10 +64,7 @@ class DeliverStage:
                 return settlement
             try:
                 await self._commit(settlement)
-            except RecordsRefused as error:
-                self.dedupe.rollback()
-                if not any(error.write is write for write in settlement.records):
-                    raise without_way_out(error, settlement, letters_topic=self.dead_letters.topic) from error
+            except RecordsRefused:
                 refused |= await refused_rows(converted, self.rules, self.writer)
             else:
                 return settlement
@@ -77,15 +74,18 @@ class DeliverStage:
         letters = await written(settlement.rejects, self.task_id, rules=self.dead_letters)
         try:
             await self.writer.commit(self._writes(settlement, letters))
-        except RecordsRefused:
-            raise
+        except RecordsRefused as error:
+            self.dedupe.rollback()
+            if any(error.write is write for write in settlement.records):
+                raise
+            raise without_way_out(error, settlement.rejects, letters) from error
         except KafkaFailure as error:
             self.dedupe.rollback()
             self.accounts.aborted(error, letters)
             raise
         self.dedupe.commit()
         self.accounts.committed(settlement, letters, seconds=self.accounts.clock.monotonic() - started_at)
-        await self.accounts.log(letters.letters)
+        await self.accounts.log(settlement.rejects)
         for partition, offset in settlement.offsets:
             await self._let_source_hear(partition, offset)
 
@@ -103,8 +103,7 @@ class DeliverStage:
     def _writes(self, settlement: Settlement, letters: WrittenLetters) -> list[TopicRecords]:
         """What the transaction carries; the offsets come last, for writers without transactions."""
         writes = list(settlement.records)
-        if letters.records is not None:
-            writes.append(letters.records)
+        writes.extend(letters.records)
         writes.extend(self.dedupe.encode(settlement.fresh_hashes))
         writes.extend(self.offsets.encode(self.task_id.connector, settlement.offsets))
         return writes

@@ -11,7 +11,8 @@ from service.kafka.errors import DeliveryFatal, RecordsRefused, RefusedRecord
 from service.kafka.producer import Writer
 from service.pipeline.beside import run_beside
 from service.pipeline.converting import ConvertedBatch
-from service.pipeline.settlement import Settlement, SettlementRules, settle
+from service.pipeline.dead_letters import WrittenLetters
+from service.pipeline.settlement import Rejected, SettlementRules, settle
 from service.stores.dedupe_store import NoDedupe
 
 
@@ -26,9 +27,10 @@ async def refused_rows(converted: ConvertedBatch, rules: SettlementRules, writer
     return found
 
 
-def without_way_out(error: RecordsRefused, settlement: Settlement, *, letters_topic: str) -> DeliveryFatal:
+def without_way_out(error: RecordsRefused, rejects: Rejected, letters: WrittenLetters) -> DeliveryFatal:
     """What a dead letter, an offset or the state is over its own topic's limits."""
-    if error.write.topic != letters_topic:
-        return error
-    letter = settlement.rejects.letter(error.refused[0].row)
+    first = letters.first_of(error.write)
+    if first is None:
+        return DeliveryFatal(str(error))
+    letter = rejects.letter(first + error.refused[0].row)
     return DeliveryFatal(f"{error}; source partition {letter.partition}, offset {letter.offset}")

@@ -21,7 +21,7 @@ from fetchers.sdk.context import partition_key
 from service.kafka.errors import RefusedRecord
 from service.kafka.records import Column, TopicRecords
 from service.pipeline.converting import ConvertedBatch
-from service.pipeline.dead_letters import DeadLetter
+from service.pipeline.dead_letters import PORTION_LETTERS_MAX, DeadLetter
 from service.pipeline.duplicates import Hashes, Judged, Mask, SeenHashes, fresh_among
 from service.pipeline.page_letters import PageLetters
 from service.pipeline.queue import QueuedPage
@@ -142,21 +142,25 @@ class Rejected:
 
     def letter(self, number: int) -> DeadLetter:
         """One of them."""
-        return replace(self, chosen=self.chosen[number : number + 1]).letters()[0]
+        return self._letters(self.chosen[number : number + 1])[0]
 
-    def letters(self) -> tuple[DeadLetter, ...]:
+    def portions(self) -> Iterator[tuple[DeadLetter, ...]]:
         """With their original bytes."""
-        payloads = self.rows.input.select(["key", "value"]).take(self.chosen).to_pydict()
-        verdicts = self.rows.outcome.select(["stage", "reason", "message"]).take(self.chosen).to_pydict()
+        for start in range(0, len(self), PORTION_LETTERS_MAX):
+            yield self._letters(self.chosen[start : start + PORTION_LETTERS_MAX])
+
+    def _letters(self, chosen: Numbers) -> tuple[DeadLetter, ...]:
+        payloads = self.rows.input.select(["key", "value"]).take(chosen).to_pydict()
+        verdicts = self.rows.outcome.select(["stage", "reason", "message"]).take(chosen).to_pydict()
         columns = payloads | verdicts
-        pages = self.rows.page_indexes(self.chosen)
+        pages = self.rows.page_indexes(chosen)
         of_page = {page: self._of_page(page) for page in np.unique(pages).tolist()}
         return tuple(
             of_page[page].letter(
                 row - int(self.rows.starts[page]),
                 {name: column[number] for name, column in columns.items()} | self._refusal(row),
             )
-            for number, (row, page) in enumerate(zip(self.chosen.tolist(), pages.tolist(), strict=True))
+            for number, (row, page) in enumerate(zip(chosen.tolist(), pages.tolist(), strict=True))
         )
 
     def _of_page(self, index: int) -> PageLetters:

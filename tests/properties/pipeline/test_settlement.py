@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from fetchers.sdk import DedupeScope, Page, Rejection
 from service.pipeline.batching import CloseReason, MicroBatch
 from service.pipeline.converting import ConvertedBatch, input_table
+from service.pipeline.dead_letters import DeadLetter
 from service.pipeline.duplicates import Judged, fresh_among
 from service.pipeline.settlement import Settlement, SettlementRules, settle
 from spark_batch.outcome import OUTCOME_SCHEMA
@@ -47,11 +48,16 @@ def values(settlement: Settlement, topic: str = TOPIC) -> list[Any]:
     return [value for write in settlement.records if write.topic == topic for value in write.values.to_pylist()]
 
 
+def letters_of(settlement: Settlement) -> tuple[DeadLetter, ...]:
+    """What was rejected."""
+    return tuple(letter for portion in settlement.rejects.portions() for letter in portion)
+
+
 def test_with_tolerance_none_nothing_of_the_bad_records_page_is_delivered() -> None:
     """The pages before it are; the failure says where, never what."""
     result = settled(page(b"1", position=1), page(b"2", b"bad3", position=3), page(b"4", position=4), is_tolerant=False)
     assert values(result) == [b"1"]
-    assert result.rejects.letters() == ()
+    assert letters_of(result) == ()
     assert result.offsets == ((PARTITION, {"position": 1}),)
     assert result.fetched == result.delivered == 1
     assert "malformed_json" in str(result.failure)
@@ -71,7 +77,7 @@ def test_a_letter_has_the_original_bytes_and_says_where_it_came_from() -> None:
         page(b"1"),
         page(b"2", b"bad3", position=9, keys=[b"k2", b"k3"], positions=[70, 80], position_name="line", topic="other"),
     )
-    (letter,) = result.rejects.letters()
+    (letter,) = letters_of(result)
     assert (letter.key, letter.value) == (b"k3", b"bad3")
     assert (letter.stage, letter.reason) == ("VALUE_CONVERTER", "malformed_json")
     assert letter.topic == "other"
@@ -85,7 +91,7 @@ def test_of_a_long_offset_a_letter_tells_what_its_page_says(has_positions: bool)
     positions: dict[str, Any] = {"positions": [70]} if has_positions else {}
     told: dict[str, Any] = {"newest": "é", "position": 9}
     result = settled(Page([b"bad"], {"position": 9, "seen": "x" * 9_000}, told_offset=told, **positions))
-    (letter,) = result.rejects.letters()
+    (letter,) = letters_of(result)
     assert json.loads(letter.offset) == ({**told, "position": 70} if has_positions else told)
     assert "seen" in result.offsets[0][1]
 
@@ -95,7 +101,7 @@ def test_what_a_fetcher_cannot_vouch_for_is_a_letter_although_it_converts() -> N
     own = (Rejection(1, "too_large", "over record.bytes.max"), Rejection(2, "cut", "ended early"))
     result = settled(page(b"0"), page(b"1", b"2", b"bad3", b"4", rejections=own))
     assert values(result) == [b"0", b"1", b"4"]
-    assert [(letter.value, letter.stage, letter.reason) for letter in result.rejects.letters()] == [
+    assert [(letter.value, letter.stage, letter.reason) for letter in letters_of(result)] == [
         (b"2", "TASK_POLL", "too_large"),
         (b"bad3", "TASK_POLL", "cut"),
     ]
@@ -114,7 +120,7 @@ def test_a_page_of_bad_rows_is_looked_at_a_number_of_times_that_grows_with_them(
     count = 500
     own = tuple(Counted(index, "malformed_json", "expected two fields") for index in range(count))
     result = settled(page(*[b"x"] * count, rejections=own))
-    assert len(result.rejects.letters()) == count
+    assert len(letters_of(result)) == count
     assert looks <= 5 * count
 
 
@@ -162,7 +168,7 @@ def test_the_offset_is_the_last_of_each_source_partition() -> None:
 def test_pages_without_records_only_move_the_offset() -> None:
     """Nothing is written but it."""
     result = settled(page(position=3), seen=MemoryDedupe())
-    assert (result.records, result.rejects.letters(), result.fetched) == ((), (), 0)
+    assert (result.records, letters_of(result), result.fetched) == ((), (), 0)
     assert result.offsets == ((PARTITION, {"position": 3}),)
 
 
@@ -183,10 +189,10 @@ def test_a_rejected_record_does_not_make_its_corrected_successor_a_duplicate() -
     first = settled(page(b"bad7", b"7", b"7", b"bad7"), seen=seen)
     seen.commit()
     assert values(first) == [b"7"]
-    assert [letter.value for letter in first.rejects.letters()] == [b"bad7"]
+    assert [letter.value for letter in letters_of(first)] == [b"bad7"]
     assert first.deduplicated == 2
     again = settled(page(b"7", b"bad7"), seen=seen)
-    assert (again.delivered, len(again.rejects.letters()), again.deduplicated) == (0, 0, 2)
+    assert (again.delivered, len(letters_of(again)), again.deduplicated) == (0, 0, 2)
 
 
 record = st.one_of(
@@ -207,7 +213,7 @@ def test_the_accounts_balance(
     """Fetched = delivered + letters + duplicates, in order, however the outcome is chunked."""
     pages = [page(*payloads, position=number) for number, payloads in enumerate(source)]
     result = settled(*pages, seen=MemoryDedupe() if has_dedupe else None, is_tolerant=is_tolerant, chunks=chunks)
-    assert result.fetched == result.delivered + len(result.rejects.letters()) + result.deduplicated
+    assert result.fetched == result.delivered + len(letters_of(result)) + result.deduplicated
     handed_over = [payload for item in result.pages for payload in item.page.values()]
     assert result.fetched == len(handed_over)
     expected = [value for value in handed_over if value is None or not value.startswith(BAD)]
@@ -216,7 +222,7 @@ def test_the_accounts_balance(
         expected = [value for at, value in enumerate(expected) if value is None or value not in expected[:at]]
         letters = [value for value in dict.fromkeys(letters) if not _came_good_before(value, handed_over)]
     assert values(result) == expected
-    assert [letter.value for letter in result.rejects.letters()] == letters
+    assert [letter.value for letter in letters_of(result)] == letters
     if not is_tolerant:
         assert not letters
         bad_pages = [
@@ -240,7 +246,7 @@ def test_a_rejected_twin_of_another_page_is_a_duplicate_whatever_stands_between_
         page(b"9", dedupe=monday),
         seen=MemoryDedupe(),
     )
-    assert [letter.value for letter in result.rejects.letters()] == [b"bad9"]
+    assert [letter.value for letter in letters_of(result)] == [b"bad9"]
     assert values(result) == [b"7", b"8", b"9"]
     assert result.deduplicated == 1
     assert [(scope, len(hashes)) for scope, hashes in result.fresh_hashes] == [(later, 3), (tuesday, 1)]

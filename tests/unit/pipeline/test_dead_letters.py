@@ -5,11 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+import tracemalloc
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 import pytest
 
 from service.domain.ids import TaskId
+from service.kafka.errors import DeliveryFatal
+from service.kafka.headers import PackedHeaders
+from service.kafka.records import Header
 from service.pipeline.dead_letters import (
     DeadLetter,
     DeadLetterRules,
@@ -69,6 +74,56 @@ def test_a_lone_surrogate_in_an_offset_does_not_stop_the_letter() -> None:
     assert json.loads(value) == {"filename": "a\udcff"}
 
 
+def test_packed_headers_read_back_as_they_were() -> None:
+    """Also empty ones, null, and what is longer than one byte says."""
+    headers: list[list[Header]] = [[("a", b"1"), ("é", None)], [], [("long", b"x" * 300), ("a", b"")]]
+    packed = PackedHeaders.of(headers)
+    assert list(packed) == headers
+    assert list(packed[1:]) == headers[1:]
+
+
+async def python_bytes_peak(letters: int) -> int:
+    """Memory of Python's objects while so many letters are made and written."""
+    rejects = Rejected(letters)
+    tracemalloc.start()
+    try:
+        found = await written(rejects, TaskId("c", 0), rules=DeadLetterRules("dlq", "x"))
+        assert len(found) == letters
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@dataclass
+class Rejected:
+    """Rejected records, each a letter of its own."""
+
+    count: int
+
+    def __len__(self) -> int:
+        """So many."""
+        return self.count
+
+    def portions(self) -> Iterator[tuple[DeadLetter, ...]]:
+        """A thousand at once."""
+        for start in range(0, self.count, 1_000):
+            yield tuple(replace(LETTER, offset=f"{number}") for number in range(start, start + 1_000))
+
+
+async def test_memory_does_not_grow_with_the_letters() -> None:
+    """A page may hold a million bad records: only a portion of its letters is there singly."""
+    assert await python_bytes_peak(5_000) < 2 * await python_bytes_peak(1_000)
+
+
+async def test_more_letters_than_a_transaction_takes_end_the_task_in_words() -> None:
+    """A page is never split, so it would fail for ever; without headers they fit."""
+    rules = DeadLetterRules("dlq", "x", headers_bytes_max=100_000)
+    with pytest.raises(DeliveryFatal, match=r"2000 dead letters .* more than 100000 bytes.*headers.enable=false"):
+        await written(Rejected(2_000), TaskId("c", 0), rules=rules)
+    without = replace(rules, has_headers=False)
+    assert len(await written(Rejected(2_000), TaskId("c", 0), rules=without)) == 2_000
+
+
 @dataclass
 class Waiting:
     """Rejected records that are letters once the event loop has gone on."""
@@ -80,10 +135,10 @@ class Waiting:
         """So many."""
         return self.count
 
-    def letters(self) -> tuple[DeadLetter, ...]:
+    def portions(self) -> Iterator[tuple[DeadLetter, ...]]:
         """On the event loop it would wait in vain."""
         assert self.has_gone_on.wait(5)
-        return (LETTER,) * self.count
+        yield (LETTER,) * self.count
 
 
 async def test_many_letters_are_made_beside_the_event_loop() -> None:
@@ -94,5 +149,4 @@ async def test_many_letters_are_made_beside_the_event_loop() -> None:
         await asyncio.sleep(0)
         rejects.has_gone_on.set()
     letters = writing.result()
-    assert letters.records is not None
-    assert len(letters) == len(letters.records) == letters.counts["VALUE_CONVERTER", "invalid_utf8"] == 20_000
+    assert len(letters) == letters.counts["VALUE_CONVERTER", "invalid_utf8"] == 20_000

@@ -13,12 +13,14 @@ import pytest
 from fetchers.sdk import Offset, Partition, SystemClock
 from metrics.events import TaskEvents, discard
 from service.domain.ids import TaskId
+from service.kafka.errors import DeliveryFatal, RefusedRecord
+from service.kafka.records import TopicRecords
 from service.pipeline.accounts import Accounts
 from service.pipeline.activity import Activity
 from service.pipeline.batching import CloseReason, MicroBatch
 from service.pipeline.beside import ROWS_INLINE_MAX
 from service.pipeline.converting import ConvertedBatch, input_table
-from service.pipeline.dead_letters import DeadLetterRules
+from service.pipeline.dead_letters import PORTION_LETTERS_MAX, DeadLetterRules
 from service.pipeline.delivering import DeliverStage
 from service.pipeline.duplicates import Hashes, Mask
 from service.pipeline.settlement import SettlementRules
@@ -30,9 +32,9 @@ from tests.unit.pipeline.fakes import PARTITION, page, queued, verdicts
 _PLAN = ConversionPlan(PayloadFormat.BYTES, dedupe_fields=("id",))
 
 
-def converted(*payloads: bytes) -> ConvertedBatch:
+def converted(*payloads: bytes, **options: Any) -> ConvertedBatch:
     """A micro-batch of one page."""
-    batch = MicroBatch((queued(page(*payloads)),), CloseReason.COUNT, 0.0)
+    batch = MicroBatch((queued(page(*payloads, **options)),), CloseReason.COUNT, 0.0)
     records = input_table(batch)
     return ConvertedBatch(batch, records, verdicts(_PLAN, records))
 
@@ -82,6 +84,20 @@ async def test_many_records_are_settled_beside_the_event_loop() -> None:
         await asyncio.sleep(0)
         dedupe.has_gone_on.set()
     assert len(kafka.values(TOPIC)) == count
+
+
+async def test_a_letter_over_its_topics_limit_is_told_with_its_place_whatever_portion_it_is_in() -> None:
+    """Letters are written in portions; the refused row counts from the first of its portion."""
+
+    def refuse(write: TopicRecords) -> list[RefusedRecord]:
+        rows = [row for row, value in enumerate(write.values.to_pylist()) if value == b"bad%d" % PORTION_LETTERS_MAX]
+        return [RefusedRecord(row, "too_large", "takes 9 bytes") for row in rows]
+
+    deliver = await stage(FakeKafka(refuse=refuse), MemoryDedupe())
+    count = PORTION_LETTERS_MAX + 1
+    batch = converted(*(b"bad%d" % number for number in range(count)), positions=range(count))
+    with pytest.raises(DeliveryFatal, match=f'takes 9 bytes; source partition .* offset .*"position":{count - 1}}}'):
+        await deliver.run(batch)
 
 
 async def test_a_time_out_of_the_fetchers_own_is_told_as_what_it_is() -> None:

@@ -1,0 +1,100 @@
+"""Headers as a record has them: their number, then names and values, each behind its length; numbers are varints.
+
+Dead letters may be hundreds of thousands, with ten headers each: packed they take a fraction of what lists of them do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, overload
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from service.kafka.records import Column, Header
+
+_VARINT_BITS = 7
+_MORE = 0x80
+_LOW_BITS = 0x7F
+
+
+@dataclass(frozen=True)
+class PackedHeaders(Sequence["Sequence[Header]"]):
+    """The headers of some records, one binary value each; read back one by one, which is for tests."""
+
+    blocks: Column
+
+    @classmethod
+    def of(cls, headers: Iterable[Sequence[Header]]) -> PackedHeaders:
+        """Pack them."""
+        names: dict[str, bytes] = {}
+        return cls(pa.array([_packed(each, names) for each in headers], pa.binary()))
+
+    def __len__(self) -> int:
+        """How many records there are."""
+        return len(self.blocks)
+
+    @overload
+    def __getitem__(self, row: int) -> Sequence[Header]: ...
+    @overload
+    def __getitem__(self, row: slice) -> PackedHeaders: ...
+    def __getitem__(self, row: int | slice) -> Sequence[Header] | PackedHeaders:
+        """The headers of one record, or of some."""
+        if isinstance(row, slice):
+            return PackedHeaders(self.blocks[row])
+        if not -len(self) <= row < len(self):
+            raise IndexError(row)
+        return list(_unpacked(self.blocks[row].as_py()))
+
+
+def _packed(headers: Sequence[Header], names: dict[str, bytes]) -> bytes:
+    """`names`: those that were packed before, which are few."""
+    block = bytearray()
+    _append_varint(block, len(headers))
+    for name, value in headers:
+        if name not in names:
+            names[name] = _sized(name.encode())
+        block += names[name]
+        if value is None:
+            _append_varint(block, -1)
+        else:
+            _append_varint(block, len(value))
+            block += value
+    return bytes(block)
+
+
+def _sized(text: bytes) -> bytes:
+    block = bytearray()
+    _append_varint(block, len(text))
+    return bytes(block + text)
+
+
+def _append_varint(block: bytearray, number: int) -> None:
+    rest = (number << 1) ^ (number >> 63)
+    while rest > _LOW_BITS:
+        block.append(_MORE | (rest & _LOW_BITS))
+        rest >>= _VARINT_BITS
+    block.append(rest)
+
+
+def _unpacked(block: bytes) -> Iterable[Header]:
+    count, at = _varint(block, 0)
+    for _ in range(count):
+        size, at = _varint(block, at)
+        name, at = block[at : at + size].decode(), at + size
+        size, at = _varint(block, at)
+        yield name, None if size < 0 else block[at : at + size]
+        at += max(size, 0)
+
+
+def _varint(block: bytes, at: int) -> tuple[int, int]:
+    """A number, and where what comes after it begins."""
+    zigzag = bits = 0
+    while block[at] & _MORE:
+        zigzag |= (block[at] & _LOW_BITS) << bits
+        bits, at = bits + _VARINT_BITS, at + 1
+    zigzag |= block[at] << bits
+    return (zigzag >> 1) ^ -(zigzag & 1), at + 1
