@@ -6,7 +6,6 @@ import asyncio
 import json
 from dataclasses import dataclass, field
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,9 +17,6 @@ from spark_batch.errors import ConversionRetriable
 from tests.unit.pipeline.fake_kafka import LETTERS, OFFSETS, TOPIC, FakeKafka, Transaction
 from tests.unit.pipeline.fakes import BAD, FakeConversion, World, numbers
 from tests.unit.pipeline.virtual_time import run_virtual
-
-# fetchers.sdk.BackOff still says ``initial`` to tenacity, which now calls it ``multiplier``.
-pytestmark = pytest.mark.filterwarnings("ignore:The 'initial' parameter is deprecated:DeprecationWarning")
 
 
 @dataclass

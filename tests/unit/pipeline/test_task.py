@@ -224,8 +224,9 @@ async def test_a_fetch_that_fails_longer_than_patience_restarts_the_task() -> No
 
 async def test_the_longest_wait_holds_for_conversions_too() -> None:
     """``errors.retry.delay.max.ms`` is said of every try, not of a fetch alone."""
+    patience = BackOff(cap_seconds=5, jitter_seconds=0)
     world = World(conversion=FakeConversion(script=lambda call: SparkUnavailable("starts") if call <= 12 else 0))
-    async with running(world.task(numbers(payloads(2)), fetch_retry=FetchRetry(BackOff(cap_seconds=5)))):
+    async with running(world.task(numbers(payloads(2)), fetch_retry=FetchRetry(patience))):
         await wait_until(lambda: len(world.kafka.values(TOPIC)) == 2)
     assert max(event.wait_seconds for event in world.told(RetryScheduled) if event.stage == "convert") == 5
 

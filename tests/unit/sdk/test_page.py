@@ -63,9 +63,26 @@ def test_back_off_grows_to_its_cap_and_obeys_the_source() -> None:
     """Waits double, with jitter, up to the cap; a wait that the source asks for is the least."""
     back_off = BackOff(first_seconds=1.0, cap_seconds=10.0, jitter_seconds=0.5)
     waits = [back_off.wait_seconds(attempt) for attempt in range(1, 8)]
-    assert all(1.0 * 2**n <= wait <= 2**n + 0.5 for n, wait in zip(range(3), waits, strict=False))
+    assert all(2**n <= wait <= 1.5 * 2**n for n, wait in zip(range(3), waits, strict=False))
     assert max(waits) <= 10.0
+    assert back_off.wait_seconds(100_000) <= 10.0
     assert back_off.wait_seconds(1, asked_seconds=77.0) == 77.0
+
+
+def test_back_off_keeps_its_jitter_at_the_cap() -> None:
+    """A thousand tasks that lost one source do not all come back to it in one moment."""
+    back_off = BackOff(first_seconds=1.0, cap_seconds=60.0, jitter_seconds=0.5)
+    waits = sorted(back_off.wait_seconds(50) for _ in range(1000))
+    assert 40.0 <= waits[0] < 42.0
+    assert 58.0 < waits[-1] <= 60.0
+    assert len(set(waits)) > 990
+
+
+@pytest.mark.parametrize("attempt", [1, 2, 30, 100_000])
+def test_back_off_without_jitter_is_exact(attempt: int) -> None:
+    """First, double, double, cap."""
+    wait = BackOff(first_seconds=2.0, cap_seconds=16.0, jitter_seconds=0.0).wait_seconds(attempt)
+    assert wait == {1: 2.0, 2: 4.0}.get(attempt, 16.0)
 
 
 def test_errors_carry_the_wait() -> None:
