@@ -15,6 +15,7 @@ from service.kafka.errors import CLIENT_ERRORS
 
 if TYPE_CHECKING:
     from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+    from aiokafka.client import AIOKafkaClient
 
 _FORCED_SECONDS_MAX = 2.0
 _CANCELLATIONS_MAX = 5
@@ -30,9 +31,9 @@ async def close_producer(producer: AIOKafkaProducer, *, seconds_max: float) -> N
         async with asyncio.timeout(seconds_max):
             await producer.stop()
     except CLIENT_ERRORS:
-        await _close_by_force(producer)
+        await _end_producer(producer)
     except asyncio.CancelledError:
-        await _close_by_force(producer)
+        await _end_producer(producer)
         raise
     finally:
         _look_at(producer._txn_manager.wait_for_transaction_end())  # noqa: SLF001
@@ -42,7 +43,7 @@ async def close_producer(producer: AIOKafkaProducer, *, seconds_max: float) -> N
 
 
 async def close_consumer(consumer: AIOKafkaConsumer, *, seconds_max: float) -> None:
-    """Leave and disconnect within the limit; never raises a Kafka error.
+    """Leave and disconnect politely within the limit, else disconnect by force; never raises a Kafka error.
 
     The library cancels fetches that are under way and awaits them: their cancellation comes out of its `stop()` as if
     it were the caller's, and cuts the rest of it off. It is told from the caller's own here, and the rest is done.
@@ -51,29 +52,28 @@ async def close_consumer(consumer: AIOKafkaConsumer, *, seconds_max: float) -> N
         async with asyncio.timeout(seconds_max):
             await consumer.stop()
     except CLIENT_ERRORS:
-        return  # its broker is gone; the sockets go with the garbage collector
+        await _end_consumer(consumer)
     except asyncio.CancelledError:
-        await _abandon_fetches(consumer)
+        await _end_consumer(consumer)
         current = asyncio.current_task()
         if current is None or current.cancelling():
             raise
 
 
-async def _abandon_fetches(consumer: AIOKafkaConsumer) -> None:
-    fetches = tuple(consumer._fetcher._pending_tasks) if consumer._fetcher else ()  # noqa: SLF001 - no public way
-    for fetch in fetches:
-        fetch.cancel()
-    if fetches:
-        await asyncio.wait(fetches, timeout=_FORCED_SECONDS_MAX)
-        for fetch in fetches:
-            _look_at(fetch)
-    await consumer._client.close()  # noqa: SLF001 - likewise
-
-
-async def _close_by_force(producer: AIOKafkaProducer) -> None:
-    owned = (producer._sender, producer._message_accumulator, producer.client)  # noqa: SLF001 - no public way
+async def _end_producer(producer: AIOKafkaProducer) -> None:
     # Marks the producer closed for its destructor too, which otherwise warns.
-    producer._closed = True  # noqa: SLF001
+    producer._closed = True  # noqa: SLF001 - no public way
+    await _end_by_force(producer.client, (producer._sender, producer._message_accumulator))  # noqa: SLF001
+
+
+async def _end_consumer(consumer: AIOKafkaConsumer) -> None:
+    await _end_by_force(consumer._client, (consumer._coordinator, consumer._fetcher))  # noqa: SLF001 - no public way
+
+
+async def _end_by_force(client: AIOKafkaClient, parts: tuple[object, ...]) -> None:
+    """Cancel what runs for the client and these parts of its user, and close its connections."""
+    # A consumer that was never connected lacks parts, as tasks of plain functions lack an owner.
+    owned = tuple(owner for owner in (client, *parts) if owner is not None)
     for _ in range(_CANCELLATIONS_MAX):
         tasks = {task for task in asyncio.all_tasks() if _runs_for(task, owned)}
         if not tasks:
@@ -83,7 +83,7 @@ async def _close_by_force(producer: AIOKafkaProducer) -> None:
         await asyncio.wait(tasks, timeout=_FORCED_SECONDS_MAX / _CANCELLATIONS_MAX)
         for task in tasks:
             _look_at(task)
-    for connection in list(producer.client._conns.values()):  # noqa: SLF001
+    for connection in list(client._conns.values()):  # noqa: SLF001 - no public way
         connection.close()
 
 

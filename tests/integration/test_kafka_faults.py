@@ -9,8 +9,11 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
+from aiokafka import AIOKafkaConsumer
 
+from service.kafka.admin import KafkaAdmin
 from service.kafka.client import KafkaSettings, ProducerSettings
+from service.kafka.closing import close_consumer
 from service.kafka.errors import DeliveryRetriable
 from service.kafka.producer import TransactionalWriter
 from service.kafka.reader import TopicFeed, read_topic
@@ -95,8 +98,6 @@ async def test_a_killed_broker_costs_nothing(mortal_kafka: KafkaStack, topic_nam
 
 async def wait_for_created(settings: KafkaSettings, topic: str) -> None:
     """Return when the topic exists."""
-    from service.kafka.admin import KafkaAdmin  # noqa: PLC0415 - used here alone
-
     async with KafkaAdmin.opened(settings) as admin:
         while not await admin.partition_count(topic):
             await asyncio.sleep(LOOK_SECONDS)
@@ -142,3 +143,26 @@ async def test_a_silent_broker_is_given_up(mortal_kafka: KafkaStack, topic_name:
             await writer.stop()
     finally:
         os.kill(mortal_kafka.pid, signal.SIGCONT)
+
+
+async def test_a_member_of_a_group_leaves_nothing_behind(mortal_kafka: KafkaStack, topic_name: str) -> None:
+    """A broker that never answers hears no farewell; what ran and was connected for the member ends all the same."""
+    settings = KafkaSettings(bootstrap=mortal_kafka.bootstrap)
+    async with KafkaAdmin.opened(settings) as admin:
+        await admin.ensure_topic(topic_name, partitions=1)
+    before = asyncio.all_tasks()
+    consumer = AIOKafkaConsumer(topic_name, **settings.connection_arguments(), group_id=topic_name)
+    await consumer.start()
+    await consumer.getmany(timeout_ms=100)
+    connections = list(consumer._client._conns.values())
+    assert connections
+    os.kill(mortal_kafka.pid, signal.SIGSTOP)
+    try:
+        await close_consumer(consumer, seconds_max=0.2)
+    finally:
+        os.kill(mortal_kafka.pid, signal.SIGCONT)
+    left = asyncio.all_tasks() - before
+    if left:  # cancelled a moment ago
+        _, left = await asyncio.wait(left, timeout=5)
+    assert not left
+    assert not any(connection.connected() for connection in connections)
