@@ -52,6 +52,7 @@ from service.worker.conversion import ConversionService
 from service.worker.foreign_calls import Calls, ForeignCalls
 from service.worker.kinds import Kinds
 from service.worker.lending import ClientSettings, DedupeStates, Writers
+from service.worker.rules import rule_findings
 from service.worker.schemas import RegistrySchemas
 from service.worker.sources import SourceKind
 from service.worker.topics import ConnectorTopics
@@ -145,9 +146,9 @@ async def open_worker(
             clock=clock,
             emit=emit,
         )
-        runs = Runs(job, control, control.plugins(), surface, addresses.rest, started_at)
-        surface.plugins = runs.plugins
         definitions = job.definitions(registry_url=addresses.registry)
+        runs = Runs(job, control, control.plugins(), surface, addresses.rest, started_at, definitions, lent.parts)
+        surface.plugins = runs.plugins
         yield RunningWorker(runs.new(), runs.new, addresses, definitions, lent.parts)
 
 
@@ -161,13 +162,17 @@ class Runs:
     surface: Surface
     rest_url: str
     started_at: float
+    definitions: tuple[ConnectorDefinition, ...]
+    parts: ConnectorParts
 
     def new(self) -> WorkerRun:
         """Not begun yet."""
         control = self.control
         connectors = [FileConnector(each, initial_state(self.job, each["name"])) for each in self.job.connectors]
         stop_seconds_max = control.config.task_shutdown_graceful_timeout_ms / 1000
-        return WorkerRun(self._open, connectors, control.clock, control.emit, stop_seconds_max, self._on_started)
+        return WorkerRun(
+            self._open, connectors, control.clock, control.emit, stop_seconds_max, self._on_started, self._refusal
+        )
 
     @asynccontextmanager
     async def _open(self) -> AsyncIterator[HerderLife]:
@@ -177,6 +182,12 @@ class Runs:
                 yield life
             finally:
                 self.surface.herder = None
+
+    async def _refusal(self) -> ConfigRefusedError | None:
+        """Why the job's own connectors cannot run, as far as only Spark can tell."""
+        found = await rule_findings(self.definitions, self.parts.schemas, self.parts.check_plan)
+        named = zip(self.definitions, found, strict=True)
+        return self.job.refusal({definition.name: findings for definition, findings in named})
 
     def _on_started(self) -> None:
         control = self.control

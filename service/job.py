@@ -69,6 +69,8 @@ class Job:
     """As they were written, with their variables."""
     initial_states: Mapping[str, str] = field(default_factory=dict)
     """By connector, where a file says that it is to begin PAUSED or STOPPED."""
+    sources: tuple[str, ...] = ()
+    """Where each connector comes from, for findings."""
     warnings: tuple[SourceFindings, ...] = ()
     providers: ConfigProviders = field(default_factory=ConfigProviders)
 
@@ -107,6 +109,15 @@ class Job:
             for connector in self.connectors
         ]
         return tuple(reading.definition for reading in readings if reading.definition is not None)
+
+    def refusal(self, found: Mapping[str, Sequence[Finding]]) -> ConfigRefusedError | None:
+        """What is found wrong with connectors, by their names, once the worker is there; None where nothing is."""
+        told = []
+        for source, connector in zip(self.sources, self.connectors, strict=True):
+            resolved = self.resolution(connector, registry_url=None)
+            told.append(SourceFindings(source, tuple(map(resolved.hidden, found.get(connector["name"], ())))))
+        refused = [source for source in told if source.findings]
+        return ConfigRefusedError(refused) if refused else None
 
     def secrets(self) -> Iterator[str]:
         """Values that no log line may show: those of secret keys, and of any key that is named like one."""
@@ -155,6 +166,7 @@ class _Checked:
     parsed: ParsedConfig[WorkerConfig]
     worker_properties: Mapping[str, str]
     connectors: tuple[Mapping[str, str], ...]
+    sources: tuple[str, ...]
     found: tuple[SourceFindings, ...]
     providers: ConfigProviders
 
@@ -167,6 +179,7 @@ class _Checked:
             self.parsed.config,
             dict(self.worker_properties),
             self.connectors,
+            sources=self.sources,
             warnings=tuple(found),
             providers=self.providers,
         )
@@ -185,7 +198,7 @@ def _checked(
     for source, connector in zip(names[1:], connectors, strict=True):
         found.append(SourceFindings(source, _resolved_findings(connector, worker, resolved.providers)))
     found.extend(_doubles(names[1:], connectors))
-    return _Checked(parsed, worker_properties, tuple(connectors), tuple(found), resolved.providers)
+    return _Checked(parsed, worker_properties, tuple(connectors), tuple(names[1:]), tuple(found), resolved.providers)
 
 
 def _findings_without_worker(

@@ -36,7 +36,8 @@ def _findings(session: SparkSession, record: Record, rule: Rule) -> list[Finding
     try:
         kind = fields.select(F.col("*"), F.expr(rule.expression)).schema.fields[-1].dataType
     except PySparkException as error:
-        reason = (str(error).splitlines() or [""])[0][:200]
+        told = (line.strip() for line in str(error).splitlines())
+        reason = next(filter(None, told), "")[:200]  # of a syntax error the first line is empty
         return [Finding(key, rule.expression, f"{_EXPECTED} ({reason})")]
     if isinstance(kind, BooleanType):
         return []

@@ -80,6 +80,11 @@ class ConnectorDefinition:
         tombstones = lay(self.transformations, self.topic, is_tombstone=True).topic
         return tuple(dict.fromkeys((self.record_topic, tombstones)))
 
+    @property
+    def has_rules(self) -> bool:
+        """Whether its contract has rules besides the schema."""
+        return any(key.startswith(RULES_PREFIX) for key in self.properties)
+
     def for_task(self, overrides: Mapping[str, str]) -> SourceConnector[Any]:
         """An instance for one task."""
         parsed = self.connector_class.config_class.parse({**self.properties, **overrides})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 
@@ -25,6 +25,10 @@ class FileConnector:
     initial: TargetState | None = None
 
 
+async def _nothing_refused() -> None:
+    """For connectors that need no check."""
+
+
 @dataclass(slots=True)
 class WorkerRun:
     """Runs once; make another for another run."""
@@ -35,11 +39,13 @@ class WorkerRun:
     emit: Emit
     stop_seconds_max: float
     on_started: Callable[[], None] = lambda: None
+    refusal: Callable[[], Awaitable[Exception | None]] = _nothing_refused
+    """Why the connectors are not to be begun, if that is found only once the worker is there."""
     has_failed: bool = False
     """Whether anything was FAILED at the end."""
     _stop: asyncio.Event = field(default_factory=asyncio.Event)
     _stop_reason: str = "asked"
-    _refusal: DeliveryFatal | None = None
+    _refusal: Exception | None = None
 
     def request_stop(self, reason: str) -> None:
         """Begin the staged stop."""
@@ -49,7 +55,7 @@ class WorkerRun:
     async def run(self, *, idle_seconds: float | None = None) -> None:
         """Until asked to stop; with ``idle_seconds`` until everything has been idle (or FAILED) that long.
 
-        Raises ``DeliveryFatal`` where the internal topics or the group cannot be used.
+        Raises ``DeliveryFatal`` where the internal topics or the group cannot be used, and what ``refusal`` gives.
         """
         async with self.open_life() as life:
             try:
@@ -79,6 +85,10 @@ class WorkerRun:
 
     async def _work(self, life: HerderLife, idle_seconds: float | None) -> None:
         await life.start()
+        self._refusal = await self.refusal()
+        if self._refusal is not None:
+            self._stop_reason = "refused"
+            return
         for connector in self.connectors:
             await life.configs.put_connector(connector.config["name"], connector.config, initial=connector.initial)
         self.on_started()

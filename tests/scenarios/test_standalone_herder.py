@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
 import aiohttp
 import pytest
 
 from service.app import open_worker
-from service.job import make_job
+from service.job import ConfigRefusedError, make_job
+from spark_batch.plan import ConversionPlan, Finding
 from tests.scenarios.cluster_workers import Cluster, InstantConversion
 from tests.stack import KafkaStack
 
@@ -112,6 +115,65 @@ async def test_a_failed_task_is_told_and_restarted_by_hand(cluster: Cluster) -> 
         await worker.done("POST", "/connectors/c/tasks/0/restart")
         await cluster.wait_lines(path, ["a"])
         await worker.wait_states("c", {"": "RUNNING", "0": "RUNNING"})
+
+
+async def test_a_wrong_rule_is_refused_before_any_connector_begins(cluster: Cluster) -> None:
+    """What only Spark can tell is told like the rest of a wrong config: source, key, value, reason."""
+    path = cluster.file(["{}"])
+    contract = {
+        "contract.schema": '{"type":"record","name":"R","fields":[{"name":"a","type":"long"}]}',
+        "contract.rules.x": "a >",
+    }
+    connectors = [{"name": "right", **cluster.source(path)}, {"name": "wrong", **cluster.source(path), **contract}]
+    job = make_job(cluster.properties(), connectors)
+    async with open_worker(job, conversion=NoRule()) as running:
+        with pytest.raises(ConfigRefusedError) as refusal:
+            await running.worker.run(idle_seconds=0.5)
+    (source,) = refusal.value.sources
+    assert source.source == "wrong"
+    assert [(finding.key, finding.value) for finding in source.findings] == [("contract.rules.x", "a >")]
+    assert "no rule at all" in source.findings[0].message
+    assert await cluster.lines(path) == []
+
+
+async def test_a_worker_that_waits_for_spark_to_look_at_rules_can_be_stopped(cluster: Cluster) -> None:
+    """And answers meanwhile."""
+    rules = {
+        "contract.schema": '{"type":"record","name":"R","fields":[{"name":"a","type":"long"}]}',
+        "contract.rules.x": "a > 1",
+    }
+    job = make_job(cluster.properties(), [{"name": "c", **cluster.source(cluster.file(["{}"])), **rules}])
+    conversion = NoSparkYet()
+    async with open_worker(job, conversion=conversion) as running, asyncio.TaskGroup() as group:
+        group.create_task(running.worker.run(), name="worker")
+        await conversion.asked.wait()
+        async with aiohttp.ClientSession(running.addresses.rest) as client, client.get("/connectors") as answer:
+            assert await answer.json() == []
+        running.worker.request_stop("asked")
+
+
+class NoRule(InstantConversion):
+    """Takes no rule."""
+
+    async def check(self, plan: ConversionPlan) -> Sequence[Finding]:
+        """One finding for each."""
+        rules = plan.contract.rules if plan.contract else ()
+        return [Finding(f"contract.rules.{rule.name}", rule.expression, "no rule at all") for rule in rules]
+
+
+class NoSparkYet(InstantConversion):
+    """Never there to look at rules."""
+
+    def __init__(self) -> None:
+        """Not asked yet."""
+        self.asked = asyncio.Event()
+
+    async def check(self, plan: ConversionPlan) -> Sequence[Finding]:
+        """No answer."""
+        del plan
+        self.asked.set()
+        await asyncio.Event().wait()
+        return ()
 
 
 async def test_until_idle_ends_when_all_connectors_have_done_their_work(cluster: Cluster) -> None:

@@ -148,6 +148,10 @@ async def test_plan_that_cannot_run_is_fatal(runner: ConversionRunner) -> None:
     assert [finding.key for finding in await runner.check(wrong)] == ["contract.rules.r"]
     with pytest.raises(ConversionFatal):
         await runner.convert(wrong, table([b'{"x":1}']))
+    (unread,) = await runner.check(
+        ConversionPlan(PayloadFormat.JSON, Contract(SCHEMA, (Rule("r", "x >"),)), value_converter=JSON)
+    )
+    assert "Syntax error at or near end of input" in unread.expected
     with pytest.raises(ConversionFatal, match="columns"):
         await runner.convert(PLAN, table([b"{}"]).drop_columns(["key"]))
 

@@ -1,0 +1,108 @@
+"""Rules of contracts, shown to Spark before any task is begun."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from service.config.definition import ConnectorDefinition, read_definition
+from service.registry.errors import RegistryRetriable
+from service.worker.rules import SPARK_SECONDS_MAX, rule_findings
+from spark_batch.errors import ConversionRetriable
+from spark_batch.plan import ConversionPlan, Finding
+
+SCHEMA = '{"type":"record","name":"R","fields":[{"name":"a","type":"long"}]}'
+WORKER = {"key.converter": "string", "value.converter": "json"}
+
+
+def defined(name: str, **rules: str) -> ConnectorDefinition:
+    """A connector with rules."""
+    properties = {"name": name, "connector.class": "FileStreamSource", "topic": name, "contract.schema": SCHEMA}
+    named = {f"contract.rules.{rule}": expression for rule, expression in rules.items()}
+    definition = read_definition(properties | named, worker=WORKER).definition
+    assert definition is not None
+    return definition
+
+
+class Spark:
+    """Takes no rule but ``a > 1``."""
+
+    def __init__(self) -> None:
+        """Nothing asked."""
+        self.asked = 0
+
+    async def check(self, plan: ConversionPlan) -> Sequence[Finding]:
+        """One finding for each other rule."""
+        self.asked += 1
+        rules = plan.contract.rules if plan.contract else ()
+        return [
+            Finding(f"contract.rules.{rule.name}", rule.expression, "a > 1")
+            for rule in rules
+            if rule.expression != "a > 1"
+        ]
+
+
+class Inline:
+    """A registry that is not asked."""
+
+    async def contract_of(self, definition: ConnectorDefinition) -> str | None:
+        """The text in the config."""
+        return definition.contract_source.text if definition.contract_source else None
+
+    async def with_ids(self, definition: ConnectorDefinition, plan: ConversionPlan) -> ConversionPlan:
+        """Nothing is registered for a check."""
+        raise NotImplementedError
+
+
+class Away(Inline):
+    """A registry that does not answer."""
+
+    async def contract_of(self, definition: ConnectorDefinition) -> str | None:
+        """No answer."""
+        raise RegistryRetriable(definition.name)
+
+
+async def test_every_wrong_rule_of_every_connector_is_told() -> None:
+    """With key and value; equal contracts are asked for once, and connectors without rules not at all."""
+    spark = Spark()
+    definitions = [
+        defined("none"),
+        defined("right", x="a > 1"),
+        defined("wrong", x="a >", y="b > 1"),
+        defined("same", x="a > 1"),
+    ]
+    found = await rule_findings(definitions, Inline(), spark.check)
+    assert [[(finding.key, finding.value) for finding in each] for each in found] == [
+        [],
+        [],
+        [("contract.rules.x", "a >"), ("contract.rules.y", "b > 1")],
+        [],
+    ]
+    assert spark.asked == 2
+
+
+async def test_what_cannot_be_asked_for_now_is_left_to_the_task() -> None:
+    """A registry or a Spark that is away is no mistake of the config, and holds up nobody for ever."""
+    wrong = [defined("wrong", x="a >")]
+
+    async def lost(plan: ConversionPlan) -> Sequence[Finding]:
+        raise ConversionRetriable(f"Spark was lost: {plan.payload_format}")
+
+    assert await rule_findings(wrong, Away(), Spark().check) == [()]
+    assert await rule_findings(wrong, Inline(), lost) == [()]
+
+
+@pytest.mark.looptime
+async def test_a_spark_that_does_not_start_holds_up_the_tasks_for_so_long_only() -> None:
+    """They wait for it themselves."""
+
+    async def never(plan: ConversionPlan) -> Sequence[Finding]:
+        del plan
+        await asyncio.Event().wait()
+        return ()
+
+    began = asyncio.get_running_loop().time()
+    assert await rule_findings([defined("wrong", x="a >")], Inline(), never) == [()]
+    assert asyncio.get_running_loop().time() - began == SPARK_SECONDS_MAX
