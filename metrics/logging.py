@@ -72,7 +72,8 @@ def configure_logging(
     hide = _Redaction(redactor or Redactor())
     render: Processor = _render_json if format is LogFormat.JSON else _render_console
     handler = _LineHandler(stream or sys.stderr)
-    # py4j reports a lost JVM on the root logger.
+    # py4j reports a lost JVM on the root logger, and each of its attempts as well.
+    handler.addFilter(lambda record: record.name != "root" or record.levelno >= logging.WARNING)
     handler.addFilter(RepeatFilter((*QUIET_LIBRARIES, "root")))
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(

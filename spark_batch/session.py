@@ -13,6 +13,7 @@ import psutil
 import pyspark
 from pyspark.sql import SparkSession
 
+from spark_batch.jvm import LOG4J_SETTINGS, launch_jvm
 from spark_batch.pinned_settings import PINNED_SETTINGS
 from spark_batch.scratch import Scratch
 
@@ -21,7 +22,6 @@ _ASKED = "spark.sql.session.timeZone"
 _SHELL = "pyspark-shell"
 """What PySpark has its JVM run; the last word of its command line."""
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
-_LOGGING = Path(__file__).with_name("log4j2.properties").absolute()
 _LATE_OPTIMIZATION = (
     "-XX:Tier4InvocationThreshold=50000",
     "-XX:Tier4MinInvocationThreshold=6000",
@@ -190,9 +190,10 @@ def _launch(settings: SparkSettings) -> SparkSession:
     if settings.master.startswith("local"):
         # Otherwise Spark looks its own host name up, which containers need not be able to resolve.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    java_options = f"{_LAUNCH_SETTINGS[_JAVA_OPTIONS]} -Dlog4j2.configurationFile={_LOGGING.as_uri()}"
+    java_options = f"{_LAUNCH_SETTINGS[_JAVA_OPTIONS]} -Dlog4j2.configurationFile={LOG4J_SETTINGS.as_uri()}"
     launch = {**_LAUNCH_SETTINGS, "spark.driver.memory": settings.driver_memory}
-    if not is_jvm_alive():
+    is_launched = is_jvm_alive()
+    if not is_launched:
         _remove_scratch()
         _scratches.append(Scratch.make())
         launch["spark.local.dir"] = str(_scratches[0].folder)
@@ -202,6 +203,8 @@ def _launch(settings: SparkSettings) -> SparkSession:
         launch["spark.jars"] = str(settings.avro_jar)
     launch |= dict(settings.options)
     launch[_JAVA_OPTIONS] += "".join(f' "{option}"' for option in settings.java_options)
+    if not is_launched:
+        launch_jvm(launch)
     for name, value in launch.items():
         builder = builder.config(name, value)
     session: SparkSession = builder.getOrCreate()

@@ -63,7 +63,10 @@ class WorkerLife:
         with self._log.open("ab") as log:
             self._began_at = log.tell()
             command = [sys.executable, "-m", "service.cli", "standalone", *self._files, *arguments]
-            self._process = subprocess.Popen(bound(command), cwd=ROOT, env=environment, stdout=log, stderr=log)
+            # A group of its own, as a terminal or a supervisor gives it.
+            self._process = subprocess.Popen(
+                bound(command), cwd=ROOT, env=environment, stdout=log, stderr=log, process_group=0
+            )
 
     def kill(self) -> list[psutil.Process]:
         """SIGKILL; returns the children it leaves, which must end by themselves."""
@@ -87,8 +90,8 @@ class WorkerLife:
         return False
 
     def stop(self, *, seconds_max: float, number: int = signal.SIGTERM) -> int:
-        """Signal it and wait; its exit code."""
-        self.process.send_signal(number)
+        """Signal its whole group, as a terminal does, and wait; its exit code."""
+        os.killpg(self.process.pid, number)
         return self.process.wait(seconds_max)
 
     def wait(self, *, seconds_max: float) -> int:

@@ -169,6 +169,17 @@ def test_libraries_are_heard_from_warning_up() -> None:
     assert [line["event"] for line in json_lines(stream)] == ["Unable to connect"]
 
 
+def test_what_a_library_says_on_the_root_logger_is_quiet_too() -> None:
+    """py4j tells each attempt there; that it gave up is told."""
+    stream = io.StringIO()
+    configure_logging(stream=stream, level="DEBUG")
+    logging.info("Exception while sending command.")  # noqa: LOG015 - as py4j does
+    logging.error("Exception while sending command.")  # noqa: LOG015 - as py4j does
+
+    (line,) = json_lines(stream)
+    assert line["level"] == "error"
+
+
 def test_levels_are_read_and_set_as_connect_does() -> None:
     """Setting a logger sets all below it, tells which did not obey it yet and remembers when; strangers keep theirs."""
     LogLevels().set("root", "INFO")

@@ -1,0 +1,70 @@
+"""Spark's JVM is out of reach of what is meant for the worker, and speaks through the worker's log."""
+
+from __future__ import annotations
+
+import logging
+import os
+
+import pytest
+from pyspark.errors import AnalysisException, SparkRuntimeException
+from pyspark.sql import SparkSession
+
+from spark_batch.jvm import LOGGER, tell_lines
+from spark_batch.plan import ConversionPlan, ConverterKind, ConverterSpec, PayloadFormat
+from spark_batch.session import jvm_pid
+from tests.spark.engines import LocalEngine, table
+
+
+@pytest.fixture
+def session(local_engine: LocalEngine) -> SparkSession:
+    """That of the engine, which runs."""
+    plan = ConversionPlan(PayloadFormat.TEXT, value_converter=ConverterSpec(ConverterKind.STRING))
+    local_engine.convert(plan, table([b"x"]))
+    found = SparkSession.getActiveSession()
+    assert found is not None
+    return found
+
+
+@pytest.mark.usefixtures("session")
+def test_a_signal_for_the_workers_group_is_not_for_spark() -> None:
+    """Ctrl-C or ``kill -- -PID`` asks the worker to stop in stages; what it has fetched needs Spark."""
+    pid = jvm_pid()
+    assert pid is not None
+    assert (os.getpgid(pid), os.getsid(pid)) == (pid, pid)
+
+
+def test_what_spark_says_is_one_line_of_the_log_an_event(
+    session: SparkSession, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The trace of a failed job included; a refused expression is told by who gets the error, and nobody else."""
+    with pytest.raises(AnalysisException):
+        session.sql("SELECT nofield > 3")
+    with pytest.raises(SparkRuntimeException):
+        session.createDataFrame([("a",)], ["x"]).selectExpr("assert_true(x = 'b')").collect()
+    told = [record.getMessage() for record in caplog.records if record.name == LOGGER]
+    assert [text.split(":")[0] for text in told] == ["Executor", "TaskSetManager"]
+    assert "USER_RAISED_EXCEPTION" in told[0]
+    assert "\n\tat org.apache.spark" in told[0]
+    assert "".join(capfd.readouterr()) == ""
+
+
+def test_each_line_has_its_level(caplog: pytest.LogCaptureFixture) -> None:
+    """Spark's own; a warning for what a JVM says by itself, and nothing for what each says at its start."""
+    lines = [
+        "WARNING: Using incubator modules: jdk.incubator.vector",
+        'Setting Spark log level to "ERROR".',
+        "Error occurred during initialization of VM",
+        "",
+        r"log4j WARN TaskSetManager a \"quoted\" word\n",
+        r"log4j FATAL Main torn \q",
+    ]
+    caplog.set_level(logging.INFO)
+    reader, writer = os.pipe()
+    os.write(writer, "".join(f"{line}\n" for line in lines).encode())
+    os.close(writer)
+    tell_lines(os.fdopen(reader))
+    assert [(record.levelno, record.getMessage()) for record in caplog.records] == [
+        (logging.WARNING, "Error occurred during initialization of VM"),
+        (logging.WARNING, 'TaskSetManager: a "quoted" word'),
+        (logging.CRITICAL, r"Main: torn \q"),
+    ]
