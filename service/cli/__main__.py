@@ -1,6 +1,12 @@
 """``python -m service.cli``."""
 
-from service.cli.completion import VARIABLE
-from service.cli.main import main
+from service.setup.mending import start_again_if_damaged
 
-main(prog_name="headrace", complete_var=VARIABLE)
+try:
+    from service.cli.completion import VARIABLE
+    from service.cli.main import main
+
+    main(prog_name="headrace", complete_var=VARIABLE)
+except Exception as error:
+    start_again_if_damaged(error)
+    raise

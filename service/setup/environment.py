@@ -79,6 +79,13 @@ class Environment:
         for lock in locks:
             _write_atomically(self.folder / f"{STAMP}-{lock}", digest(self.requirements / lock))
 
+    def distrust_damaged(self) -> list[str]:
+        """Have the next set-up look closely where anything is damaged; the names of that. Raises OSError."""
+        damaged = damaged_distributions(self.site_packages)
+        if damaged:
+            self._unstamp(tuple(self._stamps()))
+        return [folder.name.removesuffix(".dist-info") for folder in damaged]
+
     def _python_runs(self) -> bool:
         """Whether it is worth mending. One that does not answer is told, not taken for broken: it may be in use."""
         command = (self.python, "-c", "import pip")
