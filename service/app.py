@@ -269,7 +269,7 @@ async def _lend(job: Job, addresses: Addresses, *, spark: Conversion, emit: Emit
         emit=emit,
     )
     stack.push_async_callback(offsets.close)
-    dedupe = DedupeStore(clients.of("consumer"), config.dedupe_topic)
+    dedupe = DedupeStore(clients.of("consumer"), config.dedupe_topic, emit)
     schemas = await stack.enter_async_context(RegistrySchemas(contract_registry=_contract_registry(job, addresses)))
     http = await stack.enter_async_context(shared_http(version=VERSION))
     topics = ConnectorTopics(clients.of("admin"), offsets, dedupe, config)

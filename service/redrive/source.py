@@ -154,6 +154,10 @@ def _origin(record: StoredRecord, partition: Partition) -> tuple[Partition, Offs
     """Where the letter came from by its headers; where it lies, when it has none."""
     headers: Mapping[str, Any] = dict(record.headers)
     try:
-        return json.loads(headers[PARTITION_HEADER]), json.loads(headers[OFFSET_HEADER])
-    except (KeyError, TypeError, ValueError):
-        return partition, {_OFFSET: record.offset}
+        told = [json.loads(headers[name]) for name in (PARTITION_HEADER, OFFSET_HEADER)]
+    except (KeyError, TypeError, ValueError, RecursionError):
+        told = []
+    match told:
+        case [dict() as from_partition, dict() as from_offset]:
+            return from_partition, from_offset
+    return partition, {_OFFSET: record.offset}

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from metrics.events import Emit, StateRecordSkipped, discard
 from service.kafka.admin import KafkaAdmin
 from service.kafka.log import CompactedLog
 from service.kafka.records import TopicRecords
@@ -111,6 +112,7 @@ class DedupeStore:
 
     settings: KafkaSettings
     topic: str
+    emit: Emit = discard
 
     async def ensure(self, *, replication: int | None = None, config: Mapping[str, str] | None = None) -> None:
         """Create the topic if it is missing, and check that it is compacted.
@@ -161,7 +163,7 @@ class DedupeStore:
         async with aclosing(self.chunks()) as chunks:
             async for key, value in chunks:
                 place = _parse_key(key)
-                if key is None or place is None or place[0] != connector:
+                if place is None or place[0] != connector:
                     continue
                 if value is None:
                     live.pop(key, None)
@@ -169,13 +171,25 @@ class DedupeStore:
                     live[key] = place[1]
         return live
 
-    async def chunks(self) -> AsyncGenerator[tuple[bytes | None, bytes | None]]:
-        """Keys and values of everything that is committed. Raises DeliveryFatal, DeliveryRetriable."""
+    async def chunks(self) -> AsyncGenerator[tuple[bytes, bytes | None]]:
+        """Keys and values of all chunks that are committed; what is no chunk is told of.
+
+        Raises DeliveryFatal, DeliveryRetriable.
+        """
+        async with aclosing(self.records()) as records:
+            async for offset, key, value in records:
+                if reason := _why_foreign(key, value):
+                    self.emit(StateRecordSkipped(topic=self.topic, offset=offset, reason=reason))
+                else:
+                    yield key or b"", value
+
+    async def records(self) -> AsyncGenerator[tuple[int, bytes | None, bytes | None]]:
+        """Offset, key and value of everything that is committed. Raises DeliveryFatal, DeliveryRetriable."""
         log = CompactedLog(self.settings, self.topic)
         try:
             async for records in log.read_to_end():
                 for record in records:
-                    yield record.key, record.value
+                    yield record.offset, record.key, record.value
         finally:
             await log.close()
 
@@ -366,9 +380,16 @@ def _parse_key(key: bytes | None) -> tuple[str, int, str, int] | None:
     """Connector, task, window, sequence; None for a record that is not ours."""
     try:
         parts = json.loads(key or b"null")
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(parts, list) or [type(part) for part in parts] != [str, int, str, int]:
         return None
     connector, task, window, sequence = parts
     return connector, task, window, sequence
+
+
+def _why_foreign(key: bytes | None, value: bytes | None) -> str | None:
+    """Why a record is no chunk; None for one that is."""
+    if _parse_key(key) is None:
+        return "its key is none of de-duplication state"
+    return "it holds no whole hashes" if value is not None and len(value) % HASH_BYTES else None

@@ -71,8 +71,9 @@ class Run:
         Raises OSError (disk full).
         """
         with tempfile.TemporaryFile(dir=directory) as file:
-            self.high.tofile(file)
-            self.low.tofile(file)
+            # Not `tofile`: it loses the error of the last bytes that it buffers.
+            for half in (self.high, self.low):
+                file.write(half.data)
             file.flush()
             mapped = np.memmap(file, dtype=np.uint64, mode="r")
         return Run(mapped[: len(self)], mapped[len(self) :], is_in_memory=False)

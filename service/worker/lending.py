@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,5 +62,7 @@ class DedupeStates:
 
     def open_stored(self, task_id: TaskId, *, records_max: int) -> StoredDedupe:
         """That of a task that de-duplicates, not loaded yet."""
-        limits = DedupeLimits(records_max=records_max, spill_directory=self.folder / str(task_id))
+        # A connector may be named `../..`, so its name is none for a folder.
+        folder = self.folder / hashlib.sha256(str(task_id).encode(errors="surrogatepass")).hexdigest()[:32]
+        limits = DedupeLimits(records_max=records_max, spill_directory=folder)
         return self.store.open(task_id.connector, task_id.task, limits=limits)

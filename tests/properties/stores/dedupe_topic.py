@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
+from metrics.events import Emit, discard
 from service.kafka.client import KafkaSettings
 from service.kafka.records import TopicRecords
 from service.stores.dedupe import DedupeLimits
@@ -53,18 +54,19 @@ class FakeTopic:
 class StoreOf(DedupeStore):
     """A store whose topic is in memory."""
 
-    fake: FakeTopic
+    fake: FakeTopic = field(default_factory=FakeTopic)
 
-    def __init__(self, fake: FakeTopic) -> None:
+    def __init__(self, fake: FakeTopic, *, emit: Emit = discard) -> None:
         """Nothing is connected."""
+        object.__setattr__(self, "emit", emit)
         object.__setattr__(self, "settings", KafkaSettings(bootstrap="nowhere:1"))
         object.__setattr__(self, "topic", "dedupe")
         object.__setattr__(self, "fake", fake)
 
-    async def chunks(self) -> AsyncGenerator[tuple[bytes | None, bytes | None]]:
+    async def records(self) -> AsyncGenerator[tuple[int, bytes | None, bytes | None]]:
         """See ``DedupeStore``."""
-        for key, value in list(self.fake.records.items()):
-            yield key, value
+        for offset, (key, value) in enumerate(list(self.fake.records.items())):
+            yield offset, key, value
 
 
 def hashes_of(numbers: list[int]) -> npt.NDArray[np.uint8]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -160,3 +163,25 @@ def test_a_disk_without_room_is_no_end_of_the_task(tmp_path: Path) -> None:
     with pytest.raises(DeliveryRetriable, match="no room in") as refused:
         index.commit()
     assert recovery_of(refused.value) is Recovery.RESTART
+
+
+@contextmanager
+def files_no_larger_than(size_bytes: int) -> Iterator[None]:
+    """A disk that is full there."""
+    usual = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, usual[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, usual)
+
+
+@pytest.mark.parametrize("missing_bytes", [1, 100, 3_000])
+def test_a_disk_that_is_full_for_the_last_bytes_is_noticed(tmp_path: Path, missing_bytes: int) -> None:
+    """Else a look-up would find the end of the file where its hashes should be."""
+    count = 4_500
+    index = DedupeIndex(DedupeLimits(memory_bytes_max=16, spill_directory=tmp_path))
+    hashes = np.random.default_rng(7).integers(0, 256, (count, HASH_BYTES), dtype=np.uint8)
+    index.fresh_mask(hashes, np.ones(count, dtype=bool))
+    with files_no_larger_than(count * HASH_BYTES - missing_bytes), pytest.raises(DeliveryRetriable, match="no room in"):
+        index.commit()

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from fetchers.sdk import DedupeScope
+from metrics.events import Event, StateRecordSkipped
 from service.kafka.records import TopicRecords
 from service.stores.dedupe import DedupeLimits
 from service.stores.dedupe_store import CHUNK_BYTES_MAX, SMALL_CHUNKS_MAX, StoredDedupe
 from service.stores.hashes import HASH_BYTES
-from tests.properties.stores.dedupe_topic import DAYS, FakeTopic, hashes_of
+from tests.properties.stores.dedupe_topic import DAYS, FakeTopic, StoreOf, hashes_of
 
 
 def see(state: StoredDedupe, numbers: list[int], scope: DedupeScope | None) -> tuple[list[int], list[TopicRecords]]:
@@ -101,6 +103,28 @@ def test_tasks_do_not_see_each_other() -> None:
     topic.write(see(topic.open(task=1), [1], None)[1])
     topic.records |= {b"not json": b"x", b'["c",0]': b"x", b'["c",true,"",0]': b"x" * 16}
     assert see(topic.open(), [1], None)[0] == [1]
+
+
+FOREIGN = {
+    b"[" * 100_000: b"x",
+    b"not json": b"x",
+    b'["c",true,"",0]': b"x" * HASH_BYTES,
+    b'["c",0,"",1]': b"short",
+}
+
+
+@pytest.mark.parametrize("key", FOREIGN, ids=lambda key: key[:16].decode())
+async def test_what_somebody_else_wrote_into_the_topic_is_told_of_and_passed_over(key: bytes) -> None:
+    """Brackets that no parser follows, and values that are no whole hashes, stop no task."""
+    topic, told = FakeTopic(), list[Event]()
+    topic.write(see(topic.open(), [1], None)[1])
+    topic.records[key] = FOREIGN[key]
+    state = StoreOf(topic, emit=told.append).open("c", 0)
+    await state.load()
+    (skipped,) = told
+    assert isinstance(skipped, StateRecordSkipped)
+    assert (skipped.topic, skipped.offset) == ("dedupe", 1)
+    assert see(state, [1, 2], None)[0] == [2]
 
 
 def test_small_chunks_are_rewritten_as_one() -> None:

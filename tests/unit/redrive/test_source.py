@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from aiokafka import ConsumerRecord
 
@@ -10,7 +12,7 @@ from service.config.definition import ConnectorDefinition, read_definition
 from service.domain.ids import TaskId
 from service.kafka.client import KafkaSettings
 from service.kafka.reader import StoredRecord
-from service.pipeline.dead_letters import DeadLetter, dead_letter_headers
+from service.pipeline.dead_letters import PARTITION_HEADER, DeadLetter, dead_letter_headers
 from service.redrive.run import nameless_of
 from service.redrive.source import DeadLetterFeed, DeadLetterSource, Nameless, PassedOver, RedriveConfig
 
@@ -69,6 +71,16 @@ def test_a_letter_without_headers_is_of_the_only_one_who_writes_none() -> None:
     assert list(page.values()) == [b"0"]
     with pytest.raises(Fatal, match="does not say whose it is"):
         pages(letter(0, owner=None), nameless=Nameless.UNKNOWN)
+
+
+@pytest.mark.parametrize("told", [b"1", b"[]", b'"x"', b"[" * 100_000, b"{", None])
+def test_an_origin_that_is_no_map_is_where_the_letter_lies(told: bytes | None) -> None:
+    """Anybody may write such a header; it stops no redrive."""
+    foreign = letter(7)
+    headers = {**dict(foreign.headers), PARTITION_HEADER: told}
+    (page,) = pages(dataclasses.replace(foreign, headers=tuple(headers.items())))
+    assert page.origins is not None
+    assert page.origins[0][1] == {"offset": 7}
 
 
 @pytest.mark.parametrize(
