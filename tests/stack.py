@@ -12,6 +12,7 @@ import signal
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -99,3 +100,10 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RegistryStack
 def topic_name() -> str:
     """A topic name that no other test uses."""
     return f"topic-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def awkward_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with what parts or quotes paths in Java programs, and letters that the locale cannot spell."""
+    monkeypatch.setenv("LC_ALL", "C")
+    return tmp_path / "a,é 日本;b #%i ${x}"

@@ -11,8 +11,8 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
-from service.embedded.broker_settings import LOGGING, broker_properties, properties_text
-from service.embedded.child import GuardedJvm, JvmCommand, log_tail
+from service.embedded.broker_settings import LOG, LOGGING, broker_properties, properties_text
+from service.embedded.child import GuardedJvm, JvmCommand, log_tail, shown_folder
 from service.embedded.errors import StartFailed
 from service.embedded.jars import archive_options, class_path, java_program
 from service.embedded.ports import LOOPBACK, free_ports
@@ -25,6 +25,9 @@ START_SECONDS_MAX = 90.0
 STOP_SECONDS_MAX = 20.0
 
 _FORMAT_PROGRAM = "kafka.tools.StorageTool"
+_TOPICS = "logs"
+_UNFINISHED_TOPICS = "logs.new"
+_LOGGING_FILE = "log4j2.properties"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,28 +59,28 @@ class BrokerProgram:
         """Format the directory if it is new, start the broker and wait until it serves clients."""
         controller_port = next(free for free in free_ports(2) if free != port)
         settings = self._write_settings(port, controller_port)
-        if not (self._folder / "logs").exists():
+        if not (self._folder / _TOPICS).exists():
             await self._format(port, controller_port)
         (self._folder / "console.log").unlink(missing_ok=True)
         own = f"-Xmx{self._jvm.heap_mib}m", *self._jvm.options
-        jvm = await GuardedJvm.start(self.name, self._command(own, "kafka.Kafka", str(settings)))
+        jvm = await GuardedJvm.start(self.name, self._command(own, "kafka.Kafka", settings.name))
         async with stopped_unless_ready(jvm):
             try:
                 await jvm.wait_ready(lambda: is_broker_ready(port), seconds_max=START_SECONDS_MAX)
             except StartFailed as failure:
-                raise StartFailed(f"{failure}\n{log_tail(self._folder / 'kafka.log')}") from failure
+                raise StartFailed(f"{failure}\n{log_tail(self._folder / LOG)}") from failure
         return jvm
 
     async def _format(self, port: int, controller_port: int) -> None:
         """Write the identity of a new cluster; whole or not at all, by renaming."""
-        unfinished = self._folder / "logs.new"
+        unfinished = self._folder / _UNFINISHED_TOPICS
         shutil.rmtree(unfinished, ignore_errors=True)
-        properties = broker_properties(port=port, controller_port=controller_port, log_folder=unfinished)
+        properties = broker_properties(port=port, controller_port=controller_port, log_folder=_UNFINISHED_TOPICS)
         settings = self._folder / "format.properties"
         settings.write_text(properties_text(properties), encoding="utf-8")
         cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         # As one argument: an identity may begin with a dash.
-        arguments = ("format", f"--cluster-id={cluster}", "--config", str(settings))
+        arguments = ("format", f"--cluster-id={cluster}", "--config", settings.name)
         own = (f"-Xmx{FORMAT_HEAP_MIB}m", *archive_options("kafka"))
         jvm = await GuardedJvm.start("kafka-storage", self._command(own, _FORMAT_PROGRAM, *arguments))
         try:
@@ -90,12 +93,11 @@ class BrokerProgram:
             await jvm.stop()
         if code != 0:
             raise StartFailed(f"the broker's directory could not be formatted:\n{jvm.log_tail()}")
-        unfinished.rename(self._folder / "logs")
+        unfinished.rename(self._folder / _TOPICS)
 
     def _write_settings(self, port: int, controller_port: int) -> Path:
-        logging = self._folder / "log4j2.properties"
-        logging.write_text(LOGGING.format(log=self._folder / "kafka.log"), encoding="utf-8")
-        properties = broker_properties(port=port, controller_port=controller_port, log_folder=self._folder / "logs")
+        (self._folder / _LOGGING_FILE).write_text(LOGGING, encoding="utf-8")
+        properties = broker_properties(port=port, controller_port=controller_port, log_folder=_TOPICS)
         settings = self._folder / "server.properties"
         settings.write_text(properties_text(properties), encoding="utf-8")
         return settings
@@ -103,10 +105,11 @@ class BrokerProgram:
     def _command(self, own: Sequence[str], main_class: str, *arguments: str) -> JvmCommand:
         options = (
             *own,
+            shown_folder(self._folder),
             "-XX:+UseSerialGC",
             "-XX:+ExitOnOutOfMemoryError",
             "-Djava.awt.headless=true",
-            f"-Dlog4j2.configurationFile={self._folder / 'log4j2.properties'}",
+            f"-Dlog4j2.configurationFile={_LOGGING_FILE}",
         )
         return JvmCommand(
             arguments=(str(java_program()), *options, "-cp", class_path("kafka"), main_class, *arguments),

@@ -1,11 +1,12 @@
 """How the embedded broker is set: one node that is broker and controller, small, and losing nothing.
 
+No path of a user's stands here: Java reads properties as ISO-8859-1, a comma parts `log.dirs`, and log4j2 has signs of
+its own. The broker runs in its directory, where plain names are enough.
+
 Names and defaults: https://kafka.apache.org/41/configuration/broker-configs/
 """
 
 from __future__ import annotations
-
-from pathlib import Path
 
 from service.embedded.ports import LOOPBACK
 
@@ -16,8 +17,8 @@ NODE_ID = 1
 _INTERNAL_PARTITIONS = 4
 
 
-def broker_properties(*, port: int, controller_port: int, log_folder: Path) -> dict[str, str]:
-    """The broker's properties for these ports and this folder of topic data."""
+def broker_properties(*, port: int, controller_port: int, log_folder: str) -> dict[str, str]:
+    """The broker's properties for these ports and this folder of topic data, a name in the broker's directory."""
     return {
         "process.roles": "broker,controller",
         "node.id": str(NODE_ID),
@@ -26,7 +27,7 @@ def broker_properties(*, port: int, controller_port: int, log_folder: Path) -> d
         "listeners": f"PLAINTEXT://{LOOPBACK}:{port},CONTROLLER://{LOOPBACK}:{controller_port}",
         "advertised.listeners": f"PLAINTEXT://{LOOPBACK}:{port}",
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
-        "log.dirs": str(log_folder),
+        "log.dirs": log_folder,
         **_TOPICS,
         **_INTERNAL_TOPICS,
         **_SMALL,
@@ -74,12 +75,13 @@ _SMALL = {
     "log.cleaner.dedupe.buffer.size": str(16 * 1024 * 1024),
 }
 
-LOGGING = """\
+LOG = "kafka.log"
+LOGGING = f"""\
 status = warn
 appender.file.type = RollingFile
 appender.file.name = file
-appender.file.fileName = {log}
-appender.file.filePattern = {log}.%i
+appender.file.fileName = {LOG}
+appender.file.filePattern = {LOG}.%i
 appender.file.layout.type = PatternLayout
 appender.file.layout.pattern = %d{{ISO8601}} %-5p %c: %m%n
 appender.file.policies.type = SizeBasedTriggeringPolicy
@@ -89,10 +91,9 @@ appender.file.strategy.max = 3
 rootLogger.level = info
 rootLogger.appenderRef.file.ref = file
 """
-"""log4j2's configuration: everything into one file of at most 64 MB with its predecessors."""
+"""log4j2's configuration: everything into `LOG`, of at most 64 MB with its predecessors."""
 
 
 def properties_text(properties: dict[str, str]) -> str:
-    """Java's form of properties; a backslash is the only character in our values that has to be escaped."""
-    escaped = {key: value.replace("\\", "\\\\") for key, value in properties.items()}
-    return "".join(f"{key}={value}\n" for key, value in escaped.items())
+    """Java's form of properties; our values have nothing to be escaped."""
+    return "".join(f"{key}={value}\n" for key, value in properties.items())

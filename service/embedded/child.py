@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -21,7 +22,11 @@ _LOG_TAIL_BYTES = 16_384
 
 @dataclass(frozen=True)
 class JvmCommand:
-    """How one JVM is run: the command line, where, what it writes to, and how long it may take to stop."""
+    """How one JVM is run: the command line, where, what it writes to, and how long it may take to stop.
+
+    The user's path is the working folder, and no setting names it: each Java program has signs of its own that part
+    or quote paths.
+    """
 
     arguments: Sequence[str]
     working_folder: Path
@@ -51,6 +56,8 @@ class GuardedJvm:
                 stdout=asyncio.subprocess.PIPE,
                 stderr=console,
                 cwd=command.working_folder,
+                # Java takes the names of files by the locale, and finds nothing where that cannot spell its folder.
+                env={**os.environ, "LC_ALL": "C.UTF-8"},
                 # A terminal's Ctrl-C is for the worker, which stops in stages and the servers last.
                 start_new_session=True,
                 pass_fds=locks,
@@ -91,6 +98,11 @@ class GuardedJvm:
     def log_tail(self) -> str:
         """The last lines that the JVM wrote."""
         return log_tail(self._command.console)
+
+
+def shown_folder(folder: Path) -> str:
+    """An option that sets nothing, and shows in a list of processes whose JVM it is."""
+    return f"-Dheadrace.folder={folder}"
 
 
 def log_tail(path: Path) -> str:

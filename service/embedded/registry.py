@@ -12,7 +12,7 @@ from pathlib import Path
 
 import aiohttp
 
-from service.embedded.child import GuardedJvm, JvmCommand
+from service.embedded.child import GuardedJvm, JvmCommand, shown_folder
 from service.embedded.jars import java_program, registry_folder
 from service.embedded.ports import LOOPBACK
 from service.embedded.server import EmbeddedServer, serving, stopped_unless_ready
@@ -74,6 +74,7 @@ class RegistryProgram:
         (program,) = installed.glob("apicurio-registry-app-*-runner.jar")
         options = (
             f"-Xmx{self._heap_mib}m",
+            shown_folder(self._folder),
             "-XX:+UseSerialGC",
             "-XX:+ExitOnOutOfMemoryError",
             # It is asked a few times in its life: thorough compilation would cost nearly as much as the start itself.
@@ -82,8 +83,8 @@ class RegistryProgram:
             f"-Dquarkus.http.host={LOOPBACK}",
             f"-Dquarkus.http.port={port}",
             # H2 keeps commits in memory for half a second unless told to write at once: a kill would lose schemas
-            # whose ids are in topics already.
-            f"-Dapicurio.datasource.url=jdbc:h2:file:{self._folder / 'schemas'};DB_CLOSE_ON_EXIT=FALSE;WRITE_DELAY=0",
+            # whose ids are in topics already. The path is one within the working folder: a semicolon would end it.
+            "-Dapicurio.datasource.url=jdbc:h2:file:./schemas;DB_CLOSE_ON_EXIT=FALSE;WRITE_DELAY=0",
         )
         return JvmCommand(
             arguments=(str(java_program()), *options, "-jar", str(program)),

@@ -136,13 +136,16 @@ async def test_killed_guard_takes_the_broker_along(tmp_path: Path) -> None:
     await worker.wait()
 
 
-async def test_given_port_is_used_and_kept(tmp_path: Path) -> None:
-    """A port that is given is the broker's, also after a restart."""
+async def test_given_port_is_used_and_kept(awkward_folder: Path) -> None:
+    """A port that is given is the broker's, also after a restart; whatever the folder is called."""
     (port,) = free_ports(1)
-    async with embedded_kafka(data_dir=tmp_path, port=port) as broker:
+    async with embedded_kafka(data_dir=awkward_folder, port=port) as broker:
         assert broker.address == f"127.0.0.1:{port}"
         await broker.restart()
         assert broker.address == f"127.0.0.1:{port}"
+    assert (awkward_folder / "kafka" / "logs" / "meta.properties").is_file()
+    assert (awkward_folder / "kafka" / "kafka.log").is_file()
+    assert [path.name for path in awkward_folder.parent.iterdir()] == [awkward_folder.name]
 
 
 @pytest.mark.faults

@@ -39,9 +39,12 @@ async def test_incompatible_schema_is_refused(registry: RegistryStack, topic_nam
 
 
 @pytest.mark.faults
-async def test_killed_registry_keeps_schemas_ids_and_level(tmp_path: Path) -> None:
-    """SIGKILL right after an answer loses neither the schema nor its id, nor the level its user chose."""
-    async with embedded_registry(data_dir=tmp_path) as server:
+async def test_killed_registry_keeps_schemas_ids_and_level(awkward_folder: Path) -> None:
+    """SIGKILL right after an answer loses neither the schema nor its id, nor the level its user chose.
+
+    Whatever the folder is called.
+    """
+    async with embedded_registry(data_dir=awkward_folder) as server:
         _, registered = await _request("POST", f"{server.address}/subjects/a-value/versions", {"schema": _FIRST})
         await _request("PUT", f"{server.address}/config", {"compatibility": "FULL"})
         os.kill(server.pid, signal.SIGKILL)
@@ -55,7 +58,7 @@ async def test_killed_registry_keeps_schemas_ids_and_level(tmp_path: Path) -> No
         _, level = await _request("GET", f"{url}/config")
         assert level["compatibilityLevel"] == "FULL"
         with pytest.raises(DataDirectoryBusy):
-            async with embedded_registry(data_dir=tmp_path):
+            async with embedded_registry(data_dir=awkward_folder):
                 pass
 
 
