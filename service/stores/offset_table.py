@@ -34,10 +34,6 @@ class OffsetTable:
     """By connector, canonical partition and key."""
     _reads: int = 0
 
-    def clear(self) -> None:
-        """Forget everything."""
-        self._partitions.clear()
-
     def read(self, key: bytes | None, value: bytes | None, *, at_ms: int) -> None:
         """Take in a record; those of one key in their order, others in any.
 

@@ -88,15 +88,16 @@ class OffsetStore:
         await self._log.close()
 
     async def _read_to_end(self) -> None:
-        if self._log.is_at_beginning:
-            self._table.clear()
+        # A reading from the beginning counts once it is whole: meanwhile commits go by what was known before.
+        table = OffsetTable() if self._log.is_at_beginning else self._table
         async for records in self._log.read_to_end():
             for record in records:
-                self._apply(record)
+                self._apply(table, record)
+        self._table = table
 
-    def _apply(self, record: StoredRecord) -> None:
+    def _apply(self, table: OffsetTable, record: StoredRecord) -> None:
         try:
-            self._table.read(record.key, record.value, at_ms=record.timestamp)
+            table.read(record.key, record.value, at_ms=record.timestamp)
         except (ValueError, RecursionError):
             # Someone else's record in our topic. Stopping every connector for it would be worse than passing it.
             self._emit(StateRecordSkipped(topic=self.topic, offset=record.offset, reason="it is no source offset"))
