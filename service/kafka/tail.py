@@ -11,6 +11,8 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
+from aiokafka.structs import TopicPartition
+
 from service.background import Background, located, persist
 from service.kafka.errors import DeliveryRetriable, KafkaFailure
 from service.kafka.reader import STALL_SECONDS_MAX, StoredRecord, TopicFeed
@@ -104,11 +106,17 @@ class TopicTail:
         while True:
             for records in await feed.poll():
                 self._receive(records)
-            positions = await feed.positions()
-            if positions != self._positions:
-                self._positions = positions
-                self._moved.set()
-                self._moved = asyncio.Event()
+                # At once: what follows may fail, and then reading goes on from here.
+                last = records[-1]
+                self._move({TopicPartition(last.topic, last.partition): last.offset + 1})
+            self._move(await feed.positions())
+
+    def _move(self, positions: Ends) -> None:
+        moved = self._positions | positions
+        if moved != self._positions:
+            self._positions = moved
+            self._moved.set()
+            self._moved = asyncio.Event()
 
     async def _reopened(self) -> TopicFeed:
         while True:
