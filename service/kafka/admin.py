@@ -15,6 +15,7 @@ from aiokafka.protocol.metadata import MetadataRequest
 from aiokafka.protocol.transaction import InitProducerIdRequest
 
 from service.kafka.client import TRANSACTION_SECONDS_MAX
+from service.kafka.closing import close_admin
 from service.kafka.coordinators import Coordinators
 from service.kafka.errors import CLIENT_ERRORS, DeliveryFatal, DeliveryRetriable, KafkaFailure, classify
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 ADMIN_SECONDS_MAX = 30.0
 LEADERS_SECONDS_MAX = 10.0
+CLOSE_SECONDS_MAX = 5.0
 BROKER_DEFAULT = -1
 _REPLICATION_MAX = 3
 _POLL_SECONDS = 0.1
@@ -65,19 +67,16 @@ class MissingTopic:
 @asynccontextmanager
 async def connected(settings: KafkaSettings, *, doing: str) -> AsyncIterator[AIOKafkaAdminClient]:
     """A client of the administration; errors inside come out by recovery, `doing` completes "while …"."""
-    client = AIOKafkaAdminClient(**settings.connection_arguments())
     try:
-        async with asyncio.timeout(ADMIN_SECONDS_MAX):
-            await client.start()
-        yield client
-    except CLIENT_ERRORS as error:
-        raise classify(error, doing=doing) from error
-    finally:
+        client = AIOKafkaAdminClient(**settings.connection_arguments())
         try:
             async with asyncio.timeout(ADMIN_SECONDS_MAX):
-                await client.close()
-        except CLIENT_ERRORS as error:
-            raise classify(error, doing="disconnecting") from error
+                await client.start()
+            yield client
+        finally:
+            await close_admin(client, seconds_max=CLOSE_SECONDS_MAX)
+    except CLIENT_ERRORS as error:
+        raise classify(error, doing=doing) from error
 
 
 class KafkaAdmin:

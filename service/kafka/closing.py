@@ -1,4 +1,4 @@
-"""Ends the client library's producers and consumers within a time limit, whatever state their broker left them in.
+"""Ends the client library's clients within a time limit, whatever state their broker left them in.
 
 The library's `stop()` first waits until every batch is delivered; an idempotent producer never gives
 a batch up, so without its broker it would wait for ever. What it leaves behind is ended here by hand.
@@ -15,6 +15,7 @@ from service.kafka.errors import CLIENT_ERRORS
 
 if TYPE_CHECKING:
     from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+    from aiokafka.admin import AIOKafkaAdminClient
     from aiokafka.client import AIOKafkaClient
 
 _FORCED_SECONDS_MAX = 2.0
@@ -58,6 +59,15 @@ async def close_consumer(consumer: AIOKafkaConsumer, *, seconds_max: float) -> N
         current = asyncio.current_task()
         if current is None or current.cancelling():
             raise
+
+
+async def close_admin(client: AIOKafkaAdminClient, *, seconds_max: float) -> None:
+    """Disconnect politely within the limit, else by force; never raises a Kafka error."""
+    try:
+        async with asyncio.timeout(seconds_max):
+            await client.close()
+    except CLIENT_ERRORS:
+        await _end_by_force(client._client, ())  # noqa: SLF001 - no public way
 
 
 async def _end_producer(producer: AIOKafkaProducer) -> None:

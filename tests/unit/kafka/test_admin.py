@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
@@ -10,7 +11,8 @@ import pytest
 from aiokafka import errors as kafka
 from aiokafka.admin import AIOKafkaAdminClient
 
-from service.kafka.admin import KafkaAdmin, MissingTopic
+from service.kafka.admin import KafkaAdmin, MissingTopic, connected
+from service.kafka.client import KafkaSettings
 from service.kafka.errors import DeliveryFatal, DeliveryRetriable
 
 
@@ -93,3 +95,30 @@ async def test_a_topic_without_leaders_stops_no_other() -> None:
     assert outcomes["new"] is None
     assert isinstance(outcomes["stuck"], DeliveryRetriable)
     assert "'stuck' have leaders" in str(outcomes["stuck"])
+
+
+@pytest.mark.looptime
+async def test_a_cancellation_stays_one_beside_a_broker_that_does_not_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection that does not close changes nothing of what was done with it."""
+
+    async def start(_: AIOKafkaAdminClient) -> None:
+        return
+
+    async def close(_: AIOKafkaAdminClient) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(AIOKafkaAdminClient, "start", start)
+    monkeypatch.setattr(AIOKafkaAdminClient, "close", close)
+
+    async def use(waits: asyncio.Event) -> None:
+        async with connected(KafkaSettings(bootstrap="127.0.0.1:1"), doing="asking"):
+            await waits.wait()
+
+    waits = asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        using = group.create_task(use(waits))
+        await asyncio.sleep(1)
+        using.cancel()
+    assert using.cancelled()
+    waits.set()
+    await use(waits)
