@@ -191,6 +191,17 @@ class DeadLettersWritten(TaskEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLettersReadAnew(TaskEvent):
+    """A dead-letter topic ends before the last redrive of it did: it was made anew, and is read from its beginning."""
+
+    level: ClassVar[Level] = Level.WARNING
+    topic: str
+    partition: int
+    offset_redriven: int
+    offset_end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionCommitted(TaskEvent):
     """One micro-batch is committed, ``seconds`` after its transaction began.
 

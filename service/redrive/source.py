@@ -21,8 +21,9 @@ from fetchers.sdk import (
     Rejection,
     SourceConnector,
 )
+from metrics.events import DeadLettersReadAnew
 from service.kafka.client import KafkaSettings
-from service.kafka.reader import StoredRecord, read_topic
+from service.kafka.reader import StoredRecord, last_ends, read_topic
 from service.pipeline.dead_letters import (
     CONNECTOR_HEADER,
     MESSAGE_HEADER,
@@ -89,19 +90,34 @@ class DeadLetterSource(SourceConnector[RedriveConfig]):
 
     async def fetch(self, context: FetchContext) -> AsyncIterator[Page]:
         """Pages of letters, in the order of the topic."""
+        ends = await last_ends(self._feed.settings, self.config.topic)
+        begins = {place.partition: self._begin(context, place.partition, end) for place, end in ends.items()}
         async with aclosing(read_topic(self._feed.settings, self.config.topic)) as batches:
             async for records in batches:
                 # A list may be empty: what came after the end that was asked for is cut off.
-                fresh = [record for record in records if record.offset >= self._begin(context, record.partition)]
+                fresh = [record for record in records if record.offset >= begins.get(record.partition, 0)]
                 for page in self.pages(fresh):
                     yield page
 
     def _partition(self, number: int) -> Partition:
         return {_NAME: self.config.topic, _CONNECTOR: self._feed.connector, _NUMBER: number}
 
-    def _begin(self, context: FetchContext, number: int) -> int:
-        """Where the last redrive stopped in this partition."""
-        return int(context.offset_of(self._partition(number)).get(_OFFSET) or 0)
+    def _begin(self, context: FetchContext, number: int, end: int) -> int:
+        """Where the last redrive stopped in this partition; 0 where that lies beyond its end."""
+        begin = int(context.offset_of(self._partition(number)).get(_OFFSET) or 0)
+        if begin <= end:
+            return begin
+        context.emit(
+            DeadLettersReadAnew(
+                context.connector,
+                context.task,
+                topic=self.config.topic,
+                partition=number,
+                offset_redriven=begin,
+                offset_end=end,
+            )
+        )
+        return 0
 
     def pages(self, records: Sequence[StoredRecord]) -> Iterator[Page]:
         """The connector's own, in pages for one topic each."""
