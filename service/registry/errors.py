@@ -25,7 +25,7 @@ class RegistryFatal(RegistryFailure):
 
 
 class IncompatibleSchema(RegistryFatal):
-    """The message holds the registry's own reasons."""
+    """The message holds the registry's own reasons, where it gives any."""
 
 
 class SchemaNotFound(RegistryFatal):

@@ -147,6 +147,31 @@ async def test_an_incompatible_schema_is_refused_with_the_reason(body: object, r
             await client.check_compatible("a", SCHEMA)
 
 
+@pytest.mark.parametrize(
+    ("status", "body", "reason"),
+    [
+        (409, {"causes": [{"description": "no default", "context": "/fields/1"}]}, "no default at /fields/1"),
+        (409, {}, "compatibility level refuses it"),
+        (404, {"title": "no such page"}, "compatibility level refuses it"),
+        (200, {"version": "2"}, "compatibility level refuses it"),
+    ],
+)
+async def test_apicurio_is_asked_for_the_reasons_that_it_leaves_out(status: int, body: object, reason: str) -> None:
+    """By a dry run, which registers nothing; whatever it answers, no stays no."""
+
+    async def reply(request: web.BaseRequest) -> web.StreamResponse:
+        if "/apis/ccompat/" in request.path:
+            return web.json_response({"is_compatible": False})
+        return web.json_response(body, status=status)
+
+    async with fake_registry(reply) as fake:
+        settings = RegistrySettings(urls=(f"{fake.url}/apis/ccompat/v7",))
+        async with RegistryClient(settings) as client:
+            with pytest.raises(IncompatibleSchema, match=reason):
+                await client.check_compatible("a/b", SCHEMA)
+    assert fake.asked[1:] == ["POST /apis/registry/v3/groups/default/artifacts/a%2Fb/versions?dryRun=true"]
+
+
 async def test_a_new_subject_takes_any_schema() -> None:
     """A subject without versions has nothing to be incompatible with."""
     async with (
