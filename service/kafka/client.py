@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from service.kafka.errors import classify
 from service.kafka.security import KafkaSecurity
 
 BATCH_BYTES_MAX = 900_000
@@ -89,7 +90,14 @@ class KafkaSettings:
         return f"{doing} by {self.security.protocol} (a wrong user, password or certificate looks the same)"
 
     def connection_arguments(self) -> dict[str, Any]:
-        """Arguments that every client of the library takes."""
+        """Arguments that every client of the library takes.
+
+        Raises DeliveryRetriable when certificates cannot be read: their files may just be on the way to new ones.
+        """
+        try:
+            security = self.security.arguments()
+        except OSError as error:
+            raise classify(error, doing=f"reading the certificates for {self.bootstrap}") from error
         return {
             "bootstrap_servers": [server.strip() for server in self.bootstrap.split(",") if server.strip()],
             "client_id": self.client_id,
@@ -97,5 +105,5 @@ class KafkaSettings:
             "metadata_max_age_ms": round(self.metadata_age_seconds_max * 1000),
             "connections_max_idle_ms": round(self.idle_seconds_max * 1000),
             "retry_backoff_ms": round(self.retry_seconds * 1000),
-            **self.security.arguments(),
+            **security,
         }

@@ -8,6 +8,7 @@ understood is reported, never silently dropped.
 from __future__ import annotations
 
 import difflib
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,6 +36,7 @@ _CONSUMER = (
 _OF_ROLE = {"producer": _PRODUCER, "consumer": _CONSUMER}
 # Keys of the worker's own that begin as those of a role do.
 _OF_NO_CLIENT = ("admin.listeners",)
+_PEM_TEXTS = {"ssl.truststore": "ssl.truststore.certificates", "ssl.keystore": "ssl.keystore.certificate.chain"}
 _SECRET = (
     "sasl.jaas.config",
     "ssl.key.password",
@@ -44,6 +46,10 @@ _SECRET = (
 )
 # The protocol's integers end here. As a time it means "for ever", which a commit may never wait.
 _NUMBER_MAX = 2_147_483_647
+_BOOTSTRAP_DEFAULT = "localhost:9092"
+# Without a port it is Kafka's own, for this client as for health. `embedded` is such a name too.
+_SERVER = re.compile(r"(?:\[[0-9A-Fa-f:.]+(?:%\w+)?\]|[^\s:\[\]/,]+)(?::([0-9]{1,5}))?")
+_PORT_MAX = 65_535
 _RETRY_SECONDS_MIN = 0.001
 """None at all would keep a processor busy."""
 
@@ -90,7 +96,7 @@ class _SettingsReader:
     def read(self) -> tuple[client.KafkaSettings, tuple[Finding, ...]]:
         """Build the settings; defaults stand in wherever there is a finding."""
         settings = client.KafkaSettings(
-            bootstrap=self._text("bootstrap.servers", "localhost:9092"),
+            bootstrap=self._bootstrap(),
             client_id=self._text("client.id", "") or "headrace",
             security=self._security(),
             producer=self._producer(),
@@ -101,6 +107,16 @@ class _SettingsReader:
             retry_seconds=max(_RETRY_SECONDS_MIN, self._seconds("retry.backoff.ms", 0.1, low=0)),
         )
         return settings, tuple(self.findings)
+
+    def _bootstrap(self) -> str:
+        text = self._text("bootstrap.servers", _BOOTSTRAP_DEFAULT)
+        servers = [server.strip() for server in text.split(",") if server.strip()]
+        if servers and all(map(_is_server, servers)):
+            return text
+        self._note(
+            self._name("bootstrap.servers"), text, "host:port, or several with commas between; ports are 1 to 65535"
+        )
+        return _BOOTSTRAP_DEFAULT
 
     def _producer(self) -> client.ProducerSettings:
         compression = self._choice("compression.type", client.COMPRESSIONS, "none")
@@ -141,7 +157,7 @@ class _SettingsReader:
             name = self._name("sasl.jaas.config", otherwise=beside)
             self._note(name, "[hidden]", 'a login module with username="…" and password="…"')
         chain, key = self._text("ssl.keystore.certificate.chain", ""), self._text("ssl.keystore.key", "")
-        return KafkaSecurity(
+        security = KafkaSecurity(
             protocol=protocol,
             mechanism=mechanism,
             username=options.get("username"),
@@ -153,6 +169,15 @@ class _SettingsReader:
             key_password=self._text("ssl.key.password", "") or None,
             is_hostname_checked=self._text("ssl.endpoint.identification.algorithm", "https") != "",
         )
+        for store, why in security.trouble():
+            self._note_store(store, why)
+        return security
+
+    def _note_store(self, store: str, why: str) -> None:
+        """What is wrong with a store goes to the key that says where it is, or what is in it."""
+        location, text = f"{store}.location", _PEM_TEXTS[store]
+        key, value = (location, self._text(location, "")) if location in self._values else (text, "[hidden]")
+        self._note(self._name(key), value, f"PEM that can be used ({why})")
 
     def _pem_file(self, store: str) -> Path | None:
         location = self._text(f"{store}.location", "")
@@ -204,3 +229,8 @@ class _SettingsReader:
     def _note(self, key: str, value: str, expected: str, *, is_error: bool = True) -> None:
         masked = "[hidden]" if key.endswith(_SECRET) and value else value
         self.findings.append(Finding(key, masked, expected, is_error=is_error))
+
+
+def _is_server(text: str) -> bool:
+    match = _SERVER.fullmatch(text)
+    return match is not None and (match[1] is None or 1 <= int(match[1]) <= _PORT_MAX)

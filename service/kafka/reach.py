@@ -21,6 +21,6 @@ async def trouble_reaching(bootstrap: str) -> str | None:
                 return None
         except TimeoutError:
             failures.append(f"{server} does not answer within {CONNECT_SECONDS_MAX:.0f} s")
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, OverflowError) as error:
             failures.append(f"{server} cannot be reached: {error}")
     return "; ".join(failures)

@@ -11,7 +11,10 @@ import ssl
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _JAAS_OPTION = re.compile(r"""(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;"']+))""")
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -59,20 +62,39 @@ class KafkaSecurity:
             arguments["ssl_context"] = self._ssl_context()
         return arguments
 
+    def trouble(self) -> Iterator[tuple[str, str]]:
+        """Which stores (`ssl.truststore`, `ssl.keystore`) of an encrypted connection cannot be used, and why."""
+        if not self.protocol.endswith("SSL"):
+            return
+        for store, load in (("ssl.truststore", self._load_trusted), ("ssl.keystore", self._load_own)):
+            try:
+                load(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
+            except (OSError, ValueError, TypeError) as error:
+                yield store, str(error)
+
     def _ssl_context(self) -> ssl.SSLContext:
         context = ssl.create_default_context(
             cafile=None if self.truststore is None else str(self.truststore), cadata=self.truststore_pem
         )
         context.check_hostname = self.is_hostname_checked
+        self._load_own(context)
+        return context
+
+    def _load_trusted(self, context: ssl.SSLContext) -> None:
+        if self.truststore is not None or self.truststore_pem is not None:
+            context.load_verify_locations(self.truststore, cadata=self.truststore_pem)
+
+    def _load_own(self, context: ssl.SSLContext) -> None:
+        # Never without a password: the library would ask for one at the terminal.
+        password = self.key_password or ""
         if self.keystore is not None:
-            context.load_cert_chain(self.keystore, password=self.key_password)
+            context.load_cert_chain(self.keystore, password=password)
         elif self.keystore_pem is not None:
             # The ssl module takes the client's certificate from a file only.
             with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:
                 file.write(self.keystore_pem)
                 file.flush()
-                context.load_cert_chain(file.name, password=self.key_password)
-        return context
+                context.load_cert_chain(file.name, password=password)
 
 
 def parse_jaas(text: str) -> dict[str, str]:

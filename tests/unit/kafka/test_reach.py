@@ -29,10 +29,11 @@ async def test_one_of_several_is_enough() -> None:
     async with await listen() as server:
         there = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
         assert await trouble_reaching(f"{closed}, {there}") is None
-    trouble = await trouble_reaching(f"{closed},127.0.0.1:x")
+    trouble = await trouble_reaching(f"{closed},127.0.0.1:x,127.0.0.1:99999")
     assert trouble is not None
     assert closed in trouble
     assert "127.0.0.1:x cannot be reached" in trouble
+    assert "127.0.0.1:99999 cannot be reached" in trouble
 
 
 async def test_only_changes_are_told() -> None:

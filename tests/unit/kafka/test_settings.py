@@ -5,11 +5,19 @@ from __future__ import annotations
 import ssl
 import subprocess
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from service.kafka.admin import KafkaAdmin
+from service.kafka.client import KafkaSettings
+from service.kafka.errors import DeliveryRetriable
+from service.kafka.group_consumer import GroupConsumer, GroupListener, Subscription
+from service.kafka.producer import TransactionalWriter
 from service.kafka.properties import read_settings
-from service.kafka.security import parse_jaas
+from service.kafka.reader import TopicFeed
+from service.kafka.security import KafkaSecurity, parse_jaas
+from service.kafka.standby_admin import StandbyAdmin
 
 JAAS = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="al=ice" password="p\\"w;d";'
 
@@ -51,6 +59,11 @@ def test_fixed_keys_are_said_to_be_fixed() -> None:
         ("producer.batch.size", "many"),
         ("producer.transaction.timeout.ms", "0"),
         ("security.protocol", "TLS"),
+        ("bootstrap.servers", ","),
+        ("bootstrap.servers", "127.0.0.1:abc"),
+        ("bootstrap.servers", "good:9092,bad:99999"),
+        ("bootstrap.servers", "bad:0"),
+        ("bootstrap.servers", "PLAINTEXT://bad:9092"),
         ("ssl.truststore.location", "/nowhere/ca.pem"),
         ("ssl.keystore.location", "/nowhere/keystore.jks"),
     ],
@@ -60,6 +73,15 @@ def test_wrong_values_are_findings(key: str, value: str) -> None:
     settings, findings = read_settings({key: value})
     assert any(finding.is_error and finding.key.startswith(key.rsplit(".", 1)[0]) for finding in findings)
     assert settings.security.protocol == "PLAINTEXT"
+    assert settings.bootstrap == "localhost:9092"
+
+
+def test_servers_are_names_and_addresses_with_or_without_a_port() -> None:
+    """As this client takes them."""
+    text = "kafka, broker_1.example:9092,10.0.0.1:1,[::1]:65535"
+    settings, findings = read_settings({"bootstrap.servers": text})
+    assert findings == ()
+    assert settings.bootstrap == text
 
 
 def test_kafkas_ways_to_say_never_and_at_once_are_taken() -> None:
@@ -93,6 +115,50 @@ def test_sasl_without_user_is_a_finding_without_the_secret() -> None:
     assert settings.security.arguments()["sasl_plain_password"] == 'p"w;d'
     assert settings.security.arguments()["sasl_mechanism"] == "SCRAM-SHA-512"
     assert 'p"w;d' not in repr(settings)
+
+
+SSL = {"security.protocol": "SSL", "ssl.truststore.type": "PEM", "ssl.keystore.type": "PEM"}
+
+
+@pytest.mark.parametrize("key", ["ssl.truststore.location", "ssl.keystore.location"])
+def test_a_file_that_is_no_pem_is_a_finding(key: str, tmp_path: Path) -> None:
+    """Before anything is connected; the key is that which names the file, with the prefix of its role."""
+    garbage = tmp_path / "garbage.pem"
+    garbage.write_text("x")
+    for prefix in ("", "admin."):
+        _, findings = read_settings({**SSL, f"{prefix}{key}": str(garbage)}, role="admin")
+        assert [(finding.key, finding.value) for finding in findings] == [(f"{prefix}{key}", str(garbage))]
+        assert findings[0].is_error
+
+
+def test_pem_text_that_is_none_is_a_finding_without_it() -> None:
+    """A private key may be in it."""
+    _, findings = read_settings({**SSL, "ssl.truststore.certificates": "hunter2"})
+    assert [(finding.key, finding.value) for finding in findings] == [("ssl.truststore.certificates", "[hidden]")]
+    _, findings = read_settings({**SSL, "ssl.keystore.certificate.chain": "hunter2", "ssl.keystore.key": "hunter2"})
+    assert [finding.key for finding in findings] == ["ssl.keystore.certificate.chain"]
+    assert "hunter2" not in repr(findings)
+
+
+async def test_certificates_that_are_away_for_a_moment_are_waited_for(tmp_path: Path) -> None:
+    """As when they are renewed: whatever connects then tries again, and does not fail for good."""
+    settings = KafkaSettings(
+        bootstrap="127.0.0.1:9", security=KafkaSecurity(protocol="SSL", truststore=tmp_path / "ca.pem")
+    )
+    member = GroupConsumer(settings, Subscription(("t",)), group_id="g", listener=cast("GroupListener", None))
+    writer = TransactionalWriter(settings, transactional_id="a")
+    for connecting in (
+        TopicFeed.open(settings, "t"),
+        writer.start(),
+        StandbyAdmin(settings).use(_nothing),
+        member.start(),
+    ):
+        with pytest.raises(DeliveryRetriable, match="certificates"):
+            await connecting
+
+
+async def _nothing(_: KafkaAdmin) -> None:
+    return
 
 
 def test_pem_files_make_an_ssl_context(tmp_path: Path) -> None:
