@@ -26,7 +26,8 @@ PAGE = """\
 A record that does not meet its contract is delivered nowhere else: with `errors.tolerance=all` it becomes a dead letter
 in `errors.deadletterqueue.topic.name` (default `<connector>-dead-letters`), in the same transaction as the records
 around it; with `errors.tolerance=none`, the default, the task fails after delivering everything before the record's
-page. Key and value of a dead letter are the original bytes. Its headers, each UTF-8 text, unless
+page. Key and value of a dead letter are the original bytes, and the record's own headers come first. Then, each UTF-8
+text and unless
 `errors.deadletterqueue.context.headers.enable=false`:
 
 {headers}
@@ -85,6 +86,8 @@ HEADERS = {
     "__headrace.errors.source.offset": "Source offset after the record's page, JSON; with the record's own position in "
     "the source where the fetcher knows it.",
     "__headrace.errors.page.topic": "Topic that the fetcher chose for the record, where it did.",
+    "__headrace.errors.source.timestamp": "Timestamp that the fetcher gave the record, where it did: milliseconds "
+    "since 1970, UTC. That of the letter is the time of its writing, by which its topic forgets.",
 }
 
 STAGES = {
@@ -178,7 +181,7 @@ def page() -> str:
 
 def header_names() -> list[str]:
     """Names of a dead letter's headers, as they are written."""
-    letter = DeadLetter(None, None, "", "", "", "", "", "", page_topic="")
+    letter = DeadLetter(None, None, "", "", "", "", "", "", page_topic="", timestamp_ms=0)
     return [name for name, _ in dead_letter_headers(letter, TaskId("connector", 0), class_name="")]
 
 

@@ -21,6 +21,8 @@ from service.kafka.headers import PackedHeaders
 from service.kafka.records import Header, TopicRecords
 from service.pipeline.beside import run_beside
 
+TOPIC_HEADER = "__connect.errors.topic"
+"""The first of a letter's headers, behind those that the record itself has."""
 CONNECTOR_HEADER = "__connect.errors.connector.name"
 STAGE_HEADER = "__connect.errors.stage"
 MESSAGE_HEADER = "__connect.errors.exception.message"
@@ -28,6 +30,8 @@ REASON_HEADER = "__headrace.errors.reason"
 PAGE_TOPIC_HEADER = "__headrace.errors.page.topic"
 PARTITION_HEADER = "__headrace.errors.source.partition"
 OFFSET_HEADER = "__headrace.errors.source.offset"
+TIMESTAMP_HEADER = "__headrace.errors.source.timestamp"
+"""Not the letter's own timestamp: by that a topic forgets, and may refuse what is old."""
 PORTION_LETTERS_MAX = 5_000
 """So many are there singly at once; what is written of them takes a tenth of that memory."""
 HEADERS_BYTES_MAX = 512 * 1_048_576
@@ -65,6 +69,10 @@ class DeadLetter:
     offset: str
     page_topic: str | None = None
     """Topic that its page named."""
+    timestamp_ms: int | None = None
+    """That its page gave it."""
+    headers: Sequence[Header] = ()
+    """Those that its page gave it."""
 
 
 class Rejects(Protocol):
@@ -107,7 +115,7 @@ def as_json(values: Partition | Offset) -> str:
 def dead_letter_headers(letter: DeadLetter, task_id: TaskId, *, class_name: str) -> list[Header]:
     """Headers of one dead letter; every value is UTF-8 text, with a lone surrogate as JSON's escape for it."""
     texts = {
-        "__connect.errors.topic": letter.topic,
+        TOPIC_HEADER: letter.topic,
         CONNECTOR_HEADER: task_id.connector,
         "__connect.errors.task.id": str(task_id.task),
         STAGE_HEADER: letter.stage,
@@ -120,17 +128,21 @@ def dead_letter_headers(letter: DeadLetter, task_id: TaskId, *, class_name: str)
     }
     if letter.page_topic is not None:
         texts[PAGE_TOPIC_HEADER] = letter.page_topic
+    if letter.timestamp_ms is not None:
+        texts[TIMESTAMP_HEADER] = str(letter.timestamp_ms)
     return [(name, text.encode(errors="backslashreplace")) for name, text in texts.items()]
 
 
 def dead_letter_records(letters: Sequence[DeadLetter], task_id: TaskId, *, rules: DeadLetterRules) -> TopicRecords:
-    """The letters as records of the dead-letter topic."""
+    """The letters as records of the dead-letter topic; headers of their own they keep in any case."""
     headers = None
     if rules.has_headers:
         owner = TaskId(rules.connector or task_id.connector, task_id.task)
         headers = PackedHeaders.of(
-            dead_letter_headers(letter, owner, class_name=rules.class_name) for letter in letters
+            [*letter.headers, *dead_letter_headers(letter, owner, class_name=rules.class_name)] for letter in letters
         )
+    elif any(letter.headers for letter in letters):
+        headers = PackedHeaders.of(letter.headers for letter in letters)
     return TopicRecords(
         topic=rules.topic,
         keys=pa.array([letter.key for letter in letters], pa.binary()),

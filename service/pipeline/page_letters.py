@@ -53,6 +53,10 @@ class PageLetters:
             partition=partition,
             offset=offset,
             page_topic=self.page.topic,
+            timestamp_ms=None
+            if self.page.timestamps_ms is None
+            else cast("Any", self.page.timestamps_ms[index]).as_py(),
+            headers=() if self.page.headers is None else self.page.headers[index],
         )
 
     def _origin(self, index: int) -> tuple[str, str]:

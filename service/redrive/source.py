@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -24,6 +25,7 @@ from fetchers.sdk import (
 from metrics.events import DeadLettersReadAnew
 from service.kafka.client import KafkaSettings
 from service.kafka.reader import StoredRecord, last_ends, read_topic
+from service.kafka.records import Header
 from service.pipeline.dead_letters import (
     CONNECTOR_HEADER,
     MESSAGE_HEADER,
@@ -32,9 +34,12 @@ from service.pipeline.dead_letters import (
     PARTITION_HEADER,
     REASON_HEADER,
     STAGE_HEADER,
+    TIMESTAMP_HEADER,
+    TOPIC_HEADER,
 )
 from service.pipeline.page_letters import FETCH_STAGE
 
+_TIMESTAMP = re.compile(rb"-?[0-9]{1,18}")
 _NAME, _CONNECTOR, _NUMBER, _OFFSET = "dead.letters", "connector", "partition", "offset"
 
 
@@ -130,6 +135,8 @@ class DeadLetterSource(SourceConnector[RedriveConfig]):
                 partition=partition,
                 topic=topic,
                 keys=[record.key for record in own],
+                timestamps_ms=[_timestamp_ms(record) for record in own],
+                headers=[_own_headers(record) for record in own],
                 origins=[_origin(record, partition) for record in own],
                 rejections=tuple(_own_verdicts(own)),
             )
@@ -164,6 +171,21 @@ def _page_topic(record: StoredRecord) -> str | None:
     """Topic that the record's page named; without one it goes where the connector's records go now."""
     topic = dict(record.headers).get(PAGE_TOPIC_HEADER)
     return None if topic is None else topic.decode(errors="replace")
+
+
+def _own_headers(record: StoredRecord) -> Sequence[Header]:
+    """Those that the record had before it became a letter, whose headers stand behind them."""
+    headers: Sequence[Header] = record.headers
+    names = [name for name, _ in headers]
+    if CONNECTOR_HEADER not in names or TOPIC_HEADER not in names:
+        return headers
+    return headers[: len(names) - 1 - names[::-1].index(TOPIC_HEADER)]
+
+
+def _timestamp_ms(record: StoredRecord) -> int | None:
+    """The timestamp that the record had; None where it is not told, as a number that a timestamp can be."""
+    told = dict(record.headers).get(TIMESTAMP_HEADER) or b""
+    return int(told) if _TIMESTAMP.fullmatch(told) else None
 
 
 def _origin(record: StoredRecord, partition: Partition) -> tuple[Partition, Offset]:

@@ -72,13 +72,24 @@ def test_with_tolerance_none_a_bad_first_page_leaves_nothing_to_commit() -> None
 
 
 def test_a_letter_has_the_original_bytes_and_says_where_it_came_from() -> None:
-    """Key, value, stage, reason, and the position of the very record."""
+    """Key, value, timestamp, headers, stage, reason, and the position of the very record."""
     result = settled(
         page(b"1"),
-        page(b"2", b"bad3", position=9, keys=[b"k2", b"k3"], positions=[70, 80], position_name="line", topic="other"),
+        page(
+            b"2",
+            b"bad3",
+            position=9,
+            keys=[b"k2", b"k3"],
+            timestamps_ms=[2, 3],
+            headers=[[], [("h", b"3")]],
+            positions=[70, 80],
+            position_name="line",
+            topic="other",
+        ),
     )
     (letter,) = letters_of(result)
     assert (letter.key, letter.value) == (b"k3", b"bad3")
+    assert (letter.timestamp_ms, letter.headers) == (3, [("h", b"3")])
     assert (letter.stage, letter.reason) == ("VALUE_CONVERTER", "malformed_json")
     assert letter.topic == "other"
     assert json.loads(letter.partition) == PARTITION

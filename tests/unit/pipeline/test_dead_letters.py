@@ -65,6 +65,19 @@ def test_records_keep_bytes_and_order(has_headers: bool) -> None:  # noqa: FBT00
     assert (records.headers is not None) == has_headers
 
 
+@pytest.mark.parametrize("has_headers", [True, False])
+def test_a_record_keeps_its_own_headers_and_tells_its_timestamp(has_headers: bool) -> None:  # noqa: FBT001 - likewise
+    """The record's come first; the letter's own timestamp is the time of writing, by which its topic forgets."""
+    letter = replace(LETTER, headers=[("trace", b"abc"), ("x", None)], timestamp_ms=1_000)
+    rules = DeadLetterRules("dlq", "x", has_headers=has_headers)
+    records = dead_letter_records([letter, LETTER], TaskId("c", 0), rules=rules)
+    assert records.headers is not None
+    assert list(records.headers[0][:2]) == [("trace", b"abc"), ("x", None)]
+    assert dict(records.headers[0]).get("__headrace.errors.source.timestamp") == (b"1000" if has_headers else None)
+    assert "__headrace.errors.source.timestamp" not in dict(records.headers[1])
+    assert records.timestamps_ms is None
+
+
 def test_a_lone_surrogate_in_an_offset_does_not_stop_the_letter() -> None:
     """Python's texts may hold what UTF-8 cannot say, such as the name of a file that is no UTF-8."""
     letter = replace(LETTER, partition=as_json({"filename": "a\udcff"}))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any, cast
 
+import pyarrow as pa
 import pytest
 from aiokafka import ConsumerRecord
 
@@ -12,7 +14,14 @@ from service.config.definition import ConnectorDefinition, read_definition
 from service.domain.ids import TaskId
 from service.kafka.client import KafkaSettings
 from service.kafka.reader import StoredRecord
-from service.pipeline.dead_letters import PARTITION_HEADER, DeadLetter, dead_letter_headers
+from service.pipeline.dead_letters import (
+    PARTITION_HEADER,
+    TIMESTAMP_HEADER,
+    DeadLetter,
+    DeadLetterRules,
+    dead_letter_headers,
+    dead_letter_records,
+)
 from service.redrive.run import nameless_of
 from service.redrive.source import DeadLetterFeed, DeadLetterSource, Nameless, PassedOver, RedriveConfig
 
@@ -71,6 +80,29 @@ def test_a_letter_without_headers_is_of_the_only_one_who_writes_none() -> None:
     assert list(page.values()) == [b"0"]
     with pytest.raises(Fatal, match="does not say whose it is"):
         pages(letter(0, owner=None), nameless=Nameless.UNKNOWN)
+
+
+@pytest.mark.parametrize("has_headers", [True, False])
+def test_a_record_has_its_own_headers_and_timestamp_again(*, has_headers: bool) -> None:
+    """Those that made it a letter are cut off, so that a second redrive finds them once."""
+    own = (("trace", b"abc"), ("x", None))
+    told = DeadLetter(None, b"1", "s", "r", "m", "t", "{}", "{}", timestamp_ms=-5, headers=own)
+    rules = DeadLetterRules("letters", "x", has_headers=has_headers)
+    (headers,) = dead_letter_records([told], TaskId("c", 0), rules=rules).headers or ()
+    written = dataclasses.replace(letter(0), headers=tuple(headers))
+    (page,) = pages(written, letter(1), nameless=Nameless.OWN)
+    assert page.headers is not None
+    assert [tuple(each) for each in page.headers] == [own, ()]
+    timestamps = cast("pa.Array[Any]", page.timestamps_ms).to_pylist()
+    assert timestamps == [-5 if has_headers else None, None]
+
+
+@pytest.mark.parametrize("told", [b"", b"x", b"9" * 19, b"9" * 5_000, "٣".encode(), None])
+def test_a_timestamp_that_is_none_is_passed_over(told: bytes | None) -> None:
+    """Anybody may write such a header."""
+    foreign = letter(7)
+    (page,) = pages(dataclasses.replace(foreign, headers=(*foreign.headers, (TIMESTAMP_HEADER, told))))
+    assert cast("pa.Array[Any]", page.timestamps_ms).to_pylist() == [None]
 
 
 @pytest.mark.parametrize("told", [b"1", b"[]", b'"x"', b"[" * 100_000, b"{", None])
