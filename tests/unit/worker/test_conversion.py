@@ -62,6 +62,19 @@ class FakeSession:
 
 
 @dataclass
+class HangingSession(FakeSession):
+    """Ends no job until it may."""
+
+    error: Exception = RESET
+    may_end: threading.Event = field(default_factory=threading.Event)
+
+    def createDataFrame(self, _frame: pa.Table) -> Any:  # noqa: N802 - PySpark's name
+        """What each job begins with."""
+        self.may_end.wait(10)
+        raise self.error
+
+
+@dataclass
 class Scene:
     """A service whose sessions are made as the script says: an error for a start that fails."""
 
@@ -227,3 +240,23 @@ async def lost(scene: Scene) -> None:
     """A conversion in which Spark is lost."""
     with pytest.raises(ConversionRetriable, match="lost"):
         await scene.service.convert(JSON, BATCH)
+
+
+async def test_a_conversion_is_given_up_after_the_time_that_the_key_says() -> None:
+    """``conversion.seconds.max``; Spark is started anew for the next one."""
+    config = WorkerConfig.parse({"conversion.seconds.max": "0.05", "conversion.slots": "1"}).config
+    assert config is not None
+    session = HangingSession()
+    service = ConversionService(
+        SparkSettings(remote="sc://nowhere"),
+        config,
+        clock=HurriedClock(),
+        emit=lambda _event: None,
+        launch=cast("Any", lambda _settings: session),
+    )
+    async with Background() as beside:
+        beside.start(service.run(), name="spark")
+        with pytest.raises(ConversionRetriable, match=r"took longer than 0\.05 s"):
+            await service.convert(JSON, BATCH)
+        session.may_end.set()
+    await service.stop()
