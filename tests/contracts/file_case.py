@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+import os
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 from fetchers.file.fetcher import FileStreamSource
@@ -19,6 +20,7 @@ class GrowingFile(ScriptedSource):
     def __init__(self, path: Path) -> None:
         self._path = path
         self._lines: list[bytes] = []
+        self._read_to = 0
         self._extend(LINES)
 
     @property
@@ -30,6 +32,28 @@ class GrowingFile(ScriptedSource):
     def expected(self) -> Sequence[bytes]:
         """All finished lines."""
         return tuple(self._lines)
+
+    @property
+    def records_given(self) -> int:
+        """Lines that end in what was read of the file."""
+        return self._path.read_bytes()[: self._read_to].count(b"\n")
+
+    @contextmanager
+    def heeding_reads(self) -> Iterator[None]:
+        """Notice how far the file is read, whoever reads it: reads by position leave no trace."""
+        read = os.pread
+
+        def pread(descriptor: int, bytes_max: int, position: int) -> bytes:
+            block = read(descriptor, bytes_max, position)
+            if self._path.exists() and os.path.samestat(os.fstat(descriptor), self._path.stat()):
+                self._read_to = max(self._read_to, position + len(block))
+            return block
+
+        os.pread = pread
+        try:
+            yield
+        finally:
+            os.pread = read
 
     async def add(self) -> None:
         """Grow."""
@@ -70,6 +94,7 @@ class FileCase(FetcherCase):
     """``FileStreamSource`` as the suite sees it."""
 
     connector = FileStreamSource
+    records_ahead_max = 100
     bad_configs = (
         BadConfig({"topic": "", "batch.size": "0"}, frozenset({"topic", "batch.size"})),
         BadConfig(
@@ -81,7 +106,9 @@ class FileCase(FetcherCase):
     @asynccontextmanager
     async def source(self, folder: Path) -> AsyncIterator[ScriptedSource]:
         """A file in the folder."""
-        yield GrowingFile(folder / "lines.txt")
+        file = GrowingFile(folder / "lines.txt")
+        with file.heeding_reads():
+            yield file
 
 
 CASE = FileCase()

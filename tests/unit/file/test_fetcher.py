@@ -293,6 +293,35 @@ async def test_more_files_than_may_be_open_at_once_are_all_read(
         assert list((await anext(stream)).values()) == [b"more"]
 
 
+@pytest.mark.parametrize("wait_ms", [0, 40_000])
+async def test_a_successor_is_read_after_the_wait_that_is_configured(
+    source: MakeSource, log: Path, lines_of: LinesOf, *, wait_ms: int
+) -> None:
+    """``file.rotate.wait.ms``, whatever the other waits are."""
+    log.write_bytes(b"old\n")
+    context = FakeContext()
+    connector = source(file=log, file_rotate_wait_ms=wait_ms, file_last_line_idle_ms=7_000_000)
+    async with running(connector, context) as pages:
+        found = [await anext(pages)]
+        log.rename(log.with_suffix(".1"))
+        log.write_bytes(b"new\n")
+        renamed_at = context.clock.monotonic()
+        found.append(await anext(pages))
+    assert lines_of(found) == [b"old", b"new"]
+    assert 0 <= context.clock.monotonic() - renamed_at - wait_ms / 1000 <= 2, "two looks come on top"
+
+
+async def test_a_last_line_is_delivered_after_the_idleness_that_is_configured(
+    source: MakeSource, log: Path, lines_of: LinesOf
+) -> None:
+    """``file.last.line.idle.ms``, whatever the other waits are."""
+    log.write_bytes(b"unfinished")
+    context = FakeContext()
+    connector = source(file=log, file_last_line="deliver", file_last_line_idle_ms=40_000, file_rotate_wait_ms=7_000_000)
+    assert lines_of(await collect(connector, context, pages=1)) == [b"unfinished"]
+    assert 0 <= context.clock.monotonic() - 40 <= 2, "two looks come on top"
+
+
 def open_files() -> list[Path]:
     """Where the descriptors lead that are open now."""
     return [entry.readlink() for entry in Path("/proc/self/fd").iterdir() if entry.is_symlink()]
