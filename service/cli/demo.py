@@ -105,10 +105,11 @@ def _print_report(console: Console, report: DemoReport) -> None:
 
 async def _keep(console: Console, demo: Demo) -> None:
     addresses = demo.running.addresses
-    console.print(f"REST and health: {addresses.rest}/health/ready")
-    console.print(f"metrics:         {addresses.rest}/metrics")
-    console.print(f"Kafka:           {addresses.bootstrap}")
-    console.print(f"registry:        {addresses.registry}")
+    console.print(f"REST:     {addresses.rest}")
+    console.print(f"health:   {addresses.rest}/health/ready")
+    console.print(f"metrics:  {addresses.rest}/metrics")
+    console.print(f"Kafka:    {addresses.bootstrap}")
+    console.print(f"registry: {addresses.registry}")
     console.print("Ctrl-C ends it.")
     worker = demo.running.new_worker()
     with stopping_on_signals(worker):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, aclosing
 from pathlib import Path
 from typing import Any
@@ -50,9 +50,9 @@ async def run_read_topic(
 async def print_topic(topic: str, access: TopicAccess, *, records_max: int | None, is_json: bool) -> int:
     """Print committed records, oldest first; one JSON object a line, or tables."""
     console = Console(stderr=True)
+    decoder = Decoder()
     try:
         async with AsyncExitStack() as stack:
-            decoder = Decoder()
             if access.registry is not None:
                 decoder.schema_by_id = (await stack.enter_async_context(RegistryClient(access.registry))).by_id
             records = read_records(topic, access.kafka, decoder=decoder, records_max=records_max)
@@ -60,6 +60,8 @@ async def print_topic(topic: str, access: TopicAccess, *, records_max: int | Non
     except (KafkaFailure, RegistryFailure) as error:
         console.print(Text(f"headrace: {error}", style="red"))
         return EXIT_FAILED
+    if decoder.has_missed_schemas:
+        console.print("headrace: some of it looks like Avro, and is shown as bytes: name its registry by --registry")
     return EXIT_CLEAN
 
 
@@ -86,8 +88,16 @@ async def shown(record: StoredRecord, decoder: Decoder) -> dict[str, Any]:
         "timestamp": record.timestamp,
         "key": await decoder.decode(record.key),
         "value": await decoder.decode(record.value),
-        "headers": {name: _header(value) for name, value in record.headers},
+        "headers": _headers(record.headers),
     }
+
+
+def _headers(headers: Sequence[tuple[str, bytes | None]]) -> dict[str, Any]:
+    """By name; those of one that is there several times are a list."""
+    values: dict[str, list[Any]] = {}
+    for name, value in headers:
+        values.setdefault(name, []).append(_header(value))
+    return {name: each[0] if len(each) == 1 else each for name, each in values.items()}
 
 
 def _header(value: bytes | None) -> Any:

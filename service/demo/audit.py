@@ -1,6 +1,7 @@
-"""An independent look at what came out: a ``read_committed`` consumer and fastavro, no code of the flow.
+"""An independent look at what came out: fastavro decodes every record and keys are counted, by no code of the flow.
 
-It decodes every record with the schema that the registry gives for the id in the record, and counts keys.
+A ``read_committed`` consumer brings the records, the registry the schema for the id in each: the door to Kafka and the
+registry's client are the worker's own.
 """
 
 from __future__ import annotations

@@ -38,6 +38,8 @@ class Decoder:
 
     schema_by_id: SchemaById | None = None
     """From the registry; None: Avro stays bytes."""
+    has_missed_schemas: bool = False
+    """Whether there was what looks like Avro, and no registry to ask."""
     _schemas: dict[int, Schema | None] = field(default_factory=dict)
     """None: the registry has none, or none that can be read by."""
 
@@ -49,7 +51,10 @@ class Decoder:
         """
         if data is None:
             return None
-        if self.schema_by_id is None or len(data) < _HEADER_BYTES or data[0] != _MAGIC:
+        if len(data) < _HEADER_BYTES or data[0] != _MAGIC:
+            return plain(data)
+        if self.schema_by_id is None:
+            self.has_missed_schemas = True
             return plain(data)
         schema = await self._schema(int.from_bytes(data[1:_HEADER_BYTES], "big"), self.schema_by_id)
         try:

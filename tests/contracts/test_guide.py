@@ -60,7 +60,7 @@ async def test_the_fetcher_works(folder: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 async def test_its_tests_pass(folder: Path) -> None:
-    """The test file of the guide runs the whole contract suite, and passes."""
+    """The test file of the guide runs the whole contract suite, and passes; its source cannot tell what it gave."""
     pytest_run = (sys.executable, "-m", "pytest", "-q", "-o", "asyncio_mode=auto", "-p", "no:cacheprovider")
     process = await asyncio.create_subprocess_exec(
         *pytest_run,
@@ -74,4 +74,4 @@ async def test_its_tests_pass(folder: Path) -> None:
         output, _ = await process.communicate()
     assert process.returncode == 0, output.decode()
     suite = [name for name in vars(FetcherContract) if name.startswith("test_")]
-    assert f"{len(suite)} passed" in output.decode()
+    assert f"{len(suite) - 1} passed, 1 skipped" in output.decode()

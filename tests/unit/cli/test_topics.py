@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from service.cli import topics
-from service.cli.topics import TABLE_RECORDS_MAX, print_lines, print_tables, shown
+from service.cli.access import TopicAccess
+from service.cli.topics import TABLE_RECORDS_MAX, print_lines, print_tables, print_topic, shown
+from service.kafka.client import KafkaSettings
 from service.kafka.reader import StoredRecord
 from service.reading.decoding import Decoder
 
@@ -113,10 +115,37 @@ async def test_headers_that_are_no_text_are_not_lost() -> None:
         "none": None,
         "raw": {"base64": "/w=="},
         "json": "1",
+        "twice": ["1", None],
     }
+
+
+@pytest.mark.parametrize(("value", "is_hinted"), [(b"\x00\x00\x00\x00\x01body", True), (b"\x00\x01", False)])
+async def test_avro_without_a_registry_is_told_once(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *, value: bytes, is_hinted: bool
+) -> None:
+    """On standard error, behind the records: what is shown is not what was written."""
+
+    async def stored(*_: object) -> AsyncIterator[list[StoredRecord]]:
+        raw: StoredRecord = _Raw()
+        raw.value = value
+        yield [raw, raw]
+
+    monkeypatch.setattr(topics, "read_topic", stored)
+    access = TopicAccess(kafka=KafkaSettings(bootstrap="nowhere:1"), registry=None)
+    assert await print_topic("t", access, records_max=None, is_json=True) == 0
+    out, err = capsys.readouterr()
+    assert len(out.splitlines()) == 2
+    assert err.replace("\n", " ").count("--registry") == is_hinted
 
 
 class _Raw:
     partition, offset, timestamp = 0, 1, 2
     key, value = None, b"\x00"
-    headers = (("text", "é".encode()), ("none", None), ("raw", b"\xff"), ("json", b"1"))
+    headers = (
+        ("text", "é".encode()),
+        ("none", None),
+        ("raw", b"\xff"),
+        ("json", b"1"),
+        ("twice", b"1"),
+        ("twice", None),
+    )
