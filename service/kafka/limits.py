@@ -57,7 +57,7 @@ class TopicLimits:
         return cls(bytes_max, behind, ahead, key, behind_key, ahead_key)
 
     def refused(self, columns: Columns, *, now_ms: int, compression: str | None = None) -> Iterator[RefusedRecord]:
-        """Records that the topic would not take, in order; sizes are those of a batch of one, compressed."""
+        """Records that the topic would not take, in order; sizes are those of a batch of one, as it would be sent."""
         sizes = columns.sizes_bytes() + BATCH_HEADER_BYTES
         stamps = columns.timestamps_ms
         earliest = max(0, now_ms - _with_margin(self.behind_ms_max))
@@ -65,7 +65,8 @@ class TopicLimits:
         suspects = (sizes > self.record_bytes_max) | (stamps < earliest) | (stamps > latest)
         for row in np.flatnonzero(suspects).tolist():
             size_bytes = int(sizes[row])
-            if compression is not None and size_bytes > self.record_bytes_max:
+            if size_bytes > self.record_bytes_max:
+                # So far only a bound, which varints and compression stay below.
                 alone = EncodedBatch(columns.slice(row, 1), compression=compression, is_transactional=False)
                 size_bytes = alone.size()
             wrong = self._wrong_size(size_bytes) or self._wrong_time(int(stamps[row]), earliest, latest)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from aiokafka import errors as kafka
 
-from service.kafka.batches import BATCH_HEADER_BYTES, RECORD_OVERHEAD_BYTES_MAX, Columns
+from service.kafka.batches import Columns, EncodedBatch
 from service.kafka.client import ProducerSettings
 from service.kafka.delivery import Lanes
 from service.kafka.errors import DeliveryFatal, DeliveryRetriable
@@ -26,6 +26,12 @@ def refused(limits: TopicLimits, times_ms: list[int | None], values: list[bytes]
     column = pa.array(values or [b"x"] * len(times_ms), pa.binary())
     write = TopicRecords("t", column, timestamps_ms=pa.array(times_ms, pa.int64()))
     return [record.row for record in limits.refused(Columns.of(write, now_ms=NOW_MS), now_ms=NOW_MS)]
+
+
+def alone_bytes(value: bytes) -> int:
+    """What is sent for a record that is alone."""
+    columns = Columns.of(TopicRecords("t", pa.array([value], pa.binary())), now_ms=NOW_MS)
+    return EncodedBatch(columns, compression=None, is_transactional=True).size()
 
 
 @pytest.mark.parametrize(
@@ -49,8 +55,9 @@ def test_times_around_the_limits(settings: dict[str, str], expected: list[int]) 
 
 
 def test_sizes_around_the_limit() -> None:
-    """A record and the batch it is alone in; the client's own limit counts where it is lower."""
-    room = 1000 - BATCH_HEADER_BYTES - RECORD_OVERHEAD_BYTES_MAX - 1
+    """A record and the batch it is alone in, to the byte; the client's own limit counts where it is lower."""
+    room = max(count for count in range(1000) if alone_bytes(b"v" * count) <= 1000)
+    assert alone_bytes(b"v" * room) == 1000
     values = [b"v" * room, b"v" * (room + 1)]
     for limit in (TopicLimits.of({"max.message.bytes": "1000"}, request_bytes_max=5000), TopicLimits(1000)):
         assert refused(limit, [None, None], values) == [1]
