@@ -18,6 +18,7 @@ from service.pipeline.queue import QueueLimits
 from service.pipeline.task import FlowParts, FlowSettings, SourceTask
 from service.stores.connector_offsets import OffsetTopics
 from service.stores.dedupe_store import DedupeState
+from service.worker.admitting import AdmittingWriter
 from service.worker.kinds import Confirm, UseTopic
 from service.worker.lending import DedupeStates, Writers
 from service.worker.topics_used import NoticingWriter
@@ -45,6 +46,11 @@ class Schemas(Protocol):
 
     async def with_ids(self, definition: ConnectorDefinition, plan: ConversionPlan) -> ConversionPlan:
         """Check compatibility and register; the plan with the registry's ids."""
+
+    async def admit(
+        self, definition: ConnectorDefinition, plan: ConversionPlan, topic: str, *, has_values: bool
+    ) -> None:
+        """The same for a further topic, to which a page goes."""
 
 
 class Topics(Protocol):
@@ -97,11 +103,15 @@ async def make_source_task(
     offsets = parts.offsets.of(common.offsets_storage_topic)
     own_topics = offsets.topics | {parts.dedupe.store.topic, common.dead_letter_topic}
 
+    async def admit(topic: str, *, has_values: bool) -> None:
+        await parts.schemas.admit(definition, plan, topic, has_values=has_values)
+
     def open_writer() -> Writer:
         is_exactly_once = common.delivery_guarantee == "exactly_once"
         writes_as = stand_in.task_id if stand_in else task_id
         writer = parts.writers.open(writes_as, connector=definition.properties, is_exactly_once=is_exactly_once)
-        return NoticingWriter(writer, use_topic, own_topics)
+        admitting = AdmittingWriter(writer, admit, {*own_topics, *definition.record_topics})
+        return NoticingWriter(admitting, use_topic, own_topics)
 
     def open_dedupe() -> DedupeState:
         if stand_in:

@@ -54,7 +54,26 @@ class RegistrySchemas:
         value_id = await self._id(
             definition.value_converter.registry, definition.record_topic, value_schema(plan), is_key=False
         )
-        return plan.with_schema_ids(key=key_id, value=value_id)
+        ready = plan.with_schema_ids(key=key_id, value=value_id)
+        for topic in definition.record_topics:
+            if topic != definition.record_topic:
+                await self.admit(definition, ready, topic, has_values=False)
+        return ready
+
+    async def admit(
+        self, definition: ConnectorDefinition, plan: ConversionPlan, topic: str, *, has_values: bool
+    ) -> None:
+        """The same for a further topic, under its own subjects; ``has_values``: whether it gets more than tombstones.
+
+        Raises ``RegistryFatal`` where the ids that records carry are not those of its subjects.
+        """
+        key = await self._id(definition.key_converter.registry, topic, key_schema(plan), is_key=True)
+        schema = value_schema(plan) if has_values else None
+        value = await self._id(definition.value_converter.registry, topic, schema, is_key=False)
+        for own, written in ((key, plan.key_converter.schema_id), (value, plan.value_converter.schema_id)):
+            if own not in (None, written):
+                message = f"the schema has the id {own} for topic '{topic}', and {written} for '{definition.topic}'"
+                raise RegistryFatal(message)
 
     async def _id(
         self, settings: RegistrySettings | None, topic: str, schema: str | None, *, is_key: bool

@@ -55,6 +55,12 @@ class Inline:
         """Nothing is registered for a check."""
         raise NotImplementedError
 
+    async def admit(
+        self, definition: ConnectorDefinition, plan: ConversionPlan, topic: str, *, has_values: bool
+    ) -> None:
+        """Nothing is registered for a check."""
+        raise NotImplementedError
+
 
 class Away(Inline):
     """A registry that does not answer."""

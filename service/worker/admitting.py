@@ -1,0 +1,59 @@
+"""Topics that pages name are known only as they come: their subjects are asked before anything is produced to them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from service.kafka.errors import RefusedRecord
+from service.kafka.producer import Writer
+from service.kafka.records import TopicRecords
+
+
+class Admit(Protocol):
+    """Checks and registers schemas for a topic."""
+
+    async def __call__(self, topic: str, *, has_values: bool) -> None:
+        """Raises ``RegistryRetriable``, ``RegistryFatal``."""
+
+
+@dataclass(slots=True)
+class AdmittingWriter:
+    """A ``Writer`` that has each topic admitted before the first commit to it."""
+
+    writer: Writer
+    admit: Admit
+    admitted: set[str]
+    """Those that need no more asking, such as dead letters, which have no schema."""
+
+    @property
+    def is_usable(self) -> bool:
+        """See ``Writer``."""
+        return self.writer.is_usable
+
+    async def start(self) -> None:
+        """See ``Writer``."""
+        await self.writer.start()
+
+    async def commit(self, writes: Sequence[TopicRecords]) -> None:
+        """See ``Writer``; raises what ``admit`` does."""
+        new = [write for write in writes if len(write) and write.topic not in self.admitted]
+        for topic in dict.fromkeys(write.topic for write in new):
+            has_values = any(_has_values(write) for write in new if write.topic == topic)
+            await self.admit(topic, has_values=has_values)
+            if has_values:
+                self.admitted.add(topic)
+        await self.writer.commit(writes)
+
+    async def refused(self, write: TopicRecords) -> Sequence[RefusedRecord]:
+        """See ``Writer``."""
+        return await self.writer.refused(write)
+
+    async def stop(self) -> None:
+        """See ``Writer``."""
+        await self.writer.stop()
+
+
+def _has_values(write: TopicRecords) -> bool:
+    return write.values.null_count < len(write)
