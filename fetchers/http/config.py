@@ -125,7 +125,9 @@ class HttpSourceConfig(FetcherConfig):
     http_catchup_interval_ms: Annotated[int | None, Field(ge=0), _RHYTHM] = None
     """Milliseconds between two rounds when the last one brought new records; poll.interval.ms when not given."""
     http_rate_limits: Annotated[NameList, _RHYTHM] = ()
-    """Requests allowed to all tasks with these credentials, such as 3/s,60/h (s, m, h, d)."""
+    """Requests allowed to all tasks of a worker with these credentials, such as 3/s,60/h (s, m, h, d).
+
+    Where they name several limits, all of these hold for each. After a 429 all wait, with these limits or without."""
 
     http_status_retry: Annotated[NameList, _LIMITS] = ()
     """Further statuses to try again, such as 404,409 or 5xx. (By default 408, 425, 429 and 5xx.)"""

@@ -171,6 +171,7 @@ class HttpSource(SourceConnector[HttpSourceConfig]):
         config = self.config
         secrets = settings.secrets(config)
         auth = settings.auth(config, clock=context.clock)
+        credential = "\n".join((str(URL(config.http_url).origin()), config.http_auth_user or "", *secrets))
         options: RequestOptions = {
             "headers": {name: value.get_secret_value() for name, value in config.http_header.items()},
             "auth": auth,
@@ -179,11 +180,8 @@ class HttpSource(SourceConnector[HttpSourceConfig]):
             "tls": settings.tls(config),
             "secrets": secrets,
             "is_page_refused": config.http_format != "json",  # JSON proves by itself that it is no page
+            "budget": shared_budget(credential, settings.rate_windows(config), clock=context.clock),
         }
-        windows = settings.rate_windows(config)
-        if windows:
-            credential = "\n".join((str(URL(config.http_url).origin()), config.http_auth_user or "", *secrets))
-            options["budget"] = shared_budget(credential, windows, clock=context.clock)
         layout = RecordLayout(
             format=config.http_format,
             path=config.http_records_path,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from fetchers.mixpanel.config import MixpanelConfig
 from fetchers.mixpanel.lines import UnfinishedLineError
@@ -48,13 +48,11 @@ class DayNotOverError(Exception):
     """Mixpanel says that the last day asked for has not come yet: its clock or zone is behind ours."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Export:
     """The export of one project, asked within its limits."""
 
     config: MixpanelConfig
-    _refusals: int = field(default=0)
-    """429 in a row without ``Retry-After``."""
 
     @asynccontextmanager
     async def stream(self, window: Window, context: FetchContext) -> AsyncIterator[HttpStream]:
@@ -71,14 +69,15 @@ class Export:
                 limits=LIMITS,
                 statuses=_STATUSES,
                 is_page_refused=True,
-                budget=shared_budget(self._budget_name(), RATE_WINDOWS, clock=context.clock),
+                budget=shared_budget(
+                    self._budget_name(), RATE_WINDOWS, clock=context.clock, back_off=RATE_LIMIT_BACK_OFF
+                ),
             ) as stream:
                 await _refuse(stream)
                 _demand_frame(stream)
-                self._refusals = 0
                 yield stream
         except RateLimited as error:
-            raise RateLimited(_about(window, error), wait_seconds=self._limit_wait_seconds(error)) from error
+            raise RateLimited(_about(window, error), wait_seconds=error.wait_seconds) from error
         except UnfinishedLineError as error:
             beginning = excerpt(error.beginning, secrets, characters_max=BEGINNING_CHARACTERS_MAX)
             raise Retriable(f"{_about(window, error)}, which begins {beginning}") from error
@@ -104,12 +103,6 @@ class Export:
         """The limits are the project's, whatever credentials ask; without its number the secret stands for it."""
         project = self.config.mixpanel_project_id
         return f"{self.config.base_url} {project if project is not None else self.config.user_and_password[0]}"
-
-    def _limit_wait_seconds(self, error: RateLimited) -> float:
-        if error.wait_seconds is not None:
-            return error.wait_seconds
-        self._refusals += 1
-        return RATE_LIMIT_BACK_OFF.wait_seconds(self._refusals)
 
 
 async def _refuse(stream: HttpStream) -> None:

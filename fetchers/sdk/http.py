@@ -119,8 +119,11 @@ class RequestBudget(Protocol):
     def turn(self, asker: Asker) -> AbstractAsyncContextManager[None]:
         """Wait until a request is allowed; the block lasts until the source has begun to answer."""
 
-    def hold(self, seconds: float, clock: Clock) -> None:
-        """Let nobody ask for this long: the source said so."""
+    def refuse(self, clock: Clock, *, asked_seconds: float | None) -> float:
+        """Hear of a 429, and for how long it asks; gives the seconds for which nobody may ask now."""
+
+    def accept(self, clock: Clock) -> None:
+        """Hear that the source gave what it was asked for."""
 
 
 class RequestOptions(TypedDict, total=False):

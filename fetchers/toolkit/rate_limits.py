@@ -7,14 +7,19 @@ import hashlib
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from weakref import WeakValueDictionary
+from weakref import WeakSet
 
 from fetchers.sdk.asker import Asker
 from fetchers.sdk.clock import Clock
+from fetchers.sdk.retry import BackOff
 from metrics.events import RateLimitWaited
 
 SLEEP_SECONDS_MIN = 0.001
 """A shorter sleep might not move a clock of floating point at all, and the wait would never end."""
+BACK_OFF = BackOff(first_seconds=1.0)
+"""For a refusal that does not say how long to wait."""
+REFUSALS_REMEMBERED_SECONDS = 3600.0
+"""How long after the end of its wait a refusal is one in a row, when nobody has asked meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,33 +30,23 @@ class RateWindow:
     seconds: float
 
 
-@dataclass(slots=True)
-class _Turn:
-    """One request: it reached the source at some moment before ``ended`` (monotonic seconds)."""
-
-    ended: float | None = None
-
-
-_known: WeakValueDictionary[tuple[str, tuple[RateWindow, ...]], RateBudget] = WeakValueDictionary()
-"""Budgets that someone holds, by hash of the credential."""
-_busy: dict[int, RateBudget] = {}
-"""Budgets whose requests still count, so that they outlive the tasks that made them."""
-
-
 class RateBudget:
-    """Moving windows over the requests to one source, kept together.
+    """The windows of one asker over the requests to a source, which it shares with all who use its credential.
 
+    Each request keeps to the windows of all of them: a limit is said of the credential, not of the one who names it.
     A request counts from the moment it is allowed until a window after the source has begun to answer it. Counting
     from its start only, four requests could meet within a second at the source though they left in more.
     Waiting is fair, visible, and ended at once by cancellation; time is the asker's monotonic clock.
     """
 
-    def __init__(self, windows: Sequence[RateWindow]) -> None:
+    def __init__(
+        self, windows: Sequence[RateWindow], *, back_off: BackOff = BACK_OFF, ledger: _Ledger | None = None
+    ) -> None:
+        """``ledger``: that of the credential; one of its own when not given."""
         self.windows = tuple(windows)
-        self._turns: list[_Turn] = []
-        self._held_until = 0.0
-        self._queue = asyncio.Lock()
-        self._changed = asyncio.Event()
+        self._back_off = back_off
+        self._ledger = ledger or _Ledger()
+        self._ledger.budgets.add(self)
 
     @asynccontextmanager
     async def turn(self, asker: Asker) -> AsyncIterator[None]:
@@ -61,51 +56,91 @@ class RateBudget:
             yield
         finally:
             turn.ended = asker.clock.monotonic()
-            self._changed.set()
+            self._ledger.changed.set()
 
-    def hold(self, seconds: float, clock: Clock) -> None:
-        """Let nobody ask for this long: the source said so."""
-        self._held_until = max(self._held_until, clock.monotonic() + seconds)
+    def refuse(self, clock: Clock, *, asked_seconds: float | None) -> float:
+        """Let nobody ask for as long as the source asked, or for the back-off's time; gives the seconds to wait."""
+        ledger, now = self._ledger, clock.monotonic()
+        wait = ledger.held_until - now if asked_seconds is None else asked_seconds
+        if wait <= 0:  # not one more of those that had left before the first of them was refused
+            ledger.refusals += 1
+            wait = self._back_off.wait_seconds(ledger.refusals)
+        ledger.held_until = max(ledger.held_until, now + wait)
+        return wait
 
-    def is_idle(self, now: float) -> bool:
-        """Whether no request counts any more (monotonic seconds)."""
-        self._forget(now)
-        return not self._turns and self._held_until <= now
+    def accept(self, clock: Clock) -> None:
+        """Begin the back-off anew, unless this answer is older than a refusal."""
+        if self._ledger.held_until <= clock.monotonic():
+            self._ledger.refusals = 0
 
     async def _begin(self, asker: Asker) -> _Turn:
-        clock = asker.clock
-        if not self._queue.locked() and self._wait_seconds(clock.monotonic()) == 0:
-            return self._granted()
+        clock, ledger = asker.clock, self._ledger
+        if not ledger.queue.locked() and ledger.wait_seconds(clock.monotonic()) == 0:
+            return ledger.granted()
         started = clock.monotonic()
         with asker.waiting_for_limit():
             try:
-                async with self._queue:
-                    await self._wait_for_room(clock)
-                    return self._granted()
+                async with ledger.queue:
+                    await ledger.wait_for_room(clock)
+                    return ledger.granted()
             finally:
                 waited = clock.monotonic() - started
                 asker.emit(RateLimitWaited(asker.connector, asker.task, seconds=waited))
 
-    def _granted(self) -> _Turn:
-        turn = _Turn()
-        self._turns.append(turn)
-        _busy[id(self)] = self
+
+@dataclass(slots=True)
+class _Turn:
+    """One request: it reached the source at some moment before ``ended`` (monotonic seconds)."""
+
+    counts_seconds: float
+    """How long it counts after its end: the longest window of the time when it was allowed."""
+    ended: float | None = None
+
+    def counts(self, now: float, seconds: float) -> bool:
+        """Whether it may have reached the source within the last ``seconds``."""
+        return self.ended is None or self.ended + seconds > now
+
+
+class _Ledger:
+    """What is asked with one credential."""
+
+    def __init__(self) -> None:
+        self.budgets: WeakSet[RateBudget] = WeakSet()
+        """Those of all who use the credential now; a limit ends with the task that has named it."""
+        self.turns: list[_Turn] = []
+        self.held_until = 0.0
+        self.refusals = 0
+        """Refusals in a row that did not say how long to wait."""
+        self.queue = asyncio.Lock()
+        self.changed = asyncio.Event()
+
+    def is_idle(self, now: float) -> bool:
+        """Whether nobody uses it, and nothing that was asked counts any more (monotonic seconds)."""
+        self._forget(now)
+        remembered_until = self.held_until + (REFUSALS_REMEMBERED_SECONDS if self.refusals else 0.0)
+        return not self.budgets and not self.turns and remembered_until <= now
+
+    def granted(self) -> _Turn:
+        """A request that leaves now."""
+        turn = _Turn(max((window.seconds for window in self._windows()), default=0.0))
+        self.turns.append(turn)
         return turn
 
-    async def _wait_for_room(self, clock: Clock) -> None:
-        while (wait := self._wait_seconds(clock.monotonic())) != 0:
+    async def wait_for_room(self, clock: Clock) -> None:
+        """Wait until a request may leave."""
+        while (wait := self.wait_seconds(clock.monotonic())) != 0:
             if wait is None:
-                self._changed.clear()
-                await self._changed.wait()
+                self.changed.clear()
+                await self.changed.wait()
             else:
                 await clock.sleep(max(wait, SLEEP_SECONDS_MIN))
 
-    def _wait_seconds(self, now: float) -> float | None:
+    def wait_seconds(self, now: float) -> float | None:
         """Seconds until a request may leave; None when an unanswered one has to be waited for first."""
         self._forget(now)
-        longest = max(0.0, self._held_until - now)
-        for window in self.windows:
-            counted = [turn for turn in self._turns if turn.ended is None or turn.ended + window.seconds > now]
+        longest = max(0.0, self.held_until - now)
+        for window in self._windows():
+            counted = [turn for turn in self.turns if turn.counts(now, window.seconds)]
             too_many = len(counted) - window.count + 1
             if too_many <= 0:
                 continue
@@ -115,24 +150,28 @@ class RateBudget:
             longest = max(longest, ends[too_many - 1] + window.seconds - now)
         return longest
 
+    def _windows(self) -> set[RateWindow]:
+        return {window for budget in self.budgets for window in budget.windows}
+
     def _forget(self, now: float) -> None:
-        horizon = now - max((window.seconds for window in self.windows), default=0.0)
-        self._turns = [turn for turn in self._turns if turn.ended is None or turn.ended > horizon]
+        self.turns = [turn for turn in self.turns if turn.counts(now, turn.counts_seconds)]
 
 
-def shared_budget(credential: str, windows: Sequence[RateWindow], *, clock: Clock) -> RateBudget:
-    """The budget of everyone in this process who uses this credential (or project) with these windows.
+_ledgers: dict[str, _Ledger] = {}
+"""By hash of the credential."""
 
-    Only a hash of ``credential`` is kept. A budget outlives its tasks for as long as a request of theirs counts, so
-    that a task that is started again does not start with a fresh allowance.
+
+def shared_budget(
+    credential: str, windows: Sequence[RateWindow], *, clock: Clock, back_off: BackOff = BACK_OFF
+) -> RateBudget:
+    """A budget with these windows, shared with everyone in this process who uses this credential (or project).
+
+    Only a hash of ``credential`` is kept. What was asked is remembered for as long as it counts, so that a task that
+    is started again does not start with a fresh allowance.
     """
     now = clock.monotonic()
-    for number, budget in list(_busy.items()):
-        if budget.is_idle(now):
-            del _busy[number]
-    key = (hashlib.sha256(credential.encode()).hexdigest(), tuple(windows))
-    known = _known.get(key)
-    if known is None:
-        known = _known[key] = RateBudget(windows)
-    _busy[id(known)] = known
-    return known
+    for known, ledger in list(_ledgers.items()):
+        if ledger.is_idle(now):
+            del _ledgers[known]
+    ledger = _ledgers.setdefault(hashlib.sha256(credential.encode()).hexdigest(), _Ledger())
+    return RateBudget(windows, back_off=back_off, ledger=ledger)

@@ -221,16 +221,18 @@ class TaskHttp:
         verdict = request.options.get("statuses", StatusTable()).verdict(stream.status)
         if verdict is StatusVerdict.ACCEPT and request.options.get("is_page_refused"):
             await _refuse_page(stream, request)
+        budget: RequestBudget | None = request.options.get("budget")
         if verdict in {StatusVerdict.ACCEPT, StatusVerdict.SKIP}:
+            if budget is not None:
+                budget.accept(self._asker.clock)
             return
         message = await _quoting(stream, request, _status_words(stream.status))
         if verdict is StatusVerdict.FATAL:
             raise Fatal(message)
         wait = retry_after_seconds(stream.headers.get("Retry-After"), now=self._asker.clock.now())
         if verdict is StatusVerdict.RATE_LIMITED:
-            budget: RequestBudget | None = request.options.get("budget")
-            if budget is not None and wait is not None:
-                budget.hold(wait, self._asker.clock)
+            if budget is not None:
+                wait = budget.refuse(self._asker.clock, asked_seconds=wait)
             raise RateLimited(message, wait_seconds=wait)
         raise Retriable(message, wait_seconds=wait)
 

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from fetchers.catalog import shared_http
 from fetchers.sdk import Fatal, Page, RateLimited, Retriable
-from fetchers.sdk.testing import collect
+from fetchers.sdk.testing import FakeClock, FakeContext, collect
 from fetchers.toolkit.http import SharedHttp
 from tests.apis.http.paged import WAYS, Table, ids, items, resume, source
 from tests.contracts.loopback import serve
@@ -170,7 +170,7 @@ async def test_statuses(http: SharedHttp) -> None:
 
 
 async def test_rate_limits_are_kept(http: SharedHttp) -> None:
-    """With ``http.rate.limits`` pages come no faster than allowed, also to several tasks of one credential."""
+    """With ``http.rate.limits`` pages come no faster than allowed."""
     table = Table(items(*range(8)))
     async with serve(table.answer) as url:
         made = source(f"{url}/list", http_records_path="items", http_rate_limits="2/m", **WAYS["cursor"])
@@ -178,6 +178,27 @@ async def test_rate_limits_are_kept(http: SharedHttp) -> None:
         assert ids(await collect(made, context)) == list(range(8))
         assert context.clock.monotonic() == pytest.approx(60.0, abs=0.1)
         assert context.limit_waits
+
+
+async def test_a_429_holds_all_who_use_the_credential(http: SharedHttp) -> None:
+    """Without ``Retry-After`` and without limits of our own too: the next task does not run into the same wall."""
+    table = Table(items(1))
+    clock = FakeClock()
+
+    async def answer(request: web.Request) -> web.Response:
+        return web.Response(status=429) if request.path == "/busy" else await table.answer(request)
+
+    async with serve(answer) as url:
+        busy, well = source(f"{url}/busy"), source(f"{url}/well", http_records_path="items")
+        with pytest.raises(RateLimited) as caught:
+            await collect(busy, FakeContext(partition=busy.partition(), http=http, clock=clock))
+        wait = caught.value.wait_seconds
+        assert wait is not None
+        assert wait >= 1.0
+        context = FakeContext(partition=well.partition(), http=http, clock=clock)
+        assert ids(await collect(well, context)) == [0]
+    assert clock.monotonic() >= wait
+    assert context.limit_waits
 
 
 async def test_the_rhythm_is_faster_while_there_is_news(http: SharedHttp) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
+from weakref import ref
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fetchers.sdk import BackOff
 from fetchers.sdk.testing import FakeClock, FakeContext
 from fetchers.toolkit.rate_limits import RateBudget, RateWindow, shared_budget
 from metrics.events import RateLimitWaited
@@ -115,8 +117,27 @@ async def test_waits_for_an_unanswered_request() -> None:
 async def test_all_hold_still_when_the_source_says_so() -> None:
     """After a 429 with Retry-After nobody asks with this credential until the time is over."""
     budget, context = RateBudget(HOURLY), FakeContext()
-    budget.hold(900.0, context.clock)
+    assert budget.refuse(context.clock, asked_seconds=900.0) == 900.0
     assert await _ask(budget, context, 1) == [pytest.approx(900.0)]
+
+
+async def test_a_refusal_that_does_not_say_how_long_holds_all_as_well() -> None:
+    """Waits grow from refusal to refusal, also of a task that is started again, until the source gives something."""
+    back_off, context = BackOff(first_seconds=2.0, jitter_seconds=0.0), FakeContext()
+    waits = []
+    for _ in range(3):
+        refused = shared_budget("refused", (), clock=context.clock, back_off=back_off)
+        waits.append(refused.refuse(context.clock, asked_seconds=None))
+        assert refused.refuse(context.clock, asked_seconds=None) == waits[-1], "had left before the wait began"
+        del refused
+        other = shared_budget("refused", HOURLY, clock=context.clock)
+        other.accept(context.clock)
+        assert await _ask(other, context, 1) == [pytest.approx(sum(waits))]
+        del other
+    assert waits == [2.0, 4.0, 8.0]
+    taken = shared_budget("refused", (), clock=context.clock, back_off=back_off)
+    taken.accept(context.clock)
+    assert taken.refuse(context.clock, asked_seconds=None) == 2.0
 
 
 async def test_a_jump_of_the_wall_clock_changes_nothing() -> None:
@@ -130,21 +151,41 @@ async def test_a_jump_of_the_wall_clock_changes_nothing() -> None:
 
 
 async def test_one_credential_one_budget() -> None:
-    """Tasks with the same credential share a budget, others do not."""
+    """What one task asks counts for all with its credential, and for nobody else."""
+    context, windows = FakeContext(), [RateWindow(1, 60.0)]
+    for name, moment in (("credential-one", 0.0), ("credential-two", 0.0), ("credential-one", 60.0)):
+        assert await _ask(shared_budget(name, windows, clock=context.clock), context, 1) == [pytest.approx(moment)]
+
+
+@pytest.mark.parametrize("counts", [(1, 2), (2, 1)])
+async def test_whoever_names_the_strictest_limit_names_it_for_all(counts: tuple[int, int]) -> None:
+    """A credential has one limit at its source; where two connectors name two, both hold for each."""
     clock = FakeClock()
-    mine, yours = (shared_budget(name, HOURLY, clock=clock) for name in ("credential-one", "credential-two"))
-    assert shared_budget("credential-one", HOURLY, clock=clock) is mine
-    assert mine is not yours
+    budgets = [shared_budget(f"limits {counts}", [RateWindow(count, 10.0)], clock=clock) for count in counts]
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(_ask(budget, FakeContext(clock=clock), 3)) for budget in budgets]
+    moments = sorted(moment for task in tasks for moment in task.result())
+    assert moments == [pytest.approx(10.0 * number, abs=0.1) for number in range(6)]
+
+
+async def test_a_limit_ends_with_the_task_that_named_it() -> None:
+    """A connector whose limit was raised is not held to the old one; what it has asked still counts."""
+    context = FakeContext()
+    await _ask(shared_budget("raised", [RateWindow(1, 60.0)], clock=context.clock), context, 1)
+    raised = shared_budget("raised", [RateWindow(2, 60.0)], clock=context.clock)
+    assert await _ask(raised, context, 2) == [0.0, pytest.approx(60.0)]
 
 
 async def test_a_restarted_task_gets_no_fresh_allowance() -> None:
-    """A budget outlives the task that used it for as long as its requests count, and not longer."""
+    """What was asked outlives the task that asked it for as long as it counts, and not longer."""
     windows, context = [RateWindow(1, 60.0)], FakeContext()
     await _ask(shared_budget("restarted", windows, clock=context.clock), context, 1)
     again = shared_budget("restarted", windows, clock=context.clock)
     assert await _ask(again, context, 1) == [pytest.approx(60.0)]
-    number = id(again)
+    ledger = ref(again._ledger)
     del again
+    shared_budget("somebody else", windows, clock=context.clock)
+    assert ledger() is not None
     await context.clock.advance(120.0)
     shared_budget("somebody else", windows, clock=context.clock)
-    assert not shared_budget("restarted", windows, clock=context.clock)._turns, number
+    assert ledger() is None
