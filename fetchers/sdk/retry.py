@@ -1,12 +1,11 @@
-"""Retry policies as values."""
+"""Retry policies as values, carried out by tenacity."""
 
 from __future__ import annotations
 
-import random
 from dataclasses import dataclass
 
-_DOUBLINGS_MAX = 64
-"""Far beyond every cap, and still a number."""
+from tenacity import RetryCallState
+from tenacity.wait import wait_base, wait_exponential, wait_random_exponential
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +21,14 @@ class BackOff:
     jitter_seconds: float = 0.3
     """At most so much is added to the first wait, and to later ones in the same proportion."""
 
+    def wait(self) -> wait_base:
+        """The tenacity ``wait`` value of this policy."""
+        cap_per_second = self.cap_seconds / (self.first_seconds + self.jitter_seconds)
+        steady = wait_exponential(multiplier=self.first_seconds, max=self.first_seconds * cap_per_second)
+        return steady + wait_random_exponential(self.jitter_seconds, max=self.jitter_seconds * cap_per_second)
+
     def wait_seconds(self, attempt: int, *, asked_seconds: float | None = None) -> float:
         """Seconds before attempt ``attempt + 1`` (attempts count from 1); never less than what the source asked."""
-        times = 2.0 ** min(attempt - 1, _DOUBLINGS_MAX)
-        shortest, longest = self.first_seconds * times, (self.first_seconds + self.jitter_seconds) * times
-        if longest > self.cap_seconds:
-            shortest, longest = shortest * self.cap_seconds / longest, self.cap_seconds
-        wait = random.uniform(shortest, longest)
-        return max(wait, asked_seconds or 0.0)
+        state = RetryCallState(retry_object=None, fn=None, args=(), kwargs={})  # type: ignore[arg-type]
+        state.attempt_number = attempt
+        return max(float(self.wait()(state)), asked_seconds or 0.0)
