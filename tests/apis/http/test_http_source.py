@@ -10,7 +10,7 @@ from aiohttp import web
 
 from fetchers.catalog import shared_http
 from fetchers.sdk import Fatal, Page, RateLimited, Retriable
-from fetchers.sdk.testing import FakeClock, FakeContext, collect
+from fetchers.sdk.testing import FakeClock, FakeContext, collect, running
 from fetchers.toolkit.http import SharedHttp
 from tests.apis.http.paged import WAYS, Table, ids, items, resume, source
 from tests.contracts.loopback import serve
@@ -199,6 +199,36 @@ async def test_a_429_holds_all_who_use_the_credential(http: SharedHttp) -> None:
         assert ids(await collect(well, context)) == [0]
     assert clock.monotonic() >= wait
     assert context.limit_waits
+
+
+@pytest.mark.parametrize("is_shared", [True, False])
+async def test_sources_with_one_credential_keep_the_strictest_limit(http: SharedHttp, *, is_shared: bool) -> None:
+    """While a neighbour with 2/m runs, one with 100/m asks no faster, unless its credential is another one."""
+    table, clock = Table(items(*range(8))), FakeClock()
+    moments: list[tuple[str, float]] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        moments.append((request.path, clock.monotonic()))
+        return await table.answer(request)
+
+    async with serve(answer) as url:
+        keys = {"http_records_path": "items", "http_auth_type": "bearer", **WAYS["cursor"]}
+        strict = source(f"{url}/strict", http_rate_limits="2/m", http_auth_token="one", **keys)
+        token = "one" if is_shared else "another"
+        loose = source(f"{url}/loose", http_rate_limits="100/m", http_auth_token=token, **keys)
+        neighbour = FakeContext(partition=strict.partition(), http=http, clock=clock)
+        async with running(strict, neighbour) as pages:
+            await anext(pages)  # it lives on until the block is left, its second page fetched ahead
+            context = FakeContext(partition=loose.partition(), http=http, clock=clock)
+            assert ids(await collect(loose, context)) == list(range(8))
+    asked = [moment for path, moment in moments if path == "/loose"]
+    assert len(asked) == 4
+    if is_shared:
+        times = [moment for _, moment in moments]
+        assert all(later - first >= 60.0 - 1e-6 for first, later in zip(times, times[2:], strict=False))
+        assert context.limit_waits
+    else:
+        assert asked == [0.0] * 4
 
 
 async def test_the_rhythm_is_faster_while_there_is_news(http: SharedHttp) -> None:

@@ -12,10 +12,9 @@ from aiohttp import web
 from fetchers.catalog import shared_http
 from fetchers.sdk import Authorizer, Fatal, Retriable
 from fetchers.sdk.testing import FakeContext
-from fetchers.toolkit.auth import ApiKeyAuth, BasicAuth, BearerAuth, ClientCredentials, OAuth2Auth
+from fetchers.toolkit.auth import ApiKeyAuth, BasicAuth, BearerAuth, OAuth2Auth
+from tests.apis.toolkit.token_server import SECRET, TokenServer
 from tests.contracts.loopback import serve
-
-SECRET = "s3cr3t-0815-4711"
 
 
 @pytest.fixture(name="context")
@@ -23,38 +22,6 @@ async def context_fixture() -> AsyncIterator[FakeContext]:
     """A context with a client."""
     async with shared_http() as http:
         yield FakeContext(http=http)
-
-
-class TokenServer:
-    """A token server and the API behind it, which takes the newest token only."""
-
-    def __init__(self) -> None:
-        self.url = ""
-        self.forms: list[dict[str, str]] = []
-        self.headers: list[str | None] = []
-        self.life: object = 3600
-        self.valid = ""
-        self.broken: web.Response | None = None
-
-    async def answer(self, request: web.Request) -> web.Response:
-        """A token, or the API's answer."""
-        if request.path == "/token":
-            if self.broken is not None:
-                return self.broken
-            self.forms.append({name: str(text) for name, text in (await request.post()).items()})
-            self.headers.append(request.headers.get("Authorization"))
-            self.valid = f"token-{len(self.forms)}-{SECRET}"
-            token = {"access_token": self.valid, "token_type": "Bearer", "expires_in": self.life}
-            return web.json_response({name: value for name, value in token.items() if value is not None})
-        if request.headers.get("Authorization") != f"Bearer {self.valid}":
-            return web.Response(status=401, text=f"bad: {request.headers.get('Authorization')}")
-        return web.json_response([])
-
-    def client(self, *, is_secret_in_body: bool = False) -> ClientCredentials:
-        """A client of this server."""
-        return ClientCredentials(
-            f"{self.url}/token", "me", SECRET, scope="read write", is_secret_in_body=is_secret_in_body
-        )
 
 
 @pytest.fixture(name="server")
