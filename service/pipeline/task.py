@@ -51,7 +51,7 @@ class FlowSettings:
     queue: QueueLimits = QueueLimits()
     batch: BatchLimits = BatchLimits()
     conversions_max: int = 2
-    """Micro-batches of this task in conversion at once; as many may be converted and wait for their turn."""
+    """Micro-batches of this task in conversion at once."""
     fetch_retry: FetchRetry = FetchRetry()
     """Its back-off is that of conversions too; its patience is for the source alone."""
 
@@ -160,13 +160,12 @@ class SourceTask:
 
     async def _flow(self, fetch: FetchStage, deliver: DeliverStage, queue: BoundedQueue, events: TaskEvents) -> None:
         """Fetch, convert and deliver at the same time until stopped or failed, and drained."""
-        conversions_max = self.settings.conversions_max
-        ordered: asyncio.Queue[Conversion | None] = asyncio.Queue(conversions_max)
-        slots = asyncio.Semaphore(conversions_max)
+        ordered: asyncio.Queue[Conversion | None] = asyncio.Queue()
+        slots = asyncio.Semaphore(self.settings.conversions_max)
         async with asyncio.TaskGroup() as group:
             fetching = group.create_task(self._fetch(fetch, queue), name=f"{self.task_id} fetch")
             group.create_task(self._stop_when_asked(fetching, queue), name=f"{self.task_id} stop")
-            group.create_task(self._deliver_in_order(ordered, deliver), name=f"{self.task_id} deliver")
+            group.create_task(self._deliver_in_order(ordered, deliver, slots), name=f"{self.task_id} deliver")
             convert = ConvertStage(
                 self.parts.convert, self.settings.plan, events, self.parts.clock, self.settings.fetch_retry.back_off
             )
@@ -175,9 +174,9 @@ class SourceTask:
                     _tell_closed(events, batch)
                     await slots.acquire()
                     self._converting += 1
-                    work = self._convert(convert.run, batch, queue, slots)
-                    await ordered.put(group.create_task(work, name=f"{self.task_id} convert"))
-            await ordered.put(None)
+                    work = self._convert(convert.run, batch, queue)
+                    ordered.put_nowait(group.create_task(work, name=f"{self.task_id} convert"))
+            ordered.put_nowait(None)
             self._stop.set()
         if self._fetch_failure is not None:
             raise self._fetch_failure
@@ -198,11 +197,7 @@ class SourceTask:
         )
 
     async def _convert(
-        self,
-        convert: Callable[[MicroBatch], Awaitable[ConvertedBatch]],
-        batch: MicroBatch,
-        queue: BoundedQueue,
-        slots: asyncio.Semaphore,
+        self, convert: Callable[[MicroBatch], Awaitable[ConvertedBatch]], batch: MicroBatch, queue: BoundedQueue
     ) -> ConvertedBatch | ConversionError | PoisonedBatchError:
         """A failure is handed on like a result, to be raised in its turn: what was fetched before is delivered."""
         try:
@@ -211,12 +206,14 @@ class SourceTask:
             return error
         finally:
             self._converting -= 1
-            slots.release()
             await queue.nudge()
 
-    async def _deliver_in_order(self, ordered: asyncio.Queue[Conversion | None], deliver: DeliverStage) -> None:
+    async def _deliver_in_order(
+        self, ordered: asyncio.Queue[Conversion | None], deliver: DeliverStage, slots: asyncio.Semaphore
+    ) -> None:
         while (conversion := await ordered.get()) is not None:
             converted = await conversion
+            slots.release()
             if isinstance(converted, Exception):
                 raise converted
             await deliver.run(converted)

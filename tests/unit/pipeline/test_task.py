@@ -71,26 +71,6 @@ async def test_no_more_conversions_run_at_once_than_allowed(conversions_max: int
     assert conversion.running_most == conversions_max
 
 
-@pytest.mark.parametrize("conversions_max", [1, 2])
-async def test_what_waits_for_kafka_holds_no_conversion_up(conversions_max: int) -> None:
-    """While a commit takes long, conversions go on until as many micro-batches as may convert have waited."""
-    hanging = asyncio.Event()
-
-    async def turn(place: str) -> None:
-        if place == "commit.begin":
-            await hanging.wait()
-
-    conversion = FakeConversion(script=lambda _: 1.0)
-    world = World(FakeKafka(turn=turn), conversion=conversion)
-    async with running(world.task(numbers(payloads(400)), conversions_max=conversions_max)):
-        await asyncio.sleep(100)
-        in_delivery, on_the_way_to_the_others = 1, 1
-        assert conversion.calls == in_delivery + conversions_max + on_the_way_to_the_others
-        hanging.set()
-        await wait_until(lambda: len(world.kafka.values(TOPIC)) == 400)
-    assert world.kafka.values(TOPIC) == payloads(400)
-
-
 async def test_back_pressure_reaches_the_fetcher() -> None:
     """While Kafka hangs, the fetcher is asked for no more than queue, batcher and slots hold."""
     hanging = asyncio.Event()
