@@ -234,7 +234,7 @@ class SourceConnectorConfig(ConnectorConfig):
 
     queue_records_max: Annotated[int, Field(ge=1), _key(FLOW, 2, "Queue Records")] = 200_000
     """Records the queue between fetch and conversion holds at most."""
-    queue_bytes_max: Annotated[int, Field(ge=1), _key(FLOW, 3, "Queue Bytes")] = 32 * 1024 * 1024
+    queue_bytes_max: Annotated[int, Field(ge=1), _key(FLOW, 3, "Queue Bytes")] = 16 * 1024 * 1024
     """Bytes the queue holds at most."""
     batch_records_max: Annotated[int, Field(ge=1), _key(FLOW, 4, "Micro-batch Records")] = 50_000
     """A micro-batch closes at this many records …"""
