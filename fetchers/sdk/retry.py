@@ -23,7 +23,8 @@ class BackOff:
 
     def wait(self) -> wait_base:
         """The tenacity ``wait`` value of this policy."""
-        cap_per_second = self.cap_seconds / (self.first_seconds + self.jitter_seconds)
+        longest_seconds = self.first_seconds + self.jitter_seconds
+        cap_per_second = self.cap_seconds / longest_seconds if longest_seconds else 0.0
         steady = wait_exponential(multiplier=self.first_seconds, max=self.first_seconds * cap_per_second)
         return steady + wait_random_exponential(self.jitter_seconds, max=self.jitter_seconds * cap_per_second)
 

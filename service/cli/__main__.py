@@ -7,6 +7,6 @@ try:
     from service.cli.main import main
 
     main(prog_name="headrace", complete_var=VARIABLE)
-except Exception as error:
+except Exception as error:  # what a damaged module raises when it is imported may be anything; it is raised again
     start_again_if_damaged(error)
     raise

@@ -85,6 +85,13 @@ def test_back_off_without_jitter_is_exact(attempt: int) -> None:
     assert wait == {1: 2.0, 2: 4.0}.get(attempt, 16.0)
 
 
+def test_a_back_off_of_nothing_waits_for_what_is_asked_alone() -> None:
+    """For tests and for sources that say themselves how long to wait."""
+    back_off = BackOff(first_seconds=0.0, jitter_seconds=0.0)
+    assert back_off.wait_seconds(3) == 0.0
+    assert back_off.wait_seconds(3, asked_seconds=2.0) == 2.0
+
+
 def test_errors_carry_the_wait() -> None:
     """A rate limit is retriable and knows how long."""
     error = RateLimited("slow down", wait_seconds=5.0)
