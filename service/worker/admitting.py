@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from service.kafka.errors import RefusedRecord
-from service.kafka.producer import Writer
 from service.kafka.records import TopicRecords
+from service.worker.forwarding import ForwardingWriter
 
 
 class Admit(Protocol):
@@ -19,22 +18,12 @@ class Admit(Protocol):
 
 
 @dataclass(slots=True)
-class AdmittingWriter:
+class AdmittingWriter(ForwardingWriter):
     """A ``Writer`` that has each topic admitted before the first commit to it."""
 
-    writer: Writer
     admit: Admit
     admitted: set[str]
     """Those that need no more asking, such as dead letters, which have no schema."""
-
-    @property
-    def is_usable(self) -> bool:
-        """See ``Writer``."""
-        return self.writer.is_usable
-
-    async def start(self) -> None:
-        """See ``Writer``."""
-        await self.writer.start()
 
     async def commit(self, writes: Sequence[TopicRecords]) -> None:
         """See ``Writer``; raises what ``admit`` does."""
@@ -45,14 +34,6 @@ class AdmittingWriter:
             if has_values:
                 self.admitted.add(topic)
         await self.writer.commit(writes)
-
-    async def refused(self, write: TopicRecords) -> Sequence[RefusedRecord]:
-        """See ``Writer``."""
-        return await self.writer.refused(write)
-
-    async def stop(self) -> None:
-        """See ``Writer``."""
-        await self.writer.stop()
 
 
 def _has_values(write: TopicRecords) -> bool:

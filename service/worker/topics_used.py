@@ -5,29 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from service.kafka.errors import RefusedRecord
-from service.kafka.producer import Writer
 from service.kafka.records import TopicRecords
+from service.worker.forwarding import ForwardingWriter
 
 
 @dataclass(slots=True)
-class NoticingWriter:
+class NoticingWriter(ForwardingWriter):
     """A ``Writer`` that tells of each topic once it has committed to it."""
 
-    writer: Writer
     use_topic: Callable[[str], None]
     own_topics: frozenset[str]
     """Offsets, de-duplication, dead letters: Connect does not count them as the connector's."""
     _told: set[str] = field(default_factory=set)
-
-    @property
-    def is_usable(self) -> bool:
-        """See ``Writer``."""
-        return self.writer.is_usable
-
-    async def start(self) -> None:
-        """See ``Writer``."""
-        await self.writer.start()
 
     async def commit(self, writes: Sequence[TopicRecords]) -> None:
         """See ``Writer``."""
@@ -35,11 +24,3 @@ class NoticingWriter:
         for topic in {write.topic for write in writes if len(write)} - self._told - self.own_topics:
             self._told.add(topic)
             self.use_topic(topic)
-
-    async def refused(self, write: TopicRecords) -> Sequence[RefusedRecord]:
-        """See ``Writer``."""
-        return await self.writer.refused(write)
-
-    async def stop(self) -> None:
-        """See ``Writer``."""
-        await self.writer.stop()
