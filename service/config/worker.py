@@ -90,8 +90,13 @@ class WorkerConfig(ConfigModel):
     """Address of health, metrics and REST; port 0 picks a free one."""
     admin_listeners: Annotated[str | None, Key(importance=Importance.LOW, kind="LIST")] = None
     """Addresses of ``/admin``; those of ``listeners`` when not given, none at all when empty."""
+    rest_allowed_hosts: Annotated[NameList, Key(importance=Importance.MEDIUM, example="connect.example.org")] = ()
+    """Names, also with a port, under which clients may ask this worker beside those of its listeners, its machine and
+    ``rest.advertised.host.name``: those of proxies and services before it. ``*`` allows any, and with that web pages
+    that have their own name resolve to this worker's address."""
     access_control_allow_origin: Annotated[str, Key(importance=Importance.LOW)] = ""
-    """Origins, separated by commas, whose web pages may use the REST interface; ``*`` means all, empty none."""
+    """Origins, separated by commas, whose web pages may use the REST interface; ``*`` means all, empty none but those
+    of the worker's own host."""
     access_control_allow_methods: Annotated[str, Key(importance=Importance.LOW)] = ""
     """Methods, separated by commas, that such pages may use; GET, POST and HEAD when empty."""
     response_http_headers_config: Annotated[str, Key(importance=Importance.LOW)] = ""

@@ -11,12 +11,12 @@ from metrics.events import ChangeAudited, Emit
 from service.rest.authentication import PRINCIPAL
 from service.rest.routes import route_of
 
-_DENIED = frozenset({401, 403})
+_DENIED = frozenset({401, 403, 421, 429})
 _REFUSED, _FAILED = 400, 500
 
 
 def auditing(emit: Emit) -> Middleware:
-    """One event for each change, and for each request that was turned away."""
+    """One event for each change, and for each request that was refused for what it asked, or for who asked it."""
 
     @web.middleware
     async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -41,9 +41,7 @@ def auditing(emit: Emit) -> Middleware:
 
 def _is_told(request: web.Request, status: int) -> bool:
     route = route_of(request)
-    if route is None:
-        return status in _DENIED
-    return route.is_change or status in _DENIED
+    return status == _REFUSED or status in _DENIED or (route is not None and route.is_change)
 
 
 def _declared_query(request: web.Request) -> str:

@@ -50,7 +50,6 @@ class PluginRoutes:
                 handle=self.validate,
                 about="Validate a config, all of it at once; without connector.class the one of the path.",
                 access=Access.ADMIN,
-                is_question=True,
                 tag="plugins",
                 body=reference("ConfigInput"),
                 answers=(Answer(200, "Every key, its value and what is wrong with it.", reference("Validation")),),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -14,10 +16,10 @@ from fetchers.sdk.clock import SystemClock
 from metrics.events import Emit
 from service.rest.audit import auditing
 from service.rest.authentication import authenticating
+from service.rest.browsers import OwnNames, answering_browsers
 from service.rest.credentials import Credentials
 from service.rest.errors import answering_errors
 from service.rest.forwarding import forwarding
-from service.rest.headers import answering_browsers
 from service.rest.interface import interface
 from service.rest.limits import limiting_time, waiting_for_start
 from service.rest.listeners import Listener
@@ -51,7 +53,8 @@ async def serving_rest(settings: RestSettings, surface: Surface, emit: Emit) -> 
         client = await stack.enter_async_context(aiohttp.ClientSession(timeout=timeout))
         credentials = Credentials(users=settings.users, tokens=settings.tokens)
         stack.callback(credentials.close)
-        layers = _layers(settings, surface, emit, credentials=credentials, client=client)
+        names = settings.own_names(await _machine_names(settings.listeners))
+        layers = _layers(settings, surface, emit, names=names, credentials=credentials, client=client)
         routes = interface(surface, settings)
         admin = settings.admin_listeners
         main_routes = [route for route in routes if admin is None or not route.is_admin]
@@ -62,14 +65,20 @@ async def serving_rest(settings: RestSettings, surface: Surface, emit: Emit) -> 
 
 
 def _layers(
-    settings: RestSettings, surface: Surface, emit: Emit, *, credentials: Credentials, client: aiohttp.ClientSession
+    settings: RestSettings,
+    surface: Surface,
+    emit: Emit,
+    *,
+    names: OwnNames,
+    credentials: Credentials,
+    client: aiohttp.ClientSession,
 ) -> tuple[Middleware, ...]:
     """From the outermost to the innermost."""
     client_tls = settings.tls or settings.admin_tls
     return (
         observing(emit, version=surface.version),
         auditing(emit),
-        answering_browsers(settings.cross_origin, settings.header_rules, clock=SystemClock()),
+        answering_browsers(names, settings.cross_origin, settings.header_rules, clock=SystemClock()),
         answering_errors(emit, request_bytes_max=settings.request_bytes_max),
         authenticating(credentials, settings.proofs),
         going_first(surface.foreground),
@@ -77,6 +86,14 @@ def _layers(
         waiting_for_start(surface),
         forwarding(client, tls=None if client_tls is None else client_tls.client),
     )
+
+
+async def _machine_names(listeners: Sequence[Listener]) -> tuple[str, ...]:
+    """What others may call this machine, where a listener is bound to no name or address of its own."""
+    if not any(listener.is_everywhere for listener in listeners):
+        return ()
+    # Asks the resolver, which may take its time.
+    return socket.gethostname(), await asyncio.to_thread(socket.getfqdn)
 
 
 def _application(routes: Sequence[Route], layers: Sequence[Middleware], settings: RestSettings) -> web.Application:

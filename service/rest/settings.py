@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fetchers.sdk import Finding
 from service.config.files import ConfigFileError, read_properties
 from service.config.worker import WorkerConfig
 from service.rest.authentication import Proof
+from service.rest.browsers import (
+    METHODS_BY_DEFAULT,
+    Authority,
+    CrossOrigin,
+    HeaderRule,
+    OwnNames,
+    parse_allowed_hosts,
+    parse_header_rules,
+)
 from service.rest.credentials import Credential, parse_password, parse_token
-from service.rest.headers import METHODS_BY_DEFAULT, CrossOrigin, HeaderRule, parse_header_rules
 from service.rest.listeners import PORT_BY_DEFAULT, Listener, parse_listeners
 from service.rest.tls import ADMIN_PREFIX, LISTENERS_PREFIX, TlsContexts, TlsReader
 
@@ -36,11 +44,25 @@ class RestSettings:
     users: Mapping[str, Credential] = field(default_factory=dict)
     tokens: Mapping[str, Credential] = field(default_factory=dict)
     open_pages: frozenset[str] = _OPEN_PAGES
+    advertised_host: str | None = None
+    """The name under which the other workers of the group ask this one."""
+    allowed_hosts: tuple[Authority, ...] = ()
+    """Further names under which clients may ask, such as those of proxies."""
+    is_any_host_allowed: bool = False
     cross_origin: CrossOrigin = field(default_factory=CrossOrigin)
     header_rules: tuple[HeaderRule, ...] = ()
     request_bytes_max: int = 1024 * 1024
     request_seconds_max: float = 90.0
     health_seconds_max: float = 10.0
+
+    def own_names(self, machine: Sequence[str]) -> OwnNames:
+        """What a request's ``Host`` may be. ``machine``: what this machine is called."""
+        return OwnNames(
+            (*self.listeners, *(self.admin_listeners or ())),
+            tuple(filter(None, (self.advertised_host, *machine))),
+            self.allowed_hosts,
+            self.is_any_host_allowed,
+        )
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -68,6 +90,7 @@ class _Reading:
         tls = self._tls(listeners, LISTENERS_PREFIX)
         admin_tls = self._tls(admin or (), ADMIN_PREFIX)
         users, tokens = self._credentials()
+        allowed_hosts, is_any_host_allowed = self._allowed_hosts()
         settings = RestSettings(
             listeners=listeners,
             admin_listeners=admin,
@@ -77,6 +100,9 @@ class _Reading:
             users=users,
             tokens=tokens,
             open_pages=self._open_pages(),
+            advertised_host=config.rest_advertised_host_name,
+            allowed_hosts=allowed_hosts,
+            is_any_host_allowed=is_any_host_allowed,
             cross_origin=CrossOrigin(
                 _items(config.access_control_allow_origin),
                 _items(config.access_control_allow_methods.upper()) or METHODS_BY_DEFAULT,
@@ -119,6 +145,14 @@ class _Reading:
         if not pages <= _OPEN_PAGES:
             self._note("rest.auth.open", ",".join(sorted(pages)), "Expected health, metrics, or both")
         return pages
+
+    def _allowed_hosts(self) -> tuple[tuple[Authority, ...], bool]:
+        items = self._config.rest_allowed_hosts
+        try:
+            return parse_allowed_hosts(items)
+        except ValueError as error:
+            self._note("rest.allowed.hosts", ",".join(items), str(error))
+            return (), False
 
     def _header_rules(self) -> tuple[HeaderRule, ...]:
         text = self._config.response_http_headers_config

@@ -124,7 +124,7 @@ async def test_bytes_that_are_no_text_prove_nothing(worker: Served, proof: bytes
     async with asyncio.timeout(10):
         reader, writer = await asyncio.open_connection(url.host, url.port)
         writer.write(
-            b"GET /connectors HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: " + proof + b"\r\n\r\n"
+            b"GET /connectors HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: " + proof + b"\r\n\r\n"
         )
         status_line = (await reader.read()).partition(b"\r\n")[0]
         writer.close()

@@ -9,8 +9,8 @@ import pytest
 from service.config.worker import WorkerConfig
 from service.job import make_job
 from service.rest.authentication import Proof
+from service.rest.browsers import HeaderRule
 from service.rest.credentials import Role
-from service.rest.headers import HeaderRule
 from service.rest.listeners import Listener
 from service.rest.settings import RestSettings, read_rest_settings
 from tests.apis.rest.certificates import Authority
@@ -198,3 +198,13 @@ def test_where_a_listener_can_be_reached() -> None:
         "http://[::1]:1",
         "http://x.example:1",
     ]
+
+
+def test_names_of_proxies_are_hosts() -> None:
+    """With a port or without; anything else is a finding."""
+    settings = valid(rest_allowed_hosts="proxy.example, [::1]:80", rest_advertised_host_name="w1")
+
+    assert [(each.host, each.port) for each in settings.allowed_hosts] == [("proxy.example", None), ("::1", 80)]
+    assert (settings.advertised_host, settings.is_any_host_allowed) == ("w1", False)
+    assert valid(rest_allowed_hosts="*").is_any_host_allowed
+    assert read(rest_allowed_hosts="http://proxy.example")[1] == ["rest.allowed.hosts"]
