@@ -28,6 +28,7 @@ def _(event: events.TaskStarted, into: Instruments) -> None:
         into.add(metric, 0, event.connector, event.task)
     if event.kind == "source":
         into.set(own.QUEUE_PAGES_WAITING, 0, event.connector, event.task)
+        into.set(own.MEMORY_WAITING, 0, event.connector, event.task)
 
 
 @measure.register
@@ -69,6 +70,24 @@ def _(event: events.QueueWaitBegan, into: Instruments) -> None:
 def _(event: events.QueueStalled, into: Instruments) -> None:
     into.set(own.QUEUE_PAGES_WAITING, 0, event.connector, event.task)
     into.observe(own.QUEUE_WAIT, event.seconds, event.connector, event.task)
+
+
+@measure.register
+def _(event: events.MemoryHeldChanged, into: Instruments) -> None:
+    into.set(own.TASK_MEMORY, event.bytes, event.connector, event.task)
+    into.set(own.MEMORY, event.worker_bytes)
+    into.set(own.MEMORY_LIMIT, event.worker_bytes_max)
+
+
+@measure.register
+def _(event: events.MemoryWaitBegan, into: Instruments) -> None:
+    into.set(own.MEMORY_WAITING, 1, event.connector, event.task)
+
+
+@measure.register
+def _(event: events.MemoryWaited, into: Instruments) -> None:
+    into.set(own.MEMORY_WAITING, 0, event.connector, event.task)
+    into.observe(own.MEMORY_WAIT, event.seconds, event.connector, event.task)
 
 
 @measure.register

@@ -17,7 +17,7 @@ class _Lag:
     seconds: float
     """As last told."""
     silent_since: float | None = None
-    """From when on the fetcher waits for its source, or for room in the queue; None: it is at work."""
+    """From when on the fetcher waits for its source, for room in the queue, or for memory; None: it is at work."""
 
     def at(self, now_seconds: float) -> float:
         """The lag at that time."""
@@ -61,6 +61,14 @@ class SourceLagView:
 
     @measure.register
     def _(self, event: events.QueueStalled) -> None:
+        self._work_again(event)
+
+    @measure.register
+    def _(self, event: events.MemoryWaitBegan) -> None:
+        self._fall_silent(event)
+
+    @measure.register
+    def _(self, event: events.MemoryWaited) -> None:
         self._work_again(event)
 
     @measure.register

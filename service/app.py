@@ -35,6 +35,7 @@ from service.embedded.supervision import keep_running
 from service.herder.life import HerderLife
 from service.herder.run import FileConnector, WorkerRun
 from service.job import ConfigRefusedError, Job, SourceFindings
+from service.pipeline.memory import MemoryBudget, default_bytes_max
 from service.pipeline.task import FlowParts
 from service.registry.settings import RegistrySettings
 from service.rest.health import Health, WorkerPhase
@@ -278,7 +279,14 @@ async def _lend(job: Job, addresses: Addresses, *, spark: Conversion, emit: Emit
     topics = ConnectorTopics(clients.of("admin"), offsets, dedupe, config)
     stack.push_async_callback(topics.close)
     parts = ConnectorParts(
-        flow=FlowParts(offsets=offsets.of(), convert=spark.convert, http=http, clock=clock, emit=emit),
+        flow=FlowParts(
+            offsets=offsets.of(),
+            convert=spark.convert,
+            http=http,
+            memory=MemoryBudget(config.memory_bytes_max or default_bytes_max()),
+            clock=clock,
+            emit=emit,
+        ),
         offsets=offsets,
         writers=Writers(clients, config.group_id, config.offset_storage_topic),
         dedupe=DedupeStates(dedupe, config.data_dir / "dedupe"),

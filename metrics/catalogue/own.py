@@ -86,7 +86,7 @@ SOURCE_LAG = Metric(
     "headrace_source_lag_seconds",
     Kind.GAUGE,
     "How far the fetcher is behind its source, by its own reckoning and as last told; 0 when it has read all there is. "
-    "Grows while the source is away, or a full queue holds the fetcher up.",
+    "Grows while the source is away, or a full queue or a want of memory holds the fetcher up.",
     TASK,
 )
 
@@ -116,6 +116,35 @@ QUEUE_WAIT = Metric(
     "headrace_queue_wait_seconds",
     Kind.HISTOGRAM,
     "How long the fetcher waited for room in the queue; waits only, each when it ends.",
+    TASK,
+    SECONDS_LONG,
+)
+TASK_MEMORY = Metric(
+    "headrace_task_memory_bytes",
+    Kind.GAUGE,
+    "Memory that the task holds: pages, micro-batches in conversion, and outcomes that are not yet committed.",
+    TASK,
+)
+MEMORY = Metric(
+    "headrace_memory_bytes",
+    Kind.GAUGE,
+    "The same of all tasks of the worker together.",
+)
+MEMORY_LIMIT = Metric(
+    "headrace_memory_bytes_limit",
+    Kind.GAUGE,
+    "Memory that all tasks together may hold, memory.bytes.max; each may hold one page more.",
+)
+MEMORY_WAITING = Metric(
+    "headrace_memory_waiting",
+    Kind.GAUGE,
+    "1 while the fetcher is asked for no page until the worker has memory for it, else 0.",
+    TASK,
+)
+MEMORY_WAIT = Metric(
+    "headrace_memory_wait_seconds",
+    Kind.HISTOGRAM,
+    "How long the fetcher was asked for no page for want of memory; waits only, each when it ends.",
     TASK,
     SECONDS_LONG,
 )

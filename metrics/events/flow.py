@@ -83,6 +83,34 @@ class QueueStalled(TaskEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryHeldChanged(TaskEvent):
+    """Memory that a task, and all tasks of the worker together, hold: pages, micro-batches, undelivered outcomes.
+
+    ``worker_bytes_max`` is the worker's budget, ``memory.bytes.max``.
+    """
+
+    logger: ClassVar[str] = "headrace.memory"
+    bytes: int
+    worker_bytes: int
+    worker_bytes_max: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryWaitBegan(TaskEvent):
+    """The fetcher is asked for no page until the worker has memory for it; ``MemoryWaited`` follows."""
+
+    logger: ClassVar[str] = "headrace.memory"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryWaited(TaskEvent):
+    """The wait for memory is over, whatever ended it; ``seconds`` is how long it was."""
+
+    logger: ClassVar[str] = "headrace.memory"
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BatchClosed(TaskEvent):
     """A micro-batch is complete. ``reason``: count | bytes | age | idle | stop.
 

@@ -142,6 +142,11 @@ class WorkerConfig(ConfigModel):
     conversion_slots: Annotated[int | None, Field(ge=1), Key(importance=Importance.LOW)] = None
     """Conversions at once on this worker; cores + 1 when not given."""
 
+    memory_bytes_max: Annotated[int | None, Field(ge=1), Key(importance=Importance.MEDIUM)] = None
+    """Memory in bytes that all tasks of this worker may hold together: pages in queues, micro-batches in conversion,
+    outcomes that are not yet committed. A quarter of what the process may use (the limit of its cgroup, else the
+    machine's memory) when not given. Each task may hold one page, whatever the others hold."""
+
     embedded_kafka_port: Annotated[int, Field(ge=0, le=65535), Key(importance=Importance.LOW)] = 0
     """Port of the embedded broker; 0 picks a free one."""
     embedded_registry_port: Annotated[int, Field(ge=0, le=65535), Key(importance=Importance.LOW)] = 0

@@ -9,10 +9,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from fetchers.sdk import BackOff, Clock, Page, Retriable, SourceConnector
-from metrics.events import PageFetched, QueueStalled, QueueWaitBegan, RetryScheduled, TaskEvents
+from metrics.events import (
+    MemoryWaitBegan,
+    MemoryWaited,
+    PageFetched,
+    QueueStalled,
+    QueueWaitBegan,
+    RetryScheduled,
+    TaskEvents,
+)
 from service.domain.errors import described
 from service.pipeline.activity import Activity
 from service.pipeline.context import TaskContext
+from service.pipeline.memory import MemoryShare
 from service.pipeline.queue import BoundedQueue, QueuedPage
 
 
@@ -32,6 +41,7 @@ class FetchStage:
     connector: SourceConnector[Any]
     context: TaskContext
     queue: BoundedQueue
+    memory: MemoryShare
     activity: Activity
     events: TaskEvents
     clock: Clock
@@ -68,11 +78,15 @@ class FetchStage:
             asked_at = self.clock.monotonic()
             async for page in pages:
                 await self._hand_over(page, asked_at=asked_at)
+                # Pages of an unfinished transaction of the source are given back only once it is whole.
+                if page.ends_transaction and not self.memory.has_room:
+                    await self._wait_for_memory()
                 asked_at = self.clock.monotonic()
 
     async def _hand_over(self, page: Page, *, asked_at: float) -> None:
         fetched_at = self.clock.monotonic()
         self.activity.take_in_hand(records=len(page))
+        self.memory.add_page(page)
         self.events(PageFetched, records=len(page), bytes=page.payload_bytes, seconds=fetched_at - asked_at)
         # A fetcher that has its next page at once would otherwise keep the loop until the queue is full.
         await asyncio.sleep(0)
@@ -91,6 +105,15 @@ class FetchStage:
             await self.queue.put(item)
         finally:
             self.events(QueueStalled, seconds=self.clock.monotonic() - waiting_since)
+
+    async def _wait_for_memory(self) -> None:
+        """Tell of the wait when it begins, as of one for the queue."""
+        waiting_since = self.clock.monotonic()
+        self.events(MemoryWaitBegan)
+        try:
+            await self.memory.wait_for_room()
+        finally:
+            self.events(MemoryWaited, seconds=self.clock.monotonic() - waiting_since)
 
     def _is_patience_over(self, failing_since: float) -> bool:
         patience = self.retry.seconds_max

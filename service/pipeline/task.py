@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from fetchers.sdk import Clock, HttpDoor, Offset, SourceConnector
 from fetchers.sdk.context import partition_key
-from metrics.events import BatchClosed, Emit, QueueChanged, TaskEvents, TaskStarted
+from metrics.events import BatchClosed, Emit, MemoryHeldChanged, QueueChanged, TaskEvents, TaskStarted
 from service.domain.errors import PoisonedBatchError
 from service.domain.ids import TaskId
 from service.kafka.producer import Writer
@@ -27,6 +27,7 @@ from service.pipeline.dead_letters import DeadLetterRules
 from service.pipeline.delivering import DeliverStage
 from service.pipeline.ending import end_insistently
 from service.pipeline.fetching import FetchRetry, FetchStage
+from service.pipeline.memory import MemoryBudget, MemoryShare
 from service.pipeline.offsets import SourceOffsets
 from service.pipeline.polling import poll
 from service.pipeline.queue import BoundedQueue, QueueClosed, QueueLimits, QueueStatistics
@@ -63,6 +64,8 @@ class FlowParts:
     offsets: SourceOffsets
     convert: Convert
     http: HttpDoor
+    memory: MemoryBudget
+    """That of all tasks together."""
     clock: Clock
     emit: Emit
 
@@ -110,7 +113,8 @@ class SourceTask:
                 is_started = True
                 events(TaskStarted, is_success=True, seconds=self.parts.clock.monotonic() - started_at)
                 self.on_running()
-                await self._flow(fetch, deliver, queue, events)
+                with fetch.memory:
+                    await self._flow(fetch, deliver, queue, events)
         finally:
             if not is_started:
                 events(TaskStarted, is_success=False, seconds=self.parts.clock.monotonic() - started_at)
@@ -140,7 +144,10 @@ class SourceTask:
             emit=parts.emit,
             activity=self.activity,
         )
-        fetch = FetchStage(self.connector, context, queue, self.activity, events, parts.clock, settings.fetch_retry)
+        memory = parts.memory.share(self.task_id, on_change=lambda now: _tell_memory(events, now))
+        fetch = FetchStage(
+            self.connector, context, queue, memory, self.activity, events, parts.clock, settings.fetch_retry
+        )
         deliver = DeliverStage(
             task_id=self.task_id,
             writer=writer,
@@ -165,7 +172,8 @@ class SourceTask:
         async with asyncio.TaskGroup() as group:
             fetching = group.create_task(self._fetch(fetch, queue), name=f"{self.task_id} fetch")
             group.create_task(self._stop_when_asked(fetching, queue), name=f"{self.task_id} stop")
-            group.create_task(self._deliver_in_order(ordered, deliver, slots), name=f"{self.task_id} deliver")
+            delivering = self._deliver_in_order(ordered, deliver, slots, fetch.memory)
+            group.create_task(delivering, name=f"{self.task_id} deliver")
             convert = ConvertStage(
                 self.parts.convert, self.settings.plan, events, self.parts.clock, self.settings.fetch_retry.back_off
             )
@@ -174,7 +182,7 @@ class SourceTask:
                     _tell_closed(events, batch)
                     await slots.acquire()
                     self._converting += 1
-                    work = self._convert(convert.run, batch, queue)
+                    work = self._convert(convert.run, batch, queue, fetch.memory)
                     ordered.put_nowait(group.create_task(work, name=f"{self.task_id} convert"))
             ordered.put_nowait(None)
             self._stop.set()
@@ -197,11 +205,17 @@ class SourceTask:
         )
 
     async def _convert(
-        self, convert: Callable[[MicroBatch], Awaitable[ConvertedBatch]], batch: MicroBatch, queue: BoundedQueue
+        self,
+        convert: Callable[[MicroBatch], Awaitable[ConvertedBatch]],
+        batch: MicroBatch,
+        queue: BoundedQueue,
+        memory: MemoryShare,
     ) -> ConvertedBatch | ConversionError | PoisonedBatchError:
-        """A failure is handed on like a result, to be raised in its turn: what was fetched before is delivered."""
+        """A failure is handed on like a result, to be raised in its place: what was fetched before is delivered."""
         try:
-            return await convert(batch)
+            converted = await convert(batch)
+            memory.add_outcome(converted)
+            return converted
         except (ConversionError, PoisonedBatchError) as error:
             return error
         finally:
@@ -209,7 +223,11 @@ class SourceTask:
             await queue.nudge()
 
     async def _deliver_in_order(
-        self, ordered: asyncio.Queue[Conversion | None], deliver: DeliverStage, slots: asyncio.Semaphore
+        self,
+        ordered: asyncio.Queue[Conversion | None],
+        deliver: DeliverStage,
+        slots: asyncio.Semaphore,
+        memory: MemoryShare,
     ) -> None:
         while (conversion := await ordered.get()) is not None:
             converted = await conversion
@@ -217,6 +235,7 @@ class SourceTask:
             if isinstance(converted, Exception):
                 raise converted
             await deliver.run(converted)
+            memory.remove(converted)
 
     async def _stop_when_asked(self, fetching: asyncio.Task[None], queue: BoundedQueue) -> None:
         """A fetcher that has no more leaves its task running and idle, as in Connect."""
@@ -246,4 +265,14 @@ def _tell_closed(events: TaskEvents, batch: MicroBatch) -> None:
         bytes=batch.bytes,
         age_seconds=batch.age_seconds,
         reason=batch.reason.value,
+    )
+
+
+def _tell_memory(events: TaskEvents, now: MemoryShare) -> None:
+    budget = now.budget
+    events(
+        MemoryHeldChanged,
+        bytes=now.bytes_held,
+        worker_bytes=budget.bytes_held,
+        worker_bytes_max=budget.bytes_max,
     )

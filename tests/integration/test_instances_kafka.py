@@ -22,6 +22,7 @@ from service.domain.states import State, TargetState
 from service.herder.ports import Desired
 from service.kafka.client import KafkaSettings
 from service.kafka.reader import read_topic
+from service.pipeline.memory import MemoryBudget
 from service.pipeline.task import FlowParts
 from service.stores.connector_offsets import OffsetTopics
 from service.stores.dedupe_store import DedupeStore
@@ -92,7 +93,7 @@ class Site:
         topics = ConnectorTopics(clients.of("admin"), offsets, dedupe, config)
         async with shared_http() as http, RegistrySchemas() as schemas:
             parts = ConnectorParts(
-                flow=FlowParts(offsets.of(), FakeConversion(), http, clock, self.events.append),
+                flow=FlowParts(offsets.of(), FakeConversion(), http, MemoryBudget(2**30), clock, self.events.append),
                 offsets=offsets,
                 writers=Writers(clients, config.group_id, config.offset_storage_topic),
                 dedupe=DedupeStates(dedupe, self.folder / "dedupe"),

@@ -19,6 +19,8 @@ from metrics.events import (
     EndToEndMeasured,
     Event,
     FetchCompleted,
+    MemoryHeldChanged,
+    MemoryWaitBegan,
     OffsetCommitted,
     PageFetched,
     QueueWaitBegan,
@@ -105,13 +107,23 @@ def test_a_started_task_shows_zeros_so_that_a_first_dead_letter_is_an_increase(s
 def test_a_started_source_task_waits_for_no_room(scene: Scene) -> None:
     """Whatever its last incarnation died of; a sink has no queue to show."""
     scene.task(QueueWaitBegan)
-    assert scene.of_task("headrace_queue_pages_waiting") == 1
+    scene.task(MemoryWaitBegan)
+    assert scene.of_task("headrace_queue_pages_waiting") == scene.of_task("headrace_memory_waiting") == 1
     scene.task(TaskStarted, is_success=True, seconds=0.1)
-    assert scene.of_task("headrace_queue_pages_waiting") == 0
+    assert scene.of_task("headrace_queue_pages_waiting") == scene.of_task("headrace_memory_waiting") == 0
 
     sink = Scene()
     sink.task(TaskStarted, is_success=True, seconds=0.1, kind="sink")
     assert sink.of_task("headrace_queue_pages_waiting") is None
+
+
+def test_memory_is_shown_of_a_task_and_of_the_worker(scene: Scene) -> None:
+    """The worker's is told with each task's: it has no label."""
+    scene.task(MemoryHeldChanged, bytes=10, worker_bytes=30, worker_bytes_max=100)
+
+    assert scene.of_task("headrace_task_memory_bytes") == 10
+    assert scene.shown().value("headrace_memory_bytes") == 30
+    assert scene.shown().value("headrace_memory_bytes_limit") == 100
 
 
 def test_a_settled_batch_leaves_no_record_active(scene: Scene) -> None:

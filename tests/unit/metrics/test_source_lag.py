@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from metrics.catalogue import own
-from metrics.events import PageFetched, QueueStalled, QueueWaitBegan, RetryScheduled, SourceLagMeasured, TaskEvents
+from metrics.events import (
+    MemoryWaitBegan,
+    MemoryWaited,
+    PageFetched,
+    QueueStalled,
+    QueueWaitBegan,
+    RetryScheduled,
+    SourceLagMeasured,
+    TaskEvents,
+)
 from metrics.prometheus import PrometheusObserver
 from tests.unit.metrics.exposition import Exposition
 
@@ -67,4 +76,14 @@ def test_the_lag_grows_while_a_page_waits_for_room() -> None:
     scene.task(QueueWaitBegan)
     assert scene.lag_after(7200) == 7200
     scene.task(QueueStalled, seconds=7200.0)
+    assert scene.lag_after(10) == 0
+
+
+def test_the_lag_grows_while_the_worker_has_no_memory_for_a_page() -> None:
+    """The source is not asked meanwhile, whoever holds the memory."""
+    scene = Scene()
+    scene.task(SourceLagMeasured, seconds=0.0)
+    scene.task(MemoryWaitBegan)
+    assert scene.lag_after(60) == 60
+    scene.task(MemoryWaited, seconds=60.0)
     assert scene.lag_after(10) == 0

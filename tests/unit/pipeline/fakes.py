@@ -19,6 +19,7 @@ from service.domain.errors import root_of
 from service.domain.ids import TaskId
 from service.pipeline.batching import BatchLimits
 from service.pipeline.dead_letters import DeadLetterRules
+from service.pipeline.memory import MemoryBudget
 from service.pipeline.queue import QueuedPage, QueueLimits
 from service.pipeline.task import FlowParts, FlowSettings, SourceTask
 from service.stores.dedupe_store import DedupeState, NoDedupe
@@ -177,9 +178,13 @@ class World:
     kafka: FakeKafka = field(default_factory=FakeKafka)
     conversion: FakeConversion = field(default_factory=FakeConversion)
     clock: Clock = field(default_factory=SystemClock)
+    memory: MemoryBudget = field(default_factory=lambda: MemoryBudget(2**30))
+    """May be shared by several worlds."""
     events: list[Event] = field(default_factory=list)
     writers: list[FakeWriter] = field(default_factory=list)
     has_dedupe: bool = False
+    name: str = "numbers"
+    """Of the connector."""
 
     def task(self, connector: SourceConnector[Any], **settings: Any) -> SourceTask:
         """A new incarnation of the task."""
@@ -187,11 +192,12 @@ class World:
             offsets=FakeOffsets(self.kafka),
             convert=self.conversion,
             http=HttpUnused(),
+            memory=self.memory,
             clock=self.clock,
             emit=self.events.append,
         )
         return SourceTask(
-            TaskId("numbers", 0),
+            TaskId(self.name, 0),
             connector,
             flow_settings(has_dedupe=self.has_dedupe, **settings),
             parts,

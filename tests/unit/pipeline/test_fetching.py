@@ -18,6 +18,7 @@ from service.domain.ids import TaskId
 from service.pipeline.activity import Activity
 from service.pipeline.context import TaskContext
 from service.pipeline.fetching import FetchRetry, FetchStage
+from service.pipeline.memory import MemoryBudget
 from service.pipeline.queue import BoundedQueue, QueueClosed, QueueLimits
 from tests.unit.metrics.exposition import Exposition
 from tests.unit.pipeline.fakes import PARTITION, HttpUnused, Numbers, NumbersConfig, numbers, page, payloads
@@ -30,7 +31,12 @@ class Bench:
     """A stage with a wide queue."""
 
     def __init__(
-        self, connector: Numbers, *, retry: FetchRetry, position: int = 0, limits: QueueLimits = QueueLimits()
+        self,
+        connector: Numbers,
+        *,
+        retry: FetchRetry,
+        position: int = 0,
+        limits: QueueLimits = QueueLimits(),
     ) -> None:
         """``position``: the stored offset."""
         clock = SystemClock()
@@ -47,7 +53,8 @@ class Bench:
             activity=self.activity,
         )
         events = TaskEvents(self.events.append, "c", 0)
-        self.stage = FetchStage(connector, self.context, self.queue, self.activity, events, clock, retry)
+        memory = MemoryBudget(2**30).share(TaskId("c", 0))
+        self.stage = FetchStage(connector, self.context, self.queue, memory, self.activity, events, clock, retry)
 
     @property
     def waits(self) -> list[tuple[int, float]]:

@@ -13,6 +13,7 @@ from service.config.definition import ConnectorDefinition, read_definition
 from service.domain.ids import TaskId
 from service.kafka.client import KafkaSettings
 from service.pipeline.batching import BatchLimits
+from service.pipeline.memory import MemoryBudget
 from service.pipeline.queue import QueueLimits
 from service.pipeline.task import FlowParts, FlowSettings
 from service.stores.dedupe_store import DedupeStore, StoredDedupe
@@ -77,7 +78,7 @@ async def test_the_memory_of_de_duplication_is_as_large_as_the_key_says(tmp_path
     definition = defined(dedupe_records_max="7", dedupe_fields="a")
     unused = cast("Any", None)
     lent = cast("Any", Lent())
-    flow = FlowParts(lent, unused, unused, SystemClock(), lambda _event: None)
+    flow = FlowParts(lent, unused, unused, MemoryBudget(2**30), SystemClock(), lambda _event: None)
     parts = ConnectorParts(flow, lent, unused, dedupe, unused, lent, unused)
     task = await make_source_task(
         TaskId("c", 0), definition, parts, connector=definition.for_task({}), plan=definition.plan(None)
