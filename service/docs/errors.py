@@ -12,7 +12,7 @@ from service.domain.ids import TaskId
 from service.pipeline.dead_letters import DeadLetter, dead_letter_headers
 from service.pipeline.page_letters import FETCH_STAGE
 from service.pipeline.settlement import DELIVER_STAGE
-from service.sinks.decoding import DEPTH_MAX as SINK_DEPTH_MAX
+from service.sinks.converters import DEPTH_MAX as SINK_DEPTH_MAX
 from service.sinks.reasons import RefusalReason
 from spark_batch.exact.json_text import DEPTH_MAX
 from spark_batch.outcome import Reason, Stage

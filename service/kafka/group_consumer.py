@@ -1,8 +1,10 @@
 """A member of a consumer group that reads whole batches as columns and commits only what it is told to.
 
 Rebalances are eager: everything is revoked, then assigned anew. The listener is awaited in between, so that what was
-read can be made durable and committed while it is still this member's. The client library would swallow an error of
-the listener; here it is kept and raised by the next `poll`.
+read can be made durable and committed while it is still this member's. Two things that the client library does are
+mended here. It makes a new assignment live before the listener has been awaited: so new partitions are paused first,
+and resumed when the listener has said where to begin. And it would swallow an error of the listener: it is kept and
+raised by the next `poll`.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from math import ceil
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -32,6 +35,10 @@ Offsets = Mapping[Partition, int]
 START_SECONDS_MAX = 60.0
 COMMIT_SECONDS_MAX = 10.0
 STOP_SECONDS_MAX = 5.0
+POLL_BYTES_MAX = 67_108_864
+"""A poll ends with the records that pass this, keys and values counted: the limits of the protocol are of compressed
+bytes."""
+_POLL_STEP_RECORDS = 256
 MISSING_LOOK_SECONDS = 1.0
 """How often a topic that does not exist yet is looked for; the client's own interval is minutes."""
 
@@ -48,6 +55,10 @@ _COLUMNS: list[pa.Field[Any]] = [
 ]
 RECORDS_SCHEMA = pa.schema(_COLUMNS)
 """Columns of a polled batch: milliseconds since the epoch, type 0 = set by the producer, 1 = by the broker."""
+
+
+_NOTHING = TopicPartition("", -1)
+"""Asked for alone, it makes the library poll and leave every record where it is."""
 
 
 class CommitOutdated(DeliveryRetriable):
@@ -76,9 +87,16 @@ class GroupConsumer:
     """One member. A consumer that raised is used up, except for `CommitOutdated`: stop it and make another."""
 
     def __init__(
-        self, settings: KafkaSettings, subscription: Subscription, *, group_id: str, listener: GroupListener
+        self,
+        settings: KafkaSettings,
+        subscription: Subscription,
+        *,
+        group_id: str,
+        listener: GroupListener,
+        make_client: Callable[..., AIOKafkaConsumer] = AIOKafkaConsumer,
     ) -> None:
         """Prepare; `settings` with `consumer` for the role."""
+        self._make_client = make_client
         self._settings = settings
         self._subscription = subscription
         self._group_id = settings.consumer.group_id or group_id
@@ -92,7 +110,7 @@ class GroupConsumer:
         Raises DeliveryFatal, DeliveryRetriable.
         """
         limits = self._settings.consumer
-        self._consumer = AIOKafkaConsumer(
+        self._consumer = self._make_client(
             **self._settings.connection_arguments(),
             group_id=self._group_id,
             enable_auto_commit=False,
@@ -121,18 +139,39 @@ class GroupConsumer:
     async def poll(self, *, seconds_max: float) -> pa.Table | None:
         """What has come, with `RECORDS_SCHEMA`; None when nothing came in time.
 
-        Records of a partition stand together and in order. Polling keeps the membership alive: never let
-        `max.poll.interval.ms` pass without it. Raises DeliveryFatal, DeliveryRetriable, and what the listener raised.
+        At most `max.poll.records` records, and about `POLL_BYTES_MAX` bytes; those of a partition are in order.
+        Membership needs a call of this or of `keep_membership` within every `max.poll.interval.ms`. While a rebalance
+        revokes partitions a call waits for its end. Raises DeliveryFatal, DeliveryRetriable, and what the listener
+        raised.
         """
+        return _table(await self._polled((), seconds_max=seconds_max))
+
+    async def keep_membership(self, *, seconds_max: float) -> None:
+        """Be a member for so long without taking anything: no position moves. Raises what `poll` does."""
+        await self._polled((_NOTHING,), seconds_max=seconds_max)
+
+    async def _polled(self, partitions: Collection[TopicPartition], *, seconds_max: float) -> list[StoredRecord]:
+        """Records of these partitions, or of all."""
         self._listener.raise_failure()
+        records: list[StoredRecord] = []
         async with self._translated(f"reading as a member of group '{self._group_id}'"):
-            got = await self._client.getmany(
-                timeout_ms=round(seconds_max * 1000), max_records=self._settings.consumer.poll_records_max
-            )
-            if not got:
+            left, left_bytes, wait_ms = self._settings.consumer.poll_records_max, POLL_BYTES_MAX, seconds_max * 1000
+            while left > 0 and left_bytes > 0:
+                # Only the first call can wait, so all that is taken here is of one assignment.
+                got = await self._client.getmany(
+                    *partitions, timeout_ms=ceil(wait_ms), max_records=min(left, _POLL_STEP_RECORDS)
+                )
+                if not got:
+                    break
+                for come in got.values():
+                    records += come
+                    left -= len(come)
+                    left_bytes -= sum(record.serialized_key_size + record.serialized_value_size for record in come)
+                wait_ms = 0
+            if not records:
                 await self._look_for_missing_topics()
         self._listener.raise_failure()
-        return _table([record for records in got.values() for record in records])
+        return records
 
     async def _look_for_missing_topics(self) -> None:
         """Ask for the cluster's topics now; the group rebalances by itself when one has appeared."""
@@ -171,12 +210,12 @@ class GroupConsumer:
         for partition, offset in offsets.items():
             self._client.seek(TopicPartition(*partition), offset)
 
-    def pause(self) -> None:
-        """Let `poll` bring nothing of what is assigned now; membership goes on."""
+    def hold_back(self) -> None:
+        """Let polls bring nothing of what is assigned now."""
         self._client.pause(*self._client.assignment())
 
-    def resume(self) -> None:
-        """Undo `pause`."""
+    def let_go(self) -> None:
+        """Undo `hold_back`."""
         self._client.resume(*self._client.paused())
 
     def lags(self) -> dict[Partition, int | None]:
@@ -234,8 +273,11 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
 
     async def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
         async def place() -> None:
+            # Before anything is awaited: the assignment is live already.
+            self._consumer.hold_back()
             committed = await self._consumer.committed([tuple(partition) for partition in assigned])
             self._consumer.seek(await self._listener.on_assigned(committed))
+            self._consumer.let_go()
 
         await self._guarded(place)
 

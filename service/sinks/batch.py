@@ -56,6 +56,20 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
+class PutLimits:
+    """How much a sink is handed at once, and how long it may take for it.
+
+    A put that takes too long is given up and tried again with half the records; while puts are quick their size
+    grows again.
+    """
+
+    records_max: int = 20_000
+    bytes_max: int = 16_777_216
+    """Of keys and values as they are in Kafka; a single record may have more."""
+    seconds_max: float = 120.0
+
+
+@dataclass(frozen=True, slots=True)
 class SinkBatch:
     """Records of one or more partitions, in order within each.
 
@@ -76,6 +90,14 @@ class SinkBatch:
     def __len__(self) -> int:
         """Count of records."""
         return self.records.num_rows
+
+    def slice(self, start: int, count: int) -> SinkBatch:
+        """Some consecutive records, as a batch of their own; without a copy."""
+
+        def refuse(row: int, reason: str, message: str) -> None:
+            self.refuse(start + row, reason, message)
+
+        return SinkBatch(self.records.slice(start, count), self.key, self.value, refuse)
 
     @property
     def ends(self) -> dict[Partition, int]:

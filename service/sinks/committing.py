@@ -2,34 +2,27 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from fetchers.sdk import Clock, Retriable
 from metrics.events import OffsetCommitted, SinkCommitFailed, SinkOffsetsCommitted, TaskEvents
 from service.kafka.errors import DeliveryRetriable
-from service.kafka.group_consumer import CommitOutdated
-from service.sinks.batch import Offsets, Partition
+from service.kafka.group_consumer import CommitOutdated, GroupConsumer
+from service.sinks.batch import Offsets, Partition, ends_of
 from service.sinks.contract import SinkConnector
-from service.sinks.refusing import RefusedRecords
+from service.sinks.dead_letters import Polled, RefusedRecords
+from service.sinks.putting import limited
 
 FLUSH_SECONDS_MAX = 60.0
 
 
-class OffsetDoor(Protocol):
-    """Where offsets are committed."""
-
-    async def commit(self, offsets: Offsets) -> None:
-        """Raises CommitOutdated, DeliveryRetriable, DeliveryFatal."""
-
-
 @dataclass(slots=True)
-class CommitStage:
-    """How far one task has put, flushed and committed its partitions of now."""
+class Commits:
+    """How far one task has put, flushed and committed the partitions that it has now."""
 
     connector: SinkConnector[Any]
-    door: OffsetDoor
+    consumer: GroupConsumer
     refused: RefusedRecords
     events: TaskEvents
     clock: Clock
@@ -45,13 +38,16 @@ class CommitStage:
         """The first commit is due with the first put: until then nobody can tell a new group from a reset one."""
         self._due_at = self.clock.monotonic()
 
-    def note_put(self, ends: Offsets, *, records: int) -> None:
-        """The sink has taken everything before these offsets."""
-        self._put |= ends
-        self._records += records
+    def note_done(self, polled: Polled, *, rows: int) -> None:
+        """The sink has taken, or something has refused, all records of a poll before row ``rows``."""
+        count = rows - polled.rows_done
+        if count:
+            self._put |= ends_of(polled.records.slice(polled.rows_done, count))
+            self._records += count
+            polled.rows_done = rows
 
     def forget(self) -> None:
-        """The partitions are gone."""
+        """Drop all that was noted: the partitions are gone."""
         self._put.clear()
         self._committed.clear()
         self._records = 0
@@ -85,9 +81,9 @@ class CommitStage:
 
     async def _flush(self, news: Offsets) -> dict[Partition, int]:
         try:
-            async with asyncio.timeout(FLUSH_SECONDS_MAX):
+            async with limited(FLUSH_SECONDS_MAX, call="flush"):
                 flushed = await self.connector.flush(news)
-        except (Retriable, TimeoutError) as error:
+        except Retriable as error:
             self.events(SinkCommitFailed, error_class=type(error).__name__, is_outdated=False)
             return {}
         # A sink that says more than it was given has a bug; believing it would lose records.
@@ -95,7 +91,7 @@ class CommitStage:
 
     async def _commit(self, safe: Offsets) -> bool:
         try:
-            await self.door.commit(safe)
+            await self.consumer.commit(safe)
         except DeliveryRetriable as error:
             is_outdated = isinstance(error, CommitOutdated)
             self.events(SinkCommitFailed, error_class=type(error).__name__, is_outdated=is_outdated)
@@ -106,9 +102,9 @@ class CommitStage:
     async def _let_sink_hear(self, safe: Offsets) -> None:
         """A sink that cannot note it now does not undo the commit."""
         try:
-            async with asyncio.timeout(FLUSH_SECONDS_MAX):
+            async with limited(FLUSH_SECONDS_MAX, call="committed"):
                 await self.connector.committed(safe)
-        except (Retriable, TimeoutError) as error:
+        except Retriable as error:
             self.events(SinkCommitFailed, error_class=type(error).__name__, is_outdated=False)
 
     def _tell(self, *, seconds: float) -> None:

@@ -18,15 +18,17 @@ from service.registry.client import RegistryClient
 from service.registry.settings import RegistrySettings
 from service.sinks.catalog import find_sink
 from service.sinks.contract import SinkConnector
+from service.sinks.converters import column_reader
 from service.sinks.dead_letters import DeadLetterRules
-from service.sinks.decoding import column_reader
+from service.sinks.decoding import KEY_STAGE, VALUE_STAGE, Decoding, SideReader
 from service.sinks.definition import SinkDefinition, read_sink_definition
-from service.sinks.putting import KEY_STAGE, VALUE_STAGE, Decoding, SideReader
 from service.sinks.task import SinkSettings, SinkTask
 from service.worker.kinds import Confirm, MakeTask, UseTopic, refusal
 
 _REPLICATION_KEY = "errors.deadletterqueue.topic.replication.factor"
 _UNNAMED_CLIENT = "headrace"
+_PUT_SHARE_OF_POLL_INTERVAL = 0.5
+"""Of ``max.poll.interval.ms``."""
 
 
 class Clients(Protocol):
@@ -146,7 +148,7 @@ async def sink_task(
     return SinkTask(
         task_id,
         connector,
-        await _settings(definition, rules, parts),
+        await _settings(definition, rules, parts, connector, poll_seconds_max=consumer.consumer.poll_seconds_max),
         open_consumer,
         open_writer if rules.topic else None,
         parts.clock,
@@ -155,8 +157,17 @@ async def sink_task(
     )
 
 
-async def _settings(definition: SinkDefinition, rules: DeadLetterRules, parts: SinkParts) -> SinkSettings:
-    common = definition.common
+async def _settings(
+    definition: SinkDefinition,
+    rules: DeadLetterRules,
+    parts: SinkParts,
+    connector: SinkConnector[Any],
+    *,
+    poll_seconds_max: float,
+) -> SinkSettings:
+    common, limits = definition.common, connector.put_limits
+    # A put, and after it a flush and a commit, must fit between two polls, or the group goes on without this member.
+    put_seconds_max = min(limits.seconds_max, poll_seconds_max * _PUT_SHARE_OF_POLL_INTERVAL)
     retry_seconds = common.errors_retry_timeout / 1000
     return SinkSettings(
         decoding=Decoding(
@@ -166,6 +177,7 @@ async def _settings(definition: SinkDefinition, rules: DeadLetterRules, parts: S
             definition.steps,
         ),
         dead_letters=rules,
+        put_limits=replace(limits, seconds_max=put_seconds_max),
         flush_seconds=parts.flush_seconds,
         put_back_off=BackOff(cap_seconds=common.errors_retry_delay_max_ms / 1000),
         put_retry_seconds_max=retry_seconds if retry_seconds > 0 else None,

@@ -13,7 +13,11 @@ A sink is a config class and a connector class::
 One instance serves one run of a task. The worker calls, never two at a time: ``start``, then at each assignment
 ``open``, ``put`` for each batch, ``flush`` before offsets are committed, ``committed`` after, ``close`` before
 partitions go, at last ``stop``. Waiting, retrying, dead letters and the consumer group are the worker's. What an error
-makes the worker do is its class: ``Retriable`` puts the same batch again after a wait, ``Fatal`` fails the task.
+makes the worker do is its class:
+
+- ``Retriable``, and a call that takes too long: ``put`` gets the records again after a wait, ``flush`` is called again
+  when the next commit is due, and after any other call the task starts anew, with a new instance.
+- ``Fatal``, and anything unknown: the task fails.
 """
 
 from __future__ import annotations
@@ -35,7 +39,7 @@ from fetchers.sdk import (
     Retriable,
 )
 from metrics.events import Emit
-from service.sinks.batch import Form, Offsets, Partition, SinkBatch, ValueType
+from service.sinks.batch import Form, Offsets, Partition, PutLimits, SinkBatch, ValueType
 
 __all__ = [
     "Fatal",
@@ -45,6 +49,7 @@ __all__ = [
     "Key",
     "Offsets",
     "Partition",
+    "PutLimits",
     "RateLimited",
     "Retriable",
     "SinkBatch",
@@ -81,6 +86,7 @@ class SinkConnector(ABC, Generic[C]):
 
     config_class: ClassVar[type[SinkConfig]]
     version: ClassVar[str] = "0.1.0"
+    put_limits: ClassVar[PutLimits] = PutLimits()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Find the config class in ``SinkConnector[Config]``."""
@@ -101,7 +107,9 @@ class SinkConnector(ABC, Generic[C]):
     async def put(self, batch: SinkBatch) -> None:
         """Take the records, at once or by the next ``flush``; never block the event loop.
 
-        After ``Retriable`` the same batch comes again. Single records that cannot be taken: ``batch.refuse``.
+        After ``Retriable`` the same records come again; after a put that took longer than ``put_limits`` allow, in
+        smaller batches. Single records that cannot be taken: ``batch.refuse``. When a put has returned, its records
+        may be flushed and committed, also in the middle of what one poll has brought.
         """
 
     async def flush(self, offsets: Offsets) -> Offsets:

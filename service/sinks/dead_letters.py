@@ -1,16 +1,34 @@
-"""Dead letters of a sink, as Kafka Connect writes them (KIP-298): the record's own bytes, and headers if wanted."""
+"""What becomes of records that are refused: dead letters, written before the offsets of their records are committed.
+
+They are as Kafka Connect writes them (KIP-298): the record's own bytes, and headers that say why if they are wanted.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from metrics.events import (
+    DeadLettersWritten,
+    RecordRejectedLogged,
+    RecordsRejected,
+    SinkDeadLettersFailed,
+    TaskEvents,
+)
+from service.domain.errors import RecordRejectedError
 from service.domain.ids import TaskId
+from service.kafka.errors import KafkaFailure
+from service.kafka.headers import PackedHeaders
+from service.kafka.producer import Writer
 from service.kafka.records import Header, TopicRecords
 from service.sinks.batch import Refusal
+from service.sinks.converters import in_thread
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,64 +43,157 @@ class DeadLetterRules:
     is_logged: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """A refused record of a polled batch."""
+@dataclass(slots=True, eq=False)
+class Polled:
+    """The records of one poll."""
 
     records: pa.Table
-    """The batch as it was polled."""
-    refusal: Refusal
-
-    @property
-    def row(self) -> dict[str, Any]:
-        """The record, by column."""
-        found: dict[str, Any] = self.records.slice(self.refusal.row, 1).to_pylist()[0]
-        return found
-
-    @property
-    def place(self) -> tuple[str, int, int]:
-        """Topic, partition and offset."""
-        row = self.row
-        return row["topic"], row["partition"], row["offset"]
-
-    def __str__(self) -> str:
-        """Where it stands and what is wrong; never its content."""
-        topic, partition, offset = self.place
-        place = f"topic '{topic}', partition {partition}, offset {offset}"
-        return f"{self.refusal.message}; {place}, stage {self.refusal.stage}"
+    """As ``service.kafka.group_consumer.RECORDS_SCHEMA`` says."""
+    rows_done: int = 0
+    """Rows before this one were put, or refused: their offsets may be committed once they are flushed."""
 
 
-def dead_letter_records(letters: Sequence[Refused], task_id: TaskId, rules: DeadLetterRules) -> TopicRecords:
-    """The letters as records of the dead-letter topic."""
-    rows = [letter.row for letter in letters]
-    headers = [
-        [*_own_headers(row), *(_context_headers(letter.refusal, row, task_id) if rules.has_headers else ())]
-        for letter, row in zip(letters, rows, strict=True)
-    ]
+@dataclass(slots=True)
+class RefusedRecords:
+    """The refused records of one task whose dead letters have not been written yet."""
+
+    task_id: TaskId
+    rules: DeadLetterRules
+    writer: Writer | None
+    """There where dead letters have a topic."""
+    events: TaskEvents
+    _waiting: dict[Polled, dict[int, Refusal]] = field(default_factory=dict)
+    """By row: records that are put again may be refused again."""
+
+    def add(self, polled: Polled, refusal: Refusal) -> None:
+        """Note that a record of a poll was refused; a second refusal replaces the first."""
+        self._waiting.setdefault(polled, {})[refusal.row] = refusal
+
+    def forget(self) -> None:
+        """Drop all: their partitions are gone, and whoever has them now refuses the records again."""
+        self._waiting.clear()
+
+    def demand_tolerance(self) -> None:
+        """Raise RecordRejectedError where a record was refused and none may be."""
+        if self.rules.is_tolerant or not self._waiting:
+            return
+        polled, refusals = next(iter(self._waiting.items()))
+        first = refusals[min(refusals)]
+        self.events(RecordsRejected, stage=first.stage, reason=first.reason, count=1, is_tolerated=False)
+        raise RecordRejectedError(
+            f"Tolerance exceeded in error handler: {_told(polled, first)}. errors.tolerance=none fails the task: mend "
+            "the record's producer or the converter, or set errors.tolerance=all and "
+            "errors.deadletterqueue.topic.name"
+        )
+
+    async def settle(self) -> None:
+        """Write the dead letters of what is done, durably: `Polled.rows_done`.
+
+        Raises RecordRejectedError without tolerance, DeliveryRetriable, DeliveryFatal.
+        """
+        self.demand_tolerance()
+        due: list[_Letters] = []
+        for polled, refusals in list(self._waiting.items()):
+            rows = sorted(row for row in refusals if row < polled.rows_done)
+            if rows:
+                due.append(_Letters(polled, [refusals.pop(row) for row in rows]))
+            if not refusals:
+                del self._waiting[polled]
+        if not due:
+            return
+        if self.writer is not None:
+            await self._write(self.writer, due)
+        self._tell(due)
+
+    async def _write(self, writer: Writer, due: Sequence[_Letters]) -> None:
+        count = sum(len(letters.refusals) for letters in due)
+        try:
+            records = [letters.records for letters in due]
+            writes = await in_thread(lambda: [make(self.task_id, self.rules) for make in records], records=count)
+            await writer.commit(writes)
+        except KafkaFailure as error:
+            self.events(SinkDeadLettersFailed, count=count, error_class=type(error).__name__)
+            raise
+        self.events(DeadLettersWritten, count=count)
+
+    def _tell(self, due: Sequence[_Letters]) -> None:
+        counts = Counter((refusal.stage, refusal.reason) for letters in due for refusal in letters.refusals)
+        for (stage, reason), count in counts.items():
+            self.events(RecordsRejected, stage=stage, reason=reason, count=count)
+        for letters in due if self.rules.is_logged else ():
+            for refusal, (topic, partition, offset) in zip(letters.refusals, letters.places(), strict=True):
+                self.events(
+                    RecordRejectedLogged,
+                    stage=refusal.stage,
+                    reason=refusal.reason,
+                    message=refusal.message,
+                    source_partition=json.dumps({"topic": topic, "partition": partition}),
+                    source_offset=json.dumps({"offset": offset}),
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class _Letters:
+    """Refused records of one poll, in the order of their rows."""
+
+    polled: Polled
+    refusals: Sequence[Refusal]
+
+    def places(self) -> Iterator[tuple[str, int, int]]:
+        """Topic, partition and offset of each."""
+        taken = _taken(self.polled.records, self.refusals).select(["topic", "partition", "offset"])
+        return zip(*(column.to_pylist() for column in taken.columns), strict=True)
+
+    def records(self, task_id: TaskId, rules: DeadLetterRules) -> TopicRecords:
+        """As records of the dead-letter topic."""
+        return dead_letter_records(self.polled.records, self.refusals, task_id, rules)
+
+
+def dead_letter_records(
+    polled: pa.Table, refusals: Sequence[Refusal], task_id: TaskId, rules: DeadLetterRules
+) -> TopicRecords:
+    """Refused rows of a poll as records of the dead-letter topic; costs some microseconds a record."""
+    taken = _taken(polled, refusals)
+    timestamps: Any = taken.column("timestamp")
+    # Records of Kafka's oldest formats have none: −1.
+    timestamps = pc.if_else(pc.greater_equal(timestamps, pa.scalar(0)), timestamps, pa.scalar(None, pa.int64()))
+    has_headers = rules.has_headers or taken.column("headers").null_count < len(refusals)
     return TopicRecords(
         topic=rules.topic,
-        keys=pa.array([row["key"] for row in rows], pa.binary()),
-        values=pa.array([row["value"] for row in rows], pa.binary()),
-        timestamps_ms=pa.array([_timestamp_ms(row) for row in rows], pa.int64()),
-        headers=headers if any(headers) else None,
+        keys=_whole(taken.column("key")),
+        values=_whole(taken.column("value")),
+        timestamps_ms=_whole(timestamps),
+        headers=PackedHeaders.of(_headers(taken, refusals, task_id, rules)) if has_headers else None,
     )
 
 
-def _own_headers(row: dict[str, Any]) -> list[Header]:
-    return [(header["name"], header["value"]) for header in row["headers"] or ()]
+def _taken(polled: pa.Table, refusals: Sequence[Refusal]) -> pa.Table:
+    return polled.take(pa.array([refusal.row for refusal in refusals], pa.int64()))
 
 
-def _timestamp_ms(row: dict[str, Any]) -> int | None:
-    """Records of Kafka's oldest formats have none: −1."""
-    timestamp_ms: int | None = row["timestamp"]
-    return None if timestamp_ms is None or timestamp_ms < 0 else timestamp_ms
+def _whole(column: Any) -> pa.Array[Any]:
+    return cast("pa.Array[Any]", column.combine_chunks())
 
 
-def _context_headers(refusal: Refusal, row: dict[str, Any], task_id: TaskId) -> list[Header]:
+def _headers(
+    taken: pa.Table, refusals: Sequence[Refusal], task_id: TaskId, rules: DeadLetterRules
+) -> Iterator[list[Header]]:
+    """Each record's own headers, then those that say why."""
+    names = ("topic", "partition", "offset", "headers")
+    columns = (cast("list[Any]", taken.column(name).to_pylist()) for name in names)
+    for refusal, topic, partition, offset, own in zip(refusals, *columns, strict=True):
+        headers: list[Header] = [(header["name"], header["value"]) for header in own or ()]
+        if rules.has_headers:
+            headers += _context_headers(refusal, (topic, partition, offset), task_id)
+        yield headers
+
+
+def _context_headers(refusal: Refusal, place: tuple[str, int, int], task_id: TaskId) -> Iterator[Header]:
+    topic, partition, offset = place
     texts = {
-        "topic": row["topic"],
-        "partition": str(row["partition"]),
-        "offset": str(row["offset"]),
+        "topic": topic,
+        "partition": str(partition),
+        "offset": str(offset),
         "connector.name": task_id.connector,
         "task.id": str(task_id.task),
         "stage": refusal.stage,
@@ -91,4 +202,12 @@ def _context_headers(refusal: Refusal, row: dict[str, Any], task_id: TaskId) -> 
         "exception.message": refusal.message,
         "exception.stacktrace": f"{refusal.exception}: {refusal.message}\n",
     }
-    return [(f"__connect.errors.{name}", text.encode(errors="backslashreplace")) for name, text in texts.items()]
+    for name, text in texts.items():
+        yield f"__connect.errors.{name}", text.encode(errors="backslashreplace")
+
+
+def _told(polled: Polled, refusal: Refusal) -> str:
+    """What is wrong and where; never the record's content."""
+    [row] = polled.records.slice(refusal.row, 1).select(["topic", "partition", "offset"]).to_pylist()
+    place = f"topic '{row['topic']}', partition {row['partition']}, offset {row['offset']}"
+    return f"{refusal.message}; {place}, stage {refusal.stage}"

@@ -1,290 +1,88 @@
-"""Converters of a sink: from the bytes of a topic to columns, with a verdict on each record that is none.
-
-String and bytes cost nothing for each record. JSON and Avro are looked at one by one, in a thread: their cost is the
-parser's. Nothing is replaced: text that is no UTF-8 is refused, where Java's StringConverter would put U+FFFD.
-"""
+"""From the records of a poll to what the sink is handed: decoded, transformed, cut where a schema changes."""
 
 from __future__ import annotations
 
-import asyncio
-import re
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Protocol, TypeVar, cast
+from dataclasses import dataclass
+from typing import Any, cast
 
-import msgspec
-import numpy as np
 import pyarrow as pa
 
-from service.config.converters import Converter
-from service.registry.client import RegistryClient
-from service.registry.errors import RegistryFatal
-from service.sinks.avro_columns import AvroShape, AvroShapeError, avro_shape
-from service.sinks.batch import Form, ValueType
-from service.sinks.readings import UNKNOWN, Column, Reading, filled, of_one_type
-from service.sinks.reasons import RefusalReason
-from spark_batch.plan import ConverterKind
+from service.sinks.batch import Refusal, SinkBatch
+from service.sinks.converters import ColumnReader, in_thread
+from service.sinks.readings import Reading, Rows, Run, column_of, runs
+from service.sinks.transforms.stage import transformed
+from spark_batch.transforms.kinds import Step
 
-_THREADS = ThreadPoolExecutor(max_workers=2, thread_name_prefix="sink-decode")
-_MAGIC = b"\0"
-_HEADER_BYTES = 5
-_ENVELOPE_MESSAGE = (
-    'JsonConverter with schemas.enable requires "schema" and "payload" fields and may not contain additional fields. '
-    "If you are trying to deserialize plain JSON data, set schemas.enable=false in your converter configuration."
-)
-T = TypeVar("T")
-Refused = dict[int, tuple[str, str]]
-DEPTH_MAX = 250
-"""Levels of arrays and objects that a JSON value may have; sinks walk through them by recursion."""
-_TOO_DEEP = (RefusalReason.TOO_DEEP, f"nested more than {DEPTH_MAX} levels deep")
+KEY_STAGE, VALUE_STAGE, PUT_STAGE = "KEY_CONVERTER", "VALUE_CONVERTER", "TASK_PUT"
+"""Connect's names of the stages at which a sink's record may be refused, besides that of transformations."""
 
 
-class ColumnReader(Protocol):
-    """One converter."""
+@dataclass(frozen=True, slots=True)
+class SideReader:
+    """The reader of keys or of values, and the class that dead letters name."""
 
-    async def read(self, column: Column) -> Reading:
-        """Decode a binary column. Raises RegistryRetriable."""
-
-
-def column_reader(converter: Converter, registry: RegistryClient | None) -> ColumnReader:
-    """The reader of a converter; ``registry`` is there for Avro."""
-    kind = converter.spec.kind
-    if kind is ConverterKind.BYTES:
-        return BytesReader()
-    if kind is ConverterKind.STRING:
-        return TextReader()
-    if kind is ConverterKind.JSON:
-        return EnvelopeReader() if converter.spec.is_schema_enveloped else JsonReader()
-    if registry is None:
-        message = "the Avro converter needs a schema registry"
-        raise RegistryFatal(message)
-    return AvroReader(registry)
+    reader: ColumnReader
+    class_name: str
+    stage: str
 
 
-class BytesReader:
-    """ByteArrayConverter."""
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """The records of a poll for the sink."""
 
-    async def read(self, column: Column) -> Reading:
-        """The column as it is."""
-        return of_one_type(column, ValueType(Form.BYTES))
-
-
-class TextReader:
-    """StringConverter."""
-
-    async def read(self, column: Column) -> Reading:
-        """The column as text."""
-        values, refused = as_text(column)
-        return of_one_type(values, ValueType(Form.TEXT), refused)
+    batches: list[SinkBatch]
+    """Of one schema each, in order."""
+    rows: list[Rows]
+    """For each batch the rows of its records in the poll, ascending from batch to batch."""
+    refusals: list[Refusal]
+    """By the converters and the transformations."""
 
 
-class JsonReader:
-    """JsonConverter without schemas: texts that are one JSON value each."""
+@dataclass(frozen=True, slots=True)
+class Decoding:
+    """One task's converters and transformations."""
 
-    async def read(self, column: Column) -> Reading:
-        """The texts, unchanged."""
-        values, refused = as_text(column)
-        malformed = await in_thread(lambda: _malformed(values))
-        return of_one_type(_without(values, malformed), ValueType(Form.JSON), refused | malformed)
+    key: SideReader
+    value: SideReader
+    sink_class: str
+    steps: tuple[Step, ...] = ()
 
+    async def decode(self, polled: pa.Table, *, refuse: Callable[[Refusal], None]) -> Decoded:
+        """Decode and transform. ``refuse`` is what the sink calls by `SinkBatch.refuse`. Raises RegistryRetriable."""
+        keys = await self.key.reader.read(column_of(polled, "key"))
+        values = await self.value.reader.read(column_of(polled, "value"))
+        looked_at = polled.num_rows if self.steps else len(keys.refused) + len(values.refused)
+        return await in_thread(lambda: self._cut(polled, keys, values, refuse), records=looked_at)
 
-class EnvelopeReader:
-    """JsonConverter with schemas: the payload's text, its schema at hand."""
+    def _cut(self, polled: pa.Table, keys: Reading, values: Reading, refuse: Callable[[Refusal], None]) -> Decoded:
+        refusals = [*_refusals(self.key, keys), *_refusals(self.value, values)]
+        topics = column_of(polled, "topic")
+        if self.steps:
+            changed = transformed(self.steps, polled, keys, values)
+            topics, keys, values = changed.topics, changed.keys, changed.values
+            refusals += changed.refusals
+        whole = _with(polled, "topic", topics).append_column("original_topic", polled.column("topic"))
+        found = list(runs(keys, values))
+        return Decoded([self._batch(whole, run, refuse) for run in found], [run.rows for run in found], refusals)
 
-    async def read(self, column: Column) -> Reading:
-        """The payloads, unchanged."""
-        values, refused = as_text(column)
-        return await in_thread(lambda: _unwrapped(values, refused))
+    def _batch(self, whole: pa.Table, run: Run, refuse: Callable[[Refusal], None]) -> SinkBatch:
+        def refuse_row(row: int, reason: str, message: str) -> None:
+            refuse(Refusal(int(run.rows[row]), PUT_STAGE, reason, message, self.sink_class))
 
-
-class AvroReader:
-    """AvroConverter: typed columns, one type for each schema the records were written with."""
-
-    def __init__(self, registry: RegistryClient) -> None:
-        """Ask ``registry`` for schemas, once each."""
-        self._registry = registry
-        self._shapes: dict[int, AvroShape | str] = {}
-
-    async def read(self, column: Column) -> Reading:
-        """Typed values."""
-        records = cast("list[bytes | None]", column.to_pylist())
-        ids = [_schema_id(record) for record in records]
-        for schema_id in {number for number in ids if number is not None} - self._shapes.keys():
-            self._shapes[schema_id] = await self._shape(schema_id)
-        return await in_thread(lambda: self._read(records, ids))
-
-    async def _shape(self, schema_id: int) -> AvroShape | str:
-        """The schema of an id, or why records that name it are refused."""
-        try:
-            return avro_shape(await self._registry.by_id(schema_id))
-        except (RegistryFatal, AvroShapeError) as error:
-            return f"schema id {schema_id}: {error}"
-
-    def _read(self, records: list[bytes | None], ids: list[int | None]) -> Reading:
-        groups, numbers = _numbered(ids)
-        refused: Refused = {}
-        values: list[object] = [None] * len(records)
-        for row, record in enumerate(records):
-            if record is not None:
-                try:
-                    values[row] = self._value(record, ids[row])
-                except _RefusedError as error:
-                    refused[row] = (RefusalReason.NOT_AVRO, str(error))
-        if not numbers:
-            return of_one_type(pa.nulls(len(records)), _NO_TYPE, refused)
-        shapes = [self._shapes[number] for number in numbers]
-        columns = []
-        for number, shape in enumerate(shapes):
-            rows = np.flatnonzero(groups == number).tolist()
-            columns.append(_column(shape, rows, values, refused))
-        return Reading(groups, tuple(_value_type(shape) for shape in shapes), tuple(columns), refused)
-
-    def _value(self, record: bytes, schema_id: int | None) -> object:
-        if schema_id is None:
-            message = "not in Confluent's framing: a zero byte and four bytes of schema id are expected"
-            raise _RefusedError(message)
-        shape = self._shapes[schema_id]
-        if isinstance(shape, str):
-            raise _RefusedError(shape)
-        try:
-            return shape.read(record[_HEADER_BYTES:])
-        except AvroShapeError as error:
-            raise _RefusedError(f"schema id {schema_id}: {error}") from error
+        rows = whole.slice(int(run.rows[0]), len(run.rows))
+        if int(run.rows[-1]) - int(run.rows[0]) + 1 != len(run.rows):
+            rows = whole.take(run.rows)
+        rows = _with(_with(rows, "key", run.keys), "value", run.values)
+        return SinkBatch(rows, run.key_type, run.value_type, refuse_row)
 
 
-class _RefusedError(Exception):
-    """A record that is not what its converter expects."""
+def _refusals(side: SideReader, reading: Reading) -> list[Refusal]:
+    return [
+        Refusal(row, side.stage, reason, message, side.class_name)
+        for row, (reason, message) in sorted(reading.refused.items())
+    ]
 
 
-_NO_TYPE = ValueType(Form.RECORD)
-
-
-def _value_type(shape: AvroShape | str) -> ValueType:
-    return ValueType(Form.RECORD, shape.schema) if isinstance(shape, AvroShape) else _NO_TYPE
-
-
-def _column(shape: AvroShape | str, rows: list[int], values: list[object], refused: Refused) -> Column:
-    """The values of these rows; those that no column can hold are refused."""
-    if not isinstance(shape, AvroShape):
-        return pa.nulls(len(rows))
-    try:
-        return shape.column([values[row] for row in rows])
-    except AvroShapeError:
-        for row in rows:
-            try:
-                shape.column([values[row]])
-            except AvroShapeError as error:
-                values[row] = None
-                refused[row] = (RefusalReason.NOT_AVRO, str(error))
-    return shape.column([values[row] for row in rows])
-
-
-def as_text(column: Column) -> tuple[Column, Refused]:
-    """A binary column as text; null and refused where it is no UTF-8."""
-    try:
-        return column.cast(pa.string()), {}
-    except pa.ArrowInvalid:
-        pass
-    refused: Refused = {}
-    texts: list[str | None] = []
-    for row, value in enumerate(cast("list[bytes | None]", column.to_pylist())):
-        try:
-            texts.append(None if value is None else value.decode())
-        except UnicodeDecodeError as error:
-            texts.append(None)
-            refused[row] = (RefusalReason.INVALID_UTF8, f"not UTF-8 at byte {error.start}")
-    return pa.array(texts, pa.string()), refused
-
-
-class _Envelope(msgspec.Struct, forbid_unknown_fields=True):
-    schema: msgspec.Raw
-    payload: msgspec.Raw
-
-
-_ANY_JSON = msgspec.json.Decoder(msgspec.Raw)
-_ENVELOPE = msgspec.json.Decoder(_Envelope)
-_NULL = b"null"
-
-
-_STRING_OR_BRACKET = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
-
-
-def _is_too_deep(text: str) -> bool:
-    """Whether arrays and objects are nested further than ``DEPTH_MAX``; most texts have not even as many."""
-    if text.count("[") + text.count("{") <= DEPTH_MAX:
-        return False
-    depth = deepest = 0
-    for found in _STRING_OR_BRACKET.finditer(text):
-        depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(found[0], 0)
-        deepest = max(deepest, depth)
-    return deepest > DEPTH_MAX
-
-
-def _malformed(texts: Column) -> Refused:
-    refused: Refused = {}
-    for row, text in enumerate(cast("list[str | None]", texts.to_pylist())):
-        try:
-            if text is not None and _is_too_deep(text):
-                refused[row] = _TOO_DEEP
-            elif text is not None:
-                _ANY_JSON.decode(text)
-        except msgspec.DecodeError as error:
-            refused[row] = (RefusalReason.MALFORMED_JSON, f"not JSON: {error}")
-    return refused
-
-
-def _unwrapped(texts: Column, refused: Refused) -> Reading:
-    refused = dict(refused)
-    schemas: list[str | None] = []
-    payloads: list[str | None] = []
-    for row, text in enumerate(cast("list[str | None]", texts.to_pylist())):
-        schema = payload = None
-        try:
-            if text is not None and _is_too_deep(text):
-                refused[row] = _TOO_DEEP
-            elif text is not None:
-                envelope = _ENVELOPE.decode(text)
-                schema, payload = bytes(envelope.schema).decode(), _payload(envelope)
-        except msgspec.ValidationError:
-            refused[row] = (RefusalReason.NO_ENVELOPE, _ENVELOPE_MESSAGE)
-        except msgspec.DecodeError as error:
-            refused[row] = (RefusalReason.MALFORMED_JSON, f"not JSON: {error}")
-        schemas.append(schema)
-        payloads.append(payload)
-    groups, distinct = _numbered(schemas)
-    types = tuple(ValueType(Form.JSON, None if schema == "null" else schema) for schema in distinct)
-    columns = tuple(
-        pa.array([payload for payload, group in zip(payloads, groups, strict=True) if group == number], pa.string())
-        for number in range(max(1, len(distinct)))
-    )
-    return Reading(groups, types or (ValueType(Form.JSON),), columns, refused)
-
-
-def _payload(envelope: _Envelope) -> str | None:
-    """A payload of null is no value, as in Connect."""
-    raw = bytes(envelope.payload)
-    return None if raw == _NULL else raw.decode()
-
-
-def _numbered(names: list[Any]) -> tuple[Any, list[Any]]:
-    """A number for each distinct name, None going with its neighbours; the names by number."""
-    distinct = list(dict.fromkeys(name for name in names if name is not None))
-    numbers = {name: number for number, name in enumerate(distinct)}
-    return filled(np.array([numbers.get(name, UNKNOWN) for name in names], np.int32)), distinct
-
-
-def _without(column: Column, refused: Refused) -> Column:
-    if not refused:
-        return column
-    return pa.array([None if row in refused else text for row, text in enumerate(column.to_pylist())], pa.string())
-
-
-def _schema_id(record: bytes | None) -> int | None:
-    if record is None or len(record) < _HEADER_BYTES or record[:1] != _MAGIC:
-        return None
-    return int.from_bytes(record[1:_HEADER_BYTES], "big")
-
-
-async def in_thread(work: Callable[[], T]) -> T:
-    """Do work that looks at each record, beside the event loop."""
-    return await asyncio.get_running_loop().run_in_executor(_THREADS, work)
+def _with(table: pa.Table, name: str, values: object) -> pa.Table:
+    return table.set_column(table.schema.get_field_index(name), name, cast("Any", values))

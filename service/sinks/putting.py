@@ -1,85 +1,142 @@
-"""From a polled batch to what the sink is handed: decoded, transformed, cut where a schema changes."""
+"""Puts: how much a sink is handed at once, for how long, and what becomes of a put that failed for a while."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, cast
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from service.sinks.batch import Refusal, SinkBatch
-from service.sinks.dead_letters import Refused
-from service.sinks.decoding import ColumnReader, in_thread
-from service.sinks.readings import Column, Reading, Run, column_of, runs
-from service.sinks.transforms.stage import transformed
-from spark_batch.transforms.kinds import Step
+from fetchers.sdk import BackOff, Clock, Fatal, Retriable
+from metrics.events import RetryScheduled, SinkRecordsPut, TaskEvents
+from service.domain.errors import described
+from service.sinks.batch import PutLimits, SinkBatch
+from service.sinks.contract import SinkConnector
+from service.sinks.decoding import Decoded
 
-KEY_STAGE, VALUE_STAGE, PUT_STAGE = "KEY_CONVERTER", "VALUE_CONVERTER", "TASK_PUT"
-"""Connect's names of the stages at which a sink's record may be refused, besides that of transformations."""
-
-
-@dataclass(frozen=True, slots=True)
-class SideReader:
-    """The reader of keys or of values, and the class that dead letters name."""
-
-    reader: ColumnReader
-    class_name: str
-    stage: str
+_QUICK_SHARE = 0.25
+"""A put that needs less than this share of its time limit may be followed by one of twice as many records."""
 
 
-@dataclass(frozen=True, slots=True)
-class Decoded:
-    """A polled batch for the sink."""
-
-    batches: list[SinkBatch]
-    refused: list[Refused]
-    """By the converters and the transformations."""
+class CallTimedOut(Retriable):
+    """A call of the sink did not return within its time limit."""
 
 
-@dataclass(frozen=True, slots=True)
-class Decoding:
-    """One task's converters and transformations."""
-
-    key: SideReader
-    value: SideReader
-    sink_class: str
-    steps: tuple[Step, ...] = ()
-
-    async def decode(self, polled: pa.Table, *, refuse: Callable[[Refused], None]) -> Decoded:
-        """Batches of one schema each, in order; ``refuse`` is for the sink. Raises RegistryRetriable."""
-        keys = await self.key.reader.read(column_of(polled, "key"))
-        values = await self.value.reader.read(column_of(polled, "value"))
-        refused = [
-            Refused(polled, refusal)
-            for side, reading in ((self.key, keys), (self.value, values))
-            for refusal in _refusals(side, reading)
-        ]
-        topics = column_of(polled, "topic")
-        if self.steps:
-            changed = await in_thread(lambda: transformed(self.steps, polled, keys, values))
-            topics, keys, values = changed.topics, changed.keys, changed.values
-            refused += [Refused(polled, refusal) for refusal in changed.refusals]
-        return Decoded([self._batch(polled, run, topics, refuse) for run in runs(keys, values)], refused)
-
-    def _batch(self, polled: pa.Table, run: Run, topics: Column, refuse: Callable[[Refused], None]) -> SinkBatch:
-        def refuse_row(row: int, reason: str, message: str) -> None:
-            refuse(Refused(polled, Refusal(int(run.rows[row]), PUT_STAGE, reason, message, self.sink_class)))
-
-        whole = _with(polled, "topic", topics).append_column("original_topic", polled.column("topic"))
-        rows = whole.slice(int(run.rows[0]), len(run.rows))
-        if int(run.rows[-1]) - int(run.rows[0]) + 1 != len(run.rows):
-            rows = whole.take(run.rows)
-        rows = _with(_with(rows, "key", run.keys), "value", run.values)
-        return SinkBatch(rows, run.key_type, run.value_type, refuse_row)
+@asynccontextmanager
+async def limited(seconds_max: float, *, call: str) -> AsyncIterator[None]:
+    """Give a call of the sink so much time. Raises CallTimedOut; a TimeoutError of the sink's own is Retriable."""
+    limit = asyncio.timeout(seconds_max)
+    try:
+        async with limit:
+            yield
+    except TimeoutError as error:
+        if limit.expired():
+            raise CallTimedOut(f"{call} did not return within {seconds_max:.0f} s") from error
+        raise Retriable(f"{call}: {str(error) or 'timed out'}") from error
 
 
-def _refusals(side: SideReader, reading: Reading) -> list[Refusal]:
-    return [
-        Refusal(row, side.stage, reason, message, side.class_name)
-        for row, (reason, message) in sorted(reading.refused.items())
-    ]
+@dataclass(slots=True)
+class Remainder:
+    """What of one poll has not been put yet: whole batches, and where in the first of them the next put begins."""
+
+    decoded: Decoded
+    polled: pa.Table
+    _index: int = 0
+    _begin: int = 0
+    _ends_bytes: npt.NDArray[np.int64] = field(init=False)
+    """For each row of the poll the bytes of keys and values up to its end."""
+
+    def __post_init__(self) -> None:
+        """Measure the records as they are in Kafka."""
+        self._ends_bytes = np.cumsum(sizes_bytes(self.polled))
+
+    def next_batch(self, *, records_max: int, bytes_max: int) -> SinkBatch | None:
+        """Records to be put next, one at least; None when all were put."""
+        if self._index == len(self.decoded.batches):
+            return None
+        batch, rows = self.decoded.batches[self._index], self.decoded.rows[self._index]
+        ends = self._ends_bytes[rows[self._begin : self._begin + records_max]]
+        begin_row = int(rows[self._begin])
+        before = int(self._ends_bytes[begin_row - 1]) if begin_row else 0
+        count = max(1, int(np.searchsorted(ends, before + bytes_max, side="right")))
+        return batch if count == len(batch) else batch.slice(self._begin, count)
+
+    def advance(self, count: int) -> int:
+        """So many more records were put. Returns the first row of the poll that is not done."""
+        self._begin += count
+        if self._begin == len(self.decoded.batches[self._index]):
+            self._index, self._begin = self._index + 1, 0
+        if self._index == len(self.decoded.batches):
+            return self.polled.num_rows
+        return int(self.decoded.rows[self._index][self._begin])
 
 
-def _with(table: pa.Table, name: str, values: object) -> pa.Table:
-    return table.set_column(table.schema.get_field_index(name), name, cast("Any", values))
+def sizes_bytes(polled: pa.Table) -> npt.NDArray[np.int64]:
+    """For each record of a poll the bytes of its key and value."""
+    total = np.zeros(polled.num_rows, np.int64)
+    for name in ("key", "value"):
+        lengths: Any = pc.binary_length(polled.column(name))
+        total += pc.fill_null(lengths, 0).to_numpy()
+    return total
+
+
+@dataclass(slots=True)
+class Putter:
+    """Hands batches to the sink of one task, and knows how the last puts went."""
+
+    connector: SinkConnector[Any]
+    limits: PutLimits
+    back_off: BackOff
+    retry_seconds_max: float | None
+    """How long a put is tried again; None: for ever."""
+    clock: Clock
+    events: TaskEvents
+    records_max: int = field(init=False)
+    """How many records the next put may have: fewer after one that took too long."""
+    _attempts: int = 0
+    _failing_since: float | None = None
+
+    def __post_init__(self) -> None:
+        """Begin with as many as the sink takes."""
+        self.records_max = self.limits.records_max
+
+    async def put(self, batch: SinkBatch) -> Retriable | None:
+        """Try once. Returns what failed for a while; raises what fails the task."""
+        began_at = self.clock.monotonic()
+        try:
+            async with limited(self.limits.seconds_max, call="put"):
+                await self.connector.put(batch)
+        except Retriable as error:
+            if isinstance(error, CallTimedOut):
+                self.records_max = max(1, len(batch) // 2)
+            self._attempts += 1
+            self._failing_since = began_at if self._failing_since is None else self._failing_since
+            return error
+        self._attempts, self._failing_since = 0, None
+        seconds = self.clock.monotonic() - began_at
+        if seconds < _QUICK_SHARE * self.limits.seconds_max:
+            self.records_max = min(self.limits.records_max, self.records_max * 2)
+        self.events(SinkRecordsPut, records=len(batch), seconds=seconds)
+        return None
+
+    def seconds_to_wait(self, error: Retriable) -> float:
+        """How long to wait until the next try. Raises Fatal where ``errors.retry.timeout`` is over."""
+        failing_since = self.clock.monotonic() if self._failing_since is None else self._failing_since
+        if self.retry_seconds_max is not None and self.clock.monotonic() - failing_since > self.retry_seconds_max:
+            raise Fatal(f"errors.retry.timeout is over: {error}") from error
+        seconds = self.back_off.wait_seconds(self._attempts, asked_seconds=error.wait_seconds)
+        self.events(
+            RetryScheduled,
+            stage="put",
+            error_class=type(error).__name__,
+            message=described(error),
+            attempt=self._attempts,
+            wait_seconds=seconds,
+        )
+        return seconds

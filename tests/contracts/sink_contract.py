@@ -16,8 +16,8 @@ from fetchers.sdk import SystemClock
 from fetchers.sdk.config import HIDDEN
 from metrics.events import discard
 from service.sinks.contract import Partition, SinkBatch, SinkConnector, SinkContext
-from service.sinks.decoding import TextReader
-from service.sinks.putting import KEY_STAGE, VALUE_STAGE, Decoding, SideReader
+from service.sinks.converters import TextReader
+from service.sinks.decoding import KEY_STAGE, VALUE_STAGE, Decoding, SideReader
 from tests.unit.sinks.fakes import polled
 
 STOP_SECONDS_MAX = 1.0

@@ -5,27 +5,29 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import pyarrow as pa
+from aiokafka import ConsumerRebalanceListener
+from aiokafka.structs import ConsumerRecord, OffsetAndMetadata, TopicPartition
 
 from fetchers.sdk import BackOff, SystemClock
 from metrics.events import Event
 from service.domain.ids import TaskId
+from service.kafka.client import ConsumerSettings, KafkaSettings
 from service.kafka.errors import RefusedRecord
-from service.kafka.group_consumer import RECORDS_SCHEMA, CommitOutdated, GroupListener
+from service.kafka.group_consumer import RECORDS_SCHEMA, GroupConsumer, GroupListener, Subscription
 from service.kafka.records import TopicRecords
-from service.sinks.contract import Offsets, Partition, SinkBatch, SinkConfig, SinkConnector, SinkContext
+from service.sinks.contract import Offsets, Partition, PutLimits, SinkBatch, SinkConfig, SinkConnector, SinkContext
+from service.sinks.converters import TextReader
 from service.sinks.dead_letters import DeadLetterRules
-from service.sinks.decoding import TextReader
-from service.sinks.putting import KEY_STAGE, VALUE_STAGE, Decoding, SideReader
-from service.sinks.task import SinkSettings, SinkTask
+from service.sinks.decoding import KEY_STAGE, VALUE_STAGE, Decoding, SideReader
+from service.sinks.task import POLL_SECONDS, SinkSettings, SinkTask
 
 E = TypeVar("E", bound=Event)
 TOPIC = "lines"
 POLL_RECORDS = 10
-COME = "come"
-"""A value that means: the group gives the partition to someone else, and back."""
 
 
 def polled(values: list[bytes | None], *, begin: int = 0, topic: str = TOPIC, partition: int = 0) -> pa.Table:
@@ -52,75 +54,158 @@ class FakeGroup:
     values: list[bytes | None] = field(default_factory=list)
     committed: int | None = None
     fail_commit: Callable[[], Exception | None] = lambda: None
-    rebalances_at: set[int] = field(default_factory=set)
-    """Numbers of the polls at which the group rebalances."""
     log: list[str] = field(default_factory=list)
+    is_rebalance_due: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def rebalance(self) -> None:
+        """Let the group take the partition away and give it back, as soon as the client hears of it."""
+        self.is_rebalance_due.set()
 
 
-class FakeConsumer:
-    """A member that has the partition from its first poll on."""
+ROUND_TRIP_SECONDS = 0.01
+"""Of virtual time, that a request to the broker takes."""
+HERE = TopicPartition(TOPIC, 0)
 
-    def __init__(self, group: FakeGroup, listener: GroupListener) -> None:
+
+@dataclass
+class _Position:
+    """Of one assignment."""
+
+    position: int | None = None
+    is_paused: bool = False
+
+    @property
+    def has_valid_position(self) -> bool:
+        """Whether the client knows where to read."""
+        return self.position is not None
+
+
+class FakeLibrary:
+    """The client library's consumer, as ``GroupConsumer`` uses it: ``aiokafka`` 0.14 is what it follows.
+
+    A background task joins the group and rebalances. While partitions are revoked, polls wait. Then the assignment is
+    live and not paused: the client learns the group's offset and fetches, *before the listener has been awaited*.
+    What is polled moves the position.
+    """
+
+    def __init__(self, group: FakeGroup) -> None:
         """Not started."""
         self._group = group
-        self._listener = listener
-        self._position: int | None = None
-        self._polls = 0
-        self._is_paused = False
+        self._assigned: _Position | None = None
+        self._is_assigned = asyncio.Event()
+        self._membership: asyncio.Task[None] | None = None
         self.is_stopped = False
+        self.polls = 0
+        self._coordinator = SimpleNamespace(fetch_committed_offsets=self._fetch_committed)
+        assignment = SimpleNamespace(state_value=lambda _partition: self._assigned)
+        self._subscription = SimpleNamespace(subscription=SimpleNamespace(assignment=assignment))
 
     async def start(self) -> None:
         """Nothing to connect to."""
 
-    async def poll(self, *, seconds_max: float) -> pa.Table | None:
-        """At most ``POLL_RECORDS``."""
-        self._polls += 1
-        if self._position is None or self._polls in self._group.rebalances_at:
-            await self.rebalance()
-        batch = [] if self._is_paused else self._group.values[self._position : self._at + POLL_RECORDS]
-        if not batch:
-            await asyncio.sleep(seconds_max)
-            return None
-        begin, self._position = self._at, self._at + len(batch)
-        return polled(batch, begin=begin)
+    def subscribe(self, topics: Collection[str], listener: ConsumerRebalanceListener) -> None:
+        """Begin to join."""
+        assert list(topics) == [TOPIC]
+        self._membership = asyncio.get_running_loop().create_task(self._be_member(listener))
 
-    async def rebalance(self) -> None:
-        """Take the partition away, if it was there, and give it."""
-        if self._position is not None:
-            await self._listener.on_revoked([(TOPIC, 0)])
-        self._is_paused = False
-        self._position = self._group.committed or 0
-        positions = await self._listener.on_assigned({(TOPIC, 0): self._group.committed})
-        self._position = positions.get((TOPIC, 0), self._position)
+    async def _be_member(self, listener: ConsumerRebalanceListener) -> None:
+        while True:
+            self._is_assigned.clear()
+            await listener.on_partitions_revoked(set() if self._assigned is None else {HERE})
+            self._assigned = _Position()
+            self._is_assigned.set()
+            await asyncio.sleep(0)
+            async with asyncio.TaskGroup() as group:
+                group.create_task(listener.on_partitions_assigned({HERE}))
+                group.create_task(self._learn_position(self._assigned))
+            await self._group.is_rebalance_due.wait()
+            self._group.is_rebalance_due.clear()
 
-    @property
-    def _at(self) -> int:
-        assert self._position is not None
-        return self._position
+    async def _learn_position(self, assigned: _Position) -> None:
+        committed = self._group.committed or 0
+        await asyncio.sleep(ROUND_TRIP_SECONDS)
+        if assigned.position is None:
+            assigned.position = committed
 
-    async def commit(self, offsets: Offsets) -> None:
+    async def _fetch_committed(self, wanted: Collection[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
+        assert list(wanted) == [HERE]
+        await asyncio.sleep(ROUND_TRIP_SECONDS)
+        return {} if self._group.committed is None else {HERE: OffsetAndMetadata(self._group.committed, "")}
+
+    async def getmany(
+        self, *partitions: TopicPartition, timeout_ms: float, max_records: int
+    ) -> dict[TopicPartition, list[ConsumerRecord[bytes | None, bytes | None]]]:
+        """Of these partitions, or of all, after a wait if there is nothing."""
+        self.polls += 1
+        until = asyncio.get_running_loop().time() + timeout_ms / 1000
+        while True:
+            await self._is_assigned.wait()
+            records = [] if partitions and HERE not in partitions else self._drained(max_records)
+            left_seconds = until - asyncio.get_running_loop().time()
+            if records:
+                return {HERE: records}
+            if left_seconds < 1e-6:
+                return {}
+            await asyncio.sleep(min(left_seconds, POLL_SECONDS))
+
+    def _drained(self, max_records: int) -> list[ConsumerRecord[bytes | None, bytes | None]]:
+        assigned = self._assigned
+        if assigned is None or assigned.position is None or assigned.is_paused:
+            return []
+        begin = assigned.position
+        values = self._group.values[begin : begin + max_records]
+        assigned.position += len(values)
+        return [
+            ConsumerRecord(TOPIC, 0, offset, 1_000 + offset, 0, None, value, None, -1, len(value or b""), ())
+            for offset, value in enumerate(values, begin)
+        ]
+
+    async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit, or fail as told."""
         error = self._group.fail_commit()
         if error is not None:
             raise error
-        self._group.committed = offsets[TOPIC, 0]
+        self._group.committed = offsets[HERE]
         self._group.log.append(f"commit {self._group.committed}")
 
-    def pause(self) -> None:
+    def assignment(self) -> set[TopicPartition]:
+        """Nothing before the first rebalance."""
+        return set() if self._assigned is None else {HERE}
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Go on from there."""
+        assert partition == HERE
+        assert self._assigned is not None
+        self._assigned.position = offset
+
+    def pause(self, *partitions: TopicPartition) -> None:
         """Bring nothing."""
-        self._is_paused = True
+        if partitions and self._assigned is not None:
+            self._assigned.is_paused = True
 
-    def resume(self) -> None:
+    def paused(self) -> set[TopicPartition]:
+        """Until the next assignment, or ``resume``."""
+        return {HERE} if self._assigned is not None and self._assigned.is_paused else set()
+
+    def resume(self, *partitions: TopicPartition) -> None:
         """Go on."""
-        self._is_paused = False
+        if partitions and self._assigned is not None:
+            self._assigned.is_paused = False
 
-    def lags(self) -> Mapping[Partition, int | None]:
-        """Behind what was polled."""
-        return {} if self._position is None else {(TOPIC, 0): len(self._group.values) - self._position}
+    def last_stable_offset(self, _partition: TopicPartition) -> int:
+        """The end."""
+        return len(self._group.values)
+
+    def partitions_for_topic(self, _topic: str) -> set[int]:
+        """The one."""
+        return {0}
 
     async def stop(self) -> None:
         """Leave."""
         self.is_stopped = True
+        if self._membership is not None:
+            self._membership.cancel()
+            await asyncio.wait([self._membership])
 
 
 class MemoryConfig(SinkConfig):
@@ -148,8 +233,9 @@ class MemorySink(SinkConnector[MemoryConfig]):
         return {}
 
     async def put(self, batch: SinkBatch) -> None:
-        """Keep the values."""
+        """Keep the values, a round trip later."""
         error = self.before_put(batch)
+        await asyncio.sleep(ROUND_TRIP_SECONDS)
         if error is not None:
             raise error
         self.values += batch.records.column("value").to_pylist()
@@ -214,6 +300,7 @@ class World:
     rules: DeadLetterRules = field(default_factory=lambda: DeadLetterRules(is_tolerant=False))
     retry_seconds_max: float | None = None
     flush_seconds: float = 60.0
+    limits: PutLimits = field(default_factory=PutLimits)
     events: list[Event] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -221,20 +308,28 @@ class World:
         self.log = self.group.log
         self.sink = MemorySink(self.log)
         self.letters = FakeLetters(self.log)
-        self.consumers: list[FakeConsumer] = []
+        self.clients: list[FakeLibrary] = []
 
     def task(self) -> SinkTask:
         """An incarnation."""
 
-        def open_consumer(listener: GroupListener) -> FakeConsumer:
-            self.consumers.append(FakeConsumer(self.group, listener))
-            return self.consumers[-1]
+        def make_client(**_arguments: object) -> FakeLibrary:
+            self.clients.append(FakeLibrary(self.group))
+            return self.clients[-1]
+
+        def open_consumer(listener: GroupListener) -> GroupConsumer:
+            consumer = ConsumerSettings(poll_records_max=POLL_RECORDS)
+            settings = KafkaSettings(bootstrap="nowhere:9092", consumer=consumer)
+            return GroupConsumer(
+                settings, Subscription((TOPIC,)), group_id="connect-sink", listener=listener, make_client=make_client
+            )
 
         text = TextReader()
         decoding = Decoding(SideReader(text, "K", KEY_STAGE), SideReader(text, "V", VALUE_STAGE), "Sink")
         settings = SinkSettings(
             decoding,
             self.rules,
+            self.limits,
             self.flush_seconds,
             BackOff(first_seconds=1, cap_seconds=8, jitter_seconds=0),
             self.retry_seconds_max,
@@ -270,6 +365,6 @@ def numbers(count: int, *, begin: int = 0) -> list[bytes | None]:
     return [b"%d" % number for number in range(begin, begin + count)]
 
 
-def outdated() -> CommitOutdated:
-    """The group has moved on."""
-    return CommitOutdated("rebalanced")
+def texts(values: list[bytes | None]) -> list[str | None]:
+    """Values as a sink sees them."""
+    return [None if value is None else value.decode() for value in values]

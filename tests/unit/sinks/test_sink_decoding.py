@@ -16,10 +16,9 @@ from hypothesis import strategies as st
 
 from service.registry.client import RegistryClient
 from service.registry.errors import RegistryRetriable, SchemaNotFound
-from service.sinks.batch import Form, SinkBatch
-from service.sinks.dead_letters import Refused
-from service.sinks.decoding import AvroReader, BytesReader, ColumnReader, EnvelopeReader, JsonReader, TextReader
-from service.sinks.putting import KEY_STAGE, VALUE_STAGE, Decoding, SideReader
+from service.sinks.batch import Form, Refusal, SinkBatch
+from service.sinks.converters import AvroReader, BytesReader, ColumnReader, EnvelopeReader, JsonReader, TextReader
+from service.sinks.decoding import KEY_STAGE, VALUE_STAGE, Decoding, SideReader
 from tests.unit.sinks.fakes import polled
 
 USER_1 = {"type": "record", "name": "User", "fields": [{"name": "id", "type": "long"}]}
@@ -76,11 +75,11 @@ async def decode(
     """Batches and refusals of a topic's values."""
     decoding = Decoding(SideReader(BytesReader(), "K", KEY_STAGE), SideReader(reader, "V", VALUE_STAGE), "Sink")
 
-    def refuse(refused: Refused) -> None:
+    def refuse(refused: Refusal) -> None:
         raise AssertionError(refused)
 
     decoded = await decoding.decode(polled(values), refuse=refuse)
-    refused = {letter.refusal.row: (letter.refusal.reason, letter.refusal.message) for letter in decoded.refused}
+    refused = {refusal.row: (refusal.reason, refusal.message) for refusal in decoded.refusals}
     return decoded.batches, refused
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 
 import pytest
+from aiokafka import errors as kafka
 
 from fetchers.sdk import Fatal, Retriable
 from metrics.events import (
@@ -16,22 +18,16 @@ from metrics.events import (
     SinkLagMeasured,
     SinkOffsetsCommitted,
     SinkRecordsPut,
-    SinkRecordsRead,
     TaskStarted,
 )
-from service.domain.errors import RecordRejectedError
+from service.domain.errors import RecordRejectedError, Recovery, described, recovery_of, root_of
 from service.kafka.errors import DeliveryRetriable
-from service.sinks.contract import SinkBatch
+from service.sinks.contract import Offsets, Partition, SinkBatch
 from service.sinks.dead_letters import DeadLetterRules
-from tests.unit.sinks.fakes import FakeGroup, World, numbers, outdated, run_until
+from tests.unit.sinks.fakes import FakeGroup, World, numbers, run_until, texts
 
 pytestmark = pytest.mark.looptime
 TOLERANT = DeadLetterRules(is_tolerant=True, topic="letters")
-
-
-def texts(values: list[bytes | None]) -> list[str | None]:
-    """Values as a sink sees them."""
-    return [None if value is None else value.decode() for value in values]
 
 
 async def test_everything_is_asked_in_order() -> None:
@@ -41,7 +37,7 @@ async def test_everything_is_asked_in_order() -> None:
     assert world.log == [
         "start sink-0", "open [None]", "flush [5]", "commit 5", "committed [5]", "close 1", "stop",
     ]  # fmt: skip
-    assert world.consumers[0].is_stopped
+    assert world.clients[0].is_stopped
     assert [event.kind for event in world.told(TaskStarted)] == ["sink"]
 
 
@@ -122,7 +118,7 @@ async def test_a_fatal_put_ends_the_task_and_commits_nothing_of_it() -> None:
         await world.task().run()
     assert world.group.committed == 10
     assert world.log[-1] == "stop"
-    assert world.consumers[0].is_stopped
+    assert world.clients[0].is_stopped
 
 
 async def test_never_more_than_was_flushed_is_committed() -> None:
@@ -139,7 +135,7 @@ async def test_never_more_than_was_flushed_is_committed() -> None:
 
 async def test_a_failed_commit_is_made_up_for() -> None:
     """Brokers that are away for a while do not end the task; an outdated one is told as such."""
-    failures: list[Exception | None] = [DeliveryRetriable("away"), outdated(), None]
+    failures: list[Exception | None] = [kafka.KafkaConnectionError(), kafka.CommitFailedError(), None]
     world = World(FakeGroup(numbers(3), fail_commit=lambda: failures.pop(0) if failures else None), flush_seconds=5)
     await run_until(world.task(), lambda: world.group.committed == 3)
     assert [event.is_outdated for event in world.told(SinkCommitFailed)] == [False, True]
@@ -148,27 +144,56 @@ async def test_a_failed_commit_is_made_up_for() -> None:
 
 async def test_a_rebalance_commits_first() -> None:
     """What was put is flushed, committed and closed before the partitions go, so that it does not come again."""
-    world = World(FakeGroup(numbers(30), rebalances_at={3}))
+    world = World(FakeGroup(numbers(30)))
+
+    def rebalance_once(batch: SinkBatch) -> None:
+        if batch.ends == {("lines", 0): 20} and "open [20]" not in world.log:
+            world.group.rebalance()
+
+    world.sink.before_put = rebalance_once
     await run_until(world.task(), lambda: len(world.sink.values) == 30)
     assert world.sink.values == texts(numbers(30))
     assert world.log[5:9] == ["flush [20]", "commit 20", "committed [20]", "close 1"]
     assert world.log[9] == "open [20]"
 
 
-async def test_a_rebalance_during_retries_drops_the_batch() -> None:
-    """It belongs to whoever has the partition then: it is read again, not put twice."""
-    world = World(FakeGroup(numbers(12), rebalances_at={4}))
+async def test_a_rebalance_during_retries_passes_over_nothing() -> None:
+    """However long the sink opens: nothing is taken meanwhile, and what was in hand is read again, not put twice."""
+    world = World(FakeGroup(numbers(32)))
     tries = 0
+    open_ = world.sink.open
 
-    def fail_twice(batch: SinkBatch) -> Exception | None:
+    async def open_slowly(partitions: Mapping[Partition, int | None]) -> Offsets:
+        if tries:
+            await asyncio.sleep(20)
+        return await open_(partitions)
+
+    def fail_a_while(batch: SinkBatch) -> Exception | None:
         nonlocal tries
-        tries += len(batch) == 2
-        return Retriable("away") if len(batch) == 2 and tries < 4 else None
+        is_second = batch.ends == {("lines", 0): 20}
+        tries += is_second
+        if is_second and tries == 2:
+            world.group.rebalance()
+        return Retriable("away") if is_second and tries < 5 else None
 
-    world.sink.before_put = fail_twice
-    await run_until(world.task(), lambda: len(world.sink.values) == 12)
-    assert world.sink.values == texts(numbers(12))
-    assert sum(event.records for event in world.told(SinkRecordsRead)) > 12
+    world.sink.before_put = fail_a_while
+    world.sink.open = open_slowly  # type: ignore[method-assign]
+    await run_until(world.task(), lambda: len(world.sink.values) >= 32, seconds_max=100)
+    assert world.sink.values == texts(numbers(32))
+    assert world.group.committed == 32
+
+
+async def test_nothing_is_put_from_before_where_the_sink_begins() -> None:
+    """``open`` takes its time and then asks for a later offset: no record before it is handed over."""
+    world = World(FakeGroup(numbers(15)))
+
+    async def open_later(_partitions: Mapping[Partition, int | None]) -> Offsets:
+        await asyncio.sleep(20)
+        return {("lines", 0): 7}
+
+    world.sink.open = open_later  # type: ignore[method-assign, assignment]
+    await run_until(world.task(), lambda: len(world.sink.values) >= 8)
+    assert world.sink.values == texts(numbers(8, begin=7))
 
 
 async def test_what_no_converter_takes_fails_the_task() -> None:
@@ -258,5 +283,50 @@ async def test_a_cancelled_task_leaves_the_group_and_commits_nothing() -> None:
         work = group.create_task(task.run())
         await hanging.wait()
         work.cancel()
-    assert world.consumers[0].is_stopped
+    assert world.clients[0].is_stopped
     assert world.log == ["start sink-0", "open [None]", "stop"]
+
+
+def hang_once(world: World, call: str) -> None:
+    """Let one call of the sink never return, the first time."""
+    original, is_first = getattr(world.sink, call), True
+
+    async def called(*arguments: object) -> object:
+        nonlocal is_first
+        was_first, is_first = is_first, False
+        if was_first:
+            await asyncio.Event().wait()
+        return await original(*arguments)
+
+    setattr(world.sink, call, called)
+
+
+@pytest.mark.parametrize("call", ["start", "open", "close", "stop"])
+async def test_a_call_that_hangs_once_does_not_fail_the_task_for_good(call: str) -> None:
+    """It is given up after its time limit, and the task ends for a restart, as when Kafka is away."""
+    world = World(FakeGroup(numbers(5)))
+    hang_once(world, call)
+    with pytest.raises(ExceptionGroup) as ended:
+        await run_until(world.task(), lambda: world.group.committed == 5)
+    assert recovery_of(ended.value) is Recovery.RETRY
+    assert described(root_of(ended.value)) == f"CallTimedOut: {call} did not return within 60 s"
+    await run_until(world.task(), lambda: world.group.committed == 5)
+
+
+@pytest.mark.parametrize("call", ["flush", "committed"])
+async def test_a_flush_that_hangs_once_is_tried_again(call: str) -> None:
+    """When the next commit is due; the task goes on."""
+    world = World(FakeGroup(numbers(5)), flush_seconds=1)
+    hang_once(world, call)
+    await run_until(world.task(), lambda: world.group.committed == 5)
+    assert [event.error_class for event in world.told(SinkCommitFailed)] == ["CallTimedOut"]
+
+
+async def test_a_sink_that_does_not_stop_hides_nothing() -> None:
+    """A task that has failed for good is not started anew because its sink hangs at the end."""
+    world = World(FakeGroup(numbers(5)))
+    world.sink.before_put = lambda _batch: Fatal("refused")
+    world.sink.stop = asyncio.Event().wait  # type: ignore[method-assign, assignment]
+    with pytest.raises(Fatal, match="refused") as failed:
+        await world.task().run()
+    assert failed.value.__notes__ == ["stop did not return within 60 s"]

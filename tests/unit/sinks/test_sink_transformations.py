@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 
 from service.domain.ids import TaskId
-from service.sinks.batch import Form, SinkBatch
-from service.sinks.dead_letters import DeadLetterRules, Refused, dead_letter_records
-from service.sinks.decoding import BytesReader, ColumnReader, EnvelopeReader, JsonReader, TextReader
-from service.sinks.putting import KEY_STAGE, VALUE_STAGE, Decoded, Decoding, SideReader
+from service.sinks.batch import Form, Refusal, SinkBatch
+from service.sinks.converters import BytesReader, ColumnReader, EnvelopeReader, JsonReader, TextReader
+from service.sinks.dead_letters import DeadLetterRules, dead_letter_records
+from service.sinks.decoding import KEY_STAGE, VALUE_STAGE, Decoded, Decoding, SideReader
 from spark_batch.transforms.kinds import (
     ExtractField,
     FieldName,
@@ -60,7 +60,7 @@ async def decode(
 async def values_of(reader: ColumnReader, values: list[bytes | None], *transformations: Transformation) -> list[Any]:
     """Values in the order of their records, refused ones as Connect's message."""
     decoded = await decode(polled(values), steps(*transformations), reader)
-    found = {refused.refusal.row: f"! {refused.refusal.message}" for refused in decoded.refused}
+    found = {refusal.row: f"! {refusal.message}" for refusal in decoded.refusals}
     for batch in decoded.batches:
         found |= dict(zip(column(batch, "offset"), column(batch, "value"), strict=True))
     return [found[row] for row in range(len(values))]
@@ -239,7 +239,7 @@ async def test_names_of_fields_are_held_to(reader: ColumnReader) -> None:
         decoded = await decode(polled([value]), steps(HOIST, second), reader)
         assert decoded.batches == []
         rules = DeadLetterRules(is_tolerant=True, topic="dead", has_headers=True)
-        letters = dead_letter_records(decoded.refused, TaskId("sink", 0), rules)
+        letters = dead_letter_records(polled([value]), decoded.refusals, TaskId("sink", 0), rules)
         assert letters.headers is not None
         headers = dict(letters.headers[0])
         names = ("stage", "class.name", "exception.class.name", "exception.message")
@@ -267,7 +267,7 @@ async def test_the_oldest_records_have_no_timestamp() -> None:
         decoded = await decode(table, steps(*chain, insert), reader)
         assert rows_of(decoded) == expected
     decoded = await decode(table, steps(HOIST, required))
-    assert [refused.refusal.reason for refused in decoded.refused] == ["missing_timestamp"]
+    assert [refusal.reason for refusal in decoded.refusals] == ["missing_timestamp"]
 
 
 async def test_records_of_avro_keep_their_types() -> None:
@@ -277,7 +277,7 @@ async def test_records_of_avro_keep_their_types() -> None:
     body = framed(2, USER_2, user)
     before = await decode(polled([body]), [], avro_reader())
     after = await decode(polled([body, None]), steps(HOIST, INSERT, EXTRACT), avro_reader())
-    assert after.refused == []
+    assert after.refusals == []
     assert rows_of(after) == [*rows_of(before), None]
     assert after.batches[0].records.schema.field("value").type == before.batches[0].records.schema.field("value").type
     taken = await decode(polled([body]), steps(ExtractField(VALUE, ("paid",))), avro_reader())
@@ -303,7 +303,7 @@ async def test_nulls_of_fields_with_a_default() -> None:
     stamp, kept = (InsertField(VALUE, topic=FieldName("t"), is_null_defaulted=each) for each in (True, False))
     decoded = await decode(polled([nulls, worse]), steps(stamp), avro_reader(registry))
     assert rows_of(decoded) == [{"a": 7, "b": b"y", "c": None, "t": "lines"}]
-    assert [refused.refusal.reason for refused in decoded.refused] == ["unusable_default"]
+    assert [refusal.reason for refusal in decoded.refusals] == ["unusable_default"]
     decoded = await decode(polled([nulls, worse]), steps(kept), avro_reader(registry))
     assert [row["a"] for row in rows_of(decoded)] == [None, 1]
     for is_null_defaulted, expected in ((True, 7), (False, None)):
@@ -321,9 +321,8 @@ async def test_routers_change_what_the_sink_sees() -> None:
     assert column(batch, "original_topic") == ["in-1", "in-1", "in-2"]
     assert batch.ends == {("in-1", 0): 7, ("in-2", 0): 10}
     assert {row["t"] for row in rows_of(decoded)} == {"out"}
-    refused = (await decode(records, [Step("r", RegexRouter("in-1", "out")), Step("e", EXTRACT)])).refused
-    assert [each.place for each in refused] == [("in-1", 0, 5), ("in-1", 0, 6), ("in-2", 0, 9)]
-    assert str(refused[0]).endswith("topic 'in-1', partition 0, offset 5, stage TRANSFORMATION")
+    refusals = (await decode(records, [Step("r", RegexRouter("in-1", "out")), Step("e", EXTRACT)])).refusals
+    assert [(refusal.row, refusal.stage) for refusal in refusals] == [(row, "TRANSFORMATION") for row in range(3)]
 
 
 @pytest.mark.parametrize(
@@ -364,9 +363,9 @@ async def test_keys_are_transformed_too() -> None:
     records = records.set_column(5, "key", pa.array([b"a", b"b", None], pa.binary()))
     hoisted = await decode(records, steps(HoistField(KEY, "id")), JsonReader())
     assert [row for batch in hoisted.batches for row in column(batch, "key")] == [{"id": "a"}, {"id": None}]
-    assert [refused.refusal.stage for refused in hoisted.refused] == [VALUE_STAGE]
+    assert [refusal.stage for refusal in hoisted.refusals] == [VALUE_STAGE]
     inserted = await decode(records, steps(InsertField(KEY, topic=FieldName("t"))), BytesReader())
-    assert [(refused.refusal.row, refused.refusal.class_name) for refused in inserted.refused] == [
+    assert [(refusal.row, refusal.class_name) for refusal in inserted.refusals] == [
         (0, "org.apache.kafka.connect.transforms.InsertField$Key"),
         (1, "org.apache.kafka.connect.transforms.InsertField$Key"),
     ]
@@ -375,7 +374,7 @@ async def test_keys_are_transformed_too() -> None:
 
 async def test_a_record_that_the_sink_refuses_is_the_one_that_was_polled() -> None:
     """Also behind records that a transformation has refused."""
-    refused: list[Refused] = []
+    refused: list[Refusal] = []
     decoding = Decoding(
         SideReader(TextReader(), "K", KEY_STAGE),
         SideReader(JsonReader(), "V", VALUE_STAGE),
@@ -384,5 +383,5 @@ async def test_a_record_that_the_sink_refuses_is_the_one_that_was_polled() -> No
     )
     decoded = await decoding.decode(polled([b"1", b"{}", b"2", b"{}"], begin=10), refuse=refused.append)
     decoded.batches[-1].refuse(len(decoded.batches[-1]) - 1, "wrong", "no")
-    assert [each.place for each in refused] == [("lines", 0, 13)]
-    assert [each.place[2] for each in decoded.refused] == [10, 12]
+    assert [refusal.row for refusal in refused] == [3]
+    assert [refusal.row for refusal in decoded.refusals] == [0, 2]
