@@ -117,6 +117,13 @@ class WorkerConfig(ConfigModel):
     """Pages that need no proof: of ``health`` and ``metrics``."""
     rest_request_bytes_max: Annotated[int, Field(ge=1024), Key(importance=Importance.LOW)] = 1_048_576
     """Longest body of a request; a longer one is answered 413."""
+    rest_connections_max: Annotated[int, Field(ge=1), Key(importance=Importance.LOW)] = 1024
+    """Connections to all listeners together; further ones are answered 503 and closed."""
+    rest_connections_per_address_max: Annotated[int, Field(ge=1), Key(importance=Importance.LOW)] = 128
+    """Connections of one client's address (of IPv6: of one network of 64 bits); further ones are answered 429."""
+    rest_connection_timeout_ms: Annotated[int, Field(ge=100), Key(importance=Importance.LOW)] = 30_000
+    """Time within which the head of a request must have come, then its body, and within which a client must take its
+    answer; also how long a connection may be idle."""
     rest_request_timeout_ms: Annotated[int, Field(ge=100), Key(importance=Importance.LOW)] = 90_000
     """Time after which a request is answered 500 with what the worker is busy with."""
     task_shutdown_graceful_timeout_ms: Annotated[int, Field(ge=100), Key(importance=Importance.LOW)] = 8_000

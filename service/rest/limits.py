@@ -10,8 +10,36 @@ from aiohttp.typedefs import Handler, Middleware
 from service.herder.errors import ConflictError, RequestError
 from service.rest.forwarding import is_forwarded
 from service.rest.ports import Surface
-from service.rest.routes import route_of
+from service.rest.routes import Access, route_of
 from service.rest.stages import with_stage
+
+
+class SlowBodyError(RequestError):
+    """A body has not come in time."""
+
+    status = 408
+
+
+def reading_bodies(*, seconds_max: float) -> Middleware:
+    """Read bodies of those who may ask, within a time limit; a worker's own first shows that it is one."""
+
+    @web.middleware
+    async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
+        route = route_of(request)
+        if route is not None and route.access is not Access.INTERNAL and request.can_read_body:
+            await read_in_time(request, seconds_max=seconds_max)
+        return await handler(request)
+
+    return middleware
+
+
+async def read_in_time(request: web.Request, *, seconds_max: float) -> bytes:
+    """A request's body; raises ``SlowBodyError``. It is kept: whoever reads it again does not wait."""
+    try:
+        async with asyncio.timeout(seconds_max):
+            return await request.read()
+    except TimeoutError as error:
+        raise SlowBodyError(f"The body has not come within {seconds_max:g} s (rest.connection.timeout.ms)") from error
 
 
 def waiting_for_start(surface: Surface) -> Middleware:

@@ -15,13 +15,13 @@ from aiohttp.typedefs import Middleware
 from fetchers.sdk.clock import SystemClock
 from metrics.events import Emit
 from service.rest.audit import auditing
-from service.rest.authentication import authenticating
+from service.rest.authentication import Credentials, authenticating
 from service.rest.browsers import OwnNames, answering_browsers
-from service.rest.credentials import Credentials
+from service.rest.connections import BoundedSite, Connections
 from service.rest.errors import answering_errors
 from service.rest.forwarding import forwarding
 from service.rest.interface import interface
-from service.rest.limits import limiting_time, waiting_for_start
+from service.rest.limits import limiting_time, reading_bodies, waiting_for_start
 from service.rest.listeners import Listener
 from service.rest.observing import observing
 from service.rest.ports import Surface
@@ -59,8 +59,10 @@ async def serving_rest(settings: RestSettings, surface: Surface, emit: Emit) -> 
         admin = settings.admin_listeners
         main_routes = [route for route in routes if admin is None or not route.is_admin]
         admin_routes = [route for route in routes if route.is_admin or route.is_health]
-        main_urls = await _listen(stack, _application(main_routes, layers, settings), settings.listeners, settings.tls)
-        admin_urls = await _listen(stack, _application(admin_routes, layers, settings), admin or (), settings.admin_tls)
+        counted = Connections(settings.connections, emit)
+        main_app, admin_app = (_application(each, layers, settings) for each in (main_routes, admin_routes))
+        main_urls = await _listen(stack, main_app, settings.listeners, tls=settings.tls, connections=counted)
+        admin_urls = await _listen(stack, admin_app, admin or (), tls=settings.admin_tls, connections=counted)
         yield ServedUrls(main_urls, admin_urls)
 
 
@@ -81,6 +83,7 @@ def _layers(
         answering_browsers(names, settings.cross_origin, settings.header_rules, clock=SystemClock()),
         answering_errors(emit, request_bytes_max=settings.request_bytes_max),
         authenticating(credentials, settings.proofs),
+        reading_bodies(seconds_max=settings.connections.seconds_max),
         going_first(surface.foreground),
         limiting_time(surface, seconds_max=settings.request_seconds_max),
         waiting_for_start(surface),
@@ -103,17 +106,22 @@ def _application(routes: Sequence[Route], layers: Sequence[Middleware], settings
 
 
 async def _listen(
-    stack: AsyncExitStack, application: web.Application, listeners: Sequence[Listener], tls: TlsContexts | None
+    stack: AsyncExitStack,
+    application: web.Application,
+    listeners: Sequence[Listener],
+    *,
+    tls: TlsContexts | None,
+    connections: Connections,
 ) -> tuple[str, ...]:
     if not listeners:
         return ()
-    runner = web.AppRunner(application, access_log=None, shutdown_timeout=SHUTDOWN_SECONDS_MAX)
+    runner = web.AppRunner(application, shutdown_timeout=SHUTDOWN_SECONDS_MAX)
     stack.push_async_callback(runner.cleanup)
     await runner.setup()
     urls = []
     for listener in listeners:
         context = tls.server if tls is not None and listener.scheme == "https" else None
-        site = web.TCPSite(runner, listener.host or None, listener.port, ssl_context=context)
+        site = BoundedSite(runner, connections, host=listener.host or None, port=listener.port, tls=context)
         try:
             await site.start()
         except OSError as error:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from fetchers.sdk import Finding
 from service.config.files import ConfigFileError, read_properties
 from service.config.worker import WorkerConfig
-from service.rest.authentication import Proof
+from service.rest.authentication import Credential, Proof, parse_password, parse_token
 from service.rest.browsers import (
     METHODS_BY_DEFAULT,
     Authority,
@@ -18,7 +18,7 @@ from service.rest.browsers import (
     parse_allowed_hosts,
     parse_header_rules,
 )
-from service.rest.credentials import Credential, parse_password, parse_token
+from service.rest.connections import ConnectionLimits
 from service.rest.listeners import PORT_BY_DEFAULT, Listener, parse_listeners
 from service.rest.tls import ADMIN_PREFIX, LISTENERS_PREFIX, TlsContexts, TlsReader
 
@@ -51,6 +51,7 @@ class RestSettings:
     is_any_host_allowed: bool = False
     cross_origin: CrossOrigin = field(default_factory=CrossOrigin)
     header_rules: tuple[HeaderRule, ...] = ()
+    connections: ConnectionLimits = field(default_factory=ConnectionLimits)
     request_bytes_max: int = 1024 * 1024
     request_seconds_max: float = 90.0
     health_seconds_max: float = 10.0
@@ -108,6 +109,11 @@ class _Reading:
                 _items(config.access_control_allow_methods.upper()) or METHODS_BY_DEFAULT,
             ),
             header_rules=self._header_rules(),
+            connections=ConnectionLimits(
+                config.rest_connections_max,
+                config.rest_connections_per_address_max,
+                config.rest_connection_timeout_ms / 1000,
+            ),
             request_bytes_max=config.rest_request_bytes_max,
             request_seconds_max=config.rest_request_timeout_ms / 1000,
         )

@@ -15,13 +15,17 @@ import pytest_asyncio
 from yarl import URL
 
 from metrics.events import ChangeAudited
-from service.rest.authentication import Proof
-from service.rest.credentials import (
-    CHECKS_MAX,
+from service.rest.authentication import (
+    CHECKS_PER_ADDRESS_MAX,
+    FAILURES_FREE,
+    FORGOTTEN_AFTER_SECONDS,
+    WAIT_SECONDS_MAX,
+    Attempts,
     Credential,
     Credentials,
+    Proof,
     Role,
-    TooManyChecksError,
+    TooManyAttemptsError,
     parse_password,
     parse_token,
 )
@@ -111,7 +115,7 @@ async def test_whoever_is_not_known_is_turned_away(worker: Served, headers: dict
     """401 on every route, known or not, with the ways to prove oneself; nothing reaches the herder."""
     for method, path in [("GET", "/connectors"), ("DELETE", "/connectors/c"), ("GET", "/nothing"), ("GET", "/")]:
         answer = await worker.ask(method, path, headers=headers)
-        assert answer.error == (401, "This needs a user and password, or a token, that the worker knows")
+        assert answer.error == (401, "This needs a user and password or a token that the worker knows (rest.auth)")
         schemes = [challenge.split()[0] for challenge in answer.headers.getall("WWW-Authenticate")]
         assert schemes == ["Basic", "Bearer"]
     assert worker.herder.asked == []
@@ -183,6 +187,7 @@ async def test_every_change_is_audited(worker: Served) -> None:
         ("rita", "DELETE", "/connectors/c", "", 403, "denied"),
         ("-", "DELETE", "/connectors/c", "", 401, "denied"),
         ("-", "GET", "/connectors", "", 401, "denied"),
+        ("anne", "PUT", "/connector-plugins/Source/config/validate", "", 200, "done"),
     ]
     assert {event.remote for event in audited(worker)} == {"127.0.0.1"}
 
@@ -239,7 +244,7 @@ async def test_a_right_password_is_forgotten_when_another_is_tried() -> None:
     credentials = Credentials(users=USERS, tokens={})
     try:
         found = [
-            await credentials.find(basic("anne", password)["Authorization"])
+            await credentials.find(basic("anne", password)["Authorization"], address="a")
             for password in ("a-pass", "wrong", "a-pass")
         ]
     finally:
@@ -247,21 +252,75 @@ async def test_a_right_password_is_forgotten_when_another_is_tried() -> None:
     assert [principal is not None for principal in found] == [True, False, True]
 
 
-async def test_only_so_many_passwords_wait_for_their_check() -> None:
-    """Whoever sends wrong ones holds up nobody for long, and a password that was proven before still counts."""
+async def test_wrong_passwords_of_one_address_keep_nobody_else_waiting() -> None:
+    """Only so many of them wait for their check; sixteen once locked all others out."""
     credentials = Credentials(users=USERS, tokens={})
     right, wrong = (basic("anne", password)["Authorization"] for password in ("a-pass", "wrong"))
     try:
-        await credentials.find(right)
         async with asyncio.TaskGroup() as group:
-            guesses = [group.create_task(credentials.find(wrong)) for _ in range(CHECKS_MAX)]
+            guesses = [
+                group.create_task(credentials.find(wrong, address="guesser")) for _ in range(CHECKS_PER_ADDRESS_MAX)
+            ]
             await asyncio.sleep(0)
-            with pytest.raises(TooManyChecksError):
-                await credentials.find(wrong)
-            assert await credentials.find(right) is not None
+            with pytest.raises(TooManyAttemptsError):
+                await credentials.find(wrong, address="guesser")
+            assert await credentials.find(right, address="other") is not None
+        assert [guess.result() for guess in guesses] == [None] * CHECKS_PER_ADDRESS_MAX
+        with pytest.raises(TooManyAttemptsError):
+            await credentials.find(right, address="guesser")
+        assert await credentials.find(right, address="third") is not None
     finally:
         credentials.close()
-    assert [guess.result() for guess in guesses] == [None] * CHECKS_MAX
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        (basic("rita", "r-pass"), basic("rita", "guess")),
+        (bearer("t-admin"), bearer("guess")),
+        (bearer("t-admin"), basic("é", "guess")),
+    ],
+)
+async def test_guesses_wait_longer_and_longer(right: dict[str, str], wrong: dict[str, str]) -> None:
+    """Of any kind of proof, right ones between them included; what was shown from there before still counts."""
+    now = [1000.0]
+    credentials = Credentials(users=USERS, tokens=TOKENS, attempts=Attempts(lambda: now[0]))
+    try:
+        known = await credentials.find(bearer("t-read")["Authorization"], address="a")
+        waits = []
+        for _ in range(FAILURES_FREE + 9):
+            try:
+                found = await credentials.find(wrong["Authorization"], address="a")
+            except TooManyAttemptsError as refused:
+                waits.append(refused.wait_seconds)
+                now[0] += refused.wait_seconds
+                found = await credentials.find(wrong["Authorization"], address="a")
+            assert found is None
+        assert waits == [1, 2, 4, 8, 16, 32, 60, 60]
+
+        with pytest.raises(TooManyAttemptsError):
+            await credentials.find(right["Authorization"], address="a")
+        assert await credentials.find(bearer("t-read")["Authorization"], address="a") == known
+        assert await credentials.find(right["Authorization"], address="b") is not None
+        now[0] += FORGOTTEN_AFTER_SECONDS + WAIT_SECONDS_MAX
+        assert await credentials.find(wrong["Authorization"], address="a") is None
+        assert await credentials.find(right["Authorization"], address="a") is not None
+    finally:
+        credentials.close()
+
+
+async def test_a_guesser_is_told_how_long_to_wait(worker: Served) -> None:
+    """429 with ``Retry-After`` and a line in the audit log; the health pages stay open."""
+    answers = [await worker.ask("GET", "/connectors", headers=bearer("guess")) for _ in range(FAILURES_FREE + 2)]
+    health = await worker.ask("GET", "/health/live", headers=bearer("guess"))
+
+    assert [answer.status for answer in answers] == [401] * (FAILURES_FREE + 1) + [429]
+    assert answers[-1].headers["Retry-After"] == "1"
+    assert (
+        answers[-1].error[1] == "Too many wrong passwords or tokens came from 127.0.0.1: the next is looked at in 1 s"
+    )
+    assert audited(worker)[-1].status == 429
+    assert health.status == 200
 
 
 @pytest.fixture(scope="module")

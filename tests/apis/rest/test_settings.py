@@ -8,9 +8,8 @@ import pytest
 
 from service.config.worker import WorkerConfig
 from service.job import make_job
-from service.rest.authentication import Proof
+from service.rest.authentication import Proof, Role
 from service.rest.browsers import HeaderRule
-from service.rest.credentials import Role
 from service.rest.listeners import Listener
 from service.rest.settings import RestSettings, read_rest_settings
 from tests.apis.rest.certificates import Authority
