@@ -137,6 +137,8 @@ RECOVERIES = {
     "`errors.retry.timeout`; a micro-batch whose conversion is lost four times fails the task.",
     Recovery.RESTART: "A new incarnation of the task, from the committed offsets, after `errors.restart.backoff.ms` "
     "and longer each time; the state is RESTARTING meanwhile.",
+    Recovery.SUPERSEDED: "The config topic asks for other tasks by now. The task ends quietly; where its "
+    "worker finds it wanted after all, it starts anew.",
     Recovery.FENCED: "A newer incarnation of the task has taken over. Where the task is another worker's by now, it "
     "ends quietly here; where it is still wanted here, it is FAILED and never retried: somebody else uses its name.",
     Recovery.FAIL: "FAILED, with its trace in the log. A person has to act, then start the job again.",

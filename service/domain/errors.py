@@ -5,7 +5,8 @@ recovery    errors                                                  what happens
 ==========  ======================================================  ==========================================
 RETRY       fetch: ``Retriable``; convert: ``ConversionRetriable``  the same step again, in place, with back-off
 RESTART     deliver: ``DeliveryRetriable``; registry unreachable    the task starts anew from committed offsets
-FENCED      deliver: ``WriterFenced``; start: superseded            FAILED, or a quiet end where it moved elsewhere
+SUPERSEDED  start: ``TaskSupersededError``                          a quiet end, or FAILED until it is wanted again
+FENCED      deliver: ``WriterFenced``                               FAILED, or a quiet end where it moved elsewhere
 FAIL        ``Fatal``, ``RecordRejectedError``, anything unknown    FAILED, with its trace
 ==========  ======================================================  ==========================================
 """
@@ -21,10 +22,11 @@ from spark_batch.errors import ConversionError, ConversionRetriable
 
 
 class Recovery(StrEnum):
-    """What is done about an error."""
+    """What is done about an error; the later in this list, the more severe."""
 
     RETRY = "retry"
     RESTART = "restart"
+    SUPERSEDED = "superseded"
     FENCED = "fenced"
     FAIL = "fail"
 
@@ -49,7 +51,7 @@ _RECOVERIES: tuple[tuple[type[BaseException], Recovery], ...] = (
     (Retriable, Recovery.RETRY),
     (ConversionRetriable, Recovery.RETRY),
     (WriterFenced, Recovery.FENCED),
-    (TaskSupersededError, Recovery.FENCED),
+    (TaskSupersededError, Recovery.SUPERSEDED),
     (DeliveryRetriable, Recovery.RESTART),
     (RegistryRetriable, Recovery.RESTART),
 )

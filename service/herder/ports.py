@@ -16,6 +16,7 @@ from service.domain.cluster import (
     Roster,
     SessionKey,
 )
+from service.domain.errors import Recovery
 from service.domain.ids import ConnectorId, InstanceId, TaskId
 from service.domain.states import State, TargetState
 
@@ -117,7 +118,7 @@ class StatusStore(Protocol):
         """Topics the connector has used."""
 
     def add_topic(self, topic: str, task: TaskId) -> None:
-        """The task has used a topic; told once."""
+        """The task has used a topic; may be called with every commit, because what is known is not written again."""
 
     def reset_topics(self, name: str) -> None:
         """Forget the connector's topics."""
@@ -192,11 +193,19 @@ class Instances(Protocol):
 class InstanceObserver(Protocol):
     """Hears from instances; the herder turns it into statuses and task configs."""
 
-    def on_state(self, instance: InstanceId, state: State, *, trace: str | None, version: str | None) -> None:
-        """An instance has entered a state."""
+    def on_state(
+        self,
+        instance: InstanceId,
+        state: State,
+        *,
+        trace: str | None,
+        version: str | None,
+        failure: Recovery | None = None,
+    ) -> None:
+        """An instance has entered a state; ``failure`` is the recovery of the error that made it FAILED."""
 
     def on_task_configs(self, connector: ConnectorId, tasks: Sequence[Properties], made_from: Properties) -> None:
         """A connector has split its work; provider variables turned back."""
 
     def on_topic(self, task: TaskId, topic: str) -> None:
-        """A task has used a topic for the first time."""
+        """A task has used a topic; told with every commit to it, or with every batch read from it."""

@@ -6,12 +6,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from service.domain.cluster import InstanceStatus, Member, Properties, Roster
-from service.domain.errors import TaskSupersededError
+from service.domain.errors import Recovery
 from service.domain.ids import ConnectorId, InstanceId, TaskId
 from service.domain.states import State
 from service.herder.ports import ConfigStore, StatusStore
 from service.herder.whereabouts import Whereabouts
-from service.kafka.errors import WriterFenced
 
 _HELD = frozenset({State.RUNNING, State.PAUSED, State.RESTARTING})
 _CAREFUL = frozenset({State.FAILED, State.UNASSIGNED})
@@ -39,11 +38,19 @@ class StatusTeller:
     """What is FAILED here because the config log did not ask for it when it started."""
     _is_ending: bool = False
 
-    def on_state(self, instance: InstanceId, state: State, *, trace: str | None, version: str | None) -> None:
+    def on_state(
+        self,
+        instance: InstanceId,
+        state: State,
+        *,
+        trace: str | None,
+        version: str | None,
+        failure: Recovery | None = None,
+    ) -> None:
         """Tell a state; of what has been deleted meanwhile, that it is gone."""
         whereabouts = self.whereabouts
         status = InstanceStatus(state, whereabouts.membership.me.worker_id, whereabouts.generation, trace, version)
-        self._note(instance, status)
+        self._note(instance, status, failure)
         if not exists(self.configs, instance):
             self.statuses.remove(instance)
         elif state in _CAREFUL:
@@ -55,14 +62,13 @@ class StatusTeller:
         """The worker stops: what is FAILED now, or fails while it stops, counts at the end."""
         self._is_ending = True
 
-    def _note(self, instance: InstanceId, status: InstanceStatus) -> None:
+    def _note(self, instance: InstanceId, status: InstanceStatus, failure: Recovery | None) -> None:
         if status.state is State.FAILED:
             self.failed.add(instance)
         elif not self._is_ending:
             self.failed.discard(instance)
-        trace = (status.trace or "") if status.state is State.FAILED else ""
-        for error, failed_so in ((WriterFenced, self._fenced), (TaskSupersededError, self._superseded)):
-            if error.__name__ in trace:
+        for recovery, failed_so in ((Recovery.FENCED, self._fenced), (Recovery.SUPERSEDED, self._superseded)):
+            if status.state is State.FAILED and failure is recovery:
                 failed_so.add(instance)
             else:
                 failed_so.discard(instance)

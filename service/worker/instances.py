@@ -13,6 +13,7 @@ from typing import Self
 
 from metrics.events import ConnectorRemoved, TaskRemoved
 from service.background import Background
+from service.domain.errors import Recovery
 from service.domain.ids import InstanceId, TaskId
 from service.domain.states import State
 from service.herder.ports import Desired
@@ -112,7 +113,7 @@ class RunningInstances:
         except Exception as error:  # noqa: BLE001 - see above; told, never swallowed
             trace = "".join(traceback.format_exception(error))
             life.listener.on_failure(error, trace=trace)
-            self._parts.observer.on_state(life.instance, State.FAILED, trace=trace, version=None)
+            self._parts.observer.on_state(life.instance, State.FAILED, trace=trace, version=None, failure=Recovery.FAIL)
         finally:
             self._forget(life.instance)
 

@@ -166,7 +166,9 @@ class TaskSupervisor:
 
     async def _is_superseded(self, error: BaseException) -> bool:
         """Whether the newer incarnation that fenced this one was wanted; the word of it may be still on its way."""
-        return recovery_of(error) is Recovery.FENCED and await self._stops_within(self.fenced_grace_seconds)
+        return recovery_of(error) in {Recovery.FENCED, Recovery.SUPERSEDED} and await self._stops_within(
+            self.fenced_grace_seconds
+        )
 
     def _may_restart(self, error: BaseException, restarts: int) -> bool:
         is_retriable = recovery_of(error) in {Recovery.RETRY, Recovery.RESTART}
@@ -191,11 +193,13 @@ class TaskSupervisor:
         cause = root_of(error)
         self.trace = "".join(traceback.format_exception(cause))
         self.listener.on_failure(cause, trace=self.trace)
-        self._enter(State.FAILED, reason=described(cause), trace=self.trace)
+        self._enter(State.FAILED, reason=described(cause), trace=self.trace, failure=recovery_of(cause))
 
-    def _enter(self, state: State, *, reason: str = "", trace: str | None = None) -> None:
+    def _enter(
+        self, state: State, *, reason: str = "", trace: str | None = None, failure: Recovery | None = None
+    ) -> None:
         self.state = transition(self.state, state)
-        self.listener.on_state(state, reason=reason, trace=trace)
+        self.listener.on_state(state, reason=reason, trace=trace, failure=failure)
 
 
 def _leave_nothing() -> None:

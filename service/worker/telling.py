@@ -16,6 +16,7 @@ from metrics.events import (
     TaskRestarted,
     TaskStateChanged,
 )
+from service.domain.errors import Recovery
 from service.domain.ids import ConnectorId, TaskId
 from service.domain.states import State
 from service.herder.ports import InstanceObserver
@@ -24,8 +25,10 @@ from service.herder.ports import InstanceObserver
 class LifeListener(Protocol):
     """Hears what becomes of one instance, from its supervisor."""
 
-    def on_state(self, state: State, *, reason: str = "", trace: str | None = None) -> None:
-        """It has entered a state."""
+    def on_state(
+        self, state: State, *, reason: str = "", trace: str | None = None, failure: Recovery | None = None
+    ) -> None:
+        """The instance has entered a state; ``failure`` is the recovery of the error that made it FAILED."""
 
     def on_failure(self, error: BaseException, *, trace: str) -> None:
         """It has failed for good; the state FAILED follows."""
@@ -46,12 +49,14 @@ class TaskTelling:
     version: str | None = None
     """Of the task's class, once it is known."""
 
-    def on_state(self, state: State, *, reason: str = "", trace: str | None = None) -> None:
+    def on_state(
+        self, state: State, *, reason: str = "", trace: str | None = None, failure: Recovery | None = None
+    ) -> None:
         """See ``LifeListener``."""
         self.events(TaskStateChanged, state=state.value, reason=reason)
         if self.observer is not None:
             instance = TaskId(self.events.connector, self.events.task)
-            self.observer.on_state(instance, state, trace=trace, version=self.version)
+            self.observer.on_state(instance, state, trace=trace, version=self.version, failure=failure)
 
     def on_failure(self, error: BaseException, *, trace: str) -> None:
         """See ``LifeListener``."""
@@ -78,13 +83,15 @@ class ConnectorTelling:
     kind: str = "source"
     version: str | None = None
 
-    def on_state(self, state: State, *, reason: str = "", trace: str | None = None) -> None:
+    def on_state(
+        self, state: State, *, reason: str = "", trace: str | None = None, failure: Recovery | None = None
+    ) -> None:
         """See ``LifeListener``."""
         del reason
         if state is State.RUNNING:
             self._tell_start(is_success=True)
         self.emit(ConnectorStateChanged(self.name, state=state.value))
-        self.observer.on_state(ConnectorId(self.name), state, trace=trace, version=self.version)
+        self.observer.on_state(ConnectorId(self.name), state, trace=trace, version=self.version, failure=failure)
 
     def on_failure(self, error: BaseException, *, trace: str) -> None:
         """See ``LifeListener``."""

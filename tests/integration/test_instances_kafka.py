@@ -16,7 +16,7 @@ from fetchers.sdk import SystemClock
 from metrics.events import Event, TaskStarted
 from service.config.worker import WorkerConfig
 from service.domain.cluster import Properties
-from service.domain.errors import TaskSupersededError
+from service.domain.errors import Recovery, TaskSupersededError
 from service.domain.ids import ConnectorId, InstanceId, TaskId
 from service.domain.states import State, TargetState
 from service.herder.ports import Desired
@@ -64,9 +64,17 @@ class Site:
             message = f"{task} has newer configs"
             raise TaskSupersededError(message)
 
-    def on_state(self, instance: InstanceId, state: State, *, trace: str | None, version: str | None) -> None:
+    def on_state(
+        self,
+        instance: InstanceId,
+        state: State,
+        *,
+        trace: str | None,
+        version: str | None,
+        failure: Recovery | None = None,
+    ) -> None:
         """See ``InstanceObserver``."""
-        del version
+        del version, failure
         self.states.setdefault(instance, []).append(state)
         self.traces.extend([trace] if trace else [])
 

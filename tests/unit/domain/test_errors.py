@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from fetchers.sdk import Fatal, RateLimited, Retriable
-from service.domain.errors import PoisonedBatchError, RecordRejectedError, Recovery, described, recovery_of, root_of
+from service.domain.errors import (
+    PoisonedBatchError,
+    RecordRejectedError,
+    Recovery,
+    TaskSupersededError,
+    described,
+    recovery_of,
+    root_of,
+)
 from service.kafka.errors import DeliveryFatal, DeliveryRetriable, WriterFenced
 from service.registry.errors import IncompatibleSchema, RegistryRetriable
 from spark_batch.errors import ConversionFatal, ConversionRetriable
@@ -20,6 +28,7 @@ from spark_batch.errors import ConversionFatal, ConversionRetriable
         (DeliveryRetriable("x"), Recovery.RESTART),
         (RegistryRetriable("x"), Recovery.RESTART),
         (WriterFenced("x"), Recovery.FENCED),
+        (TaskSupersededError("x"), Recovery.SUPERSEDED),
         (Fatal("x"), Recovery.FAIL),
         (ConversionFatal("x"), Recovery.FAIL),
         (DeliveryFatal("x"), Recovery.FAIL),

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from service.domain.cluster import RestartRequest
+from service.domain.errors import Recovery
 from service.domain.ids import ConnectorId, InstanceId, TaskId
 from service.domain.states import State, TargetState
 from service.herder.errors import ConflictError, ElsewhereError, NotFoundError
@@ -172,8 +173,10 @@ async def test_what_was_fenced_while_this_worker_was_away_runs_again_when_it_is_
     async with HerderWorld().started() as world:
         await running(world)
         world.membership.leave()
-        world.instances.tell(FIRST, State.FAILED, "service.kafka.errors.WriterFenced: a newer writer took over")
-        world.instances.tell(SECOND, State.FAILED, "ValueError: a bug")
+        world.instances.tell(FIRST, State.FAILED, "Traceback", failure=Recovery.FENCED)
+        world.instances.tell(
+            SECOND, State.FAILED, "ValueError: WriterFenced, TaskSupersededError", failure=Recovery.FAIL
+        )
         await world.settled()
         assert world.instances.restarted == []
         world.membership.become(ME)
@@ -188,7 +191,7 @@ async def test_what_was_not_asked_for_when_it_started_runs_again_once_it_is() ->
         world.membership.leave()
         world.membership.become(ME)
         await world.settled()
-        world.instances.tell(FIRST, State.FAILED, "service.domain.errors.TaskSupersededError: connector c is stopped")
+        world.instances.tell(FIRST, State.FAILED, "Traceback", failure=Recovery.SUPERSEDED)
         world.membership.tell()
         await world.settled()
         assert world.instances.restarted == [FIRST]
@@ -206,7 +209,7 @@ async def test_what_learns_late_that_it_was_fenced_runs_again_once() -> None:
         world.membership.become(ME)
         await world.settled()
         for _ in range(2):
-            world.instances.tell(FIRST, State.FAILED, "service.kafka.errors.WriterFenced: a newer writer took over")
+            world.instances.tell(FIRST, State.FAILED, "Traceback", failure=Recovery.FENCED)
             world.membership.tell()
             await world.settled()
             assert world.instances.restarted == [FIRST]
@@ -216,7 +219,9 @@ async def test_a_worker_that_has_missed_rounds_starts_everything_anew() -> None:
     """Others ran it meanwhile, so what still runs here is fenced; what FAILED by itself stays as it is."""
     async with HerderWorld().started() as world:
         await running(world)
-        world.instances.tell(SECOND, State.FAILED, "ValueError: a bug")
+        world.instances.tell(
+            SECOND, State.FAILED, "ValueError: WriterFenced, TaskSupersededError", failure=Recovery.FAIL
+        )
         world.membership.leave()
         await world.settled()
         world.membership.generation += 1

@@ -11,6 +11,7 @@ from fetchers.sdk import SystemClock
 from metrics.events import Event
 from service.background import Background
 from service.domain.cluster import ClusterConfig, Member, Properties, Roster
+from service.domain.errors import Recovery
 from service.domain.ids import ConnectorId, InstanceId, TaskId
 from service.domain.states import State, TargetState
 from service.herder.api import OffsetEntry, Signature
@@ -116,9 +117,11 @@ class FakeInstances:
             tasks = [{"task.class": "Task", "number": str(number)} for number in range(count)]
             self.observer.on_task_configs(instance, tasks, wanted.config)
 
-    def tell(self, instance: InstanceId, state: State, trace: str | None = None) -> None:
+    def tell(
+        self, instance: InstanceId, state: State, trace: str | None = None, *, failure: Recovery | None = None
+    ) -> None:
         """As a real instance does."""
-        self.observer.on_state(instance, state, trace=trace, version="1")
+        self.observer.on_state(instance, state, trace=trace, version="1", failure=failure)
 
     def restart(self, instances: Sequence[InstanceId]) -> None:
         """See ``Instances``."""

@@ -37,7 +37,7 @@ async def test_a_zombie_that_starts_again_delivers_nothing(wanted_for: int) -> N
 
     world, source = World(FakeKafka(turn=turn)), numbers(payloads(2))
     error = await fail(world.task(source))
-    assert recovery_of(error) is Recovery.FENCED
+    assert recovery_of(error) is Recovery.SUPERSEDED
     assert places == ["confirm", "writer.start"] * wanted_for
     assert source.opened == 0
     assert not any(writer.is_usable for writer in world.writers)

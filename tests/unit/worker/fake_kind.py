@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from fetchers.sdk import SystemClock
 from metrics.events import Event
 from service.domain.cluster import Properties
-from service.domain.errors import TaskSupersededError
+from service.domain.errors import Recovery, TaskSupersededError
 from service.domain.ids import ConnectorId, InstanceId, TaskId
 from service.domain.states import State, TargetState
 from service.herder.ports import Desired
@@ -136,6 +136,7 @@ class Scene:
     states: dict[InstanceId, list[State]] = field(default_factory=dict)
     traces: dict[InstanceId, str] = field(default_factory=dict)
     versions: dict[InstanceId, str | None] = field(default_factory=dict)
+    failures: dict[InstanceId, Recovery | None] = field(default_factory=dict)
     task_configs: list[tuple[ConnectorId, Sequence[Properties], Properties]] = field(default_factory=list)
     topics: list[tuple[TaskId, str]] = field(default_factory=list)
     superseded: set[tuple[TaskId, int]] = field(default_factory=set)
@@ -179,10 +180,19 @@ class Scene:
             message = f"{task_id} has newer configs"
             raise TaskSupersededError(message)
 
-    def on_state(self, instance: InstanceId, state: State, *, trace: str | None, version: str | None) -> None:
+    def on_state(
+        self,
+        instance: InstanceId,
+        state: State,
+        *,
+        trace: str | None,
+        version: str | None,
+        failure: Recovery | None = None,
+    ) -> None:
         """See ``InstanceObserver``."""
         self.states.setdefault(instance, []).append(state)
         self.versions[instance] = version
+        self.failures[instance] = failure
         if trace is not None:
             self.traces[instance] = trace
 

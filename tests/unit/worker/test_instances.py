@@ -9,6 +9,7 @@ import pytest
 from metrics.events import ConnectorRemoved, ConnectorStarted, StopReported, TaskFailed, TaskRemoved
 from service.config.providers import Resolved
 from service.domain.cluster import Properties
+from service.domain.errors import Recovery
 from service.domain.ids import ConnectorId, TaskId
 from service.domain.states import State, TargetState
 from service.kafka.errors import DeliveryRetriable, WriterFenced
@@ -310,6 +311,17 @@ async def test_fenced_but_still_wanted_it_is_failed() -> None:
         await asyncio.sleep(60)
         assert scene.states[T0] == [R, F]
         assert "a newer writer took over" in scene.traces[T0]
+        assert scene.failures[T0] is Recovery.FENCED
+
+
+async def test_superseded_and_never_told_otherwise_it_is_failed_as_that() -> None:
+    """The herder starts it anew when it is wanted after all: by the class of the failure, not by words in its trace."""
+    scene = Scene(superseded={(T0, 1)})
+    async with scene.instances() as instances:
+        instances.apply("c", {T0: task(generation=1)})
+        await asyncio.sleep(60)
+        assert scene.states[T0] == [F]
+        assert scene.failures[T0] is Recovery.SUPERSEDED
 
 
 async def test_a_failure_while_it_is_paused_is_seen() -> None:

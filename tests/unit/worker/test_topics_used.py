@@ -2,15 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 import pytest
 
+from fetchers.sdk import SystemClock
+from metrics.events import discard
+from service.domain.ids import TaskId
 from service.kafka.errors import DeliveryRetriable
 from service.kafka.records import TopicRecords
+from service.stores.memory_log import MemoryStateLog
+from service.stores.state_log import KeyedValue
+from service.stores.statuses import Statuses
 from service.worker.topics_used import NoticingWriter
 from tests.unit.pipeline.fake_kafka import LETTERS, OFFSETS, FakeKafka
 
 pytestmark = pytest.mark.looptime
+TASK = TaskId("c", 0)
+
+
+class CountingLog(MemoryStateLog):
+    """Counts the records that are written to it."""
+
+    written = 0
+
+    async def write(self, records: Sequence[KeyedValue], *, as_leader: bool = False) -> None:
+        """See ``StateLog``."""
+        self.written += len(records)
+        await super().write(records, as_leader=as_leader)
 
 
 def records(topic: str, count: int = 1) -> TopicRecords:
@@ -18,7 +38,26 @@ def records(topic: str, count: int = 1) -> TopicRecords:
     return TopicRecords(topic, pa.array([b"x"] * count, pa.binary()))
 
 
-async def test_each_topic_is_told_once_and_only_after_its_commit() -> None:
+async def test_a_topic_that_was_reset_is_back_with_the_next_record() -> None:
+    """As in Kafka Connect (KIP-558); what the store knows already is not written again."""
+    clock, log = SystemClock(), CountingLog("statuses")
+    statuses = Statuses(log, clock=clock, emit=discard)
+    await statuses.start()
+    writer = NoticingWriter(FakeKafka().writer(), lambda topic: statuses.add_topic(topic, TASK), frozenset())
+    await writer.start()
+    for _ in range(2):
+        for _ in range(3):
+            await writer.commit([records("a")])
+        await statuses.flush()
+        assert statuses.topics(TASK.connector) == ["a"]
+        statuses.reset_topics(TASK.connector)
+        await statuses.flush()
+        assert statuses.topics(TASK.connector) == []
+    assert log.written == 4, "told, reset, told, reset"
+    await statuses.stop()
+
+
+async def test_topics_are_told_at_each_commit_and_only_after_it() -> None:
     """Offsets and dead letters are not the connector's topics; nothing written is no use."""
     kafka = FakeKafka(before_commit=lambda commit: DeliveryRetriable("away") if commit == 1 else None)
     told: list[str] = []
@@ -35,4 +74,4 @@ async def test_each_topic_is_told_once_and_only_after_its_commit() -> None:
         await writer.commit(writes)
         await writer.commit(writes)
         await writer.stop()
-    assert told == ["a"]
+    assert told == ["a", "a"]
