@@ -51,6 +51,12 @@ async def test_a_connector_through_its_life(cluster: Cluster) -> None:
         with first.open("a") as file:
             file.write("d\n")
         await cluster.wait_lines(first, ["a", "b", "c", "d"])
+        assert (await worker.ask("PUT", "/connectors/c/topics/reset"))[0] == 202
+        assert await worker.done("GET", "/connectors/c/topics") == {"c": {"topics": []}}
+        with first.open("a") as file:
+            file.write("e\n")
+        await cluster.wait_lines(first, ["a", "b", "c", "d", "e"])
+        assert await worker.done("GET", "/connectors/c/topics") == {"c": {"topics": [f"{cluster.name}-lines"]}}
         second = cluster.file(["x"], name="other.txt")
         assert (await worker.ask("PUT", "/connectors/c/config", cluster.source(second)))[0] == 200
         await cluster.wait_lines(second, ["x"])
@@ -58,7 +64,7 @@ async def test_a_connector_through_its_life(cluster: Cluster) -> None:
         assert (await worker.ask("DELETE", "/connectors/c"))[0] == 204
         assert (await worker.ask("GET", "/connectors/c/status"))[0] == 404
         assert await worker.done("GET", "/connectors") == []
-    assert await cluster.lines(first) == ["a", "b", "c", "d"]
+    assert await cluster.lines(first) == ["a", "b", "c", "d", "e"]
 
 
 async def test_offsets_changed_by_hand_are_where_the_source_goes_on(cluster: Cluster) -> None:
