@@ -106,9 +106,6 @@ class Herder(Protocol):
     async def reset_offsets(self, name: str) -> str:
         """The text of success; only while STOPPED."""
 
-    async def fence(self, name: str, *, signature: Signature | None, body: bytes) -> None:
-        """Internal: the leader fences older generations of a connector's tasks."""
-
     async def publish_tasks(self, name: str, *, signature: Signature | None, body: bytes) -> None:
         """Internal: the leader writes task configs that a connector's owner has made."""
 

@@ -10,12 +10,10 @@ from fetchers.sdk import Clock
 from metrics.events import Emit
 from service.background import Background
 from service.herder.bell import Bell
-from service.herder.fencing import Fencing
 from service.herder.handover import HandOver
 from service.herder.herder import WorkerHerder
 from service.herder.holdings import Holdings
-from service.herder.leader import LeaderDuties
-from service.herder.leadership import Leadership
+from service.herder.leader import Fencing, LeaderDuties, Leadership
 from service.herder.life import HerderLife
 from service.herder.offsets import OffsetRequests
 from service.herder.parts import ClusterDoors, HerderSettings, Owners
@@ -56,7 +54,18 @@ def assemble(given: HerderIngredients) -> HerderLife:
     bell = Bell()
     turns = ChangeTurns(on_fenced=leadership.on_fenced, on_failed=bell.ring)
     view = ClusterView(configs, statuses, settings, doors.type_of)
-    fencing = Fencing(configs, view, doors, turns, settings)
+    fencing = Fencing(
+        configs,
+        view,
+        whereabouts,
+        doors,
+        turns,
+        clock,
+        settings,
+        spawn=partial(given.background.start, name="fencing"),
+        on_ended=bell.ring,
+        emit=given.emit,
+    )
     publication = TaskPublication(
         configs,
         view,
@@ -71,16 +80,15 @@ def assemble(given: HerderIngredients) -> HerderLife:
     )
     teller = StatusTeller(configs, statuses, whereabouts, settings.has_topic_tracking, publication.take)
     instances = given.make_instances(teller)
-    leader = LeaderDuties(configs, statuses, whereabouts, fencing, turns, clock, settings, given.emit)
+    leader = LeaderDuties(configs, statuses, whereabouts, fencing, turns, clock, settings)
     herder = WorkerHerder(
         configs,
         view,
         whereabouts,
         connectors=ConnectorRequests(configs, view, whereabouts, doors.validator, turns),
         restarts=RestartRequests(configs, view, whereabouts, instances, turns, settings),
-        offset_requests=OffsetRequests(view, whereabouts, doors, turns),
+        offset_requests=OffsetRequests(view, whereabouts, doors, turns, fencing),
         publication=publication,
-        fencing=fencing,
         turns=turns,
         settings=settings,
         stages=Stages(clock),
@@ -104,5 +112,6 @@ def assemble(given: HerderIngredients) -> HerderLife:
         clock=clock,
         emit=given.emit,
         bell=bell,
+        fencing=fencing,
         turns=turns,
     )

@@ -10,15 +10,12 @@ from service.domain.cluster import ConnectorInfo, ConnectorStatus, InstanceStatu
 from service.domain.ids import TaskId
 from service.domain.states import TargetState
 from service.herder.api import OffsetEntry, Signature, Stage
-from service.herder.errors import RequestError
-from service.herder.fencing import Fencing
 from service.herder.offsets import OffsetRequests
 from service.herder.parts import HerderSettings
 from service.herder.ports import ConfigStore
 from service.herder.publication import TaskPublication
 from service.herder.requests import ConnectorRequests
 from service.herder.restarts import RestartRequests
-from service.herder.signing import demand_signed
 from service.herder.stages import Stages
 from service.herder.view import ClusterView
 from service.herder.whereabouts import Whereabouts
@@ -36,7 +33,6 @@ class WorkerHerder:
     restarts: RestartRequests
     offset_requests: OffsetRequests
     publication: TaskPublication
-    fencing: Fencing
     turns: ChangeTurns
     settings: HerderSettings
     stages: Stages
@@ -127,16 +123,6 @@ class WorkerHerder:
     async def reset_offsets(self, name: str) -> str:
         """The text of success; only while STOPPED."""
         return await self.offset_requests.reset(name)
-
-    async def fence(self, name: str, *, signature: Signature | None, body: bytes) -> None:
-        """Internal: workers of ours need not ask, the leader fences by itself; answered for completeness."""
-        if self.settings.is_standalone:
-            raise RequestError("A standalone worker fences nothing for others")
-        key = self.configs.config.session_key
-        demand_signed(body, signature, key, algorithms=self.settings.verification_algorithms)
-        self.whereabouts.demand_leader()
-        async with self.turns.telling_failures():
-            await self.fencing.fence(name)
 
     async def publish_tasks(self, name: str, *, signature: Signature | None, body: bytes) -> None:
         """Internal: the leader writes task configs that a connector's owner has made."""

@@ -1,4 +1,4 @@
-"""What only the leader does: the session key, fencing, forgetting the states of what is gone.
+"""What only the leader of the group does: hold the claim to write, fence, forget what is gone, renew the session key.
 
 Each duty looks at what is there and does what is missing, so it may be done twice and may be left off at any point;
 whoever leads next goes on.
@@ -6,25 +6,194 @@ whoever leads next goes on.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from fetchers.sdk import Clock
 from metrics.events import Emit, HerderStepFailed
+from service.domain.cluster import ConnectorEntry
 from service.domain.ids import ConnectorId, TaskId
-from service.herder.errors import RequestError
-from service.herder.fencing import Fencing
-from service.herder.parts import HerderSettings
+from service.herder.desired import ids_to_fence
+from service.herder.errors import ConflictError, NotFoundError
+from service.herder.parts import ClusterDoors, HerderSettings
 from service.herder.ports import ConfigStore, StatusStore
 from service.herder.signing import new_key
 from service.herder.telling import is_told_held
+from service.herder.view import ClusterView
 from service.herder.whereabouts import Whereabouts
 from service.herder.writing import ChangeTurns
-from service.kafka.errors import WriterFenced
-from service.stores.state_log import ClaimMissing
 
 LETTING_GO_SHARE = 2.0
 """Of the graceful time-out: until a worker has heard that a task is no more, has ended it, and has said so."""
+FENCINGS_AT_ONCE = 16
+"""Each opens a client of its own, because a connector may name other brokers or another login."""
+FENCING_SECONDS_MAX = 60.0
+"""For one connector: variables of its config resolved, its client opened, its transactional ids fenced."""
+FENCING_RETRY_SECONDS = 2.0
+
+
+@dataclass(slots=True)
+class Leadership:
+    """The leader's claim to write: taken when the group makes this worker its leader, given up when it does not.
+
+    A claim ends the one of the leader before. So a worker that was frozen and still takes itself for the leader must
+    not claim again the moment it is fenced: it waits until the group has told it of a newer generation, or would have
+    by now.
+    """
+
+    configs: ConfigStore
+    whereabouts: Whereabouts
+    clock: Clock
+    doubt_seconds: float
+    """How long a frozen worker may take to learn that it is out: the session time-out."""
+    _fenced_in: int | None = None
+    _doubt_ends: float = 0.0
+
+    def on_fenced(self) -> None:
+        """Another worker has claimed."""
+        self._fenced_in = self.whereabouts.generation
+        self._doubt_ends = self.clock.monotonic() + self.doubt_seconds
+
+    async def settle(self) -> None:
+        """Claim or give up, whichever is due; raises ``KafkaFailure``."""
+        if self.whereabouts.is_leader:
+            if not self.configs.is_leader and not self._is_in_doubt():
+                await self.configs.claim_leadership()
+        elif self.configs.is_leader and self.whereabouts.membership.roster is not None:
+            await self.configs.drop_leadership()
+
+    def _is_in_doubt(self) -> bool:
+        return self._fenced_in == self.whereabouts.generation and self.clock.monotonic() < self._doubt_ends
+
+
+@dataclass(slots=True)
+class Fencing:
+    """Before a new generation of a source's tasks may start, the leader ends the older one (KIP-618).
+
+    Each task's own start fences the task of the same number. What is left are the numbers that the new generation does
+    not have, and work that has moved from one number to another: the leader fences them all, then writes how many tasks
+    there are now. Owners stop the older tasks when they read of newer ones, and hold those back until they have read
+    that record.
+
+    Fenced is only what has let go, so that a task delivers what it holds when its connector is stopped or changed; or
+    what has had ``LETTING_GO_SHARE`` of the graceful time-out for it. Connect comes to the same: its workers stop the
+    older tasks in the rebalance, and ask for the fencing when they start the new ones.
+    """
+
+    configs: ConfigStore
+    view: ClusterView
+    whereabouts: Whereabouts
+    doors: ClusterDoors
+    turns: ChangeTurns
+    clock: Clock
+    settings: HerderSettings
+    spawn: Callable[[Coroutine[Any, Any, None]], object]
+    on_ended: Callable[[], None]
+    """Hears that a fencing has ended, well or not."""
+    emit: Emit
+    _pending_since: dict[str, float] = field(default_factory=dict, init=False)
+    _not_before: dict[str, float] = field(default_factory=dict, init=False)
+    """When to try what has failed again."""
+    _begun: set[str] = field(default_factory=set, init=False)
+    _at_broker: set[str] = field(default_factory=set, init=False)
+    """Connectors whose transactional ids are being fenced this moment."""
+    _slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(FENCINGS_AT_ONCE), init=False)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether older tasks are being waited for, so that ``begin_due`` should be called again soon."""
+        return any(name not in self._begun and name not in self._not_before for name in self._pending_since)
+
+    def is_spared(self, entry: ConnectorEntry, count: int) -> bool:
+        """Whether ``count`` new tasks of a source need not wait for it; those of sinks are not counted at all."""
+        is_source = self.doors.type_of(entry.config) != "sink"
+        return is_source and not ids_to_fence(self.configs.config, entry.name, count)
+
+    def is_under_way(self, connector: str) -> bool:
+        """Whether ids of the connector are being fenced this moment: what begins to write under one would be hit."""
+        return connector in self._at_broker
+
+    def begin_due(self) -> None:
+        """Begin to fence what is due, all of it at once within bounds. Returns at once; failures are tried again."""
+        now = self.clock.monotonic()
+        pending = self._pending()
+        self._pending_since = {name: self._pending_since.get(name, now) for name in pending}
+        self._not_before = {name: at for name, at in self._not_before.items() if name in pending and at > now}
+        for name in pending:
+            if name not in self._begun and name not in self._not_before and self._may_begin(name, now):
+                self._begun.add(name)
+                self.spawn(self._run(name))
+
+    def stop_waiting(self) -> None:
+        """Another worker leads now."""
+        self._pending_since.clear()
+
+    def _pending(self) -> list[str]:
+        """Sources with task configs after which no task count is written yet."""
+        config = self.configs.config
+        return [
+            name
+            for name in sorted(config.fencing_pending)
+            if (entry := config.connectors.get(name)) is not None
+            and entry.tasks is not None
+            and self.doors.type_of(entry.config) != "sink"
+        ]
+
+    def _may_begin(self, name: str, now: float) -> bool:
+        """Whether all that is to be fenced has let go, as far as its workers have told, or its time is over.
+
+        New tasks are not begun yet, so what is told to run of the connector is of the older ones.
+        """
+        if not self._ids(name):
+            return True
+        statuses, roster = self.view.statuses, self.whereabouts.membership.roster
+        is_held = any(is_told_held(statuses, TaskId(name, number), roster) for number in statuses.tasks(name))
+        return (
+            not is_held or now - self._pending_since.get(name, now) >= self.settings.graceful_seconds * LETTING_GO_SHARE
+        )
+
+    def _ids(self, name: str) -> list[str]:
+        numbers = ids_to_fence(self.configs.config, name, len(self.view.entry(name).tasks or ()))
+        return [TaskId(name, number).transactional_id(self.settings.group_id) for number in numbers]
+
+    async def _run(self, name: str) -> None:
+        """The border of one connector: what it may not, or cannot, is told and tried again."""
+        try:
+            async with self._slots, self.turns.telling_failures():
+                await self._fence(name)
+        except (ConflictError, NotFoundError):
+            pass  # Changed or deleted meanwhile, or another worker leads: the next look sees what is due now.
+        except Exception as error:  # noqa: BLE001 - see above
+            self._not_before[name] = self.clock.monotonic() + FENCING_RETRY_SECONDS
+            cause = error.__cause__ or error
+            message = f"fencing of {name}: {cause}"
+            self.emit(HerderStepFailed(step="fencing", error_class=type(cause).__name__, message=message))
+        finally:
+            self._begun.discard(name)
+            self.on_ended()
+
+    async def _fence(self, name: str) -> None:
+        # Alone, because what is being written meanwhile may spare its tasks the fencing.
+        async with self.turns.alone_with(name):
+            entry = self.view.entry(name)
+            if name not in self._pending() or not self._may_begin(name, self.clock.monotonic()):
+                return  # Written while this one waited for its slot.
+            ids = self._ids(name)
+            if ids:
+                self._at_broker.add(name)
+        # Not alone: no request about the connector has to wait for brokers that do not answer.
+        try:
+            if ids:
+                async with asyncio.timeout(FENCING_SECONDS_MAX):
+                    await self.doors.fence_producers(entry.config, ids)
+        finally:
+            self._at_broker.discard(name)
+        async with self.turns.alone_with(name):
+            if self.view.entry(name).task_generation != entry.task_generation:
+                raise ConflictError(f"Connector {name} has got newer task configurations")
+            await self.configs.put_task_count(name, len(entry.tasks or ()))
 
 
 @dataclass(slots=True)
@@ -38,7 +207,6 @@ class LeaderDuties:
     turns: ChangeTurns
     clock: Clock
     settings: HerderSettings
-    emit: Emit
     _swept_in: int = field(default=0, init=False)
     """The generation in which the states that earlier leaders have left were looked through."""
     _leaving: dict[str, float] = field(default_factory=dict, init=False)
@@ -46,12 +214,11 @@ class LeaderDuties:
 
     async def run(self) -> None:
         """All duties; raises ``RequestError``, ``DeliveryRetriable`` where one could not be done, to be tried again."""
+        self.fencing.begin_due()
         async with self.turns.telling_failures():
             if not self.settings.is_standalone:
                 await self._renew_key()
             await self._forget_left_over()
-            for connector in self.fencing.pending():
-                await self._fence(connector)
 
     def forget_gone(self, names: Iterable[str]) -> None:
         """Remove the states of what is no more, of connectors that the config log has spoken of.
@@ -101,15 +268,3 @@ class LeaderDuties:
         now_ms = round(self.clock.now().timestamp() * 1000)
         if key is None or now_ms - key.created_ms >= self.settings.key_seconds_max * 1000:
             await self.configs.put_session_key(new_key(self.settings.key_algorithm, created_ms=now_ms))
-
-    async def _fence(self, connector: str) -> None:
-        try:
-            await self.fencing.fence(connector)
-        except RequestError:
-            # Deleted or made anew meanwhile: the next look sees what is due now.
-            return
-        except (WriterFenced, ClaimMissing):
-            raise  # Nothing of the leader's can be written any more, for no connector.
-        except Exception as error:  # noqa: BLE001 - what one connector may not, or cannot, holds up no other
-            message = f"fencing of {connector}: {error}"
-            self.emit(HerderStepFailed(step="fencing", error_class=type(error).__name__, message=message))

@@ -20,8 +20,7 @@ from service.domain.ids import ConnectorId, InstanceId
 from service.domain.states import State, TargetState
 from service.herder.bell import Bell, ended
 from service.herder.herder import WorkerHerder
-from service.herder.leader import LeaderDuties
-from service.herder.leadership import Leadership
+from service.herder.leader import Fencing, LeaderDuties, Leadership
 from service.herder.ports import ConfigStore, Instances, Membership, StatusStore
 from service.herder.telling import StatusTeller
 from service.herder.tick import Tick
@@ -58,6 +57,7 @@ class HerderLife:
     clock: Clock
     emit: Emit
     bell: Bell
+    fencing: Fencing
     turns: ChangeTurns
     _duties_due: asyncio.Event = field(default_factory=asyncio.Event)
     _group_changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -118,7 +118,8 @@ class HerderLife:
 
     async def _tick_for_ever(self) -> None:
         while True:
-            waiting = await self.bell.wait_rung(seconds_max=WAITING_SECONDS if self.tick.is_waiting else PERIOD_SECONDS)
+            is_waiting = self.tick.is_waiting or self.fencing.is_waiting
+            waiting = await self.bell.wait_rung(seconds_max=WAITING_SECONDS if is_waiting else PERIOD_SECONDS)
             if self._stopping.is_set():
                 return
             began = self.clock.monotonic()
@@ -147,6 +148,8 @@ class HerderLife:
                 await self.leadership.settle()
                 if self.configs.is_leader:
                     await self.leader.run()
+                else:
+                    self.fencing.stop_waiting()
             except Exception as error:  # noqa: BLE001 - mostly Kafka being away; a bug must not end all that runs here
                 self._tell("duties", error)
 

@@ -129,10 +129,6 @@ class GroupMembership:
         """See ``Membership``."""
         self._listeners.append(listener)
 
-    def request_rejoin(self) -> None:
-        """Ask for a round of the group."""
-        self._member.request_rejoin()
-
     async def start(self) -> None:
         """See ``Membership``."""
         await self._background.__aenter__()

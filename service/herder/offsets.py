@@ -11,6 +11,7 @@ from service.domain.ids import TaskId
 from service.domain.states import TargetState
 from service.herder.api import OffsetEntry
 from service.herder.errors import BadRequestError, ConflictError
+from service.herder.leader import Fencing
 from service.herder.parts import ClusterDoors, OffsetBook
 from service.herder.telling import is_told_held
 from service.herder.view import ClusterView
@@ -30,6 +31,7 @@ class OffsetRequests:
     whereabouts: Whereabouts
     doors: ClusterDoors
     turns: ChangeTurns
+    fencing: Fencing
 
     async def read(self, name: str) -> Sequence[OffsetEntry]:
         """All offsets of a connector."""
@@ -75,7 +77,7 @@ class OffsetRequests:
         for _ in range(LEAVING_LOOKS_MAX):
             # At each look: any worker may resume it meanwhile.
             entry = self._stopped(name)
-            if self._is_sink(entry) or not self._is_held(name):
+            if self._is_sink(entry) or not (self._is_held(name) or self.fencing.is_under_way(name)):
                 return entry
             await asyncio.sleep(_LOOK_SECONDS)
         raise ConflictError(CONFLICT)

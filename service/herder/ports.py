@@ -179,9 +179,6 @@ class Instances(Protocol):
     def restart(self, instances: Sequence[InstanceId]) -> None:
         """New incarnations of instances that run here (FAILED ones too)."""
 
-    def is_stopped(self, connector: str) -> bool:
-        """Whether nothing of the connector runs here, not even its end."""
-
     @property
     def idle_seconds(self) -> float | None:
         """For how long every task here has had nothing to do or been FAILED; None while one is not (DESIGN, idle)."""

@@ -13,8 +13,8 @@ from service.domain.cluster import ConnectorEntry, Properties
 from service.domain.ids import ConnectorId
 from service.domain.states import TargetState
 from service.herder.api import Signature
-from service.herder.errors import BadRequestError, ElsewhereError, RequestError
-from service.herder.fencing import Fencing
+from service.herder.errors import BadRequestError, ConflictError, ElsewhereError, RequestError
+from service.herder.leader import Fencing
 from service.herder.parts import HerderSettings, PeerError, Peers
 from service.herder.ports import ConfigStore
 from service.herder.signing import demand_signed, sign
@@ -124,6 +124,8 @@ class TaskPublication:
     async def _write(self, connector: str, tasks: Sequence[Properties]) -> None:
         async with self.turns.changing(connector):
             entry = self.view.entry(connector)
+            if self.fencing.is_under_way(connector):
+                raise ConflictError(f"Older tasks of connector {connector} are being fenced; new ones come after that")
             if entry.target_state is not TargetState.STOPPED:
                 may_start = self.fencing.is_spared(entry, len(tasks))
                 await self.configs.put_tasks(connector, tasks, may_start=may_start)

@@ -1,4 +1,4 @@
-"""Requests between workers: fencing, and task configs for the leader. The herder verifies their signatures."""
+"""Requests between workers: task configs for the leader. The herder verifies their signatures."""
 
 from __future__ import annotations
 
@@ -23,14 +23,6 @@ class InternalRoutes:
         done = (Answer(204, "It is done."),)
         return (
             Route(
-                method="PUT",
-                path="/connectors/{connector}/fence",
-                handle=self.fence,
-                about="Fence older generations of a connector's tasks.",
-                access=Access.INTERNAL,
-                answers=done,
-            ),
-            Route(
                 method="POST",
                 path="/connectors/{connector}/tasks",
                 handle=self.publish_tasks,
@@ -39,12 +31,6 @@ class InternalRoutes:
                 answers=done,
             ),
         )
-
-    async def fence(self, request: web.Request) -> web.Response:
-        """204."""
-        name, body = request.match_info["connector"], await request.read()
-        await self.surface.present_herder.fence(name, signature=Signature.of(request.headers), body=body)
-        return bodies.empty_answer(204)
 
     async def publish_tasks(self, request: web.Request) -> web.Response:
         """204."""

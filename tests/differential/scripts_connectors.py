@@ -70,7 +70,6 @@ UNKNOWN = Script(
         Ask("restart an unknown one", "POST", "/connectors/{c}/restart"),
         Ask("restart all of an unknown one", "POST", "/connectors/{c}/restart?includeTasks=true"),
         Ask("restart a task of an unknown one", "POST", "/connectors/{c}/tasks/0/restart"),
-        Ask("fence an unknown one without signature", "PUT", "/connectors/{c}/fence"),
         Ask("unknown route", "GET", "/nowhere"),
         Ask("unknown route below a connector", "GET", "/connectors/{c}/nowhere"),
         Ask("wrong method", "POST", "/connectors/{c}/status"),

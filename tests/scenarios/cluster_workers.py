@@ -46,6 +46,24 @@ class InstantConversion:
         return ()
 
 
+class GatedConversion(InstantConversion):
+    """Converts nothing while its gate is closed."""
+
+    def __init__(self) -> None:
+        """The gate is open."""
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.waiting = asyncio.Event()
+        """Whether a micro-batch has come to the closed gate."""
+
+    async def convert(self, plan: ConversionPlan, batch: pa.Table, /, *, is_alone: bool = False) -> pa.Table:
+        """Verdicts, once the gate is open."""
+        if not self.gate.is_set():
+            self.waiting.set()
+            await self.gate.wait()
+        return await super().convert(plan, batch, is_alone=is_alone)
+
+
 class ClusterWorker(RestClient):
     """One worker and a client of it."""
 
@@ -70,12 +88,16 @@ class Cluster:
 
     @asynccontextmanager
     async def worker(
-        self, *connectors: Mapping[str, str], is_distributed: bool = True, **more: str
+        self,
+        *connectors: Mapping[str, str],
+        is_distributed: bool = True,
+        conversion: InstantConversion | None = None,
+        **more: str,
     ) -> AsyncIterator[ClusterWorker]:
         """A worker for the length of a block; ended as by SIGTERM."""
         job = make_job(self.properties(**{key.replace("_", "."): value for key, value in more.items()}), connectors)
         async with (
-            open_worker(job, is_distributed=is_distributed, conversion=InstantConversion()) as running,
+            open_worker(job, is_distributed=is_distributed, conversion=conversion or InstantConversion()) as running,
             aiohttp.ClientSession() as client,
             asyncio.TaskGroup() as group,
         ):

@@ -15,7 +15,13 @@ from service.kafka.admin import KafkaAdmin
 from service.kafka.client import KafkaSettings
 from service.kafka.errors import DeliveryFatal
 from tests.rest_client import LOOK_SECONDS, WAIT_SECONDS_MAX
-from tests.scenarios.cluster_workers import TOPIC_LOOK_SECONDS, Cluster, ClusterWorker, InstantConversion
+from tests.scenarios.cluster_workers import (
+    TOPIC_LOOK_SECONDS,
+    Cluster,
+    ClusterWorker,
+    GatedConversion,
+    InstantConversion,
+)
 from tests.scenarios.counting import counted
 from tests.stack import KafkaStack
 
@@ -139,6 +145,30 @@ async def test_fewer_and_more_tasks_are_fenced_and_started(cluster: Cluster) -> 
             await second.done("PUT", "/connectors/c/config", config)
             await first.wait_states("c", {"": "RUNNING", **{str(number): "RUNNING" for number in range(tasks)}})
             await wait_sorted(cluster, path, counted(count_to))
+
+
+async def test_a_stop_lets_a_task_deliver_what_it_holds(cluster: Cluster) -> None:
+    """It is asked to stop, not cut off: fenced is what has let go. Then it goes on where it ended."""
+    path, conversion = cluster.file(["a"]), GatedConversion()
+    async with cluster.worker(conversion=conversion) as worker:
+        await worker.done("POST", "/connectors", {"name": "c", "config": cluster.source(path)})
+        await worker.wait_states("c", RUNNING)
+        await cluster.wait_lines(path, ["a"])
+        conversion.gate.clear()
+        with path.open("a") as file:
+            file.write("b\n")
+        async with asyncio.timeout(WAIT_SECONDS_MAX):
+            await conversion.waiting.wait()
+        await worker.done("PUT", "/connectors/c/stop")
+        await worker.wait_states("c", {"": "STOPPED"})
+        assert await cluster.lines(path) == ["a"]
+        conversion.gate.set()
+        await cluster.wait_lines(path, ["a", "b"])
+        assert await worker.states("c") == {"": ("STOPPED", worker.worker_id)}
+        await worker.done("PUT", "/connectors/c/resume")
+        with path.open("a") as file:
+            file.write("c\n")
+        await cluster.wait_lines(path, ["a", "b", "c"])
 
 
 async def wait_sorted(cluster: Cluster, path: Path, expected: list[str]) -> None:

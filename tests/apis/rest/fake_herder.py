@@ -177,12 +177,6 @@ class FakeHerder:
         self._kept(name, f"Connector {name} not found").offsets = []
         return "The offsets for this connector have been reset successfully"
 
-    async def fence(self, name: str, *, signature: Signature | None, body: bytes) -> None:
-        """Only remembered; unsigned requests are refused."""
-        self.asked.append(("fence", name, signature, body))
-        await self._turn()
-        self._demand(signature)
-
     async def publish_tasks(self, name: str, *, signature: Signature | None, body: bytes) -> None:
         """Only remembered; unsigned requests are refused."""
         self.asked.append(("publish", name, signature, body))

@@ -155,8 +155,8 @@ async def test_workers_prove_themselves_by_their_signature(worker: Served) -> No
     """Which the herder demands and checks; it opens nothing else."""
     signed = {"X-Connect-Authorization": "c2ln", "X-Connect-Request-Signature-Algorithm": "HmacSHA256"}
 
-    assert (await worker.ask("PUT", "/connectors/c/fence", headers=signed)).status == 204
-    unsigned = await worker.ask("PUT", "/connectors/c/fence", headers=basic("anne", "a-pass"))
+    assert (await worker.ask("POST", "/connectors/c/tasks", headers=signed)).status == 204
+    unsigned = await worker.ask("POST", "/connectors/c/tasks", headers=basic("anne", "a-pass"))
     assert unsigned.error == (400, "Internal request missing required signature")
     assert (await worker.ask("PUT", "/connectors/c/pause", headers=signed)).status == 401
 

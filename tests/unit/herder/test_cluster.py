@@ -117,8 +117,6 @@ async def test_a_standalone_worker_has_no_internal_requests() -> None:
         assert world.configs.config.session_key is None
         with pytest.raises(RequestError):
             await world.life.herder.publish_tasks("c", signature=None, body=b"[]")
-        with pytest.raises(RequestError):
-            await world.life.herder.fence("c", signature=None, body=b"")
 
 
 @pytest.mark.parametrize("algorithm", list(HASHES))

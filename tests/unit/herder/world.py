@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from fetchers.sdk import SystemClock
 from metrics.events import Event
@@ -88,8 +89,12 @@ class FakeInstances:
     asked: list[str] = field(default_factory=list)
     restarted: list[InstanceId] = field(default_factory=list)
     is_silent: bool = False
+    is_draining: bool = False
+    """Tasks that end go on delivering what they hold, as real ones do, until ``end_drain``."""
     has_stopped: bool = False
     idle_seconds: float | None = None
+    _drained: list[Callable[[], None]] = field(default_factory=list)
+    """What follows the end of each task that delivers on."""
 
     def apply(self, connector: str, desired: Mapping[InstanceId, Desired]) -> None:
         """Tell RUNNING, PAUSED, STOPPED, UNASSIGNED; a connector that starts makes ``tasks.max`` tasks."""
@@ -100,10 +105,23 @@ class FakeInstances:
         if self.is_silent:
             return
         for instance in before.keys() - desired.keys():
-            self.tell(instance, State.UNASSIGNED)
+            self._after_drain(instance, partial(self.tell, instance, State.UNASSIGNED))
         for instance, wanted in desired.items():
             if before.get(instance) != wanted:
-                self._start(instance, wanted)
+                self._after_drain(instance, partial(self._start, instance, wanted))
+
+    def _after_drain(self, instance: InstanceId, follow: Callable[[], None]) -> None:
+        if self.is_draining and isinstance(instance, TaskId):
+            self._drained.append(follow)
+        else:
+            follow()
+
+    def end_drain(self) -> None:
+        """Tasks that were to end have delivered what they held."""
+        self.is_draining = False
+        drained, self._drained = self._drained, []
+        for follow in drained:
+            follow()
 
     def _start(self, instance: InstanceId, wanted: Desired) -> None:
         states = {
@@ -126,10 +144,6 @@ class FakeInstances:
     def restart(self, instances: Sequence[InstanceId]) -> None:
         """See ``Instances``."""
         self.restarted += instances
-
-    def is_stopped(self, connector: str) -> bool:
-        """See ``Instances``."""
-        return not any(instance.connector == connector for instance in self.applied)
 
     async def stop(self) -> None:
         """See ``Instances``."""
@@ -215,6 +229,9 @@ class HerderWorld:
     fenced_with: list[Properties] = field(default_factory=list)
     unfenceable: set[str] = field(default_factory=set)
     """Connectors whose fencing fails."""
+    hanging: dict[str, asyncio.Event] = field(default_factory=dict)
+    """Connectors whose fencing does not end before this is set."""
+    fencing_now: int = 0
     levels: list[tuple[str, str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -267,6 +284,10 @@ class HerderWorld:
             self.fenced_with.append(connector)
             if connector["name"] in self.unfenceable:
                 raise DeliveryFatal("not authorized")
+            if connector["name"] in self.hanging:
+                self.fencing_now += 1
+                await self.hanging[connector["name"]].wait()
+                self.fencing_now -= 1
             self.fenced.append(ids)
 
         async def cluster_id() -> str:
