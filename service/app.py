@@ -32,7 +32,7 @@ from service.embedded.jars import archive_options, spark_avro_jar
 from service.embedded.registry import embedded_registry
 from service.embedded.server import EmbeddedServer
 from service.embedded.supervision import keep_running
-from service.herder.life import HerderLife
+from service.herder.herder import WorkerHerder
 from service.herder.run import FileConnector, WorkerRun
 from service.job import ConfigRefusedError, Job, SourceFindings
 from service.pipeline.memory import MemoryBudget, default_bytes_max
@@ -179,11 +179,11 @@ class Runs:
         )
 
     @asynccontextmanager
-    async def _open(self) -> AsyncIterator[HerderLife]:
-        async with self.control.open(self.plugins) as life:
-            self.surface.herder, self.surface.health.phase = life.herder, WorkerPhase.STARTING
+    async def _open(self) -> AsyncIterator[WorkerHerder]:
+        async with self.control.open(self.plugins) as herder:
+            self.surface.herder, self.surface.health.phase = herder, WorkerPhase.STARTING
             try:
-                yield life
+                yield herder
             finally:
                 self.surface.herder = None
 

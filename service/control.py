@@ -25,17 +25,14 @@ from service.config.sink import group_of
 from service.config.worker import WorkerConfig
 from service.domain.cluster import ClusterConfig, Member, Properties
 from service.foreground import Foreground
-from service.herder.assembly import HerderIngredients, assemble
-from service.herder.confirming import TaskConfirmation
-from service.herder.life import HerderLife
-from service.herder.membership import GroupMembership, Patience, group_settings
-from service.herder.offset_books import SinkOffsetBook, SourceOffsetBook
-from service.herder.parts import ClusterDoors, HerderSettings
+from service.herder.assignment import AssignmentTracker
+from service.herder.desired import demand_wanted
+from service.herder.herder import WorkerHerder, make_herder
+from service.herder.membership import GroupMembership, Patience, SoloMembership, group_settings
+from service.herder.offsets import SinkOffsetAccess, SourceOffsetAccess
 from service.herder.peers import HttpPeers
-from service.herder.ports import InstanceObserver, Membership
-from service.herder.solo import SoloMembership
-from service.herder.telling import is_told_running
-from service.herder.tracking import AssignmentTracker
+from service.herder.ports import ClusterDoors, HerderSettings, InstanceObserver, Membership
+from service.herder.view import ClusterView, is_told_running
 from service.kafka.admin import KafkaAdmin
 from service.kafka.client import KafkaSettings
 from service.rest.listeners import parse_listeners
@@ -82,7 +79,7 @@ class ControlPlane:
         return ConnectorPlugins(Validation(self.properties, self.resolution), self.calls, self._tell_warnings)
 
     @asynccontextmanager
-    async def open(self, plugins: ConnectorPlugins) -> AsyncIterator[HerderLife]:
+    async def open(self, plugins: ConnectorPlugins) -> AsyncIterator[WorkerHerder]:
         """A herder with everything it needs, not started."""
         async with AsyncExitStack() as stack:
             background = await stack.enter_async_context(Background())
@@ -97,22 +94,17 @@ class ControlPlane:
                 made.append(RunningInstances(self._instance_parts(observer, stores)))
                 return made[0]
 
-            life = assemble(
-                HerderIngredients(
-                    configs=stores.configs,
-                    statuses=stores.statuses,
-                    membership=self._membership(tracker, stores),
-                    owners=tracker,
-                    make_instances=make_instances,
-                    doors=self._doors(plugins, peers, stores),
-                    settings=self._settings(),
-                    background=background,
-                    clock=self.clock,
-                    emit=self.emit,
-                )
+            membership = self._membership(tracker, stores)
+            herder = make_herder(
+                ClusterView(stores.configs, stores.statuses, membership, tracker, self._settings(), type_of),
+                self._doors(plugins, peers, stores),
+                make_instances=make_instances,
+                background=background,
+                clock=self.clock,
+                emit=self.emit,
             )
             await stack.enter_async_context(made[0])
-            yield life
+            yield herder
 
     def _stores(self) -> StateStores:
         if not self.is_distributed:
@@ -144,7 +136,7 @@ class ControlPlane:
     def _instance_parts(self, observer: InstanceObserver, stores: StateStores) -> InstanceParts:
         return InstanceParts(
             kinds=self.kinds,
-            confirm=TaskConfirmation(stores.configs).confirm,
+            confirm=partial(demand_wanted, stores.configs),
             observer=observer,
             clock=self.clock,
             emit=self.emit,
@@ -156,7 +148,7 @@ class ControlPlane:
     def _doors(self, plugins: ConnectorPlugins, peers: HttpPeers, stores: StateStores) -> ClusterDoors:
         return ClusterDoors(
             validator=plugins,
-            source_offsets=SourceOffsetBook(
+            source_offsets=SourceOffsetAccess(
                 self.config.group_id,
                 self._offsets_of,
                 self._dedupe_store,
@@ -164,11 +156,10 @@ class ControlPlane:
                 self._check_offsets,
                 task_count=lambda name: stores.configs.config.task_counts.get(name, 0),
             ),
-            sink_offsets=SinkOffsetBook(self._clients_of, group_of),
+            sink_offsets=SinkOffsetAccess(self._clients_of, group_of),
             peers=peers,
             fence_producers=self._fence_producers,
             cluster_id=self._cluster_id,
-            type_of=type_of,
             set_log_level=self._set_log_level,
         )
 

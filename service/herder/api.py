@@ -24,93 +24,141 @@ SIGNATURE_HEADER = "X-Connect-Authorization"
 ALGORITHM_HEADER = "X-Connect-Request-Signature-Algorithm"
 
 
-@dataclass(frozen=True, slots=True)
-class Stage:
-    """What the worker is busy with, for health and for requests that time out."""
+class Reads(Protocol):
+    """What the cluster is, as this worker has read it (``service.herder.view.ClusterView``)."""
 
-    text: str
-    began: str
-    """ISO instant."""
-    ended: str | None = None
+    def names(self) -> Sequence[str]:
+        """Names of all connectors."""
+
+    def info(self, name: str, *, is_consistent: bool = True) -> ConnectorInfo:
+        """Config and tasks of a connector; ``is_consistent``: 409 while a rebalance is due (not for expanded lists)."""
+
+    def status(self, name: str) -> ConnectorStatus:
+        """States of a connector and its tasks, as last told by their owners."""
+
+    def task_status(self, task: TaskId) -> InstanceStatus:
+        """State of a task, as last told by its owner."""
+
+    def tasks(self, name: str) -> Sequence[tuple[TaskId, Properties]]:
+        """Task configs, as committed in the config log."""
+
+    def topics(self, name: str) -> Sequence[str]:
+        """Topics that a connector uses; 403 where tracking is off."""
+
+    def reset_topics(self, name: str) -> None:
+        """Forget the topics used so far; 403 where tracking or reset is off."""
 
 
-class Herder(Protocol):
-    """One worker's face to its clients."""
+class Changes(Protocol):
+    """Changes of connectors (``service.herder.requests.ChangeRequests``)."""
+
+    async def create(self, name: str, config: Properties, initial: TargetState | None) -> ConnectorInfo:
+        """Validate and write; 409 where it exists."""
+
+    async def put(self, name: str, config: Properties) -> tuple[ConnectorInfo, bool]:
+        """Validate and write; True where it was created."""
+
+    async def patch(self, name: str, patch: Mapping[str, str | None]) -> ConnectorInfo:
+        """Merge into the config (None removes), then as ``put``; 404 where it is missing."""
+
+    async def delete(self, name: str) -> None:
+        """Remove it, its tasks and its states."""
+
+    async def set_target(self, name: str, state: TargetState) -> None:
+        """Pause, resume, stop."""
+
+    async def set_cluster_logger(self, namespace: str, level: str) -> None:
+        """Ask every worker to log at this level."""
+
+
+class Restarts(Protocol):
+    """Restarts (``service.herder.requests.RestartRequests``)."""
+
+    async def connector(self, name: str) -> None:
+        """Restart only the connector itself."""
+
+    async def task(self, task: TaskId) -> None:
+        """Restart one task."""
+
+    async def plan(self, request: RestartRequest) -> ConnectorStatus:
+        """Restart what a request chooses; the states as known, what restarts shown RESTARTING."""
+
+
+class Offsets(Protocol):
+    """Offsets of sources in their topic, of sinks in their consumer group (``service.herder.offsets``)."""
+
+    async def read(self, name: str) -> Sequence[OffsetEntry]:
+        """All offsets of a connector."""
+
+    async def alter(self, name: str, offsets: Sequence[OffsetEntry]) -> str:
+        """Set or forget some, only while STOPPED; the text of success."""
+
+    async def reset(self, name: str) -> str:
+        """Forget all, only while STOPPED; the text of success."""
+
+
+class Publication(Protocol):
+    """Requests of other workers (``service.herder.publication``)."""
+
+    async def receive(self, connector: str, *, signature: Signature | None, body: bytes) -> None:
+        """Write task configs that a connector's owner has made; the leader's."""
+
+
+class Life(Protocol):
+    """How far the herder is (``service.herder.life.HerderLife``)."""
 
     @property
     def is_started(self) -> bool:
         """Whether the internal topics are read; before, every request is answered 503."""
 
     @property
-    def stage(self) -> Stage:
-        """What it is doing now, or did last."""
+    def activity(self) -> Activity:
+        """What the herder is doing now, or did last."""
 
     @property
     def kafka_cluster_id(self) -> str | None:
-        """For ``GET /``."""
+        """For ``GET /``; None until Kafka was asked."""
 
     async def wait_tick(self) -> None:
         """Until a tick that begins after the call has ended: ``/health`` is unhealthy when it does not."""
 
-    def connector_names(self) -> Sequence[str]:
-        """All connectors."""
 
-    def connector_info(self, name: str, *, is_consistent: bool = True) -> ConnectorInfo:
-        """``is_consistent``: refuse with 409 while a rebalance is due (not for expanded lists)."""
+class Herder(Protocol):
+    """One worker's face to its clients: who carries out what."""
 
-    def connector_status(self, name: str) -> ConnectorStatus:
-        """As last told by the owners."""
+    @property
+    def reads(self) -> Reads:
+        """Answers from memory."""
 
-    def task_status(self, task: TaskId) -> InstanceStatus:
-        """As last told by the owner."""
+    @property
+    def changes(self) -> Changes:
+        """Writes to the config log."""
 
-    def task_configs(self, name: str) -> Sequence[tuple[TaskId, Properties]]:
-        """As committed in the config log."""
+    @property
+    def restarts(self) -> Restarts:
+        """Restarts connectors and tasks."""
 
-    async def create_connector(self, name: str, config: Properties, initial: TargetState | None) -> ConnectorInfo:
-        """Validate and write; 409 where it exists."""
+    @property
+    def offsets(self) -> Offsets:
+        """Reads and changes offsets."""
 
-    async def put_connector(self, name: str, config: Properties) -> tuple[ConnectorInfo, bool]:
-        """Validate and write; True where it was created."""
+    @property
+    def publication(self) -> Publication:
+        """Takes what other workers send."""
 
-    async def patch_connector(self, name: str, patch: Mapping[str, str | None]) -> ConnectorInfo:
-        """Merge into the config (None removes), then as ``put_connector``; 404 where it is missing."""
+    @property
+    def life(self) -> Life:
+        """Tells how far the herder is."""
 
-    async def delete_connector(self, name: str) -> None:
-        """Remove it, its tasks and its states."""
 
-    async def set_target_state(self, name: str, state: TargetState) -> None:
-        """Pause, resume, stop."""
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """What the herder is busy with, for health and for requests that time out; Connect calls it a stage."""
 
-    async def restart_connector(self, name: str) -> None:
-        """Only the connector itself."""
-
-    async def restart_task(self, task: TaskId) -> None:
-        """One task."""
-
-    async def restart(self, request: RestartRequest) -> ConnectorStatus:
-        """The plan: states as known, what restarts shown RESTARTING."""
-
-    def topics(self, name: str) -> Sequence[str]:
-        """403 where tracking is off."""
-
-    def reset_topics(self, name: str) -> None:
-        """403 where tracking or reset is off."""
-
-    async def offsets(self, name: str) -> Sequence[OffsetEntry]:
-        """Of a source from the offset topic, of a sink from its consumer group."""
-
-    async def alter_offsets(self, name: str, offsets: Sequence[OffsetEntry]) -> str:
-        """The text of success; only while STOPPED."""
-
-    async def reset_offsets(self, name: str) -> str:
-        """The text of success; only while STOPPED."""
-
-    async def publish_tasks(self, name: str, *, signature: Signature | None, body: bytes) -> None:
-        """Internal: the leader writes task configs that a connector's owner has made."""
-
-    async def set_cluster_logger(self, namespace: str, level: str) -> None:
-        """Ask every worker to log at this level."""
+    text: str
+    began: str
+    """ISO instant."""
+    ended: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,17 @@
-"""What should run on a worker of one connector: a pure function of who owns what and of the config log."""
+"""What should run of one connector on a worker, and when: from who owns what and from the config log.
+
+``desired_of`` and what it is made of are pure; ``demand_wanted`` reads the log.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from service.domain.cluster import ClusterConfig, ConnectorEntry, Properties
-from service.domain.ids import ConnectorId, InstanceId
+from service.domain.errors import TaskSupersededError
+from service.domain.ids import ConnectorId, InstanceId, TaskId
 from service.domain.states import TargetState
-from service.herder.ports import Desired
+from service.herder.ports import ConfigStore, Desired
 
 
 def desired_of(
@@ -29,7 +33,7 @@ def desired_of(
 
 
 def instances_of(entry: ConnectorEntry, *, has_tasks: bool = True) -> dict[InstanceId, Desired]:
-    """Everything of one connector.
+    """The connector itself and its tasks, whoever owns them; ``has_tasks`` = False leaves the tasks out.
 
     Tasks run with the connector config they were made from: a newer one reaches them with the next task configs.
     """
@@ -57,3 +61,25 @@ def ids_to_fence(config: ClusterConfig, name: str, count: int) -> range:
     """
     before = config.task_counts.get(name, 0)
     return range(0) if before == 1 and count == 1 else range(before)
+
+
+async def demand_wanted(configs: ConfigStore, task_id: TaskId, begun: Desired) -> None:
+    """Raise TaskSupersededError unless a task that starts is still wanted as it was begun; or DeliveryRetriable.
+
+    A worker that is out of the group goes on with what it had, and may start that again by itself: after an error, or
+    when it wakes. Its start fences whoever has the same number; but with newer task configs its work may have gone to
+    another number, and the leader fences the older ones only once. So a source's task asks the config log itself, up to
+    its end: *before* its start, so that it fences nobody whom it must not, and *after* it, because the leader's fencing
+    may have come in between. Where newer configs come later still, the leader fences what has started here.
+    """
+    await configs.read_to_end()
+    entry = configs.config.connectors.get(task_id.connector)
+    if entry is None:
+        message = f"connector {task_id.connector} is deleted"
+    elif entry.target_state is TargetState.STOPPED:
+        message = f"connector {task_id.connector} is stopped"
+    elif entry.task_generation != begun.generation:
+        message = f"task {task_id} has newer configs, or is no longer one of its connector's"
+    else:
+        return
+    raise TaskSupersededError(message)

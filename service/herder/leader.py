@@ -7,26 +7,20 @@ whoever leads next goes on.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from fetchers.sdk import Clock
 from metrics.events import Emit, HerderStepFailed
-from service.domain.cluster import ConnectorEntry
+from service.domain.cluster import ConnectorEntry, Properties
 from service.domain.ids import ConnectorId, TaskId
 from service.herder.desired import ids_to_fence
 from service.herder.errors import ConflictError, NotFoundError
-from service.herder.parts import ClusterDoors, HerderSettings
-from service.herder.ports import ConfigStore, StatusStore
-from service.herder.signing import new_key
-from service.herder.telling import is_told_held
+from service.herder.peers import new_key
+from service.herder.requests import ConnectorLocks
 from service.herder.view import ClusterView
-from service.herder.whereabouts import Whereabouts
-from service.herder.writing import ChangeTurns
 
-LETTING_GO_SHARE = 2.0
-"""Of the graceful time-out: until a worker has heard that a task is no more, has ended it, and has said so."""
 FENCINGS_AT_ONCE = 16
 """Each opens a client of its own, because a connector may name other brokers or another login."""
 FENCING_SECONDS_MAX = 60.0
@@ -43,29 +37,27 @@ class Leadership:
     by now.
     """
 
-    configs: ConfigStore
-    whereabouts: Whereabouts
+    view: ClusterView
     clock: Clock
-    doubt_seconds: float
-    """How long a frozen worker may take to learn that it is out: the session time-out."""
     _fenced_in: int | None = None
     _doubt_ends: float = 0.0
 
     def on_fenced(self) -> None:
         """Another worker has claimed."""
-        self._fenced_in = self.whereabouts.generation
-        self._doubt_ends = self.clock.monotonic() + self.doubt_seconds
+        self._fenced_in = self.view.generation
+        self._doubt_ends = self.clock.monotonic() + self.view.settings.doubt_seconds
 
     async def settle(self) -> None:
         """Claim or give up, whichever is due; raises ``KafkaFailure``."""
-        if self.whereabouts.is_leader:
-            if not self.configs.is_leader and not self._is_in_doubt():
-                await self.configs.claim_leadership()
-        elif self.configs.is_leader and self.whereabouts.membership.roster is not None:
-            await self.configs.drop_leadership()
+        configs = self.view.configs
+        if self.view.is_leader:
+            if not configs.is_leader and not self._is_in_doubt():
+                await configs.claim_leadership()
+        elif configs.is_leader and self.view.roster is not None:
+            await configs.drop_leadership()
 
     def _is_in_doubt(self) -> bool:
-        return self._fenced_in == self.whereabouts.generation and self.clock.monotonic() < self._doubt_ends
+        return self._fenced_in == self.view.generation and self.clock.monotonic() < self._doubt_ends
 
 
 @dataclass(slots=True)
@@ -82,14 +74,13 @@ class Fencing:
     older tasks in the rebalance, and ask for the fencing when they start the new ones.
     """
 
-    configs: ConfigStore
     view: ClusterView
-    whereabouts: Whereabouts
-    doors: ClusterDoors
-    turns: ChangeTurns
+    fence_producers: Callable[[Properties, Sequence[str]], Awaitable[None]]
+    """With the client settings of a connector of this config, ends older incarnations of these transactional ids."""
+    locks: ConnectorLocks
     clock: Clock
-    settings: HerderSettings
     spawn: Callable[[Coroutine[Any, Any, None]], object]
+    """Runs a coroutine that raises nothing beside everything else."""
     on_ended: Callable[[], None]
     """Hears that a fencing has ended, well or not."""
     emit: Emit
@@ -108,8 +99,7 @@ class Fencing:
 
     def is_spared(self, entry: ConnectorEntry, count: int) -> bool:
         """Whether ``count`` new tasks of a source need not wait for it; those of sinks are not counted at all."""
-        is_source = self.doors.type_of(entry.config) != "sink"
-        return is_source and not ids_to_fence(self.configs.config, entry.name, count)
+        return not self.view.is_sink(entry) and not ids_to_fence(self.view.config, entry.name, count)
 
     def is_under_way(self, connector: str) -> bool:
         """Whether ids of the connector are being fenced this moment: what begins to write under one would be hit."""
@@ -132,13 +122,11 @@ class Fencing:
 
     def _pending(self) -> list[str]:
         """Sources with task configs after which no task count is written yet."""
-        config = self.configs.config
+        config = self.view.config
         return [
             name
             for name in sorted(config.fencing_pending)
-            if (entry := config.connectors.get(name)) is not None
-            and entry.tasks is not None
-            and self.doors.type_of(entry.config) != "sink"
+            if (entry := config.connectors.get(name)) and entry.tasks is not None and not self.view.is_sink(entry)
         ]
 
     def _may_begin(self, name: str, now: float) -> bool:
@@ -148,20 +136,17 @@ class Fencing:
         """
         if not self._ids(name):
             return True
-        statuses, roster = self.view.statuses, self.whereabouts.membership.roster
-        is_held = any(is_told_held(statuses, TaskId(name, number), roster) for number in statuses.tasks(name))
-        return (
-            not is_held or now - self._pending_since.get(name, now) >= self.settings.graceful_seconds * LETTING_GO_SHARE
-        )
+        waited_seconds = now - self._pending_since.get(name, now)
+        return not self.view.held_tasks(name) or waited_seconds >= letting_go_seconds(self.view)
 
     def _ids(self, name: str) -> list[str]:
-        numbers = ids_to_fence(self.configs.config, name, len(self.view.entry(name).tasks or ()))
-        return [TaskId(name, number).transactional_id(self.settings.group_id) for number in numbers]
+        numbers = ids_to_fence(self.view.config, name, len(self.view.entry(name).tasks or ()))
+        return [TaskId(name, number).transactional_id(self.view.settings.group_id) for number in numbers]
 
     async def _run(self, name: str) -> None:
         """The border of one connector: what it may not, or cannot, is told and tried again."""
         try:
-            async with self._slots, self.turns.telling_failures():
+            async with self._slots, self.locks.telling_failures():
                 await self._fence(name)
         except (ConflictError, NotFoundError):
             pass  # Changed or deleted meanwhile, or another worker leads: the next look sees what is due now.
@@ -176,7 +161,7 @@ class Fencing:
 
     async def _fence(self, name: str) -> None:
         # Alone, because what is being written meanwhile may spare its tasks the fencing.
-        async with self.turns.alone_with(name):
+        async with self.locks.alone_with(name):
             entry = self.view.entry(name)
             if name not in self._pending() or not self._may_begin(name, self.clock.monotonic()):
                 return  # Written while this one waited for its slot.
@@ -187,36 +172,41 @@ class Fencing:
         try:
             if ids:
                 async with asyncio.timeout(FENCING_SECONDS_MAX):
-                    await self.doors.fence_producers(entry.config, ids)
+                    await self.fence_producers(entry.config, ids)
         finally:
             self._at_broker.discard(name)
-        async with self.turns.alone_with(name):
+        async with self.locks.alone_with(name):
             if self.view.entry(name).task_generation != entry.task_generation:
                 raise ConflictError(f"Connector {name} has got newer task configurations")
-            await self.configs.put_task_count(name, len(entry.tasks or ()))
+            await self.view.configs.put_task_count(name, len(entry.tasks or ()))
 
 
 @dataclass(slots=True)
 class LeaderDuties:
     """Done after every tick of a leader."""
 
-    configs: ConfigStore
-    statuses: StatusStore
-    whereabouts: Whereabouts
+    view: ClusterView
+    leadership: Leadership
     fencing: Fencing
-    turns: ChangeTurns
+    locks: ConnectorLocks
     clock: Clock
-    settings: HerderSettings
     _swept_in: int = field(default=0, init=False)
     """The generation in which the states that earlier leaders have left were looked through."""
     _leaving: dict[str, float] = field(default_factory=dict, init=False)
     """Connectors of which some worker still has a task that is no more, and since when."""
 
     async def run(self) -> None:
-        """All duties; raises ``RequestError``, ``DeliveryRetriable`` where one could not be done, to be tried again."""
+        """Claim or give up the lead, then do all duties of a leader; called after every tick.
+
+        Raises ``RequestError`` or ``KafkaFailure`` where something could not be done, to be tried again.
+        """
+        await self.leadership.settle()
+        if not self.view.configs.is_leader:
+            self.fencing.stop_waiting()
+            return
         self.fencing.begin_due()
-        async with self.turns.telling_failures():
-            if not self.settings.is_standalone:
+        async with self.locks.telling_failures():
+            if not self.view.settings.is_standalone:
                 await self._renew_key()
             await self._forget_left_over()
 
@@ -226,45 +216,49 @@ class LeaderDuties:
         A task that a worker still has may still write; that worker's own word is waited for, but not for ever.
         """
         for name in {*names, *self._leaving}:
-            entry = self.configs.config.connectors.get(name)
+            entry = self.view.config.connectors.get(name)
             count = 0 if entry is None else len(entry.tasks or ())
-            gone = {number for number in self.statuses.tasks(name) if number >= count}
+            gone = {number for number in self.view.statuses.tasks(name) if number >= count}
             # Who leads next has waited as long.
             waited_for = self._waited_for(name, set() if entry is None else gone)
-            if self.whereabouts.is_leader:
+            if self.view.is_leader:
                 for number in sorted(gone - waited_for):
-                    self.statuses.remove(TaskId(name, number))
+                    self.view.statuses.remove(TaskId(name, number))
                 if entry is None:
                     self._forget_connector(name)
 
     async def _forget_left_over(self) -> None:
         """Once for each generation: a leader that deletes and dies has not forgotten, and nobody else was to."""
-        generation = self.whereabouts.generation
+        generation = self.view.generation
         if generation == self._swept_in:
             return
-        names = self.statuses.names()
+        names = self.view.statuses.names()
         # Whoever has a state now was in the config log before.
-        await self.configs.read_to_end()
+        await self.view.configs.read_to_end()
         self.forget_gone(names)
         self._swept_in = generation
 
     def _waited_for(self, name: str, gone: set[int]) -> set[int]:
-        roster = self.whereabouts.membership.roster
-        held = {number for number in gone if is_told_held(self.statuses, TaskId(name, number), roster)}
+        held = gone & self.view.held_tasks(name)
         if not held:
             self._leaving.pop(name, None)
             return held
         now = self.clock.monotonic()
-        is_late = now - self._leaving.setdefault(name, now) >= self.settings.graceful_seconds * LETTING_GO_SHARE
+        is_late = now - self._leaving.setdefault(name, now) >= letting_go_seconds(self.view)
         return set() if is_late else held
 
     def _forget_connector(self, name: str) -> None:
-        if self.statuses.connector(name) is not None:
-            self.statuses.remove(ConnectorId(name))
-        self.statuses.reset_topics(name)
+        if self.view.statuses.connector(name) is not None:
+            self.view.statuses.remove(ConnectorId(name))
+        self.view.statuses.reset_topics(name)
 
     async def _renew_key(self) -> None:
-        key = self.configs.config.session_key
+        key = self.view.config.session_key
         now_ms = round(self.clock.now().timestamp() * 1000)
-        if key is None or now_ms - key.created_ms >= self.settings.key_seconds_max * 1000:
-            await self.configs.put_session_key(new_key(self.settings.key_algorithm, created_ms=now_ms))
+        if key is None or now_ms - key.created_ms >= self.view.settings.key_seconds_max * 1000:
+            await self.view.configs.put_session_key(new_key(self.view.settings.key_algorithm, created_ms=now_ms))
+
+
+def letting_go_seconds(view: ClusterView) -> float:
+    """Until a worker has heard that a task is no more, has ended it, and has said so: twice the graceful time-out."""
+    return 2.0 * view.settings.graceful_seconds

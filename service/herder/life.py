@@ -7,8 +7,8 @@ then the worker leaves, so that whoever takes over finds everything let go.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -18,13 +18,10 @@ from service.background import Background, persist
 from service.domain.cluster import ConfigChange, ConnectorEntry, InstanceStatus
 from service.domain.ids import ConnectorId, InstanceId
 from service.domain.states import State, TargetState
-from service.herder.bell import Bell, ended
-from service.herder.herder import WorkerHerder
-from service.herder.leader import Fencing, LeaderDuties, Leadership
-from service.herder.ports import ConfigStore, Instances, Membership, StatusStore
-from service.herder.telling import StatusTeller
+from service.herder.api import Activity
+from service.herder.leader import LeaderDuties
 from service.herder.tick import Tick
-from service.herder.writing import ChangeTurns
+from service.herder.view import ClusterView
 from service.kafka.errors import DeliveryRetriable
 
 Result = TypeVar("Result")
@@ -40,86 +37,121 @@ _BACK_OFF = BackOff(first_seconds=0.5, cap_seconds=10.0)
 
 
 @dataclass(slots=True)
-class HerderLife:
-    """Owner of a herder's parts while they run."""
+class TickRequests:
+    """Asks for ticks: by whoever has changed something, often before the herder ticks once for all of them."""
 
-    herder: WorkerHerder
+    _due: asyncio.Event = field(default_factory=asyncio.Event)
+    _waiting: list[asyncio.Future[None]] = field(default_factory=list)
+
+    def request_tick(self) -> None:
+        """Ask for a tick; returns at once."""
+        self._due.set()
+
+    async def wait_tick(self) -> None:
+        """Ask for a tick; until one that begins after the call has ended."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(future)
+        self.request_tick()
+        await future
+
+    async def wait_requested(self, *, seconds_max: float) -> list[asyncio.Future[None]]:
+        """Until a tick is asked for, or so long; the futures of those that wait for its end."""
+        try:
+            async with asyncio.timeout(seconds_max):
+                await self._due.wait()
+        except TimeoutError:
+            pass  # a tick in any case: some steps depend on time
+        self._due.clear()
+        waiting, self._waiting = self._waiting, []
+        return waiting
+
+
+@dataclass(slots=True)
+class HerderLife:
+    """Runs the herder: its start, its ticks, the leader's duties beside them, its end."""
+
+    view: ClusterView
     tick: Tick
-    teller: StatusTeller
     leader: LeaderDuties
-    leadership: Leadership
-    configs: ConfigStore
-    statuses: StatusStore
-    membership: Membership
-    instances: Instances
+    ticks: TickRequests
     cluster_id: Callable[[], Awaitable[str | None]]
+    """Asks Kafka for the id of the cluster."""
     background: Background
     clock: Clock
     emit: Emit
-    bell: Bell
-    fencing: Fencing
-    turns: ChangeTurns
-    _duties_due: asyncio.Event = field(default_factory=asyncio.Event)
-    _group_changed: asyncio.Event = field(default_factory=asyncio.Event)
-    _stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    is_started: bool = field(default=False, init=False)
+    kafka_cluster_id: str | None = field(default=None, init=False)
+    activity: Activity = field(init=False)
+    _duties_due: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    _group_changed: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    _stopping: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+
+    def __post_init__(self) -> None:
+        """Everything begins with the start."""
+        self.activity = Activity("starting", self._instant())
 
     async def start(self) -> None:
         """Read the topics, however often it takes, and begin to join; raises ``DeliveryFatal``.
 
         Cancelled: ``stop`` is still to be called.
         """
-        self.configs.listen(self._hear)
-        self.membership.listen(self._on_group)
-        with self.herder.stages.during("reading the internal topics"):
-            await self._persistently(self.configs.start)
-            await self._persistently(self.statuses.start)
-            self.herder.kafka_cluster_id = await self._persistently(self.cluster_id)
-        with self.herder.stages.during("joining the group"):
-            await self.membership.start()
-        if self.herder.settings.is_standalone:
-            await self.leadership.settle()
-        self.herder.is_started = True
+        view = self.view
+        view.configs.listen(self._hear)
+        view.membership.listen(self._on_group)
+        with self._during("reading the internal topics"):
+            await self._persistently(view.configs.start)
+            await self._persistently(view.statuses.start)
+            self.kafka_cluster_id = await self._persistently(self.cluster_id)
+        with self._during("joining the group"):
+            await view.membership.start()
+        if view.settings.is_standalone:
+            await self.leader.leadership.settle()
+        self.is_started = True
         self.background.start(self._tick_for_ever(), name="herder tick")
         self.background.start(self._do_duties_for_ever(), name="herder duties")
         watching = persist(self._watch_states_for_ever, tell=lambda error: self._tell("states", error))
         self.background.start(watching, name="herder states")
-        self.bell.ring()
+        self.ticks.request_tick()
 
     async def stop(self) -> None:
         """Let go: tasks, words, group, changes, topics; what fails in it keeps nothing of the rest."""
         self._stopping.set()
-        with self.herder.stages.during("stopping"):
+        with self._during("stopping"):
             async with AsyncExitStack() as last_first:
-                last_first.push_async_callback(self.configs.stop)
-                last_first.push_async_callback(self.turns.close, seconds_max=CHANGES_END_SECONDS_MAX)
-                for part in (self.membership, self.statuses, self.instances):
+                last_first.push_async_callback(self.view.configs.stop)
+                last_first.push_async_callback(self.leader.locks.close, seconds_max=CHANGES_END_SECONDS_MAX)
+                for part in (self.view.membership, self.view.statuses, self.tick.instances):
                     last_first.push_async_callback(part.stop)
+
+    async def wait_tick(self) -> None:
+        """Until a tick that begins after the call has ended."""
+        await self.ticks.wait_tick()
 
     @property
     def is_settled(self) -> bool:
         """Whether every connector has its tasks, as its config is now, and all of them have begun (or FAILED)."""
-        told = self.teller.told
-        return all(has_settled(entry, told) for entry in self.configs.config.connectors.values())
+        told = self.tick.teller.told
+        return all(has_settled(entry, told) for entry in self.view.config.connectors.values())
 
     async def wait_refused(self) -> None:
         """Never returns; raises ``DeliveryFatal`` when the group turns out to be one this worker cannot be in."""
-        while self.membership.failure is None:
+        while self.view.membership.failure is None:
             await self._group_changed.wait()
             self._group_changed.clear()
-        raise self.membership.failure
+        raise self.view.membership.failure
 
     def _hear(self, change: ConfigChange) -> None:
         self.tick.hear(change)
-        self.bell.ring()
+        self.ticks.request_tick()
 
     def _on_group(self) -> None:
         self._group_changed.set()
-        self.bell.ring()
+        self.ticks.request_tick()
 
     async def _tick_for_ever(self) -> None:
         while True:
-            is_waiting = self.tick.is_waiting or self.fencing.is_waiting
-            waiting = await self.bell.wait_rung(seconds_max=WAITING_SECONDS if is_waiting else PERIOD_SECONDS)
+            is_waiting = self.tick.is_waiting or self.leader.fencing.is_waiting
+            waiting = await self.ticks.wait_requested(seconds_max=WAITING_SECONDS if is_waiting else PERIOD_SECONDS)
             if self._stopping.is_set():
                 return
             began = self.clock.monotonic()
@@ -128,7 +160,9 @@ class HerderLife:
             except Exception as error:  # noqa: BLE001 - a bug in one tick must not end all that runs here
                 self._tell("tick", error)
             else:
-                ended(waiting)
+                for future in waiting:
+                    if not future.done():
+                        future.set_result(None)
             self._duties_due.set()
             # With thousands of connectors a tick takes its time: records that come in a row share one.
             await self.clock.sleep((self.clock.monotonic() - began) * REST_SHARE)
@@ -136,8 +170,8 @@ class HerderLife:
     async def _watch_states_for_ever(self) -> None:
         while True:
             await self.clock.sleep(PERIOD_SECONDS)
-            if self.membership.roster is not None and not self._stopping.is_set():
-                self.teller.tell_again()
+            if self.view.roster is not None and not self._stopping.is_set():
+                self.tick.teller.tell_again()
 
     async def _do_duties_for_ever(self) -> None:
         """Beside the ticks, because they write; what fails is tried again at the next tick."""
@@ -145,11 +179,7 @@ class HerderLife:
             await self._duties_due.wait()
             self._duties_due.clear()
             try:
-                await self.leadership.settle()
-                if self.configs.is_leader:
-                    await self.leader.run()
-                else:
-                    self.fencing.stop_waiting()
+                await self.leader.run()
             except Exception as error:  # noqa: BLE001 - mostly Kafka being away; a bug must not end all that runs here
                 self._tell("duties", error)
 
@@ -166,6 +196,19 @@ class HerderLife:
 
     def _tell(self, step: str, error: Exception) -> None:
         self.emit(HerderStepFailed(step=step, error_class=type(error).__name__, message=str(error)))
+
+    @contextmanager
+    def _during(self, text: str) -> Iterator[None]:
+        """Tell ``text`` as the activity for the length of a block."""
+        began = self._instant()
+        self.activity = Activity(text, began)
+        try:
+            yield
+        finally:
+            self.activity = Activity(text, began, self._instant())
+
+    def _instant(self) -> str:
+        return self.clock.now().isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def has_settled(entry: ConnectorEntry, told: Mapping[InstanceId, InstanceStatus]) -> bool:

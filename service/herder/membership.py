@@ -1,8 +1,8 @@
 """The place of this worker among the workers: the roster of each generation, agreed by Kafka's own group protocol.
 
-In a round every worker claims what it knows (`service.herder.claims`); the leader, chosen by the broker, reads the
-config log as far as anyone has, decides (`service.herder.leading`) and tells everyone the same roster. Between rounds
-nothing is agreed: each worker folds the config log (`service.herder.tracking`).
+In a round every worker claims what it knows; the leader, chosen by the broker, reads the config log as far as anyone
+has, decides, and tells everyone the same roster (`service.herder.rounds`). Between rounds nothing is agreed: each
+worker folds the config log (`service.herder.assignment`). A standalone worker is a group of one.
 """
 
 from __future__ import annotations
@@ -23,10 +23,19 @@ from metrics.events import (
 from service.background import Background, located, persist
 from service.domain.cluster import Member, Roster
 from service.domain.ids import InstanceId
-from service.herder.claims import Claim, decode_claim, decode_roster, encode_claim, encode_roster
-from service.herder.grace import Grace
-from service.herder.leading import IsToldRunning, convened, known_owners, without_lost
-from service.herder.tracking import AssignmentTracker
+from service.herder.assignment import AssignmentTracker, rebased
+from service.herder.rounds import (
+    Claim,
+    Grace,
+    IsToldRunning,
+    convened,
+    decode_claim,
+    decode_roster,
+    encode_claim,
+    encode_roster,
+    known_owners,
+    without_lost,
+)
 from service.kafka.client import KafkaSettings
 from service.kafka.errors import DeliveryFatal, KafkaFailure
 from service.kafka.group import GroupMember
@@ -281,3 +290,47 @@ def _seated(claims: Mapping[str, Claim]) -> Mapping[str, Claim]:
 
 def _now() -> float:
     return asyncio.get_running_loop().time()
+
+
+class SoloMembership:
+    """A group of one that never changes: the standalone worker."""
+
+    def __init__(self, me: Member, tracker: AssignmentTracker) -> None:
+        """Everything in ``tracker`` will be this worker's."""
+        self.failure: Exception | None = None
+        self._me = me
+        self._tracker = tracker
+        self._roster: Roster | None = None
+        self._listeners: list[Callable[[], None]] = []
+
+    @property
+    def me(self) -> Member:
+        """See ``Membership``."""
+        return self._me
+
+    @property
+    def roster(self) -> Roster | None:
+        """See ``Membership``."""
+        return self._roster
+
+    @property
+    def is_rebalancing(self) -> bool:
+        """See ``Membership``."""
+        return self._roster is None
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        """See ``Membership``."""
+        self._listeners.append(listener)
+
+    async def start(self) -> None:
+        """See ``Membership``."""
+        config = self._tracker.config
+        base = rebased({}, config, members=(self._me,)).owners()
+        self._roster = Roster(1, self._me, (self._me,), base, config.offset)
+        self._tracker.on_roster(self._roster)
+        for listener in self._listeners:
+            listener()
+
+    async def stop(self) -> None:
+        """See ``Membership``."""
+        self._roster = None

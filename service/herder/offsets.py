@@ -1,24 +1,32 @@
-"""Requests about offsets: read any time, change only what is stopped (`connect-rest`, section 6)."""
+"""Requests about offsets: read any time, changed only while a connector is STOPPED (KIP-875)."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Any
 
-from service.domain.cluster import ConnectorEntry
+from service.domain.cluster import ConnectorEntry, Properties
 from service.domain.ids import TaskId
 from service.domain.states import TargetState
 from service.herder.api import OffsetEntry
-from service.herder.errors import BadRequestError, ConflictError
+from service.herder.errors import BadRequestError, ConflictError, RequestError
 from service.herder.leader import Fencing
-from service.herder.parts import ClusterDoors, OffsetBook
-from service.herder.telling import is_told_held
-from service.herder.view import ClusterView
-from service.herder.whereabouts import CONFLICT, Whereabouts
-from service.herder.writing import ChangeTurns
+from service.herder.ports import OffsetAccess
+from service.herder.requests import ConnectorLocks
+from service.herder.view import CONFLICT, ClusterView
+from service.kafka.admin import KafkaAdmin
+from service.kafka.client import KafkaSettings
+from service.kafka.errors import GroupHasMembers
+from service.kafka.groups import ConsumerGroups
+from service.stores.connector_offsets import ConnectorOffsets
+from service.stores.dedupe_store import DedupeStore
+from service.stores.offset_changes import OffsetChanges
 
-LEAVING_LOOKS_MAX = 50
+LETTING_GO_LOOKS_MAX = 50
 """A connector is STOPPED the moment it is written; its tasks deliver what they hold up to seconds later."""
 _LOOK_SECONDS = 0.2
 
@@ -28,36 +36,36 @@ class OffsetRequests:
     """Offsets of sources and sinks alike."""
 
     view: ClusterView
-    whereabouts: Whereabouts
-    doors: ClusterDoors
-    turns: ChangeTurns
+    sources: OffsetAccess
+    sinks: OffsetAccess
+    locks: ConnectorLocks
     fencing: Fencing
 
     async def read(self, name: str) -> Sequence[OffsetEntry]:
         """All offsets of a connector."""
         entry = self.view.entry(name)
-        async with self.turns.telling_failures():
-            return await self._book(entry).read(name, entry.config)
+        async with self.locks.telling_failures():
+            return await self._access(entry).read(name, entry.config)
 
     async def alter(self, name: str, offsets: Sequence[OffsetEntry]) -> str:
         """Set or forget some; the text of success."""
         if not offsets:
             raise BadRequestError("Partitions / offsets need to be provided for an alter offsets request")
         self._demand_place(name)
-        async with self.turns.changing(name):
+        async with self.locks.changing(name):
             entry = await self._let_go(name)
-            return _told(is_whole=await self._book(entry).alter(name, entry.config, offsets), done="altered")
+            return _told(is_whole=await self._access(entry).alter(name, entry.config, offsets), done="altered")
 
     async def reset(self, name: str) -> str:
         """Forget all; the text of success."""
         self._demand_place(name)
-        async with self.turns.changing(name):
+        async with self.locks.changing(name):
             entry = await self._let_go(name)
-            return _told(is_whole=await self._book(entry).reset(name, entry.config), done="reset")
+            return _told(is_whole=await self._access(entry).reset(name, entry.config), done="reset")
 
     def _demand_place(self, name: str) -> None:
-        self.whereabouts.demand_settled()
-        self.whereabouts.demand_leader()
+        self.view.demand_settled()
+        self.view.demand_leader()
         self.view.entry(name)
 
     def _stopped(self, name: str) -> ConnectorEntry:
@@ -74,23 +82,16 @@ class OffsetRequests:
 
         Sinks need no waiting here: the broker changes no group that has members.
         """
-        for _ in range(LEAVING_LOOKS_MAX):
+        for _ in range(LETTING_GO_LOOKS_MAX):
             # At each look: any worker may resume it meanwhile.
             entry = self._stopped(name)
-            if self._is_sink(entry) or not (self._is_held(name) or self.fencing.is_under_way(name)):
+            if self.view.is_sink(entry) or not (self.view.held_tasks(name) or self.fencing.is_under_way(name)):
                 return entry
             await asyncio.sleep(_LOOK_SECONDS)
         raise ConflictError(CONFLICT)
 
-    def _is_held(self, name: str) -> bool:
-        statuses, roster = self.view.statuses, self.whereabouts.membership.roster
-        return any(is_told_held(statuses, TaskId(name, number), roster) for number in statuses.tasks(name))
-
-    def _is_sink(self, entry: ConnectorEntry) -> bool:
-        return self.doors.type_of(entry.config) == "sink"
-
-    def _book(self, entry: ConnectorEntry) -> OffsetBook:
-        return self.doors.sink_offsets if self._is_sink(entry) else self.doors.source_offsets
+    def _access(self, entry: ConnectorEntry) -> OffsetAccess:
+        return self.sinks if self.view.is_sink(entry) else self.sources
 
 
 def _told(*, is_whole: bool, done: str) -> str:
@@ -101,3 +102,207 @@ def _told(*, is_whole: bool, done: str) -> str:
         f"connector manages offsets externally, they will need to be manually {done} in the system that the connector "
         "uses."
     )
+
+
+ClientsOf = Callable[[str, Properties], KafkaSettings]
+"""Settings of a client by role (producer, consumer, admin) and connector config, provider variables unresolved."""
+OffsetsOf = Callable[[Properties], Awaitable[ConnectorOffsets]]
+"""Where a connector of this config has its offsets; the topics are there."""
+CheckOffsets = Callable[[Properties, Sequence[tuple[Mapping[str, Any], Mapping[str, Any] | None]]], None]
+"""The connector's own opinion; raises ValueError with a text for whoever asked."""
+LEAVING_LOOKS_MAX = 25
+"""A connector is STOPPED the moment it is written; its tasks flush and leave their group up to seconds later."""
+_LOOK_SECONDS = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOffsetAccess:
+    """See ``OffsetAccess``. No connector here keeps offsets elsewhere, so the answer is always that it took part."""
+
+    group_id: str
+    offsets_of: OffsetsOf
+    dedupe: Callable[[], Awaitable[DedupeStore]]
+    """What was delivered; its topic is there."""
+    clients_of: ClientsOf
+    check: CheckOffsets
+    task_count: Callable[[str], int]
+    """Tasks of the generation that was fenced last."""
+
+    async def read(self, name: str, config: Properties) -> Sequence[OffsetEntry]:
+        """All of them."""
+        return await (await self.offsets_of(config)).entries(name)
+
+    async def alter(self, name: str, config: Properties, offsets: Sequence[OffsetEntry]) -> bool:
+        """Fence what may still write, then write."""
+        entries = source_entries(offsets)
+        try:
+            await asyncio.to_thread(self.check, config, entries)
+            await self._fence(name, config)
+            await (await self._changes(config)).alter(name, entries, writing=await self._writing(config))
+        except ValueError as error:
+            raise BadRequestError(str(error)) from error
+        return True
+
+    async def reset(self, name: str, config: Properties) -> bool:
+        """Fence what may still write, then forget all."""
+        await self._fence(name, config)
+        await (await self._changes(config)).reset(name, writing=await self._writing(config))
+        return True
+
+    async def _changes(self, config: Properties) -> OffsetChanges:
+        return OffsetChanges(await self.offsets_of(config), self.group_id, await self.dedupe())
+
+    async def _writing(self, config: Properties) -> KafkaSettings:
+        return await _clients(self.clients_of, "producer", config)
+
+    async def _fence(self, name: str, config: Properties) -> None:
+        """All tasks but the first, which the writer of the change fences."""
+        ids = [TaskId(name, number).transactional_id(self.group_id) for number in range(1, self.task_count(name))]
+        if ids:
+            async with KafkaAdmin.opened(await _clients(self.clients_of, "admin", config)) as admin:
+                await admin.fence_producers(ids)
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOffsetAccess:
+    """See ``OffsetAccess``."""
+
+    clients_of: ClientsOf
+    group_of: Callable[[str, Properties], str]
+
+    async def read(self, name: str, config: Properties) -> Sequence[OffsetEntry]:
+        """What the group has committed."""
+        async with ConsumerGroups.opened(await _clients(self.clients_of, "admin", config)) as groups:
+            offsets = await groups.offsets(self.group_of(name, config))
+        return [
+            ({TOPIC: topic, PARTITION: partition}, {OFFSET: offset})
+            for (topic, partition), offset in sorted(offsets.items())
+        ]
+
+    async def alter(self, name: str, config: Properties, offsets: Sequence[OffsetEntry]) -> bool:
+        """Commit in the group's name, which has no members then."""
+        entries = sink_entries(offsets)
+        group_id = self.group_of(name, config)
+        changed = {place: at for place, at in entries.items() if at is not None}
+        forgotten = [place for place, at in entries.items() if at is None]
+        async with self._changing(name, config, done="alter") as groups:
+            await _once_left(lambda: groups.alter(group_id, changed))
+            await _once_left(lambda: groups.forget(group_id, forgotten))
+        return True
+
+    async def reset(self, name: str, config: Properties) -> bool:
+        """Remove the group."""
+        async with self._changing(name, config, done="reset") as groups:
+            await _once_left(lambda: groups.delete(self.group_of(name, config)))
+        return True
+
+    @asynccontextmanager
+    async def _changing(self, name: str, config: Properties, *, done: str) -> AsyncIterator[ConsumerGroups]:
+        try:
+            async with ConsumerGroups.opened(await _clients(self.clients_of, "admin", config)) as groups:
+                yield groups
+        except GroupHasMembers as error:
+            raise RequestError(
+                f"Failed to {done} consumer group offsets for connector {name} either because its tasks haven't "
+                f"stopped completely yet or the connector was resumed before the request to {done} its offsets could "
+                "be successfully completed. If the connector is in a stopped state, this operation can be safely "
+                "retried. If it doesn't eventually succeed, the Connect cluster may need to be restarted to get rid "
+                "of the zombie sink tasks."
+            ) from error
+
+
+async def _once_left(change: Callable[[], Awaitable[None]]) -> None:
+    """Make a change that the broker refuses as long as the group has members. Raises GroupHasMembers if they stay."""
+    for _ in range(LEAVING_LOOKS_MAX):
+        try:
+            await change()
+        except GroupHasMembers:
+            await asyncio.sleep(_LOOK_SECONDS)
+        else:
+            return
+    await change()
+
+
+async def _clients(clients_of: ClientsOf, role: str, config: Properties) -> KafkaSettings:
+    """In a thread: a config provider may have to wait for its file."""
+    return await asyncio.to_thread(clients_of, role, config)
+
+
+TOPIC, PARTITION, OFFSET = "kafka_topic", "kafka_partition", "kafka_offset"
+_PRIMITIVE = (str, bool, int, float, type(None))
+_LONG_MAX = 2**63 - 1
+
+
+def source_entries(offsets: Sequence[OffsetEntry]) -> list[tuple[Mapping[str, Any], Mapping[str, Any] | None]]:
+    """Source partitions and offsets; flat maps of primitive values."""
+    entries = []
+    for partition, offset in offsets:
+        for values in (partition, offset):
+            _demand_flat(values or {})
+        if partition is None and offset is not None:
+            raise BadRequestError("Partition objects cannot be null")
+        entries.append((partition or {}, offset))
+    return entries
+
+
+def sink_entries(offsets: Sequence[OffsetEntry]) -> dict[tuple[str, int], int | None]:
+    """Offsets of a consumer group by topic and partition; None = forget."""
+    return {_topic_partition(partition): _sink_offset(offset) for partition, offset in offsets}
+
+
+def _demand_flat(values: Mapping[str, Any]) -> None:
+    for key, value in values.items():
+        if not isinstance(key, str):
+            raise BadRequestError("Offsets may only use String keys")
+        if not isinstance(value, _PRIMITIVE):
+            kind = "MAP" if isinstance(value, Mapping) else "ARRAY"
+            raise BadRequestError(
+                f"Offsets may only contain primitive types as values, but field {key} contains {kind}"
+            )
+
+
+def _topic_partition(partition: Mapping[str, Any] | None) -> tuple[str, int]:
+    if partition is None:
+        raise BadRequestError("The partition for a sink connector offset cannot be null or missing")
+    if TOPIC not in partition or PARTITION not in partition:
+        raise BadRequestError(
+            f"The partition for a sink connector offset must contain the keys '{TOPIC}' and '{PARTITION}'"
+        )
+    topic, number = partition[TOPIC], partition[PARTITION]
+    if not isinstance(topic, str):
+        raise BadRequestError("Kafka topic names must be valid strings and may not be null")
+    if number is None:
+        raise BadRequestError("Kafka partitions must be valid numbers and may not be null")
+    parsed = _integer(number, most=2**31 - 1)
+    if parsed is None:
+        raise BadRequestError(
+            f"Failed to parse the following Kafka partition value in the provided offsets: '{_shown(number)}'. "
+            "Partition values for sink connectors need to be integers."
+        )
+    return topic, parsed
+
+
+def _sink_offset(offset: Mapping[str, Any] | None) -> int | None:
+    if offset is None:
+        return None
+    if OFFSET not in offset:
+        raise BadRequestError(f"The offset for a sink connector should either be null or contain the key '{OFFSET}'")
+    parsed = _integer(offset[OFFSET], most=_LONG_MAX)
+    if parsed is None:
+        raise BadRequestError(
+            f"Failed to parse the following Kafka offset value in the provided offsets: '{_shown(offset[OFFSET])}'. "
+            "Offset values for sink connectors need to be integers."
+        )
+    return parsed
+
+
+def _shown(value: object) -> str:
+    """As it stood in the request, but for the quotes of a text."""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _integer(value: object, *, most: int) -> int | None:
+    """An integer, also as text; negative ones are none that Kafka has."""
+    text = str(value)
+    is_integer = not isinstance(value, bool) and text.isascii() and text.isdigit()
+    return int(text) if is_integer and int(text) <= most else None

@@ -1,7 +1,12 @@
-"""Requests of a worker to the leader of its group: a small HTTP client."""
+"""Requests between workers: an HTTP client that asks the leader, and the signatures that prove who asks (KIP-507)."""
 
 from __future__ import annotations
 
+import base64
+import binascii
+import hashlib
+import hmac
+import secrets
 from ssl import SSLContext
 from types import TracebackType
 from typing import Self
@@ -9,8 +14,10 @@ from urllib.parse import quote
 
 import aiohttp
 
+from service.domain.cluster import SessionKey
 from service.herder.api import Signature
-from service.herder.parts import PeerError
+from service.herder.errors import BadRequestError, ForbiddenError, StartingError
+from service.herder.ports import PeerError
 
 REQUEST_SECONDS_MAX = 30.0
 _TEXT_MAX = 300
@@ -53,3 +60,49 @@ class HttpPeers:
                     raise PeerError(f"{url} answered {answer.status}: {(await answer.text())[:_TEXT_MAX]}")
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
             raise PeerError(f"{url} cannot be reached: {type(error).__name__}: {error}") from error
+
+
+HASHES = {
+    "HmacMD5": "md5",
+    "HmacSHA1": "sha1",
+    "HmacSHA224": "sha224",
+    "HmacSHA256": "sha256",
+    "HmacSHA384": "sha384",
+    "HmacSHA512": "sha512",
+}
+"""Java's names of algorithms, and Python's of the hashes in them."""
+
+
+def new_key(algorithm: str, *, created_ms: int) -> SessionKey:
+    """A random key, as long as its hash."""
+    size = hashlib.new(HASHES[algorithm]).digest_size
+    return SessionKey(secrets.token_bytes(size), algorithm, created_ms)
+
+
+def sign(body: bytes, key: SessionKey, *, algorithm: str) -> Signature:
+    """The two headers of a request with this body."""
+    digest = hmac.digest(key.key, body, HASHES[algorithm])
+    return Signature(base64.b64encode(digest).decode(), algorithm)
+
+
+def demand_signed(
+    body: bytes, signature: Signature | None, key: SessionKey | None, *, algorithms: tuple[str, ...]
+) -> None:
+    """Raises ``BadRequestError``, ``ForbiddenError``, ``StartingError`` unless a member of the group has signed."""
+    if signature is None:
+        raise BadRequestError("Internal request missing required signature")
+    if signature.algorithm not in algorithms or signature.algorithm not in HASHES:
+        raise BadRequestError(
+            f"Signature algorithm '{signature.algorithm}' is not among those this worker accepts "
+            f"({', '.join(algorithms)}): let inter.worker.verification.algorithms be the same on all workers"
+        )
+    if key is None:
+        raise StartingError(
+            "This worker is still starting up and has not been able to read a session key from the config topic yet"
+        )
+    try:
+        given = base64.b64decode(signature.value, validate=True)
+    except (binascii.Error, ValueError):
+        given = b""
+    if not hmac.compare_digest(given, hmac.digest(key.key, body, HASHES[signature.algorithm])):
+        raise ForbiddenError("Internal request contained invalid signature.")

@@ -15,12 +15,10 @@ from service.domain.states import TargetState
 from service.herder.api import Signature
 from service.herder.errors import BadRequestError, ConflictError, ElsewhereError, RequestError
 from service.herder.leader import Fencing
-from service.herder.parts import HerderSettings, PeerError, Peers
-from service.herder.ports import ConfigStore
-from service.herder.signing import demand_signed, sign
+from service.herder.peers import demand_signed, sign
+from service.herder.ports import PeerError, Peers
+from service.herder.requests import ConnectorLocks
 from service.herder.view import ClusterView
-from service.herder.whereabouts import Whereabouts
-from service.herder.writing import ChangeTurns
 
 _BACK_OFF = BackOff(first_seconds=0.25, cap_seconds=10.0, jitter_seconds=0.1)
 
@@ -41,14 +39,11 @@ class MadeTasks:
 class TaskPublication:
     """The owner's side (``take``) and the leader's (``receive``)."""
 
-    configs: ConfigStore
     view: ClusterView
-    whereabouts: Whereabouts
     fencing: Fencing
     peers: Peers
-    turns: ChangeTurns
+    locks: ConnectorLocks
     clock: Clock
-    settings: HerderSettings
     spawn: Callable[[Coroutine[Any, Any, None]], object]
     emit: Emit
     _made: dict[str, MadeTasks] = field(default_factory=dict)
@@ -63,15 +58,15 @@ class TaskPublication:
 
     async def receive(self, connector: str, *, signature: Signature | None, body: bytes) -> None:
         """Write what another worker has made."""
-        if self.settings.is_standalone:
+        if self.view.settings.is_standalone:
             raise RequestError("A standalone worker takes no task configurations from others")
         demand_signed(
             body,
             signature,
-            self.configs.config.session_key,
-            algorithms=self.settings.verification_algorithms,
+            self.view.config.session_key,
+            algorithms=self.view.settings.verification_algorithms,
         )
-        self.whereabouts.demand_leader()
+        self.view.demand_leader()
         await self._write(connector, read_body(body))
 
     async def _publish(self, connector: str) -> None:
@@ -99,36 +94,35 @@ class TaskPublication:
 
     def _is_due(self, connector: str, made: MadeTasks) -> bool:
         """Not outdated by a newer config, another owner or a stop, and not in the log yet."""
-        entry = self.configs.config.connectors.get(connector)
+        entry = self.view.config.connectors.get(connector)
         if entry is None or entry.target_state is TargetState.STOPPED or entry.config != made.made_from:
             return False
-        membership = self.whereabouts.membership
-        is_mine = membership.roster is None or self.whereabouts.owners.owner(ConnectorId(connector)) == membership.me
+        is_mine = self.view.roster is None or self.view.is_mine(ConnectorId(connector))
         return is_mine and made.are_new(entry)
 
     async def _deliver(self, connector: str, made: MadeTasks) -> None:
-        roster = self.whereabouts.membership.roster
+        roster = self.view.roster
         if roster is None:
             raise PeerError("no leader is known")
-        if roster.leader == self.whereabouts.membership.me:
-            self.whereabouts.demand_leader()
+        if roster.leader == self.view.me:
+            self.view.demand_leader()
             await self._write(connector, made.tasks)
             return
-        key = self.configs.config.session_key
+        key = self.view.config.session_key
         if key is None:
             raise PeerError("the leader has published no session key yet")
         body = json.dumps([dict(task) for task in made.tasks], separators=(",", ":")).encode()
-        signature = sign(body, key, algorithm=self.settings.signature_algorithm)
+        signature = sign(body, key, algorithm=self.view.settings.signature_algorithm)
         await self.peers.publish_tasks(roster.leader.url, connector, body, signature)
 
     async def _write(self, connector: str, tasks: Sequence[Properties]) -> None:
-        async with self.turns.changing(connector):
+        async with self.locks.changing(connector):
             entry = self.view.entry(connector)
             if self.fencing.is_under_way(connector):
                 raise ConflictError(f"Older tasks of connector {connector} are being fenced; new ones come after that")
             if entry.target_state is not TargetState.STOPPED:
                 may_start = self.fencing.is_spared(entry, len(tasks))
-                await self.configs.put_tasks(connector, tasks, may_start=may_start)
+                await self.view.configs.put_tasks(connector, tasks, may_start=may_start)
 
 
 def read_body(body: bytes) -> tuple[Properties, ...]:

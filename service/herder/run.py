@@ -11,6 +11,7 @@ from fetchers.sdk import Clock
 from metrics.events import Emit, WorkerStopping
 from service.domain.cluster import Properties
 from service.domain.states import TargetState
+from service.herder.herder import WorkerHerder
 from service.herder.life import HerderLife
 from service.kafka.errors import DeliveryFatal
 
@@ -33,7 +34,7 @@ async def _nothing_refused() -> None:
 class WorkerRun:
     """Runs once; make another for another run."""
 
-    open_life: Callable[[], AbstractAsyncContextManager[HerderLife]]
+    open_herder: Callable[[], AbstractAsyncContextManager[WorkerHerder]]
     connectors: Sequence[FileConnector]
     clock: Clock
     emit: Emit
@@ -57,14 +58,15 @@ class WorkerRun:
 
         Raises ``DeliveryFatal`` where the internal topics or the group cannot be used, and what ``refusal`` gives.
         """
-        async with self.open_life() as life:
+        async with self.open_herder() as herder:
             try:
-                await self._until_stopped(life, idle_seconds)
+                await self._until_stopped(herder.life, idle_seconds)
             finally:
                 self.emit(WorkerStopping(reason=self._stop_reason))
-                life.teller.keep_failures()
-                await life.stop()
-                self.has_failed = bool(life.teller.failed)
+                teller = herder.life.tick.teller
+                teller.keep_failures()
+                await herder.life.stop()
+                self.has_failed = bool(teller.failed)
         if self._refusal is not None:
             raise self._refusal
 
@@ -90,11 +92,11 @@ class WorkerRun:
             self._stop_reason = "refused"
             return
         for connector in self.connectors:
-            await life.configs.put_connector(connector.config["name"], connector.config, initial=connector.initial)
+            await life.view.configs.put_connector(connector.config["name"], connector.config, initial=connector.initial)
         self.on_started()
         if idle_seconds is None:
             await life.wait_refused()
-        while not life.is_settled or not _reached(life.instances.idle_seconds, idle_seconds):
+        while not life.is_settled or not _reached(life.tick.instances.idle_seconds, idle_seconds):
             await self.clock.sleep(_LOOK_SECONDS)
         self._stop_reason = "idle"
 

@@ -139,7 +139,7 @@ class ConnectorRoutes:
     async def names(self, request: web.Request) -> web.Response:
         """A list of names, or with ``expand`` a map; what vanishes meanwhile is left out."""
         herder = self.surface.present_herder
-        names = herder.connector_names()
+        names = herder.reads.names()
         if "expand" not in request.query:
             return bodies.json_answer(list(names))
         expand = frozenset(request.query.getall("expand"))
@@ -155,59 +155,59 @@ class ConnectorRoutes:
         herder = self.surface.present_herder
         found: bodies.Json = {}
         if "status" in expand:
-            found["status"] = bodies.connector_status(herder.connector_status(name))
+            found["status"] = bodies.connector_status(herder.reads.status(name))
         if "info" in expand:
-            found["info"] = bodies.connector_info(herder.connector_info(name, is_consistent=False))
+            found["info"] = bodies.connector_info(herder.reads.info(name, is_consistent=False))
         return found
 
     async def info(self, request: web.Request) -> web.Response:
         """ConnectorInfo."""
-        info = self.surface.present_herder.connector_info(request.match_info["connector"])
+        info = self.surface.present_herder.reads.info(request.match_info["connector"])
         return bodies.json_answer(bodies.connector_info(info))
 
     async def config(self, request: web.Request) -> web.Response:
         """The flat config."""
-        info = self.surface.present_herder.connector_info(request.match_info["connector"])
+        info = self.surface.present_herder.reads.info(request.match_info["connector"])
         return bodies.json_answer(info.config)
 
     async def status(self, request: web.Request) -> web.Response:
         """ConnectorStateInfo."""
-        status = self.surface.present_herder.connector_status(request.match_info["connector"])
+        status = self.surface.present_herder.reads.status(request.match_info["connector"])
         return bodies.json_answer(bodies.connector_status(status))
 
     async def tasks(self, request: web.Request) -> web.Response:
         """TaskInfo of each task."""
-        configs = self.surface.present_herder.task_configs(request.match_info["connector"])
+        configs = self.surface.present_herder.reads.tasks(request.match_info["connector"])
         return bodies.json_answer(bodies.task_infos(configs))
 
     async def task_status(self, request: web.Request) -> web.Response:
         """TaskState."""
         task = TaskId(request.match_info["connector"], int(request.match_info["task"]))
-        return bodies.json_answer(bodies.task_state(task.task, self.surface.present_herder.task_status(task)))
+        return bodies.json_answer(bodies.task_state(task.task, self.surface.present_herder.reads.task_status(task)))
 
     async def create(self, request: web.Request) -> web.Response:
         """201 and where it is."""
         name, config, initial = requests.parse_create(await requests.read_body(request))
-        info = await self.surface.present_herder.create_connector(name, config, initial)
+        info = await self.surface.present_herder.changes.create(name, config, initial)
         return _created(info)
 
     async def put_config(self, request: web.Request) -> web.Response:
         """201 when it was created, 200 when it was there."""
         name = request.match_info["connector"]
         config = requests.parse_new_config(await requests.read_body(request), name=name)
-        info, is_created = await self.surface.present_herder.put_connector(name, config)
+        info, is_created = await self.surface.present_herder.changes.put(name, config)
         return _created(info) if is_created else bodies.json_answer(bodies.connector_info(info))
 
     async def patch_config(self, request: web.Request) -> web.Response:
         """200 and the whole connector."""
         name = request.match_info["connector"]
         patch = requests.parse_patch(await requests.read_body(request), name=name)
-        info = await self.surface.present_herder.patch_connector(name, patch)
+        info = await self.surface.present_herder.changes.patch(name, patch)
         return bodies.json_answer(bodies.connector_info(info))
 
     async def delete(self, request: web.Request) -> web.Response:
         """204."""
-        await self.surface.present_herder.delete_connector(request.match_info["connector"])
+        await self.surface.present_herder.changes.delete(request.match_info["connector"])
         return bodies.empty_answer(204)
 
 

@@ -35,5 +35,5 @@ class InternalRoutes:
     async def publish_tasks(self, request: web.Request) -> web.Response:
         """204."""
         name, body = request.match_info["connector"], await request.read()
-        await self.surface.present_herder.publish_tasks(name, signature=Signature.of(request.headers), body=body)
+        await self.surface.present_herder.publication.receive(name, signature=Signature.of(request.headers), body=body)
         return bodies.empty_answer(204)

@@ -94,7 +94,7 @@ class LifecycleRoutes:
         return await self._set(request, TargetState.STOPPED, status=204)
 
     async def _set(self, request: web.Request, state: TargetState, *, status: int) -> web.Response:
-        await self.surface.present_herder.set_target_state(request.match_info["connector"], state)
+        await self.surface.present_herder.changes.set_target(request.match_info["connector"], state)
         return bodies.empty_answer(status)
 
     async def restart(self, request: web.Request) -> web.Response:
@@ -103,14 +103,14 @@ class LifecycleRoutes:
         has_tasks = requests.parse_flag(request.query.get("includeTasks"))
         is_failed_only = requests.parse_flag(request.query.get("onlyFailed"))
         if not (has_tasks or is_failed_only):
-            await self.surface.present_herder.restart_connector(name)
+            await self.surface.present_herder.restarts.connector(name)
             return bodies.empty_answer(204)
         restart = RestartRequest(name, is_failed_only=is_failed_only, has_tasks=has_tasks)
-        plan = await self.surface.present_herder.restart(restart)
+        plan = await self.surface.present_herder.restarts.plan(restart)
         return bodies.json_answer(bodies.connector_status(plan), status=202)
 
     async def restart_task(self, request: web.Request) -> web.Response:
         """204."""
         task = TaskId(request.match_info["connector"], int(request.match_info["task"]))
-        await self.surface.present_herder.restart_task(task)
+        await self.surface.present_herder.restarts.task(task)
         return bodies.empty_answer(204)

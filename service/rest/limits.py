@@ -52,7 +52,7 @@ def waiting_for_start(surface: Surface) -> Middleware:
     async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
         route = route_of(request)
         herder = surface.herder
-        if route is None or route.is_ready_early or (herder is not None and herder.is_started):
+        if route is None or route.is_ready_early or (herder is not None and herder.life.is_started):
             return await handler(request)
         absence = surface.absence
         raise ConflictError(str(absence)) if is_forwarded(request) else absence
@@ -73,7 +73,7 @@ def limiting_time(surface: Surface, *, seconds_max: float) -> Middleware:
             if not limit.expired():
                 raise
             herder = surface.herder
-            text = "Request timed out" if herder is None else with_stage("Request timed out.", herder.stage)
+            text = "Request timed out" if herder is None else with_stage("Request timed out.", herder.life.activity)
             raise RequestError(text) from error
 
     return middleware

@@ -84,6 +84,6 @@ class LoggerRoutes:
         except ValueError as error:
             raise NotFoundError(f"invalid log level '{asked}'.") from error
         if request.query.get("scope", "worker").lower() == "cluster":
-            await self.surface.present_herder.set_cluster_logger(name, level)
+            await self.surface.present_herder.changes.set_cluster_logger(name, level)
             return bodies.empty_answer(204)
         return bodies.json_answer(list(self.surface.loggers.set(name, level)))

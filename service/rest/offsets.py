@@ -76,26 +76,26 @@ class OffsetRoutes:
 
     async def offsets(self, request: web.Request) -> web.Response:
         """ConnectorOffsets."""
-        entries = await self.surface.present_herder.offsets(request.match_info["connector"])
+        entries = await self.surface.present_herder.offsets.read(request.match_info["connector"])
         return bodies.json_answer(bodies.offsets(entries))
 
     async def alter(self, request: web.Request) -> web.Response:
         """What was done, in a sentence."""
         entries = requests.parse_offsets(await requests.read_body(request))
-        message = await self.surface.present_herder.alter_offsets(request.match_info["connector"], entries)
+        message = await self.surface.present_herder.offsets.alter(request.match_info["connector"], entries)
         return bodies.json_answer({"message": message})
 
     async def reset(self, request: web.Request) -> web.Response:
         """What was done, in a sentence."""
-        message = await self.surface.present_herder.reset_offsets(request.match_info["connector"])
+        message = await self.surface.present_herder.offsets.reset(request.match_info["connector"])
         return bodies.json_answer({"message": message})
 
     async def topics(self, request: web.Request) -> web.Response:
         """``{connector: {"topics": […]}}``, also of a connector that is not there."""
         name = request.match_info["connector"]
-        return bodies.json_answer({name: {"topics": list(self.surface.present_herder.topics(name))}})
+        return bodies.json_answer({name: {"topics": list(self.surface.present_herder.reads.topics(name))}})
 
     async def reset_topics(self, request: web.Request) -> web.Response:
         """202."""
-        self.surface.present_herder.reset_topics(request.match_info["connector"])
+        self.surface.present_herder.reads.reset_topics(request.match_info["connector"])
         return bodies.empty_answer(202)

@@ -75,7 +75,7 @@ class Surface:
         """Why nothing can be asked of the worker, when nothing can."""
         if self.is_stopping:
             return RequestError(STOPPING)
-        return StartingError(with_stage(STARTING, None if self.herder is None else self.herder.stage))
+        return StartingError(with_stage(STARTING, None if self.herder is None else self.herder.life.activity))
 
     @property
     def present_herder(self) -> Herder:

@@ -79,7 +79,7 @@ class RootRoutes:
 
     async def worker(self, _: web.Request) -> web.Response:
         """ServerInfo."""
-        cluster = self.surface.present_herder.kafka_cluster_id
+        cluster = self.surface.present_herder.life.kafka_cluster_id
         return bodies.json_answer({"version": IMITATED_VERSION, "commit": IMITATED_COMMIT, "kafka_cluster_id": cluster})
 
     async def health(self, _: web.Request) -> web.Response:
@@ -87,13 +87,13 @@ class RootRoutes:
         herder = self.surface.herder
         if self.surface.is_stopping:
             return _health(500, "unhealthy", STOPPING)
-        if herder is None or not herder.is_started:
-            return _health(503, "starting", with_stage(STARTING, None if herder is None else herder.stage))
+        if herder is None or not herder.life.is_started:
+            return _health(503, "starting", with_stage(STARTING, None if herder is None else herder.life.activity))
         try:
             async with asyncio.timeout(self.health_seconds_max):
-                await herder.wait_tick()
+                await herder.life.wait_tick()
         except TimeoutError:
-            return _health(500, "unhealthy", with_stage(_UNHEALTHY, herder.stage))
+            return _health(500, "unhealthy", with_stage(_UNHEALTHY, herder.life.activity))
         return _health(200, "healthy", _HEALTHY)
 
     async def live(self, _: web.Request) -> web.Response:

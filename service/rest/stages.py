@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from service.herder.api import Stage
+from service.herder.api import Activity
 
 
-def summary(stage: Stage) -> str:
+def summary(stage: Activity) -> str:
     """A sentence on the stage of now, or the last one."""
     if stage.ended is None:
         return f"The worker is currently {stage.text}, which began at {stage.began}"
@@ -15,6 +15,6 @@ def summary(stage: Stage) -> str:
     )
 
 
-def with_stage(text: str, stage: Stage | None) -> str:
+def with_stage(text: str, stage: Activity | None) -> str:
     """A text, and what the worker is busy with where that is known."""
     return text if stage is None else f"{text} {summary(stage)}"

@@ -18,8 +18,8 @@ from typing import Any, Self
 
 from metrics.events import ComponentStateChanged, Event
 from service.domain.cluster import Member
+from service.herder.assignment import AssignmentTracker
 from service.herder.membership import GroupMembership, Patience, group_settings
-from service.herder.tracking import AssignmentTracker
 from service.kafka.client import KafkaSettings
 from tests.bound import bound
 from tests.unit.herder.config_log import cluster, member

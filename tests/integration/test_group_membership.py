@@ -12,7 +12,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer
 
 from service.domain.cluster import ClusterConfig, ConfigChange
-from service.herder.tracking import AssignmentTracker
+from service.herder.assignment import AssignmentTracker
 from tests.integration.group_worker import CONFIG, GroupWorker, View, worker_process
 from tests.stack import KafkaStack
 from tests.unit.herder.config_log import cluster, instances

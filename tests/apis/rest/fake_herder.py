@@ -5,18 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from service.domain.cluster import ConnectorInfo, ConnectorStatus, InstanceStatus, Properties, RestartRequest
 from service.domain.ids import TaskId
 from service.domain.states import State, TargetState
-from service.herder.api import Herder, OffsetEntry, Signature, Stage
+from service.herder.api import Activity, Herder, OffsetEntry, Signature
 from service.herder.errors import BadRequestError, ConflictError, ElsewhereError, NotFoundError
 from service.validation.infos import ConfigInfo, ConfigInfos, ConfigKeyInfo, ConfigValueInfo
 
 FILE_KEY = ConfigKeyInfo("file", "STRING", True, None, "HIGH", "Path.", None, -1, "NONE", "file")  # noqa: FBT003
 WORKER_ID = "127.0.0.1:8083"
-STAGE = Stage("reading to the end of the config topic", "2026-01-02T03:04:05.678Z")
+ACTIVITY = Activity("reading to the end of the config topic", "2026-01-02T03:04:05.678Z")
 
 
 def state(known: State, *, trace: str | None = None, version: str | None = "4.1.1") -> InstanceStatus:
@@ -44,7 +44,7 @@ class FakeHerder:
     connectors: dict[str, Kept] = field(default_factory=dict)
     asked: list[tuple[Any, ...]] = field(default_factory=list)
     is_started: bool = True
-    stage: Stage = STAGE
+    activity: Activity = ACTIVITY
     kafka_cluster_id: str | None = "cluster-1"
     failure: Exception | None = None
     """What every operation raises."""
@@ -52,15 +52,22 @@ class FakeHerder:
     vanished: list[str] = field(default_factory=list)
     """Still named, but gone by the time they are looked at."""
 
+    @property
+    def reads(self) -> Self:
+        """All ports at once."""
+        return self
+
+    changes = restarts = offsets = publication = life = reads
+
     async def wait_tick(self) -> None:
         """At once, unless it hangs."""
         await self._turn()
 
-    def connector_names(self) -> Sequence[str]:
+    def names(self) -> Sequence[str]:
         """All of them."""
         return [*self.vanished, *self.connectors]
 
-    def connector_info(self, name: str, *, is_consistent: bool = True) -> ConnectorInfo:
+    def info(self, name: str, *, is_consistent: bool = True) -> ConnectorInfo:
         """Refuses with the failure only where consistency is asked for."""
         if is_consistent:
             self._fail()
@@ -68,7 +75,7 @@ class FakeHerder:
         tasks = tuple(TaskId(name, number) for number in range(len(kept.tasks)))
         return ConnectorInfo(name, kept.config, tasks, "source")
 
-    def connector_status(self, name: str) -> ConnectorStatus:
+    def status(self, name: str) -> ConnectorStatus:
         """As kept."""
         kept = self._kept(name, f"No status found for connector {name}")
         return ConnectorStatus(name, kept.connector_state, kept.states, "source")
@@ -81,13 +88,13 @@ class FakeHerder:
             raise NotFoundError(text)
         return kept.states[task.task]
 
-    def task_configs(self, name: str) -> Sequence[tuple[TaskId, Properties]]:
+    def tasks(self, name: str) -> Sequence[tuple[TaskId, Properties]]:
         """As kept."""
         self._fail()
         kept = self._kept(name, f"Connector {name} not found")
         return [(TaskId(name, number), config) for number, config in enumerate(kept.tasks)]
 
-    async def create_connector(self, name: str, config: Properties, initial: TargetState | None) -> ConnectorInfo:
+    async def create(self, name: str, config: Properties, initial: TargetState | None) -> ConnectorInfo:
         """Refuses what exists and what has no class."""
         self.asked.append(("create", name, dict(config), initial))
         await self._turn()
@@ -95,46 +102,46 @@ class FakeHerder:
         if name in self.connectors:
             raise ConflictError(f"Connector {name} already exists")
         self.connectors[name] = Kept(config, initial or TargetState.STARTED)
-        return self.connector_info(name)
+        return self.info(name)
 
-    async def put_connector(self, name: str, config: Properties) -> tuple[ConnectorInfo, bool]:
+    async def put(self, name: str, config: Properties) -> tuple[ConnectorInfo, bool]:
         """Creates or changes."""
         self.asked.append(("put", name, dict(config)))
         await self._turn()
         self._validate(config)
         is_new = name not in self.connectors
         self.connectors[name] = Kept(config)
-        return self.connector_info(name), is_new
+        return self.info(name), is_new
 
-    async def patch_connector(self, name: str, patch: Mapping[str, str | None]) -> ConnectorInfo:
+    async def patch(self, name: str, patch: Mapping[str, str | None]) -> ConnectorInfo:
         """Merges."""
         self.asked.append(("patch", name, dict(patch)))
         await self._turn()
         kept = self._kept(name, f"Connector {name} not found")
         merged = {**kept.config, **patch}
         kept.config = {key: value for key, value in merged.items() if value is not None}
-        return self.connector_info(name)
+        return self.info(name)
 
-    async def delete_connector(self, name: str) -> None:
+    async def delete(self, name: str) -> None:
         """Forgets it."""
         self.asked.append(("delete", name))
         await self._turn()
         self._kept(name, f"Connector {name} not found")
         del self.connectors[name]
 
-    async def set_target_state(self, name: str, state: TargetState) -> None:
+    async def set_target(self, name: str, state: TargetState) -> None:
         """As asked."""
         self.asked.append(("target", name, state))
         await self._turn()
         self._kept(name, f"Unknown connector {name}").target = state
 
-    async def restart_connector(self, name: str) -> None:
+    async def connector(self, name: str) -> None:
         """Only remembered."""
         self.asked.append(("restart", name))
         await self._turn()
         self._kept(name, f"Unknown connector: {name}")
 
-    async def restart_task(self, task: TaskId) -> None:
+    async def task(self, task: TaskId) -> None:
         """Only remembered."""
         self.asked.append(("restart", task))
         await self._turn()
@@ -142,7 +149,7 @@ class FakeHerder:
         if task.task >= len(kept.tasks):
             raise NotFoundError(f"Unknown task: {task}")
 
-    async def restart(self, request: RestartRequest) -> ConnectorStatus:
+    async def plan(self, request: RestartRequest) -> ConnectorStatus:
         """The connector shown RESTARTING."""
         self.asked.append(("restart", request))
         await self._turn()
@@ -159,27 +166,27 @@ class FakeHerder:
         self._fail()
         self.asked.append(("reset topics", name))
 
-    async def offsets(self, name: str) -> Sequence[OffsetEntry]:
+    async def read(self, name: str) -> Sequence[OffsetEntry]:
         """As kept."""
         return self._kept(name, f"Connector {name} not found").offsets
 
-    async def alter_offsets(self, name: str, offsets: Sequence[OffsetEntry]) -> str:
+    async def alter(self, name: str, offsets: Sequence[OffsetEntry]) -> str:
         """As asked."""
         self.asked.append(("alter offsets", name, list(offsets)))
         await self._turn()
         self._kept(name, f"Connector {name} not found")
         return "The offsets for this connector have been altered successfully"
 
-    async def reset_offsets(self, name: str) -> str:
+    async def reset(self, name: str) -> str:
         """As asked."""
         self.asked.append(("reset offsets", name))
         await self._turn()
         self._kept(name, f"Connector {name} not found").offsets = []
         return "The offsets for this connector have been reset successfully"
 
-    async def publish_tasks(self, name: str, *, signature: Signature | None, body: bytes) -> None:
+    async def receive(self, connector: str, *, signature: Signature | None, body: bytes) -> None:
         """Only remembered; unsigned requests are refused."""
-        self.asked.append(("publish", name, signature, body))
+        self.asked.append(("publish", connector, signature, body))
         await self._turn()
         self._demand(signature)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from metrics.events import RequestFailed, WorkerStopping
-from service.herder.api import Stage
+from service.herder.api import Activity
 from service.herder.errors import RequestError
 from service.rest.health import WorkerPhase
-from tests.apis.rest.fake_herder import STAGE, FakeHerder
+from tests.apis.rest.fake_herder import ACTIVITY, FakeHerder
 from tests.apis.rest.serving import served, settings
 
 BUSY = "The worker is currently reading to the end of the config topic, which began at 2026-01-02T03:04:05.678Z"
@@ -16,7 +16,7 @@ DONE = (
     "The last operation the worker completed was joining the group, "
     "which began at 2026-01-02T03:04:05Z and completed at 2026-01-02T03:04:06Z"
 )
-JOINED = Stage("joining the group", "2026-01-02T03:04:05Z", "2026-01-02T03:04:06Z")
+JOINED = Activity("joining the group", "2026-01-02T03:04:05Z", "2026-01-02T03:04:06Z")
 
 
 async def test_the_worker_says_which_connect_it_is() -> None:
@@ -81,10 +81,10 @@ async def test_another_worker_is_told_of_a_conflict_instead(phase: WorkerPhase) 
     assert status == 409
 
 
-@pytest.mark.parametrize(("stage", "sentence"), [(STAGE, BUSY), (JOINED, DONE)])
-async def test_a_request_that_takes_too_long(stage: Stage, sentence: str) -> None:
+@pytest.mark.parametrize(("activity", "sentence"), [(ACTIVITY, BUSY), (JOINED, DONE)])
+async def test_a_request_that_takes_too_long(activity: Activity, sentence: str) -> None:
     """500 with what the worker is busy with, or did last."""
-    herder = FakeHerder(is_hanging=True, stage=stage)
+    herder = FakeHerder(is_hanging=True, activity=activity)
     async with served(herder, settings(request_seconds_max=0.05)) as worker:
         answer = await worker.ask("PUT", "/connectors/c/pause")
 

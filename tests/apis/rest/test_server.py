@@ -74,7 +74,7 @@ async def test_options_says_which_methods_there_are() -> None:
 async def test_a_slash_at_the_end_changes_nothing(path: str) -> None:
     """Some clients send one."""
     async with served() as worker:
-        await worker.herder.put_connector("c", {"connector.class": "x"})
+        await worker.herder.put("c", {"connector.class": "x"})
 
         answers = [await worker.ask("GET", each) for each in (path, path.rstrip("/"))]
 

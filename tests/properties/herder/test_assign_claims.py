@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from service.domain.cluster import Member, Roster
 from service.domain.ids import ConnectorId, InstanceId, TaskId
 from service.herder.assignment import Assignment, rebased
-from service.herder.claims import Claim, decode_claim, decode_roster, encode_claim, encode_roster
 from service.herder.membership import WITNESSES
+from service.herder.rounds import Claim, decode_claim, decode_roster, encode_claim, encode_roster
 from tests.unit.herder.config_log import cluster, members
 
 INSTANCES: st.SearchStrategy[InstanceId] = st.builds(ConnectorId, st.text(max_size=5)) | st.builds(

@@ -12,12 +12,18 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from service.domain.cluster import Member, Roster
 from service.domain.ids import ConnectorId, InstanceId, TaskId
-from service.herder.assignment import Assignment
-from service.herder.claims import Claim, decode_claim, decode_roster, encode_claim, encode_roster
-from service.herder.grace import Grace
-from service.herder.leading import convened, known_owners
+from service.herder.assignment import Assignment, AssignmentTracker
 from service.herder.membership import WITNESSES
-from service.herder.tracking import AssignmentTracker
+from service.herder.rounds import (
+    Claim,
+    Grace,
+    convened,
+    decode_claim,
+    decode_roster,
+    encode_claim,
+    encode_roster,
+    known_owners,
+)
 from tests.properties.herder.test_assignment import moved, moves_needed
 from tests.unit.herder.config_log import ConfigLog, instances, member
 

@@ -10,9 +10,9 @@ import pytest
 from metrics.events import Event, GroupRoundBegan, GroupRoundEnded, GroupTroubled
 from service.domain.cluster import Roster
 from service.domain.ids import TaskId
-from service.herder.claims import Claim, decode_claim, decode_roster, encode_claim, encode_roster
+from service.herder.assignment import AssignmentTracker
 from service.herder.membership import GroupMembership, Patience, group_settings
-from service.herder.tracking import AssignmentTracker
+from service.herder.rounds import Claim, decode_claim, decode_roster, encode_claim, encode_roster
 from service.kafka.client import KafkaSettings
 from service.kafka.errors import DeliveryRetriable
 from tests.unit.herder.config_log import ConfigLog, cluster, member, members

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from service.domain.cluster import Member, Roster
 from service.domain.ids import ConnectorId, InstanceId, TaskId
-from service.herder.assignment import rebased
-from service.herder.claims import Claim
-from service.herder.grace import Grace
-from service.herder.leading import convened, known_owners, without_lost
-from service.herder.solo import SoloMembership
-from service.herder.tracking import AssignmentTracker
+from service.herder.assignment import AssignmentTracker, rebased
+from service.herder.membership import SoloMembership
+from service.herder.rounds import Claim, Grace, convened, known_owners, without_lost
 from tests.unit.herder.config_log import ConfigLog, cluster, member, members
 
 A, B, C = members("abc")

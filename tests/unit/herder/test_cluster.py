@@ -20,8 +20,8 @@ from service.herder.errors import (
     RequestError,
     StartingError,
 )
-from service.herder.parts import HerderSettings
-from service.herder.signing import HASHES, demand_signed, new_key, sign
+from service.herder.peers import HASHES, demand_signed, new_key, sign
+from service.herder.ports import HerderSettings
 from tests.unit.herder.world import ME, OTHER, SOURCE, HerderWorld
 
 pytestmark = pytest.mark.looptime
@@ -38,7 +38,7 @@ def as_owner_of(world: HerderWorld, name: str) -> None:
 async def with_connector(world: HerderWorld) -> None:
     """A connector that has made no tasks yet."""
     world.instances.is_silent = True
-    await world.life.herder.create_connector("c", SOURCE, None)
+    await world.herder.changes.create("c", SOURCE, None)
     await world.settled()
 
 
@@ -60,7 +60,7 @@ async def test_task_configs_that_are_outdated_are_handed_to_nobody() -> None:
     """Made from another config than that of now, of a stopped connector, of one that is another's, or known already."""
     async with HerderWorld().started() as world:
         await with_connector(world)
-        herder, observer = world.life.herder, world.instances.observer
+        herder, observer = world.herder, world.instances.observer
         made_from = world.configs.config.connectors["c"].config
         observer.on_task_configs(ConnectorId("c"), [{"a": "1"}], made_from)
         await world.settled()
@@ -75,37 +75,37 @@ async def test_task_configs_that_are_outdated_are_handed_to_nobody() -> None:
         await world.settled()
         assert world.configs.config.offset == written
         world.membership.become(ME, OTHER, owners={ConnectorId("c"): ME})
-        await herder.set_target_state("c", TargetState.STOPPED)
+        await herder.changes.set_target("c", TargetState.STOPPED)
         observer.on_task_configs(ConnectorId("c"), [{"a": "2"}], made_from)
         await world.settled()
-        assert herder.connector_info("c").tasks == ()
+        assert herder.reads.info("c").tasks == ()
 
 
 async def test_the_leader_writes_what_an_owner_has_signed() -> None:
     """Unsigned, wrongly signed and unreadable bodies are refused; a stopped connector gets no tasks."""
     async with HerderWorld().started() as world:
         await with_connector(world)
-        herder = world.life.herder
+        herder = world.herder
         key = world.configs.config.session_key
         assert key is not None
 
         async def publish(name: str, body: bytes) -> None:
-            await herder.publish_tasks(name, signature=sign(body, key, algorithm="HmacSHA256"), body=body)
+            await herder.publication.receive(name, signature=sign(body, key, algorithm="HmacSHA256"), body=body)
 
         await publish("c", b'[{"a":"1"},{"a":"2"}]')
-        assert [config for _, config in herder.task_configs("c")] == [{"a": "1"}, {"a": "2"}]
+        assert [config for _, config in herder.reads.tasks("c")] == [{"a": "1"}, {"a": "2"}]
         with pytest.raises(BadRequestError, match="missing required signature"):
-            await herder.publish_tasks("c", signature=None, body=b"[]")
+            await herder.publication.receive("c", signature=None, body=b"[]")
         with pytest.raises(ForbiddenError):
-            await herder.publish_tasks("c", signature=Signature("", "HmacSHA256"), body=b"[]")
+            await herder.publication.receive("c", signature=Signature("", "HmacSHA256"), body=b"[]")
         for body in (b"{", b"{}", b"[1]"):
             with pytest.raises(BadRequestError, match="Task configurations"):
                 await publish("c", body)
         with pytest.raises(NotFoundError):
             await publish("x", b"[]")
-        await herder.set_target_state("c", TargetState.STOPPED)
+        await herder.changes.set_target("c", TargetState.STOPPED)
         await publish("c", b'[{"a":"1"}]')
-        assert herder.task_configs("c") == ()
+        assert herder.reads.tasks("c") == ()
         world.membership.become(OTHER, ME)
         with pytest.raises(ElsewhereError):
             await publish("c", b"[]")
@@ -116,7 +116,7 @@ async def test_a_standalone_worker_has_no_internal_requests() -> None:
     async with HerderWorld(HerderSettings("g", is_standalone=True)).started() as world:
         assert world.configs.config.session_key is None
         with pytest.raises(RequestError):
-            await world.life.herder.publish_tasks("c", signature=None, body=b"[]")
+            await world.herder.publication.receive("c", signature=None, body=b"[]")
 
 
 @pytest.mark.parametrize("algorithm", list(HASHES))
@@ -164,16 +164,16 @@ async def test_the_session_key_is_made_by_the_leader_and_replaced_when_it_is_old
 async def test_before_fewer_tasks_start_the_leader_fences_the_older_ones() -> None:
     """Those of the generation before, by their transactional ids; the new ones wait for the record of it."""
     async with HerderWorld().started() as world:
-        herder = world.life.herder
-        await herder.create_connector("c", TWO_TASKS, None)
+        herder = world.herder
+        await herder.changes.create("c", TWO_TASKS, None)
         await world.settled()
         assert world.fenced == []
-        await herder.put_connector("c", SOURCE)
+        await herder.changes.put("c", SOURCE)
         await world.settled()
         assert world.fenced == [["g-c-0", "g-c-1"]]
         assert world.configs.config.task_counts["c"] == 1
         assert world.states("c") == {"": "RUNNING", "0": "RUNNING"}
-        await herder.put_connector("c", {**SOURCE, "topic": "u"})
+        await herder.changes.put("c", {**SOURCE, "topic": "u"})
         await world.settled()
         assert world.fenced == [["g-c-0", "g-c-1"]], "one task before and one now: its own start fences the other"
 
@@ -181,11 +181,11 @@ async def test_before_fewer_tasks_start_the_leader_fences_the_older_ones() -> No
 async def test_new_tasks_wait_while_fencing_fails() -> None:
     """And run when it has worked; the sink's do not wait."""
     async with HerderWorld().started() as world:
-        herder = world.life.herder
-        await herder.create_connector("c", TWO_TASKS, None)
+        herder = world.herder
+        await herder.changes.create("c", TWO_TASKS, None)
         await world.settled()
         world.unfenceable = {"c"}
-        await herder.put_connector("c", SOURCE)
+        await herder.changes.put("c", SOURCE)
         await asyncio.sleep(20)
         assert TaskId("c", 0) not in world.instances.applied
         world.unfenceable = set()
@@ -196,13 +196,13 @@ async def test_new_tasks_wait_while_fencing_fails() -> None:
 async def test_a_connector_that_cannot_be_fenced_holds_up_no_other() -> None:
     """It is told which one it is, and tried again; each is fenced with its own config, whose overrides count."""
     async with HerderWorld().started() as world:
-        herder = world.life.herder
+        herder = world.herder
         for name in "ab":
-            await herder.create_connector(name, TWO_TASKS, None)
+            await herder.changes.create(name, TWO_TASKS, None)
         await world.settled()
         world.unfenceable = {"a"}
         for name in "ab":
-            await herder.put_connector(name, {**SOURCE, "admin.override.client.id": name})
+            await herder.changes.put(name, {**SOURCE, "admin.override.client.id": name})
         await world.settled()
         assert TaskId("a", 0) not in world.instances.applied
         assert TaskId("b", 0) in world.instances.applied
@@ -217,7 +217,7 @@ async def test_a_connector_that_cannot_be_fenced_holds_up_no_other() -> None:
 async def test_a_new_leader_forgets_what_the_one_before_has_deleted_but_not_forgotten() -> None:
     """It died between the two. Followers forget nothing, and what is there keeps its states and topics."""
     async with HerderWorld().started() as world:
-        await world.life.herder.create_connector("there", SOURCE, None)
+        await world.herder.changes.create("there", SOURCE, None)
         await world.settled()
         world.membership.become(OTHER, ME, owners={ConnectorId("there"): OTHER, TaskId("there", 0): OTHER})
         for name in ("there", "gone"):
@@ -231,8 +231,8 @@ async def test_a_new_leader_forgets_what_the_one_before_has_deleted_but_not_forg
         await world.settled()
         assert world.statuses.names() == ["there"]
         assert list(world.statuses.tasks("there")) == [0]
-        assert world.life.herder.topics("there") == ["t"]
-        assert world.life.herder.topics("gone") == []
+        assert world.herder.reads.topics("there") == ["t"]
+        assert world.herder.reads.topics("gone") == []
 
 
 async def test_work_of_a_worker_that_is_there_is_taken_when_it_has_let_go() -> None:
@@ -240,7 +240,7 @@ async def test_work_of_a_worker_that_is_there_is_taken_when_it_has_let_go() -> N
     async with HerderWorld(HerderSettings("g", graceful_seconds=5)).started() as world:
         world.membership.become(ME, OTHER)
         for name in ("polite", "slow"):
-            await world.life.herder.create_connector(name, SOURCE, TargetState.PAUSED)
+            await world.herder.changes.create(name, SOURCE, TargetState.PAUSED)
         owned: dict[InstanceId, Member] = {ConnectorId("polite"): OTHER, ConnectorId("slow"): OTHER}
         world.membership.become(ME, OTHER, owners=owned)
         await world.settled()
@@ -261,7 +261,7 @@ async def test_work_of_a_worker_that_has_left_is_taken_at_once() -> None:
     """Whatever it said last."""
     async with HerderWorld().started() as world:
         world.membership.become(ME, OTHER)
-        await world.life.herder.create_connector("c", SOURCE, TargetState.PAUSED)
+        await world.herder.changes.create("c", SOURCE, TargetState.PAUSED)
         world.membership.become(ME, OTHER, owners={ConnectorId("c"): OTHER})
         await world.settled()
         world.statuses.put(ConnectorId("c"), InstanceStatus(State.RUNNING, OTHER.worker_id, 2))
@@ -273,17 +273,17 @@ async def test_work_of_a_worker_that_has_left_is_taken_at_once() -> None:
 async def test_a_state_that_a_former_owner_has_overwritten_is_told_again() -> None:
     """It let go late, or failed because it was fenced."""
     async with HerderWorld().started() as world:
-        await world.life.herder.create_connector("c", SOURCE, None)
+        await world.herder.changes.create("c", SOURCE, None)
         await world.settled()
         world.mark(TaskId("c", 0), State.FAILED, by=OTHER, trace="fenced")
         await asyncio.sleep(3)
-        assert world.life.herder.task_status(TaskId("c", 0)).state is State.RUNNING
+        assert world.herder.reads.task_status(TaskId("c", 0)).state is State.RUNNING
 
 
 async def test_out_of_the_group_what_runs_goes_on() -> None:
     """A broker that is away for a while must not stop everything."""
     async with HerderWorld().started() as world:
-        await world.life.herder.create_connector("c", SOURCE, None)
+        await world.herder.changes.create("c", SOURCE, None)
         await world.settled()
         world.membership.leave()
         await world.settled()
@@ -294,7 +294,7 @@ async def test_the_end_is_in_order_and_told() -> None:
     """Tasks stop, their states are written, the worker leaves the group."""
     world = HerderWorld()
     async with world.started():
-        await world.life.herder.create_connector("c", SOURCE, None)
+        await world.herder.changes.create("c", SOURCE, None)
         await world.settled()
     assert world.instances.has_stopped
     assert world.membership.has_left
@@ -306,7 +306,7 @@ async def test_the_end_is_in_order_and_told() -> None:
 async def test_log_levels_of_the_cluster_reach_this_worker() -> None:
     """By the config log."""
     async with HerderWorld().started() as world:
-        await world.life.herder.set_cluster_logger("headrace.task", "DEBUG")
+        await world.herder.changes.set_cluster_logger("headrace.task", "DEBUG")
         await world.settled()
         assert world.levels == [("headrace.task", "DEBUG")]
 
@@ -320,7 +320,7 @@ async def test_task_configs_that_cannot_be_written_end_nothing_else() -> None:
         await world.settled()
         assert [event.step for event in world.events if isinstance(event, HerderStepFailed)] == ["publish"]
         world.instances.is_silent = False
-        await world.life.herder.create_connector("d", SOURCE, None)
+        await world.herder.changes.create("d", SOURCE, None)
         await world.settled()
         assert world.states("d") == {"": "RUNNING", "0": "RUNNING"}
 

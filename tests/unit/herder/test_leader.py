@@ -9,7 +9,7 @@ import pytest
 from service.domain.cluster import InstanceStatus
 from service.domain.ids import ConnectorId, TaskId
 from service.domain.states import State, TargetState
-from service.herder.parts import HerderSettings
+from service.herder.ports import HerderSettings
 from tests.unit.herder.world import ME, OTHER, SOURCE, HerderWorld
 
 pytestmark = pytest.mark.looptime
@@ -22,7 +22,7 @@ def with_tasks(count: int) -> dict[str, str]:
 
 async def with_connector(world: HerderWorld, *, tasks: int) -> None:
     """A connector whose tasks run, and take their time to deliver what they hold when they are to end."""
-    await world.life.herder.create_connector("c", with_tasks(tasks), None)
+    await world.herder.changes.create("c", with_tasks(tasks), None)
     await world.settled()
     world.instances.is_draining = True
 
@@ -32,14 +32,14 @@ async def test_a_stop_cuts_off_nothing_that_is_being_delivered(tasks: int) -> No
     """Fenced is what the tasks have let go of, so that nobody who was cut off can write after the stop."""
     async with HerderWorld(HerderSettings("g", graceful_seconds=8)).started() as world:
         await with_connector(world, tasks=tasks)
-        await world.life.herder.set_target_state("c", TargetState.STOPPED)
+        await world.herder.changes.set_target("c", TargetState.STOPPED)
         await asyncio.sleep(7)
         assert world.fenced == []
         world.instances.end_drain()
         await world.settled()
         assert world.fenced == [[f"g-c-{number}" for number in range(tasks)]]
         assert world.configs.config.task_counts["c"] == 0
-        await world.life.herder.set_target_state("c", TargetState.STARTED)
+        await world.herder.changes.set_target("c", TargetState.STARTED)
         await world.settled()
         assert world.states("c") == {"": "RUNNING", **{str(number): "RUNNING" for number in range(tasks)}}
 
@@ -49,7 +49,7 @@ async def test_a_change_of_tasks_fences_the_older_ones_when_they_have_delivered(
     """The new ones begin after that, at once."""
     async with HerderWorld(HerderSettings("g", graceful_seconds=8)).started() as world:
         await with_connector(world, tasks=before)
-        await world.life.herder.put_connector("c", {**with_tasks(after), "topic": "u"})
+        await world.herder.changes.put("c", {**with_tasks(after), "topic": "u"})
         await asyncio.sleep(7)
         assert world.fenced == []
         assert not [each for each in world.instances.applied if isinstance(each, TaskId)]
@@ -63,7 +63,7 @@ async def test_a_task_that_does_not_let_go_is_fenced_when_its_grace_is_over() ->
     """Twice the graceful time-out: the way of the word to its worker and back is in it."""
     async with HerderWorld(HerderSettings("g", graceful_seconds=8)).started() as world:
         await with_connector(world, tasks=2)
-        await world.life.herder.put_connector("c", with_tasks(3))
+        await world.herder.changes.put("c", with_tasks(3))
         await asyncio.sleep(15)
         assert world.fenced == []
         await asyncio.sleep(3)
@@ -80,7 +80,7 @@ async def test_tasks_of_a_worker_that_is_gone_are_fenced_at_once() -> None:
         world.instances.end_drain()
         for number in range(2):
             world.statuses.put(TaskId("c", number), InstanceStatus(State.RUNNING, OTHER.worker_id, 2))
-        await world.life.herder.put_connector("c", with_tasks(1))
+        await world.herder.changes.put("c", with_tasks(1))
         await asyncio.sleep(1)
         assert world.fenced == []
         world.membership.become(ME)
@@ -91,14 +91,14 @@ async def test_tasks_of_a_worker_that_is_gone_are_fenced_at_once() -> None:
 async def test_fencing_that_hangs_delays_no_other_connector() -> None:
     """Nor the leader's other duties: forgetting what is deleted."""
     async with HerderWorld().started() as world:
-        herder = world.life.herder
+        herder = world.herder
         for name in "abc":
-            await herder.create_connector(name, with_tasks(2), None)
+            await herder.changes.create(name, with_tasks(2), None)
         await world.settled()
         world.hanging = {"a": asyncio.Event()}
         for name in "ab":
-            await herder.put_connector(name, with_tasks(1))
-        await herder.delete_connector("c")
+            await herder.changes.put(name, with_tasks(1))
+        await herder.changes.delete("c")
         await world.settled()
         assert world.fenced == [["g-b-0", "g-b-1"]]
         assert world.states("b") == {"": "RUNNING", "0": "RUNNING"}
@@ -113,12 +113,12 @@ async def test_so_many_are_fenced_at_once_and_no_more() -> None:
     async with HerderWorld().started() as world:
         names = [f"c{number}" for number in range(40)]
         for name in names:
-            await world.life.herder.create_connector(name, with_tasks(2), None)
+            await world.herder.changes.create(name, with_tasks(2), None)
         await world.settled()
         gate = asyncio.Event()
         world.hanging = dict.fromkeys(names, gate)
         for name in names:
-            await world.life.herder.put_connector(name, with_tasks(1))
+            await world.herder.changes.put(name, with_tasks(1))
         await asyncio.sleep(1)
         assert world.fencing_now == 16
         gate.set()
@@ -132,9 +132,9 @@ async def test_what_is_resumed_while_it_is_fenced_starts_after_that() -> None:
         await with_connector(world, tasks=1)
         world.instances.end_drain()
         world.hanging = {"c": asyncio.Event()}
-        await world.life.herder.set_target_state("c", TargetState.STOPPED)
+        await world.herder.changes.set_target("c", TargetState.STOPPED)
         await world.settled()
-        await world.life.herder.set_target_state("c", TargetState.STARTED)
+        await world.herder.changes.set_target("c", TargetState.STARTED)
         await asyncio.sleep(1)
         assert TaskId("c", 0) not in world.instances.applied
         world.hanging["c"].set()
@@ -145,15 +145,15 @@ async def test_what_is_resumed_while_it_is_fenced_starts_after_that() -> None:
 async def test_offsets_are_not_changed_while_their_connector_is_fenced() -> None:
     """The change is written under a task's id, and would be fenced."""
     async with HerderWorld().started() as world:
-        herder = world.life.herder
+        herder = world.herder
         await with_connector(world, tasks=1)
         world.instances.end_drain()
         world.hanging = {"c": asyncio.Event()}
-        await herder.set_target_state("c", TargetState.STOPPED)
+        await herder.changes.set_target("c", TargetState.STOPPED)
         await world.settled()
         assert world.fencing_now == 1
         async with asyncio.TaskGroup() as group:
-            group.create_task(herder.reset_offsets("c"))
+            group.create_task(herder.offsets.reset("c"))
             await asyncio.sleep(1)
             assert world.offsets.asked_with == []
             world.hanging["c"].set()

@@ -13,7 +13,7 @@ from service.domain.ids import ConnectorId, InstanceId, TaskId
 from service.domain.states import State, TargetState
 from service.herder.api import OffsetEntry
 from service.herder.errors import BadRequestError, ConflictError
-from service.herder.whereabouts import CONFLICT
+from service.herder.view import CONFLICT
 from tests.unit.herder.world import ME, OTHER, SOURCE, HerderWorld
 
 pytestmark = pytest.mark.looptime
@@ -25,13 +25,13 @@ TASK = TaskId("c", 0)
 async def stopped() -> AsyncIterator[HerderWorld]:
     """A leader; the connector's task was run by another worker, which has not said yet that it has let go."""
     async with HerderWorld().started() as world:
-        herder = world.life.herder
-        await herder.create_connector("c", SOURCE, None)
+        herder = world.herder
+        await herder.changes.create("c", SOURCE, None)
         await world.settled()
         world.membership.become(ME, OTHER, owners={ConnectorId("c"): ME, TASK: OTHER})
         await world.settled()
         tell(world, TASK, State.RUNNING)
-        await herder.set_target_state("c", TargetState.STOPPED)
+        await herder.changes.set_target("c", TargetState.STOPPED)
         await world.settled()
         yield world
 
@@ -46,7 +46,7 @@ async def test_a_change_waits_until_the_task_is_let_go() -> None:
     async with stopped() as world:
         assert world.states("c") == {"": "STOPPED"}
         async with asyncio.TaskGroup() as group:
-            changing = group.create_task(world.life.herder.alter_offsets("c", [ENTRY]))
+            changing = group.create_task(world.herder.offsets.alter("c", [ENTRY]))
             await asyncio.sleep(7)
             assert world.offsets.altered == []
             world.statuses.remove(TASK)
@@ -58,9 +58,9 @@ async def test_a_change_waits_until_the_task_is_let_go() -> None:
 async def test_a_change_is_a_conflict_while_the_task_does_not_end(change: str) -> None:
     """Clients try again; nothing was changed."""
     async with stopped() as world:
-        herder = world.life.herder
+        herder = world.herder
         with pytest.raises(ConflictError) as refused:
-            await (herder.alter_offsets("c", [ENTRY]) if change == "alter" else herder.reset_offsets("c"))
+            await (herder.offsets.alter("c", [ENTRY]) if change == "alter" else herder.offsets.reset("c"))
         assert str(refused.value) == CONFLICT
         assert world.offsets.asked_with == []
 
@@ -72,7 +72,7 @@ async def test_a_connector_that_is_resumed_meanwhile_is_not_changed() -> None:
 
             async def change() -> None:
                 with pytest.raises(BadRequestError, match="must be in the STOPPED state"):
-                    await world.life.herder.alter_offsets("c", [ENTRY])
+                    await world.herder.offsets.alter("c", [ENTRY])
 
             group.create_task(change())
             await asyncio.sleep(1)
@@ -84,7 +84,7 @@ async def test_a_worker_that_has_left_is_not_waited_for() -> None:
     """It can say nothing any more."""
     async with stopped() as world:
         world.membership.become(ME)
-        await world.life.herder.alter_offsets("c", [ENTRY])
+        await world.herder.offsets.alter("c", [ENTRY])
         assert world.offsets.altered == [ENTRY]
 
 
@@ -95,13 +95,13 @@ async def test_a_word_that_nobody_takes_back_is_forgotten() -> None:
         assert list(world.statuses.tasks("c")) == [0]
         await asyncio.sleep(10)
         assert world.statuses.tasks("c") == {}
-        await world.life.herder.alter_offsets("c", [ENTRY])
+        await world.herder.offsets.alter("c", [ENTRY])
 
 
 async def test_a_former_owner_whose_task_does_not_end_leaves_the_word_to_its_successor() -> None:
     """It would else tell RUNNING over whatever the successor tells, for ever."""
     async with HerderWorld().started() as world:
-        await world.life.herder.create_connector("c", SOURCE, None)
+        await world.herder.changes.create("c", SOURCE, None)
         await world.settled()
         world.instances.is_silent = True
         world.membership.become(ME, OTHER, owners={ConnectorId("c"): ME, TASK: OTHER})

@@ -10,8 +10,8 @@ import pytest
 
 from service.domain.cluster import ClusterConfig
 from service.herder import membership
+from service.herder.assignment import AssignmentTracker
 from service.herder.membership import GroupMembership, group_settings
-from service.herder.tracking import AssignmentTracker
 from service.kafka.client import KafkaSettings
 from tests.unit.herder.world import ME
 

@@ -9,7 +9,7 @@ import pytest
 from service.domain.states import TargetState
 from service.herder.api import OffsetEntry
 from service.herder.errors import BadRequestError, ConflictError, ElsewhereError, NotFoundError, RequestError
-from service.herder.offset_entries import sink_entries, source_entries
+from service.herder.offsets import sink_entries, source_entries
 from service.kafka.errors import DeliveryRetriable
 from tests.unit.herder.world import ME, OTHER, SINK, SOURCE, HerderWorld
 
@@ -20,18 +20,18 @@ ENTRY: OffsetEntry = ({"filename": "/in"}, {"position": 3})
 async def test_offsets_are_those_of_the_kind_of_connector() -> None:
     """A source's from its topic, a sink's from its group; unknown connectors have none."""
     async with HerderWorld().started() as world:
-        herder = world.life.herder
+        herder = world.herder
         world.offsets.known["c"] = [ENTRY]
         world.sink_offsets.known["s"] = [({"kafka_topic": "t", "kafka_partition": 0}, {"kafka_offset": 1})]
-        await herder.create_connector("c", SOURCE, None)
-        await herder.create_connector("s", SINK, None)
-        assert await herder.offsets("c") == [ENTRY]
-        assert await herder.offsets("s") == world.sink_offsets.known["s"]
+        await herder.changes.create("c", SOURCE, None)
+        await herder.changes.create("s", SINK, None)
+        assert await herder.offsets.read("c") == [ENTRY]
+        assert await herder.offsets.read("s") == world.sink_offsets.known["s"]
         with pytest.raises(NotFoundError, match="Connector x not found"):
-            await herder.offsets("x")
+            await herder.offsets.read("x")
         world.offsets.failure = DeliveryRetriable("away")
         with pytest.raises(RequestError, match="away") as failed:
-            await herder.offsets("c")
+            await herder.offsets.read("c")
         assert failed.value.status == 500
 
 
@@ -40,14 +40,14 @@ async def test_offsets_are_those_of_the_kind_of_connector() -> None:
 async def test_only_offsets_of_a_stopped_connector_are_changed(state: TargetState) -> None:
     """PAUSED is not enough: its tasks may come back with what they remember."""
     async with HerderWorld().started() as world:
-        herder = world.life.herder
-        await herder.create_connector("c", SOURCE, state)
+        herder = world.herder
+        await herder.changes.create("c", SOURCE, state)
         await world.settled()
         text = (
             "Connectors must be in the STOPPED state before their offsets can be modified. This can be done for the "
             "specified connector by issuing a 'PUT' request to the '/connectors/c/stop' endpoint"
         )
-        for change in (herder.alter_offsets("c", [ENTRY]), herder.reset_offsets("c")):
+        for change in (herder.offsets.alter("c", [ENTRY]), herder.offsets.reset("c")):
             with pytest.raises(BadRequestError) as refused:
                 await change
             assert str(refused.value) == text
@@ -59,12 +59,12 @@ async def test_only_offsets_of_a_stopped_connector_are_changed(state: TargetStat
 async def test_success_says_whether_the_connector_took_part(*, is_whole: bool) -> None:
     """Else offsets that it keeps elsewhere are to be changed there."""
     async with HerderWorld().started() as world:
-        herder = world.life.herder
-        await herder.create_connector("c", SOURCE, TargetState.STOPPED)
+        herder = world.herder
+        await herder.changes.create("c", SOURCE, TargetState.STOPPED)
         world.offsets.is_whole = is_whole
-        altered, reset = await herder.alter_offsets("c", [ENTRY]), await herder.reset_offsets("c")
+        altered, reset = await herder.offsets.alter("c", [ENTRY]), await herder.offsets.reset("c")
         assert world.offsets.altered == [ENTRY]
-        assert await herder.offsets("c") == []
+        assert await herder.offsets.read("c") == []
         if is_whole:
             assert altered == "The offsets for this connector have been altered successfully"
             assert reset == "The offsets for this connector have been reset successfully"
@@ -81,17 +81,17 @@ async def test_success_says_whether_the_connector_took_part(*, is_whole: bool) -
 async def test_changes_are_the_leaders_and_wait_for_a_rebalance() -> None:
     """An empty request is wrong wherever it goes; an unknown connector is the leader's to say."""
     async with HerderWorld().started() as world:
-        herder = world.life.herder
+        herder = world.herder
         with pytest.raises(BadRequestError, match="Partitions / offsets need to be provided"):
-            await herder.alter_offsets("x", [])
+            await herder.offsets.alter("x", [])
         with pytest.raises(NotFoundError, match="Connector x not found"):
-            await herder.reset_offsets("x")
+            await herder.offsets.reset("x")
         world.membership.become(OTHER, ME)
         with pytest.raises(ElsewhereError):
-            await herder.reset_offsets("x")
+            await herder.offsets.reset("x")
         world.membership.is_rebalancing = True
         with pytest.raises(ConflictError):
-            await herder.alter_offsets("x", [ENTRY])
+            await herder.offsets.alter("x", [ENTRY])
 
 
 @pytest.mark.parametrize("value", [None, "text", True, 3, 2**62, 1.5])

@@ -11,8 +11,8 @@ from service.domain.errors import Recovery
 from service.domain.ids import ConnectorId, InstanceId, TaskId
 from service.domain.states import State, TargetState
 from service.herder.errors import ConflictError, ElsewhereError, NotFoundError
-from service.herder.parts import HerderSettings
-from service.herder.whereabouts import CONFLICT, STALE
+from service.herder.ports import HerderSettings
+from service.herder.view import CONFLICT, STALE
 from tests.unit.herder.world import ME, OTHER, SOURCE, HerderWorld
 
 pytestmark = pytest.mark.looptime
@@ -22,7 +22,7 @@ TWO_TASKS = {**SOURCE, "tasks.max": "2"}
 
 async def running(world: HerderWorld, *failed: InstanceId) -> None:
     """A connector of two tasks, of which these are FAILED."""
-    await world.life.herder.create_connector("c", TWO_TASKS, None)
+    await world.herder.changes.create("c", TWO_TASKS, None)
     await world.settled()
     for instance in failed:
         world.instances.tell(instance, State.FAILED, "trace")
@@ -47,7 +47,7 @@ async def test_the_matrix(
     """What the plan shows RESTARTING is what restarts; the rest keeps its state and its trace."""
     async with HerderWorld().started() as world:
         await running(world, *failed)
-        plan = await world.life.herder.restart(RestartRequest("c", is_failed_only, has_tasks))
+        plan = await world.herder.restarts.plan(RestartRequest("c", is_failed_only, has_tasks))
         shown: set[InstanceId] = {
             TaskId("c", number) for number, told in plan.tasks.items() if told.state is State.RESTARTING
         }
@@ -62,18 +62,18 @@ async def test_only_the_owner_restarts_one_instance() -> None:
     """Another worker is told the owner's URL; an owner that is not there is a conflict."""
     async with HerderWorld().started() as world:
         await running(world)
-        herder = world.life.herder
-        await herder.restart_connector("c")
-        await herder.restart_task(SECOND)
+        herder = world.herder
+        await herder.restarts.connector("c")
+        await herder.restarts.task(SECOND)
         assert world.instances.restarted == [CONNECTOR, SECOND]
         world.membership.become(ME, OTHER, owners={CONNECTOR: OTHER, FIRST: OTHER, SECOND: OTHER})
-        for restart in (herder.restart_connector("c"), herder.restart_task(FIRST)):
+        for restart in (herder.restarts.connector("c"), herder.restarts.task(FIRST)):
             with pytest.raises(ElsewhereError) as elsewhere:
                 await restart
             assert elsewhere.value.url == OTHER.url
         world.membership.become(ME)
         with pytest.raises(ConflictError) as conflict:
-            await herder.restart_connector("c")
+            await herder.restarts.connector("c")
         assert str(conflict.value) == CONFLICT
 
 
@@ -83,10 +83,10 @@ async def test_the_plan_is_the_leaders() -> None:
         await running(world)
         world.membership.become(OTHER, ME)
         with pytest.raises(ElsewhereError):
-            await world.life.herder.restart(RestartRequest("c", is_failed_only=False, has_tasks=True))
+            await world.herder.restarts.plan(RestartRequest("c", is_failed_only=False, has_tasks=True))
         world.membership.become(ME, OTHER, owners={CONNECTOR: OTHER, FIRST: ME, SECOND: OTHER})
         await world.settled()
-        await world.life.herder.restart(RestartRequest("c", is_failed_only=False, has_tasks=True))
+        await world.herder.restarts.plan(RestartRequest("c", is_failed_only=False, has_tasks=True))
         await world.settled()
         assert world.instances.restarted == [FIRST]
 
@@ -96,11 +96,11 @@ async def test_a_rebalance_that_is_due_is_waited_for() -> None:
     async with HerderWorld().started() as world:
         await running(world)
         world.membership.is_rebalancing = True
-        herder = world.life.herder
+        herder = world.herder
         for restart in (
-            herder.restart_connector("c"),
-            herder.restart_task(FIRST),
-            herder.restart(RestartRequest("c", is_failed_only=False, has_tasks=True)),
+            herder.restarts.connector("c"),
+            herder.restarts.task(FIRST),
+            herder.restarts.plan(RestartRequest("c", is_failed_only=False, has_tasks=True)),
         ):
             with pytest.raises(ConflictError) as stale:
                 await restart
@@ -120,12 +120,12 @@ async def test_what_is_not_there_is_told_in_the_words_of_the_mode(
     """Connect's two modes say it in two ways."""
     async with HerderWorld(HerderSettings("g", is_standalone=is_standalone)).started() as world:
         await running(world)
-        herder = world.life.herder
+        herder = world.herder
         for restart, text in (
-            (herder.restart_connector("x"), connector),
-            (herder.restart_task(TaskId("x", 0)), connector),
-            (herder.restart_task(TaskId("c", 9)), task),
-            (herder.restart(RestartRequest("x", is_failed_only=False, has_tasks=False)), connector),
+            (herder.restarts.connector("x"), connector),
+            (herder.restarts.task(TaskId("x", 0)), connector),
+            (herder.restarts.task(TaskId("c", 9)), task),
+            (herder.restarts.plan(RestartRequest("x", is_failed_only=False, has_tasks=False)), connector),
         ):
             with pytest.raises(NotFoundError) as missing:
                 await restart
@@ -136,20 +136,20 @@ async def test_a_connector_of_which_nothing_is_told_yet_has_no_plan() -> None:
     """It would show states that nobody has."""
     async with HerderWorld().started() as world:
         world.instances.is_silent = True
-        await world.life.herder.create_connector("c", SOURCE, None)
+        await world.herder.changes.create("c", SOURCE, None)
         with pytest.raises(NotFoundError, match="Status for connector c not found"):
-            await world.life.herder.restart(RestartRequest("c", is_failed_only=False, has_tasks=True))
+            await world.herder.restarts.plan(RestartRequest("c", is_failed_only=False, has_tasks=True))
 
 
 async def test_tasks_of_a_stopped_connector_cannot_be_restarted() -> None:
     """There are none; the connector itself may be, and stays stopped."""
     async with HerderWorld().started() as world:
         await running(world)
-        await world.life.herder.set_target_state("c", TargetState.STOPPED)
+        await world.herder.changes.set_target("c", TargetState.STOPPED)
         await world.settled()
         with pytest.raises(NotFoundError, match="Unknown task: c-0"):
-            await world.life.herder.restart_task(FIRST)
-        await world.life.herder.restart_connector("c")
+            await world.herder.restarts.task(FIRST)
+        await world.herder.restarts.connector("c")
 
 
 async def test_of_several_requests_between_two_ticks_the_one_of_larger_impact_wins() -> None:

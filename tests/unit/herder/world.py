@@ -16,11 +16,10 @@ from service.domain.errors import Recovery
 from service.domain.ids import ConnectorId, InstanceId, TaskId
 from service.domain.states import State, TargetState
 from service.herder.api import OffsetEntry, Signature
-from service.herder.assembly import HerderIngredients, assemble
-from service.herder.life import HerderLife
-from service.herder.parts import ClusterDoors, HerderSettings, PeerError
-from service.herder.ports import Desired, InstanceObserver
-from service.herder.tracking import AssignmentTracker
+from service.herder.assignment import AssignmentTracker
+from service.herder.herder import WorkerHerder, make_herder
+from service.herder.ports import ClusterDoors, Desired, HerderSettings, InstanceObserver, PeerError
+from service.herder.view import ClusterView
 from service.kafka.errors import DeliveryFatal
 from service.stores.config_log import ConfigLog
 from service.stores.memory_log import MemoryStateLog
@@ -30,6 +29,11 @@ from tests.unit.herder.contested_log import ContestedLog
 ME, OTHER = Member("http://me:8083"), Member("http://other:8083")
 SOURCE = {"connector.class": "FileStreamSource", "file": "/in", "topic": "t"}
 SINK = {"connector.class": "FileStreamSink", "file": "/out", "topics": "t"}
+
+
+def type_of(config: Properties) -> str:
+    """By the name of the class."""
+    return "sink" if "Sink" in config.get("connector.class", "") else "source"
 
 
 @dataclass
@@ -163,19 +167,19 @@ class FakeOffsets:
     failure: Exception | None = None
 
     async def read(self, name: str, config: Properties) -> Sequence[OffsetEntry]:
-        """See ``OffsetBook``."""
+        """See ``OffsetAccess``."""
         self._take(config)
         return self.known.get(name, [])
 
     async def alter(self, name: str, config: Properties, offsets: Sequence[OffsetEntry]) -> bool:
-        """See ``OffsetBook``."""
+        """See ``OffsetAccess``."""
         self._take(config)
         self.altered += offsets
         self.known.setdefault(name, []).extend(offsets)
         return self.is_whole
 
     async def reset(self, name: str, config: Properties) -> bool:
-        """See ``OffsetBook``."""
+        """See ``OffsetAccess``."""
         self._take(config)
         self.known.pop(name, None)
         return self.is_whole
@@ -243,12 +247,12 @@ class HerderWorld:
         self.tracker = AssignmentTracker(ClusterConfig())
         self.configs.listen(self.tracker.on_change)
         self.membership = FakeMembership(self.tracker, first=self.first)
-        self.life: HerderLife
+        self.herder: WorkerHerder
 
     @property
     def instances(self) -> FakeInstances:
         """What runs."""
-        instances = self.life.instances
+        instances = self.herder.life.tick.instances
         assert isinstance(instances, FakeInstances)
         return instances
 
@@ -256,26 +260,20 @@ class HerderWorld:
     async def started(self) -> AsyncIterator[HerderWorld]:
         """Run for the length of a block."""
         async with Background() as background:
-            self.life = assemble(
-                HerderIngredients(
-                    configs=self.configs,
-                    statuses=self.statuses,
-                    membership=self.membership,
-                    owners=self.tracker,
-                    make_instances=FakeInstances,
-                    doors=self.doors(),
-                    settings=self.settings,
-                    background=background,
-                    clock=self.clock,
-                    emit=self.events.append,
-                )
+            self.herder = make_herder(
+                ClusterView(self.configs, self.statuses, self.membership, self.tracker, self.settings, type_of),
+                self.doors(),
+                make_instances=FakeInstances,
+                background=background,
+                clock=self.clock,
+                emit=self.events.append,
             )
-            await self.life.start()
+            await self.herder.life.start()
             await self.settled()
             try:
                 yield self
             finally:
-                await self.life.stop()
+                await self.herder.life.stop()
 
     def doors(self) -> ClusterDoors:
         """To the fakes."""
@@ -300,19 +298,18 @@ class HerderWorld:
             peers=self.peers,
             fence_producers=fence,
             cluster_id=cluster_id,
-            type_of=lambda config: "sink" if "Sink" in config.get("connector.class", "") else "source",
             set_log_level=lambda namespace, level: self.levels.append((namespace, level)),
         )
 
     async def settled(self) -> None:
         """Until ticks bring nothing new: what they write makes others due."""
         for _ in range(3):
-            await self.life.herder.wait_tick()
+            await self.herder.life.wait_tick()
             await asyncio.sleep(0.01)
 
     def states(self, name: str) -> dict[str, str]:
         """States of a connector (``""``) and its tasks, as a client sees them."""
-        status = self.life.herder.connector_status(name)
+        status = self.herder.reads.status(name)
         return {"": str(status.connector.state), **{str(task): str(told.state) for task, told in status.tasks.items()}}
 
     def mark(self, instance: InstanceId, state: State, *, by: Member = ME, trace: str | None = None) -> None:

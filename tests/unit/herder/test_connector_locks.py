@@ -8,8 +8,8 @@ import pytest
 
 from service.domain.states import TargetState
 from service.herder.errors import ConflictError, RequestError
-from service.herder.whereabouts import NO_LEADER
-from service.herder.writing import ChangeTurns
+from service.herder.requests import ConnectorLocks
+from service.herder.view import NO_LEADER
 from service.kafka.errors import DeliveryRetriable, KafkaFailure, WriterFenced
 from service.stores.state_log import ClaimMissing
 from tests.unit.herder.world import SOURCE, HerderWorld
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.looptime
 
 async def test_changes_that_have_begun_end_before_the_turns_are_closed() -> None:
     """Whoever asks later is told of a conflict, and has written nothing."""
-    turns, may_end, told = ChangeTurns(), asyncio.Event(), []
+    turns, may_end, told = ConnectorLocks(), asyncio.Event(), []
 
     async def change() -> None:
         async with turns.changing("c"):
@@ -44,7 +44,7 @@ async def test_changes_that_have_begun_end_before_the_turns_are_closed() -> None
 
 async def test_a_change_that_does_not_end_keeps_nobody_for_long() -> None:
     """Its write fails once the store is gone, and its client hears of that."""
-    turns = ChangeTurns()
+    turns = ConnectorLocks()
     loop = asyncio.get_running_loop()
 
     async def hang() -> None:
@@ -64,10 +64,10 @@ async def test_a_change_that_does_not_end_keeps_nobody_for_long() -> None:
 async def test_a_stopped_worker_changes_nothing() -> None:
     """Not even what needs no leader: pause and resume."""
     async with HerderWorld().started() as world:
-        await world.life.herder.create_connector("c", SOURCE, None)
-        await world.life.stop()
+        await world.herder.changes.create("c", SOURCE, None)
+        await world.herder.life.stop()
         with pytest.raises(ConflictError):
-            await world.life.herder.set_target_state("c", TargetState.PAUSED)
+            await world.herder.changes.set_target("c", TargetState.PAUSED)
         assert world.configs.config.connectors["c"].target_state is TargetState.STARTED
 
 
@@ -77,7 +77,7 @@ async def test_a_stopped_worker_changes_nothing() -> None:
 async def test_only_a_fence_says_that_another_leads(failure: KafkaFailure, told: list[str]) -> None:
     """A write that waited behind one that failed has no claim left; to the client both are the same."""
     heard: list[str] = []
-    turns = ChangeTurns(on_fenced=lambda: heard.append("fenced"), on_failed=lambda: heard.append("failed"))
+    turns = ConnectorLocks(on_fenced=lambda: heard.append("fenced"), on_failed=lambda: heard.append("failed"))
     with pytest.raises(ConflictError) as conflict:
         async with turns.changing("c"):
             raise failure

@@ -10,7 +10,7 @@ from metrics.events import discard
 from service.domain.errors import TaskSupersededError
 from service.domain.ids import TaskId
 from service.domain.states import TargetState
-from service.herder.confirming import TaskConfirmation
+from service.herder.desired import demand_wanted
 from service.herder.ports import Desired
 from service.kafka.errors import DeliveryRetriable
 from service.stores.config_log import ConfigLog
@@ -76,7 +76,7 @@ class Scene:
 
     async def confirm(self) -> None:
         """As the task's start does."""
-        await TaskConfirmation(self.configs).confirm(TASK, self.begun)
+        await demand_wanted(self.configs, TASK, self.begun)
 
 
 @pytest.fixture

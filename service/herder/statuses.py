@@ -1,30 +1,25 @@
-"""What instances say of themselves, told to the whole group by the status topic (`connect-storage`, section 4)."""
+"""What the instances that run here tell of themselves, told to the whole group by the status topic."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from service.domain.cluster import InstanceStatus, Member, Properties, Roster
+from service.domain.cluster import InstanceStatus, Properties
 from service.domain.errors import Recovery
 from service.domain.ids import ConnectorId, InstanceId, TaskId
 from service.domain.states import State
-from service.herder.ports import ConfigStore, StatusStore
-from service.herder.whereabouts import Whereabouts
+from service.herder.view import ClusterView
 
-_HELD = frozenset({State.RUNNING, State.PAUSED, State.RESTARTING})
 _CAREFUL = frozenset({State.FAILED, State.UNASSIGNED})
 """Told only where no newer owner has told anything: whoever fails or lets go may long have been replaced."""
 
 
 @dataclass(slots=True)
 class StatusTeller:
-    """An ``InstanceObserver``; task configs are handed on."""
+    """An ``InstanceObserver``; task configs are handed on to ``publish``."""
 
-    configs: ConfigStore
-    statuses: StatusStore
-    whereabouts: Whereabouts
-    has_topic_tracking: bool
+    view: ClusterView
     publish: Callable[[str, Sequence[Properties], Properties], None]
     told: dict[InstanceId, InstanceStatus] = field(default_factory=dict)
     """Last told of what runs here."""
@@ -48,15 +43,15 @@ class StatusTeller:
         failure: Recovery | None = None,
     ) -> None:
         """Tell a state; of what has been deleted meanwhile, that it is gone."""
-        whereabouts = self.whereabouts
-        status = InstanceStatus(state, whereabouts.membership.me.worker_id, whereabouts.generation, trace, version)
+        view = self.view
+        status = InstanceStatus(state, view.me.worker_id, view.generation, trace, version)
         self._note(instance, status, failure)
-        if not exists(self.configs, instance):
-            self.statuses.remove(instance)
+        if not view.exists(instance):
+            view.statuses.remove(instance)
         elif state in _CAREFUL:
-            self.statuses.put_safe(instance, status)
+            view.statuses.put_safe(instance, status)
         else:
-            self.statuses.put(instance, status)
+            view.statuses.put(instance, status)
 
     def keep_failures(self) -> None:
         """The worker stops: what is FAILED now, or fails while it stops, counts at the end."""
@@ -89,57 +84,32 @@ class StatusTeller:
 
         What is fenced in its own generation has met a stranger with its transactional id, and stays FAILED.
         """
-        generation = self.whereabouts.generation
+        generation = self.view.generation
         fenced = {instance for instance in self._fenced if self.began.get(instance, generation) < generation}
         return fenced | self._superseded
 
     def begin_anew(self, instances: Iterable[InstanceId]) -> None:
         """These were asked to restart in the present generation."""
         begun = set(instances)
-        self.began.update(dict.fromkeys(begun, self.whereabouts.generation))
+        self.began.update(dict.fromkeys(begun, self.view.generation))
         self._superseded -= begun
 
     def on_task_configs(self, connector: ConnectorId, tasks: Sequence[Properties], made_from: Properties) -> None:
-        """See that they come into the config log."""
+        """Hand them on to ``publish``, which sees that they come into the config log."""
         self.publish(connector.connector, tasks, made_from)
 
     def on_topic(self, task: TaskId, topic: str) -> None:
-        """Remember which topics a connector uses, unless that is off."""
-        if self.has_topic_tracking and task.connector in self.configs.config.connectors:
-            self.statuses.add_topic(topic, task)
+        """Remember which topics a connector uses, unless ``topic.tracking.enable`` is off."""
+        if self.view.settings.has_topic_tracking and task.connector in self.view.config.connectors:
+            self.view.statuses.add_topic(topic, task)
 
     def tell_again(self) -> None:
         """A former owner that let go late may have overwritten what runs here: say it again."""
-        me = self.whereabouts.membership.me
+        view = self.view
         for instance, status in self.told.items():
-            if self.whereabouts.owners.owner(instance) != me:
+            if not view.is_mine(instance):
                 # This worker is the former owner, and its task does not end: the word is its successor's.
                 continue
-            seen = current(self.statuses, instance)
-            if (seen is None or seen.worker_id != me.worker_id) and exists(self.configs, instance):
-                self.statuses.put(instance, status)
-
-
-def current(statuses: StatusStore, instance: InstanceId) -> InstanceStatus | None:
-    """What is told of an instance now."""
-    return statuses.instance(instance)
-
-
-def is_told_running(statuses: StatusStore, instance: InstanceId, owner: Member) -> bool:
-    """Whether this owner was the last to tell of the instance, and told that it has it: running, paused, restarting."""
-    status = current(statuses, instance)
-    return status is not None and status.state in _HELD and status.worker_id == owner.worker_id
-
-
-def is_told_held(statuses: StatusStore, instance: InstanceId, roster: Roster | None) -> bool:
-    """Whether any worker that is there has told that it has the instance, and not yet that it has let go."""
-    members = () if roster is None else roster.members
-    return any(is_told_running(statuses, instance, member) for member in members)
-
-
-def exists(configs: ConfigStore, instance: InstanceId) -> bool:
-    """Whether the config log knows of the instance."""
-    entry = configs.config.connectors.get(instance.connector)
-    if entry is None:
-        return False
-    return isinstance(instance, ConnectorId) or instance.task < len(entry.tasks or ())
+            seen = view.statuses.instance(instance)
+            if (seen is None or seen.worker_id != view.me.worker_id) and view.exists(instance):
+                view.statuses.put(instance, status)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from service.domain.cluster import ClusterConfig, ConfigChange, Roster
 from service.domain.ids import ConnectorId, TaskId
 from service.domain.states import State, TargetState
-from service.herder.tracking import AssignmentTracker
+from service.herder.assignment import AssignmentTracker
 from tests.unit.herder.config_log import ConfigLog, members
 from tests.unit.herder.world import ME, OTHER, SINK, SOURCE, HerderWorld
 
@@ -43,19 +43,19 @@ def test_whatever_has_another_owner_is_told_as_moved(records: list[tuple[str, in
 async def test_one_connector_more_is_nothing_to_the_others() -> None:
     """Instances hear of what has changed; a round of the group that moves nothing is no news to them."""
     async with HerderWorld().started() as world:
-        herder = world.life.herder
+        herder = world.herder
         for name in NAMES:
-            await herder.create_connector(name, SOURCE, None)
+            await herder.changes.create(name, SOURCE, None)
         await world.settled()
         world.instances.asked.clear()
-        await herder.create_connector("new", SOURCE, None)
+        await herder.changes.create("new", SOURCE, None)
         await world.settled()
         assert set(world.instances.asked) == {"new"}
         world.instances.asked.clear()
         world.membership.become(ME, OTHER)
         await world.settled()
         assert world.instances.asked == []
-        await herder.set_target_state(NAMES[2], TargetState.PAUSED)
+        await herder.changes.set_target(NAMES[2], TargetState.PAUSED)
         await world.settled()
         assert world.instances.asked == [NAMES[2]]
 
@@ -64,9 +64,9 @@ async def test_one_connector_more_is_nothing_to_the_others() -> None:
 async def test_what_another_connectors_end_has_moved_here_runs_here() -> None:
     """Nothing is written of the one that moves."""
     async with HerderWorld().started() as world:
-        herder = world.life.herder
+        herder = world.herder
         for name in "abcd":
-            await herder.create_connector(name, SOURCE, None)
+            await herder.changes.create(name, SOURCE, None)
         await world.settled()
         theirs = {each: OTHER if each.connector in "cd" else ME for each in world.tracker.assignment.owners()}
         world.membership.become(ME, OTHER, owners=theirs)
@@ -75,8 +75,8 @@ async def test_what_another_connectors_end_has_moved_here_runs_here() -> None:
             world.statuses.remove(ConnectorId(name))
             world.statuses.remove(TaskId(name, 0))
         assert {each.connector for each in world.instances.applied} == {"a", "b"}
-        await herder.delete_connector("a")
-        await herder.delete_connector("b")
+        await herder.changes.delete("a")
+        await herder.changes.delete("b")
         await world.settled()
         mine = {each for each, owner in world.tracker.assignment.owners().items() if owner == ME}
         assert {each.connector for each in mine} & {"c", "d"}
@@ -93,12 +93,12 @@ async def test_first_tasks_are_counted_with_their_configs() -> None:
             loop.call_soon(lambda: pending.append(world.configs.config.fencing_pending))
 
         world.configs.listen(look_soon)
-        await world.life.herder.create_connector("c", {**SOURCE, "tasks.max": "2"}, None)
+        await world.herder.changes.create("c", {**SOURCE, "tasks.max": "2"}, None)
         await world.settled()
         config = world.configs.config
         assert (config.task_counts, world.fenced) == ({"c": 2}, [])
         assert set(pending) == {frozenset()}, "written together, so never seen one without the other"
         assert world.states("c") == {"": State.RUNNING, "0": State.RUNNING, "1": State.RUNNING}
-        await world.life.herder.create_connector("s", SINK, None)
+        await world.herder.changes.create("s", SINK, None)
         await world.settled()
         assert world.configs.config.task_counts == {"c": 2}
