@@ -32,7 +32,7 @@ from service.herder.membership import GroupMembership, Patience, SoloMembership,
 from service.herder.offsets import SinkOffsetAccess, SourceOffsetAccess
 from service.herder.peers import HttpPeers
 from service.herder.ports import ClusterDoors, HerderSettings, InstanceObserver, Membership
-from service.herder.view import ClusterView, is_told_running
+from service.herder.view import ClusterView
 from service.kafka.admin import KafkaAdmin
 from service.kafka.client import KafkaSettings
 from service.rest.listeners import parse_listeners
@@ -128,7 +128,7 @@ class ControlPlane:
             group,
             tracker,
             catch_up=stores.configs.read_to_end,
-            is_told_running=partial(is_told_running, stores.statuses),
+            statuses=stores.statuses,
             patience=Patience(config.scheduled_rebalance_max_delay_ms / 1000, config.worker_sync_timeout_ms / 1000),
             emit=self.emit,
         )

@@ -8,8 +8,9 @@ worker folds the config log (`service.herder.assignment`). A standalone worker i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from metrics.events import (
     ComponentStateChanged,
@@ -24,10 +25,10 @@ from service.background import Background, located, persist
 from service.domain.cluster import Member, Roster
 from service.domain.ids import InstanceId
 from service.herder.assignment import AssignmentTracker, rebased
+from service.herder.ports import StatusStore
 from service.herder.rounds import (
     Claim,
     Grace,
-    IsToldRunning,
     convened,
     decode_claim,
     decode_roster,
@@ -36,6 +37,7 @@ from service.herder.rounds import (
     known_owners,
     without_lost,
 )
+from service.herder.view import is_told_running
 from service.kafka.client import KafkaSettings
 from service.kafka.errors import DeliveryFatal, KafkaFailure
 from service.kafka.group import GroupMember
@@ -74,14 +76,14 @@ class Patience:
     grace_seconds: float = 30.0
     """The work of a worker that has taken leave is held for it."""
     sync_seconds_max: float = 3.0
-    """The leader reads the config log as far as another has."""
+    """The leader reads the config log as far as another has, and the last states of who has left."""
 
 
 class GroupMembership:
     """A place in the group of all workers (`service.herder.ports.Membership`, `service.kafka.group.GroupPart`).
 
     ``catch_up`` reads the config log to its end into ``tracker``; the leader does it where another worker has read
-    further. ``is_told_running`` tells it who of the absent has not taken leave.
+    further. ``statuses`` tell it who of the absent has not taken leave; None: all have.
     """
 
     def __init__(
@@ -92,7 +94,7 @@ class GroupMembership:
         tracker: AssignmentTracker,
         *,
         catch_up: Callable[[], Awaitable[None]],
-        is_told_running: IsToldRunning = lambda _instance, _owner: False,
+        statuses: StatusStore | None = None,
         patience: Patience | None = None,
         emit: Emit = discard,
     ) -> None:
@@ -106,7 +108,7 @@ class GroupMembership:
         self._settings = group
         self._tracker = tracker
         self._catch_up = catch_up
-        self._is_told_running = is_told_running
+        self._statuses = statuses
         self._sync_seconds_max = patience.sync_seconds_max
         self._emit = emit
         self._grace = Grace(patience.grace_seconds)
@@ -177,7 +179,7 @@ class GroupMembership:
         await self._read_to(max(claim.offset for claim in told.values()))
         seated = _seated(told)
         members = [claim.member for claim in seated.values()]
-        known = without_lost(known_owners(self._tracker, seated.values()), members, self._is_told_running)
+        known = await self._without_lost(known_owners(self._tracker, seated.values()), members)
         now = _now()
         roster, self._grace = convened(
             known,
@@ -194,13 +196,29 @@ class GroupMembership:
 
     async def _read_to(self, offset: int) -> None:
         """Read as far as any member has; where that fails, those that are ahead fold their own memory."""
-        if offset <= self._tracker.offset:
-            return
+        if offset > self._tracker.offset:
+            await self._read(self._catch_up, f"the config log could not be read to {offset}")
+
+    async def _without_lost(
+        self, known: Mapping[InstanceId, Member], present: Sequence[Member]
+    ) -> Mapping[InstanceId, Member]:
+        """What nobody's session has been waited for; the last words of who has left may still be to be read."""
+        if self._statuses is None:
+            return known
+        is_told = partial(is_told_running, self._statuses)
+        kept = without_lost(known, present, is_told)
+        if len(kept) == len(known):
+            return known
+        await self._read(self._statuses.read_to_end, "the states could not be read to their end")
+        return without_lost(known, present, is_told)
+
+    async def _read(self, read_to_end: Callable[[], Awaitable[None]], trouble: str) -> None:
+        """Read a topic for a moment at most, because the other members wait; what hinders it is told."""
         try:
             async with asyncio.timeout(self._sync_seconds_max):
-                await self._catch_up()
+                await read_to_end()
         except (KafkaFailure, TimeoutError) as error:
-            self.on_trouble(f"the config log could not be read to {offset}: {type(error).__name__} {error}")
+            self.on_trouble(f"{trouble}: {type(error).__name__} {error}")
 
     def on_round(self) -> None:
         """See ``GroupPart``."""

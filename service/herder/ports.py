@@ -94,6 +94,9 @@ class StatusStore(Protocol):
     async def stop(self) -> None:
         """Write what is queued, within a time limit, and disconnect."""
 
+    async def read_to_end(self) -> None:
+        """Until every state that was written before the call is read; raises ``KafkaFailure``."""
+
     def instance(self, instance: InstanceId) -> InstanceStatus | None:
         """State of a connector or a task."""
 

@@ -71,6 +71,10 @@ class Statuses:
             await self._background.__aexit__(None, None, None)
         await self._log.stop()
 
+    async def read_to_end(self) -> None:
+        """See ``StatusStore``."""
+        await self._log.read_to_end()
+
     def instance(self, instance: InstanceId) -> InstanceStatus | None:
         """State of a connector or a task."""
         return self._shown.instance(instance)

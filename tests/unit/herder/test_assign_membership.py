@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 import pytest
 
-from metrics.events import Event, GroupRoundBegan, GroupRoundEnded, GroupTroubled
-from service.domain.cluster import Roster
-from service.domain.ids import TaskId
+from fetchers.sdk import SystemClock
+from metrics.events import Event, GroupRoundBegan, GroupRoundEnded, GroupTroubled, discard
+from service.domain.cluster import InstanceStatus, Roster
+from service.domain.ids import InstanceId, TaskId
+from service.domain.states import State
 from service.herder.assignment import AssignmentTracker
 from service.herder.membership import GroupMembership, Patience, group_settings
 from service.herder.rounds import Claim, decode_claim, decode_roster, encode_claim, encode_roster
 from service.kafka.client import KafkaSettings
 from service.kafka.errors import DeliveryRetriable
+from service.stores.memory_log import MemoryStateLog
+from service.stores.statuses import Statuses
 from tests.unit.herder.config_log import ConfigLog, cluster, member, members
 
 pytestmark = pytest.mark.looptime
@@ -33,6 +37,7 @@ def membership_of(
     catch_up: Callable[[], Awaitable[None]] = nothing,
     events: list[Event] | None = None,
     me: str = "a",
+    statuses: Statuses | None = None,
 ) -> GroupMembership:
     """A worker that has not begun to join."""
     return GroupMembership(
@@ -41,6 +46,7 @@ def membership_of(
         group_settings("g"),
         tracker,
         catch_up=catch_up,
+        statuses=statuses,
         patience=Patience(grace_seconds=3),
         emit=(events if events is not None else []).append,
     )
@@ -116,6 +122,48 @@ async def test_a_leader_does_not_wait_for_ever_to_read_on() -> None:
     claims = {"m1": encode_claim(Claim(A, 99, 0, ()))}
 
     assert decode_roster((await membership.lead(3, "m1", claims))["m1"]).base_offset == 10
+
+
+class LateStatuses(Statuses):
+    """The topic holds more states than are read here, until it is read to its end."""
+
+    unread: Mapping[InstanceId, InstanceStatus]
+    failure: Exception | None = None
+
+    async def read_to_end(self) -> None:
+        """See ``StatusStore``."""
+        if self.failure is not None:
+            raise self.failure
+        for instance, status in self.unread.items():
+            self.put(instance, status)
+
+
+@pytest.mark.parametrize("last_word", [State.UNASSIGNED, State.RUNNING])
+@pytest.mark.parametrize("failure", [None, DeliveryRetriable("no leader for the status topic")])
+async def test_a_leader_reads_the_last_words_of_who_has_left_before_it_deals_out_its_work(
+    last_word: State, failure: Exception | None
+) -> None:
+    """A worker that stops tells that it lets go, then leaves; the group may hear of it first. Its work is held then.
+
+    What is still told to run at the end of the topic is of a worker that has died. Where the topic cannot be read,
+    what is known counts, and the round goes on.
+    """
+    events: list[Event] = []
+    task = TaskId("c", 0)
+    tracker = AssignmentTracker(cluster({"c": 1}, offset=10))
+    statuses = LateStatuses(MemoryStateLog("s"), clock=SystemClock(), emit=discard)
+    statuses.put(task, InstanceStatus(State.RUNNING, C.worker_id, 2))
+    statuses.unread = {task: InstanceStatus(last_word, C.worker_id, 2)}
+    statuses.failure = failure
+    membership = membership_of(tracker, statuses=statuses, events=events)
+    membership.on_part(encode_roster(roster(present="abc", owner="c")))
+    parts = await membership.lead(
+        3, "m1", {"m1": encode_claim(Claim(A, 10, 2, ())), "m2": encode_claim(Claim(B, 10, 2, ()))}
+    )
+
+    is_held = last_word is State.UNASSIGNED and failure is None
+    assert (decode_roster(parts["m1"]).base[task] == C) is is_held
+    assert any(isinstance(event, GroupTroubled) for event in events) is (failure is not None)
 
 
 async def test_of_two_with_one_url_the_one_that_was_there_has_the_place() -> None:
