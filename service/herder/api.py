@@ -28,7 +28,7 @@ class Reads(Protocol):
     """What the cluster is, as this worker has read it (``service.herder.view.ClusterView``)."""
 
     def names(self) -> Sequence[str]:
-        """Names of all connectors."""
+        """Names of all connectors that the config log knows, sorted."""
 
     def info(self, name: str, *, is_consistent: bool = True) -> ConnectorInfo:
         """Config and tasks of a connector; ``is_consistent``: 409 while a rebalance is due (not for expanded lists)."""
@@ -65,7 +65,7 @@ class Changes(Protocol):
         """Remove it, its tasks and its states."""
 
     async def set_target(self, name: str, state: TargetState) -> None:
-        """Pause, resume, stop."""
+        """Ask that a connector be paused, resumed or stopped; returns before it is."""
 
     async def set_cluster_logger(self, namespace: str, level: str) -> None:
         """Ask every worker to log at this level."""
@@ -75,10 +75,10 @@ class Restarts(Protocol):
     """Restarts (``service.herder.requests.RestartRequests``)."""
 
     async def connector(self, name: str) -> None:
-        """Restart only the connector itself."""
+        """Restart the connector itself, none of its tasks; returns before it has begun."""
 
     async def task(self, task: TaskId) -> None:
-        """Restart one task."""
+        """Restart one task; returns before it has begun."""
 
     async def plan(self, request: RestartRequest) -> ConnectorStatus:
         """Restart what a request chooses; the states as known, what restarts shown RESTARTING."""
@@ -88,7 +88,7 @@ class Offsets(Protocol):
     """Offsets of sources in their topic, of sinks in their consumer group (``service.herder.offsets``)."""
 
     async def read(self, name: str) -> Sequence[OffsetEntry]:
-        """All offsets of a connector."""
+        """All offsets of a connector: source partitions with source offsets, or topic partitions with offsets."""
 
     async def alter(self, name: str, offsets: Sequence[OffsetEntry]) -> str:
         """Set or forget some, only while STOPPED; the text of success."""
@@ -128,11 +128,11 @@ class Herder(Protocol):
 
     @property
     def reads(self) -> Reads:
-        """Answers from memory."""
+        """Answers from what this worker has read of the config log and the status topic."""
 
     @property
     def changes(self) -> Changes:
-        """Writes to the config log."""
+        """Changes connectors by records of the config log."""
 
     @property
     def restarts(self) -> Restarts:
@@ -176,5 +176,5 @@ class Signature:
 
     @property
     def headers(self) -> dict[str, str]:
-        """For a request."""
+        """The two HTTP headers that carry it in a request between workers."""
         return {SIGNATURE_HEADER: self.value, ALGORITHM_HEADER: self.algorithm}

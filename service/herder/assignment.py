@@ -32,7 +32,7 @@ class Shares(Generic[Kind]):
 
     @classmethod
     def of(cls, owners: Mapping[Kind, Member]) -> Shares[Kind]:
-        """Shares with their loads counted."""
+        """Shares of these owners, with how much each has counted."""
         return cls(owners, Counter(owners.values()))
 
 
@@ -84,7 +84,7 @@ class Assignment:
 
     @classmethod
     def of(cls, members: tuple[Member, ...], owners: Mapping[InstanceId, Member]) -> Assignment:
-        """As a roster tells it."""
+        """The assignment that a roster of these members begins with."""
         return cls(
             members,
             Shares.of({instance: owner for instance, owner in owners.items() if isinstance(instance, ConnectorId)}),
@@ -98,7 +98,7 @@ class Assignment:
         return self.connectors.owners.get(instance)
 
     def owned_by(self, member: Member) -> list[InstanceId]:
-        """Everything that is this worker's."""
+        """All connectors and tasks that a worker owns."""
         return [instance for instance, owner in self._items() if owner == member]
 
     def owners(self) -> dict[InstanceId, Member]:
@@ -218,11 +218,11 @@ class AssignmentTracker:
         return self._waiting is not None
 
     def owner(self, instance: InstanceId) -> Member | None:
-        """Its owner; None while nobody is."""
+        """The worker that owns a connector or a task; None while nobody does."""
         return self.assignment.owner(instance)
 
     def owned_by(self, member: Member) -> Iterable[InstanceId]:
-        """Everything that is this worker's."""
+        """All connectors and tasks that a worker owns."""
         return self.assignment.owned_by(member)
 
     def take_moved(self) -> frozenset[str] | None:

@@ -22,7 +22,7 @@ class ForbiddenError(RequestError):
 
 
 class NotFoundError(RequestError):
-    """What it names is not there."""
+    """The connector, task, plugin or logger that a request names is not there."""
 
     status = 404
 
@@ -34,7 +34,7 @@ class ConflictError(RequestError):
 
 
 class StartingError(RequestError):
-    """The worker is still starting."""
+    """The worker has not read the internal topics yet; the same request will be answered later."""
 
     status = 503
 

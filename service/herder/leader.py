@@ -43,7 +43,7 @@ class Leadership:
     _doubt_ends: float = 0.0
 
     def on_fenced(self) -> None:
-        """Another worker has claimed."""
+        """Hear that another worker has claimed the lead: a write of this one was refused."""
         self._fenced_in = self.view.generation
         self._doubt_ends = self.clock.monotonic() + self.view.settings.doubt_seconds
 
@@ -117,7 +117,7 @@ class Fencing:
                 self.spawn(self._run(name))
 
     def stop_waiting(self) -> None:
-        """Another worker leads now."""
+        """Forget what was waited for, because another worker leads now."""
         self._pending_since.clear()
 
     def _pending(self) -> list[str]:

@@ -33,7 +33,7 @@ _LOOK_SECONDS = 0.2
 
 @dataclass(frozen=True, slots=True)
 class OffsetRequests:
-    """Offsets of sources and sinks alike."""
+    """Requests about the offsets of one connector, source or sink. All raise ``RequestError`` or ``ElsewhereError``."""
 
     view: ClusterView
     sources: OffsetAccess
@@ -42,13 +42,13 @@ class OffsetRequests:
     fencing: Fencing
 
     async def read(self, name: str) -> Sequence[OffsetEntry]:
-        """All offsets of a connector."""
+        """All offsets of a connector, whatever its state; 404 where it is missing."""
         entry = self.view.entry(name)
         async with self.locks.telling_failures():
             return await self._access(entry).read(name, entry.config)
 
     async def alter(self, name: str, offsets: Sequence[OffsetEntry]) -> str:
-        """Set or forget some; the text of success."""
+        """Set or forget (None) the given offsets of a stopped connector, on the leader; Connect's text of success."""
         if not offsets:
             raise BadRequestError("Partitions / offsets need to be provided for an alter offsets request")
         self._demand_place(name)
@@ -57,7 +57,7 @@ class OffsetRequests:
             return _told(is_whole=await self._access(entry).alter(name, entry.config, offsets), done="altered")
 
     async def reset(self, name: str) -> str:
-        """Forget all; the text of success."""
+        """Forget all offsets of a stopped connector, on the leader; Connect's text of success."""
         self._demand_place(name)
         async with self.locks.changing(name):
             entry = await self._let_go(name)
@@ -129,7 +129,7 @@ class SourceOffsetAccess:
     """Tasks of the generation that was fenced last."""
 
     async def read(self, name: str, config: Properties) -> Sequence[OffsetEntry]:
-        """All of them."""
+        """The newest source offset of each source partition."""
         return await (await self.offsets_of(config)).entries(name)
 
     async def alter(self, name: str, config: Properties, offsets: Sequence[OffsetEntry]) -> bool:
@@ -165,13 +165,13 @@ class SourceOffsetAccess:
 
 @dataclass(frozen=True, slots=True)
 class SinkOffsetAccess:
-    """See ``OffsetAccess``."""
+    """Offsets of sinks: what their consumer group has committed (`service.herder.ports.OffsetAccess`)."""
 
     clients_of: ClientsOf
     group_of: Callable[[str, Properties], str]
 
     async def read(self, name: str, config: Properties) -> Sequence[OffsetEntry]:
-        """What the group has committed."""
+        """The committed offset of each topic partition of the connector's group."""
         async with ConsumerGroups.opened(await _clients(self.clients_of, "admin", config)) as groups:
             offsets = await groups.offsets(self.group_of(name, config))
         return [
@@ -191,7 +191,7 @@ class SinkOffsetAccess:
         return True
 
     async def reset(self, name: str, config: Properties) -> bool:
-        """Remove the group."""
+        """Remove the connector's group; raises ``RequestError`` while it has members."""
         async with self._changing(name, config, done="reset") as groups:
             await _once_left(lambda: groups.delete(self.group_of(name, config)))
         return True

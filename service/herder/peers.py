@@ -32,7 +32,7 @@ class HttpPeers:
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
-        """Open the client."""
+        """Open the client's pool of connections."""
         timeout = aiohttp.ClientTimeout(total=REQUEST_SECONDS_MAX)
         self._session = aiohttp.ClientSession(timeout=timeout)
         return self
@@ -40,12 +40,12 @@ class HttpPeers:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close its connections."""
+        """Close the client; a later request raises ``PeerError``."""
         if self._session is not None:
             await self._session.close()
 
     async def publish_tasks(self, url: str, connector: str, body: bytes, signature: Signature | None) -> None:
-        """``POST /connectors/{connector}/tasks``; raises ``PeerError``."""
+        """Send task configs to the worker at ``url``: ``POST /connectors/{connector}/tasks``; raises ``PeerError``."""
         headers = {"Content-Type": "application/json"}
         if signature is not None:
             headers |= signature.headers

@@ -23,7 +23,7 @@ from service.herder.api import OffsetEntry, Signature
 
 
 class ConfigStore(Protocol):
-    """The config log: connectors, target states, task configs (`connect-storage.md`, section 2).
+    """The config log: connectors, target states, task configs in the records of Connect's config topic.
 
     Reading is continuous; ``listen`` hears every change in the order of the log, on the event loop. Writers return
     once their record is in the log *and* read back here. All of them raise ``DeliveryRetriable`` or ``DeliveryFatal``;
@@ -42,7 +42,7 @@ class ConfigStore(Protocol):
         """Make the topic if it is missing, check it, read it to its end, and go on reading."""
 
     async def stop(self) -> None:
-        """Disconnect."""
+        """Stop reading and disconnect; harmless before ``start``."""
 
     async def read_to_end(self) -> None:
         """Until everything written before the call is in ``config``."""
@@ -70,10 +70,10 @@ class ConfigStore(Protocol):
         """
 
     async def put_target_state(self, name: str, state: TargetState) -> None:
-        """Pause, resume, stop."""
+        """Write that a connector is to run, to be paused or to be stopped."""
 
     async def put_restart(self, request: RestartRequest) -> None:
-        """Ask every owner to restart."""
+        """Write a restart that every owner carries out when it reads the record."""
 
     async def put_task_count(self, name: str, count: int) -> None:
         """How many tasks the generation that may now start has; its older ones are fenced."""
@@ -86,7 +86,10 @@ class ConfigStore(Protocol):
 
 
 class StatusStore(Protocol):
-    """States and topics in use, as all workers tell them (section 4). Reads are from memory; writes are queued."""
+    """States and topics in use, as all workers tell them in the records of Connect's status topic.
+
+    Reads are from memory and see at once what is told here; writes are queued, and tried until they succeed.
+    """
 
     async def start(self) -> None:
         """Make the topic if it is missing, check it, read it to its end, and go on reading and writing."""
@@ -104,7 +107,7 @@ class StatusStore(Protocol):
         """Connectors of which any state or topic is known."""
 
     def connector(self, name: str) -> InstanceStatus | None:
-        """State of the connector itself."""
+        """State of the connector itself, as last told; None where none is known."""
 
     def tasks(self, name: str) -> Mapping[int, InstanceStatus]:
         """States of its tasks, sorted by number."""
@@ -116,16 +119,16 @@ class StatusStore(Protocol):
         """Tell a state unless a newer generation of another worker has told one."""
 
     def remove(self, instance: InstanceId) -> None:
-        """The connector or task is gone."""
+        """Forget the state of a connector or a task that is no more."""
 
     def topics(self, name: str) -> Sequence[str]:
-        """Topics the connector has used."""
+        """Names of the topics that a connector has used since the last reset, sorted."""
 
     def add_topic(self, topic: str, task: TaskId) -> None:
         """The task has used a topic; may be called with every commit, because what is known is not written again."""
 
     def reset_topics(self, name: str) -> None:
-        """Forget the connector's topics."""
+        """Forget the topics that a connector has used so far."""
 
 
 class Membership(Protocol):
@@ -133,7 +136,7 @@ class Membership(Protocol):
 
     @property
     def me(self) -> Member:
-        """The worker itself."""
+        """The worker itself, as the others know it."""
 
     @property
     def roster(self) -> Roster | None:
@@ -141,7 +144,7 @@ class Membership(Protocol):
 
     @property
     def is_rebalancing(self) -> bool:
-        """Whether a newer roster is due."""
+        """Whether a round of the group is under way or due, so that ``roster`` is about to change."""
 
     @property
     def failure(self) -> Exception | None:
@@ -188,7 +191,7 @@ class Instances(Protocol):
         """For how long every task here has had nothing to do or been FAILED; None while one is not (DESIGN, idle)."""
 
     async def stop(self) -> None:
-        """The staged stop of everything."""
+        """Stop everything in stages: take no more, deliver what is there, cancel what does not end in time."""
 
 
 class InstanceObserver(Protocol):
@@ -233,7 +236,7 @@ class OffsetAccess(Protocol):
     """Offsets of one kind of connector: sources in their topic, sinks in their consumer group."""
 
     async def read(self, name: str, config: Properties) -> Sequence[OffsetEntry]:
-        """All of them."""
+        """All offsets of a connector of this name and config."""
 
     async def alter(self, name: str, config: Properties, offsets: Sequence[OffsetEntry]) -> bool:
         """Write these (None = forget); whether the connector itself took part."""

@@ -57,7 +57,7 @@ class TaskPublication:
             self.spawn(self._publish(connector))
 
     async def receive(self, connector: str, *, signature: Signature | None, body: bytes) -> None:
-        """Write what another worker has made."""
+        """Write task configs that another worker has made and signed; raises ``RequestError``, ``ElsewhereError``."""
         if self.view.settings.is_standalone:
             raise RequestError("A standalone worker takes no task configurations from others")
         demand_signed(

@@ -164,7 +164,7 @@ def named(name: str, config: Properties) -> Properties:
 
 
 def refusal(errors: Sequence[str]) -> str:
-    """Connect's text about an invalid config."""
+    """Connect's text about an invalid config, with all that is wrong with it."""
     return (
         f"Connector configuration is invalid and contains the following {len(errors)} error(s):\n"
         + "\n".join(errors)

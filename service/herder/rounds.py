@@ -88,7 +88,7 @@ class Grace:
         return replace(self, since={member: self.since.get(member, now) for member in sorted(absent)})
 
     def held(self, now: float) -> frozenset[Member]:
-        """Whose work still waits for them."""
+        """Members whose grace is not over at ``now``, so that their work still waits for them."""
         return frozenset(member for member, since in self.since.items() if now < since + self.seconds)
 
     @property
@@ -115,7 +115,7 @@ class Claim:
 
 
 def encode_claim(claim: Claim) -> bytes:
-    """For the leader."""
+    """Packed, as a member sends it to the leader in a round."""
     people = [claim.member, *sorted({*claim.others.values()} - {claim.member})]
     numbers = {member: number for number, member in enumerate(people)}
     owners = {instance: numbers[owner] for instance, owner in claim.others.items()} | dict.fromkeys(claim.owned, 0)
@@ -123,7 +123,7 @@ def encode_claim(claim: Claim) -> bytes:
 
 
 def decode_claim(data: bytes) -> Claim:
-    """As the leader reads it."""
+    """What a member claims; the inverse of ``encode_claim``."""
     urls, offset, generation, table = _unpacked(data)
     people = [Member(url) for url in urls]
     owners = dict(_instances(table))
@@ -133,7 +133,7 @@ def decode_claim(data: bytes) -> Claim:
 
 
 def encode_roster(roster: Roster) -> bytes:
-    """For every member."""
+    """Packed, as the leader sends it to every member at the end of a round."""
     people = sorted({*roster.members, roster.leader, *roster.base.values()})
     numbers = {member: number for number, member in enumerate(people)}
     base = _by_connector({instance: numbers[owner] for instance, owner in roster.base.items()})
@@ -143,7 +143,7 @@ def encode_roster(roster: Roster) -> bytes:
 
 
 def decode_roster(data: bytes) -> Roster:
-    """As every member reads it."""
+    """What the leader has decided; the inverse of ``encode_roster``."""
     generation, urls, leader, present, base_offset, base = _unpacked(data)
     people = [Member(url) for url in urls]
     return Roster(

@@ -49,7 +49,7 @@ class WorkerRun:
     _refusal: Exception | None = None
 
     def request_stop(self, reason: str) -> None:
-        """Begin the staged stop."""
+        """Ask for the staged stop; ``reason`` is for the log. Returns at once."""
         self._stop_reason = reason
         self._stop.set()
 

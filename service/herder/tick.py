@@ -127,7 +127,7 @@ class Holdings:
     _held: dict[str, _Holding] = field(default_factory=dict)
 
     def names(self) -> Collection[str]:
-        """Connectors of which something is here."""
+        """Connectors of which this worker owns the connector itself or a task."""
         return self._held.keys()
 
     def is_running(self, instance: InstanceId) -> bool:
@@ -170,7 +170,7 @@ class _HandOver:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether anything is held back."""
+        """Whether anything is held back for its former owner."""
         return bool(self._waiting_since)
 
     def ready(self, desired: Mapping[InstanceId, Desired]) -> dict[InstanceId, Desired]:

@@ -131,7 +131,7 @@ class ClusterView:
 
     @property
     def me(self) -> Member:
-        """The worker itself."""
+        """The worker that this view belongs to."""
         return self.membership.me
 
     @property
