@@ -26,9 +26,18 @@ from service.stores.connector_offsets import ConnectorOffsets
 from service.stores.dedupe_store import DedupeStore
 from service.stores.offset_changes import OffsetChanges
 
+ClientsOf = Callable[[str, Properties], KafkaSettings]
+"""Settings of a client by role (producer, consumer, admin) and connector config, provider variables unresolved."""
+OffsetsOf = Callable[[Properties], Awaitable[ConnectorOffsets]]
+"""Where a connector of this config has its offsets; the topics are there."""
+CheckOffsets = Callable[[Properties, Sequence[tuple[Mapping[str, Any], Mapping[str, Any] | None]]], None]
+"""The connector's own opinion; raises ValueError with a text for whoever asked."""
 LETTING_GO_LOOKS_MAX = 50
 """A connector is STOPPED the moment it is written; its tasks deliver what they hold up to seconds later."""
-_LOOK_SECONDS = 0.2
+LEAVING_LOOKS_MAX = 25
+"""A sink's tasks flush, then leave their group."""
+LOOK_SECONDS = 0.2
+"""Between two looks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +96,7 @@ class OffsetRequests:
             entry = self._stopped(name)
             if self.view.is_sink(entry) or not (self.view.held_tasks(name) or self.fencing.is_under_way(name)):
                 return entry
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(LOOK_SECONDS)
         raise ConflictError(CONFLICT)
 
     def _access(self, entry: ConnectorEntry) -> OffsetAccess:
@@ -102,17 +111,6 @@ def _told(*, is_whole: bool, done: str) -> str:
         f"connector manages offsets externally, they will need to be manually {done} in the system that the connector "
         "uses."
     )
-
-
-ClientsOf = Callable[[str, Properties], KafkaSettings]
-"""Settings of a client by role (producer, consumer, admin) and connector config, provider variables unresolved."""
-OffsetsOf = Callable[[Properties], Awaitable[ConnectorOffsets]]
-"""Where a connector of this config has its offsets; the topics are there."""
-CheckOffsets = Callable[[Properties, Sequence[tuple[Mapping[str, Any], Mapping[str, Any] | None]]], None]
-"""The connector's own opinion; raises ValueError with a text for whoever asked."""
-LEAVING_LOOKS_MAX = 25
-"""A connector is STOPPED the moment it is written; its tasks flush and leave their group up to seconds later."""
-_LOOK_SECONDS = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +215,7 @@ async def _once_left(change: Callable[[], Awaitable[None]]) -> None:
         try:
             await change()
         except GroupHasMembers:
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(LOOK_SECONDS)
         else:
             return
     await change()
