@@ -27,6 +27,7 @@ class Servers:
 
     bootstrap: str
     registry: str
+    pid: int
 
 
 @dataclass(slots=True)
@@ -76,7 +77,7 @@ def servers(folder: Path) -> Iterator[Servers]:
     with headrace("broker", "--registry", "--data", str(folder), log=folder.with_suffix(".log"), pipe=True) as child:
         line = child.process.stdout.readline().decode() if child.process.stdout else ""
         words = dict(word.split("=", 1) for word in line.split()[1:])
-        yield Servers(words["bootstrap"], words["registry"])
+        yield Servers(words["bootstrap"], words["registry"], child.pid)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from tests.benchmarks.lines import CONTRACT, write_lines
 from tests.benchmarks.pages import page_server
 from tests.benchmarks.peer import connect_file_source
 from tests.benchmarks.processes import Servers, headrace, write_properties
-from tests.benchmarks.watching import Passage, watch
+from tests.benchmarks.watching import Passage, processor_seconds, watch
 
 AVRO = {"value.converter": "io.confluent.connect.avro.AvroConverter", "contract.schema": json.dumps(CONTRACT)}
 TOPIC = {"topic.creation.default.partitions": "1"}
@@ -50,8 +50,9 @@ class Field:
 async def run_headrace(field: Field, name: str, properties: Mapping[str, str], *, records: int) -> Passage:
     """A worker with one connector until all its records are readable."""
     log = field.folder / f"{name}.log"
-    with headrace("standalone", str(field.worker(name)), str(field.connector(name, properties)), log=log):
-        return await watch(field.servers.bootstrap, name, records=records)
+    with headrace("standalone", str(field.worker(name)), str(field.connector(name, properties)), log=log) as child:
+        sample = processor_seconds({"Python": child.pid, "broker": field.servers.pid})
+        return await watch(field.servers.bootstrap, name, records=records, sample=sample)
 
 
 async def peer(field: Field, run: str, *, records: int) -> Passage:
@@ -59,8 +60,9 @@ async def peer(field: Field, run: str, *, records: int) -> Passage:
     file = write_lines(field.folder / "lines.jsonl", count=records)
     topic = f"peer-{run}"
     folder = field.folder / topic
-    with connect_file_source(folder, bootstrap=field.servers.bootstrap, file=file, topic=topic):
-        return await watch(field.servers.bootstrap, topic, records=records)
+    with connect_file_source(folder, bootstrap=field.servers.bootstrap, file=file, topic=topic) as child:
+        sample = processor_seconds({"Kafka Connect": child.pid, "broker": field.servers.pid})
+        return await watch(field.servers.bootstrap, topic, records=records, sample=sample)
 
 
 async def from_file(field: Field, run: str, *, records: int) -> Passage:

@@ -1,19 +1,24 @@
 """How fast records become readable: the last stable offset of a topic over time, seen by an outside observer.
 
 The same measure for everyone: from the first moment at which records are readable to the moment at which all are,
-records made readable in between. Start-up of JVMs and sessions is measured apart.
+records made readable in between. Start-up of JVMs and sessions is measured apart. Processor time is read at the same
+two moments, for each process that has a part in it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+import psutil
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
 POLL_SECONDS = 0.02
 WAIT_SECONDS_MAX = 600.0
+Sample = Callable[[], Mapping[str, float]]
+"""Processor seconds used so far, user and system, by part: such as ``Spark`` or ``broker``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,27 +30,57 @@ class Passage:
     """Readable at the first look that saw any."""
     first_at: float
     last_at: float
+    cpu_seconds: Mapping[str, float]
+    """Used between the two looks, by part."""
 
     @property
     def records_per_second(self) -> float:
         """Rate between the first and the last look."""
         return (self.records - self.first_records) / (self.last_at - self.first_at)
 
+    @property
+    def cpu_micros_a_record(self) -> dict[str, float]:
+        """Processor time by part, divided by the records that became readable meanwhile."""
+        passed = self.records - self.first_records
+        return {part: seconds / passed * 1e6 for part, seconds in self.cpu_seconds.items()}
 
-async def watch(bootstrap: str, topic: str, *, records: int) -> Passage:
+    @property
+    def cores_used(self) -> float:
+        """Processor seconds a second, of all parts together."""
+        return sum(self.cpu_seconds.values()) / (self.last_at - self.first_at)
+
+
+def processor_seconds(parts: Mapping[str, int]) -> Sample:
+    """A sample of processes by id: each with its children, but a JVM of a Python process counts as ``Spark``."""
+
+    def sample() -> dict[str, float]:
+        used: dict[str, float] = {}
+        for part, pid in parts.items():
+            root = psutil.Process(pid)
+            for process in [root, *root.children(recursive=True)]:
+                times = process.cpu_times()
+                is_spark = part == "Python" and process.name() == "java"
+                name = "Spark" if is_spark else part
+                used[name] = used.get(name, 0.0) + times.user + times.system
+        return used
+
+    return sample
+
+
+async def watch(bootstrap: str, topic: str, *, records: int, sample: Sample = dict) -> Passage:
     """Wait until ``records`` are readable by a ``read_committed`` consumer."""
     consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, isolation_level="read_committed", group_id=None)
     await consumer.start()
     try:
         async with asyncio.timeout(WAIT_SECONDS_MAX):
-            return await _watch(consumer, topic, records=records)
+            return await _watch(consumer, topic, records=records, sample=sample)
     finally:
         await consumer.stop()
 
 
-async def _watch(consumer: AIOKafkaConsumer, topic: str, *, records: int) -> Passage:
+async def _watch(consumer: AIOKafkaConsumer, topic: str, *, records: int, sample: Sample) -> Passage:
     partition = TopicPartition(topic, 0)
-    first: tuple[int, float] | None = None
+    first: tuple[int, float, Mapping[str, float]] | None = None
     # Asked once only: what the broker answers to the watcher it cannot do for those who are measured.
     while topic not in await consumer.topics():
         await asyncio.sleep(POLL_SECONDS)
@@ -53,9 +88,10 @@ async def _watch(consumer: AIOKafkaConsumer, topic: str, *, records: int) -> Pas
         readable = await _readable(consumer, partition)
         now = time.monotonic()
         if readable and first is None:
-            first = (readable, now)
+            first = (readable, now, sample())
         if first is not None and readable >= records:
-            return Passage(readable, first[0], first[1], now)
+            used = {part: seconds - first[2].get(part, 0.0) for part, seconds in sample().items()}
+            return Passage(readable, first[0], first[1], now, used)
         await asyncio.sleep(POLL_SECONDS)
 
 

@@ -21,18 +21,18 @@ KEY = ("distinct_id", "time", "insert_id")
 """With the event's name, by Mixpanel's ``reference/event-deduplication``."""
 
 
-def project() -> MixpanelSettings:
+def project(*, days: int = DAYS) -> MixpanelSettings:
     """Days with bad and repeated lines, each told slowly the first time."""
     return MixpanelSettings(
         first_day=FIRST_DAY,
-        days=DAYS,
+        days=days,
         events_per_day=EVENTS_PER_DAY,
         malformed_per_day=3,
         wrong_typed_per_day=4,
         duplicates_per_day=20,
         faults=tuple(
             Fault(kind=FaultKind.PAUSE, day=FIRST_DAY + timedelta(days=number), seconds=PAUSE_SECONDS)
-            for number in range(DAYS)
+            for number in range(days)
         ),
     )
 
@@ -45,8 +45,8 @@ class Backfill:
     settings: MixpanelSettings
     simulator: RunningSimulator
 
-    def connector_file(self, folder: Path) -> Path:
-        """Its config."""
+    def connector_file(self, folder: Path, **more: str) -> Path:
+        """Its config; ``more`` keys go over its own."""
         properties = {
             "name": self.topic,
             "topic": self.topic,
@@ -62,13 +62,14 @@ class Backfill:
             "errors.tolerance": "all",
             "errors.restart.backoff.ms": "200",
             "errors.retry.delay.max.ms": "2000",
+            **more,
         }
         return write_properties(folder / f"{self.topic}.properties", properties)
 
     def demand_exactly_once(self, bootstrap: str) -> None:
         """Every event by Mixpanel's own key, and every bad line, once."""
         truth = self.simulator.truth()
-        assert truth.delivered == DAYS * EVENTS_PER_DAY, "the backfill did not come to its end"
+        assert truth.delivered == self.settings.days * EVENTS_PER_DAY, "the backfill did not come to its end"
         events = [json.loads(value or b"") for value in committed_values(bootstrap, self.topic).elements()]
         keys = {(event["event"], *(event["properties"][name] for name in KEY)) for event in events}
         assert len(keys) == truth.delivered, f"{truth.delivered - len(keys)} events lost"
@@ -79,8 +80,8 @@ class Backfill:
 
 
 @contextmanager
-def backfill(topic: str) -> Iterator[Backfill]:
-    """The project, served by a process of its own."""
-    settings = project()
+def backfill(topic: str, settings: MixpanelSettings | None = None) -> Iterator[Backfill]:
+    """The project, or another, served by a process of its own."""
+    settings = settings or project()
     with simulator_process(settings) as simulator:
         yield Backfill(topic, settings, simulator)
