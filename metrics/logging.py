@@ -27,7 +27,7 @@ from metrics.events import (
 )
 from metrics.log_levels import level_number
 from metrics.log_repeats import RepeatFilter
-from metrics.redaction import Redactor
+from metrics.redaction import Redactor, redact_by_place
 
 if TYPE_CHECKING:
     from structlog.typing import EventDict, Processor, WrappedLogger
@@ -49,6 +49,9 @@ MARKS: tuple[Processor, ...] = (
     structlog.processors.TimeStamper(fmt="iso", utc=True),
 )
 HEAD = ("timestamp", "level", "logger", "event")
+_MARKED = HEAD[:3]
+_SHOWN = "_is_verbatim"
+"""A field of events of ours, for the redaction alone."""
 
 
 class LogFormat(StrEnum):
@@ -116,7 +119,7 @@ class LogObserver:
                 for field in dataclasses.fields(event)
                 if (value := getattr(event, field.name)) not in (None, "")
             }
-            structured.log(number, _name_of(kind), **fields)
+            structured.log(number, _name_of(kind), **{_SHOWN: kind.is_verbatim}, **fields)
 
 
 def _level_of(event: Event) -> Level:
@@ -156,7 +159,18 @@ class _Redaction:
         self._redactor = redactor
 
     def __call__(self, _logger: WrappedLogger, _method: str, fields: EventDict) -> EventDict:
-        return {name: self._redactor.redact_field(name, value) for name, value in fields.items()}
+        is_verbatim = fields.pop(_SHOWN, None)
+        # The name of an event of ours is no text of anybody else's; that of a library's line is its message.
+        own = _MARKED if is_verbatim is None else HEAD
+        return {
+            name: value if name in own else self._shown(name, value, is_verbatim=bool(is_verbatim))
+            for name, value in fields.items()
+        }
+
+    def _shown(self, name: str, value: object, *, is_verbatim: bool) -> object:
+        if is_verbatim:
+            return redact_by_place(value) if isinstance(value, str) else value
+        return self._redactor.redact_field(name, value)
 
 
 def _name_trace(_logger: WrappedLogger, _method: str, fields: EventDict) -> EventDict:

@@ -119,7 +119,8 @@ async def open_worker(
     """
     _return_freed_memory()
     config, clock = job.worker, SystemClock()
-    health, metrics, loggers = Health(), PrometheusObserver(), LogLevels()
+    health = Health(hide=job.providers.redactor.redact)
+    metrics, loggers = PrometheusObserver(), LogLevels()
     emit = Emitter(metrics, health, LogObserver(), *observers)
     started_at = clock.monotonic()
     async with AsyncExitStack() as stack:

@@ -90,7 +90,7 @@ class Job:
         """
         resolved = self.providers.resolve(properties)
         for secret in secrets_of_connector(resolved.properties):
-            self.providers.secrets.add(secret)
+            self.providers.redactor.learn(secret)
         return replace(resolved, properties=with_registry(resolved.properties, registry_url or PLACEHOLDER_REGISTRY))
 
     def resolved(self, properties: Mapping[str, str], *, registry_url: str | None) -> dict[str, str]:

@@ -25,6 +25,9 @@ class Event:
 
     logger: ClassVar[str] = "headrace"
     level: ClassVar[Level] = Level.DEBUG
+    is_verbatim: ClassVar[bool] = False
+    """Whether its fields are shown though a secret may be of the same text: they name who asked for what, and a
+    connector whose password is ``done`` must not blank that. Secrets that can be told by their place are hidden."""
 
 
 Emit = Callable[[Event], None]

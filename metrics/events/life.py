@@ -257,6 +257,7 @@ class ChangeAudited(Event):
 
     logger: ClassVar[str] = "headrace.audit"
     level: ClassVar[Level] = Level.INFO
+    is_verbatim: ClassVar[bool] = True
     principal: str
     remote: str
     method: str

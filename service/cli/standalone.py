@@ -16,7 +16,6 @@ from rich.console import Console
 from rich.text import Text
 
 from metrics.logging import LogFormat, configure_logging
-from metrics.redaction import Redactor
 from service.app import Addresses, open_worker
 from service.cli.findings import print_refusal
 from service.embedded.errors import EmbeddedError, StartFailed
@@ -73,10 +72,9 @@ def exit_code_of(error: Exception) -> int:
 
 def configure_job_logging(job: Job) -> None:
     """As the worker file says, with the job's secrets hidden."""
-    redactor = Redactor()
+    redactor = job.providers.redactor
     for secret in job.secrets():
         redactor.learn(secret)
-    job.providers.secrets.listen(redactor.learn)
     configure_logging(format=LogFormat(job.worker.log_format), level=job.worker.log_level, redactor=redactor)
 
 

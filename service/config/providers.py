@@ -9,12 +9,11 @@ know stays as it was written, as in Connect, with a warning.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from threading import Lock
 
 from fetchers.sdk import Finding, Severity
-from metrics.redaction import SECRET_LENGTH_MIN
+from metrics.redaction import SECRET_LENGTH_MIN, Redactor
 from service.config.provider_sources import CLASSES, Provider, ProviderError, ProviderParameterError
 
 __all__ = ["ConfigProviders", "ProviderError", "Resolved", "ResolvedWorker", "resolve_worker"]
@@ -27,33 +26,6 @@ FAILED_VALUE = (
     "Invalid value for configuration '{key}': the value resolved from the config provider reference failed validation"
 )
 """Connect's text where it would have to show the value."""
-
-Learn = Callable[[str], None]
-"""Hears of a value that no log line may show (``metrics.redaction.Redactor.learn``)."""
-
-
-class KnownSecrets:
-    """Values that were resolved, each told once to whoever hides them; resolving may go on in any thread."""
-
-    def __init__(self) -> None:
-        self._values: set[str] = set()
-        self._listeners: list[Learn] = []
-        self._lock = Lock()
-
-    def add(self, secret: str) -> None:
-        """Tell of a value, if it is new."""
-        with self._lock:
-            if secret not in self._values:
-                self._values.add(secret)
-                for learn in self._listeners:
-                    learn(secret)
-
-    def listen(self, learn: Learn) -> None:
-        """Hear of the known ones now, and of the others as they come."""
-        with self._lock:
-            self._listeners.append(learn)
-            for secret in self._values:
-                learn(secret)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,15 +59,19 @@ class Resolved:
         return replace(finding, message=self.without_secrets(finding.message))
 
     def without_secrets(self, text: str) -> str:
-        """A text with variables where their values stood."""
+        """A text with variables where their values stood; one of digits alone only where it is a whole number."""
         for secret in sorted(filter(_is_telling, self.secrets), key=len, reverse=True):
-            text = text.replace(secret, self.secrets[secret])
+            variable = self.secrets[secret]
+            if secret.isdecimal():
+                text = re.sub(rf"(?<!\d){secret}(?!\d)", lambda _: variable, text)  # noqa: B023 - used at once
+            else:
+                text = text.replace(secret, variable)
         return text
 
 
 def _is_telling(secret: str) -> bool:
     """Whether a text is not one of those that stand everywhere, such as ``true`` or ``10``."""
-    return len(secret) >= SECRET_LENGTH_MIN and not secret.isdecimal() and secret.lower() not in {"true", "false"}
+    return len(secret) >= SECRET_LENGTH_MIN and secret.lower() not in {"true", "false"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +79,8 @@ class ConfigProviders:
     """The providers of one worker, by the names its config gives them."""
 
     providers: Mapping[str, Provider] = field(default_factory=dict)
-    secrets: KnownSecrets = field(default_factory=KnownSecrets)
+    redactor: Redactor = field(default_factory=Redactor)
+    """Learns every value that is resolved; the worker's log and whatever tells of errors hide by it."""
 
     @classmethod
     def parse(
@@ -126,7 +103,7 @@ class ConfigProviders:
         pass_over = _Pass(self.providers)
         resolved = {key: pass_over.replaced(key, value) for key, value in properties.items()}
         for secret in pass_over.secrets:
-            self.secrets.add(secret)
+            self.redactor.learn(secret)
         variables = {key: properties[key] for key in pass_over.keys}
         return Resolved(resolved, variables, pass_over.secrets, tuple(pass_over.warnings))
 

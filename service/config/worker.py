@@ -117,6 +117,9 @@ class WorkerConfig(ConfigModel):
     """Pages that need no proof: of ``health`` and ``metrics``."""
     rest_request_bytes_max: Annotated[int, Field(ge=1024), Key(importance=Importance.LOW)] = 1_048_576
     """Longest body of a request; a longer one is answered 413."""
+    rest_config_secrets: Annotated[Literal["show", "hide"], Key(importance=Importance.MEDIUM)] = "show"
+    """Whether clients with the role ``admin`` are shown secrets in connectors' configs, as Connect shows them to
+    everyone; ``read`` never is. Where a hidden value, ``[hidden]``, comes back, the stored one is kept."""
     rest_connections_max: Annotated[int, Field(ge=1), Key(importance=Importance.LOW)] = 1024
     """Connections to all listeners together; further ones are answered 503 and closed."""
     rest_connections_per_address_max: Annotated[int, Field(ge=1), Key(importance=Importance.LOW)] = 128

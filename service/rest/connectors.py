@@ -14,6 +14,7 @@ from service.rest import bodies, requests
 from service.rest.ports import Surface
 from service.rest.routes import Access, Answer, Query, Route
 from service.rest.schemas import array_of, reference
+from service.rest.secrets import ConfigSecrets
 
 _INFO = reference("ConnectorInfo")
 _INVALID = "The config is invalid, or has another name."
@@ -27,6 +28,7 @@ class ConnectorRoutes:
     """Handlers of connectors and their tasks."""
 
     surface: Surface
+    secrets: ConfigSecrets
 
     def routes(self) -> tuple[Route, ...]:
         """All of them."""
@@ -146,29 +148,30 @@ class ConnectorRoutes:
         expanded = {}
         for name in names:
             try:
-                expanded[name] = self._expanded(name, expand)
+                expanded[name] = self._expanded(request, name, expand)
             except NotFoundError:
                 continue
         return bodies.json_answer(expanded)
 
-    def _expanded(self, name: str, expand: frozenset[str]) -> bodies.Json:
+    def _expanded(self, request: web.Request, name: str, expand: frozenset[str]) -> bodies.Json:
         herder = self.surface.present_herder
         found: bodies.Json = {}
         if "status" in expand:
             found["status"] = bodies.connector_status(herder.reads.status(name))
         if "info" in expand:
-            found["info"] = bodies.connector_info(herder.reads.info(name, is_consistent=False))
+            info = herder.reads.info(name, is_consistent=False)
+            found["info"] = bodies.connector_info(self.secrets.info(request, info))
         return found
 
     async def info(self, request: web.Request) -> web.Response:
         """ConnectorInfo."""
         info = self.surface.present_herder.reads.info(request.match_info["connector"])
-        return bodies.json_answer(bodies.connector_info(info))
+        return bodies.json_answer(bodies.connector_info(self.secrets.info(request, info)))
 
     async def config(self, request: web.Request) -> web.Response:
         """The flat config."""
         info = self.surface.present_herder.reads.info(request.match_info["connector"])
-        return bodies.json_answer(info.config)
+        return bodies.json_answer(self.secrets.shown(request, info.config))
 
     async def status(self, request: web.Request) -> web.Response:
         """ConnectorStateInfo."""
@@ -178,7 +181,7 @@ class ConnectorRoutes:
     async def tasks(self, request: web.Request) -> web.Response:
         """TaskInfo of each task."""
         configs = self.surface.present_herder.reads.tasks(request.match_info["connector"])
-        return bodies.json_answer(bodies.task_infos(configs))
+        return bodies.json_answer(bodies.task_infos(self.secrets.tasks(request, configs)))
 
     async def task_status(self, request: web.Request) -> web.Response:
         """TaskState."""
@@ -187,30 +190,34 @@ class ConnectorRoutes:
 
     async def create(self, request: web.Request) -> web.Response:
         """201 and where it is."""
-        name, config, initial = requests.parse_create(await requests.read_body(request))
+        name, given, initial = requests.parse_create(await requests.read_body(request))
+        config = requests.complete_config(self.secrets.restored(name, given), name=name)
         info = await self.surface.present_herder.changes.create(name, config, initial)
-        return _created(info)
+        return self._created(request, info)
 
     async def put_config(self, request: web.Request) -> web.Response:
         """201 when it was created, 200 when it was there."""
         name = request.match_info["connector"]
-        config = requests.parse_new_config(await requests.read_body(request), name=name)
+        given = requests.parse_config(await requests.read_body(request))
+        config = requests.complete_config(self.secrets.restored(name, given), name=name)
         info, is_created = await self.surface.present_herder.changes.put(name, config)
-        return _created(info) if is_created else bodies.json_answer(bodies.connector_info(info))
+        if is_created:
+            return self._created(request, info)
+        return bodies.json_answer(bodies.connector_info(self.secrets.info(request, info)))
 
     async def patch_config(self, request: web.Request) -> web.Response:
         """200 and the whole connector."""
         name = request.match_info["connector"]
-        patch = requests.parse_patch(await requests.read_body(request), name=name)
+        patch = self.secrets.restored(name, requests.parse_patch(await requests.read_body(request), name=name))
         info = await self.surface.present_herder.changes.patch(name, patch)
-        return bodies.json_answer(bodies.connector_info(info))
+        return bodies.json_answer(bodies.connector_info(self.secrets.info(request, info)))
 
     async def delete(self, request: web.Request) -> web.Response:
         """204."""
         await self.surface.present_herder.changes.delete(request.match_info["connector"])
         return bodies.empty_answer(204)
 
-
-def _created(info: ConnectorInfo) -> web.Response:
-    headers = {"Location": f"/connectors/{quote(info.name, safe='')}"}
-    return bodies.json_answer(bodies.connector_info(info), status=201, headers=headers)
+    def _created(self, request: web.Request, info: ConnectorInfo) -> web.Response:
+        headers = {"Location": f"/connectors/{quote(info.name, safe='')}"}
+        shown = bodies.connector_info(self.secrets.info(request, info))
+        return bodies.json_answer(shown, status=201, headers=headers)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import Callable
 from http import HTTPStatus
 
 from aiohttp import web
@@ -16,8 +17,8 @@ from service.rest.observing import route_name
 _CLIENT_ERROR = 400
 
 
-def answering_errors(emit: Emit, *, request_bytes_max: int) -> Middleware:
-    """Whatever is raised is answered with a status and the error body."""
+def answering_errors(emit: Emit, *, request_bytes_max: int, hide: Callable[[str], str]) -> Middleware:
+    """Whatever is raised is answered with a status and the error body; ``hide`` takes known secrets out of its text."""
 
     @web.middleware
     async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -27,7 +28,7 @@ def answering_errors(emit: Emit, *, request_bytes_max: int) -> Middleware:
             if error.__cause__ is not None and error.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
                 # The client is told what it can do; what broke is for the log.
                 emit(_failure(request, error.__cause__))
-            return error_answer(error.status, str(error))
+            return error_answer(error.status, hide(str(error)))
         except web.RequestPayloadError as error:
             return error_answer(_CLIENT_ERROR, f"The body cannot be read: {error}")
         except web.HTTPException as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any
@@ -31,6 +32,9 @@ _RECOVERIES: dict[type[TaskEvent], str] = {
 """What shows that a stage works again."""
 
 
+_REASONS = frozenset({"detail", "reason", "message"})
+
+
 class WorkerPhase(Enum):
     """Where a worker is in its life."""
 
@@ -52,6 +56,8 @@ class Health:
     """What each task retries, by stage."""
     phase: WorkerPhase = WorkerPhase.STARTING
     """Told by events, but for the beginning of another run."""
+    hide: Callable[[str], str] = str
+    """Takes secrets out of reasons and messages."""
 
     def __call__(self, event: Event) -> None:
         """Take an event."""
@@ -91,21 +97,23 @@ class Health:
         tasks_well = all(state.state not in {"FAILED", "RESTARTING"} for state in self.tasks.values())
         return self.phase is WorkerPhase.STARTED and components_ready and tasks_well
 
-    def report(self) -> dict[str, Any]:
-        """The body of ``/health/ready``."""
-        return {
+    def report(self, *, has_reasons: bool) -> dict[str, Any]:
+        """The body of ``/health/ready``; reasons and messages are for those who may read."""
+        report = {
             "status": "ready" if self.is_ready else "not ready",
             "components": {
-                name: {"ready": state.is_ready, "detail": state.detail} for name, state in self.components.items()
+                name: {"ready": state.is_ready, "detail": self.hide(state.detail)}
+                for name, state in self.components.items()
             },
             "tasks": {name: self._task_report(name) for name in sorted({*self.tasks, *self.retries})},
         }
+        return report if has_reasons else _without_reasons(report)
 
     def _task_report(self, name: str) -> dict[str, Any]:
         state = self.tasks.get(name)
         report: dict[str, Any] = {
             "state": state.state if state else "UNASSIGNED",
-            "reason": state.reason if state else "",
+            "reason": self.hide(state.reason) if state else "",
         }
         retries = self.retries.get(name)
         if retries:
@@ -113,10 +121,17 @@ class Health:
                 {
                     "stage": retry.stage,
                     "error": retry.error_class,
-                    "message": retry.message,
+                    "message": self.hide(retry.message),
                     "attempt": retry.attempt,
                     "wait_seconds": round(retry.wait_seconds, 3),
                 }
                 for retry in retries.values()
             ]
         return report
+
+
+def _without_reasons(report: Any) -> Any:
+    """What errors and the outside have said may tell of addresses, names and data."""
+    if isinstance(report, dict):
+        return {key: _without_reasons(value) for key, value in report.items() if key not in _REASONS}
+    return [_without_reasons(item) for item in report] if isinstance(report, list) else report

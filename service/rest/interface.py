@@ -16,17 +16,19 @@ from service.rest.plugins import PluginRoutes
 from service.rest.ports import Surface
 from service.rest.root import RootRoutes
 from service.rest.routes import Access, Answer, Route
+from service.rest.secrets import ConfigSecrets
 from service.rest.settings import RestSettings
 
 
 def interface(surface: Surface, settings: RestSettings) -> tuple[Route, ...]:
     """Every route."""
+    secrets = ConfigSecrets(surface, settings.config_providers, settings.is_config_hidden)
     described = (
         *RootRoutes(surface, settings.open_pages, settings.health_seconds_max).routes(),
-        *ConnectorRoutes(surface).routes(),
+        *ConnectorRoutes(surface, secrets).routes(),
         *LifecycleRoutes(surface).routes(),
         *OffsetRoutes(surface).routes(),
-        *PluginRoutes(surface).routes(),
+        *PluginRoutes(surface, secrets).routes(),
         *LoggerRoutes(surface).routes(),
         *InternalRoutes(surface).routes(),
     )

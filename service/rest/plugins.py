@@ -10,6 +10,7 @@ from service.rest import bodies, requests
 from service.rest.ports import Surface
 from service.rest.routes import Access, Answer, Query, Route
 from service.rest.schemas import FLAG, array_of, reference
+from service.rest.secrets import ConfigSecrets
 
 _MISSING = "There is no such plugin."
 
@@ -19,6 +20,7 @@ class PluginRoutes:
     """Handlers of plugins."""
 
     surface: Surface
+    secrets: ConfigSecrets
 
     def routes(self) -> tuple[Route, ...]:
         """All of them."""
@@ -70,5 +72,6 @@ class PluginRoutes:
 
     async def validate(self, request: web.Request) -> web.Response:
         """ConfigInfos."""
-        config = requests.parse_config(await requests.read_body(request))
+        given = requests.parse_config(await requests.read_body(request))
+        config = self.secrets.restored(given.get("name") or "", given)
         return bodies.json_answer(await self.surface.present_plugins.validate(request.match_info["plugin"], config))

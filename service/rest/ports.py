@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -45,6 +45,9 @@ class Plugins(Protocol):
 
     def config_keys(self, plugin: str, *, version: str | None) -> Sequence[ConfigKeyInfo]:
         """Its keys; ``version`` is ``latest``, a version, or None."""
+
+    def secret_keys(self, config: Mapping[str, str]) -> Collection[str]:
+        """Keys of a connector's or task's config whose values are not for everyone."""
 
     async def validate(self, plugin: str, config: Mapping[str, str | None]) -> ConfigInfos:
         """Every key and its value, also when there are errors."""

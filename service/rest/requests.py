@@ -56,11 +56,6 @@ def parse_config(body: bytes) -> dict[str, str | None]:
     return _texts(_object(body, about="the config"))
 
 
-def parse_new_config(body: bytes, *, name: str) -> dict[str, str]:
-    """A whole config for ``PUT``; its name is that of the path, and is put in where it is missing."""
-    return complete_config(parse_config(body), name=name)
-
-
 def parse_patch(body: bytes, *, name: str) -> dict[str, str | None]:
     """Changes to a config; a null removes its key, but nothing changes the name."""
     patch = parse_config(body)
@@ -69,8 +64,8 @@ def parse_patch(body: bytes, *, name: str) -> dict[str, str | None]:
     return patch
 
 
-def parse_create(body: bytes) -> tuple[str, dict[str, str], TargetState | None]:
-    """Name, config and initial target state of a new connector."""
+def parse_create(body: bytes) -> tuple[str, dict[str, str | None], TargetState | None]:
+    """Name, config (not yet complete) and initial target state of a new connector."""
     fields = _object(body, about="the request")
     _refuse_strangers(fields, known=("name", "config", "initial_state"))
     name = (_text("name", fields["name"]) if "name" in fields else None) or ""
@@ -79,7 +74,7 @@ def parse_create(body: bytes) -> tuple[str, dict[str, str], TargetState | None]:
         raise BadRequestError("The request needs a config.")
     state = _text("initial_state", fields["initial_state"]) if "initial_state" in fields else None
     name = name.strip()
-    return name, complete_config(_texts(_object(bytes(config), about="the config")), name=name), _initial_state(state)
+    return name, _texts(_object(bytes(config), about="the config")), _initial_state(state)
 
 
 def complete_config(config: Mapping[str, str | None], *, name: str) -> dict[str, str]:

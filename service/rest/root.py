@@ -9,6 +9,7 @@ from aiohttp import web
 
 from metrics.prometheus import CONTENT_TYPE
 from service.rest import bodies
+from service.rest.authentication import PRINCIPAL
 from service.rest.ports import STARTING, STOPPING, Surface
 from service.rest.routes import Access, Answer, Handle, Route, Schema
 from service.rest.schemas import TEXT, reference
@@ -100,10 +101,10 @@ class RootRoutes:
         """200 as long as the event loop answers."""
         return bodies.json_answer({"status": "live", "version": self.surface.version})
 
-    async def ready(self, _: web.Request) -> web.Response:
-        """200 when ready, else 503; the body says what is missing."""
-        health = self.surface.health
-        return bodies.json_answer(health.report(), status=200 if health.is_ready else 503)
+    async def ready(self, request: web.Request) -> web.Response:
+        """200 when ready, else 503; the body says what is missing, and why to those who may read."""
+        health, is_known = self.surface.health, request.get(PRINCIPAL) is not None
+        return bodies.json_answer(health.report(has_reasons=is_known), status=200 if health.is_ready else 503)
 
     async def render_metrics(self, _: web.Request) -> web.Response:
         """Prometheus text format."""

@@ -81,7 +81,7 @@ def _layers(
         observing(emit, version=surface.version),
         auditing(emit),
         answering_browsers(names, settings.cross_origin, settings.header_rules, clock=SystemClock()),
-        answering_errors(emit, request_bytes_max=settings.request_bytes_max),
+        answering_errors(emit, request_bytes_max=settings.request_bytes_max, hide=surface.health.hide),
         authenticating(credentials, settings.proofs),
         reading_bodies(seconds_max=settings.connections.seconds_max),
         going_first(surface.foreground),

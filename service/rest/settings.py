@@ -44,6 +44,10 @@ class RestSettings:
     users: Mapping[str, Credential] = field(default_factory=dict)
     tokens: Mapping[str, Credential] = field(default_factory=dict)
     open_pages: frozenset[str] = _OPEN_PAGES
+    is_config_hidden: bool = False
+    """Whether administrators too are not shown secrets in configs."""
+    config_providers: frozenset[str] = frozenset()
+    """Names of the worker's config providers."""
     advertised_host: str | None = None
     """The name under which the other workers of the group ask this one."""
     allowed_hosts: tuple[Authority, ...] = ()
@@ -101,6 +105,8 @@ class _Reading:
             users=users,
             tokens=tokens,
             open_pages=self._open_pages(),
+            is_config_hidden=config.rest_config_secrets == "hide",
+            config_providers=frozenset(config.config_providers),
             advertised_host=config.rest_advertised_host_name,
             allowed_hosts=allowed_hosts,
             is_any_host_allowed=is_any_host_allowed,

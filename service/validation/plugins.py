@@ -18,6 +18,7 @@ from service.validation.converters import CONVERTERS, HEADER_CONVERTERS
 from service.validation.entries import key_info
 from service.validation.infos import ConfigInfos, ConfigKeyInfo
 from service.validation.kinds import ConnectorKind, connector_kinds, find_kind
+from service.validation.secrets import secret_keys
 from service.validation.validator import Validated, Validation
 from service.validation.versions import CONNECT_VERSION, VersionSyntaxError, is_in_range, range_text
 
@@ -92,6 +93,10 @@ class ConnectorPlugins:
     async def validate(self, plugin: str, config: Mapping[str, str | None]) -> ConfigInfos:
         """The answer to ``PUT /connector-plugins/{plugin}/config/validate``."""
         return (await self._validated(config, plugin)).infos
+
+    def secret_keys(self, config: Mapping[str, str]) -> frozenset[str]:
+        """Keys whose values are not for everyone."""
+        return secret_keys(config)
 
     async def errors_of(self, config: Mapping[str, str]) -> Sequence[str]:
         """Every error of a config that is to be written; tells its warnings when there are none."""

@@ -2,11 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 
 from fetchers.catalog import PluginLoadError
-from service.config.secret_names import secrets_in
-from service.validation.kinds import find_kind
+from fetchers.sdk import ConfigKey
+from service.config.connector import SourceConnectorConfig
+from service.config.secret_names import names_a_secret, secrets_in
+from service.config.sink import SinkConnectorConfig
+from service.validation.kinds import ConnectorKind, find_kind
+
+
+def secret_keys(properties: Mapping[str, str]) -> frozenset[str]:
+    """Which keys of a config hold secrets: those its class declares so, and any that is named like one.
+
+    For whoever is not to see them. A class that is not imported yet is not imported for that: then every key counts
+    that the worker itself does not declare.
+    """
+    named = {key for key in properties if names_a_secret(key)}
+    class_name = properties.get("connector.class", "").strip()
+    module, colon, _ = class_name.partition(":")
+    kind = find_kind(class_name) if not colon or module in sys.modules else None
+    keys = () if kind is None else _declared_keys(kind)
+    if kind is None or not keys:
+        known = {key.name for common in (SourceConnectorConfig, SinkConnectorConfig) for key in common.config_keys()}
+        return frozenset(named | {key for key in properties if key not in known})
+    return frozenset(named | set(_declared(keys, properties)))
+
+
+def _declared_keys(kind: ConnectorKind) -> Sequence[ConfigKey]:
+    try:
+        return (*kind.plugin.load().config_class.config_keys(), *kind.common_class.config_keys())
+    except PluginLoadError:
+        return ()
+
+
+def _declared(keys: Sequence[ConfigKey], properties: Mapping[str, str]) -> Iterator[str]:
+    """Keys of a config that are among those declared as secrets, or under a prefix of theirs."""
+    secrets = [key for key in keys if key.kind == "PASSWORD"]
+    names = {key.name for key in secrets}
+    prefixes = tuple(key.name for key in secrets if key.is_prefix)
+    yield from (key for key in properties if key in names or key.startswith(prefixes))
 
 
 def secrets_of_connector(properties: Mapping[str, str]) -> Iterator[str]:
@@ -18,11 +54,4 @@ def secrets_of_connector(properties: Mapping[str, str]) -> Iterator[str]:
     kind = find_kind(properties.get("connector.class", "").strip())
     if kind is None:
         return
-    try:
-        keys = kind.plugin.load().config_class.config_keys()
-    except PluginLoadError:
-        return
-    secrets = [key for key in keys if key.kind == "PASSWORD"]
-    names = {key.name for key in secrets}
-    prefixes = tuple(key.name for key in secrets if key.is_prefix)
-    yield from (value for key, value in properties.items() if key in names or key.startswith(prefixes))
+    yield from (properties[key] for key in _declared(_declared_keys(kind), properties))

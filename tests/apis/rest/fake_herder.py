@@ -239,6 +239,10 @@ class FakePlugins:
             raise BadRequestError(f"Invalid version specification: {version}")
         return [FILE_KEY]
 
+    def secret_keys(self, config: Mapping[str, str]) -> frozenset[str]:
+        """Passwords."""
+        return frozenset(key for key in config if key.endswith("password"))
+
     async def validate(self, plugin: str, config: Mapping[str, str | None]) -> ConfigInfos:
         """One error."""
         self.validated.append((plugin, dict(config)))

@@ -49,7 +49,7 @@ def test_a_task_that_does_not_work_makes_it_unready_and_says_why(state: str) -> 
     """Until it works again."""
     broken = health(RUNNING, TaskStateChanged("c", 0, state=state, reason="Fatal: 401"))
     assert not broken.is_ready
-    assert broken.report()["tasks"] == {"c-0": {"state": state, "reason": "Fatal: 401"}}
+    assert broken.report(has_reasons=True)["tasks"] == {"c-0": {"state": state, "reason": "Fatal: 401"}}
     broken(RUNNING)
     assert broken.is_ready
 
@@ -57,7 +57,7 @@ def test_a_task_that_does_not_work_makes_it_unready_and_says_why(state: str) -> 
 def test_a_component_that_is_away_makes_it_unready_and_says_why() -> None:
     """Spark while it starts, Kafka while it is restarted."""
     spark = health(ComponentStateChanged(component="spark", is_ready=False, detail="starting"))
-    assert spark.report() == {
+    assert spark.report(has_reasons=True) == {
         "status": "not ready",
         "components": {"spark": {"ready": False, "detail": "starting"}},
         "tasks": {},
@@ -70,7 +70,7 @@ def test_a_retry_is_told_and_the_worker_still_ready() -> None:
     """An API that is away is no fault of the worker; whoever looks sees it."""
     retrying = health(RUNNING, retry("fetch", 2), retry("fetch", 3), retry("convert"))
     assert retrying.is_ready
-    assert retrying.report()["tasks"]["c-0"]["retrying"] == [
+    assert retrying.report(has_reasons=True)["tasks"]["c-0"]["retrying"] == [
         {"stage": "fetch", "error": "Retriable", "message": "Retriable: away", "attempt": 3, "wait_seconds": 1.235},
         {"stage": "convert", "error": "Retriable", "message": "Retriable: away", "attempt": 1, "wait_seconds": 1.235},
     ]
@@ -90,8 +90,8 @@ def test_a_retry_is_told_until_its_stage_works_again(stage: str, recovery: Event
     """Of that task and stage, and of no other."""
     other = RetryScheduled("d", 0, stage=stage, error_class="X", attempt=1, wait_seconds=1)
     recovered = health(RUNNING, retry(stage), other, recovery)
-    assert "retrying" not in recovered.report()["tasks"]["c-0"]
-    assert "retrying" in recovered.report()["tasks"]["d-0"]
+    assert "retrying" not in recovered.report(has_reasons=True)["tasks"]["c-0"]
+    assert "retrying" in recovered.report(has_reasons=True)["tasks"]["d-0"]
 
 
 def test_a_failing_request_is_no_recovery() -> None:
@@ -102,11 +102,11 @@ def test_a_failing_request_is_no_recovery() -> None:
         FetchCompleted("c", 0, outcome="retriable", bytes=0, seconds=1),
         BatchConverted("c", 0, records=1, seconds=1),
     )
-    assert "retrying" in failing.report()["tasks"]["c-0"]
+    assert "retrying" in failing.report(has_reasons=True)["tasks"]["c-0"]
 
 
 def test_a_removed_task_is_forgotten() -> None:
     """A deleted connector that had failed does not keep the worker unready."""
     removed = health(TaskStateChanged("c", 0, state="FAILED"), retry("fetch"), TaskRemoved("c", 0))
     assert removed.is_ready
-    assert removed.report()["tasks"] == {}
+    assert removed.report(has_reasons=True)["tasks"] == {}

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from fetchers.sdk import Severity
-from metrics.redaction import Redactor
 from service.config.providers import ConfigProviders, ProviderError, Resolved, resolve_worker
 from service.job import ConfigRefusedError, make_job
 from service.validation.validator import Validation
@@ -190,14 +189,25 @@ def test_a_provider_that_cannot_be_set_up_is_a_finding(changed: dict[str, str], 
     assert [(finding.key, finding.is_error) for finding in findings] == [(key, True)]
 
 
-def test_values_are_told_once_to_whoever_hides_them() -> None:
-    """Also to one who comes later."""
+def test_values_that_are_resolved_are_hidden_from_then_on() -> None:
+    """By the one redactor of the worker."""
     known = providers({"A": "first-secret", "B": "other-secret"})
     known.resolve({"a": "${env:A}"})
-    redactor = Redactor()
-    known.secrets.listen(redactor.learn)
     known.resolve({"a": "x${env:B}"})
-    assert redactor.redact("first-secret other-secret") == "[hidden] [hidden]"
+    assert known.redactor.redact("first-secret other-secret") == "[hidden] [hidden]"
+
+
+def test_a_value_of_digits_alone_turns_back() -> None:
+    """A number is a password too; where its digits are part of another number they are that one's."""
+    written = {"pin": "${env:PIN}"}
+    found = providers({"PIN": "48151623"}).resolve(written)
+    own = {"pin": "48151623", "url": "http://u:48151623@h", "other": "948151623", "limit": "48151623"}
+    assert found.turned_back(own, written) == {
+        "pin": "${env:PIN}",
+        "url": "http://u:${env:PIN}@h",
+        "other": "948151623",
+        "limit": "${env:PIN}",
+    }
 
 
 def task_origin() -> Resolved:

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from metrics.events import (
+    ChangeAudited,
     ComponentStateChanged,
     DeadLettersWritten,
     Event,
@@ -111,6 +112,25 @@ def test_no_secret_is_written_by_event_or_library() -> None:
     assert "s3cr3t" not in stream.getvalue()
     assert stream.getvalue().count(HIDDEN) >= 4
     assert "ValueError" in json_lines(stream)[2]["trace"]
+
+
+def test_a_secret_of_a_common_text_blanks_no_audit_line_and_no_head() -> None:
+    """Whoever writes a connector's password could otherwise hide who did what; by their place secrets stay hidden."""
+    stream, redactor = io.StringIO(), Redactor()
+    for secret in ("admin", "DELETE", "/connectors/c", "done", "info", "127.0.0.1", "headrace", "audit", "task_failed"):
+        redactor.learn(secret)
+    configure_logging(stream=stream, redactor=redactor)
+    line = {"principal": "admin", "remote": "127.0.0.1", "method": "DELETE", "path": "/connectors/c"}
+    LogObserver()(ChangeAudited(**line, query="token=abcd", outcome="done", status=204))
+    LogObserver()(TaskFailed("c", 0, error_class="Fatal", message="not done", trace="t"))
+    logging.getLogger("headrace.x").warning("not done")
+
+    audited, failed, foreign = json_lines(stream)
+    assert {name: audited[name] for name in line} == line
+    assert (audited["outcome"], audited["query"]) == ("done", f"token={HIDDEN}")
+    assert (audited["level"], audited["logger"], audited["event"]) == ("info", "headrace.audit", "change_audited")
+    assert (failed["event"], failed["message"]) == ("task_failed", f"not {HIDDEN}")
+    assert (foreign["event"], foreign["logger"]) == (f"not {HIDDEN}", "headrace.x")
 
 
 def test_quiet_events_are_written_only_on_demand_and_at_once() -> None:

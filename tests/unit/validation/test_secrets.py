@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from metrics.redaction import Redactor
 from service.job import make_job
-from service.validation.secrets import secrets_of_connector
+from service.validation.secrets import secret_keys, secrets_of_connector
 
 JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="anne" password="s3cret-5";'
 CONNECTOR = {
@@ -37,10 +36,21 @@ def test_a_class_that_is_not_there_hides_no_less() -> None:
 def test_a_connector_that_comes_later_is_hidden_too() -> None:
     """When its config is resolved for the first time."""
     job = make_job({"sasl.jaas.config": JAAS}, [])
-    redactor = Redactor()
+    redactor = job.providers.redactor
     for secret in job.secrets():
         redactor.learn(secret)
-    job.providers.secrets.listen(redactor.learn)
     job.resolved(CONNECTOR, registry_url=None)
     told = redactor.redact(" ".join(f"s3cret-{number}" for number in (1, 2, 3, 5)))
     assert "s3cret" not in told
+
+
+def test_keys_that_a_class_declares_as_secrets_are_known() -> None:
+    """And those that are named like one; a class that is not imported yet declares nothing, so all its keys count."""
+    assert secret_keys({**CONNECTOR, "file": "f"}) >= {
+        key for key, value in CONNECTOR.items() if value.startswith("s3cret")
+    }
+    assert secret_keys({"connector.class": "FileStreamSource", "file": "f", "db.password": "x", "tasks.max": "1"}) == {
+        "db.password"
+    }
+    stranger = {"connector.class": "no.such.module:Class", "name": "c", "tasks.max": "1", "pin": "1234"}
+    assert secret_keys(stranger) == {"pin"}
