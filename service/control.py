@@ -141,6 +141,7 @@ class ControlPlane:
             clock=self.clock,
             emit=self.emit,
             stop_seconds_max=self.config.task_shutdown_graceful_timeout_ms / 1000,
+            version_of=version_of,
             resolve=self.resolution,
             foreground=self.foreground,
         )
@@ -221,6 +222,12 @@ def type_of(connector: Properties) -> str:
     """``source``, ``sink`` or ``unknown``."""
     kind = find_kind(connector.get("connector.class", "").strip())
     return "unknown" if kind is None else kind.type_name
+
+
+def version_of(class_name: str) -> str | None:
+    """Of the class that ``connector.class`` names; None where there is none. May import it."""
+    kind = find_kind(class_name.strip())
+    return None if kind is None else kind.plugin.load().version
 
 
 def advertised(config: WorkerConfig, urls: Sequence[str]) -> Member:

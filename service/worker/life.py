@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from fetchers.sdk import Clock
+from service.domain.cluster import Properties
 from service.domain.ids import InstanceId
 from service.domain.states import State, transition
 from service.herder.ports import Desired
@@ -29,6 +30,9 @@ from service.worker.worker import CANCEL_AT_SHARE
 
 START_SECONDS_MAX = 2.0
 """Time a start that is no longer wanted has to end by itself: cut off while it connects, it would leave sockets."""
+
+VERSION_SECONDS_MAX = 2.0
+"""Time that the import of a class has before what rests is told without its version."""
 
 
 class MakeSupervisor(Protocol):
@@ -84,6 +88,8 @@ class InstanceLife:
     listener: LifeListener
     clock: Clock
     stop_seconds_max: float
+    version_of: Callable[[Properties], Awaitable[str | None]]
+    """The version of the class that a connector's config names; may wait, and raise whatever its import does."""
     wish: Wish
     state: State = State.UNASSIGNED
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -114,12 +120,15 @@ class InstanceLife:
         """Until the wish is that it ends; a wish that comes after the return needs a new life."""
         while self.wish.desired is not None:
             self._changed.clear()
-            rest = resting_state(self.instance, self.wish)
+            begun = self.wish
+            rest = resting_state(self.instance, begun)
             if rest is None:
-                await self._run_incarnation(self.wish)
-            else:
-                self._enter(rest)
-                await self._rest(self.wish)
+                await self._run_incarnation(begun)
+                continue
+            has_news = rest is not State.UNASSIGNED and await self._learn_version(begun)
+            if self.wish == begun:
+                self._enter(rest, is_told_again=has_news)
+                await self._rest(begun)
         self._enter(State.UNASSIGNED)
 
     async def _run_incarnation(self, begun: Wish) -> None:
@@ -141,6 +150,16 @@ class InstanceLife:
         await self._wait_while(lambda: self.wish == begun)
         if self.state is State.PAUSED and self.wish.restarts != begun.restarts:
             self._enter(State.RESTARTING)
+
+    async def _learn_version(self, begun: Wish) -> bool:
+        """Whether another version is known now: Connect tells that of what is PAUSED or STOPPED and never ran, too."""
+        known = self.listener.version
+        try:
+            async with asyncio.timeout(VERSION_SECONDS_MAX):
+                self.listener.version = await self.version_of(begun.desired.config if begun.desired else {})
+        except Exception:  # noqa: BLE001 - a class that cannot be loaded now: what is wrong is told when it is to run
+            return False
+        return self.listener.version != known
 
     async def _wait_while(self, holds: Callable[[], bool]) -> None:
         while holds():
@@ -165,7 +184,7 @@ class InstanceLife:
             supervisor.rests_as = state_between(self.instance, running.begun, wish)
             running.begin_stop(now=self.clock.monotonic(), seconds_max=self.stop_seconds_max)
 
-    def _enter(self, state: State) -> None:
-        if state is not self.state:
+    def _enter(self, state: State, *, is_told_again: bool = False) -> None:
+        if state is not self.state or is_told_again:
             self.state = transition(self.state, state)
             self.listener.on_state(state)

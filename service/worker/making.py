@@ -45,6 +45,8 @@ class InstanceParts:
     clock: Clock
     emit: Emit
     stop_seconds_max: float
+    version_of: Callable[[str], str | None]
+    """The version of a ``connector.class``; may block, and raise whatever its import does."""
     resolve: Callable[[Properties], Resolved] = lambda properties: Resolved(dict(properties))
     """Puts the values of config providers in; may block."""
     calls: Calls = field(default_factory=ForeignCalls)
@@ -89,7 +91,14 @@ class InstanceMaker:
                 state=state,
             )
 
-        return InstanceLife(instance, supervisor, listener, parts.clock, parts.stop_seconds_max, Wish(desired))
+        def version_of(config: Properties) -> Awaitable[str | None]:
+            # Its own subject: a resume must not find its own call in the way of this one.
+            class_name = config.get("connector.class", "")
+            return parts.calls.run(lambda: parts.version_of(class_name), subject=("version", instance))
+
+        return InstanceLife(
+            instance, supervisor, listener, parts.clock, parts.stop_seconds_max, version_of, Wish(desired)
+        )
 
     async def _connector(self, instance: ConnectorId, wanted: Desired, telling: ConnectorTelling) -> ConnectorRun:
         tasks = await self.parts.calls.run(lambda: self._split(wanted, telling), subject=instance)

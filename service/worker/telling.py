@@ -25,6 +25,9 @@ from service.herder.ports import InstanceObserver
 class LifeListener(Protocol):
     """Hears what becomes of one instance, from its supervisor."""
 
+    version: str | None
+    """Of the instance's class, once it is known; told with every state."""
+
     def on_state(
         self, state: State, *, reason: str = "", trace: str | None = None, failure: Recovery | None = None
     ) -> None:

@@ -15,6 +15,7 @@ from fetchers.catalog import shared_http
 from fetchers.sdk import SystemClock
 from metrics.events import Event, TaskStarted
 from service.config.worker import WorkerConfig
+from service.control import version_of
 from service.domain.cluster import Properties
 from service.domain.errors import Recovery, TaskSupersededError
 from service.domain.ids import ConnectorId, InstanceId, TaskId
@@ -110,7 +111,7 @@ class Site:
                 check_plan=FakeCheck(),
             )
             kinds = Kinds([SourceKind(parts, properties)])
-            lent = InstanceParts(kinds, self.confirm, self, clock, self.events.append, 30.0)
+            lent = InstanceParts(kinds, self.confirm, self, clock, self.events.append, 30.0, version_of)
             async with RunningInstances(lent) as instances:
                 yield instances
                 await instances.stop()

@@ -25,6 +25,7 @@ from service.worker.making import InstanceParts
 T = TypeVar("T")
 STOP_SECONDS = 8.0
 HANG = 10_000.0
+VERSION = "7.1"
 
 
 @dataclass(slots=True)
@@ -99,7 +100,7 @@ class FakeDefined:
     class_name: str = "Fake"
     class_aliases: Sequence[str] = ()
     converter_classes: tuple[str, str] = ("string", "json")
-    version: str = "7.1"
+    version: str = VERSION
 
     @property
     def tasks_max(self) -> int:
@@ -155,6 +156,12 @@ class Scene:
         if "refused" in properties:
             raise ConnectorRefusedError(properties["refused"])
         return FakeDefined(self, properties)
+
+    def version_of(self, class_name: str) -> str:
+        """Of every class but one that is missing."""
+        if class_name == "Missing":
+            raise ImportError(class_name)
+        return "8.0" if class_name == "Newer" else VERSION
 
     async def run(self, call: Callable[[], T], *, subject: Hashable) -> T:
         """The call, unless its subject hangs."""
@@ -222,6 +229,7 @@ class Scene:
             clock=SystemClock(),
             emit=self.events.append,
             stop_seconds_max=STOP_SECONDS,
+            version_of=self.version_of,
             calls=self,
             **options,
         )
