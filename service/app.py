@@ -48,12 +48,11 @@ from service.stores.dedupe_store import DedupeStore
 from service.validation.plugins import ConnectorPlugins
 from service.version import VERSION
 from service.worker.brokers import watch_brokers
-from service.worker.connectors import ConnectorParts
+from service.worker.connectors import ConnectorParts, rule_findings
 from service.worker.conversion import ConversionService
 from service.worker.foreign_calls import Calls, ForeignCalls
 from service.worker.kinds import Kinds
 from service.worker.lending import ClientSettings, DedupeStates, Writers
-from service.worker.rules import rule_findings
 from service.worker.schemas import RegistrySchemas
 from service.worker.sources import SourceKind
 from service.worker.topics import ConnectorTopics

@@ -44,10 +44,9 @@ from service.validation.kinds import find_kind
 from service.validation.plugins import ConnectorPlugins
 from service.validation.validator import Validation
 from service.worker.foreign_calls import Calls
-from service.worker.instances import RunningInstances
+from service.worker.instances import InstanceParts, RunningInstances
 from service.worker.kinds import Kinds
 from service.worker.lending import ClientSettings
-from service.worker.making import InstanceParts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,7 @@ from service.embedded.errors import EmbeddedError, StartFailed
 from service.herder.run import WorkerRun
 from service.job import ConfigRefusedError, Job, read_job
 from service.kafka.errors import DeliveryFatal
-from service.worker.collecting import collecting_gently
+from service.worker.garbage_collection import collecting_gently
 
 EXIT_CLEAN, EXIT_FAILED, EXIT_CONFIG = 0, 1, 2
 _LASTING = frozenset(

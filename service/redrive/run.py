@@ -1,19 +1,22 @@
-"""One redrive: its task in a worker of its own, until all letters are read."""
+"""One redrive: a task for each connector whose letters are in the topic, until all letters are read."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from metrics.events import DeadLettersWritten, Event, RecordsDeduplicated, RecordsDelivered
+from fetchers.sdk import Clock
+from metrics.events import DeadLettersWritten, Event, RecordsDeduplicated, RecordsDelivered, TaskFailed
 from service.app import open_worker
 from service.config.definition import ConnectorDefinition
 from service.job import Job
 from service.redrive.source import Nameless
 from service.redrive.task import Redrive
-from service.worker.worker import Worker
+from service.worker.life import InstanceLife
 
 IDLE_SECONDS = 0.5
+LOOK_SECONDS = 0.1
 _FREE_LISTENER = {"listeners": "http://127.0.0.1:0", "rest_host_name": None, "rest_port": None}
 
 
@@ -42,6 +45,8 @@ class RedriveReport:
             self.passed_before += event.count
         elif isinstance(event, DeadLettersWritten):
             self.failed_again += event.count
+        elif isinstance(event, TaskFailed):
+            self.is_failed = True
 
 
 async def redrive(topic: str, job: Job) -> RedriveReport:
@@ -52,17 +57,21 @@ async def redrive(topic: str, job: Job) -> RedriveReport:
     async with open_worker(beside, observers=(report,)) as running:
         definitions = definitions_of(topic, running.definitions)
         redrives = [Redrive(topic, each, running.parts, nameless_of(each, definitions)) for each in definitions]
-        worker = Worker(
-            [each.supervised() for each in redrives],
-            running.parts.flow.clock,
-            running.parts.flow.emit,
-            stop_seconds_max=8.0,
-        )
-        await worker.run(idle_seconds=IDLE_SECONDS)
-        report.is_failed = worker.has_failed
+        await run_until_idle([each.life() for each in redrives], running.parts.flow.clock, seconds=IDLE_SECONDS)
         if not any(map(_is_nameless, definitions)):
             report.nameless = max(each.passed_over.count for each in redrives)
     return report
+
+
+async def run_until_idle(lives: Sequence[InstanceLife], clock: Clock, *, seconds: float) -> None:
+    """Run all of them until each has been idle for so many seconds, or is FAILED; then stop them in stages."""
+    async with asyncio.TaskGroup() as group:
+        for life in lives:
+            group.create_task(life.run(), name=str(life.instance))
+        while not all(life.idle_seconds is not None and life.idle_seconds >= seconds for life in lives):
+            await clock.sleep(LOOK_SECONDS)
+        for life in lives:
+            life.want(None)
 
 
 def nameless_of(definition: ConnectorDefinition, definitions: Sequence[ConnectorDefinition]) -> Nameless:

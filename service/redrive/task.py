@@ -7,7 +7,10 @@ from dataclasses import dataclass, field, replace
 
 from metrics.events import TaskEvents
 from service.config.definition import ConnectorDefinition
+from service.domain.cluster import Properties
 from service.domain.ids import TaskId
+from service.domain.states import State, TargetState
+from service.herder.ports import Desired
 from service.kafka.admin import KafkaAdmin
 from service.pipeline.task import SourceTask
 from service.redrive.remembered import FIRST_TASK, RememberedByTasks
@@ -15,9 +18,12 @@ from service.redrive.source import DeadLetterFeed, DeadLetterSource, Nameless, P
 from service.stores.dedupe_store import StoredDedupe
 from service.worker.connectors import ConnectorParts, StandIn, make_source_task, plan_of
 from service.worker.lending import ClientSettings
-from service.worker.restarting import restart_policy
-from service.worker.supervising import TaskSupervisor
-from service.worker.telling import TaskTelling
+from service.worker.life import InstanceLife, Wish
+from service.worker.reporting import TaskReporter
+from service.worker.supervising import TaskSupervisor, restart_policy
+
+STOP_SECONDS_MAX = 8.0
+"""Time that the task of a redrive has to stop; once all letters are read it has nothing left to deliver."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,16 +36,21 @@ class Redrive:
     nameless: Nameless = Nameless.OTHERS
     passed_over: PassedOver = field(default_factory=PassedOver)
 
-    def supervised(self) -> TaskSupervisor:
-        """A task of its own name, so that its offsets are its own."""
+    def life(self) -> InstanceLife:
+        """That of a task of its own name, so that its offsets are its own; it runs until it is no longer wanted."""
         task_id = TaskId(f"redrive-{self.topic}-{self.definition.name}", 0)
-        return TaskSupervisor(
-            task_id=task_id,
-            make_task=lambda: self._task(task_id),
-            policy=restart_policy(self.definition.properties),
-            listener=TaskTelling(TaskEvents(self.parts.flow.emit, task_id.connector, task_id.task)),
-            clock=self.parts.flow.clock,
-        )
+        clock, emit = self.parts.flow.clock, self.parts.flow.emit
+        reporter = TaskReporter(TaskEvents(emit, task_id.connector, task_id.task))
+
+        def supervisor(wanted: Desired, state: State) -> TaskSupervisor:
+            policy = restart_policy(wanted.config)
+            return TaskSupervisor(task_id, lambda: self._task(task_id), policy, reporter, clock, state=state)
+
+        async def version_of(_config: Properties) -> None:
+            """Nobody is told the version of a redrive."""
+
+        wish = Wish(Desired(self.definition.properties, TargetState.STARTED))
+        return InstanceLife(task_id, supervisor, reporter, clock, STOP_SECONDS_MAX, version_of, wish)
 
     async def _task(self, task_id: TaskId) -> SourceTask:
         plan = await plan_of(self.definition, self.parts)

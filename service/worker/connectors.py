@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -16,15 +17,20 @@ from service.pipeline.dead_letters import DeadLetterRules
 from service.pipeline.fetching import FetchRetry
 from service.pipeline.queue import QueueLimits
 from service.pipeline.task import FlowParts, FlowSettings, SourceTask
+from service.registry.errors import RegistryFailure
 from service.stores.connector_offsets import OffsetTopics
 from service.stores.dedupe_store import DedupeState
-from service.worker.admitting import AdmittingWriter
 from service.worker.kinds import Confirm, UseTopic
 from service.worker.lending import DedupeStates, Writers
-from service.worker.topics_used import NoticingWriter
-from spark_batch.plan import ConversionPlan
+from service.worker.task_writer import TaskWriter
+from spark_batch.errors import ConversionError
+from spark_batch.plan import Contract, ConversionPlan
 from spark_batch.plan import Finding as PlanFinding
 from spark_batch.plan_findings import plan_findings
+
+RULES_SECONDS_MAX = 120.0
+"""For Spark to start and to look at the rules of all contracts. After it tasks are begun all the same: each asks for
+its own rules."""
 
 
 class ContractRefusedError(Fatal):
@@ -83,7 +89,7 @@ class StandIn:
 
 
 async def confirm_always() -> None:
-    """Of what no config log speaks."""
+    """Be the ``Confirm`` of a task that no config log asks for, as that of a redrive."""
 
 
 async def make_source_task(
@@ -110,8 +116,7 @@ async def make_source_task(
         is_exactly_once = common.delivery_guarantee == "exactly_once"
         writes_as = stand_in.task_id if stand_in else task_id
         writer = parts.writers.open(writes_as, connector=definition.properties, is_exactly_once=is_exactly_once)
-        admitting = AdmittingWriter(writer, admit, {*own_topics, *definition.record_topics})
-        return NoticingWriter(admitting, use_topic, own_topics)
+        return TaskWriter(writer, own_topics, set(definition.record_topics), admit, use_topic)
 
     def open_dedupe() -> DedupeState:
         if stand_in:
@@ -136,6 +141,40 @@ async def plan_of(definition: ConnectorDefinition, parts: ConnectorParts) -> Con
     if found:
         raise ContractRefusedError(_told(as_findings(found, definition.properties)))
     return await parts.schemas.with_ids(definition, plan)
+
+
+async def rule_findings(
+    definitions: Sequence[ConnectorDefinition], schemas: Schemas, check_plan: PlanCheck
+) -> Sequence[tuple[Finding, ...]]:
+    """What Spark finds wrong with the rules of each connector's contract, before any task is begun.
+
+    Nothing of those that cannot be asked about now, for want of the registry or of Spark: their tasks will tell.
+    """
+    asked: dict[Contract, Sequence[PlanFinding]] = {}
+    try:
+        async with asyncio.timeout(RULES_SECONDS_MAX):
+            return [await _rule_findings(definition, schemas, check_plan, asked) for definition in definitions]
+    except (TimeoutError, ConversionError):
+        return [()] * len(definitions)
+
+
+async def _rule_findings(
+    definition: ConnectorDefinition,
+    schemas: Schemas,
+    check_plan: PlanCheck,
+    asked: dict[Contract, Sequence[PlanFinding]],
+) -> tuple[Finding, ...]:
+    if not definition.has_rules:
+        return ()
+    try:
+        plan = definition.plan(await schemas.contract_of(definition))
+    except RegistryFailure:
+        return ()
+    if plan.contract is None:
+        return ()
+    if plan.contract not in asked:
+        asked[plan.contract] = await check_plan(plan)
+    return as_findings(asked[plan.contract], definition.properties)
 
 
 def _told(findings: Sequence[Finding]) -> str:

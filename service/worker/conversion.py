@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 
 import pyarrow as pa
 
 from fetchers.sdk import BackOff, Clock
 from metrics.events import ComponentStateChanged, ConversionSlotsChanged, Emit, SparkStarted
 from service.config.worker import WorkerConfig
-from service.worker.turns import Turns
 from spark_batch.errors import ConversionRetriable
 from spark_batch.plan import ConversionPlan, Finding
 from spark_batch.runner import ConversionRunner, Launch
@@ -44,7 +44,7 @@ class ConversionService:
         self._is_started = asyncio.Event()
         """Once is enough: after a loss, conversions are told to come again."""
         self._is_missed = asyncio.Event()
-        self._turns = Turns()
+        self._use = SparkUse()
 
     async def run(self) -> None:
         """Start Spark, however often it takes, and whenever it is missed; run it beside everything else."""
@@ -70,7 +70,7 @@ class ConversionService:
         ``is_alone``: beside no other, for one that may be what kills Spark.
         """
         await self._is_started.wait()
-        async with self._turns.alone() if is_alone else self._turns.together():
+        async with self._use.alone() if is_alone else self._use.beside_others():
             return await self._convert(plan, batch)
 
     async def _convert(self, plan: ConversionPlan, batch: pa.Table) -> pa.Table:
@@ -100,3 +100,50 @@ class ConversionService:
     def _tell_slots(self) -> None:
         now = self.runner.statistics
         self._emit(ConversionSlotsChanged(running=now.running, waiting=now.waiting, slots=self._slots))
+
+
+class SparkUse:
+    """Who converts beside whom: many at once, or one alone, who goes before those who come later.
+
+    A micro-batch that was lost with Spark may be the one that kills it. Tried alone, it takes no innocent one with it.
+    """
+
+    def __init__(self) -> None:
+        """Nobody converts."""
+        self._changed = asyncio.Condition()
+        self._running = 0
+        self._waiting_alone = 0
+        self._is_one_alone = False
+
+    @asynccontextmanager
+    async def beside_others(self) -> AsyncIterator[None]:
+        """Convert while others may."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: not self._is_one_alone and not self._waiting_alone)
+            self._running += 1
+        try:
+            yield
+        finally:
+            self._running -= 1
+            await self._tell()
+
+    @asynccontextmanager
+    async def alone(self) -> AsyncIterator[None]:
+        """Convert while nobody else does."""
+        async with self._changed:
+            self._waiting_alone += 1
+            try:
+                await self._changed.wait_for(lambda: not self._is_one_alone and not self._running)
+                self._is_one_alone = True
+            finally:
+                self._waiting_alone -= 1
+                self._changed.notify_all()
+        try:
+            yield
+        finally:
+            self._is_one_alone = False
+            await self._tell()
+
+    async def _tell(self) -> None:
+        async with self._changed:
+            self._changed.notify_all()

@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 CALL_SECONDS_MAX = 30.0
 CALLS_AT_ONCE = 4
-"""Python runs one thread at a time: more would only make the event loop wait longer for its turn."""
+"""Python runs one thread at a time: more would only keep the event loop waiting for longer."""
 COUNTED_SECONDS_MAX = 1.0
 """A call that takes longer is waiting for something, and makes room for the next."""
 
@@ -57,7 +57,7 @@ class ForeignCalls:
         if subject in self._running:
             message = f"{subject}: an earlier call of the connector's own code still hangs"
             raise ForeignCallHangsError(message)
-        turn = await self._turnstile.enter()
+        place = await self._turnstile.enter()
         try:
             async with asyncio.timeout(self._seconds_max):
                 return await self._started(call, subject)
@@ -65,7 +65,7 @@ class ForeignCalls:
             message = f"{subject}: the connector's own code did not return within {self._seconds_max:g} s"
             raise ForeignCallHangsError(message) from error
         finally:
-            turn.leave()
+            place.leave()
 
     def _started(self, call: Callable[[], T], subject: Hashable) -> asyncio.Future[T]:
         loop = asyncio.get_running_loop()

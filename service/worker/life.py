@@ -20,19 +20,29 @@ from typing import Protocol
 
 from fetchers.sdk import Clock
 from service.domain.cluster import Properties
-from service.domain.ids import InstanceId
-from service.domain.states import State, transition
+from service.domain.ids import ConnectorId, InstanceId
+from service.domain.states import State, TargetState, transition
 from service.herder.ports import Desired
-from service.worker.reconcile import Wish, must_end, resting_state, state_between
+from service.worker.reporting import InstanceReporter
 from service.worker.supervising import TaskSupervisor
-from service.worker.telling import LifeListener
-from service.worker.worker import CANCEL_AT_SHARE
 
+CANCEL_AT_SHARE = 0.75
+"""Part of the graceful time-out after which a stop cancels what has not ended by itself."""
 START_SECONDS_MAX = 2.0
 """Time a start that is no longer wanted has to end by itself: cut off while it connects, it would leave sockets."""
 
 VERSION_SECONDS_MAX = 2.0
 """Time that the import of a class has before what rests is told without its version."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What is wanted of an instance now."""
+
+    desired: Desired | None
+    """None: that it ends."""
+    restarts: int = 0
+    """How often a restart was asked for; one more makes a new incarnation."""
 
 
 class MakeSupervisor(Protocol):
@@ -85,7 +95,7 @@ class InstanceLife:
 
     instance: InstanceId
     make_supervisor: MakeSupervisor
-    listener: LifeListener
+    listener: InstanceReporter
     clock: Clock
     stop_seconds_max: float
     version_of: Callable[[Properties], Awaitable[str | None]]
@@ -188,3 +198,44 @@ class InstanceLife:
         if state is not self.state or is_told_again:
             self.state = transition(self.state, state)
             self.listener.on_state(state)
+
+
+def resting_state(instance: InstanceId, wish: Wish) -> State | None:
+    """The state to rest in; None where the instance should run. A task is never STOPPED: its connector is."""
+    if wish.desired is None:
+        return State.UNASSIGNED
+    if wish.desired.target is TargetState.PAUSED:
+        return State.PAUSED
+    if wish.desired.target is TargetState.STOPPED:
+        return State.STOPPED if isinstance(instance, ConnectorId) else State.UNASSIGNED
+    return None
+
+
+def must_end(instance: InstanceId, begun: Wish, wish: Wish, *, is_failed: bool) -> bool:
+    """Whether the incarnation that was begun for ``begun`` must make way.
+
+    A FAILED one stays FAILED over pause and resume, as in Connect: a person restarts it, or changes its config.
+    """
+    if not is_same_incarnation(begun, wish):
+        return True
+    rest = resting_state(instance, wish)
+    return rest is not None and (not is_failed or rest is not State.PAUSED)
+
+
+def is_same_incarnation(begun: Wish, wish: Wish) -> bool:
+    """Whether the two ask for the same thing to run, whether it runs or rests."""
+    if begun.desired is None or wish.desired is None:
+        return begun.desired is wish.desired
+    return begun.restarts == wish.restarts and (
+        begun.desired.config,
+        begun.desired.task,
+        begun.desired.generation,
+    ) == (wish.desired.config, wish.desired.task, wish.desired.generation)
+
+
+def state_between(instance: InstanceId, begun: Wish, wish: Wish) -> State:
+    """The state after an incarnation has ended, before whatever is wanted then begins."""
+    rest = resting_state(instance, wish)
+    if begun.restarts != wish.restarts and rest in {None, State.PAUSED}:
+        return State.RESTARTING
+    return rest or State.UNASSIGNED

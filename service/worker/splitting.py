@@ -1,16 +1,24 @@
-"""The instance of a connector itself: reads its config, splits the work, and then only stands for the connector."""
+"""How a connector's work is split into task configs, and the instance that stands for the connector itself.
+
+Task configs are what Kafka Connect writes to the config topic, so that its workers could run the tasks as well: each is
+the connector's whole config with the task's own keys over it and ``task.class``. Values that a config provider has put
+in are turned back to their variables, because the topic is read by many.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from fetchers.sdk import Clock
+from service.config.providers import Resolved
 from service.domain.cluster import Properties
 from service.pipeline.activity import Signal
+from service.worker.kinds import ConnectorRefusedError, DefinedConnector
 
-Split = Callable[[], Awaitable[Sequence[Properties]]]
+TASK_CLASS = "task.class"
+_JAVA_FILE_PACKAGE = "org.apache.kafka.connect.file."
 
 
 def _nobody_hears() -> None:
@@ -18,8 +26,8 @@ def _nobody_hears() -> None:
 
 
 @dataclass(slots=True)
-class Standing:
-    """Busy with nothing, since ``since``."""
+class IdleSince:
+    """A ``TaskActivity`` that is busy with nothing since ``since`` (monotonic seconds)."""
 
     clock: Clock
     since: float
@@ -27,7 +35,7 @@ class Standing:
 
     @property
     def idle_seconds(self) -> float | None:
-        """Since the work was split."""
+        """Since the work of the connector was split."""
         return self.clock.monotonic() - self.since
 
 
@@ -39,12 +47,12 @@ class ConnectorRun:
     publish: Callable[[Sequence[Properties]], None]
     clock: Clock
     on_running: Signal = _nobody_hears
-    activity: Standing = field(init=False)
+    activity: IdleSince = field(init=False)
     _stop: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
         """The work is split."""
-        self.activity = Standing(self.clock, self.clock.monotonic())
+        self.activity = IdleSince(self.clock, self.clock.monotonic())
 
     async def run(self) -> None:
         """Tell how the work is split, then wait for the stop."""
@@ -55,3 +63,36 @@ class ConnectorRun:
     def request_stop(self) -> None:
         """There is nothing to deliver."""
         self._stop.set()
+
+
+def task_configs(config: Properties, resolved: Resolved, defined: DefinedConnector) -> tuple[Properties, ...]:
+    """Split the work. ``config``: as written, ``resolved``: with its variables' values.
+
+    Raises ``ConnectorRefusedError`` for more tasks than allowed, and whatever the connector's own code raises.
+    """
+    split = defined.split()
+    _demand_allowed(len(split), resolved.properties, defined)
+    name = {TASK_CLASS: task_class(defined.class_name, defined.class_aliases)}
+    return tuple({**config, **resolved.turned_back(own, config), **name} for own in split)
+
+
+def task_class(class_name: str, aliases: Sequence[str] = ()) -> str:
+    """Kafka's own name where a Java worker could run the task, else the plugin's name and ``Task``."""
+    java = next((name for name in (class_name, *aliases) if name.startswith(_JAVA_FILE_PACKAGE)), class_name)
+    return f"{java if java == class_name else java.removesuffix('Connector')}Task"
+
+
+def with_task(config: Properties, task: Properties, *, name: str) -> dict[str, str]:
+    """What a task runs with: its own config over the connector's, under the connector's name."""
+    return {**config, **{key: value for key, value in task.items() if key != TASK_CLASS}, "name": name}
+
+
+def _demand_allowed(count: int, properties: Properties, defined: DefinedConnector) -> None:
+    is_enforced = properties.get("tasks.max.enforce", "true").strip().lower() != "false"
+    if count > defined.tasks_max and is_enforced:
+        message = (
+            f"The connector {properties.get('name')} has generated {count} tasks, which is greater than "
+            f"{defined.tasks_max}, the maximum number of tasks it is configured to create. "
+            "Raise tasks.max, or set tasks.max.enforce to false to let it have them all the same."
+        )
+        raise ConnectorRefusedError(message)

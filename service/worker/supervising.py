@@ -9,13 +9,16 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from fetchers.sdk import BackOff, Clock, Retriable
+from service.config.connector import SourceConnectorConfig
+from service.domain.cluster import Properties
 from service.domain.errors import Recovery, described, recovery_of, root_of
 from service.domain.ids import InstanceId
 from service.domain.states import State, transition
 from service.pipeline.activity import Signal
-from service.worker.telling import LifeListener
+from service.worker.reporting import InstanceReporter
 from service.worker.turnstile import Turnstile
 
+_FIELDS = SourceConnectorConfig.model_fields
 HEALTHY_AFTER_SECONDS = 60.0
 """A run this long counts as healthy: the next failure begins the back-off anew."""
 
@@ -58,6 +61,27 @@ class RestartPolicy:
     back_off: BackOff = BackOff(first_seconds=1.0)
 
 
+def restart_policy(properties: Properties) -> RestartPolicy:
+    """By a connector's own keys: ``errors.restart.*``, and the longest wait of its retries.
+
+    A value that is no number means the default: the config that holds it is refused elsewhere, with every finding.
+    """
+    cap_seconds = _number(properties, "errors.retry.delay.max.ms") / 1000
+    first_seconds = _number(properties, "errors.restart.backoff.ms") / 1000
+    return RestartPolicy(
+        _number(properties, "errors.restart.max"),
+        BackOff(first_seconds=first_seconds, cap_seconds=max(cap_seconds, first_seconds)),
+    )
+
+
+def _number(properties: Properties, key: str) -> int:
+    default: int = _FIELDS[key.replace(".", "_")].default
+    try:
+        return max(0, int(properties.get(key, default)))
+    except ValueError:
+        return default
+
+
 @dataclass(slots=True)
 class TaskSupervisor:
     """Owner of one task's state, from its start until it is stopped or FAILED for good."""
@@ -66,7 +90,7 @@ class TaskSupervisor:
     make_task: Callable[[], Awaitable[RunnableTask]]
     """A new incarnation; may ask the outside (schema registry) and raise what ``recovery_of`` knows."""
     policy: RestartPolicy
-    listener: LifeListener
+    listener: InstanceReporter
     clock: Clock
     starts: Turnstile | None = None
     """Narrows how many start at once."""
@@ -79,7 +103,7 @@ class TaskSupervisor:
     """Why the state is FAILED, for people."""
     _current: RunnableTask | None = None
     _patience: asyncio.Timeout | None = None
-    """Of the wait for a turn, while there is one."""
+    """Of the wait for a place among those who start, while there is one."""
     _stop: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self) -> None:
@@ -136,7 +160,7 @@ class TaskSupervisor:
         return self.state is State.FAILED
 
     async def _run_once(self) -> None:
-        leave = await self._turn()
+        leave = await self._enter_start()
         try:
             if self._stop.is_set():
                 return
@@ -148,8 +172,8 @@ class TaskSupervisor:
         finally:
             leave()
 
-    async def _turn(self) -> Signal:
-        """What gives it back; a stop ends the wait for it."""
+    async def _enter_start(self) -> Signal:
+        """Wait for a place among those who start; returns what leaves it. A stop ends the wait."""
         if self.starts is None:
             return _leave_nothing
         try:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 
-class Turn:
+class Place:
     """A place in the turnstile, left once, by its holder or by the clock."""
 
     def __init__(self, places: asyncio.Semaphore, seconds_max: float) -> None:
@@ -33,9 +33,9 @@ class Turnstile:
         self._places = asyncio.Semaphore(width)
         self._seconds_max = seconds_max
 
-    async def enter(self) -> Turn:
+    async def enter(self) -> Place:
         """Wait in order of arrival."""
         if self._give_way is not None:
             await self._give_way()
         await self._places.acquire()
-        return Turn(self._places, self._seconds_max)
+        return Place(self._places, self._seconds_max)

@@ -29,10 +29,9 @@ from service.stores.connector_offsets import OffsetTopics
 from service.stores.dedupe_store import DedupeStore
 from service.stores.offsets import OffsetStore
 from service.worker.connectors import ConnectorParts
-from service.worker.instances import RunningInstances
+from service.worker.instances import InstanceParts, RunningInstances
 from service.worker.kinds import Kinds
 from service.worker.lending import ClientSettings, DedupeStates, Writers
-from service.worker.making import InstanceParts
 from service.worker.schemas import RegistrySchemas
 from service.worker.sources import SourceKind
 from service.worker.topics import ConnectorTopics

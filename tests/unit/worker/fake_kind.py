@@ -18,9 +18,8 @@ from service.domain.ids import ConnectorId, InstanceId, TaskId
 from service.domain.states import State, TargetState
 from service.herder.ports import Desired
 from service.pipeline.activity import Signal
-from service.worker.instances import RunningInstances
+from service.worker.instances import InstanceParts, RunningInstances
 from service.worker.kinds import Confirm, ConnectorRefusedError, Kinds, MakeTask, UseTopic
-from service.worker.making import InstanceParts
 
 T = TypeVar("T")
 STOP_SECONDS = 8.0

@@ -18,7 +18,7 @@ from fetchers.sdk import SystemClock
 from metrics.events import ComponentStateChanged, Event, SparkStarted
 from service.background import Background
 from service.config.worker import WorkerConfig
-from service.worker.conversion import ConversionService
+from service.worker.conversion import ConversionService, SparkUse
 from spark_batch.errors import ConversionFatal, ConversionRetriable, SparkUnavailable
 from spark_batch.outcome import INPUT_SCHEMA
 from spark_batch.plan import ConversionPlan, ConverterKind, ConverterSpec, PayloadFormat
@@ -260,3 +260,33 @@ async def test_a_conversion_is_given_up_after_the_time_that_the_key_says() -> No
             await service.convert(JSON, BATCH)
         session.may_end.set()
     await service.stop()
+
+
+@pytest.mark.looptime
+async def test_one_that_is_alone_has_nobody_beside_it() -> None:
+    """It waits for those who run, and those who come later wait for it."""
+    use, log = SparkUse(), list[str]()
+
+    async def take(name: str, *, is_alone: bool, seconds: float) -> None:
+        async with use.alone() if is_alone else use.beside_others():
+            log.append(f"+{name}")
+            await asyncio.sleep(seconds)
+            log.append(f"-{name}")
+
+    async with asyncio.TaskGroup() as group:
+        for name, is_alone in (("a", False), ("b", False), ("x", True), ("c", False)):
+            group.create_task(take(name, is_alone=is_alone, seconds=1))
+            await asyncio.sleep(0.1)
+    assert log == ["+a", "+b", "-a", "-b", "+x", "-x", "+c", "-c"]
+
+
+@pytest.mark.looptime
+async def test_one_that_gives_up_waiting_holds_nobody_up() -> None:
+    """Cancelled while it waited to be alone, it leaves Spark to others."""
+    use = SparkUse()
+    async with use.beside_others():
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(1), use.alone():
+                pytest.fail("somebody else converted")
+        async with asyncio.timeout(1), use.beside_others():
+            pass

@@ -9,7 +9,7 @@ import pytest
 
 from service.config.definition import ConnectorDefinition, read_definition
 from service.registry.errors import RegistryRetriable
-from service.worker.rules import SPARK_SECONDS_MAX, rule_findings
+from service.worker.connectors import RULES_SECONDS_MAX, rule_findings
 from spark_batch.errors import ConversionRetriable
 from spark_batch.plan import ConversionPlan, Finding
 
@@ -111,4 +111,4 @@ async def test_a_spark_that_does_not_start_holds_up_the_tasks_for_so_long_only()
 
     began = asyncio.get_running_loop().time()
     assert await rule_findings([defined("wrong", x="a >")], Inline(), never) == [()]
-    assert asyncio.get_running_loop().time() - began == SPARK_SECONDS_MAX
+    assert asyncio.get_running_loop().time() - began == RULES_SECONDS_MAX

@@ -15,8 +15,14 @@ from service.domain.states import State
 from service.kafka.errors import DeliveryFatal, DeliveryRetriable, WriterFenced
 from service.pipeline.task import SourceTask
 from service.registry.errors import RegistryRetriable
-from service.worker.supervising import HEALTHY_AFTER_SECONDS, RestartPolicy, RunnableTask, TaskSupervisor
-from service.worker.telling import TaskTelling
+from service.worker.reporting import TaskReporter
+from service.worker.supervising import (
+    HEALTHY_AFTER_SECONDS,
+    RestartPolicy,
+    RunnableTask,
+    TaskSupervisor,
+    restart_policy,
+)
 from tests.unit.pipeline.fake_kafka import TOPIC, FakeKafka
 from tests.unit.pipeline.fakes import World, numbers, payloads, wait_until
 
@@ -40,7 +46,7 @@ class Supervised:
             TaskId("numbers", 0),
             self._make,
             RestartPolicy(self.restarts_max, BACK_OFF),
-            TaskTelling(TaskEvents(self.world.events.append, "numbers", 0)),
+            TaskReporter(TaskEvents(self.world.events.append, "numbers", 0)),
             self.world.clock,
         )
 
@@ -202,3 +208,15 @@ async def test_only_a_running_task_can_be_idle() -> None:
         await wait_until(lambda: found.supervisor.idle_seconds is not None)
         assert len(found.world.kafka.values(TOPIC)) == 20
         found.supervisor.request_stop()
+
+
+def test_a_connectors_keys_say_how_often_and_how_soon() -> None:
+    """The longest wait is never shorter than the first."""
+    keys = {"errors.restart.max": "3", "errors.restart.backoff.ms": "9000", "errors.retry.delay.max.ms": "2000"}
+    assert restart_policy(keys) == RestartPolicy(3, BackOff(first_seconds=9.0, cap_seconds=9.0))
+
+
+def test_what_is_no_number_is_the_default() -> None:
+    """The definition refuses it with its finding; until then the policy must not fail."""
+    assert restart_policy({"errors.restart.max": "often"}) == restart_policy({})
+    assert restart_policy({}) == RestartPolicy(1_000_000, BackOff(first_seconds=1.0, cap_seconds=60.0))

@@ -16,11 +16,11 @@ async def test_the_next_one_enters_when_one_leaves() -> None:
     turnstile, log = Turnstile(2, seconds_max=100), list[int]()
 
     async def pass_through(number: int) -> None:
-        turn = await turnstile.enter()
+        place = await turnstile.enter()
         log.append(number)
         await asyncio.sleep(1)
-        turn.leave()
-        turn.leave()
+        place.leave()
+        place.leave()
 
     async with asyncio.TaskGroup() as group:
         for number in range(5):
@@ -48,8 +48,8 @@ async def test_one_that_hangs_no_longer_counts() -> None:
 async def test_nobody_enters_before_having_given_way() -> None:
     """And who waits for that takes no place."""
     turnstile = Turnstile(1, seconds_max=100, give_way=lambda: asyncio.sleep(3))
-    turn = await turnstile.enter()
+    place = await turnstile.enter()
     assert asyncio.get_running_loop().time() == 3
-    turn.leave()
+    place.leave()
     await turnstile.enter()
     assert asyncio.get_running_loop().time() == 6

@@ -8,7 +8,7 @@ import sys
 import weakref
 from pathlib import Path
 
-from service.worker.collecting import GROWTH, collecting_gently
+from service.worker.garbage_collection import GROWTH, collecting_gently
 
 ROOT = Path(__file__).parents[3]
 COLLECT_SECONDS_MAX = 60
@@ -25,7 +25,7 @@ class Ring:
 def test_in_a_process_of_its_own() -> None:
     """What is set aside and found: a full collection of a whole test run's heap takes seconds, of a fresh one none."""
     done = subprocess.run(
-        [sys.executable, "-m", "tests.unit.worker.test_collecting"],
+        [sys.executable, "-m", "tests.unit.worker.test_garbage_collection"],
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -22,7 +22,7 @@ from service.domain.states import State
 from service.herder.ports import InstanceObserver
 
 
-class LifeListener(Protocol):
+class InstanceReporter(Protocol):
     """Hears what becomes of one instance, from its supervisor."""
 
     version: str | None
@@ -44,7 +44,7 @@ class LifeListener(Protocol):
 
 
 @dataclass(slots=True)
-class TaskTelling:
+class TaskReporter:
     """For a task."""
 
     events: TaskEvents
@@ -55,27 +55,27 @@ class TaskTelling:
     def on_state(
         self, state: State, *, reason: str = "", trace: str | None = None, failure: Recovery | None = None
     ) -> None:
-        """See ``LifeListener``."""
+        """See ``InstanceReporter``."""
         self.events(TaskStateChanged, state=state.value, reason=reason)
         if self.observer is not None:
             instance = TaskId(self.events.connector, self.events.task)
             self.observer.on_state(instance, state, trace=trace, version=self.version, failure=failure)
 
     def on_failure(self, error: BaseException, *, trace: str) -> None:
-        """See ``LifeListener``."""
+        """See ``InstanceReporter``."""
         self.events(TaskFailed, error_class=type(error).__name__, message=str(error), trace=trace)
 
     def on_restart(self, attempt: int) -> None:
-        """See ``LifeListener``."""
+        """See ``InstanceReporter``."""
         self.events(TaskRestarted, attempt=attempt)
 
     def on_stop(self, *, left_records: int, seconds: float, is_complete: bool) -> None:
-        """See ``LifeListener``."""
+        """See ``InstanceReporter``."""
         self.events(StopReported, left_records=left_records, seconds=seconds, is_complete=is_complete)
 
 
 @dataclass(slots=True)
-class ConnectorTelling:
+class ConnectorReporter:
     """For the instance of a connector itself."""
 
     name: str
@@ -89,7 +89,7 @@ class ConnectorTelling:
     def on_state(
         self, state: State, *, reason: str = "", trace: str | None = None, failure: Recovery | None = None
     ) -> None:
-        """See ``LifeListener``."""
+        """See ``InstanceReporter``."""
         del reason
         if state is State.RUNNING:
             self._tell_start(is_success=True)
@@ -97,7 +97,7 @@ class ConnectorTelling:
         self.observer.on_state(ConnectorId(self.name), state, trace=trace, version=self.version, failure=failure)
 
     def on_failure(self, error: BaseException, *, trace: str) -> None:
-        """See ``LifeListener``."""
+        """See ``InstanceReporter``."""
         self._tell_start(is_success=False)
         self.emit(ConnectorFailed(self.name, error_class=type(error).__name__, message=str(error), trace=trace))
 

@@ -10,7 +10,7 @@ import pytest
 from service.config.providers import Resolved
 from service.domain.ids import TaskId
 from service.worker.kinds import Confirm, ConnectorRefusedError, MakeTask, UseTopic
-from service.worker.task_configs import task_class, task_configs, with_task
+from service.worker.splitting import task_class, task_configs, with_task
 
 JAVA_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
 JAVA_TASK = "org.apache.kafka.connect.file.FileStreamSourceTask"
