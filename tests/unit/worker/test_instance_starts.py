@@ -10,12 +10,13 @@ from metrics.events import StopReported
 from service.domain.ids import ConnectorId, TaskId
 from service.domain.states import State, TargetState
 from service.foreground import TRICKLE_SECONDS, Foreground
+from service.worker.life import VERSION_SECONDS_MAX
 from tests.unit.worker.fake_kind import HANG, Scene, Script, connector, task
 
 pytestmark = pytest.mark.looptime
 C, T0, T1 = ConnectorId("c"), TaskId("c", 0), TaskId("c", 1)
-R, S, X = State.RUNNING, State.STOPPED, State.RESTARTING
-STOPPED = TargetState.STOPPED
+R, P, S, X = State.RUNNING, State.PAUSED, State.STOPPED, State.RESTARTING
+PAUSED, STOPPED = TargetState.PAUSED, TargetState.STOPPED
 
 
 async def test_one_that_hangs_anywhere_harms_no_other() -> None:
@@ -78,3 +79,49 @@ async def test_starts_are_not_a_stampede() -> None:
             await asyncio.sleep(0.1)
             most = max(most, sum(scene.state(task_id) is None for task_id in scene.running))
     assert most == 32
+
+
+@pytest.mark.parametrize("target", [PAUSED, STOPPED])
+async def test_what_has_not_run_yet_tells_its_version(target: TargetState) -> None:
+    """A connector that is created PAUSED or STOPPED has the version of its class, as in Connect; so has its task."""
+    scene = Scene()
+    async with scene.instances() as instances:
+        instances.apply("c", {C: connector(target), T0: task(target=target)})
+        await asyncio.sleep(1)
+        assert scene.versions[C] == "7.1"
+        assert scene.states[C] == [State(target.value)]
+        assert scene.versions.get(T0) == ("7.1" if target is PAUSED else None)
+        assert not scene.starts
+        assert not scene.splits
+
+
+async def test_a_class_that_cannot_be_loaded_rests_without_a_version() -> None:
+    """What is wrong with it is told when it is to run."""
+    scene = Scene()
+    async with scene.instances() as instances:
+        instances.apply("c", {C: connector(PAUSED, dotted={"connector.class": "Missing"})})
+        await asyncio.sleep(1)
+        assert (scene.state(C), scene.versions[C]) == (P, None)
+
+
+async def test_a_class_that_hangs_in_its_import_rests_all_the_same_and_keeps_nothing_from_going_on() -> None:
+    """Its version comes when it does."""
+    scene = Scene(hanging={("version", C)})
+    async with scene.instances() as instances:
+        instances.apply("c", {C: connector(PAUSED)})
+        await asyncio.sleep(VERSION_SECONDS_MAX + 1)
+        assert (scene.states[C], scene.versions[C]) == ([P], None)
+        instances.apply("c", {C: connector()})
+        await asyncio.sleep(1)
+        assert (scene.state(C), scene.versions[C]) == (R, "7.1")
+
+
+async def test_another_class_under_what_rests_has_another_version() -> None:
+    """The state is told once more, because of what is told with it."""
+    scene = Scene()
+    async with scene.instances() as instances:
+        instances.apply("c", {C: connector(STOPPED)})
+        await asyncio.sleep(1)
+        instances.apply("c", {C: connector(STOPPED, dotted={"connector.class": "Newer"})})
+        await asyncio.sleep(1)
+        assert (scene.states[C], scene.versions[C]) == ([S, S], "8.0")

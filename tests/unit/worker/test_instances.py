@@ -13,7 +13,7 @@ from service.domain.errors import Recovery
 from service.domain.ids import ConnectorId, TaskId
 from service.domain.states import State, TargetState
 from service.kafka.errors import DeliveryRetriable, WriterFenced
-from service.worker.life import START_SECONDS_MAX, VERSION_SECONDS_MAX
+from service.worker.life import START_SECONDS_MAX
 from tests.unit.worker.fake_kind import HANG, STOP_SECONDS, Scene, Script, connector, task
 
 pytestmark = pytest.mark.looptime
@@ -37,52 +37,6 @@ async def test_a_task_runs_with_its_own_config_over_the_connectors() -> None:
         assert scene.states == {T0: [R]}
         assert scene.versions == {T0: "7.1"}
         assert scene.topics == [(T0, "things")]
-
-
-@pytest.mark.parametrize("target", [PAUSED, STOPPED])
-async def test_what_has_not_run_yet_tells_its_version(target: TargetState) -> None:
-    """A connector that is created PAUSED or STOPPED has the version of its class, as in Connect; so has its task."""
-    scene = Scene()
-    async with scene.instances() as instances:
-        instances.apply("c", {C: connector(target), T0: task(target=target)})
-        await asyncio.sleep(1)
-        assert scene.versions[C] == "7.1"
-        assert scene.states[C] == [State(target.value)]
-        assert scene.versions.get(T0) == ("7.1" if target is PAUSED else None)
-        assert not scene.starts
-        assert not scene.splits
-
-
-async def test_a_class_that_cannot_be_loaded_rests_without_a_version() -> None:
-    """What is wrong with it is told when it is to run."""
-    scene = Scene()
-    async with scene.instances() as instances:
-        instances.apply("c", {C: connector(PAUSED, dotted={"connector.class": "Missing"})})
-        await asyncio.sleep(1)
-        assert (scene.state(C), scene.versions[C]) == (P, None)
-
-
-async def test_a_class_that_hangs_in_its_import_rests_all_the_same_and_keeps_nothing_from_going_on() -> None:
-    """Its version comes when it does."""
-    scene = Scene(hanging={("version", C)})
-    async with scene.instances() as instances:
-        instances.apply("c", {C: connector(PAUSED)})
-        await asyncio.sleep(VERSION_SECONDS_MAX + 1)
-        assert (scene.states[C], scene.versions[C]) == ([P], None)
-        instances.apply("c", {C: connector()})
-        await asyncio.sleep(1)
-        assert (scene.state(C), scene.versions[C]) == (R, "7.1")
-
-
-async def test_another_class_under_what_rests_has_another_version() -> None:
-    """The state is told once more, because of what is told with it."""
-    scene = Scene()
-    async with scene.instances() as instances:
-        instances.apply("c", {C: connector(STOPPED)})
-        await asyncio.sleep(1)
-        instances.apply("c", {C: connector(STOPPED, dotted={"connector.class": "Newer"})})
-        await asyncio.sleep(1)
-        assert (scene.states[C], scene.versions[C]) == ([S, S], "8.0")
 
 
 async def test_variables_are_resolved_for_the_task_and_turned_back_in_its_config() -> None:
