@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
 
@@ -48,22 +48,31 @@ class CutAnswer:
         places = enumerate(positions)
         return tuple(replace(self.rejections[at], index=index) for index, at in places if at in self.rejections)
 
-    def remembered(self) -> frozenset[str]:
-        """What all records are remembered by."""
-        return frozenset((*map(self._key_of_row, range(len(self.readable))), *map(self._key_of, self.rejections)))
+    def identities(self) -> list[str]:
+        """By what each record is known again while a round lasts: its value and its key, or its bytes.
 
-    def news(self, mark: Mark, *, skip: int, known: Collection[str] = ()) -> list[int]:
-        """Positions of records that are neither among the first ``skip`` nor seen by ``mark`` nor ``known``."""
+        With its value, since a record that was updated meanwhile is another one.
+        """
+        if self.column is None:
+            return list(map(key_hash, self.records))
+        found = {at: self._key_of(at) for at in self.rejections}
+        values = self.column.values
+        for row, at in enumerate(self.readable):
+            found[at] = key_hash(f"{values[row]!r}:{self._key_of_row(row)}".encode())
+        return [found[at] for at in range(len(self.records))]
+
+    def news(self, mark: Mark, *, skip: int = 0, beyond: Mark | None = None) -> list[int]:
+        """Positions of records that are neither among the first ``skip`` nor seen by ``mark``, nor by ``beyond``."""
         if self.column is None:
             return list(range(skip, len(self.records)))
         rows = mark.new_among(self.column, self._key_of_row)
-        if known:
-            rows = [row for row in rows if self._key_of_row(row) not in known]
+        if beyond is not None:
+            further = frozenset(beyond.new_among(self.column, self._key_of_row))
+            rows = [row for row in rows if row in further]
         found = [self.readable[row] for row in rows]
         if self.rejections:
-            seen = frozenset(mark.unreadable)
-            keys = ((at, self._key_of(at)) for at in self.rejections)
-            found = sorted((*found, *(at for at, key in keys if key not in seen and key not in known)))
+            seen = frozenset((*mark.unreadable, *(() if beyond is None else beyond.unreadable)))
+            found = sorted((*found, *(at for at in self.rejections if self._key_of(at) not in seen)))
         return [position for position in found if position >= skip] if skip else found
 
     def raise_mark(self, mark: Mark, news: Sequence[int]) -> Mark:

@@ -4,6 +4,10 @@ Flat, and readable by people: ``{"updated": 1700000000, "read.keys": "…"}`` af
 has reached (``round.highest``, of several fields ``round.highest.<field>``; ``round.keys``) and the page to go on with
 (``page.next``, ``page.skip``). Where rows could not be read, ``read.unreadable`` tells which of them are among the dead
 letters, and ``round.unreadable`` which of them the round has come by.
+
+Where the pages may move while they are read, a round also stores by which record a page is known again (``page.last``),
+in what order the records came so far (``round.order``) and how many (``round.records``), for records with the newest
+first the last of them (``round.lowest``, ``round.lowest.keys``), and whether it has begun again (``round.again``).
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ from dataclasses import dataclass, field, replace
 
 from fetchers.sdk import Offset, Scalar
 from fetchers.sdk.errors import Fatal
-from fetchers.toolkit.marks import Mark
+from fetchers.toolkit.marks import Mark, RecordOrder
 from fetchers.toolkit.pagination import Place
 from fetchers.toolkit.watermark import Reached
 
@@ -24,7 +28,13 @@ HIGHEST_KEYS = "round.keys"
 HIGHEST_UNREADABLE = "round.unreadable"
 PAGE = "page.next"
 SKIP = "page.skip"
-_LONG = frozenset({KEYS, UNREADABLE, HIGHEST_KEYS, HIGHEST_UNREADABLE})
+LAST = "page.last"
+ORDER = "round.order"
+LOWEST = "round.lowest"
+LOWEST_KEYS = "round.lowest.keys"
+RECORDS = "round.records"
+AGAIN = "round.again"
+_LONG = frozenset({KEYS, UNREADABLE, HIGHEST_KEYS, HIGHEST_UNREADABLE, LOWEST_KEYS})
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,19 +51,45 @@ class Bookmark:
     """The page to go on with; None is the first."""
     skip: int = 0
     """Records of that page that were handed over before."""
+    last: str | None = None
+    """Identity of the last of those; None where it is not looked at."""
+    order: RecordOrder = RecordOrder.UNKNOWN
+    lowest: Mark = field(default_factory=lambda: Mark(order=RecordOrder.DOWN))
+    """The end of what this round has read while its order is ``DOWN``."""
+    records: int = 0
+    """Records of this round that were handed over."""
+    is_again: bool = False
+    """Whether this round has begun again since records moved, and passes over what its order says it has read."""
+
+    @property
+    def frontier(self) -> Mark:
+        """The end of what this round has read, in its order."""
+        if self.order is RecordOrder.DOWN:
+            return replace(self.lowest, unreadable=self.highest.unreadable)
+        return replace(self.highest, order=self.order)
+
+    def begun_again(self) -> Bookmark:
+        """The bookmark with which the pages are read from the first one on, because records have moved.
+
+        What tells where the round was (its order) is kept, so that nothing comes twice. In no order all of the round
+        does: then it is the mark alone that counts.
+        """
+        if self.order is RecordOrder.MIXED:
+            return Bookmark(self.mark, self.highest, order=self.order)
+        return replace(self, place=None, skip=0, last=None, is_again=True)
 
     def closed(self) -> Bookmark:
         """The bookmark after the last page of a round."""
         return self.paused(None, 0)
 
-    def paused(self, place: Place, skip: int) -> Bookmark:
+    def paused(self, place: Place, skip: int, last: str | None = None) -> Bookmark:
         """The bookmark after the last page of a round whose successor goes on from there."""
         read = replace(self.highest, unreadable=self.mark.remembering(self.highest.unreadable).unreadable)
-        return Bookmark(read, _at_start(read), place, skip)
+        return Bookmark(read, _at_start(read), place, skip, last)
 
-    def advanced(self, highest: Mark, place: Place, *, skip: int = 0) -> Bookmark:
+    def advanced(self, highest: Mark, place: Place, *, skip: int = 0, last: str | None = None) -> Bookmark:
         """The bookmark after a page that another one follows."""
-        return replace(self, highest=highest, place=place, skip=skip)
+        return replace(self, highest=highest, place=place, skip=skip, last=last)
 
     def offset(self, names: Sequence[str]) -> Offset:
         """The form in which it is stored; ``names``: the offset fields, if there are any."""
@@ -61,12 +97,18 @@ class Bookmark:
         if names:
             found |= _stored(self.mark, names, KEYS, UNREADABLE)
             if self.highest != _at_start(self.mark):
-                found |= _stored(self.highest, _highest(names), HIGHEST_KEYS, HIGHEST_UNREADABLE)
+                found |= _stored(self.highest, _of_round(HIGHEST, names), HIGHEST_KEYS, HIGHEST_UNREADABLE)
         if self.place is not None or self.skip or not names:
             found[PAGE] = self.place
         if self.skip:
             found[SKIP] = self.skip
-        return found
+        if self.last is not None:
+            found[LAST] = self.last
+        if self.order:
+            found |= {ORDER: self.order.value, RECORDS: self.records}
+        if self.order is RecordOrder.DOWN and self.lowest.value is not None:
+            found |= _stored(self.lowest, _of_round(LOWEST, names), LOWEST_KEYS, "")
+        return found | {AGAIN: True} if self.is_again else found
 
     @classmethod
     def of_offset(cls, offset: Offset, names: Sequence[str], *, initial: Reached) -> Bookmark:
@@ -78,15 +120,24 @@ class Bookmark:
         if _is_stored(offset, names):
             mark = replace(mark, value=_value(offset, names), keys=frozenset(_split(offset, KEYS)))
         highest = replace(_at_start(mark), unreadable=_split(offset, HIGHEST_UNREADABLE))
-        if _is_stored(offset, _highest(names)):
+        if _is_stored(offset, _of_round(HIGHEST, names)):
             keys = frozenset(_split(offset, HIGHEST_KEYS))
-            highest = replace(highest, value=_value(offset, _highest(names)), keys=keys)
-        place, skip = offset.get(PAGE), offset.get(SKIP)
+            highest = replace(highest, value=_value(offset, _of_round(HIGHEST, names)), keys=keys)
+        lowest = Mark(order=RecordOrder.DOWN)
+        if _is_stored(offset, _of_round(LOWEST, names)):
+            keys = frozenset(_split(offset, LOWEST_KEYS))
+            lowest = replace(lowest, value=_value(offset, _of_round(LOWEST, names)), keys=keys)
+        place, skip, last, order, records = map(offset.get, (PAGE, SKIP, LAST, ORDER, RECORDS))
         return cls(
             mark,
             highest,
             place if isinstance(place, str | int) else None,
             skip if isinstance(skip, int) else 0,
+            last if isinstance(last, str) else None,
+            RecordOrder(order) if order in set(RecordOrder) else RecordOrder.UNKNOWN,
+            lowest,
+            records=records if isinstance(records, int) else 0,
+            is_again=offset.get(AGAIN) is True,
         )
 
 
@@ -100,9 +151,9 @@ def _at_start(read: Mark) -> Mark:
     return replace(read, unreadable=())
 
 
-def _highest(names: Sequence[str]) -> Sequence[str]:
+def _of_round(value: str, names: Sequence[str]) -> Sequence[str]:
     """What the fields are called for the round; one alone needs no name."""
-    return [HIGHEST] if len(names) == 1 else [f"{HIGHEST}.{name}" for name in names]
+    return [value] if len(names) == 1 else [f"{value}.{name}" for name in names]
 
 
 def _stored(mark: Mark, names: Sequence[str], keys: str, unreadable: str) -> dict[str, Scalar]:

@@ -94,9 +94,22 @@ class HttpSourceConfig(FetcherConfig):
     http_pagination_type: Annotated[PaginationType, _PAGES] = "none"
     """How an answer of many pages is read.
 
-    Where page_number and offset count from the newest record, a restart inside a round repeats what has moved on to the
-    next page meanwhile; a cursor does not. A page of them with the very records of the page before fails the task: the
-    source does not read the count, and would give that page for ever."""
+    A page of page_number and offset with the very records of the page before fails the task: the source does not
+    read the count, and would give that page for ever."""
+    http_pagination_checks_moves: Annotated[Boolean, _PAGES] = True
+    """Whether pages by number, offset or URL are read again where records may have moved from one to the other.
+
+    A record that is updated while its list is paged leaves its place, and one behind it moves on to a page that has
+    been read. With http.offset.field that is noticed: the page before is asked for once more, where there are news, or
+    where records are not in the order of the offset field. What has moved is then read again: once where they are in
+    that order; else the round may begin anew, and what it had delivered comes twice.
+
+    It cannot be noticed without http.offset.field, nor where one record comes in before a page border and another one
+    leaves in the time of two requests. In a list in another order an update on a page that has been read is passed over
+    when a later page of the same round holds a later one: let the source sort by the offset field.
+
+    A cursor is trusted to leave nothing out. Where a URL of the source holds one, or nothing ever leaves its place,
+    false saves up to half of the requests."""
     http_pagination_page_parameter: Annotated[str, _PAGES] = "page"
     """Query field of the page number."""
     http_pagination_page_first: Annotated[int, Field(ge=0), _PAGES] = 1

@@ -14,6 +14,7 @@ from fetchers.http.answers import CutAnswer, RecordLayout, cut
 from fetchers.http.bookmark import Bookmark, told
 from fetchers.http.config import HttpSourceConfig
 from fetchers.http.templates import RequestTemplate
+from fetchers.http.walk import BegunAgainError, Walk, Way
 from fetchers.sdk import (
     FetchContext,
     Finding,
@@ -22,6 +23,7 @@ from fetchers.sdk import (
     Partition,
     PayloadKind,
     RequestOptions,
+    Retriable,
     SourceConnector,
 )
 from fetchers.toolkit.ahead import Ahead
@@ -29,13 +31,18 @@ from fetchers.toolkit.marks import Mark
 from fetchers.toolkit.pagination import PageAnswer, PageGuard, PageRequest, Pagination, Place
 from fetchers.toolkit.rate_limits import shared_budget
 from fetchers.toolkit.watermark import instant_of
+from metrics.events import PagesMoved
 
 BODY_BYTES_ON_LOOP_MAX = 512 * 1024
 """A larger answer is cut in a thread, so that nobody else on the event loop waits for it."""
 
 
+BEGUN_AGAIN_MAX = 3
+"""Times that one round begins again at once; then the worker waits before the next try."""
+
+
 @dataclass(frozen=True, slots=True)
-class _Turn:
+class _Answered:
     """One answer, cut, and where the source says to go on."""
 
     place: Place
@@ -51,6 +58,7 @@ class _Plan:
 
     template: RequestTemplate
     pagination: Pagination
+    way: Way
     layout: RecordLayout
     options: RequestOptions
 
@@ -74,14 +82,26 @@ class HttpSource(SourceConnector[HttpSourceConfig]):
         plan = self._plan(context)
         names, initial = self.config.http_offset_field, settings.initial(self.config)
         bookmark = Bookmark.of_offset(context.offset, names, initial=initial)
+        begun_again = 0
         while True:
             started = context.clock.monotonic()
             records = 0
-            async with aclosing(self._round(context, plan, bookmark)) as turns:
-                async for page, reached in turns:
-                    bookmark = reached  # where the next round goes on
-                    records += len(page)
-                    yield page
+            try:
+                async with aclosing(self._round(context, plan, bookmark)) as pages:
+                    async for page, reached in pages:
+                        bookmark = reached  # where the next round goes on
+                        records += len(page)
+                        yield page
+            except BegunAgainError as error:
+                begun_again += 1
+                if begun_again > BEGUN_AGAIN_MAX:
+                    message = f"the list moved by whole pages while it was paged, {begun_again} times in one round"
+                    raise Retriable(message) from error
+                bookmark = error.bookmark
+                context.emit(PagesMoved(context.connector, context.task, is_repeating=not bookmark.is_again))
+                yield Page([], bookmark.offset(names))
+                continue
+            begun_again = 0
             context.finish_round()
             self._report_lag(context, bookmark, has_news=records > 0)
             rest = started + self._interval(has_news=records > 0) - context.clock.monotonic()
@@ -90,40 +110,49 @@ class HttpSource(SourceConnector[HttpSourceConfig]):
     async def _round(
         self, context: FetchContext, plan: _Plan, bookmark: Bookmark
     ) -> AsyncGenerator[tuple[Page, Bookmark], None]:
-        """One way through the pages; the next is fetched while the last waits to be taken."""
+        """One way through the pages; the next is fetched while the last waits to be taken.
+
+        Raises ``BegunAgainError`` where the pages have moved so much that they must be read from the first one on.
+        """
         guard = PageGuard(is_counted=plan.pagination.is_counted, pages_max=self.config.http_pagination_pages_max)
-        base = bookmark.mark
-        before: frozenset[str] = frozenset()
-        rest: tuple[Place, int] = (bookmark.place, bookmark.skip)
-        is_first = True
-        stored = bookmark
-        async with Ahead[_Turn]() as ahead:
-            place = plan.pagination.first() if bookmark.place is None else bookmark.place
+        base, names = bookmark.mark, self.config.http_offset_field
+        first = plan.pagination.first()
+        place = first if bookmark.place is None else bookmark.place
+        walk = Walk(bookmark, plan.way, is_at_first_page=place == first)
+        rest = (bookmark.place, bookmark.skip, bookmark.last)
+        stored, is_first, is_last = bookmark, True, False
+        async with Ahead[_Answered]() as ahead:
             ahead.start(self._ask(context, plan, place, base), name="next page")
-            is_last = False
             while not is_last:
                 guard.pass_by(place)
-                turn = await ahead.take()
-                count = len(turn.answer.records)
-                news = turn.answer.news(base, skip=bookmark.skip if is_first else 0, known=before)
-                is_reread = is_first and bookmark.skip > 0
-                is_last = self._is_last(turn, has_news=bool(news) or is_reread)
+                answered = await ahead.take()
+                records = answered.answer.records
+                skip = bookmark.skip if is_first else 0
+                if not is_first and walk.must_look_back(answered.answer):
+                    before = await self._ask(context, plan, walk.place_before, base)
+                    if slipped := walk.slipped(before.answer):
+                        walk.hand_over(before.answer, slipped)
+                        stored = self._after(walk, before, rest, is_last=False)
+                        yield _page(before.answer, slipped, stored, names), stored
+                news = walk.begin(place, answered.answer) if is_first else walk.go_on(place, answered.answer)
+                if walk.has_moved:
+                    context.emit(PagesMoved(context.connector, context.task, is_repeating=False))
+                walk.hand_over(answered.answer, news)
+                is_last = self._is_last(answered, has_news=bool(news) or skip > 0)
                 if not is_last:
-                    guard.go_on_from(place, turn.answer.records)
-                    ahead.start(self._ask(context, plan, turn.following, base), name="next page")
-                if count > (bookmark.skip if is_first else 0):
-                    rest = (turn.place, count)
-                before = _remembered(plan, turn.answer)
-                highest = turn.answer.raise_mark(bookmark.highest, news)
-                following = self._after(bookmark, highest, turn, rest, is_last=is_last)
+                    guard.go_on_from(place, records, has_moved=walk.has_moved)
+                    ahead.start(self._ask(context, plan, answered.following, base), name="next page")
+                if len(records) > skip:
+                    rest = (answered.place, len(records), walk.last_identity())
+                following = self._after(walk, answered, rest, is_last=is_last)
                 # Without news only the end of the round is worth an offset, and only where it says something new: a
                 # page more for every answer would make the source look busy for ever.
                 if news or (is_last and following != stored):
                     stored = following
-                    yield _page(turn.answer, news, following, self.config.http_offset_field), following
-                bookmark, place, is_first = following, turn.following, False
+                    yield _page(answered.answer, news, following, names), following
+                place, is_first = answered.following, False
 
-    async def _ask(self, context: FetchContext, plan: _Plan, place: Place, mark: Mark) -> _Turn:
+    async def _ask(self, context: FetchContext, plan: _Plan, place: Place, mark: Mark) -> _Answered:
         """Fetch and cut the page at ``place``."""
         filled = plan.template.filled(plan.layout.fields, mark.value)
         asked = plan.pagination.request(place, PageRequest(filled.url, filled.query))
@@ -131,26 +160,28 @@ class HttpSource(SourceConnector[HttpSourceConfig]):
         options["query"], options["body"] = asked.query, filled.body
         response = await context.http.request(self.config.http_method, asked.url, **options)
         if len(response.body) > BODY_BYTES_ON_LOOP_MAX:
-            return await asyncio.to_thread(_turn, plan, place, response)
-        return _turn(plan, place, response)
+            return await asyncio.to_thread(_answered, plan, place, response)
+        return _answered(plan, place, response)
 
-    def _is_last(self, turn: _Turn, *, has_news: bool) -> bool:
-        if turn.following is None or (self.config.http_pagination_stops_at_known and not has_news):
+    def _is_last(self, answered: _Answered, *, has_news: bool) -> bool:
+        if answered.following is None or (self.config.http_pagination_stops_at_known and not has_news):
             return True
         # A source at its end may give the cursor it was asked with, and nothing else.
-        return turn.following == turn.place and not turn.answer.records
+        return answered.following == answered.place and not answered.answer.records
 
     def _after(
-        self, bookmark: Bookmark, highest: Mark, turn: _Turn, rest: tuple[Place, int], *, is_last: bool
+        self, walk: Walk, answered: _Answered, rest: tuple[Place, int, str | None], *, is_last: bool
     ) -> Bookmark:
+        """The bookmark after a page."""
+        bookmark = walk.bookmark
         if not is_last:
-            if turn.is_growing:
-                return bookmark.advanced(highest, turn.place, skip=len(turn.answer.records))
-            return bookmark.advanced(highest, turn.following)
-        advanced = bookmark.advanced(highest, None)
+            if answered.is_growing:
+                count = len(answered.answer.records)
+                return bookmark.advanced(bookmark.highest, answered.place, skip=count, last=walk.last_identity())
+            return bookmark.advanced(bookmark.highest, answered.following)
         if self.config.http_pagination_continues:
-            return advanced.paused(*rest)
-        return advanced.closed()
+            return bookmark.paused(*rest)
+        return bookmark.closed()
 
     def _interval(self, *, has_news: bool) -> float:
         """Seconds from the start of a round to the start of the next."""
@@ -190,20 +221,17 @@ class HttpSource(SourceConnector[HttpSourceConfig]):
             key=config.http_offset_key,
         )
         pagination = settings.pagination(config, secret_texts=secrets)
-        return _Plan(settings.template(config), pagination, layout, options)
+        way = Way(settings.can_slip(config), settings.is_checked(config))
+        return _Plan(settings.template(config), pagination, way, layout, options)
 
 
-def _remembered(plan: _Plan, answer: CutAnswer) -> frozenset[str]:
-    """Records of this page, which may come again on the next one when the source grows at its front meanwhile."""
-    return answer.remembered() if plan.pagination.is_counted and plan.layout.fields else frozenset()
-
-
-def _turn(plan: _Plan, place: Place, response: HttpResponse) -> _Turn:
+def _answered(plan: _Plan, place: Place, response: HttpResponse) -> _Answered:
     answer = cut(response, plan.layout)
     if response.is_skipped:
-        return _Turn(place, answer, None)
+        return _Answered(place, answer, None)
+    is_growing = plan.way.is_checked or plan.pagination.is_page_growing
     told = PageAnswer(response.url, response.body, response.links, len(answer.records))
-    return _Turn(place, answer, plan.pagination.following(place, told), plan.pagination.is_page_growing)
+    return _Answered(place, answer, plan.pagination.following(place, told), is_growing)
 
 
 def _page(answer: CutAnswer, news: Sequence[int], bookmark: Bookmark, names: Sequence[str]) -> Page:

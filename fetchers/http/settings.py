@@ -43,6 +43,8 @@ _NEEDS = {
     "api_key": ("http.auth.key",),
     "oauth2": ("http.auth.token.url", "http.auth.client.id", "http.auth.client.secret"),
 }
+SLIPPING = frozenset({"page_number", "offset", "link", "next_url"})
+"""Ways by places that are counted, or may be: a URL that the source gives can hold a page number."""
 _SECRET_NAME = re.compile(r"key|token|secret|passw|sig|auth|session", re.IGNORECASE)
 _HARMLESS_HEADERS = frozenset({"accept", "accept-language", "content-type", "user-agent"})
 
@@ -105,9 +107,22 @@ def _is_missing(value: object, *, may_be_empty: bool) -> bool:
 def _pages_findings(config: HttpSourceConfig) -> Iterator[Finding]:
     """Only a JSON answer can name its next page in its body; every other would end with its first one."""
     way, form = config.http_pagination_type, config.http_format
+    if way in SLIPPING:
+        yield from _move_findings(config)
     if way in {"cursor", "next_url"} and form != "json":
         expected = f"Expected none, page_number, offset or link with http.format={form}"
         yield _odd("http.pagination.type", way, f"{expected}: the next page is looked up in JSON answers only.")
+
+
+def _move_findings(config: HttpSourceConfig) -> Iterator[Finding]:
+    """Where records that move from page to page would be lost, and nobody would hear of it."""
+    loss = "a record that leaves its place while the list is paged hides another one, which is never read"
+    if config.http_pagination_continues and not config.http_offset_field:
+        message = f"Nothing may ever leave its place in this list: {loss}. With http.offset.field that is noticed."
+        yield Finding("http.pagination.continues", "true", message, Severity.WARNING)
+    elif config.http_offset_field and not config.http_pagination_checks_moves:
+        message = f"Nothing may ever leave its place in this list: {loss}."
+        yield Finding("http.pagination.checks.moves", "false", message, Severity.WARNING)
 
 
 def _initial_findings(config: HttpSourceConfig) -> Iterator[Finding]:
@@ -209,6 +224,16 @@ def auth(config: HttpSourceConfig, *, clock: Clock) -> Authorizer | None:
             return OAuth2Auth(client, clock=clock, tls=tls(config))
         case "none":
             return None
+
+
+def can_slip(config: HttpSourceConfig) -> bool:
+    """Whether records can cross the border of two pages, and can be known again there."""
+    return bool(config.http_offset_field) and config.http_pagination_type in SLIPPING
+
+
+def is_checked(config: HttpSourceConfig) -> bool:
+    """Whether it is proven that none has."""
+    return can_slip(config) and config.http_pagination_checks_moves
 
 
 def pagination(config: HttpSourceConfig, *, secret_texts: tuple[str, ...]) -> Pagination:

@@ -6,8 +6,10 @@ A time stamp alone either loses the record that appears later with the same stam
 from __future__ import annotations
 
 import hashlib
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import Any
 
 from fetchers.sdk.errors import Fatal
@@ -39,8 +41,21 @@ class Column:
             return cls(values, values, "number")
         pairs = [order_of(value) for value in values]
         for kind, _order in pairs:
-            _check_kinds(kind, pairs[0][0])
+            check_kinds(kind, pairs[0][0])
         return cls(values, [order for _kind, order in pairs], pairs[0][0])
+
+
+class RecordOrder(StrEnum):
+    """In what order of the offset field records have come so far."""
+
+    UNKNOWN = ""
+    """Not told by what came: nothing, one record, or equal values only."""
+    UP = "up"
+    DOWN = "down"
+    MIXED = "mixed"
+
+
+_IS_BEYOND = {RecordOrder.UP: operator.gt, RecordOrder.DOWN: operator.lt}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +67,9 @@ class Mark:
     unreadable: tuple[str, ...] = ()
     """Keys of records without a value, such as those that cannot be read, oldest first. They neither move the mark nor
     are moved by it: that they have been handed over is all that is known of them."""
+    order: RecordOrder = RecordOrder.UP
+    """``DOWN``, for lists with the newest record first: everything *above* ``value`` has been read. In other orders
+    only the records of ``keys`` have."""
 
     def new_among(self, column: Column, key_of: Callable[[int], str]) -> list[int]:
         """Positions of the values that this mark has not seen. Raises Fatal where they cannot be compared.
@@ -61,11 +79,12 @@ class Mark:
         if self.value is None or not column.values:
             return list(range(len(column.values)))
         kind, mark = order_of(self.value)
-        _check_kinds(column.kind, kind)
+        check_kinds(column.kind, kind)
+        is_beyond = _IS_BEYOND.get(self.order, operator.ne)
         return [
             position
             for position, order in enumerate(column.orders)
-            if order > mark or (order == mark and key_of(position) not in self.keys)
+            if is_beyond(order, mark) or (order == mark and key_of(position) not in self.keys)
         ]
 
     def raised_by(self, column: Column, positions: Sequence[int], key_of: Callable[[int], str]) -> Mark:
@@ -73,13 +92,13 @@ class Mark:
         if not positions:
             return self
         orders = column.orders
-        top = max(orders[position] for position in positions)
+        top = (min if self.order is RecordOrder.DOWN else max)(orders[position] for position in positions)
         at_top = [position for position in positions if orders[position] == top]
         keys = frozenset(map(key_of, at_top))
         if self.value is not None:
             kind, mine = order_of(self.value)
-            _check_kinds(column.kind, kind)
-            if top < mine:
+            check_kinds(column.kind, kind)
+            if top != mine and (top > mine) == (self.order is RecordOrder.DOWN):
                 return self
             if top == mine:
                 keys |= self.keys
@@ -115,7 +134,8 @@ class Mark:
         return replace(self, unreadable=tuple(key for key in known if key not in gone))
 
 
-def _check_kinds(one: str, other: str) -> None:
+def check_kinds(one: str, other: str) -> None:
+    """Raise Fatal where values of these two kinds would have to be compared."""
     if one != other:
         message = f"an offset field holds values that cannot be compared: {one} and {other}"
         raise Fatal(message)

@@ -181,7 +181,7 @@ class _NextUrls:
     """Query fields with these texts are left out of the place; they are asked with again from the config."""
 
     is_page_growing: ClassVar[bool] = False
-    """The source gives a URL that leaves nothing out."""
+    """Taken for a URL that leaves nothing out; whoever cannot be sure looks back at the page before."""
     is_counted: ClassVar[bool] = False
 
     def first(self) -> Place:
@@ -270,13 +270,13 @@ class PageGuard:
             raise Fatal(message)
         self._seen.add(mark)
 
-    def go_on_from(self, place: Place, records: Sequence[bytes]) -> None:
-        """Look at the page at ``place``, which another one follows.
+    def go_on_from(self, place: Place, records: Sequence[bytes], *, has_moved: bool = False) -> None:
+        """Look at the page at ``place``, which another one follows; ``has_moved``: the list, since the page before.
 
         Raises Fatal where it is the page before once more: so answers a source that does not read the count, and it
         would give its first page for every place there is.
         """
-        if self._is_counted and records and records == self._last:
+        if self._is_counted and records and records == self._last and not has_moved:
             message = (
                 f"the pages do not go on: at {place} came the very records of the page before; "
                 "does the source know the field that counts the pages?"

@@ -76,6 +76,12 @@ PAGE_BYTES = Metric(
     "Bytes of the payloads handed over by the fetcher, without their keys.",
     TASK,
 )
+PAGES_MOVED = Metric(
+    "headrace_pages_moved_total",
+    Kind.COUNTER,
+    "Times that a list moved over a page border while it was paged, and pages were read again for it.",
+    TASK,
+)
 RATE_LIMIT_WAIT = Metric(
     "headrace_rate_limit_wait_seconds_total",
     Kind.COUNTER,

@@ -53,6 +53,18 @@ class SourceLagMeasured(TaskEvent):
     seconds: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PagesMoved(TaskEvent):
+    """Records crossed a page border while a list was paged, and pages are read again so that none is passed over.
+
+    ``is_repeating``: records that were handed over before come again, because nothing tells them from the others.
+    """
+
+    logger: ClassVar[str] = "headrace.fetch"
+    level: ClassVar[Level] = Level.WARNING
+    is_repeating: bool
+
+
 # --- queue and micro-batches ---------------------------------------------------------------------
 
 

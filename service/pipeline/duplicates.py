@@ -25,10 +25,10 @@ class SeenHashes(Protocol):
         """Whether a rejected record that comes again is a duplicate; else none is, and none is noted."""
 
     def fresh_mask(self, hashes: Hashes, is_valid: Mask, window: str) -> Mask:
-        """True where a hash is seen for the first time; rows without a hash are always fresh."""
+        """True where a hash is seen for the first time in any open window; rows without a hash are always fresh."""
 
     def known_mask(self, hashes: Hashes, window: str) -> Mask:
-        """True where a hash is committed; takes no note."""
+        """True where a hash is committed or noted in any open window; takes no note."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +49,15 @@ class Judged:
         data = np.frombuffer(fixed.buffers()[1], dtype=np.uint8)
         return cls(data.reshape(-1, HASH_BYTES)[fixed.offset : fixed.offset + len(fixed)], is_valid, is_rejected)
 
-    def rows(self, chosen: npt.NDArray[np.int64]) -> Judged:
+    def rows(self, chosen: slice) -> Judged:
         """Some of them."""
         return Judged(self.hashes[chosen], self.is_valid[chosen], self.is_rejected[chosen])
 
 
 def fresh_among(judged: Judged, seen: SeenHashes, *, window: str) -> tuple[Mask, Hashes]:
-    """Which records of one window are no duplicates, and the hashes to be noted.
+    """Which records of some pages with one window are no duplicates, and the hashes to be noted there.
+
+    One that stands in another open window is a duplicate too: the exports of two neighbouring days may both hold it.
 
     A rejected record is noted under the complement of its hash: of two with one key in a micro-batch, the rejected one
     must not make the good one pass for a duplicate. What comes after a good one is a duplicate, good or not.

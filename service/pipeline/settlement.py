@@ -5,9 +5,9 @@ Pure: columns in, columns and counts out. Only rejected records are looked at on
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import groupby
 from types import MappingProxyType
 from typing import Any, cast
 
@@ -25,6 +25,7 @@ from service.pipeline.dead_letters import PORTION_LETTERS_MAX, DeadLetter
 from service.pipeline.duplicates import Hashes, Judged, Mask, SeenHashes, fresh_among
 from service.pipeline.page_letters import PageLetters
 from service.pipeline.queue import QueuedPage
+from service.stores.dedupe import NO_WINDOW
 
 Numbers = npt.NDArray[np.int64]
 DELIVER_STAGE = "KAFKA_PRODUCE"
@@ -124,7 +125,8 @@ def _fresh(rows: _Rows, rejected: Mask, seen: SeenHashes) -> tuple[Mask, tuple[t
     fresh = np.empty(rows.count, dtype=bool)
     added = []
     for scope, members in rows.windows():
-        fresh[members], noted = fresh_among(judged.rows(members), seen, window=scope.window if scope else "")
+        window = scope.window if scope else NO_WINDOW
+        fresh[members], noted = fresh_among(judged.rows(members), seen, window=window)
         added.append((scope, noted))
     return fresh, tuple(added)
 
@@ -216,19 +218,14 @@ class _Rows:
             outcome=self.outcome.slice(0, count),
         )
 
-    def windows(self) -> Iterator[tuple[DedupeScope | None, Numbers]]:
-        """The rows of each de-duplication window, wherever its pages stand, with the scope that closes the most."""
-        members: defaultdict[str, list[Numbers]] = defaultdict(list)
-        scopes: dict[str, DedupeScope | None] = {}
-        for item, start, end in zip(self.pages, self.starts[:-1], self.starts[1:], strict=True):
-            scope = item.page.dedupe
-            window = scope.window if scope else ""
-            known = scopes.setdefault(window, scope)
-            if scope and known and scope.oldest_open > known.oldest_open:
-                scopes[window] = scope
-            members[window].append(np.arange(start, end))
-        for window, parts in members.items():
-            yield scopes[window], np.concatenate(parts)
+    def windows(self) -> Iterator[tuple[DedupeScope | None, slice]]:
+        """The rows of each run of pages with one de-duplication scope, in order."""
+        start = 0
+        ends = zip(self.pages, self.starts[1:].tolist(), strict=True)
+        for scope, run in groupby(ends, key=lambda each: each[0].page.dedupe):
+            *_, (_, end) = run
+            yield scope, slice(start, end)
+            start = end
 
     def records(self, mask: Mask) -> Iterator[tuple[TopicRecords, Mask]]:
         """The chosen rows, as columns for each topic, and which they are."""

@@ -111,7 +111,7 @@ class RememberedByTasks:
 
 def _noted(state: StoredDedupe, notes: Sequence[tuple[DedupeScope, Hashes]]) -> list[TopicRecords]:
     for scope, hashes in notes:
-        state.fresh_mask(hashes, np.ones(len(hashes), dtype=bool), scope.window)
+        state.index.fresh_mask(hashes, np.ones(len(hashes), dtype=bool), scope.window)
     return state.encode(notes)
 
 

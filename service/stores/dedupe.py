@@ -58,7 +58,7 @@ class DedupeIndex:
     def fresh_mask(
         self, hashes: npt.NDArray[np.uint8], is_valid: npt.NDArray[np.bool_], window: str = NO_WINDOW
     ) -> npt.NDArray[np.bool_]:
-        """True for each row seen for the first time in its window, in this column too; note them tentatively.
+        """True for each row seen for the first time in its *own* window, in this column too; note them tentatively.
 
         `hashes`: (n, 16) uint8. Rows where `is_valid` is False have no hash and are always fresh.
         """
@@ -85,6 +85,24 @@ class DedupeIndex:
         known = np.zeros(len(hashes), dtype=bool)
         for held in self._sets(window):
             known[order] |= held.contains(high[order], low[order])
+        return known
+
+    def known_in_open_windows(self, hashes: npt.NDArray[np.uint8], window: str) -> npt.NDArray[np.bool_]:
+        """True for each of these (n, 16) hashes that is committed or noted in any window; takes no note.
+
+        A source reads a record under the window in which it was found, and it may be found in two: of neighbouring
+        days, say. For a source without windows (`NO_WINDOW`) only what that has seen counts, and never for one with.
+        """
+        high, low = halves(hashes)
+        order = ordered(high, low)
+        high, low = high[order], low[order]
+        windows = [NO_WINDOW] if window == NO_WINDOW else [*{*self._windows, *self._pending} - {NO_WINDOW}]
+        known = np.zeros(len(hashes), dtype=bool)
+        missing = np.arange(len(hashes))
+        for held in (held for label in windows for held in (*self._sets(label), *self._pending.get(label, ()))):
+            is_found = held.contains(high[missing], low[missing])
+            known[order[missing[is_found]]] = True
+            missing = missing[~is_found]
         return known
 
     def with_complements(self, window: str) -> npt.NDArray[np.uint8]:

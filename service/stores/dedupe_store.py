@@ -59,10 +59,10 @@ class DedupeState(Protocol):
     def fresh_mask(
         self, hashes: npt.NDArray[np.uint8], is_valid: npt.NDArray[np.bool_], window: str
     ) -> npt.NDArray[np.bool_]:
-        """True for rows seen for the first time (see `DedupeIndex.fresh_mask`)."""
+        """True for rows seen for the first time in any window that is open, in this column too; note them there."""
 
     def known_mask(self, hashes: npt.NDArray[np.uint8], window: str) -> npt.NDArray[np.bool_]:
-        """True for rows that are committed; takes no note."""
+        """True for rows that are committed or noted, in any window that is open; takes no note."""
 
     def encode(self, fresh: Sequence[tuple[DedupeScope | None, npt.NDArray[np.uint8]]]) -> list[TopicRecords]:
         """Records that make the fresh hashes, and the closing of windows, last."""
@@ -274,11 +274,13 @@ class StoredDedupe:
         self, hashes: npt.NDArray[np.uint8], is_valid: npt.NDArray[np.bool_], window: str
     ) -> npt.NDArray[np.bool_]:
         """See `DedupeState`."""
-        return self.index.fresh_mask(hashes, is_valid, window)
+        is_asked = is_valid.copy()
+        is_asked[is_valid] = ~self.index.known_in_open_windows(hashes[is_valid], window)
+        return self.index.fresh_mask(hashes, is_asked, window) & (is_asked | ~is_valid)
 
     def known_mask(self, hashes: npt.NDArray[np.uint8], window: str) -> npt.NDArray[np.bool_]:
         """See `DedupeState`."""
-        return self.index.known_mask(hashes, window)
+        return self.index.known_in_open_windows(hashes, window)
 
     def encode(self, fresh: Sequence[tuple[DedupeScope | None, npt.NDArray[np.uint8]]]) -> list[TopicRecords]:
         """See `DedupeState`."""

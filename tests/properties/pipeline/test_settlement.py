@@ -183,15 +183,29 @@ def test_pages_without_records_only_move_the_offset() -> None:
     assert result.offsets == ((PARTITION, {"position": 3}),)
 
 
-def test_windows_of_de_duplication_are_kept_apart() -> None:
-    """The same record in two windows is two records; new hashes are told by window."""
+def test_a_record_of_two_windows_is_one_while_the_first_is_open() -> None:
+    """The exports of two neighbouring days may both hold an event; the window in which it came first remembers it."""
     monday, tuesday = DedupeScope("1", "1"), DedupeScope("2", "1")
+    seen = MemoryDedupe()
     result = settled(
-        page(b"a", b"b", dedupe=monday), page(b"a", dedupe=monday), page(b"a", dedupe=tuesday), seen=MemoryDedupe()
+        page(b"a", b"b", dedupe=monday),
+        page(b"a", dedupe=monday),
+        page(b"a", b"c", dedupe=tuesday),
+        page(b"c", dedupe=monday),
+        seen=seen,
     )
-    assert values(result) == [b"a", b"b", b"a"]
-    assert result.deduplicated == 1
-    assert [(scope, len(hashes)) for scope, hashes in result.fresh_hashes] == [(monday, 2), (tuesday, 1)]
+    assert values(result) == [b"a", b"b", b"c"]
+    assert result.deduplicated == 3
+    assert [(scope, len(hashes)) for scope, hashes in result.fresh_hashes] == [(monday, 2), (tuesday, 1), (monday, 0)]
+    seen.commit()
+    assert values(settled(page(b"a", b"b", b"d", dedupe=tuesday), seen=seen)) == [b"d"]
+
+
+def test_what_a_source_without_windows_has_seen_says_nothing_of_one_with() -> None:
+    """Nor the other way round."""
+    seen = MemoryDedupe()
+    result = settled(page(b"a"), page(b"a", dedupe=DedupeScope("1", "1")), page(b"a"), seen=seen)
+    assert values(result) == [b"a", b"a"]
 
 
 def test_a_rejected_record_does_not_make_its_corrected_successor_a_duplicate() -> None:
@@ -248,7 +262,7 @@ def _came_good_before(bad: bytes, handed_over: list[bytes | None]) -> bool:
 
 
 def test_a_rejected_twin_of_another_page_is_a_duplicate_whatever_stands_between_them() -> None:
-    """As it would be in a micro-batch of its own; the window is told once, with what closes the most."""
+    """As it would be in a micro-batch of its own."""
     monday, tuesday, later = DedupeScope("1", "0"), DedupeScope("2", "0"), DedupeScope("1", "1")
     result = settled(
         page(b"7", dedupe=monday),
@@ -260,7 +274,8 @@ def test_a_rejected_twin_of_another_page_is_a_duplicate_whatever_stands_between_
     assert [letter.value for letter in letters_of(result)] == [b"bad9"]
     assert values(result) == [b"7", b"8", b"9"]
     assert result.deduplicated == 1
-    assert [(scope, len(hashes)) for scope, hashes in result.fresh_hashes] == [(later, 3), (tuesday, 1)]
+    told = [(scope, len(hashes)) for scope, hashes in result.fresh_hashes]
+    assert told == [(monday, 1), (tuesday, 1), (later, 1), (monday, 1)]
 
 
 def test_a_rejected_copy_of_what_was_delivered_is_a_duplicate() -> None:

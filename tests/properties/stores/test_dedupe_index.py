@@ -60,6 +60,15 @@ class IndexAgainstSets(RuleBasedStateMachine):
         column, valid = matrix(hashes)
         assert self.index.fresh_mask(column, valid, window).tolist() == expected_mask(hashes, seen)
 
+    @rule(hashes=batches, window=windows)
+    def ask_all(self, hashes: list[bytes | None], window: str) -> None:
+        """What is known anywhere is known in any window; a source without windows has seen none of it."""
+        column, valid = matrix(hashes)
+        known = set[bytes]().union(*self.committed.values(), *self.tentative.values())
+        expected = [value in known for value in hashes if value is not None]
+        assert self.index.known_in_open_windows(column[valid], window).tolist() == expected
+        assert not self.index.known_in_open_windows(column[valid], "").any()
+
     @rule()
     def commit(self) -> None:
         """The transaction is committed."""

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fetchers.http.bookmark import Bookmark, told
 from fetchers.sdk import Fatal
-from fetchers.toolkit.marks import Mark
+from fetchers.toolkit.marks import Mark, RecordOrder
 
 KEYS = st.text("0123456789abcdef", min_size=16, max_size=16)
 SCALARS = st.integers() | st.text(min_size=1, max_size=5)
@@ -34,7 +34,11 @@ def test_is_the_same_when_it_is_read_back(
     mark = data.draw(marks(names))
     seen = data.draw(marks(names))
     highest = replace(mark if seen.value is None else seen, unreadable=seen.unreadable)
-    bookmark = Bookmark(mark, highest, place, skip)
+    order = data.draw(st.sampled_from(RecordOrder))
+    down = replace(data.draw(marks(names)), unreadable=(), order=RecordOrder.DOWN)
+    lowest = down if order is RecordOrder.DOWN else Mark(order=RecordOrder.DOWN)
+    last = data.draw(st.none() | KEYS)
+    bookmark = Bookmark(mark, highest, place, skip, last, order, lowest, 3 if order else 0, is_again=bool(order))
     stored = bookmark.offset(names)
     assert all(value is None or isinstance(value, str | int) for value in stored.values())
     assert Bookmark.of_offset(json.loads(json.dumps(stored)), names, initial=None) == bookmark

@@ -175,17 +175,21 @@ class MemoryDedupe:
                     self.seen |= {(key.decode(), value) for key, value in pairs}
 
     def known_mask(self, hashes: Hashes, window: str) -> Mask:
-        """Those that were committed."""
-        return np.array([(window, row.tobytes()) in self.seen for row in hashes], dtype=bool)
+        """Those that are committed or noted in any window."""
+        return np.array([self._is_known(window, row.tobytes()) for row in hashes], dtype=bool)
 
     def fresh_mask(self, hashes: Hashes, is_valid: Mask, window: str) -> Mask:
-        """First of each hash in its window."""
+        """First of each hash in any window."""
         fresh = np.ones(len(hashes), dtype=bool)
         for row in np.flatnonzero(is_valid):
-            mark = (window, hashes[row].tobytes())
-            fresh[row] = mark not in self.seen and mark not in self.tentative
-            self.tentative.add(mark)
+            fresh[row] = not self._is_known(window, hashes[row].tobytes())
+            if fresh[row]:
+                self.tentative.add((window, hashes[row].tobytes()))
         return fresh
+
+    def _is_known(self, window: str, value: bytes) -> bool:
+        """With a window in any that is open, without one where there are none."""
+        return any(known == value and bool(label) == bool(window) for label, known in self.seen | self.tentative)
 
     def encode(self, fresh: Sequence[tuple[Any, Hashes]]) -> list[TopicRecords]:
         """A record for each hash."""

@@ -1,0 +1,245 @@
+"""``HttpSource`` over lists that move while they are paged: nothing is lost, and what happened is told.
+
+A list in order of its stamps moves whenever a record is updated: it gets a new stamp and goes to the end (or, newest
+first, to the front), and all between its old place and its new one are shifted over the page borders.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import pytest
+from aiohttp import web
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from fetchers.catalog import shared_http
+from fetchers.http.fetcher import HttpSource
+from fetchers.sdk import Page, Retriable
+from fetchers.sdk.testing import FakeContext, collect
+from fetchers.toolkit.http import SharedHttp
+from metrics.events import PagesMoved
+from tests.apis.http.paged import WAYS, Table, ids, items, resume, source
+from tests.contracts.loopback import serve
+
+POSITIONAL = [way for way in WAYS if way != "cursor"]
+"""Ways by places that are counted, or may be: a URL that the source names often holds a page number."""
+
+
+@pytest.fixture(name="http")
+async def http_fixture() -> AsyncIterator[SharedHttp]:
+    """An open client."""
+    async with shared_http() as http:
+        yield http
+
+
+class Moving(Table):
+    """A list that something is done to after some of the answers."""
+
+    def __init__(self, items: list[dict[str, Any]], *, size: int = 2, is_newest_first: bool = False) -> None:
+        super().__init__(items, size=size)
+        self.is_newest_first = is_newest_first
+        self.after: dict[int, Callable[[], None]] = {}
+        self.stamp = max((item["t"] for item in items), default=0)
+        if is_newest_first:
+            self.items.reverse()
+
+    def touch(self, number: int) -> None:
+        """Update a record: it gets the newest stamp, and the place that goes with it."""
+        self.stamp += 1
+        (old,) = (item for item in self.items if item["id"] == number)
+        self.items.remove(old)
+        self._put({**old, "t": self.stamp})
+
+    def add(self, number: int) -> None:
+        """Another record."""
+        self.stamp += 1
+        self._put({"id": number, "t": self.stamp})
+
+    def drop(self, number: int) -> None:
+        """Take a record away."""
+        self.items[:] = [item for item in self.items if item["id"] != number]
+
+    def _put(self, item: dict[str, Any]) -> None:
+        self.items.insert(0 if self.is_newest_first else len(self.items), item)
+
+    def reset(self) -> None:
+        """As it was in the beginning."""
+        self.items = sorted(({**item, "t": item["id"] + 1} for item in self.items), key=lambda item: item["t"])
+
+    async def moving_answer(self, request: web.Request) -> web.Response:
+        """A page; then what was planned for this moment happens."""
+        response = await self.answer(request)
+        self.after.pop(len(self.asked), lambda: None)()
+        return response
+
+    @property
+    def versions(self) -> set[tuple[int, int]]:
+        """Every record as it is now."""
+        return {(item["id"], item["t"]) for item in self.items}
+
+
+def versions(pages: list[Page]) -> list[tuple[int, int]]:
+    """Id and stamp of every record that was handed over."""
+    return [(item["id"], item["t"]) for page in pages for item in map(json.loads, filter(None, page.values()))]
+
+
+def moves(context: FakeContext) -> list[bool]:
+    """What was told of moves: whether records come twice for it."""
+    return [event.is_repeating for event in context.events if isinstance(event, PagesMoved)]
+
+
+async def collect_in_spite(made: HttpSource, context: FakeContext) -> list[Page]:
+    """A round, or what there is of it when the list moves too fast: then the worker would wait."""
+    pages: list[Page] = []
+    with suppress(Retriable):
+        await collect(made, context, on_page=pages.append)
+    return pages
+
+
+def keys(way: str, **more: str) -> dict[str, str]:
+    """The keys of a source by this way."""
+    return {"http_records_path": "items", "http_offset_field": "t", "http_offset_key": "id", **WAYS[way], **more}
+
+
+@pytest.mark.parametrize("way", POSITIONAL)
+@pytest.mark.parametrize("size", [2, 3])
+async def test_a_record_that_leaves_a_page_that_was_read_hides_no_other(http: SharedHttp, way: str, size: int) -> None:
+    """Its neighbour crosses the border of the pages backwards, and is read all the same, once; the move is told."""
+    table = Moving(items(*range(1, 9)), size=size)
+    table.after = {2: lambda: table.touch(0), 4: lambda: table.touch(1), 5: lambda: table.touch(2)}
+    async with serve(table.moving_answer) as url:
+        made = source(f"{url}/list", **keys(way, http_pagination_limit=str(size)))
+        context = resume(made, http, [])
+        pages = await collect(made, context, rounds=2)
+    assert table.versions <= set(versions(pages))
+    assert len(versions(pages)) == len(set(versions(pages)))
+    assert moves(context)
+    assert not any(moves(context))
+
+
+@pytest.mark.parametrize("way", POSITIONAL)
+@pytest.mark.parametrize("touched", [1, 2, 5])
+async def test_what_moves_while_the_task_is_down_hides_no_other(http: SharedHttp, way: str, touched: int) -> None:
+    """Between two pages the task is killed, and so many records move before it is there again."""
+    table = Moving(items(*range(1, 13)))
+    async with serve(table.answer) as url:
+        made = source(f"{url}/list", **keys(way))
+        for cut in range(1, 6):
+            pages = await collect(made, resume(made, http, []), pages=cut)
+            for number in range(touched):
+                table.touch(number)
+            context = resume(made, http, pages)
+            rest = await collect(made, context, rounds=2)
+            assert table.versions <= set(versions([*pages, *rest]))
+            assert len(versions([*pages, *rest])) == len(set(versions([*pages, *rest])))
+            assert moves(context) == [False]
+            table.reset()
+
+
+@pytest.mark.parametrize("way", POSITIONAL)
+async def test_newest_first_repeats_nothing_after_a_kill(http: SharedHttp, way: str) -> None:
+    """What came in at the front meanwhile has pushed records on to pages that are yet to be read."""
+    table = Moving(items(*range(1, 13)), is_newest_first=True)
+    async with serve(table.answer) as url:
+        made = source(f"{url}/list", **keys(way))
+        pages = await collect(made, resume(made, http, []), pages=2)
+        for number in range(20, 25):
+            table.add(number)
+        context = resume(made, http, pages)
+        rest = await collect(made, context, rounds=2)
+    assert sorted(ids([*pages, *rest])) == [*range(12), *range(20, 25)]
+    assert moves(context) == [False]
+
+
+@pytest.mark.parametrize("way", POSITIONAL)
+async def test_a_list_in_no_order_is_read_again_from_the_mark(http: SharedHttp, way: str) -> None:
+    """Nothing tells what was handed over before the kill: all of the round comes again, and that is told."""
+    table = Moving([{"id": number, "t": (number * 5) % 12 + 1} for number in range(12)])
+    async with serve(table.answer) as url:
+        made = source(f"{url}/list", **keys(way))
+        pages = await collect(made, resume(made, http, []), pages=3)
+        for number in range(3, 6):
+            table.drop(number)
+        context = resume(made, http, pages)
+        rest = await collect(made, context, rounds=2)
+    assert {item["id"] for item in table.items} <= set(ids([*pages, *rest]))
+    assert moves(context) == [True]
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    count=st.integers(1, 14),
+    size=st.integers(2, 4),
+    way=st.sampled_from(POSITIONAL),
+    is_newest_first=st.booleans(),
+    touches=st.lists(st.lists(st.integers(0, 13), max_size=3), min_size=1, max_size=30),
+    kills=st.lists(st.integers(0, 9), max_size=3),
+)
+async def test_whatever_moves_and_whenever_the_task_dies_each_version_comes_once(
+    *, count: int, size: int, way: str, is_newest_first: bool, touches: list[list[int]], kills: list[int]
+) -> None:
+    """Random updates after random answers, and a kill after any page: what stands in the list at the end has come.
+
+    None comes twice but where that was told.
+    """
+    table = Moving(items(*range(1, count + 1)), size=size, is_newest_first=is_newest_first)
+
+    def touch(numbers: list[int]) -> None:
+        for number in numbers:
+            table.touch(number % count)
+
+    table.after = {at: partial(touch, numbers) for at, numbers in enumerate(touches, start=1)}
+    delivered: list[Page] = []
+    is_repeating = False
+    async with shared_http() as http, serve(table.moving_answer) as url:
+        made = source(f"{url}/list", **keys(way, http_pagination_limit=str(size)))
+        for kept in kills:
+            context = resume(made, http, delivered[-1:])
+            delivered += (await collect_in_spite(made, context))[:kept]
+            is_repeating |= any(moves(context))
+        table.after = {}
+        delivered += await collect(made, resume(made, http, delivered[-1:]), rounds=2)
+    found = versions(delivered)
+    assert table.versions <= set(found)
+    assert is_repeating or len(found) == len(set(found))
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    stamps=st.permutations(range(1, 13)),
+    size=st.integers(1, 4),
+    way=st.sampled_from(POSITIONAL),
+    drops=st.lists(st.lists(st.integers(0, 11), max_size=2), min_size=1, max_size=10),
+)
+async def test_in_any_order_what_is_not_taken_away_comes(
+    stamps: list[int], size: int, way: str, drops: list[list[int]]
+) -> None:
+    """Records go from a list that is not in order of its stamps while it is paged: what stays in it has come."""
+    table = Moving([{"id": number, "t": stamp} for number, stamp in enumerate(stamps)], size=size)
+
+    def drop(numbers: list[int]) -> None:
+        for number in numbers:
+            table.drop(number)
+
+    table.after = {at: partial(drop, numbers) for at, numbers in enumerate(drops, start=1)}
+    async with shared_http() as http, serve(table.moving_answer) as url:
+        made = source(f"{url}/list", **keys(way, http_pagination_limit=str(size)))
+        delivered = await collect(made, resume(made, http, []), rounds=2)
+    assert table.versions <= set(versions(delivered))
+
+
+async def test_a_page_that_stays_costs_one_request_more_only_where_news_are(http: SharedHttp) -> None:
+    """A border between two pages without news cannot hide any: it is not looked at again."""
+    table = Table(items(*range(1, 21)))
+    async with serve(table.answer) as url:
+        made = source(f"{url}/list", **keys("page_number"))
+        pages = await collect(made, resume(made, http, []))
+        table.asked.clear()
+        table.items += [{"id": 20, "t": 21}]
+        assert ids(await collect(made, resume(made, http, pages))) == [20]
+    assert len(table.asked) == 11 + 1 + 2
