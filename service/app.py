@@ -24,6 +24,7 @@ from metrics.logging import LogObserver
 from metrics.prometheus import PrometheusObserver
 from service.background import Background
 from service.config.definition import ConnectorDefinition
+from service.config.reach import reach_of
 from service.config.worker import EMBEDDED, WorkerConfig
 from service.control import ControlPlane, advertised
 from service.domain.states import TargetState
@@ -274,8 +275,11 @@ async def _lend(job: Job, addresses: Addresses, *, spark: Conversion, emit: Emit
     )
     stack.push_async_callback(offsets.close)
     dedupe = DedupeStore(clients.of("consumer"), config.dedupe_topic, emit)
-    schemas = await stack.enter_async_context(RegistrySchemas(contract_registry=_contract_registry(job, addresses)))
-    http = await stack.enter_async_context(shared_http(version=VERSION))
+    reach = reach_of(properties)
+    schemas = await stack.enter_async_context(
+        RegistrySchemas(contract_registry=_contract_registry(job, addresses), addresses=reach.addresses)
+    )
+    http = await stack.enter_async_context(shared_http(version=VERSION, paths=reach.paths, addresses=reach.addresses))
     topics = ConnectorTopics(clients.of("admin"), offsets, dedupe, config)
     stack.push_async_callback(topics.close)
     parts = ConnectorParts(

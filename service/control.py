@@ -20,6 +20,7 @@ from metrics.events import ConfigWarning, Emit, HerderStepFailed
 from metrics.log_levels import LogLevels
 from service.background import Background
 from service.config.definition import read_definition
+from service.config.listeners import parse_listeners
 from service.config.providers import Resolved
 from service.config.sink import group_of
 from service.config.worker import WorkerConfig
@@ -35,7 +36,6 @@ from service.herder.ports import ClusterDoors, HerderSettings, InstanceObserver,
 from service.herder.view import ClusterView
 from service.kafka.admin import KafkaAdmin
 from service.kafka.client import KafkaSettings
-from service.rest.listeners import parse_listeners
 from service.stores.connector_offsets import ConnectorOffsets, OffsetTopics
 from service.stores.dedupe_store import DedupeStore
 from service.stores.kafka_log import LogClients
@@ -95,7 +95,14 @@ class ControlPlane:
 
             membership = self._membership(tracker, stores)
             herder = make_herder(
-                ClusterView(stores.configs, stores.statuses, membership, tracker, self._settings(), type_of),
+                ClusterView(
+                    stores.configs,
+                    stores.statuses,
+                    membership,
+                    tracker,
+                    self._settings(),
+                    partial(type_of, worker=self.properties),
+                ),
                 self._doors(plugins, peers, stores),
                 make_instances=make_instances,
                 background=background,
@@ -140,7 +147,7 @@ class ControlPlane:
             clock=self.clock,
             emit=self.emit,
             stop_seconds_max=self.config.task_shutdown_graceful_timeout_ms / 1000,
-            version_of=version_of,
+            version_of=partial(version_of, worker=self.properties),
             resolve=self.resolution,
             foreground=self.foreground,
         )
@@ -217,16 +224,16 @@ class ControlPlane:
             self.emit(ConfigWarning(key=finding.key, message=finding.message, connector=connector))
 
 
-def type_of(connector: Properties) -> str:
+def type_of(connector: Properties, *, worker: Properties) -> str:
     """``source``, ``sink`` or ``unknown``."""
-    kind = find_kind(connector.get("connector.class", "").strip())
+    kind = find_kind(connector.get("connector.class", "").strip(), worker)
     return "unknown" if kind is None else kind.type_name
 
 
-def version_of(class_name: str) -> str | None:
+def version_of(class_name: str, *, worker: Properties) -> str | None:
     """Of the class that ``connector.class`` names; None where there is none. May import it."""
-    kind = find_kind(class_name.strip())
-    return None if kind is None else kind.plugin.load().version
+    kind = find_kind(class_name.strip(), worker)
+    return None if kind is None else kind.plugin.version
 
 
 def advertised(config: WorkerConfig, urls: Sequence[str]) -> Member:

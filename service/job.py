@@ -89,7 +89,7 @@ class Job:
         Its secrets are told to whoever hides them.
         """
         resolved = self.providers.resolve(properties)
-        for secret in secrets_of_connector(resolved.properties):
+        for secret in secrets_of_connector(resolved.properties, self.worker_properties):
             self.providers.redactor.learn(secret)
         return replace(resolved, properties=with_registry(resolved.properties, registry_url or PLACEHOLDER_REGISTRY))
 
@@ -123,7 +123,7 @@ class Job:
         """Values that no log line may show: those of secret keys, and of any key that is named like one."""
         yield from secrets_in(self.worker_properties)
         for connector in self.connectors:
-            yield from secrets_of_connector(self.resolved(connector, registry_url=None))
+            yield from secrets_of_connector(self.resolved(connector, registry_url=None), self.worker_properties)
         for held in (*self.worker.rest_auth_users.values(), *self.worker.rest_auth_tokens.values()):
             yield held.get_secret_value().partition(":")[2]
 
@@ -229,7 +229,7 @@ def _resolved_findings(
 
 def _findings(connector: Mapping[str, str], worker: Mapping[str, str]) -> Sequence[Finding]:
     """Of a source or a sink; a class that nobody knows is reported as a source's."""
-    kind = find_kind(connector.get("connector.class", ""))
+    kind = find_kind(connector.get("connector.class", ""), worker)
     return read_definition(connector, worker=worker).findings if kind is None else kind.findings(connector, worker)
 
 

@@ -28,7 +28,7 @@ def _own(order: int) -> Key:
 class FileStreamConfig(FetcherConfig):
     """Lines of a file, of every file that matches a pattern, or of standard input."""
 
-    file: Annotated[str | None, Key(importance=Importance.HIGH, example="/var/log/app/*.log")] = None
+    file: Annotated[str | None, Key(importance=Importance.HIGH, example="/var/log/app/*.log", is_path=True)] = None
     """Source filename. If not specified, the standard input will be used.
 
     May be a pattern (``*``, ``?``, ``[…]``, ``**`` for folders in between); each matching file is then a source

@@ -13,6 +13,7 @@ from typing import Protocol, Self
 
 from fetchers.file.mark import Mark
 from fetchers.sdk import Fatal, FetchError, Retriable
+from fetchers.sdk.reach import AllowedPaths, PathRefusedError
 
 ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR})
 DENIED = frozenset({errno.EACCES, errno.EPERM})
@@ -92,16 +93,32 @@ class ByteSource(Protocol):
         """Give the file back."""
 
 
+ANY_PATH = AllowedPaths()
+
+
+def _demand(check: Callable[[], None]) -> None:
+    try:
+        check()
+    except PathRefusedError as error:
+        raise Fatal(str(error)) from error
+
+
 class PlainFile:
     """A regular file, held open so that a rename does not take it away."""
 
     is_archive = False
 
-    def __init__(self, path: str) -> None:
-        """Raise OSError as ``open`` does, Fatal for what is not a regular file."""
+    def __init__(self, path: str, allowed: AllowedPaths = ANY_PATH) -> None:
+        """Raise OSError as ``open`` does, Fatal for what is not a regular file or not ``allowed``."""
+        _demand(lambda: allowed.check(path))
         # Without O_NONBLOCK a named pipe would block here until someone writes to it.
         self.descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         self.path = path
+        try:
+            _demand(lambda: allowed.check_open(self.descriptor, path))
+        except (Fatal, OSError):
+            self.close()
+            raise
         status = os.fstat(self.descriptor)
         self.identity = (status.st_dev, status.st_ino)
         if not stat.S_ISREG(status.st_mode):

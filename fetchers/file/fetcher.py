@@ -15,7 +15,7 @@ from typing import ClassVar, TypeVar
 
 from fetchers.file.backlog import Backlog
 from fetchers.file.config import FileStreamConfig
-from fetchers.file.disk import ByteSource, Opener, PlainFile, fetch_error
+from fetchers.file.disk import ANY_PATH, ByteSource, Opener, PlainFile, fetch_error
 from fetchers.file.fileset import OPEN_MAX, FileSet, Looks
 from fetchers.file.followed import FollowedFile
 from fetchers.file.gz import GzipFile
@@ -25,6 +25,7 @@ from fetchers.file.reading import Reading, Turn
 from fetchers.file.stdin import read_standard_input
 from fetchers.file.threads import FileThread, shared_looks
 from fetchers.sdk import FetchContext, Offset, Page, Partition, PayloadKind, Retriable, SourceConnector
+from fetchers.sdk.reach import AllowedPaths
 
 T = TypeVar("T")
 _END = object()
@@ -85,7 +86,7 @@ class FileStreamSource(SourceConnector[FileStreamConfig]):
 
     async def _read_files(self, file: str, context: FetchContext) -> AsyncGenerator[Page]:
         stopping = Event()
-        reading = _reading(self.config, context, partial(open_source, stopping=stopping))
+        reading = _reading(self.config, context, partial(open_source, stopping=stopping, allowed=self.allowed_paths))
         stored = _stored_offsets(file, context)
         files = FileSet(
             file, reading, stored=stored, is_from_end=self.config.file_start == "end", open_max=self.files_open_max
@@ -229,9 +230,9 @@ async def _take_turn(followed: FollowedFile, thread: FileThread, context: FetchC
     return turn
 
 
-def open_source(path: str, *, stopping: Event) -> ByteSource:
+def open_source(path: str, *, stopping: Event, allowed: AllowedPaths = ANY_PATH) -> ByteSource:
     """Open a file as what its name says it is: ``.gz`` is gzip."""
-    return GzipFile(path, stopping) if path.endswith(".gz") else PlainFile(path)
+    return GzipFile(path, stopping, allowed=allowed) if path.endswith(".gz") else PlainFile(path, allowed)
 
 
 def _reading(config: FileStreamConfig, context: FetchContext, opener: Opener) -> Reading:

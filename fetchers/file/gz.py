@@ -12,9 +12,10 @@ import zlib
 from dataclasses import dataclass
 from threading import Event
 
-from fetchers.file.disk import FileLook, PlainFile
+from fetchers.file.disk import ANY_PATH, FileLook, PlainFile
 from fetchers.file.mark import EDGE_BYTES, Mark, ReadAt
 from fetchers.sdk import Fatal
+from fetchers.sdk.reach import AllowedPaths
 
 COMPRESSED_BYTES = 1 << 18
 CHECK_BYTES = 1 << 20
@@ -101,10 +102,12 @@ class GzipFile:
 
     is_archive = True
 
-    def __init__(self, path: str, stopping: Event, *, share_bytes: int = SHARE_BYTES) -> None:
-        """``stopping``: ends a long decompression. Raises OSError as ``open`` does."""
+    def __init__(
+        self, path: str, stopping: Event, *, allowed: AllowedPaths = ANY_PATH, share_bytes: int = SHARE_BYTES
+    ) -> None:
+        """``stopping``: ends a long decompression. Raises as ``PlainFile`` does."""
         self.path = path
-        self._file = PlainFile(path)
+        self._file = PlainFile(path, allowed)
         self.identity = self._file.identity
         self._stopping = stopping
         self._share_bytes = share_bytes

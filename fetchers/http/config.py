@@ -16,6 +16,7 @@ _PAGES = Key(group="Pagination")
 _RHYTHM = Key(group="Rhythm", importance=Importance.LOW)
 _LIMITS = Key(group="Limits", importance=Importance.LOW)
 _TLS = Key(group="TLS", importance=Importance.LOW)
+_TLS_FILE = Key(group="TLS", importance=Importance.LOW, is_path=True)
 
 AuthType = Literal["none", "basic", "bearer", "api_key", "oauth2"]
 PaginationType = Literal["none", "page_number", "offset", "cursor", "link", "next_url"]
@@ -157,11 +158,11 @@ class HttpSourceConfig(FetcherConfig):
     http_response_bytes_max: Annotated[int, Field(ge=1), _LIMITS] = 67_108_864
     """Size of a whole answer, unpacked."""
 
-    http_tls_ca_file: Annotated[str | None, _TLS] = None
+    http_tls_ca_file: Annotated[str | None, _TLS_FILE] = None
     """PEM file of authorities to trust, in place of the system's."""
-    http_tls_certificate_file: Annotated[str | None, _TLS] = None
+    http_tls_certificate_file: Annotated[str | None, _TLS_FILE] = None
     """PEM file of our own certificate."""
-    http_tls_key_file: Annotated[str | None, _TLS] = None
+    http_tls_key_file: Annotated[str | None, _TLS_FILE] = None
     """PEM file of the key of our own certificate."""
     http_tls_verify: Annotated[Boolean, _TLS] = True
     """Whether the source's certificate is checked."""

@@ -58,6 +58,8 @@ class Key:
     """ConfigDef type, when it does not follow from the annotation."""
     null_reason: str | None = None
     """What the key's check says to a missing value, when that does not follow from the annotation."""
+    is_path: bool = False
+    """Whether the value names a file, or files by a pattern: the worker says which may be named."""
     example: str | None = None
     """Shown in the reference. It stands for a required key that is refused, while other keys are looked at further."""
 

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Generic, TypeVar, get_args, get_origin
 from fetchers.sdk.config import FetcherConfig, Finding
 from fetchers.sdk.context import FetchContext
 from fetchers.sdk.page import Offset, Page, Partition, PayloadKind
+from fetchers.sdk.reach import AllowedPaths
 
 C = TypeVar("C", bound=FetcherConfig)
 
@@ -31,6 +32,9 @@ class SourceConnector(ABC, Generic[C]):
     default_dedupe_fields: ClassVar[tuple[str, ...]] = ()
     """Fields by which equal records are dropped, unless ``dedupe.fields`` says otherwise."""
     version: ClassVar[str] = "0.1.0"
+    allowed_paths: AllowedPaths = AllowedPaths()
+    """Files that configs may name, set by the worker on each instance. Keys with ``Key(is_path=True)`` were checked;
+    whoever opens a file checks it once more (``AllowedPaths.check_open``), since links may have changed."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Find the config class in ``SourceConnector[Config]``."""

@@ -211,7 +211,12 @@ class _NextUrls:
 
     def _check(self, here: URL, url: URL) -> None:
         is_allowed = url.host in self.hosts or f"{url.host}:{url.port}" in self.hosts
-        if url.scheme not in {"http", "https"} or not (redirects.is_same_place(here, url) or is_allowed):
+        is_downgrade = (here.scheme, url.scheme) == ("https", "http")  # credentials would go there unencrypted
+        if (
+            url.scheme not in {"http", "https"}
+            or is_downgrade
+            or not (redirects.is_same_place(here, url) or is_allowed)
+        ):
             message = f"the source names a next page on another host ({url.host}); allow it if that is right"
             raise Fatal(message)
 

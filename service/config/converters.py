@@ -21,6 +21,7 @@ CLASS_NAMES: Mapping[str, ConverterKind] = {
 }
 _MISPRINT = "schema.enable"
 _URL = "schema.registry.url"
+_LOGIN = "basic.auth."
 _DECIMALS = "decimal.format"
 _NULLS = "replace.null.with.default"
 _ENCODING = "converter.encoding"
@@ -56,7 +57,7 @@ def read_converter(side: str, connector: Mapping[str, str], worker: Mapping[str,
         return ConverterReading(None, (_invalid(key, name, f"Class {name} could not be found. Known: {known}"),))
     warnings = _misprint(key, own)
     if kind is ConverterKind.AVRO:
-        reading = _avro(key, name, own, url=own.get(_URL) or connector.get(_URL) or worker.get(_URL))
+        reading = _avro(key, name, *_with_registry(key, own, connector, worker))
         return ConverterReading(reading.converter, (*warnings, *reading.findings))
     if kind is ConverterKind.JSON:
         reading = _json(key, name, own)
@@ -116,12 +117,33 @@ def _misprint(key: str, own: Mapping[str, str]) -> tuple[Finding, ...]:
     return (Finding(f"{key}.{_MISPRINT}", own[_MISPRINT], text, Severity.WARNING),)
 
 
-def _avro(key: str, name: str, own: Mapping[str, str], *, url: str | None) -> ConverterReading:
-    if not url:
+def _with_registry(
+    key: str, own: Mapping[str, str], connector: Mapping[str, str], worker: Mapping[str, str]
+) -> tuple[Mapping[str, str], bool]:
+    """The converter's settings with the URL of its registry, and whether the worker does not name that one itself.
+
+    A login goes only to the URL that it was given for: the worker's is for the worker's registry; a
+    connector that names another one brings its own, or has none.
+    """
+    url = own.get(_URL) or connector.get(_URL) or worker.get(_URL) or ""
+    is_named_here = url in {connector.get(f"{key}.{_URL}"), connector.get(_URL)}
+    workers = {worker.get(f"{key}.{_URL}"), worker.get(_URL)}
+    if not is_named_here or _places(url) in [_places(each) for each in workers if each]:
+        return {**own, _URL: url}, False
+    own = {k: v for k, v in own.items() if not k.startswith(_LOGIN) or f"{key}.{k}" in connector}
+    return {**own, _URL: url}, True
+
+
+def _places(url: str) -> tuple[str, ...]:
+    return RegistrySettings.parse({_URL: url})[0].urls
+
+
+def _avro(key: str, name: str, own: Mapping[str, str], is_foreign: bool) -> ConverterReading:  # noqa: FBT001 - passed on
+    if not own[_URL]:
         text = f'Missing required configuration "{key}.{_URL}" which has no default value.'
         return ConverterReading(
             Converter(ConverterSpec(ConverterKind.AVRO), name), (Finding(f"{key}.{_URL}", None, text),)
         )
-    settings, doubts = RegistrySettings.parse({**own, _URL: url})
+    settings, doubts = RegistrySettings.parse(own, is_foreign=is_foreign)
     findings = tuple(_invalid(f"{key}.{doubt.key}", doubt.value, f"Expected {doubt.expected}") for doubt in doubts)
     return ConverterReading(Converter(ConverterSpec(ConverterKind.AVRO), name, settings), findings)

@@ -6,15 +6,16 @@ Everything that can be found wrong without asking the outside is found at once.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Any
 
-from fetchers.catalog import PLUGINS, Plugin, PluginLoadError, find_plugin
+from fetchers.catalog import Plugin, PluginLoadError, find_plugin, source_plugins
 from fetchers.sdk import FetcherConfig, Finding, PayloadKind, SourceConnector
+from fetchers.sdk.reach import AllowedPaths, PathRefusedError
 from service.config.connector import SourceConnectorConfig
 from service.config.converters import Converter
 from service.config.parts import class_not_found_findings, read_parts
+from service.config.reach import ConnectorReach, class_refusal, reach_of
 from service.config.topic_creation import TopicCreation, read_topic_creation
 from service.config.transformations import read_transformations
 from service.kafka.topic_names import TOPIC_NAME_RULE, is_topic_name
@@ -25,6 +26,8 @@ from spark_batch.transforms.kinds import Step
 from spark_batch.transforms.tracks import lay
 
 RULES_PREFIX = "contract.rules."
+SCHEMA_BYTES_MAX = 4 * 1024 * 1024
+"""Of a schema in a file; a larger one is something else, named by mistake."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,8 @@ class ContractSource:
     """Where ``contract.schema`` is to be had: its text, or a registry subject."""
 
     text: str | None = None
+    is_shown: bool = True
+    """Whether findings may quote the text: not where it is a file that others than the config's author keep."""
     subject: str | None = None
     version: str = "latest"
 
@@ -48,6 +53,8 @@ class ConnectorDefinition:
     key_converter: Converter
     value_converter: Converter
     contract_source: ContractSource | None
+    reach: ConnectorReach
+    """What the worker lets it reach."""
 
     @property
     def name(self) -> str:
@@ -91,7 +98,9 @@ class ConnectorDefinition:
         if parsed.config is None:
             message = f"task config of {self.name} is not valid: {[f.message for f in parsed.findings]}"
             raise ValueError(message)
-        return self.connector_class(parsed.config)
+        connector = self.connector_class(parsed.config)
+        connector.allowed_paths = self.reach.paths
+        return connector
 
     def plan(self, contract_schema: str | None) -> ConversionPlan:
         """The conversion plan, without schema ids yet."""
@@ -137,16 +146,17 @@ class DefinitionReading:
 def read_definition(properties: Mapping[str, str], *, worker: Mapping[str, str]) -> DefinitionReading:
     """Read a connector's config; every finding at once."""
     class_name = properties.get("connector.class", "")
-    plugin = find_plugin(class_name) if class_name else None
+    plugin = find_plugin(class_name, refusal=class_refusal(class_name, worker)) if class_name else None
     if plugin is None:
-        missing = class_not_found_findings(class_name, (known.name for known in PLUGINS))
+        missing = class_not_found_findings(class_name, (known.name for known in source_plugins()))
         return DefinitionReading(None, (*SourceConnectorConfig.parse(properties).findings, *missing))
     try:
         connector_class = plugin.load()
     except PluginLoadError as error:
         missing = (Finding("connector.class", class_name, f"Class {class_name} could not be found: {error}"),)
         return DefinitionReading(None, (*SourceConnectorConfig.parse(properties).findings, *missing))
-    contract_source, contract_findings = _contract_source(properties.get("contract.schema"))
+    reach = reach_of(worker)
+    contract_source, contract_findings = _contract_source(properties.get("contract.schema"), reach.paths)
     transformations = read_transformations(properties)
     reading = read_parts(
         properties,
@@ -170,6 +180,7 @@ def read_definition(properties: Mapping[str, str], *, worker: Mapping[str, str])
         key_converter=reading.parts.key_converter,
         value_converter=reading.parts.value_converter,
         contract_source=contract_source,
+        reach=reach,
     )
     findings = reading.with_checks(
         (
@@ -188,7 +199,16 @@ def findings_of_plan(definition: ConnectorDefinition) -> Sequence[Finding]:
     if source is not None and source.text is None:
         return ()
     plan = definition.plan(source.text if source else None)
-    return as_findings(plan_findings(plan), definition.properties)
+    found = as_findings(plan_findings(plan), definition.properties)
+    return found if source is None or source.is_shown else tuple(map(_without_content, found))
+
+
+def _without_content(finding: Finding) -> Finding:
+    """For a schema from a file: what is wrong with it is said without a word of it."""
+    if finding.key != "contract.schema":
+        return finding
+    text = f"Invalid value {finding.value} for configuration contract.schema: the file holds no schema that can be used"
+    return replace(finding, message=text)
 
 
 def _topic_findings(definition: ConnectorDefinition, *, is_route_known: bool) -> Iterable[Finding]:
@@ -220,19 +240,26 @@ def _without_transforms(properties: Mapping[str, str]) -> dict[str, str]:
     return {key: value for key, value in properties.items() if key != "transforms"}
 
 
-def _contract_source(value: str | None) -> tuple[ContractSource | None, tuple[Finding, ...]]:
+def _contract_source(value: str | None, paths: AllowedPaths) -> tuple[ContractSource | None, tuple[Finding, ...]]:
     if not value:
         return None, ()
     if value.startswith("registry:"):
         return _registry_source(value)
     if not value.startswith("file:"):
         return ContractSource(text=value), ()
-    path = Path(value.removeprefix("file:"))
     try:
-        return ContractSource(text=path.read_text(encoding="utf-8")), ()
-    except (OSError, UnicodeDecodeError) as error:
-        text = f"Invalid value {value} for configuration contract.schema: the file cannot be read: {error}"
+        content = paths.read(value.removeprefix("file:"), bytes_max=SCHEMA_BYTES_MAX).decode()
+    except (PathRefusedError, OSError, UnicodeDecodeError) as error:
+        text = f"Invalid value {value} for configuration contract.schema: the file cannot be read: {_why(error)}"
         return None, (Finding("contract.schema", value, text),)
+    return ContractSource(text=content, is_shown=paths.roots is None), ()
+
+
+def _why(error: Exception) -> str:
+    """Without what stands in the file."""
+    if isinstance(error, UnicodeDecodeError):
+        return "it is not UTF-8"
+    return (error.strerror or type(error).__name__) if isinstance(error, OSError) else str(error)
 
 
 def _registry_source(value: str) -> tuple[ContractSource | None, tuple[Finding, ...]]:

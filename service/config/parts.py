@@ -11,6 +11,7 @@ from fetchers.sdk.config import unknown_keys
 from service.config.connector import ConnectorConfig
 from service.config.converters import Converter, read_converter
 from service.config.overrides import override_findings
+from service.config.reach import reach_of
 from service.config.stand_ins import not_about, refused_keys, with_stand_ins
 from spark_batch.plan import ConverterKind, ConverterSpec
 
@@ -60,6 +61,7 @@ def read_parts(
         *key.findings,
         *value.findings,
         *override_findings(properties, worker=worker),
+        *_path_findings(own_class, properties, worker),
         *also_found,
         *_strangers(properties, (common_class, own_class)),
     )
@@ -67,6 +69,18 @@ def read_parts(
         return PartsReading(None, findings)
     converters = (reading.converter or _ANY_CONVERTER for reading in (key, value))
     return PartsReading(ConfigParts(common, own, *converters), findings)
+
+
+def _path_findings(
+    config_class: type[ConfigModel], properties: Mapping[str, str], worker: Mapping[str, str]
+) -> Iterable[Finding]:
+    """Files that the worker does not let connectors name."""
+    paths = reach_of(worker).paths
+    for key in config_class.config_keys():
+        value = properties.get(key.name, "").strip()
+        refusal = paths.pattern_refusal(value) if key.extras.is_path and value else None
+        if refusal is not None:
+            yield Finding(key.name, value, f"Invalid value {value} for configuration {key.name}: {refusal}")
 
 
 def known_keys(*config_classes: type[ConfigModel]) -> tuple[ConfigKey, ...]:

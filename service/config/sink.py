@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Annotated
 
@@ -10,6 +9,7 @@ from pydantic import field_validator
 
 from fetchers.sdk import Boolean, Finding, Importance, NameList
 from service.config.connector import COMMON, ERRORS, ConnectorConfig, connector_key
+from spark_batch.transforms.java_pattern import java_pattern, pattern_doubt
 
 GROUP_ID_OVERRIDE = "consumer.override.group.id"
 _HIGH, _MEDIUM = Importance.HIGH, Importance.MEDIUM
@@ -21,7 +21,8 @@ class SinkConnectorConfig(ConnectorConfig):
     topics: Annotated[NameList, connector_key(COMMON, 4, "Topics", width="LONG", importance=_HIGH)] = ()
     """Topics to read, separated by commas; either this or ``topics.regex``."""
     topics_regex: Annotated[str, connector_key(COMMON, 4, "Topics regex", width="LONG", importance=_HIGH)] = ""
-    """Regular expression (Python's) that the whole name of a topic must match to be read."""
+    """Regular expression, as Java has them, that the whole name of a topic must match to be read. Look-around,
+    references to groups and possessive quantifiers are refused: they cannot be had in time linear to the name."""
     errors_deadletterqueue_topic_name: Annotated[
         str, connector_key(ERRORS, 6, "Dead Letter Queue Topic Name", importance=_MEDIUM)
     ] = ""
@@ -39,11 +40,10 @@ class SinkConnectorConfig(ConnectorConfig):
     @field_validator("topics_regex")
     @classmethod
     def _is_pattern(cls, pattern: str) -> str:
-        try:
-            re.compile(pattern)
-        except re.error as error:
-            message = f"Invalid regex: {error}"
-            raise ValueError(message) from error
+        doubt = pattern_doubt(pattern)
+        if doubt is not None:
+            message = f"Invalid regex: {doubt}"
+            raise ValueError(message)
         return pattern
 
 
@@ -70,20 +70,14 @@ def _dead_letter_findings(texts: Mapping[str, str], topic: str) -> tuple[Finding
         )
         return (Finding("topics", texts["topics"], message),)
     pattern = texts["topics.regex"]
-    if topic and pattern and _matches(pattern, topic):
+    is_usable = bool(pattern) and pattern_doubt(pattern) is None  # else the key itself says so
+    if topic and is_usable and java_pattern(pattern).fullmatch(topic):
         message = (
             f"The DLQ topic '{topic}' may not be matched by the regex for the topics ('topics.regex={pattern}') "
             "consumed by the connector"
         )
         return (Finding("topics.regex", pattern, message),)
     return ()
-
-
-def _matches(pattern: str, topic: str) -> bool:
-    try:
-        return re.fullmatch(pattern, topic) is not None
-    except re.error:
-        return False  # told of by the key itself
 
 
 def group_of(name: str, properties: Mapping[str, str]) -> str:

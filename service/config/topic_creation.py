@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from fetchers.sdk import Finding, Severity
-from service.config.java_regex import regex_doubt
+from spark_batch.transforms.java_pattern import java_pattern, pattern_doubt
 
 PREFIX = "topic.creation."
 DEFAULT = "default"
@@ -106,7 +106,7 @@ def _doubts(name: str, keys: Mapping[str, str]) -> Iterator[Finding]:
             yield _wrong(f"{PREFIX}{name}.{key}", keys[key], reason)
     for key in _PATTERNS:
         for pattern in _patterns(keys.get(key, "")) if name != DEFAULT else ():
-            doubt = regex_doubt(pattern)
+            doubt = pattern_doubt(pattern)
             if doubt is not None:
                 yield _wrong(f"{PREFIX}{name}.{key}", keys[key], f"Syntax error in regular expression: {doubt}")
 
@@ -140,14 +140,7 @@ def _patterns(text: str) -> tuple[str, ...]:
 
 
 def _matches(topic: str, patterns: Iterable[str]) -> bool:
-    return any(regex_doubt(pattern) is None and _fully(pattern, topic) for pattern in patterns)
-
-
-def _fully(pattern: str, topic: str) -> bool:
-    try:
-        return re.fullmatch(pattern, topic) is not None
-    except re.error:
-        return False  # of Java's own, which no name of a topic needs
+    return any(pattern_doubt(each) is None and java_pattern(each).fullmatch(topic) is not None for each in patterns)
 
 
 def _first(*numbers: int | None) -> int | None:

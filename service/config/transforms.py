@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from fetchers.sdk import Boolean, ConfigModel, Importance, Key
-from service.config.java_regex import regex_doubt
+from spark_batch.transforms.java_pattern import pattern_doubt
 
 PACKAGE = "org.apache.kafka.connect.transforms"
 _NO_REGEX = "Invalid regex: there is none"
@@ -20,7 +20,7 @@ _HIGH = Key(importance=Importance.HIGH)
 
 
 def _regex(pattern: str) -> str:
-    doubt = regex_doubt(pattern)
+    doubt = pattern_doubt(pattern)
     if doubt is not None:
         message = f"Invalid regex: {doubt}"
         raise ValueError(message)

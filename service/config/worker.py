@@ -9,6 +9,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, field_validator
 
 from fetchers.sdk import Boolean, ConfigModel, Importance, Key, NameList, SecretMap
+from fetchers.sdk.reach import parse_networks
 from service.config.overrides import PolicyName, policy_named
 
 EMBEDDED = "embedded"
@@ -21,6 +22,11 @@ _SPARK_MASTER = re.compile(
 _SPARK_REMOTE = re.compile(r"sc://([^\s/:;,\[\]]+|\[[\da-fA-F:.]+\])(:\d{1,5})?(/(;\S*)?)?")
 
 MacAlgorithm = Literal["HmacMD5", "HmacSHA1", "HmacSHA224", "HmacSHA256", "HmacSHA384", "HmacSHA512"]
+
+
+def _walls(order: int) -> Key:
+    """A key that bounds what connectors may reach (``service.config.reach``)."""
+    return Key(importance=Importance.MEDIUM, group="Connectors' Reach", order=order)
 
 
 class WorkerConfig(ConfigModel):
@@ -136,7 +142,8 @@ class WorkerConfig(ConfigModel):
     offset_flush_timeout_ms: Annotated[int, Key(importance=Importance.LOW)] = 5_000
     """Accepted as in Connect; sinks have a minute to flush."""
     plugin_path: Annotated[str | None, Key(importance=Importance.LOW, kind="LIST")] = None
-    """Accepted as in Connect; own connectors are found by ``package.module:Class`` on PYTHONPATH."""
+    """Accepted as in Connect; own connectors are installed packages with an entry point in ``headrace.sources`` or
+    ``headrace.sinks``, or ``package.module:Class`` on PYTHONPATH (``plugin.modules``)."""
     rest_host_name: Annotated[str | None, Key(importance=Importance.LOW)] = None
     """Old form of ``listeners``."""
     rest_port: Annotated[int | None, Key(importance=Importance.LOW)] = None
@@ -178,6 +185,19 @@ class WorkerConfig(ConfigModel):
     default). What would break exactly-once delivery or run foreign code in the worker no policy allows."""
     connector_client_config_override_allowlist: Annotated[NameList | None, Key(importance=Importance.LOW)] = None
     """Keys that ``Allowlist`` allows; when not given, all that can harm nobody but the connector itself."""
+
+    plugin_modules: Annotated[NameList | None, _walls(1)] = None
+    """Modules and packages whose classes ``connector.class=package.module:Class`` may name. When not given, every
+    module that Python finds where all listeners are loopback addresses, else none. Connectors of the catalogue and of
+    packages installed with an entry point in ``headrace.sources`` or ``headrace.sinks`` need no listing."""
+    connector_allowed_paths: Annotated[NameList | None, _walls(2)] = None
+    """Folders (with all that is in them) and files that connectors' configs may name, for reading and for writing;
+    links are followed before a path is compared. When not given, every path where all listeners are loopback addresses,
+    else none."""
+    connector_allowed_addresses: Annotated[NameList | None, _walls(3)] = None
+    """Addresses and networks such as ``10.0.0.0/8`` that connections of connectors' HTTP clients and registries may be
+    made to although they are not public. When not given, all where all listeners are loopback addresses, else none.
+    Where a server redirects to a host that no config names, only what stands here may be internal."""
 
     security_protocol: Annotated[str, Key(importance=Importance.MEDIUM)] = "PLAINTEXT"
     """Kafka's security protocol; with ``sasl.*`` and ``ssl.*`` as in Kafka's clients."""
@@ -228,6 +248,24 @@ class WorkerConfig(ConfigModel):
     def dedupe_topic(self) -> str:
         """Where the de-duplication state is."""
         return self.dedupe_storage_topic or f"{self.offset_storage_topic}-dedupe"
+
+    @field_validator("connector_allowed_paths")
+    @classmethod
+    def _are_absolute(cls, paths: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        for path in paths or ():
+            if not Path(path).is_absolute():
+                message = f"Path {path} is not absolute"
+                raise ValueError(message)
+        return paths
+
+    @field_validator("connector_allowed_addresses")
+    @classmethod
+    def _are_networks(cls, texts: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        for text in texts or ():
+            if not parse_networks((text,)):
+                message = f"Expected addresses such as 10.1.2.3 or networks such as 10.0.0.0/8, found '{text}'"
+                raise ValueError(message)
+        return texts
 
     @field_validator("spark_master")
     @classmethod

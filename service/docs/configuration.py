@@ -24,7 +24,7 @@ from service.config.transforms import PREDICATES, TRANSFORMATIONS, StageConfig, 
 from service.config.worker import WorkerConfig
 from service.docs.markdown import NOTICE, cell, code, first_paragraph, table
 from service.kafka.client import FIXED, WITHOUT_EFFECT
-from service.sinks.catalog import SINKS, SinkPlugin
+from service.sinks.catalog import SINKS
 
 PAGE = """\
 {notice}
@@ -172,7 +172,7 @@ def _plugin(plugin: Plugin) -> str:
     return f"## {plugin.name}\n\n{about} {' '.join(remarks)}\n\n{tables}"
 
 
-def _sink(plugin: SinkPlugin) -> str:
+def _sink(plugin: Plugin) -> str:
     config_class = plugin.load().config_class
     about = cell(first_paragraph(config_class.__doc__))
     tables = "\n".join(_groups(config_class.config_keys()))

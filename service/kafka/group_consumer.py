@@ -75,12 +75,30 @@ class GroupListener(Protocol):
         """The partitions with their committed offsets; returns where to begin instead, if anywhere."""
 
 
+class NamePattern(Protocol):
+    """An expression over names of topics that answers in time linear to the name, whatever it is."""
+
+    def fullmatch(self, name: str, /) -> object | None:
+        """Something where the whole name matches, else None."""
+
+
+@dataclass(frozen=True, slots=True)
+class _WholeNames:
+    """A pattern as the library asks for it."""
+
+    pattern: NamePattern
+
+    def match(self, name: str) -> object | None:
+        """The library would match the beginning of a name; Java matches the whole of it."""
+        return self.pattern.fullmatch(name)
+
+
 @dataclass(frozen=True, slots=True)
 class Subscription:
     """What a group reads: topics by name, or all whose whole name a pattern matches."""
 
     topics: tuple[str, ...] = ()
-    pattern: str | None = None
+    pattern: NamePattern | None = None
 
 
 class GroupConsumer:
@@ -131,10 +149,15 @@ class GroupConsumer:
             async with asyncio.timeout(START_SECONDS_MAX):
                 await self._consumer.start()
             if self._subscription.pattern is not None:
-                # The library matches the beginning of a name; Java matches the whole of it.
-                self._consumer.subscribe(pattern=rf"(?:{self._subscription.pattern})\Z", listener=self._listener)
+                self._subscribe_pattern(self._subscription.pattern)
             else:
                 self._consumer.subscribe(topics=self._subscription.topics, listener=self._listener)
+
+    def _subscribe_pattern(self, pattern: NamePattern) -> None:
+        """What `subscribe(pattern=…)` does, which takes expressions of Python's alone: those may never come back."""
+        consumer = self._client
+        consumer._subscription.subscribe_pattern(pattern=_WholeNames(pattern), listener=self._listener)  # noqa: SLF001
+        consumer._client.set_topics([])  # noqa: SLF001 - as above: no public way
 
     async def poll(self, *, seconds_max: float) -> pa.Table | None:
         """What has come, with `RECORDS_SCHEMA`; None when nothing came in time.

@@ -17,6 +17,8 @@ from urllib.parse import quote
 import aiohttp
 from yarl import URL
 
+from fetchers.catalog import bound_connector, check_literal
+from fetchers.sdk.reach import AddressRefusedError, AllowedAddresses
 from service.registry.errors import IncompatibleSchema, RegistryFatal, RegistryRetriable, SchemaNotFound
 
 if TYPE_CHECKING:
@@ -58,9 +60,13 @@ class _Answer:
 class RegistryClient:
     """One registry, however many URLs it has. Use as an async context manager."""
 
-    def __init__(self, settings: RegistrySettings) -> None:
-        """Prepare; connects when asked."""
+    def __init__(self, settings: RegistrySettings, addresses: AllowedAddresses | None = None) -> None:
+        """Prepare; connects when asked.
+
+        ``addresses``: what may be connected to where a connector's config names the registry; all when not given.
+        """
         self.settings = settings
+        self._addresses = addresses if addresses is not None and settings.is_foreign else AllowedAddresses()
         self._session: aiohttp.ClientSession | None = None
         self._first_url = 0
         self._ids: OrderedDict[tuple[str, str], int] = OrderedDict()
@@ -69,12 +75,9 @@ class RegistryClient:
     async def __aenter__(self) -> Self:
         """Open the connection pool; no request is made yet."""
         headers = {"Accept": f"{_CONTENT_TYPE}, application/json"}
-        if self.settings.user is not None:
-            pair = f"{self.settings.user}:{self.settings.password or ''}".encode()
-            headers["Authorization"] = "Basic " + base64.b64encode(pair).decode()
         self._session = aiohttp.ClientSession(
             timeout=aiohttp.ClientTimeout(total=self.settings.request_seconds_max),
-            connector=aiohttp.TCPConnector(limit=_CONNECTIONS_MAX),
+            connector=bound_connector(self._addresses, connections_max=_CONNECTIONS_MAX),
             headers=headers,
         )
         return self
@@ -112,7 +115,8 @@ class RegistryClient:
         url = f"{base}/apis/registry/v3/groups/default/artifacts/{_quoted(subject)}/versions?dryRun=true"
         body = {"content": {"content": schema, "contentType": "application/json"}}
         try:
-            answer = await self._ask_one("POST", url, body, content_type="application/json")
+            login = self._login(self._first_url)
+            answer = await self._ask_one("POST", url, body, login=login, content_type="application/json")
         except (aiohttp.ClientError, TimeoutError, asyncio.IncompleteReadError):
             return []
         causes = answer.body.get("causes") or ()
@@ -175,7 +179,9 @@ class RegistryClient:
         for offset in range(len(urls)):
             index = (self._first_url + offset) % len(urls)
             try:
-                answer = await self._ask_one(method, urls[index] + path, body)
+                answer = await self._ask_one(method, urls[index] + path, body, login=self._login(index))
+            except AddressRefusedError as error:
+                raise RegistryFatal(f"{urls[index]}: {error}") from error
             except (aiohttp.ClientError, TimeoutError, asyncio.IncompleteReadError) as error:
                 failures.append(f"{urls[index]}: {type(error).__name__} {error}".strip())
                 continue
@@ -186,12 +192,25 @@ class RegistryClient:
             return answer
         raise RegistryRetriable("no schema registry answers: " + "; ".join(failures))
 
+    def _login(self, index: int) -> tuple[str, str] | None:
+        """What goes to the URL of this index, and to no other."""
+        return self.settings.logins[index] if self.settings.logins else None
+
     async def _ask_one(
-        self, method: str, url: str, body: Mapping[str, Any] | None, *, content_type: str = _CONTENT_TYPE
+        self,
+        method: str,
+        url: str,
+        body: Mapping[str, Any] | None,
+        *,
+        login: tuple[str, str] | None,
+        content_type: str = _CONTENT_TYPE,
     ) -> _Answer:
         if self._session is None:
             raise RuntimeError("the registry client is not open")
         headers = {"Content-Type": content_type}
+        if login is not None:
+            headers["Authorization"] = "Basic " + base64.b64encode(":".join(login).encode()).decode()
+        check_literal(URL(url).host or "", self._addresses)
         asking = self._session.request(
             method, URL(url, encoded=True), json=body, headers=headers, allow_redirects=False
         )

@@ -25,11 +25,13 @@ class RegistryFinding:
 
 @dataclass(frozen=True, kw_only=True)
 class RegistrySettings:
-    """`urls` carry no credentials; `user` and `password` are sent to each of them."""
+    """`urls` carry no credentials."""
 
     urls: tuple[str, ...]
-    user: str | None = None
-    password: str | None = field(default=None, repr=False)
+    logins: tuple[tuple[str, str] | None, ...] = field(default=(), repr=False)
+    """User and password for each of the URLs: those that stood in it, or those that were given for all of them."""
+    is_foreign: bool = False
+    """Whether a connector's config names the registry and the worker's does not: its address is bounded then."""
     is_auto_registered: bool = True
     is_latest_used: bool = False
     key_strategy: SubjectStrategy = SubjectStrategy.TOPIC
@@ -37,14 +39,17 @@ class RegistrySettings:
     request_seconds_max: float = REQUEST_SECONDS_MAX
 
     @classmethod
-    def parse(cls, properties: Mapping[str, str]) -> tuple[RegistrySettings, tuple[RegistryFinding, ...]]:
+    def parse(
+        cls, properties: Mapping[str, str], *, is_foreign: bool = False
+    ) -> tuple[RegistrySettings, tuple[RegistryFinding, ...]]:
         """Read converter properties (without `value.converter.`); defaults stand in where there is a finding."""
         findings: list[RegistryFinding] = []
-        urls, user, password = _urls(properties, findings)
+        places = _places(properties, findings)
         if properties.get("basic.auth.credentials.source", "URL").upper() == "USER_INFO":
             user, separator, password = properties.get("basic.auth.user.info", "").partition(":")
             if not separator:
                 findings.append(RegistryFinding("basic.auth.user.info", "[hidden]", "user:password"))
+            places = [(url, (user, password) if user else None) for url, _ in places]
         strategies = {}
         for side in ("key", "value"):
             key = f"{side}.subject.name.strategy"
@@ -55,9 +60,9 @@ class RegistrySettings:
                 findings.append(RegistryFinding(key, properties[key], expected))
                 strategies[side] = SubjectStrategy.TOPIC
         settings = cls(
-            urls=urls,
-            user=user or None,
-            password=password,
+            urls=tuple(url for url, _ in places),
+            logins=tuple(login for _, login in places),
+            is_foreign=is_foreign,
             is_auto_registered=_boolean(properties, "auto.register.schemas", default=True, findings=findings),
             is_latest_used=_boolean(properties, "use.latest.version", default=False, findings=findings),
             key_strategy=strategies["key"],
@@ -66,12 +71,9 @@ class RegistrySettings:
         return settings, tuple(findings)
 
 
-def _urls(
-    properties: Mapping[str, str], findings: list[RegistryFinding]
-) -> tuple[tuple[str, ...], str | None, str | None]:
-    urls: list[str] = []
-    user: str | None = None
-    password: str | None = None
+def _places(properties: Mapping[str, str], findings: list[RegistryFinding]) -> list[tuple[str, tuple[str, str] | None]]:
+    """Each URL, without the login that stands in it, and that login."""
+    found: list[tuple[str, tuple[str, str] | None]] = []
     for text in properties.get("schema.registry.url", "").split(","):
         if not text.strip():
             continue
@@ -79,13 +81,12 @@ def _urls(
         if parts.scheme not in ("http", "https") or not parts.hostname:
             findings.append(RegistryFinding("schema.registry.url", parts.hostname or "[hidden]", "http(s)://host:port"))
             continue
-        if parts.username is not None:
-            user, password = unquote(parts.username), unquote(parts.password or "")
+        login = (unquote(parts.username), unquote(parts.password or "")) if parts.username else None
         place = parts.netloc.rpartition("@")[2]
-        urls.append(urlunsplit((parts.scheme, place, parts.path.rstrip("/"), "", "")))
-    if not urls and not findings:
+        found.append((urlunsplit((parts.scheme, place, parts.path.rstrip("/"), "", "")), login))
+    if not found and not findings:
         findings.append(RegistryFinding("schema.registry.url", "", "the registry's URL, or several with commas"))
-    return tuple(urls), user, password
+    return found
 
 
 def _boolean(properties: Mapping[str, str], key: str, *, default: bool, findings: list[RegistryFinding]) -> bool:

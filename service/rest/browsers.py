@@ -22,8 +22,8 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from fetchers.sdk import Clock
+from service.config.listeners import Listener
 from service.rest.bodies import error_answer
-from service.rest.listeners import Listener
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 METHODS_BY_DEFAULT = ("GET", "POST", "HEAD")

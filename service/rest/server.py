@@ -14,6 +14,7 @@ from aiohttp.typedefs import Middleware
 
 from fetchers.sdk.clock import SystemClock
 from metrics.events import Emit
+from service.config.listeners import Listener
 from service.rest.audit import auditing
 from service.rest.authentication import Credentials, authenticating
 from service.rest.browsers import OwnNames, answering_browsers
@@ -22,7 +23,6 @@ from service.rest.errors import answering_errors
 from service.rest.forwarding import forwarding
 from service.rest.interface import interface
 from service.rest.limits import limiting_time, reading_bodies, waiting_for_start
-from service.rest.listeners import Listener
 from service.rest.observing import observing
 from service.rest.ports import Surface
 from service.rest.precedence import going_first

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from fetchers.sdk import Finding
 from service.config.files import ConfigFileError, read_properties
+from service.config.listeners import Listener, listeners_text, parse_listeners
 from service.config.worker import WorkerConfig
 from service.rest.authentication import Credential, Proof, parse_password, parse_token
 from service.rest.browsers import (
@@ -19,7 +20,6 @@ from service.rest.browsers import (
     parse_header_rules,
 )
 from service.rest.connections import ConnectionLimits
-from service.rest.listeners import PORT_BY_DEFAULT, Listener, parse_listeners
 from service.rest.tls import ADMIN_PREFIX, LISTENERS_PREFIX, TlsContexts, TlsReader
 
 _NO_PROOF = (
@@ -90,7 +90,9 @@ class _Reading:
 
     def read(self) -> tuple[RestSettings | None, tuple[Finding, ...]]:
         config = self._config
-        listeners = self._listeners("listeners", _listeners_text(config))
+        listeners = self._listeners(
+            "listeners", listeners_text(config.listeners, config.rest_host_name, config.rest_port)
+        )
         admin = None if config.admin_listeners is None else self._listeners("admin.listeners", config.admin_listeners)
         tls = self._tls(listeners, LISTENERS_PREFIX)
         admin_tls = self._tls(admin or (), ADMIN_PREFIX)
@@ -233,13 +235,6 @@ class _Reading:
 
     def _note(self, key: str, value: str | None, expected: str) -> None:
         self._findings.append(Finding(key, value, f"Invalid value {value} for configuration {key}: {expected}"))
-
-
-def _listeners_text(config: WorkerConfig) -> str:
-    """``listeners``, also in the old form ``rest.host.name`` and ``rest.port``."""
-    if config.rest_port is None and config.rest_host_name is None:
-        return config.listeners
-    return f"http://{config.rest_host_name or '127.0.0.1'}:{config.rest_port or PORT_BY_DEFAULT}"
 
 
 def _items(text: str) -> tuple[str, ...]:

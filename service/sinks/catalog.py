@@ -2,59 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
-
-from fetchers.catalog import PluginLoadError, load_class, names_of
+from fetchers.catalog import SINKS_GROUP, Plugin, PluginLoadError, installed_plugins
 from service.sinks.contract import SinkConnector
 
-
-@dataclass(frozen=True, slots=True)
-class SinkPlugin:
-    """One sink that can be configured."""
-
-    name: str
-    """The class shown to clients, and the simple name it is found by."""
-    target: str
-    """``package.module:Class``."""
-    aliases: tuple[str, ...] = ()
-
-    def load(self) -> type[SinkConnector[Any]]:
-        """Import the class; raises ``PluginLoadError``."""
-        loaded = load_class(self.target)
-        if not issubclass(loaded, SinkConnector):
-            message = f"{self.target} is not a SinkConnector"
-            raise PluginLoadError(message)
-        return loaded
-
-    def answers_to(self, name: str) -> bool:
-        """Whether ``connector.class=name`` means this plugin."""
-        return name in names_of(self.name, self.aliases)
-
-
-SINKS: tuple[SinkPlugin, ...] = (
-    SinkPlugin(
+SINKS: tuple[Plugin, ...] = (
+    Plugin(
         "FileStreamSink",
         "service.sinks.file.sink:FileStreamSink",
+        SinkConnector,
         ("org.apache.kafka.connect.file.FileStreamSinkConnector",),
     ),
 )
 
 
-def find_sink(name: str, *, extra: Mapping[str, str] | None = None) -> SinkPlugin | None:
+def sink_plugins() -> tuple[Plugin, ...]:
+    """Those of the catalogue, then those of installed packages; of two of one name the catalogue's."""
+    return (*SINKS, *installed_plugins(SINKS_GROUP, SinkConnector))
+
+
+def find_sink(name: str, *, refusal: str | None = None) -> Plugin | None:
     """The sink meant by ``connector.class=name``; None where it means no sink, or nothing at all.
 
-    ``package.module:Class`` is looked at: only its class says whether it is a sink. ``extra`` maps further names to
-    such targets.
+    ``package.module:Class`` is imported to be looked at, since only its class says whether it is a sink; not where
+    there is a ``refusal``, the worker's reason not to let it be loaded.
     """
-    known = next((plugin for plugin in SINKS if plugin.answers_to(name)), None)
-    if known is not None:
+    known = next((plugin for plugin in sink_plugins() if plugin.answers_to(name)), None)
+    if known is not None or ":" not in name or refusal is not None:
         return known
-    target = (extra or {}).get(name, name)
-    if ":" not in target:
-        return None
-    plugin = SinkPlugin(name, target)
+    plugin = Plugin(name, name, SinkConnector)
     try:
         plugin.load()
     except PluginLoadError:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from fetchers.sdk import BackOff, Clock
 from metrics.events import Emit
 from service.config.converters import Converter
+from service.config.reach import class_refusal
 from service.domain.ids import TaskId
 from service.kafka.admin import KafkaAdmin
 from service.kafka.client import KafkaSettings
@@ -78,7 +79,7 @@ class DefinedSink:
     @property
     def version(self) -> str:
         """Of the class."""
-        return self.definition.connector_class.version
+        return self.definition.plugin.version
 
     @property
     def converter_classes(self) -> tuple[str, str]:
@@ -116,7 +117,7 @@ class SinkKind:
 
     def claims(self, class_name: str) -> bool:
         """By the catalogue, or by the class itself."""
-        return find_sink(class_name) is not None
+        return find_sink(class_name, refusal=class_refusal(class_name, self.worker)) is not None
 
     def define(self, properties: Mapping[str, str]) -> DefinedSink:
         """See ``service.worker.kinds``."""

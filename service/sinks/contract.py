@@ -38,6 +38,7 @@ from fetchers.sdk import (
     RateLimited,
     Retriable,
 )
+from fetchers.sdk.reach import AllowedPaths
 from metrics.events import Emit
 from service.sinks.batch import Form, Offsets, Partition, PutLimits, SinkBatch, ValueType
 
@@ -87,6 +88,9 @@ class SinkConnector(ABC, Generic[C]):
     config_class: ClassVar[type[SinkConfig]]
     version: ClassVar[str] = "0.1.0"
     put_limits: ClassVar[PutLimits] = PutLimits()
+    allowed_paths: AllowedPaths = AllowedPaths()
+    """Files that configs may name, set by the worker on each instance. Keys with ``Key(is_path=True)`` were checked;
+    whoever opens a file checks it once more, since links may have changed."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Find the config class in ``SinkConnector[Config]``."""

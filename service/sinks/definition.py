@@ -6,14 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from fetchers.catalog import Plugin, PluginLoadError
 from fetchers.sdk import Finding
 from service.config.converters import Converter
 from service.config.parts import class_not_found_findings, read_parts
+from service.config.reach import ConnectorReach, class_refusal, reach_of
 from service.config.sink import SinkConnectorConfig, group_of, topic_findings
 from service.config.transformations import read_transformations
 from service.kafka.group_consumer import Subscription
-from service.sinks.catalog import SINKS, SinkPlugin, find_sink
+from service.sinks.catalog import find_sink, sink_plugins
 from service.sinks.contract import SinkConfig, SinkConnector
+from spark_batch.transforms.java_pattern import java_pattern
 from spark_batch.transforms.kinds import Step
 
 
@@ -22,12 +25,14 @@ class SinkDefinition:
     """One sink as configured."""
 
     properties: Mapping[str, str]
-    plugin: SinkPlugin
+    plugin: Plugin
     connector_class: type[SinkConnector[Any]]
     common: SinkConnectorConfig
     own: SinkConfig
     key_converter: Converter
     value_converter: Converter
+    reach: ConnectorReach
+    """What the worker lets it reach."""
     steps: tuple[Step, ...] = ()
     """Transformations of decoded records."""
 
@@ -44,11 +49,14 @@ class SinkDefinition:
     @property
     def subscription(self) -> Subscription:
         """What its group reads."""
-        return Subscription(self.common.topics, self.common.topics_regex or None)
+        regex = self.common.topics_regex
+        return Subscription(self.common.topics, java_pattern(regex) if regex else None)
 
     def new_connector(self) -> SinkConnector[Any]:
         """An instance for one run of a task."""
-        return self.connector_class(self.own)
+        connector = self.connector_class(self.own)
+        connector.allowed_paths = self.reach.paths
+        return connector
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +70,16 @@ class SinkReading:
 def read_sink_definition(properties: Mapping[str, str], *, worker: Mapping[str, str]) -> SinkReading:
     """Read a sink's config; every finding at once."""
     class_name = properties.get("connector.class", "")
-    plugin = find_sink(class_name)
+    plugin = find_sink(class_name, refusal=class_refusal(class_name, worker))
     if plugin is None:
-        missing = class_not_found_findings(class_name, (known.name for known in SINKS))
+        missing = class_not_found_findings(class_name, (known.name for known in sink_plugins()))
         return SinkReading(None, (*SinkConnectorConfig.parse(properties).findings, *missing))
-    connector_class = plugin.load()
+    try:
+        connector_class = plugin.load()
+    except PluginLoadError as error:
+        text = f"Class {class_name} could not be found: {error}"
+        missing = (Finding("connector.class", class_name, text),)
+        return SinkReading(None, (*SinkConnectorConfig.parse(properties).findings, *missing))
     transformations = read_transformations(properties, is_sink=True)
     reading = read_parts(
         properties,
@@ -85,6 +98,7 @@ def read_sink_definition(properties: Mapping[str, str], *, worker: Mapping[str, 
         own=reading.parts.own,
         key_converter=reading.parts.key_converter,
         value_converter=reading.parts.value_converter,
+        reach=reach_of(worker),
         steps=transformations.steps,
     )
     findings = reading.with_checks(connector_class(definition.own).findings())

@@ -4,49 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
-from fetchers.catalog import PLUGINS, find_plugin
-from fetchers.sdk import ConfigKey, ConfigModel, Finding
+from fetchers.catalog import Plugin, find_plugin, source_plugins
+from fetchers.sdk import ConfigKey, Finding
 from service.config.connector import ConnectorConfig, SourceConnectorConfig
 from service.config.definition import read_definition
+from service.config.reach import class_refusal
 from service.config.sink import SinkConnectorConfig
-from service.sinks.catalog import SINKS, find_sink
+from service.sinks.catalog import find_sink, sink_plugins
 from service.sinks.definition import read_sink_definition
-
-
-class ConnectorClass(Protocol):
-    """What is asked of a connector's class."""
-
-    @property
-    def config_class(self) -> type[ConfigModel]:
-        """Its own keys."""
-
-    @property
-    def version(self) -> str:
-        """Its version."""
-
-
-class AnyPlugin(Protocol):
-    """A source's or sink's entry in its catalogue."""
-
-    @property
-    def name(self) -> str:
-        """Its own name."""
-
-    @property
-    def aliases(self) -> tuple[str, ...]:
-        """Java classes it stands for."""
-
-    def load(self) -> ConnectorClass:
-        """Import the class."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectorKind:
     """A connector that can be configured."""
 
-    plugin: AnyPlugin
+    plugin: Plugin
     is_sink: bool
 
     @property
@@ -77,15 +50,19 @@ class ConnectorKind:
 
 
 def connector_kinds() -> Iterator[ConnectorKind]:
-    """Those of the catalogues: sinks, then sources."""
-    yield from (ConnectorKind(plugin, is_sink=True) for plugin in SINKS)
-    yield from (ConnectorKind(plugin, is_sink=False) for plugin in PLUGINS)
+    """Those of the catalogues and of installed packages: sinks, then sources."""
+    yield from (ConnectorKind(plugin, is_sink=True) for plugin in sink_plugins())
+    yield from (ConnectorKind(plugin, is_sink=False) for plugin in source_plugins())
 
 
-def find_kind(name: str) -> ConnectorKind | None:
-    """What ``connector.class=name`` means; a class of a user's own is imported to see whether it is a sink."""
-    sink = find_sink(name)
+def find_kind(name: str, worker: Mapping[str, str]) -> ConnectorKind | None:
+    """What ``connector.class=name`` means; a class of a user's own is imported to see whether it is a sink.
+
+    ``worker``: its properties, which say what may be imported.
+    """
+    refusal = class_refusal(name, worker)
+    sink = find_sink(name, refusal=refusal)
     if sink is not None:
         return ConnectorKind(sink, is_sink=True)
-    source = find_plugin(name)
+    source = find_plugin(name, refusal=refusal)
     return None if source is None else ConnectorKind(source, is_sink=False)

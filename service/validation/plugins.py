@@ -65,7 +65,7 @@ class ConnectorPlugins:
 
     def listing(self, *, connectors_only: bool) -> Sequence[Mapping[str, str]]:
         """Sinks, sources, then transformations, predicates, converters, header converters."""
-        found = [_listed(kind.class_name, kind.type_name, kind.plugin.load().version) for kind in connector_kinds()]
+        found = [_listed(kind.class_name, kind.type_name, kind.plugin.version) for kind in connector_kinds()]
         if connectors_only:
             return found
         others = (
@@ -78,7 +78,7 @@ class ConnectorPlugins:
 
     def config_keys(self, plugin: str, *, version: str | None = None) -> Sequence[ConfigKeyInfo]:
         """Definitions of any plugin; raises ``NotFoundError``, ``BadRequestError``."""
-        kind = find_kind(plugin) if _may_be_loaded(plugin) else None
+        kind = find_kind(plugin, self.validation.worker) if _may_be_loaded(plugin) else None
         try:
             loaded = None if kind is None else kind.plugin.load()
         except PluginLoadError as error:
@@ -86,7 +86,7 @@ class ConnectorPlugins:
         if kind is None or loaded is None:
             keys, installed, name = _other_keys(plugin), CONNECT_VERSION, plugin
         else:
-            keys, installed, name = _connector_keys(kind), loaded.version, kind.class_name
+            keys, installed, name = _connector_keys(kind), kind.plugin.version, kind.class_name
         _check_version(name, installed, version)
         return [key_info(key) for key in keys if not key.is_prefix]
 

@@ -53,7 +53,7 @@ def _check_exactly_once(entries: Entries, properties: Mapping[str, str]) -> None
 
 def _check_version(entries: Entries, properties: Mapping[str, str], kind: ConnectorKind) -> None:
     """The connector's own version, and whether it is what the config demands."""
-    version = kind.plugin.load().version
+    version = kind.plugin.version
     entry = entries.by_name["connector.plugin.version"]
     if entry.definition is not None:
         entry.definition = replace(entry.definition, default_value=version)

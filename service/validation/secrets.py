@@ -22,7 +22,9 @@ def secret_keys(properties: Mapping[str, str]) -> frozenset[str]:
     named = {key for key in properties if names_a_secret(key)}
     class_name = properties.get("connector.class", "").strip()
     module, colon, _ = class_name.partition(":")
-    kind = find_kind(class_name) if not colon or module in sys.modules else None
+    kind = find_kind(class_name, {}) if not colon or module in sys.modules else None
+    if kind is not None and kind.plugin.target.partition(":")[0] not in sys.modules and kind.plugin.package_version:
+        kind = None
     keys = () if kind is None else _declared_keys(kind)
     if kind is None or not keys:
         known = {key.name for common in (SourceConnectorConfig, SinkConnectorConfig) for key in common.config_keys()}
@@ -45,13 +47,13 @@ def _declared(keys: Sequence[ConfigKey], properties: Mapping[str, str]) -> Itera
     yield from (key for key in properties if key in names or key.startswith(prefixes))
 
 
-def secrets_of_connector(properties: Mapping[str, str]) -> Iterator[str]:
+def secrets_of_connector(properties: Mapping[str, str], worker: Mapping[str, str]) -> Iterator[str]:
     """Values of the keys that its class declares as secrets, and of any key that is named like one.
 
-    ``properties``: variables resolved. The class is imported if it was not yet.
+    ``properties``: variables resolved. The class is imported if it was not yet, and if ``worker`` allows it.
     """
     yield from secrets_in(properties)
-    kind = find_kind(properties.get("connector.class", "").strip())
+    kind = find_kind(properties.get("connector.class", "").strip(), worker)
     if kind is None:
         return
     yield from (properties[key] for key in _declared(_declared_keys(kind), properties))

@@ -55,7 +55,7 @@ class Validation:
         given = {key: value for key, value in config.items() if value is not None and not _is_provider_key(key)}
         class_name = _class_name(given, plugin)
         resolved = self._resolved({**given, "connector.class": class_name})
-        kind = _kind(resolved.properties["connector.class"].strip())
+        kind = _kind(resolved.properties["connector.class"].strip(), self.worker)
         entries, warnings = self._entries(resolved.properties, kind)
         for key in (key for key, value in config.items() if value is None):
             entries.refuse_null(kind.key(key), key)
@@ -95,8 +95,8 @@ def _class_name(given: Mapping[str, str], plugin: str | None) -> str:
     return class_name
 
 
-def _kind(name: str) -> ConnectorKind:
-    kind = find_kind(name)
+def _kind(name: str, worker: Mapping[str, str]) -> ConnectorKind:
+    kind = find_kind(name, worker)
     if kind is None:
         available = (known.class_name for known in connector_kinds())
         raise BadRequestError(class_not_found(name, available))

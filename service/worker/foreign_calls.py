@@ -12,7 +12,7 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Protocol, TypeVar
 
-from fetchers.sdk import Retriable
+from fetchers.sdk import Fatal, Retriable
 from service.worker.turnstile import Turnstile
 
 T = TypeVar("T")
@@ -26,6 +26,10 @@ COUNTED_SECONDS_MAX = 1.0
 
 class ForeignCallHangsError(Retriable):
     """A connector's code has not returned; it may be waiting for something that comes back."""
+
+
+class ForeignCallFailedError(Fatal):
+    """A connector's code wanted to end the process, a task or an iteration: SystemExit, CancelledError and the like."""
 
 
 class Calls(Protocol):
@@ -117,4 +121,13 @@ def _outcome(call: Callable[[], T]) -> tuple[T | None, BaseException | None]:
     try:
         return call(), None
     except Exception as error:  # noqa: BLE001 - carried to whoever waits for the answer
-        return None, error
+        # A future cannot carry the end of an iteration.
+        return None, _as_failure(error) if isinstance(error, StopIteration) else error
+    except BaseException as error:  # noqa: BLE001 - an end of the thread or the process is not the connector's to ask for
+        return None, _as_failure(error)
+
+
+def _as_failure(error: BaseException) -> ForeignCallFailedError:
+    failure = ForeignCallFailedError(f"the connector's own code raised {type(error).__name__}: {error}")
+    failure.__cause__ = error
+    return failure

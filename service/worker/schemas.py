@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Self
 
+from fetchers.sdk.reach import AllowedAddresses
 from service.config.definition import ConnectorDefinition
 from service.registry.client import RegistryClient
 from service.registry.errors import RegistryFatal
@@ -17,8 +18,14 @@ from spark_batch.plan_schemas import key_schema, value_schema
 class RegistrySchemas:
     """One client for each registry that connectors name; use as an async context manager."""
 
-    def __init__(self, *, contract_registry: RegistrySettings | None = None) -> None:
-        """``contract_registry``: the worker's, for contracts of connectors whose converters use none."""
+    def __init__(
+        self, *, contract_registry: RegistrySettings | None = None, addresses: AllowedAddresses | None = None
+    ) -> None:
+        """``contract_registry``: the worker's, for contracts of connectors whose converters use none.
+
+        ``addresses``: where registries may be that connectors' configs name.
+        """
+        self._addresses = addresses
         self._contract_registry = contract_registry
         self._stack = AsyncExitStack()
         self._clients: dict[RegistrySettings, RegistryClient] = {}
@@ -89,5 +96,5 @@ class RegistrySchemas:
     async def registry(self, settings: RegistrySettings) -> RegistryClient:
         """The one client of a registry."""
         if settings not in self._clients:
-            self._clients[settings] = await self._stack.enter_async_context(RegistryClient(settings))
+            self._clients[settings] = await self._stack.enter_async_context(RegistryClient(settings, self._addresses))
         return self._clients[settings]

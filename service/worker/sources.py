@@ -9,6 +9,7 @@ from typing import Any
 from fetchers.catalog import find_plugin
 from fetchers.sdk import SourceConnector
 from service.config.definition import ConnectorDefinition, read_definition
+from service.config.reach import class_refusal
 from service.domain.cluster import Properties
 from service.domain.ids import TaskId
 from service.pipeline.task import SourceTask
@@ -37,7 +38,7 @@ class DefinedSource:
     @property
     def version(self) -> str:
         """Of the class."""
-        return self.definition.connector_class.version
+        return self.definition.plugin.version
 
     @property
     def converter_classes(self) -> tuple[str, str]:
@@ -85,7 +86,7 @@ class SourceKind:
 
     def claims(self, class_name: str) -> bool:
         """By the catalogue; ``package.module:Class`` is taken for a source unless another kind knows better."""
-        return find_plugin(class_name) is not None
+        return find_plugin(class_name, refusal=class_refusal(class_name, self.worker)) is not None
 
     def define(self, properties: Properties) -> DefinedSource:
         """See ``ConnectorKind``."""

@@ -1,14 +1,22 @@
-"""Java's regular expressions over names of topics, carried out by Python's.
+"""Java's regular expressions over names of topics, carried out by RE2 in time linear to the name.
 
-Names of topics are ASCII, which is what makes this exact: a class of characters, however Java writes it, is a set of
-ASCII characters and is written out as one. What cannot be said in Python is refused, never guessed.
+Whoever may write a connector's config writes the expression, and an engine that tries one way after the other (Java's,
+Python's) may take years over thirty characters. RE2 (https://github.com/google/re2/wiki/Syntax) keeps all ways at once.
+It has no look-around, no back references and no possessive quantifiers: an expression with one of them is refused.
+
+Names of topics are ASCII, which is what makes the rest exact: a class of characters, however Java writes it, is a set
+of ASCII characters and is written out as one. What cannot be said is refused, never guessed.
 """
 
 from __future__ import annotations
 
 import re
 import string
+from collections.abc import Mapping
 from functools import lru_cache
+from typing import Any, Protocol
+
+import re2
 
 _ASCII = frozenset(map(chr, range(128)))
 _WORD = frozenset(string.ascii_letters + string.digits + "_")
@@ -26,23 +34,93 @@ _PROPERTIES = {
     "ASCII": _ASCII,
 }
 _CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "a": "\a", "e": "\x1b"}
-_GROUP = re.compile(r"\(\?(?:[:=!>]|<[=!]|(?P<flags>[ims]+)(?P<scope>[:)])|<(?P<name>[A-Za-z][A-Za-z0-9]*)>)")
+_GROUP = re.compile(r"\(\?(?::|(?P<flags>[ims]+)[:)]|<(?P<name>[A-Za-z][A-Za-z0-9]*)>)")
 _PROPERTY = re.compile(r"(?P<sign>[pP])(?:\{(?P<long>\w+)\}|(?P<short>[A-Z]))")
 _CODE = re.compile(r"x(?P<short>[0-9a-fA-F]{2})|u(?P<long>[0-9a-fA-F]{4})")
-_REFERENCE = re.compile(r"k<(?P<name>\w+)>|(?P<number>[1-9])(?![0-9])")
+_COUNT = re.compile(r"\{\d{1,9}(?:,\d{0,9})?\}")
+_NOT_LINEAR = re.compile(r"\(\?(?:[=!>]|<[=!])|\\(?:k<|[1-9])|[*+?}]\+")
+"""Where an expression that cannot be carried out has look-around, a reference, or a possessive quantifier."""
+
+_LACKING = "look-around, references to groups and possessive quantifiers cannot be had in linear time"
+
+CHARACTERS_MAX = 4096
+"""Of one expression."""
+STEPS_MAX = 1024
+"""RE2's instructions for one expression: each character of a name costs so many steps at most."""
 
 
 class JavaPatternError(ValueError):
-    """The expression is wrong, or says what only Java can carry out."""
+    """The expression is wrong, or says what cannot be carried out in linear time."""
+
+
+class JavaPattern:
+    """A compiled expression, to be asked about names."""
+
+    def __init__(self, text: str) -> None:
+        """Raises JavaPatternError."""
+        if len(text) > CHARACTERS_MAX:
+            raise JavaPatternError(f"it is longer than {CHARACTERS_MAX} characters")
+        self._compiled = _compiled(_Translation(text).whole(), text)
+        self.groups: int = self._compiled.groups
+        """How many groups it has."""
+        self.groupindex: Mapping[str, int] = self._compiled.groupindex
+        """Numbers of its groups by their names."""
+
+    def fullmatch(self, name: str) -> JavaMatch | None:
+        """As Java's `matches`: the whole name, or nothing."""
+        return self._compiled.fullmatch(name) if name.isascii() else None
+
+    def search(self, name: str) -> JavaMatch | None:
+        """As Java's `find`: the leftmost place, and there what Java would prefer."""
+        return self._compiled.search(name) if name.isascii() else None
+
+
+class JavaMatch(Protocol):
+    """Where an expression matches."""
+
+    def __getitem__(self, group: int | str, /) -> str | None:
+        """Text of a group; None where it takes no part."""
+
+    def start(self) -> int:
+        """Index of the first character."""
+
+    def end(self) -> int:
+        """Index after the last."""
 
 
 @lru_cache(maxsize=256)
-def java_pattern(text: str) -> re.Pattern[str]:
+def java_pattern(text: str) -> JavaPattern:
     """The expression, compiled; raises JavaPatternError."""
+    return JavaPattern(text)
+
+
+def pattern_doubt(text: str) -> str | None:
+    """Why an expression is refused, for a finding; None where it can be carried out."""
     try:
-        return re.compile(_Translation(text).whole(), re.ASCII)
-    except (re.error, RecursionError, OverflowError) as error:
-        raise JavaPatternError(str(error)) from error
+        java_pattern(text)
+    except JavaPatternError as error:
+        return str(error)
+    return None
+
+
+def _compiled(translated: str, text: str) -> Any:
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        compiled = re2.compile(translated, options)
+    except re2.error as error:
+        raise JavaPatternError(_reason(error, text)) from error
+    except UnicodeEncodeError as error:
+        raise JavaPatternError("it has half of a surrogate pair, which is no character") from error
+    if compiled.programsize > STEPS_MAX:
+        raise JavaPatternError(f"it is too large: {compiled.programsize} steps, {STEPS_MAX} are allowed")
+    return compiled
+
+
+def _reason(error: Exception, text: str) -> str:
+    """In RE2's words, and with what it lacks."""
+    words = error.args[0].decode(errors="replace") if error.args and isinstance(error.args[0], bytes) else str(error)
+    return f"{words} ({_LACKING})" if _NOT_LINEAR.search(text) else words
 
 
 class _Translation:
@@ -60,6 +138,8 @@ class _Translation:
 
     def _part(self) -> str:
         letter = self.text[self.at]
+        if letter == "{":  # which RE2 takes for the character itself where it is no count
+            return self._match(_COUNT, "a count")[0]
         if letter == "\\":
             return self._escape()
         if letter == "[":
@@ -71,27 +151,21 @@ class _Translation:
 
     def _group(self) -> str:
         found = self._match(_GROUP, "a group")
-        if found["flags"] and found["scope"] == ")" and found.start():
-            raise JavaPatternError(f"{found[0]} may only stand at the beginning")
         return f"(?P<{found['name']}>" if found["name"] else found[0]
 
     def _escape(self) -> str:
         self.at += 1
         letter = self.text[self.at : self.at + 1]
         if letter == "Q":
-            return re.escape(self._quoted())
+            return str(re2.escape(self._quoted()))
         if letter and letter in "bBA":
             self.at += 1
             return f"\\{letter}"
         if letter in {"z", "Z"}:
             self.at += 1
-            return r"\Z"
-        reference = _REFERENCE.match(self.text, self.at)
-        if reference:
-            self.at = reference.end()
-            return f"(?P={reference['name']})" if reference["name"] else f"(?:\\{reference['number']})"
+            return r"\z"
         members = self._members()
-        return _written(members) if len(members) != 1 else re.escape(next(iter(members)))
+        return _written(members) if len(members) != 1 else str(re2.escape(next(iter(members))))
 
     def _quoted(self) -> str:
         quoted, _, _ = self.text[self.at + 1 :].partition("\\E")
@@ -114,7 +188,8 @@ class _Translation:
         if letter in _CONTROLS:
             return frozenset(_CONTROLS[letter])
         if not letter or letter.isalnum():
-            raise JavaPatternError(f"\\{letter} cannot be carried out")
+            lacking = f": {_LACKING}" if letter and letter in "k123456789" else ""
+            raise JavaPatternError(f"\\{letter} cannot be carried out{lacking}")
         return _ascii(letter)
 
     def _bracket(self) -> str:
@@ -179,7 +254,8 @@ class _Translation:
     def _match(self, pattern: re.Pattern[str], what: str) -> re.Match[str]:
         found = pattern.match(self.text, self.at)
         if found is None:
-            raise JavaPatternError(f"{what} at {self.at} cannot be carried out")
+            lacking = f": {_LACKING}" if _NOT_LINEAR.match(self.text, self.at) else ""
+            raise JavaPatternError(f"{what} at {self.at} cannot be carried out{lacking}")
         self.at = found.end()
         return found
 
@@ -198,6 +274,6 @@ def _ascii(letter: str) -> frozenset[str]:
 
 def _written(members: frozenset[str], *, is_negated: bool = False) -> str:
     if not members:
-        return r"[\x00-\x7f]" if is_negated else "(?!)"
+        return r"[\x00-\x7f]" if is_negated else r"[^\x00-\x{10ffff}]"
     codes = "".join(rf"\x{ord(letter):02x}" for letter in sorted(members))
     return f"[^{codes}]" if is_negated else f"[{codes}]"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from spark_batch.transforms.java_pattern import JavaPatternError, java_pattern
+from spark_batch.transforms.java_pattern import JavaPattern, JavaPatternError, java_pattern
 from spark_batch.transforms.kinds import RegexRouter
 
 _GROUP_NAME = re.compile(r"\{([A-Za-z][A-Za-z0-9]*)\}")
@@ -32,7 +32,7 @@ def routed(router: RegexRouter, topic: str) -> str:
     return topic[: found.start()] + replacement + topic[found.end() :]
 
 
-def _parts(replacement: str, pattern: re.Pattern[str]) -> list[str | tuple[int | str]]:
+def _parts(replacement: str, pattern: JavaPattern) -> list[str | tuple[int | str]]:
     """Texts, and groups in brackets of their own; `$12` is the twelfth group only where there are so many."""
     parts: list[str | tuple[int | str]] = []
     at = 0
@@ -50,7 +50,7 @@ def _parts(replacement: str, pattern: re.Pattern[str]) -> list[str | tuple[int |
     return parts
 
 
-def _group(replacement: str, at: int, pattern: re.Pattern[str]) -> tuple[int | str, int]:
+def _group(replacement: str, at: int, pattern: JavaPattern) -> tuple[int | str, int]:
     named = _GROUP_NAME.match(replacement, at)
     if named:
         if named[1] not in pattern.groupindex:

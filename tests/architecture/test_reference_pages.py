@@ -163,7 +163,7 @@ def test_every_documented_registry_key_is_read(key: BorrowedKey) -> None:
         assert len(findings) == 1
         return
     settings, _ = RegistrySettings.parse({**good, "basic.auth.credentials.source": "USER_INFO", key.name: "anne:pass"})
-    assert settings.user == "anne"
+    assert settings.logins == (("anne", "pass"),)
 
 
 @pytest.mark.parametrize("key", CONVERTER_KEYS, ids=lambda key: key.name)

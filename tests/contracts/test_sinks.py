@@ -7,19 +7,20 @@ from typing import Any
 
 import pytest
 
-from service.sinks.catalog import SINKS, SinkPlugin
+from fetchers.catalog import Plugin
+from service.sinks.catalog import SINKS
 from tests.architecture.tracked import text_of
 from tests.contracts.sink_contract import SinkCase, SinkContract
 
 
-def case_of(plugin: SinkPlugin) -> SinkCase:
+def case_of(plugin: Plugin) -> SinkCase:
     """The ``CASE`` of a sink: ``service.sinks.<name>.…`` has ``<name>_sink_case.py`` here."""
     case: SinkCase = import_module(f"tests.contracts.{plugin.target.split('.')[2]}_sink_case").CASE
     return case
 
 
 @pytest.mark.parametrize("plugin", SINKS, ids=lambda plugin: plugin.name)
-def test_has_a_case_and_is_told_of(plugin: SinkPlugin) -> None:
+def test_has_a_case_and_is_told_of(plugin: Plugin) -> None:
     """Every sink of the catalogue brings its own case, docstrings, and a word in the changelog."""
     loaded = plugin.load()
 
@@ -30,7 +31,7 @@ def test_has_a_case_and_is_told_of(plugin: SinkPlugin) -> None:
     assert f"`{plugin.name}`" in text_of("CHANGELOG.md")
 
 
-def _suite(plugin: SinkPlugin) -> type[SinkContract]:
+def _suite(plugin: Plugin) -> type[SinkContract]:
     members: dict[str, Any] = {"case": case_of(plugin), "__doc__": plugin.name}
     return type(f"Test{plugin.name}", (SinkContract,), members)
 

@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -110,7 +111,9 @@ class Site:
                 check_plan=FakeCheck(),
             )
             kinds = Kinds([SourceKind(parts, properties)])
-            lent = InstanceParts(kinds, self.confirm, self, clock, self.events.append, 30.0, version_of)
+            lent = InstanceParts(
+                kinds, self.confirm, self, clock, self.events.append, 30.0, partial(version_of, worker={})
+            )
             async with RunningInstances(lent) as instances:
                 yield instances
                 await instances.stop()

@@ -6,9 +6,9 @@ import socket
 
 import pytest
 
+from service.config.listeners import parse_listeners
 from service.config.worker import WorkerConfig
 from service.control import advertised
-from service.rest.listeners import parse_listeners
 
 HOST = socket.getfqdn()
 

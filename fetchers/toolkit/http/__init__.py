@@ -7,6 +7,6 @@ are rules.
 
 from fetchers.toolkit.http.access import TaskHttp
 from fetchers.toolkit.http.answer import HttpAnswer
-from fetchers.toolkit.http.shared import SharedHttp, SharedHttpClosedError
+from fetchers.toolkit.http.shared import BoundResolver, SharedHttp, SharedHttpClosedError, check_literal
 
-__all__ = ["HttpAnswer", "SharedHttp", "SharedHttpClosedError", "TaskHttp"]
+__all__ = ["BoundResolver", "HttpAnswer", "SharedHttp", "SharedHttpClosedError", "TaskHttp", "check_literal"]

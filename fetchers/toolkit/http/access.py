@@ -47,6 +47,8 @@ class _Request:
     url: URL
     options: RequestOptions
     credentials: Credentials = field(default_factory=Credentials)
+    is_strangers: bool = False
+    """Whether a public server named the URL's host by a redirect, and no config did."""
 
     @property
     def headers(self) -> CIMultiDict[str]:
@@ -74,9 +76,11 @@ class _Request:
 class SessionOwner(Protocol):
     """Lends what all tasks share."""
 
-    @property
-    def session(self) -> aiohttp.ClientSession:
-        """The open session."""
+    def session(self, url: URL, *, is_strangers: bool) -> aiohttp.ClientSession:
+        """The open session for a URL that a server has named, or a config. Raises AddressRefusedError."""
+
+    def is_internal(self, url: URL) -> bool:
+        """Whether a URL that was asked leads to this machine or its network."""
 
     async def tls_context(self, settings: TlsSettings) -> ssl.SSLContext:
         """The TLS context of these settings. Raises Fatal where a file of them cannot be used."""
@@ -188,7 +192,11 @@ class TaskHttp:
                 place=request.place,
                 carries_credentials=request.carries_credentials,
             )
-            request = replace(request, url=target)  # the query is part of it
+            # A server that is public must not send us to an address of our own network.
+            is_strangers = request.is_strangers or (
+                target.host != request.url.host and not self._shared.is_internal(request.url)
+            )
+            request = replace(request, url=target, is_strangers=is_strangers)  # the query is part of it
         message = f"{request.place}: redirected more than {redirects.REDIRECTS_MAX} times"
         raise Fatal(message)
 
@@ -203,7 +211,8 @@ class TaskHttp:
         timeout = aiohttp.ClientTimeout(connect=limits.connect_seconds, sock_read=limits.read_seconds)
         async with budget.turn(self._asker) if budget else nullcontext():
             with outside_errors(request.place):
-                response = await self._shared.session.request(
+                session = self._shared.session(url, is_strangers=request.is_strangers)
+                response = await session.request(
                     request.method,
                     url,
                     headers=request.headers,

@@ -14,6 +14,7 @@ from yarl import URL
 
 from fetchers.sdk.config import HIDDEN
 from fetchers.sdk.errors import Fatal, Retriable
+from fetchers.sdk.reach import AddressRefusedError
 from fetchers.toolkit.http.decoding import BrokenBodyError, UnknownEncodingError
 
 EXCERPT_CHARACTERS_MAX = 300
@@ -70,6 +71,9 @@ def outside_errors(place: str) -> Iterator[None]:
         raise Fatal(message) from error
     except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError) as error:
         message = f"{place}: not a URL that can be asked"
+        raise Fatal(message) from error
+    except AddressRefusedError as error:
+        message = f"{place}: {error}"
         raise Fatal(message) from error
     except UnknownEncodingError as error:
         message = f"{place}: {error}"

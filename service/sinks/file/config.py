@@ -11,5 +11,5 @@ from service.sinks.contract import Importance, Key, SinkConfig
 class FileStreamSinkConfig(SinkConfig):
     """Appends each value and a line feed to a file; without a file, to standard output."""
 
-    file: Annotated[Path | None, Key(importance=Importance.HIGH)] = None
+    file: Annotated[Path | None, Key(importance=Importance.HIGH, is_path=True)] = None
     """File that lines are appended to; made if it is missing. Standard output when not given."""

@@ -93,7 +93,9 @@ def write_note(file: Path, note: Note) -> None:
         }
     )
     fresh = path.with_name(f"{path.name}.new")
-    with fresh.open("w", encoding="utf-8") as stream:
+    # A link that somebody has put there must not lead the text anywhere else.
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
         stream.write(text)
         stream.flush()
         os.fsync(stream.fileno())

@@ -46,7 +46,7 @@ class FileStreamSink(SinkConnector[FileStreamSinkConfig]):
         self._context = context
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="sink-file")
         if self.config.file is not None:
-            self._file = SinkFile(Path(self.config.file), context.connector)
+            self._file = SinkFile(Path(self.config.file), context.connector, allowed=self.allowed_paths)
 
     async def open(self, partitions: Mapping[Partition, int | None]) -> Offsets:
         """Begin where the group says, even where the file holds more: what was refused there is still to be told."""

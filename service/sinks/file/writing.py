@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from fetchers.sdk.reach import AllowedPaths, PathRefusedError
 from service.sinks.batch import Partition
 from service.sinks.contract import Fatal, Retriable
 from service.sinks.file.note import Note, Written, checksum_of, read_note, settled, with_committed, write_note
@@ -38,6 +39,8 @@ class SinkFile:
 
     path: Path
     connector: str
+    allowed: AllowedPaths = AllowedPaths()  # noqa: RUF009 - frozen
+    """Files that the worker allows; where it bounds them, only regular ones are written to."""
     write: Callable[[int, list[memoryview]], None] = write_pieces
     """How pieces get into the open file; replaced in tests by one that dies half-way."""
     _began_at: dict[Partition, int] = field(default_factory=dict)
@@ -136,9 +139,25 @@ class SinkFile:
 
     def _opened(self) -> int:
         try:
-            return os.open(self.path, _FLAGS, 0o666)
+            if self.allowed.roots is None:
+                return os.open(self.path, _FLAGS, 0o666)
+            return self._opened_within()
+        except PathRefusedError as error:
+            raise Fatal(str(error)) from error
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError) as error:
             raise Fatal(f"{self.path} cannot be opened for appending: {error.strerror}") from error
+
+    def _opened_within(self) -> int:
+        """The note stands beside the name, so both the name and what it leads to must be allowed."""
+        self.allowed.check(self.path)
+        self.allowed.check(self.path.parent.resolve() / self.path.name)
+        descriptor = os.open(self.path.resolve(), _FLAGS | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+        try:
+            self.allowed.check_open(descriptor, self.path, is_regular=True)
+        except (PathRefusedError, OSError):
+            os.close(descriptor)
+            raise
+        return descriptor
 
 
 def _is_reset(committed: int | None, written: Written) -> bool:

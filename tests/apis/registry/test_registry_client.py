@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 from aiohttp import web
 
+from fetchers.sdk.reach import AllowedAddresses
 from service.registry import (
     IncompatibleSchema,
     RegistryClient,
@@ -227,11 +228,38 @@ async def test_subjects_are_escaped_and_credentials_sent() -> None:
     """A subject with slashes, blanks or umlauts stays one path segment; user and password go in the header."""
     async with (
         fake_registry(json_reply(200, {"id": 3})) as fake,
-        client_of(fake, user="u", password="p:w") as client,
+        client_of(fake, logins=(("u", "p:w"),)) as client,
     ):
         await client.register("a/b ü?", SCHEMA)
         assert fake.asked == ["POST /subjects/a%2Fb%20%C3%BC%3F/versions"]
         assert fake.authorization == "Basic " + base64.b64encode(b"u:p:w").decode()
+
+
+async def test_credentials_of_one_url_are_not_sent_to_another() -> None:
+    """Where the first does not answer, the second is asked without them."""
+    async with (
+        fake_registry(json_reply(500, {"message": "ill"})) as first,
+        fake_registry(json_reply(200, {"id": 3})) as second,
+        client_of(first, second, logins=(("u", "p:w"), None)) as client,
+    ):
+        await client.register("a", SCHEMA)
+        assert first.authorization == "Basic " + base64.b64encode(b"u:p:w").decode()
+        assert second.authorization is None
+
+
+@pytest.mark.parametrize("is_foreign", [True, False])
+async def test_a_registry_that_a_connector_names_is_where_it_may_be(*, is_foreign: bool) -> None:
+    """Whoever may write a config asks no internal address by it; the worker's own registry may be anywhere."""
+    async with fake_registry(json_reply(200, {"id": 3})) as fake:
+        for url in (fake.url, fake.url.replace("127.0.0.1", "localhost")):
+            settings = RegistrySettings(urls=(url,), is_foreign=is_foreign)
+            async with RegistryClient(settings, AllowedAddresses(is_internal_free=False)) as client:
+                if is_foreign:
+                    with pytest.raises(RegistryFatal, match=r"connector\.allowed\.addresses"):
+                        await client.register("a", SCHEMA)
+                else:
+                    assert await client.register("a", SCHEMA) == 3
+    assert len(fake.asked) == (0 if is_foreign else 2)
 
 
 async def test_an_endless_answer_is_cut() -> None:

@@ -15,9 +15,9 @@ from yarl import URL
 from metrics.events import Event
 from metrics.log_levels import LogLevels
 from metrics.prometheus import PrometheusObserver
+from service.config.listeners import Listener
 from service.herder.api import Herder
 from service.rest.health import Health, WorkerPhase
-from service.rest.listeners import Listener
 from service.rest.ports import Surface
 from service.rest.server import ServedUrls, serving_rest
 from service.rest.settings import RestSettings

@@ -9,9 +9,9 @@ import pytest
 from yarl import URL
 
 from metrics.events import ChangeAudited
+from service.config.listeners import Listener
 from service.rest.authentication import Credential, Proof, Role
 from service.rest.browsers import CrossOrigin, OwnNames, parse_allowed_hosts, parse_header_rules
-from service.rest.listeners import Listener
 from tests.apis.rest.fake_herder import Kept
 from tests.apis.rest.serving import Served, served, settings
 

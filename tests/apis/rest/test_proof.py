@@ -15,13 +15,13 @@ import pytest_asyncio
 from yarl import URL
 
 from metrics.events import ChangeAudited
+from service.config.listeners import Listener
 from service.rest.authentication import (
     FAILURES_FREE,
     Credential,
     Proof,
     Role,
 )
-from service.rest.listeners import Listener
 from service.rest.passwords import hash_password
 from service.rest.tls import TlsReader
 from tests.apis.rest.certificates import Authority

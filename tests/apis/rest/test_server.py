@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from metrics.events import RequestAnswered, TaskStateChanged
-from service.rest.listeners import Listener
+from service.config.listeners import Listener
 from service.rest.server import ListenError
 from tests.apis.rest.serving import LOOPBACK, served, settings
 

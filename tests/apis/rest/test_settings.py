@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from service.config.listeners import Listener
 from service.config.worker import WorkerConfig
 from service.job import make_job
 from service.rest.authentication import Proof, Role
 from service.rest.browsers import HeaderRule
-from service.rest.listeners import Listener
 from service.rest.settings import RestSettings, read_rest_settings
 from tests.apis.rest.certificates import Authority
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.config.java_regex import regex_doubt
 from service.herder.errors import BadRequestError
 from service.validation.types import java_double, typed
 from service.validation.validator import Validation
+from spark_batch.transforms.java_pattern import pattern_doubt
 
 KINDS = ("BOOLEAN", "STRING", "INT", "SHORT", "LONG", "DOUBLE", "LIST", "CLASS", "PASSWORD")
 WORKER = {"key.converter": "string", "value.converter": "json", "group.id": "g"}
@@ -110,7 +110,7 @@ def test_doubles_keep_their_value(number: float) -> None:
 @settings(deadline=None)
 def test_any_text_is_a_regular_expression_or_not(text: str) -> None:
     """Told without an error."""
-    doubt = regex_doubt(text)
+    doubt = pattern_doubt(text)
     assert doubt is None or doubt
 
 

@@ -42,7 +42,8 @@ def test_a_file_says_where_and_as_whom(tmp_path: Path) -> None:
     assert (security.protocol, security.mechanism) == ("SASL_PLAINTEXT", "SCRAM-SHA-256")
     assert (security.username, security.password) == ("alice", "s3cr3t")
     assert access.registry is not None
-    assert (access.registry.urls, access.registry.user) == (("http://registry:8081",), "bob")
+    assert access.registry.urls == ("http://registry:8081",)
+    assert [login and login[0] for login in access.registry.logins] == ["bob"]
 
 
 def test_options_win_over_the_file(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from fetchers.sdk import Severity
 from service.config.converters import Converter, ConverterReading, read_converter
+from service.registry.settings import RegistrySettings
 from spark_batch.plan import ConverterKind
 
 JSON_CLASS = "org.apache.kafka.connect.json.JsonConverter"
@@ -93,3 +94,59 @@ def test_settings_of_other_converters_are_left_alone() -> None:
     """Connect's converters ignore what they do not know."""
     assert converter("value", "bytes", decimal_format="x", converter_encoding="x").spec.kind is ConverterKind.BYTES
     assert converter("value", "json", converter_encoding="x").spec.kind is ConverterKind.JSON
+
+
+LOGIN = {
+    "value.converter.basic.auth.credentials.source": "USER_INFO",
+    "value.converter.basic.auth.user.info": "w:s3cret",
+}
+"""The worker's, for its own registry."""
+AVRO_WORKER = {"value.converter": "avro", "value.converter.schema.registry.url": "http://mine:8081/", **LOGIN}
+
+
+@pytest.mark.parametrize(
+    "connector",
+    [
+        {"value.converter.schema.registry.url": "http://thief:1"},
+        {"value.converter.schema.registry.url": "http://mine:8081,http://thief:1"},
+        {"value.converter.schema.registry.url": "http://mine:8082"},
+        {"value.converter.schema.registry.url": "https://mine:8081"},
+        {
+            "value.converter.schema.registry.url": "http://thief:1",
+            "value.converter.basic.auth.credentials.source": "USER_INFO",
+            "value.converter.basic.auth.user.info": "own:login",
+        },
+    ],
+)
+def test_the_worker_s_login_is_for_the_worker_s_registry(connector: dict[str, str]) -> None:
+    """A connector that names another registry has its own login, or none."""
+    found = read_converter("value", connector, AVRO_WORKER)
+    assert found.converter is not None
+    assert found.converter.registry is not None
+    assert "s3cret" not in str(found.converter.registry.logins)
+    assert found.converter.registry.is_foreign
+    own = ("own", "login") if "value.converter.basic.auth.user.info" in connector else None
+    assert set(found.converter.registry.logins) == {own}
+
+
+def test_a_registry_that_only_the_connector_itself_names_gets_no_login_either() -> None:
+    """The worker's may stand there for converters that name their own registry."""
+    for worker in (
+        {"value.converter": "avro", **LOGIN},
+        {"value.converter": "avro", "schema.registry.url": "http://b", **LOGIN},
+    ):
+        registry = _registry(read_converter("value", {"schema.registry.url": "http://thief:1"}, worker))
+        assert (registry.urls, registry.logins) == (("http://thief:1",), (None,))
+
+
+def test_the_worker_s_own_registry_keeps_its_login() -> None:
+    """Named by nobody, or by its own URL once more."""
+    for connector in ({}, {"value.converter.schema.registry.url": "http://mine:8081"}):
+        registry = _registry(read_converter("value", connector, AVRO_WORKER))
+        assert (registry.logins, registry.is_foreign) == ((("w", "s3cret"),), False)
+
+
+def _registry(reading: ConverterReading) -> RegistrySettings:
+    assert reading.converter is not None
+    assert reading.converter.registry is not None
+    return reading.converter.registry

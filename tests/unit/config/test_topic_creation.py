@@ -30,6 +30,21 @@ def creation(properties: dict[str, str]) -> TopicCreation:
     return reading.creation
 
 
+def test_a_pattern_that_would_never_come_back_is_answered() -> None:
+    """The names of topics are looked up on the event loop: Python's engine would hold it for years."""
+    groups = creation({**DEFAULT, "topic.creation.groups": "slow", "topic.creation.slow.include": "(a|a)*b,(a+)+c"})
+    assert groups.of("a" * 240).name == "default"
+    assert groups.of("a" * 240 + "c").name == "slow"
+
+
+def test_a_pattern_that_cannot_be_bounded_is_a_finding() -> None:
+    """And not a group that silently matches nothing."""
+    reading = read_topic_creation({"topic.creation.groups": "x", "topic.creation.x.include": "(?!a).*"})
+    (finding,) = reading.findings
+    assert finding.key == "topic.creation.x.include"
+    assert "cannot be had in linear time" in finding.message
+
+
 @pytest.mark.parametrize(
     ("topic", "group"),
     [

@@ -15,6 +15,7 @@ from fetchers.file.fileset import FileSet
 from fetchers.file.followed import DENIED_SECONDS_MAX
 from fetchers.file.reading import Reading, Turn
 from fetchers.sdk import Fatal, Page
+from fetchers.sdk.reach import AllowedPaths
 from fetchers.sdk.testing import FakeContext, collect
 
 MakeReading = Callable[..., Reading]
@@ -90,10 +91,10 @@ async def test_a_file_that_is_denied_is_waited_for_and_then_named(
         (tmp_path / name).write_bytes(b"old\n")
     refusals = [PermissionError(13, "Permission denied", str(tmp_path / "b.log"))] * refused
 
-    def open_later(path: str, *, stopping: Event) -> ByteSource:
+    def open_later(path: str, *, stopping: Event, allowed: AllowedPaths) -> ByteSource:
         if path.endswith("b.log") and refusals:
             raise refusals.pop()
-        return open_source(path, stopping=stopping)
+        return open_source(path, stopping=stopping, allowed=allowed)
 
     monkeypatch.setattr(fetcher, "open_source", open_later)
     pages = collect(source(file=tmp_path / "*.log", file_start="end"), FakeContext())

@@ -16,15 +16,21 @@ def test_credentials_leave_the_url() -> None:
     )
     assert findings == ()
     assert settings.urls == ("http://a:1", "https://b/apis/v7")
-    assert (settings.user, settings.password) == ("us@er", "p:w")
+    assert settings.logins == (("us@er", "p:w"), None)
     assert "p:w" not in repr(settings)
+
+
+def test_each_url_has_its_own_credentials() -> None:
+    """As in Confluent's client: what stands in one URL is not sent to the next."""
+    settings, _ = RegistrySettings.parse({"schema.registry.url": "http://u:p@a,http://b,http://v:q@c"})
+    assert settings.logins == (("u", "p"), None, ("v", "q"))
 
 
 def test_user_info_is_taken_when_named_as_the_source() -> None:
     """`USER_INFO` reads user and password from their own key; without a colon it is a finding, hidden."""
     base = {"schema.registry.url": "http://a", "basic.auth.credentials.source": "USER_INFO"}
     settings, findings = RegistrySettings.parse({**base, "basic.auth.user.info": "user:pass:word"})
-    assert (settings.user, settings.password, findings) == ("user", "pass:word", ())
+    assert (settings.logins, findings) == ((("user", "pass:word"),), ())
     _, findings = RegistrySettings.parse({**base, "basic.auth.user.info": "hunter2"})
     assert [finding.key for finding in findings] == ["basic.auth.user.info"]
     assert "hunter2" not in repr(findings)

@@ -61,6 +61,21 @@ def test_dead_letters_may_not_be_read() -> None:
     )
 
 
+def test_a_pattern_that_would_never_come_back_is_answered() -> None:
+    """Python's engine needs years for this name, and holds the interpreter and the event loop meanwhile."""
+    reading = read(topics=None, topics__regex="(a+)+b", errors__deadletterqueue__topic__name="a" * 200)
+    assert reading.definition is not None
+    pattern = reading.definition.subscription.pattern
+    assert pattern is not None
+    assert pattern.fullmatch("a" * 240) is None
+    assert pattern.fullmatch("a" * 240 + "b")
+
+
+def test_a_pattern_that_cannot_be_bounded_is_a_finding() -> None:
+    """It is not read by an engine of Java's own that could carry it out."""
+    assert "cannot be had in linear time" in errors(read(topics=None, topics__regex="(?!x).*"))["topics.regex"]
+
+
 def test_all_errors_at_once() -> None:
     """Keys of Connect, of the sink and of converters."""
     found = errors(

@@ -24,16 +24,17 @@ from spark_batch.transforms.routing import routed
         (r"[\w.-]+", "a_1.-", "a b"),
         (r"\Qa.b\E", "a.b", "axb"),
         (r"\Qa.b", "a.b", "axb"),
-        (r"(?<n>a)\k<n>", "aa", "ab"),
-        (r"(a)\1", "aa", "ab"),
         (r"(?i)a[^b]", "AC", "AB"),
         (r"(?i:a)b", "Ab", "AB"),
-        (r"a*+b", "aab", "aac"),
         (r"\Aa\z", "a", "b"),
         (r"\x61\u0062", "ab", "b"),
-        (r"(?!a).", "b", "a"),
         (r"[é]|b", "b", "e"),
         (r"[^é]", "b", ""),
+        (r"a(?i)b", "aB", "AB"),
+        (r"(a|ab)(c|bcd)(d*)", "abcd", "abc d"),
+        (r"a{2,3}", "aa", "a"),
+        (r"[a&&b]|c", "c", "a"),
+        ("a*", "aa", "é"),
     ],
 )
 def test_what_java_writes(pattern: str, matching: str, other: str) -> None:
@@ -44,12 +45,46 @@ def test_what_java_writes(pattern: str, matching: str, other: str) -> None:
 
 @pytest.mark.parametrize(
     "pattern",
-    ["(", "[a", "[b-a]", r"\p{IsGreek}", r"\y", "\\", "a(?i)b", "(?x)a", "(?i)[a&&b]", "[a&&[b]", r"\01", "*", r"\G"],
+    [
+        "(",
+        "[a",
+        "[b-a]",
+        r"\p{IsGreek}",
+        r"\y",
+        "\\",
+        "(?x)a",
+        "(?i)[a&&b]",
+        "[a&&[b]",
+        r"\01",
+        "*",
+        r"\G",
+        "{1}",
+        "a{",
+        "a{,3}",
+        "a{2,1}",
+        "\ud800",
+        "a" * 5000,
+        "((a{20}){20}){20}",
+        "(" * 3000 + ")" * 3000,
+    ],
 )
 def test_what_cannot_be_carried_out_is_refused(pattern: str) -> None:
     """Wrong or only Java's: never guessed."""
     with pytest.raises(JavaPatternError):
         java_pattern(pattern)
+
+
+@pytest.mark.parametrize("pattern", [r"(?<n>a)\k<n>", r"(a)\1", "a*+b", "a{2}+", "(?!a).", "(?<=a)b", "(?>a)b"])
+def test_what_no_linear_engine_has_is_named(pattern: str) -> None:
+    """The finding says why an expression that is right for Java is refused."""
+    with pytest.raises(JavaPatternError, match="cannot be had in linear time"):
+        java_pattern(pattern)
+
+
+@pytest.mark.parametrize("pattern", ["(a+)+", "(a|a)*", "(a*)*b", "(?:a?){40}a{40}", "(.*)(.*)(.*)(.*)(.*)[^a]"])
+def test_expressions_that_backtrack_for_years_are_answered(pattern: str) -> None:
+    """An engine that tries one way after the other would not come back from any of these."""
+    assert java_pattern(pattern).fullmatch("a" * 200 + "!") is None or pattern.endswith("[^a]")
 
 
 @pytest.mark.parametrize(

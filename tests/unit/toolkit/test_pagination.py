@@ -102,6 +102,12 @@ def test_does_not_go_astray(way: Pagination, target: str) -> None:
         way.request(target if target[0] != "/" else f"https:{target}", BASE)
 
 
+def test_a_named_host_is_not_followed_without_encryption() -> None:
+    """Credentials go with the pages: from https they go to https alone."""
+    with pytest.raises(Fatal, match="another host"):
+        NextUrl(hosts=("cdn",)).following(None, answer(body=b'{"next": "http://cdn/2"}'))
+
+
 def test_allowed_hosts() -> None:
     """A host that is allowed may be followed to."""
     way = NextUrl(("cdn", "files:8443"), path="next")

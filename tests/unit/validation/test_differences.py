@@ -98,9 +98,9 @@ def test_a_wrong_regular_expression_is_told(key: str) -> None:
     assert len(errors(config)[key]) == 2
 
 
-@pytest.mark.parametrize("pattern", [r"\p{L}+", "(?<name>a)", r"\Qa.b(\E", "a*+", r"[a-z&&[^b]]", r"(?i)a"])
+@pytest.mark.parametrize("pattern", [r"\p{L}+", "(?<name>a)", r"\Qa.b(\E", r"[a-z&&[^b]]", r"(?i)a"])
 def test_expressions_of_java_are_no_mistakes(pattern: str) -> None:
-    """They are carried out by Java."""
+    """They are carried out as Java would."""
     config = {
         **SOURCE,
         "transforms": "a",
@@ -109,6 +109,20 @@ def test_expressions_of_java_are_no_mistakes(pattern: str) -> None:
         "transforms.a.replacement": "y",
     }
     assert errors(config) == {}
+
+
+@pytest.mark.parametrize("pattern", ["a*+", "(?!a)b", r"(a)\1"])
+def test_expressions_without_a_bound_in_time_are_refused(pattern: str) -> None:
+    """The finding says what is missing, instead of a task that fails or a worker that hangs."""
+    config = {
+        **SOURCE,
+        "transforms": "a",
+        "transforms.a.type": "RegexRouter",
+        "transforms.a.regex": pattern,
+        "transforms.a.replacement": "y",
+    }
+    (text,) = errors(config)["transforms.a.regex"]
+    assert "cannot be had in linear time" in text
 
 
 def test_a_predicate_that_is_not_there_is_found_before_the_start() -> None:

@@ -83,7 +83,7 @@ def test_every_listed_class_can_be_used() -> None:
     """A connector as ``connector.class``, and each has definitions."""
     for entry in plugins().listing(connectors_only=False):
         if entry["type"] in {"source", "sink"}:
-            kind = find_kind(entry["class"])
+            kind = find_kind(entry["class"], {})
             assert kind is not None
             assert kind.type_name == entry["type"]
         assert isinstance(plugins().config_keys(entry["class"]), Sequence)

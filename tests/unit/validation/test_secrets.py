@@ -23,14 +23,14 @@ CONNECTOR = {
 
 def test_declared_secrets_and_those_named_so_are_found() -> None:
     """Also a password within a longer value; nothing else."""
-    found = set(secrets_of_connector(CONNECTOR))
+    found = set(secrets_of_connector(CONNECTOR, {}))
     assert {"s3cret-1", "s3cret-2", "s3cret-3", "s3cret-5"} <= found
     assert not {"h", "t", "http://h/", "anne", "bert", "avro"} & found
 
 
 def test_a_class_that_is_not_there_hides_no_less() -> None:
     """What is named like a secret is one."""
-    assert list(secrets_of_connector({"connector.class": "no.such:Class", "my.password": "s3cret"})) == ["s3cret"]
+    assert list(secrets_of_connector({"connector.class": "no.such:Class", "my.password": "s3cret"}, {})) == ["s3cret"]
 
 
 def test_a_connector_that_comes_later_is_hidden_too() -> None:

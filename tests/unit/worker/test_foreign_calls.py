@@ -9,7 +9,7 @@ from threading import Event, active_count
 
 import pytest
 
-from service.worker.foreign_calls import CALLS_AT_ONCE, ForeignCallHangsError, ForeignCalls
+from service.worker.foreign_calls import CALLS_AT_ONCE, ForeignCallFailedError, ForeignCallHangsError, ForeignCalls
 
 
 @contextmanager
@@ -34,6 +34,20 @@ async def test_a_call_returns_and_raises_as_if_it_were_made_here() -> None:
         assert await calls.run(lambda: 6 * 7, subject="a") == 42
         with pytest.raises(LookupError, match="no such table"):
             await calls.run(fail, subject="a")
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), GeneratorExit(), asyncio.CancelledError(), StopIteration()])
+async def test_a_call_that_wants_to_end_the_process_fails_and_no_more(error: BaseException) -> None:
+    """Its thread lives on, its subject may be asked again, and nobody waits for the time limit."""
+
+    def end() -> None:
+        raise error
+
+    with calls_with(30) as calls:
+        for _ in range(2 * CALLS_AT_ONCE):
+            with pytest.raises(ForeignCallFailedError, match=type(error).__name__):
+                await calls.run(end, subject="a")
+        assert await calls.run(lambda: "well", subject="a") == "well"
 
 
 async def test_a_call_that_hangs_is_left_behind_and_made_no_second_time() -> None:

@@ -46,6 +46,13 @@ def parse_listeners(text: str) -> tuple[Listener, ...]:
     return tuple(_listener(item.strip()) for item in text.split(",") if item.strip())
 
 
+def listeners_text(listeners: str, host: str | None, port: int | None) -> str:
+    """``listeners``, or what its old form says: ``rest.host.name`` and ``rest.port``, where one of them is given."""
+    if host is None and port is None:
+        return listeners
+    return f"http://{host or '127.0.0.1'}:{port or PORT_BY_DEFAULT}"
+
+
 def _listener(text: str) -> Listener:
     try:
         address = urlsplit(text)
