@@ -85,7 +85,7 @@ def rehearse_spark(archive: Path) -> None:
     columns = {"value": _PAYLOADS, "key": [None] * len(_PAYLOADS), "timestamp": [None] * len(_PAYLOADS)}
     page = pa.table({name: columns[name] for name in INPUT_SCHEMA.names}, schema=INPUT_SCHEMA)
     for plan in PLANS:
-        convert_table(session, compile_plan(plan), page)
+        convert_table(session, compile_plan(session, plan), page)
     end_jvm(session, seconds_max=ENDING_SECONDS_MAX)
 
 

@@ -5,13 +5,18 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from spark_batch.exact.keep import is_kept_whole
 from spark_batch.job import Job, canonical_job, is_page_key_written, is_value_written, swift_job, typed_job
 from spark_batch.plan import ConversionPlan, UnknownFields
 from spark_batch.plan_transforms import is_loose, is_reshaped, is_timestamp_inserted
 from spark_batch.proof import ProofHabit, ProofShape, proof_shape
+from spark_batch.rules.columns import rule_columns
 from spark_batch.transforms.kinds import Side
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 PLANS_MAX = 64
 """Compiled plans kept; the least recently used one goes first."""
@@ -52,8 +57,8 @@ class CompiledPlan:
         return self.plan.contract is not None and bool(self.plan.contract.rules)
 
 
-def compile_plan(plan: ConversionPlan) -> CompiledPlan:
-    """Build the columns once; raises ValueError where an Avro plan has no schema id."""
+def compile_plan(session: SparkSession, plan: ConversionPlan) -> CompiledPlan:
+    """Build the columns once; raises ValueError where an Avro plan has no schema id, or a rule is not allowed."""
     record = plan.record
     is_keep = plan.contract is not None and plan.contract.unknown_fields is UnknownFields.KEEP
     is_all_exact = is_keep and record is not None and not is_kept_whole(record)
@@ -61,10 +66,11 @@ def compile_plan(plan: ConversionPlan) -> CompiledPlan:
     is_all_exact = is_all_exact or (is_loose(plan) and is_reshaped(plan, Side.VALUE))
     has_key = is_page_key_written(plan)
     is_needed = (plan.is_json and not is_all_exact) or has_key or is_value_written(plan)
-    canonical = None if record is None else canonical_job(plan, record)
-    swift = swift_job(plan, has_key=has_key) if is_needed else None
+    rules = rule_columns(session, plan)
+    canonical = None if record is None else canonical_job(plan, record, rules)
+    swift = swift_job(plan, rules, has_key=has_key) if is_needed else None
     shape = None if is_all_exact else proof_shape(plan)
-    typed = None if record is None or shape is None else TypedPath(typed_job(plan, record), shape)
+    typed = None if record is None or shape is None else TypedPath(typed_job(plan, record, rules), shape)
     return CompiledPlan(plan, typed, swift, canonical, is_all_exact)
 
 
@@ -76,8 +82,11 @@ class CompiledPlans:
         self._kept: OrderedDict[ConversionPlan, CompiledPlan] = OrderedDict()
         self._lock = threading.Lock()
 
-    def of(self, plan: ConversionPlan, *, generation: int) -> CompiledPlan:
-        """The plan for the session of that generation; with it those of older ones are forgotten."""
+    def of(self, session: SparkSession, plan: ConversionPlan, *, generation: int) -> CompiledPlan:
+        """The plan for the session of that generation; with it those of older ones are forgotten.
+
+        Raises ValueError as `compile_plan` does.
+        """
         with self._lock:
             if generation > self._generation:
                 self._generation = generation
@@ -85,7 +94,7 @@ class CompiledPlans:
             if generation == self._generation and plan in self._kept:
                 self._kept.move_to_end(plan)
                 return self._kept[plan]
-        compiled = compile_plan(plan)
+        compiled = compile_plan(session, plan)
         with self._lock:
             if generation == self._generation:
                 self._kept[plan] = compiled

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from pyspark.sql import functions as F  # noqa: N812 - the customary name
 
@@ -60,6 +60,10 @@ _JSON_OPTIONS = {
 }
 
 
+Rules: TypeAlias = "tuple[Column, ...]"
+"""The rules of the plan's contract as columns, in their order; see `rules.columns`."""
+
+
 @dataclass(frozen=True)
 class Job:
     """Columns in steps: each step selects from the one before."""
@@ -73,7 +77,7 @@ class Job:
         return frame
 
 
-def swift_job(plan: ConversionPlan, *, has_key: bool) -> Job:
+def swift_job(plan: ConversionPlan, rules: Rules, *, has_key: bool) -> Job:
     """The job over raw payloads; `has_key` where page keys are to be converted too."""
     kept = [F.col(KEY)] if has_key else []
     kept += _stamps(plan)
@@ -98,21 +102,21 @@ def swift_job(plan: ConversionPlan, *, has_key: bool) -> Job:
     if hashed:
         proof = proof & F.col(_HASHED).isNotNull()
         dedupe = dedupe_hash(F.col(_HASHED), count=len(hashed))
-    last = _outputs(plan, proof, has_key=has_key, dedupe=dedupe)
+    last = _outputs(plan, rules, proof, has_key=has_key, dedupe=dedupe)
     return Job((tuple(first), tuple(second), *third, *_scope_for_rules(plan), last))
 
 
-def typed_job(plan: ConversionPlan, record: Record) -> Job:
+def typed_job(plan: ConversionPlan, record: Record, rules: Rules) -> Job:
     """The job over proven records (columns ORDINAL and RECORD, read as `proof_shape` says)."""
     dedupe = None
     if plan.dedupe_fields:
         dedupe = typed_dedupe_hash(dedupe_fields(plan.dedupe_fields, record), F.col(RECORD))
     typed = (F.col(ORDINAL), proven_record(record, F.col(RECORD)).alias(RECORD), *_stamps(plan))
-    outputs = _outputs(plan, F.lit(True), has_key=False, dedupe=dedupe)  # noqa: FBT003 - a literal
+    outputs = _outputs(plan, rules, F.lit(True), has_key=False, dedupe=dedupe)  # noqa: FBT003 - a literal
     return Job((typed, *_scope_for_rules(plan), outputs))
 
 
-def canonical_job(plan: ConversionPlan, record: Record) -> Job:
+def canonical_job(plan: ConversionPlan, record: Record, rules: Rules) -> Job:
     """The job over canonical texts (columns ORDINAL and PAYLOAD) of a plan with a contract."""
     parsed = F.from_json(F.col(PAYLOAD), canonical_shape(record), _JSON_OPTIONS)
     is_read = _certain(F.col(_PARSED).getField(CORRUPT).isNull())
@@ -122,7 +126,7 @@ def canonical_job(plan: ConversionPlan, record: Record) -> Job:
             (F.col(ORDINAL), parsed.alias(_PARSED), *_stamps(plan)),
             (F.col(ORDINAL), typed.alias(RECORD), is_read.alias(_SWIFT), *_stamps(plan)),
             *_scope_for_rules(plan),
-            _outputs(plan, F.col(_SWIFT), has_key=False, dedupe=None),
+            _outputs(plan, rules, F.col(_SWIFT), has_key=False, dedupe=None),
         ),
     )
 
@@ -179,7 +183,9 @@ def _text_outputs(plan: ConversionPlan, *, has_key: bool) -> list[Column]:
     return outputs
 
 
-def _outputs(plan: ConversionPlan, proof: Column, *, has_key: bool, dedupe: Column | None) -> tuple[Column, ...]:
+def _outputs(
+    plan: ConversionPlan, rules: Rules, proof: Column, *, has_key: bool, dedupe: Column | None
+) -> tuple[Column, ...]:
     outputs: list[Column] = []
     if is_value_written(plan):
         outputs.append(_value(plan).alias(VALUE))
@@ -196,13 +202,13 @@ def _outputs(plan: ConversionPlan, proof: Column, *, has_key: bool, dedupe: Colu
         proof = proof if is_certain is None else proof & is_certain
     if dedupe is not None:
         outputs.append(dedupe.alias(DEDUPE))
-    return (F.col(ORDINAL), _verdict(plan, _certain(proof)).alias(VERDICT), *outputs)
+    return (F.col(ORDINAL), _verdict(rules, _certain(proof)).alias(VERDICT), *outputs)
 
 
-def _verdict(plan: ConversionPlan, proof: Column) -> Column:
+def _verdict(rules: Rules, proof: Column) -> Column:
     verdict = F.when(~proof, F.lit(SUSPICIOUS))
-    for index, rule in enumerate(plan.contract.rules if plan.contract else ()):
-        verdict = verdict.when(~_certain(F.expr(rule.expression)), F.lit(FIRST_RULE + index))
+    for index, rule in enumerate(rules):
+        verdict = verdict.when(~_certain(rule), F.lit(FIRST_RULE + index))
     return verdict.otherwise(F.lit(VALID))
 
 

@@ -12,13 +12,16 @@ PINNED_SETTINGS = {
     "spark.sql.optimizer.enableJsonExpressionOptimization": "false",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.debug.maxToStringFields": "10",
+    "spark.sql.variable.substitute": "false",
+    "spark.sql.parser.quotedRegexColumnNames": "false",
 }
 """What exactness and speed rest on; set on every session, whoever started the server.
 
 Case-sensitive names, because JSON's are; no ANSI mode, because a rule must give null and not fail the micro-batch; UTC,
 because instants are read without a zone of the machine; days before 1582 as they are, not those of the Julian calendar;
 no variant of a payload with a key twice; no local relations, which would be evaluated interpreted on the driver; no
-pruning of `from_json`, because all of the payload must be read.
+pruning of `from_json`, because all of the payload must be read; no `${env:…}` put into the text of a rule before it is
+parsed, and names read as they were when the rule was judged.
 """
 
 

@@ -16,7 +16,7 @@ from spark_batch.outcome import INPUT_SCHEMA
 from spark_batch.plan import ConversionPlan, ConverterKind, ConverterSpec, Finding, PayloadFormat
 from spark_batch.plan_findings import plan_findings
 from spark_batch.recovery import Judgement, Remedy, judged
-from spark_batch.rule_check import rule_findings
+from spark_batch.rules.columns import rule_findings
 from spark_batch.session import SessionChange, SparkSettings, is_session_answering, start_session
 from spark_batch.session_keeper import ANSWER_SECONDS_MAX, Launch, SessionKeeper
 
@@ -202,7 +202,7 @@ class ConversionRunner:
     def _convert(self, plan: ConversionPlan, batch: pa.Table) -> pa.Table:
         session = self._sessions.present()
         try:
-            compiled = self._compiled.of(plan, generation=self._sessions.generation)
+            compiled = self._compiled.of(session, plan, generation=self._sessions.generation)
         except ValueError as error:
             raise ConversionFatal(str(error)) from error
         return convert_table(session, compiled, batch)
@@ -225,5 +225,5 @@ def warm_session(settings: SparkSettings) -> SparkSession:
         dedupe_fields=("warm",),
     )
     batch = pa.table({"key": [None], "value": [b"{}"], "timestamp": [None]}, schema=INPUT_SCHEMA)
-    convert_table(session, compile_plan(plan), batch)
+    convert_table(session, compile_plan(session, plan), batch)
     return session

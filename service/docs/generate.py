@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from metrics import reference as metrics_reference
-from service.docs import commands, configuration, errors
+from service.docs import commands, configuration, errors, rules
 
 ROOT = Path(__file__).parents[2]
 PAGES: Mapping[str, Callable[[], str]] = {
@@ -16,6 +16,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "docs/reference/configuration.md": configuration.page,
     "docs/reference/errors.md": errors.page,
     "docs/reference/metrics.md": metrics_reference.page,
+    "docs/reference/rules.md": rules.page,
 }
 """Each generated page, relative to the root of the repository, and what writes it."""
 

@@ -14,8 +14,10 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 import pyarrow as pa
+import pytest
 from pyspark.errors import PySparkRuntimeError
-from pyspark.sql import SparkSession
+from pyspark.sql import Column, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the customary name
 
 from service.embedded.jars import archive_options
 from spark_batch.compiled import CompiledPlan, compile_plan
@@ -23,7 +25,7 @@ from spark_batch.convert import convert_table
 from spark_batch.outcome import INPUT_SCHEMA
 from spark_batch.plan import ConversionPlan, Finding
 from spark_batch.proof import ProofHabit
-from spark_batch.rule_check import rule_findings
+from spark_batch.rules.columns import rule_findings
 from spark_batch.session import SparkSettings, is_jvm_alive, kill_jvm, start_session
 from tests.spark_server import CONNECT_FLAG, avro_jar
 
@@ -98,7 +100,7 @@ class LocalEngine:
 
     def _columns(self, plan: ConversionPlan) -> CompiledPlan:
         if plan not in self._compiled:
-            self._compiled[plan] = compile_plan(plan)
+            self._compiled[plan] = compile_plan(self._ready(), plan)
         return self._compiled[plan]
 
     def _ready(self) -> SparkSession:
@@ -138,7 +140,7 @@ class ConnectEngine:
         os.environ[CONNECT_FLAG] = "1"
         try:
             if plan not in self._compiled:
-                self._compiled[plan] = compile_plan(plan)
+                self._compiled[plan] = compile_plan(self._session, plan)
             return convert_table(self._session, self._compiled[plan], batch)
         finally:
             del os.environ[CONNECT_FLAG]
@@ -158,6 +160,15 @@ class ConnectEngine:
             self._session.stop()
         finally:
             os.environ.pop(CONNECT_FLAG, None)
+
+
+def take_rules_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests that need a rule which is slow, as none from a config can be: nothing is judged."""
+
+    def unjudged(_: SparkSession, plan: ConversionPlan) -> tuple[Column, ...]:
+        return tuple(F.expr(rule.expression) for rule in (plan.contract.rules if plan.contract else ()))
+
+    monkeypatch.setattr("spark_batch.compiled.rule_columns", unjudged)
 
 
 def rows(outcome: pa.Table) -> list[dict[str, Any]]:

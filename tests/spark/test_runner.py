@@ -7,7 +7,7 @@ import errno
 import json
 import os
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 import psutil
 import pytest
@@ -17,12 +17,20 @@ from pyspark.sql.pandas.serializers import ArrowStreamSerializer
 from spark_batch.errors import ConversionFatal, ConversionRetriable, SparkUnavailable
 from spark_batch.plan import Contract, ConversionPlan, ConverterKind, ConverterSpec, PayloadFormat, Rule
 from spark_batch.runner import ConversionRunner
-from tests.spark.engines import local_settings, table
+from tests.spark.engines import local_settings, table, take_rules_as_they_are
 
 JSON = ConverterSpec(ConverterKind.JSON)
 PLAN = ConversionPlan(PayloadFormat.JSON, dedupe_fields=("a",), value_converter=JSON)
 SCHEMA = json.dumps({"type": "record", "name": "R", "fields": [{"name": "x", "type": "long"}]})
 pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest.fixture(name="_unjudged", scope="module", autouse=True)
+def unjudged_fixture() -> Iterator[None]:
+    """Rules that keep a core busy as none from a config can."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        take_rules_as_they_are(monkeypatch)
+        yield
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

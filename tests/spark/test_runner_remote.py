@@ -15,7 +15,7 @@ from spark_batch.errors import ConversionRetriable
 from spark_batch.plan import Contract, ConversionPlan, ConverterKind, ConverterSpec, PayloadFormat, Rule
 from spark_batch.runner import ConversionRunner
 from spark_batch.session import SparkSettings
-from tests.spark.engines import table
+from tests.spark.engines import table, take_rules_as_they_are
 from tests.spark_server import CONNECT_FLAG, ConnectServer
 
 JSON = ConverterSpec(ConverterKind.JSON)
@@ -51,6 +51,7 @@ def restart_fixture(server: ConnectServer, runner: ConversionRunner, tmp_path: P
 async def runner_fixture(server: ConnectServer, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ConversionRunner]:
     """One that has converted."""
     monkeypatch.setenv(CONNECT_FLAG, "1")
+    take_rules_as_they_are(monkeypatch)
     async with started(server) as found:
         await found.convert(SLOW_PLAN, table([None]))
         yield found
