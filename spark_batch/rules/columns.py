@@ -191,7 +191,7 @@ class _Linear:
         # This version of RE2/J reads its own flags for those of its compiler when it is sent to an executor: with none
         # of them, ``\\d`` and ``(?i)`` would be refused there.
         flags = compiled.getClass().getDeclaredField("flags")
-        flags.setAccessible(True)  # noqa: FBT003 - Java's
+        flags.setAccessible(True)
         flags.setInt(compiled, _RE2J_PERL)
         typed = self._types.ObjectType(compiled.getClass())
         literal = self._expressions.Literal(compiled, typed)
@@ -239,8 +239,6 @@ def _parser_alone() -> Iterator[Any]:
             gateway.shutdown()
         process.stdin.close()
         with suppress(subprocess.TimeoutExpired):
-            process.wait(_RE2J_PERL = 212
-"""The flags with which RE2/J compiles by itself."""
-_PARSER_ENDS_SECONDS_MAX)
+            process.wait(_PARSER_ENDS_SECONDS_MAX)
         process.kill()
         process.wait()
