@@ -6,33 +6,22 @@ background; tasks start at once and wait for what they need.
 
 from __future__ import annotations
 
-import os
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
-
-import pyarrow as pa
 
 from fetchers.catalog import shared_http
 from fetchers.sdk.clock import SystemClock
-from metrics.events import ComponentStateChanged, ConfigWarning, Emit, WorkerStarted
+from metrics.events import ConfigWarning, Emit, WorkerStarted
 from metrics.fanout import Emitter
 from metrics.log_levels import LogLevels
 from metrics.logging import LogObserver
 from metrics.prometheus import PrometheusObserver
-from service.background import Background
 from service.config.definition import ConnectorDefinition
 from service.config.reach import reach_of
-from service.config.worker import EMBEDDED, WorkerConfig
-from service.control import ControlPlane, advertised
+from service.control import ControlPlane, WorkerParts, advertised
 from service.domain.states import TargetState
-from service.embedded.broker import embedded_kafka
-from service.embedded.jars import archive_options, spark_avro_jar
-from service.embedded.registry import embedded_registry
-from service.embedded.server import EmbeddedServer
-from service.embedded.supervision import keep_running
 from service.herder.herder import WorkerHerder
 from service.herder.run import FileConnector, WorkerRun
 from service.job import ConfigRefusedError, Job, SourceFindings
@@ -46,9 +35,16 @@ from service.rest.settings import RestSettings, read_rest_settings
 from service.sinks.connectors import SinkKind, SinkParts
 from service.stores.connector_offsets import OffsetTopics
 from service.stores.dedupe_store import DedupeStore
+from service.surroundings import (
+    Conversion,
+    return_freed_memory,
+    spark_settings,
+    start_conversion,
+    start_kafka,
+    start_registry,
+)
 from service.validation.plugins import ConnectorPlugins
 from service.version import VERSION
-from service.worker.brokers import watch_brokers
 from service.worker.connectors import ConnectorParts, rule_findings
 from service.worker.conversion import ConversionService
 from service.worker.foreign_calls import Calls, ForeignCalls
@@ -57,28 +53,6 @@ from service.worker.lending import ClientSettings, DedupeStates, Writers
 from service.worker.schemas import RegistrySchemas
 from service.worker.sources import SourceKind
 from service.worker.topics import ConnectorTopics
-from spark_batch.plan import ConversionPlan
-from spark_batch.plan import Finding as PlanFinding
-from spark_batch.session import SparkSettings
-
-FREED_MEMORY_KEPT_MS = 300
-"""Longer than from one micro-batch under load to the next."""
-
-
-class Conversion(Protocol):
-    """What converts micro-batches: Spark, except in tests of the control plane."""
-
-    async def run(self) -> None:
-        """Start."""
-
-    async def stop(self) -> None:
-        """End."""
-
-    async def convert(self, plan: ConversionPlan, batch: pa.Table, /, *, is_alone: bool = False) -> pa.Table:
-        """Verdicts on a micro-batch."""
-
-    async def check(self, plan: ConversionPlan) -> Sequence[PlanFinding]:
-        """What only it can find wrong with a plan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +91,7 @@ async def open_worker(
     are the job's, and what clients add lasts until the process ends. ``conversion``: another than Spark's.
     ``calls``: where connectors' own code is asked for its checks, with limits other than the usual.
     """
-    _return_freed_memory()
+    return_freed_memory()
     config, clock = job.worker, SystemClock()
     health = Health(hide=job.providers.redactor.redact)
     metrics, loggers = PrometheusObserver(), LogLevels()
@@ -127,34 +101,19 @@ async def open_worker(
         rest = _rest_settings(job)
         surface = Surface(health=health, metrics=metrics, loggers=loggers, version=VERSION)
         urls = await stack.enter_async_context(serving_rest(rest, surface, emit))
-        spark = conversion or ConversionService(_spark_settings(job), config, clock=clock, emit=emit)
-        await _start(spark, stack)
-        bootstrap = await _kafka(config, stack, emit)
-        addresses = Addresses(urls.main[0], bootstrap, await _registry(job, stack, emit))
+        spark = conversion or ConversionService(spark_settings(job), config, clock=clock, emit=emit)
+        await start_conversion(spark, stack)
+        bootstrap = await start_kafka(config, stack, emit)
+        addresses = Addresses(urls.main[0], bootstrap, await start_registry(job, stack, emit))
         _tell_warnings(job, emit)
-        lent = await _lend(job, addresses, spark=spark, emit=emit, stack=stack)
-        control = ControlPlane(
-            config=config,
-            properties=lent.properties,
-            is_distributed=is_distributed,
-            me=advertised(config, urls.main),
-            kinds=lent.kinds,
-            clients=lent.clients,
-            offsets=lent.offsets,
-            dedupe=lent.parts.dedupe.store,
-            resolve=lent.resolve,
-            resolution=partial(job.resolution, registry_url=addresses.registry),
-            loggers=loggers,
-            tls=None if rest.tls is None else rest.tls.client,
-            foreground=surface.foreground,
-            calls=calls or ForeignCalls(),
-            clock=clock,
-            emit=emit,
-        )
+        parts = await _lend(job, addresses, spark=spark, emit=emit, stack=stack)
+        me = advertised(config, urls.main)
+        tls = None if rest.tls is None else rest.tls.client
+        control = ControlPlane(parts, me, is_distributed, surface, tls, calls or ForeignCalls())
         definitions = job.definitions(registry_url=addresses.registry)
-        runs = Runs(job, control, control.plugins(), surface, addresses.rest, started_at, definitions, lent.parts)
+        runs = Runs(job, control, control.plugins(), addresses.rest, started_at, definitions)
         surface.plugins = runs.plugins
-        yield RunningWorker(runs.new(), runs.new, addresses, definitions, lent.parts)
+        yield RunningWorker(runs.new(), runs.new, addresses, definitions, parts.connectors)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,17 +123,15 @@ class Runs:
     job: Job
     control: ControlPlane
     plugins: ConnectorPlugins
-    surface: Surface
     rest_url: str
     started_at: float
     definitions: tuple[ConnectorDefinition, ...]
-    parts: ConnectorParts
 
     def new(self) -> WorkerRun:
         """Not begun yet."""
         control = self.control
         connectors = [FileConnector(each, initial_state(self.job, each["name"])) for each in self.job.connectors]
-        stop_seconds_max = control.config.task_shutdown_graceful_timeout_ms / 1000
+        stop_seconds_max = control.parts.config.task_shutdown_graceful_timeout_ms / 1000
         return WorkerRun(
             self._open, connectors, control.clock, control.emit, stop_seconds_max, self._on_started, self._refusal
         )
@@ -182,22 +139,23 @@ class Runs:
     @asynccontextmanager
     async def _open(self) -> AsyncIterator[WorkerHerder]:
         async with self.control.open(self.plugins) as herder:
-            self.surface.herder, self.surface.health.phase = herder, WorkerPhase.STARTING
+            self.control.surface.herder, self.control.surface.health.phase = herder, WorkerPhase.STARTING
             try:
                 yield herder
             finally:
-                self.surface.herder = None
+                self.control.surface.herder = None
 
     async def _refusal(self) -> ConfigRefusedError | None:
         """Why the job's own connectors cannot run, as far as only Spark can tell."""
-        found = await rule_findings(self.definitions, self.parts.schemas, self.parts.check_plan)
+        parts = self.control.parts.connectors
+        found = await rule_findings(self.definitions, parts.schemas, parts.check_plan)
         named = zip(self.definitions, found, strict=True)
         return self.job.refusal({definition.name: findings for definition, findings in named})
 
     def _on_started(self) -> None:
         control = self.control
         seconds = control.clock.monotonic() - self.started_at
-        group_id = control.config.group_id
+        group_id = control.parts.config.group_id
         control.emit(WorkerStarted(version=VERSION, group_id=group_id, rest_url=self.rest_url, seconds=seconds))
 
 
@@ -206,64 +164,10 @@ def initial_state(job: Job, connector: str) -> TargetState | None:
     return {"PAUSED": TargetState.PAUSED, "STOPPED": TargetState.STOPPED}.get(job.initial_states.get(connector, ""))
 
 
-async def _start(conversion: Conversion, stack: AsyncExitStack) -> None:
-    """Beside everything else: tasks wait for it when they have something to convert."""
-    stack.push_async_callback(conversion.stop)
-    background = await stack.enter_async_context(Background())
-    background.start(conversion.run(), name="spark")
-
-
-async def _kafka(config: WorkerConfig, stack: AsyncExitStack, emit: Emit) -> str:
-    """Start the embedded broker if it is asked for, and keep it running; watch any other."""
-    if config.bootstrap_servers != EMBEDDED:
-        watching = watch_brokers(config.bootstrap_servers, clock=SystemClock(), emit=emit)
-        background = await stack.enter_async_context(Background())
-        background.start(watching, name="brokers")
-        return config.bootstrap_servers
-    broker = await stack.enter_async_context(embedded_kafka(data_dir=config.data_dir, port=config.embedded_kafka_port))
-    await _keep(broker, "kafka", stack, emit)
-    return broker.address
-
-
-async def _registry(job: Job, stack: AsyncExitStack, emit: Emit) -> str | None:
-    """Start the embedded registry if anything names it, and keep it running."""
-    if not job.needs_embedded_registry:
-        url = job.worker.schema_registry_url
-        return None if url == EMBEDDED else url
-    registry = await stack.enter_async_context(
-        embedded_registry(data_dir=job.worker.data_dir, port=job.worker.embedded_registry_port)
-    )
-    await _keep(registry, "registry", stack, emit)
-    return registry.address
-
-
-async def _keep(server: EmbeddedServer, name: str, stack: AsyncExitStack, emit: Emit) -> None:
-    """A server that dies is started again; entered after it, so that its own stop is taken for no accident."""
-
-    def tell(text: str) -> None:
-        emit(ComponentStateChanged(component=name, is_ready=server.is_alive(), detail=text))
-
-    keeping = await stack.enter_async_context(Background())
-    keeping.start(keep_running(server, tell=tell), name=f"embedded {name}")
-    tell("runs")
-
-
-@dataclass(frozen=True, slots=True)
-class Lent:
-    """What all runs of a worker share, and lend to connectors."""
-
-    properties: Mapping[str, str]
-    """The worker's, with what stands for ``embedded`` in them."""
-    resolve: Callable[[Mapping[str, str]], Mapping[str, str]]
-    clients: ClientSettings
-    offsets: OffsetTopics
-    parts: ConnectorParts
-    kinds: Kinds
-
-
-async def _lend(job: Job, addresses: Addresses, *, spark: Conversion, emit: Emit, stack: AsyncExitStack) -> Lent:
+async def _lend(job: Job, addresses: Addresses, *, spark: Conversion, emit: Emit, stack: AsyncExitStack) -> WorkerParts:
+    """Make what connectors are given."""
     config, clock = job.worker, SystemClock()
-    resolve = partial(job.resolved, registry_url=addresses.registry)
+    resolution = partial(job.resolution, registry_url=addresses.registry)
     properties = job.worker_with(addresses.registry)
     clients = ClientSettings(job.worker_properties, addresses.bootstrap)
     offsets = OffsetTopics(
@@ -302,18 +206,7 @@ async def _lend(job: Job, addresses: Addresses, *, spark: Conversion, emit: Emit
     sinks = SinkParts(clients=clients, registries=schemas, clock=clock, emit=emit, flush_seconds=flush_seconds)
     # Sinks first: of a class of a user's own only they look whether it is theirs.
     kinds = Kinds((SinkKind(sinks, properties), SourceKind(parts, properties)))
-    return Lent(properties, resolve, clients, offsets, parts, kinds)
-
-
-def _return_freed_memory() -> None:
-    """Let Arrow give back what it frees once the next micro-batch has not taken it.
-
-    Kept for longer it comes to a quarter of the process. Given back at once, its pages are cleared by the system for
-    each micro-batch anew, at a tenth of the throughput. Who names an allocator in the environment has decided already.
-    """
-    if "ARROW_DEFAULT_MEMORY_POOL" not in os.environ and "jemalloc" in pa.supported_memory_backends():
-        pa.set_memory_pool(pa.jemalloc_memory_pool())
-        pa.jemalloc_set_decay_ms(FREED_MEMORY_KEPT_MS)
+    return WorkerParts(config, properties, resolution, kinds, parts)
 
 
 def _contract_registry(job: Job, addresses: Addresses) -> RegistrySettings | None:
@@ -336,18 +229,3 @@ def _rest_settings(job: Job) -> RestSettings:
     if settings is None:
         raise ConfigRefusedError([SourceFindings("worker", findings)])
     return settings
-
-
-def _spark_settings(job: Job) -> SparkSettings:
-    """``spark.*`` keys as they are, the jar where set-up put it."""
-    config = job.worker
-    options = tuple((key, value) for key, value in job.worker_properties.items() if key.startswith("spark."))
-    own = {"spark.master", "spark.remote", "spark.driver.memory"}
-    return SparkSettings(
-        master=config.spark_master,
-        remote=config.spark_remote,
-        avro_jar=None if config.spark_remote else spark_avro_jar(),
-        driver_memory=job.worker_properties.get("spark.driver.memory", "1g"),
-        java_options=() if config.spark_remote else archive_options("spark"),
-        options=tuple((key, value) for key, value in options if key not in own),
-    )

@@ -6,7 +6,6 @@ in the group.
 
 from __future__ import annotations
 
-import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -17,7 +16,6 @@ from typing import Any
 
 from fetchers.sdk import Clock, Finding
 from metrics.events import ConfigWarning, Emit, HerderStepFailed
-from metrics.log_levels import LogLevels
 from service.background import Background
 from service.config.definition import read_definition
 from service.config.listeners import parse_listeners
@@ -25,7 +23,6 @@ from service.config.providers import Resolved
 from service.config.sink import group_of
 from service.config.worker import WorkerConfig
 from service.domain.cluster import ClusterConfig, Member, Properties
-from service.foreground import Foreground
 from service.herder.assignment import AssignmentTracker
 from service.herder.desired import demand_wanted
 from service.herder.herder import WorkerHerder, make_herder
@@ -34,48 +31,67 @@ from service.herder.offsets import SinkOffsetAccess, SourceOffsetAccess
 from service.herder.peers import HttpPeers
 from service.herder.ports import ClusterDoors, HerderSettings, InstanceObserver, Membership
 from service.herder.view import ClusterView
-from service.kafka.admin import KafkaAdmin
-from service.kafka.client import KafkaSettings
-from service.stores.connector_offsets import ConnectorOffsets, OffsetTopics
-from service.stores.dedupe_store import DedupeStore
+from service.rest.ports import Surface
 from service.stores.kafka_log import LogClients
 from service.stores.opening import StateStores, stores_in_kafka, stores_in_memory
 from service.validation.kinds import find_kind
 from service.validation.plugins import ConnectorPlugins
 from service.validation.validator import Validation
+from service.worker.connector_kafka import ConnectorKafka
+from service.worker.connectors import ConnectorParts
 from service.worker.foreign_calls import Calls
 from service.worker.instances import InstanceParts, RunningInstances
 from service.worker.kinds import Kinds
-from service.worker.lending import ClientSettings
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ControlPlane:
-    """What a worker's control plane is made from; ``open`` makes one run of it."""
+@dataclass(frozen=True, slots=True)
+class WorkerParts:
+    """What all runs of a worker share, and lend to its connectors."""
 
     config: WorkerConfig
     properties: Mapping[str, str]
     """The worker's, with what stands for ``embedded`` in them."""
-    is_distributed: bool
-    me: Member
-    kinds: Kinds
-    clients: ClientSettings
-    offsets: OffsetTopics
-    dedupe: DedupeStore
-    resolve: Callable[[Properties], Properties]
-    """Puts values in the place of variables; may block."""
     resolution: Callable[[Properties], Resolved]
-    """The same, and tells what came from a variable."""
-    loggers: LogLevels
+    """A connector's config with values for its variables, and what came from a variable; may block."""
+    kinds: Kinds
+    connectors: ConnectorParts
+
+    @property
+    def kafka(self) -> ConnectorKafka:
+        """What is asked of Kafka on behalf of connectors."""
+        parts = self.connectors
+        replication = self.config.offset_storage_replication_factor
+        return ConnectorKafka(parts.writers.clients, parts.offsets, parts.dedupe.store, replication, self.resolution)
+
+
+@dataclass(frozen=True, slots=True)
+class ControlPlane:
+    """What a worker's control plane is made from; ``open`` makes one run of it."""
+
+    parts: WorkerParts
+    me: Member
+    is_distributed: bool
+    surface: Surface
+    """Of REST: its levels of logging, and the requests that go before starts."""
     tls: SSLContext | None
-    foreground: Foreground
+    """For requests to other workers."""
     calls: Calls
-    clock: Clock
-    emit: Emit
+
+    @property
+    def clock(self) -> Clock:
+        """Time."""
+        return self.parts.connectors.flow.clock
+
+    @property
+    def emit(self) -> Emit:
+        """Where facts are told."""
+        return self.parts.connectors.flow.emit
 
     def plugins(self) -> ConnectorPlugins:
         """What can be run here, and its validation."""
-        return ConnectorPlugins(Validation(self.properties, self.resolution), self.calls, self._tell_warnings)
+        return ConnectorPlugins(
+            Validation(self.parts.properties, self.parts.resolution), self.calls, self._tell_warnings
+        )
 
     @asynccontextmanager
     async def open(self, plugins: ConnectorPlugins) -> AsyncIterator[WorkerHerder]:
@@ -101,7 +117,7 @@ class ControlPlane:
                     membership,
                     tracker,
                     self._settings(),
-                    partial(type_of, worker=self.properties),
+                    partial(type_of, worker=self.parts.properties),
                 ),
                 self._doors(plugins, peers, stores),
                 make_instances=make_instances,
@@ -114,12 +130,13 @@ class ControlPlane:
 
     def _stores(self) -> StateStores:
         if not self.is_distributed:
-            return stores_in_memory(self.config, clock=self.clock, emit=self.emit)
-        clients = LogClients(self.clients.of("consumer"), self.clients.of("producer"))
-        return stores_in_kafka(self.config, self.properties, clients, clock=self.clock, emit=self.emit)
+            return stores_in_memory(self.parts.config, clock=self.clock, emit=self.emit)
+        settings = self.parts.connectors.writers.clients
+        clients = LogClients(settings.of("consumer"), settings.of("producer"))
+        return stores_in_kafka(self.parts.config, self.parts.properties, clients, clock=self.clock, emit=self.emit)
 
     def _membership(self, tracker: AssignmentTracker, stores: StateStores) -> Membership:
-        config = self.config
+        config = self.parts.config
         if not self.is_distributed:
             return SoloMembership(self.me, tracker)
         group = group_settings(
@@ -130,7 +147,7 @@ class ControlPlane:
         )
         return GroupMembership(
             self.me,
-            self.clients.of("consumer"),
+            self.parts.connectors.writers.clients.of("consumer"),
             group,
             tracker,
             catch_up=stores.configs.read_to_end,
@@ -141,37 +158,38 @@ class ControlPlane:
 
     def _instance_parts(self, observer: InstanceObserver, stores: StateStores) -> InstanceParts:
         return InstanceParts(
-            kinds=self.kinds,
+            kinds=self.parts.kinds,
             confirm=partial(demand_wanted, stores.configs),
             observer=observer,
             clock=self.clock,
             emit=self.emit,
-            stop_seconds_max=self.config.task_shutdown_graceful_timeout_ms / 1000,
-            version_of=partial(version_of, worker=self.properties),
-            resolve=self.resolution,
-            foreground=self.foreground,
+            stop_seconds_max=self.parts.config.task_shutdown_graceful_timeout_ms / 1000,
+            version_of=partial(version_of, worker=self.parts.properties),
+            resolve=self.parts.resolution,
+            foreground=self.surface.foreground,
         )
 
     def _doors(self, plugins: ConnectorPlugins, peers: HttpPeers, stores: StateStores) -> ClusterDoors:
+        kafka = self.parts.kafka
         return ClusterDoors(
             validator=plugins,
             source_offsets=SourceOffsetAccess(
-                self.config.group_id,
-                self._offsets_of,
-                self._dedupe_store,
-                self._clients_of,
+                self.parts.config.group_id,
+                kafka.offsets,
+                kafka.dedupe_store,
+                kafka.settings,
                 self._check_offsets,
                 task_count=lambda name: stores.configs.config.task_counts.get(name, 0),
             ),
-            sink_offsets=SinkOffsetAccess(self._clients_of, group_of),
+            sink_offsets=SinkOffsetAccess(kafka.settings, group_of),
             peers=peers,
-            fence_producers=self._fence_producers,
-            cluster_id=self._cluster_id,
+            fence_producers=kafka.fence_producers,
+            cluster_id=kafka.cluster_id,
             set_log_level=self._set_log_level,
         )
 
     def _settings(self) -> HerderSettings:
-        config = self.config
+        config = self.parts.config
         return HerderSettings(
             config.group_id,
             is_standalone=not self.is_distributed,
@@ -187,37 +205,18 @@ class ControlPlane:
 
     def _set_log_level(self, namespace: str, level: str) -> None:
         try:
-            self.loggers.set(namespace, level)
+            self.surface.loggers.set(namespace, level)
         except ValueError as error:
             self.emit(HerderStepFailed(step="log level", error_class="ValueError", message=str(error)))
-
-    def _clients_of(self, role: str, connector: Properties) -> KafkaSettings:
-        return self.clients.of(role, self.resolve(connector))
-
-    async def _offsets_of(self, connector: Properties) -> ConnectorOffsets:
-        own_topic = (await asyncio.to_thread(self.resolve, connector)).get("offsets.storage.topic")
-        await self.offsets.ensure(own_topic)
-        return self.offsets.of(own_topic)
-
-    async def _dedupe_store(self) -> DedupeStore:
-        await self.dedupe.ensure(replication=self.config.offset_storage_replication_factor)
-        return self.dedupe
 
     def _check_offsets(
         self, connector: Properties, offsets: Sequence[tuple[Mapping[str, Any], Mapping[str, Any] | None]]
     ) -> None:
-        definition = read_definition(self.resolve(connector), worker=self.properties).definition
+        resolved = self.parts.resolution(connector).properties
+        definition = read_definition(resolved, worker=self.parts.properties).definition
         if definition is None:
             raise ValueError(f"Failed to modify offsets for source connector {connector.get('name', '')}")
         definition.for_task({}).check_offsets(offsets)
-
-    async def _fence_producers(self, connector: Properties, ids: Sequence[str]) -> None:
-        async with KafkaAdmin.opened(await asyncio.to_thread(self._clients_of, "admin", connector)) as admin:
-            await admin.fence_producers(ids)
-
-    async def _cluster_id(self) -> str | None:
-        async with KafkaAdmin.opened(self.clients.of("admin")) as admin:
-            return await admin.cluster_id()
 
     def _tell_warnings(self, connector: str, findings: Sequence[Finding]) -> None:
         for finding in findings:

@@ -8,7 +8,7 @@ import socket
 from fetchers.sdk import SystemClock
 from metrics.events import ComponentStateChanged, Event
 from service.kafka.reach import trouble_reaching
-from service.worker.brokers import watch_brokers
+from service.surroundings import watch_brokers
 
 
 def closed_port() -> int:

@@ -7,10 +7,14 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from service.control import ControlPlane
+from metrics.events import discard
+from service.config.providers import Resolved
 from service.domain.cluster import Properties
 from service.kafka.admin import KafkaAdmin
 from service.kafka.client import KafkaSettings
+from service.stores.connector_offsets import OffsetTopics
+from service.stores.dedupe_store import DedupeStore
+from service.worker.connector_kafka import ConnectorKafka
 from service.worker.lending import ClientSettings
 
 
@@ -29,13 +33,14 @@ async def test_a_connectors_tasks_are_fenced_with_its_own_client_settings(monkey
     async def opened(settings: KafkaSettings) -> AsyncIterator[Admin]:
         yield Admin(settings)
 
-    def resolve(properties: Properties) -> Properties:
-        return {key: value.replace("${env:ID}", "resolved") for key, value in properties.items()}
+    def resolution(properties: Properties) -> Resolved:
+        return Resolved({key: value.replace("${env:ID}", "resolved") for key, value in properties.items()})
 
     monkeypatch.setattr(KafkaAdmin, "opened", opened)
-    control = object.__new__(ControlPlane)
-    object.__setattr__(control, "clients", ClientSettings({"admin.client.id": "worker"}, "broker:9092"))
-    object.__setattr__(control, "resolve", resolve)
-    await control._fence_producers({"admin.override.client.id": "${env:ID}"}, ["g-c-0"])
-    await control._fence_producers({}, ["g-c-1"])
+    clients = ClientSettings({"admin.client.id": "worker"}, "broker:9092")
+    offsets = OffsetTopics(clients.of("consumer"), "offsets", partitions=1, replication=1, emit=discard)
+    dedupe = DedupeStore(clients.of("consumer"), "dedupe", discard)
+    kafka = ConnectorKafka(clients, offsets, dedupe, None, resolution)
+    await kafka.fence_producers({"admin.override.client.id": "${env:ID}"}, ["g-c-0"])
+    await kafka.fence_producers({}, ["g-c-1"])
     assert asked == [("broker:9092", "resolved", ["g-c-0"]), ("broker:9092", "worker", ["g-c-1"])]
