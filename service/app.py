@@ -186,12 +186,13 @@ async def _lend(job: Job, addresses: Addresses, *, spark: Conversion, emit: Emit
     http = await stack.enter_async_context(shared_http(version=VERSION, paths=reach.paths, addresses=reach.addresses))
     topics = ConnectorTopics(clients.of("admin"), offsets, dedupe, config)
     stack.push_async_callback(topics.close)
+    memory = MemoryBudget(config.memory_bytes_max or default_bytes_max())
     parts = ConnectorParts(
         flow=FlowParts(
             offsets=offsets.of(),
             convert=spark.convert,
             http=http,
-            memory=MemoryBudget(config.memory_bytes_max or default_bytes_max()),
+            memory=memory,
             clock=clock,
             emit=emit,
         ),
@@ -203,7 +204,9 @@ async def _lend(job: Job, addresses: Addresses, *, spark: Conversion, emit: Emit
         check_plan=spark.check,
     )
     flush_seconds = config.offset_flush_interval_ms / 1000
-    sinks = SinkParts(clients=clients, registries=schemas, clock=clock, emit=emit, flush_seconds=flush_seconds)
+    sinks = SinkParts(
+        clients=clients, registries=schemas, clock=clock, emit=emit, memory=memory, flush_seconds=flush_seconds
+    )
     # Sinks first: of a class of a user's own only they look whether it is theirs.
     kinds = Kinds((SinkKind(sinks, properties), SourceKind(parts, properties)))
     return WorkerParts(config, properties, resolution, kinds, parts)

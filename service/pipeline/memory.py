@@ -2,7 +2,8 @@
 
 Memory is counted from the moment a page is fetched until its micro-batch is committed. Nothing in the flow waits for
 memory but the fetcher, before it is asked for another page: what is fetched always goes on to its commit, so the memory
-of a task always comes back, and no two tasks can wait for each other.
+of a task always comes back, and no two tasks can wait for each other. Sinks hold one poll at a time, as a task always
+may: it is counted, and sources make room for it.
 
 How much one may hold depends on how much is free, as in switches whose ports share one memory (Choudhury and Hahne,
 "Dynamic queue length thresholds for shared-memory packet switches", IEEE/ACM Transactions on Networking 6(2), 1998):
@@ -15,13 +16,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from fetchers.sdk import Page
+from metrics.events import Emit, MemoryHeldChanged, discard
 from service.domain.ids import TaskId
 from service.pipeline.converting import ConvertedBatch
 
@@ -41,15 +43,15 @@ class MemoryBudget:
         self._held_by_connector: dict[str, int] = {}
         self._waiting: dict[MemoryShare, asyncio.Event] = {}
 
-    def share(self, task_id: TaskId, *, on_change: Callable[[MemoryShare], None] = lambda _: None) -> MemoryShare:
-        """For one incarnation of a task; ``on_change`` hears of every change of what it holds."""
-        return MemoryShare(self, task_id.connector, on_change)
+    def share(self, task_id: TaskId, emit: Emit = discard) -> MemoryShare:
+        """For one incarnation of a task; ``emit`` is told of every change of what it holds."""
+        return MemoryShare(self, task_id, emit)
 
     def has_room_for(self, share: MemoryShare) -> bool:
         """Whether the task may ask its source for another page; one that holds nothing always may."""
         if not share.bytes_held:
             return True
-        connector_room = SHARE_OF_FREE * self._bytes_free - self._held_by_connector[share.connector]
+        connector_room = SHARE_OF_FREE * self._bytes_free - self._held_by_connector[share.task_id.connector]
         return share.bytes_held < SHARE_OF_FREE * connector_room
 
     async def wait_for_room(self, share: MemoryShare) -> None:
@@ -64,11 +66,12 @@ class MemoryBudget:
     def count(self, share: MemoryShare, change: int) -> None:
         """A task holds so many bytes more, or less."""
         self.bytes_held += change
-        held = self._held_by_connector.get(share.connector, 0) + change
+        connector = share.task_id.connector
+        held = self._held_by_connector.get(connector, 0) + change
         if held:
-            self._held_by_connector[share.connector] = held
+            self._held_by_connector[connector] = held
         else:
-            self._held_by_connector.pop(share.connector, None)
+            self._held_by_connector.pop(connector, None)
         if change < 0:
             for waiting, changed in self._waiting.items():
                 if self.has_room_for(waiting):
@@ -85,8 +88,8 @@ class MemoryShare:
     """What one incarnation of a task holds of its worker's budget; use as a context manager, which gives it back."""
 
     budget: MemoryBudget
-    connector: str
-    on_change: Callable[[MemoryShare], None]
+    task_id: TaskId
+    emit: Emit
     bytes_held: int = field(default=0, init=False)
 
     def __enter__(self) -> Self:
@@ -113,7 +116,15 @@ class MemoryShare:
         if change:
             self.bytes_held += change
             self.budget.count(self, change)
-            self.on_change(self)
+            self.emit(
+                MemoryHeldChanged(
+                    self.task_id.connector,
+                    self.task_id.task,
+                    bytes=self.bytes_held,
+                    worker_bytes=self.budget.bytes_held,
+                    worker_bytes_max=self.budget.bytes_max,
+                )
+            )
 
     def add_page(self, page: Page) -> None:
         """A page was fetched: it is counted twice, once for the outcome that it will have, until that is known."""

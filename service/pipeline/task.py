@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from fetchers.sdk import Clock, HttpDoor, Offset, SourceConnector
 from fetchers.sdk.context import partition_key
-from metrics.events import BatchClosed, Emit, MemoryHeldChanged, QueueChanged, TaskEvents, TaskStarted
+from metrics.events import BatchClosed, Emit, QueueChanged, TaskEvents, TaskStarted
 from service.domain.errors import PoisonedBatchError
 from service.domain.ids import TaskId
 from service.kafka.producer import Writer
@@ -144,7 +144,7 @@ class SourceTask:
             emit=parts.emit,
             activity=self.activity,
         )
-        memory = parts.memory.share(self.task_id, on_change=lambda now: _tell_memory(events, now))
+        memory = parts.memory.share(self.task_id, parts.emit)
         fetch = FetchStage(
             self.connector, context, queue, memory, self.activity, events, parts.clock, settings.fetch_retry
         )
@@ -265,14 +265,4 @@ def _tell_closed(events: TaskEvents, batch: MicroBatch) -> None:
         bytes=batch.bytes,
         age_seconds=batch.age_seconds,
         reason=batch.reason.value,
-    )
-
-
-def _tell_memory(events: TaskEvents, now: MemoryShare) -> None:
-    budget = now.budget
-    events(
-        MemoryHeldChanged,
-        bytes=now.bytes_held,
-        worker_bytes=budget.bytes_held,
-        worker_bytes_max=budget.bytes_max,
     )

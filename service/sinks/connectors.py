@@ -15,6 +15,7 @@ from service.kafka.admin import KafkaAdmin
 from service.kafka.client import KafkaSettings
 from service.kafka.group_consumer import GroupConsumer, GroupListener
 from service.kafka.producer import IdempotentWriter, Writer
+from service.pipeline.memory import MemoryBudget
 from service.registry.client import RegistryClient
 from service.registry.settings import RegistrySettings
 from service.sinks.catalog import find_sink
@@ -54,6 +55,8 @@ class SinkParts:
     registries: Registries
     clock: Clock
     emit: Emit
+    memory: MemoryBudget
+    """That of all tasks together."""
     flush_seconds: float = 60.0
     """``offset.flush.interval.ms``."""
 
@@ -154,6 +157,7 @@ async def sink_task(
         open_writer if rules.topic else None,
         parts.clock,
         parts.emit,
+        parts.memory.share(task_id, parts.emit),
         use_topic=use_topic,
     )
 

@@ -26,6 +26,7 @@ from service.domain.ids import TaskId
 from service.kafka.group_consumer import GroupConsumer, GroupListener
 from service.kafka.producer import Writer
 from service.pipeline.activity import Activity, Signal
+from service.pipeline.memory import MemoryShare
 from service.sinks.batch import Offsets, Partition, PutLimits
 from service.sinks.committing import Commits
 from service.sinks.contract import SinkConnector, SinkContext
@@ -64,6 +65,8 @@ class SinkTask:
     """Of dead letters; None where they go nowhere."""
     clock: Clock
     emit: Emit
+    memory: MemoryShare
+    """Of the worker's budget."""
     on_running: Signal = lambda: None
     use_topic: Callable[[str], None] = lambda _topic: None
     """Hears of every topic of which records were put, again and again."""
@@ -99,7 +102,8 @@ class SinkTask:
                 seconds = self.clock.monotonic() - started_at
                 self.events(TaskStarted, is_success=True, seconds=seconds, kind="sink")
                 self.on_running()
-                await self._flow()
+                with self.memory:
+                    await self._flow()
         finally:
             if not is_started:
                 seconds = self.clock.monotonic() - started_at
@@ -165,6 +169,8 @@ class SinkTask:
         self.activity.take_in_hand(records=records.num_rows)
         size_bytes = records.column("key").nbytes + records.column("value").nbytes
         self.events(SinkRecordsRead, records=records.num_rows, bytes=size_bytes)
+        # Once as it was polled, and once as it is decoded.
+        self.memory.add(2 * size_bytes)
         try:
             decoded = await self.settings.decoding.decode(
                 records, refuse=lambda refusal: self._refused.add(polled, refusal)
@@ -178,6 +184,7 @@ class SinkTask:
             await self._put_all(polled, Remainder(decoded, records), rebalances)
         finally:
             self.activity.put_down(pages=1, records=records.num_rows)
+            self.memory.add(-2 * size_bytes)
         for topic in records.column("topic").unique().to_pylist():
             self.use_topic(str(topic))
 

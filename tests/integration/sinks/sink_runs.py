@@ -18,6 +18,7 @@ from service.kafka.client import KafkaSettings
 from service.kafka.producer import IdempotentWriter
 from service.kafka.reader import StoredRecord, read_topic
 from service.kafka.records import TopicRecords
+from service.pipeline.memory import MemoryBudget
 from service.sinks.connectors import SinkKind, SinkParts
 from service.sinks.task import SinkTask
 from service.worker.connectors import confirm_always
@@ -41,7 +42,9 @@ class Sinks:
     async def task(self, number: int = 0) -> SinkTask:
         """An incarnation of a task; nothing of it runs yet."""
         clients = ClientSettings({}, self.bootstrap)
-        parts = SinkParts(clients, self.registries, SystemClock(), self.events.append, self.flush_seconds)
+        parts = SinkParts(
+            clients, self.registries, SystemClock(), self.events.append, MemoryBudget(2**30), self.flush_seconds
+        )
         kind = SinkKind(parts, {"key.converter": "string", "value.converter": "string"})
         task_id = TaskId(self.properties["name"], number)
         task = await kind.define(self.properties).prepare_task(task_id, lambda _topic: None, confirm_always)()

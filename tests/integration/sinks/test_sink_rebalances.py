@@ -20,6 +20,7 @@ from metrics.events import discard
 from service.domain.ids import TaskId
 from service.kafka.client import ConsumerSettings, KafkaSettings
 from service.kafka.group_consumer import GroupConsumer, GroupListener, Subscription
+from service.pipeline.memory import MemoryBudget
 from service.sinks.connectors import SinkParts, sink_task
 from service.sinks.contract import Offsets, Partition, SinkBatch, SinkConfig, SinkConnector
 from service.sinks.definition import read_sink_definition
@@ -161,7 +162,7 @@ async def held_task(sink: HeldSink, bootstrap: str, topic: str, folder: Path) ->
     text = {"key.converter": "string", "value.converter": "string"}
     definition = read_sink_definition(sink_properties(topic, topic, folder / "out.txt"), worker=text).definition
     assert definition is not None
-    parts = SinkParts(ClientSettings({}, bootstrap), RegistrySchemas(), SystemClock(), discard)
+    parts = SinkParts(ClientSettings({}, bootstrap), RegistrySchemas(), SystemClock(), discard, MemoryBudget(2**30))
     task = await sink_task(TaskId(topic, 0), definition, parts, connector=sink)
     settings = KafkaSettings(bootstrap=bootstrap, consumer=ConsumerSettings(poll_records_max=3))
 

@@ -19,6 +19,7 @@ from service.kafka.client import ConsumerSettings, KafkaSettings
 from service.kafka.errors import RefusedRecord
 from service.kafka.group_consumer import RECORDS_SCHEMA, GroupConsumer, GroupListener, Subscription
 from service.kafka.records import TopicRecords
+from service.pipeline.memory import MemoryBudget
 from service.sinks.contract import Offsets, Partition, PutLimits, SinkBatch, SinkConfig, SinkConnector, SinkContext
 from service.sinks.converters import TextReader
 from service.sinks.dead_letters import DeadLetterRules
@@ -301,6 +302,7 @@ class World:
     retry_seconds_max: float | None = None
     flush_seconds: float = 60.0
     limits: PutLimits = field(default_factory=PutLimits)
+    memory: MemoryBudget = field(default_factory=lambda: MemoryBudget(2**30))
     events: list[Event] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -343,6 +345,7 @@ class World:
             (lambda: self.letters) if has_letters else None,
             SystemClock(),
             self.events.append,
+            self.memory.share(TaskId("sink", 0), self.events.append),
         )
 
     def told(self, kind: type[E]) -> list[E]:

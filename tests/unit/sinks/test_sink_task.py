@@ -11,6 +11,7 @@ from aiokafka import errors as kafka
 from fetchers.sdk import Fatal, Retriable
 from metrics.events import (
     DeadLettersWritten,
+    MemoryHeldChanged,
     RecordsRejected,
     RetryScheduled,
     SinkCommitFailed,
@@ -91,6 +92,24 @@ async def test_a_put_that_hangs_is_tried_again() -> None:
     world.sink.put = hang_once  # type: ignore[method-assign]
     await run_until(world.task(), lambda: len(world.sink.values) == 3)
     assert world.sink.values == texts(numbers(3))
+
+
+async def test_what_a_sink_has_polled_is_counted_until_it_is_put() -> None:
+    """As memory of the worker, for which sources make room; nothing of it is left where the task ends in the middle."""
+    world = World(FakeGroup(numbers(15)))
+    held: list[int] = []
+
+    def look(batch: SinkBatch) -> Exception | None:
+        held.append(world.memory.bytes_held)
+        return Fatal("refused") if len(batch) == 5 else None
+
+    world.sink.before_put = look
+    with pytest.raises(Fatal, match="refused"):
+        await world.task().run()
+    assert len(held) == 2
+    assert all(held)
+    assert [event.bytes for event in world.told(MemoryHeldChanged)] == [held[0], 0, held[1], 0]
+    assert world.memory.bytes_held == 0
 
 
 async def test_a_stop_while_retrying_leaves_the_batch_uncommitted() -> None:
