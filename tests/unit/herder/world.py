@@ -257,13 +257,15 @@ class HerderWorld:
         return instances
 
     @asynccontextmanager
-    async def started(self) -> AsyncIterator[HerderWorld]:
+    async def started(
+        self, *, make_instances: Callable[[InstanceObserver], FakeInstances] = FakeInstances
+    ) -> AsyncIterator[HerderWorld]:
         """Run for the length of a block."""
         async with Background() as background:
             self.herder = make_herder(
                 ClusterView(self.configs, self.statuses, self.membership, self.tracker, self.settings, type_of),
                 self.doors(),
-                make_instances=FakeInstances,
+                make_instances=make_instances,
                 background=background,
                 clock=self.clock,
                 emit=self.events.append,
@@ -275,18 +277,19 @@ class HerderWorld:
             finally:
                 await self.herder.life.stop()
 
+    async def fence(self, connector: Properties, ids: Sequence[str]) -> None:
+        """As Kafka does, where it may and answers."""
+        self.fenced_with.append(connector)
+        if connector["name"] in self.unfenceable:
+            raise DeliveryFatal("not authorized")
+        if connector["name"] in self.hanging:
+            self.fencing_now += 1
+            await self.hanging[connector["name"]].wait()
+            self.fencing_now -= 1
+        self.fenced.append(ids)
+
     def doors(self) -> ClusterDoors:
         """To the fakes."""
-
-        async def fence(connector: Properties, ids: Sequence[str]) -> None:
-            self.fenced_with.append(connector)
-            if connector["name"] in self.unfenceable:
-                raise DeliveryFatal("not authorized")
-            if connector["name"] in self.hanging:
-                self.fencing_now += 1
-                await self.hanging[connector["name"]].wait()
-                self.fencing_now -= 1
-            self.fenced.append(ids)
 
         async def cluster_id() -> str:
             return "cluster-1"
@@ -296,7 +299,7 @@ class HerderWorld:
             source_offsets=self.offsets,
             sink_offsets=self.sink_offsets,
             peers=self.peers,
-            fence_producers=fence,
+            fence_producers=self.fence,
             cluster_id=cluster_id,
             set_log_level=lambda namespace, level: self.levels.append((namespace, level)),
         )
