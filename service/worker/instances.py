@@ -119,10 +119,6 @@ class RunningInstances:
             else:
                 life.restart()
 
-    def is_stopped(self, connector: str) -> bool:
-        """Whether nothing of the connector runs here, not even its end."""
-        return all(life.is_at_rest for life in self._lives.get(connector, {}).values())
-
     @property
     def idle_seconds(self) -> float | None:
         """For how long everything here has had nothing to do: infinite where nothing runs, None while one is busy."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from dataclasses import dataclass
 
 from hypothesis import given, settings
@@ -91,5 +92,5 @@ def compare(scene: Scene, instances: RunningInstances, wanted: dict[InstanceId, 
         assert scene.state(instance) in {None, State.UNASSIGNED}
     for task_id, task in scene.running.items():
         assert task.config["version"] == wanted[task_id].config["version"]
-    assert instances.is_stopped("c") is (not started)
+    assert (instances.idle_seconds == math.inf) is (not started)
     assert State.FAILED not in {state for states in scene.states.values() for state in states}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 
 import pytest
 
@@ -122,10 +123,10 @@ async def test_pause_delivers_what_was_fetched_and_resume_begins_anew() -> None:
         await asyncio.sleep(2)
         assert scene.state(T0) is P
         assert scene.running == {}
-        assert instances.is_stopped("c")
+        assert instances.idle_seconds == math.inf
         instances.apply("c", {C: connector(), T0: task()})
         await asyncio.sleep(1)
-        assert not instances.is_stopped("c")
+        assert instances.idle_seconds != math.inf
     assert scene.states == {C: [R, P, R, U], T0: [R, P, R, U]}
     assert [event.left_records for event in scene.told(StopReported)] == [0, 0]
 
@@ -148,7 +149,7 @@ async def test_a_stopped_connector_keeps_its_state_and_comes_back() -> None:
         await asyncio.sleep(1)
         instances.apply("c", {C: connector(STOPPED)})
         await asyncio.sleep(1)
-        assert instances.is_stopped("c")
+        assert instances.idle_seconds == math.inf
         instances.apply("c", {C: connector()})
         await asyncio.sleep(1)
         assert len(scene.task_configs) == 2
@@ -254,9 +255,9 @@ async def test_a_delete_while_it_stops_ends_it_once() -> None:
         instances.apply("c", {C: connector(STOPPED)})
         await asyncio.sleep(1)
         instances.apply("c", {})
-        assert not instances.is_stopped("c")
+        assert instances.idle_seconds != math.inf
         await asyncio.sleep(5)
-        assert instances.is_stopped("c")
+        assert instances.idle_seconds == math.inf
     assert scene.states == {C: [R, S, U], T0: [R, U]}
     assert len(scene.told(TaskRemoved)) == len(scene.told(ConnectorRemoved)) == 1
     assert isinstance(scene.events[-1], ConnectorRemoved)
