@@ -1,8 +1,10 @@
 # A worker with everything in it: no network is used at run time but the one to sources, registry and Kafka.
 #   docker build -t headrace .
 #   docker run -v ./config:/config:ro -v headrace:/var/lib/headrace headrace standalone /config/worker.properties /config/connector.properties
-# BASE is any Debian 12 or newer, or what is like it.
-ARG BASE=debian:bookworm-slim
+# BASE is any Debian 12 or newer, or what is like it, by its digest: a tag alone may be another image tomorrow.
+# This one is the index, for every architecture, of the bookworm-slim that was published on 2026-07-13. For another, ask
+# `docker buildx imagetools inspect debian:bookworm-slim` for the digest of now. CI refuses a base without one.
+ARG BASE=debian:bookworm-slim@sha256:7b140f374b289a7c2befc338f42ebe6441b7ea838a042bbd5acbfca6ec875818
 
 FROM ${BASE} AS system
 RUN apt-get update \

@@ -186,6 +186,7 @@ class ControlPlane:
             fence_producers=kafka.fence_producers,
             cluster_id=kafka.cluster_id,
             set_log_level=self._set_log_level,
+            hide=self.surface.health.hide,
         )
 
     def _settings(self) -> HerderSettings:

@@ -6,7 +6,7 @@ Reads answer from memory. None waits for a connector or a task.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
@@ -22,6 +22,7 @@ The partition is None only where a request names none.
 
 SIGNATURE_HEADER = "X-Connect-Authorization"
 ALGORITHM_HEADER = "X-Connect-Request-Signature-Algorithm"
+HEAD_HEADER = "X-Headrace-Request-Signature"
 
 
 class Reads(Protocol):
@@ -100,8 +101,13 @@ class Offsets(Protocol):
 class Publication(Protocol):
     """Requests of other workers (``service.herder.publication``)."""
 
-    async def receive(self, connector: str, *, signature: Signature | None, body: bytes) -> None:
-        """Write task configs that a connector's owner has made; the leader's."""
+    async def receive(
+        self, connector: str, *, signature: Signature | None, read: Callable[[], Awaitable[bytes]]
+    ) -> None:
+        """Write task configs that a connector's owner has made; the leader's.
+
+        ``read`` gives the body, and is called only once a member of the group is known to have sent the request.
+        """
 
 
 class Life(Protocol):
@@ -166,15 +172,19 @@ class Signature:
     """What a request between workers is signed with."""
 
     value: str
+    """HMAC of the body, in base64, as KIP-507 has it."""
     algorithm: str
+    head: str = ""
+    """HMAC of ``value`` and of what the request concerns, in base64: shows before the body is read that whoever sends
+    it has the key."""
 
     @classmethod
     def of(cls, headers: Mapping[str, str]) -> Self | None:
-        """From a request's headers, where both are there."""
+        """From a request's headers, where the two of KIP-507 are there."""
         value, algorithm = headers.get(SIGNATURE_HEADER), headers.get(ALGORITHM_HEADER)
-        return None if value is None or algorithm is None else cls(value, algorithm)
+        return None if value is None or algorithm is None else cls(value, algorithm, headers.get(HEAD_HEADER, ""))
 
     @property
     def headers(self) -> dict[str, str]:
-        """The two HTTP headers that carry it in a request between workers."""
-        return {SIGNATURE_HEADER: self.value, ALGORITHM_HEADER: self.algorithm}
+        """The HTTP headers that carry it in a request between workers."""
+        return {SIGNATURE_HEADER: self.value, ALGORITHM_HEADER: self.algorithm, HEAD_HEADER: self.head}

@@ -49,7 +49,7 @@ def make_herder(
     fencing = Fencing(view, doors.fence_producers, locks, clock, spawn, on_ended=ticks.request_tick, emit=emit)
     spawn = partial(background.start, name="publication")
     publication = TaskPublication(view, fencing, doors.peers, locks, clock, spawn, emit)
-    teller = StatusTeller(view, publication.take)
+    teller = StatusTeller(view, publication.take, doors.hide)
     instances = make_instances(teller)
     leader = LeaderDuties(view, leadership, fencing, locks, clock)
     tick = Tick(view, instances, Holdings(view, instances, clock), leader, teller, doors.set_log_level)

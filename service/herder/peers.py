@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import hmac
 import secrets
@@ -79,16 +78,19 @@ def new_key(algorithm: str, *, created_ms: int) -> SessionKey:
     return SessionKey(secrets.token_bytes(size), algorithm, created_ms)
 
 
-def sign(body: bytes, key: SessionKey, *, algorithm: str) -> Signature:
-    """The two headers of a request with this body."""
-    digest = hmac.digest(key.key, body, HASHES[algorithm])
-    return Signature(base64.b64encode(digest).decode(), algorithm)
+def sign(body: bytes, key: SessionKey, *, algorithm: str, target: str) -> Signature:
+    """The headers of a request with this body; ``target``: the connector that it concerns."""
+    value = _hmac(body, key, algorithm)
+    return Signature(value, algorithm, _hmac(_head(target, value), key, algorithm))
 
 
-def demand_signed(
-    body: bytes, signature: Signature | None, key: SessionKey | None, *, algorithms: tuple[str, ...]
-) -> None:
-    """Raises ``BadRequestError``, ``ForbiddenError``, ``StartingError`` unless a member of the group has signed."""
+def demand_member(
+    signature: Signature | None, key: SessionKey | None, *, target: str, algorithms: tuple[str, ...]
+) -> tuple[Signature, SessionKey]:
+    """A signature that a member of the group has made for ``target``, before there is a body, and the key it is by.
+
+    Raises ``BadRequestError``, ``ForbiddenError``, ``StartingError``.
+    """
     if signature is None:
         raise BadRequestError("Internal request missing required signature")
     if signature.algorithm not in algorithms or signature.algorithm not in HASHES:
@@ -100,9 +102,23 @@ def demand_signed(
         raise StartingError(
             "This worker is still starting up and has not been able to read a session key from the config topic yet"
         )
-    try:
-        given = base64.b64decode(signature.value, validate=True)
-    except (binascii.Error, ValueError):
-        given = b""
-    if not hmac.compare_digest(given, hmac.digest(key.key, body, HASHES[signature.algorithm])):
+    _demand_equal(signature.head, _hmac(_head(target, signature.value), key, signature.algorithm))
+    return signature, key
+
+
+def demand_signed(body: bytes, signature: Signature, key: SessionKey) -> None:
+    """Raises ``ForbiddenError`` unless the signature is that of this body."""
+    _demand_equal(signature.value, _hmac(body, key, signature.algorithm))
+
+
+def _demand_equal(given: str, right: str) -> None:
+    if not hmac.compare_digest(given.encode(errors="surrogateescape"), right.encode()):
         raise ForbiddenError("Internal request contained invalid signature.")
+
+
+def _head(target: str, value: str) -> bytes:
+    return f"{value}\n{target}".encode(errors="surrogateescape")
+
+
+def _hmac(text: bytes, key: SessionKey, algorithm: str) -> str:
+    return base64.b64encode(hmac.digest(key.key, text, HASHES[algorithm])).decode()

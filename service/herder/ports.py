@@ -287,3 +287,5 @@ class ClusterDoors:
     """With the client settings of a connector of this config, ends older incarnations of these transactional ids."""
     cluster_id: Callable[[], Awaitable[str | None]]
     set_log_level: Callable[[str, str], None] = lambda _namespace, _level: None
+    hide: Callable[[str], str] = str
+    """Takes secrets out of what is told of failures."""

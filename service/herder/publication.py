@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +15,7 @@ from service.domain.states import TargetState
 from service.herder.api import Signature
 from service.herder.errors import BadRequestError, ConflictError, ElsewhereError, RequestError
 from service.herder.leader import Fencing
-from service.herder.peers import demand_signed, sign
+from service.herder.peers import demand_member, demand_signed, sign
 from service.herder.ports import PeerError, Peers
 from service.herder.requests import ConnectorLocks
 from service.herder.view import ClusterView
@@ -56,17 +56,24 @@ class TaskPublication:
             self._busy.add(connector)
             self.spawn(self._publish(connector))
 
-    async def receive(self, connector: str, *, signature: Signature | None, body: bytes) -> None:
-        """Write task configs that another worker has made and signed; raises ``RequestError``, ``ElsewhereError``."""
+    async def receive(
+        self, connector: str, *, signature: Signature | None, read: Callable[[], Awaitable[bytes]]
+    ) -> None:
+        """Write task configs that another worker has made and signed; raises ``RequestError``, ``ElsewhereError``.
+
+        The body is read only once the signature of the request's head has held: who is no member sends nothing here.
+        """
         if self.view.settings.is_standalone:
             raise RequestError("A standalone worker takes no task configurations from others")
-        demand_signed(
-            body,
+        proven, key = demand_member(
             signature,
             self.view.config.session_key,
+            target=connector,
             algorithms=self.view.settings.verification_algorithms,
         )
         self.view.demand_leader()
+        body = await read()
+        demand_signed(body, proven, key)
         await self._write(connector, read_body(body))
 
     async def _publish(self, connector: str) -> None:
@@ -112,7 +119,7 @@ class TaskPublication:
         if key is None:
             raise PeerError("the leader has published no session key yet")
         body = json.dumps([dict(task) for task in made.tasks], separators=(",", ":")).encode()
-        signature = sign(body, key, algorithm=self.view.settings.signature_algorithm)
+        signature = sign(body, key, algorithm=self.view.settings.signature_algorithm, target=connector)
         await self.peers.publish_tasks(roster.leader.url, connector, body, signature)
 
     async def _write(self, connector: str, tasks: Sequence[Properties]) -> None:

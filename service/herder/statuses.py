@@ -21,6 +21,8 @@ class StatusTeller:
 
     view: ClusterView
     publish: Callable[[str, Sequence[Properties], Properties], None]
+    hide: Callable[[str], str] = str
+    """Takes secrets out of traces: every reader of the status topic and of ``/status`` sees them."""
     told: dict[InstanceId, InstanceStatus] = field(default_factory=dict)
     """Last told of what runs here."""
     began: dict[InstanceId, int] = field(default_factory=dict)
@@ -44,7 +46,8 @@ class StatusTeller:
     ) -> None:
         """Tell a state; of what has been deleted meanwhile, that it is gone."""
         view = self.view
-        status = InstanceStatus(state, view.me.worker_id, view.generation, trace, version)
+        shown = None if trace is None else self.hide(trace)
+        status = InstanceStatus(state, view.me.worker_id, view.generation, shown, version)
         self._note(instance, status, failure)
         if not view.exists(instance):
             view.statuses.remove(instance)

@@ -9,10 +9,10 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 from yarl import URL
 
-from service.herder.api import ALGORITHM_HEADER, SIGNATURE_HEADER
+from service.herder.api import ALGORITHM_HEADER, HEAD_HEADER, SIGNATURE_HEADER
 from service.herder.errors import ConflictError, ElsewhereError, RequestError
 
-_REQUEST_HEADERS = ("Accept", "Authorization", "Content-Type", SIGNATURE_HEADER, ALGORITHM_HEADER)
+_REQUEST_HEADERS = ("Accept", "Authorization", "Content-Type", SIGNATURE_HEADER, ALGORITHM_HEADER, HEAD_HEADER)
 _ANSWER_HEADERS = ("Content-Type", "Location", "WWW-Authenticate")
 _NOT_FOUND_WITHIN_TWO_HOPS = "Cannot complete request because of a conflicting operation (e.g. worker rebalance)"
 _UNREACHABLE = "Cannot complete request momentarily: the worker at {} cannot be reached, likely a rebalance is due"

@@ -30,7 +30,7 @@ def interface(surface: Surface, settings: RestSettings) -> tuple[Route, ...]:
         *OffsetRoutes(surface).routes(),
         *PluginRoutes(surface, secrets).routes(),
         *LoggerRoutes(surface).routes(),
-        *InternalRoutes(surface).routes(),
+        *InternalRoutes(surface, settings.connections.seconds_max).routes(),
     )
     return (*described, _Description(described, surface.version).route())
 

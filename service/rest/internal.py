@@ -1,4 +1,4 @@
-"""Requests between workers: task configs for the leader. The herder verifies their signatures."""
+"""Requests between workers: task configs for the leader, which verifies their signatures before it reads a body."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from aiohttp import web
 
 from service.herder.api import Signature
 from service.rest import bodies
+from service.rest.limits import read_in_time
 from service.rest.ports import Surface
 from service.rest.routes import Access, Answer, Route
 
@@ -17,6 +18,7 @@ class InternalRoutes:
     """Handlers of what only workers send."""
 
     surface: Surface
+    body_seconds_max: float
 
     def routes(self) -> tuple[Route, ...]:
         """All of them."""
@@ -34,6 +36,9 @@ class InternalRoutes:
 
     async def publish_tasks(self, request: web.Request) -> web.Response:
         """204."""
-        name, body = request.match_info["connector"], await request.read()
-        await self.surface.present_herder.publication.receive(name, signature=Signature.of(request.headers), body=body)
+        await self.surface.present_herder.publication.receive(
+            request.match_info["connector"],
+            signature=Signature.of(request.headers),
+            read=lambda: read_in_time(request, seconds_max=self.body_seconds_max),
+        )
         return bodies.empty_answer(204)

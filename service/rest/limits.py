@@ -14,6 +14,45 @@ from service.rest.routes import Access, route_of
 from service.rest.stages import with_stage
 
 
+class NotAcceptableError(RequestError):
+    """The client takes none of the types that the route answers with."""
+
+    status = 406
+
+
+def negotiating() -> Middleware:
+    """406 for who takes no JSON (RFC 9110, 12.5.1), as Connect's ``@Produces`` does it.
+
+    Pages for machines that are asked by other tools than Connect's, metrics and health, are given to everyone.
+    """
+
+    @web.middleware
+    async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
+        route, accepted = route_of(request), ",".join(request.headers.getall("Accept", ()))
+        if route is not None and not route.is_health and accepted.strip() and not takes_json(accepted):
+            raise NotAcceptableError("HTTP 406 Not Acceptable")
+        return await handler(request)
+
+    return middleware
+
+
+def takes_json(accepted: str) -> bool:
+    """Whether an ``Accept`` header allows ``application/json``; of several ranges that match, the closest counts.
+
+    ``*`` alone, which Java's own client sends, is ``*/*``.
+    """
+    weights: dict[str, float] = {}
+    for item in accepted.lower().split(","):
+        media, *parameters = (part.strip() for part in item.split(";"))
+        quality = next((text[2:] for text in parameters if text.replace(" ", "").startswith("q=")), "1")
+        try:
+            weights[media] = float(quality)
+        except ValueError:
+            weights[media] = 0.0
+    ranges = ("application/json", "application/*", "*/*", "*")
+    return next((weights[each] for each in ranges if each in weights), 0.0) > 0
+
+
 class SlowBodyError(RequestError):
     """A body has not come in time."""
 

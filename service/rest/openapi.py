@@ -88,10 +88,17 @@ def _query_parameter(query: Query) -> Json:
 
 
 def _responses(route: Route) -> Json:
-    errors = {**_ALWAYS, 404: "There is no such route.", **({} if route.access is Access.OPEN else _WITH_PROOF)}
+    errors = {
+        **_ALWAYS,
+        406: "The client takes no JSON.",
+        404: "There is no such route.",
+        **({} if route.access is Access.OPEN else _WITH_PROOF),
+    }
     errors |= {**(_WITH_BODY if route.body is not None else {}), **route.errors}
     if route.is_ready_early:
         del errors[503]
+    if route.is_health:
+        del errors[406]
     found: dict[int, Json] = {
         status: {"description": about, "content": _ERROR_CONTENT} for status, about in errors.items()
     }

@@ -22,7 +22,7 @@ from service.rest.connections import BoundedSite, Connections
 from service.rest.errors import answering_errors
 from service.rest.forwarding import forwarding
 from service.rest.interface import interface
-from service.rest.limits import limiting_time, reading_bodies, waiting_for_start
+from service.rest.limits import limiting_time, negotiating, reading_bodies, waiting_for_start
 from service.rest.observing import observing
 from service.rest.ports import Surface
 from service.rest.precedence import going_first
@@ -83,6 +83,7 @@ def _layers(
         answering_browsers(names, settings.cross_origin, settings.header_rules, clock=SystemClock()),
         answering_errors(emit, request_bytes_max=settings.request_bytes_max, hide=surface.health.hide),
         authenticating(credentials, settings.proofs),
+        negotiating(),
         reading_bodies(seconds_max=settings.connections.seconds_max),
         going_first(surface.foreground),
         limiting_time(surface, seconds_max=settings.request_seconds_max),

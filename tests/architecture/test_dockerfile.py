@@ -52,3 +52,41 @@ def test_it_starts_the_launcher_directly(instructions: list[tuple[str, str]]) ->
 
     assert len(entries) == 1
     assert entries[0].startswith("[")
+
+
+def unpinned(instructions: list[tuple[str, str]]) -> list[str]:
+    """Images that are fetched by something else than a digest: bases of stages, and what files are copied from."""
+    defaults = dict(rest.partition("=")[::2] for word, rest in instructions if word == "ARG")
+    stages = {
+        rest.lower().split(" as ")[1].strip()
+        for word, rest in instructions
+        if word == "FROM" and " as " in rest.lower()
+    }
+    named = [re.sub(r"^(--\S+\s+)*", "", rest).split()[0] for word, rest in instructions if word == "FROM"]
+    named += [match[1] for word, rest in instructions if word == "COPY" and (match := re.search(r"--from=(\S+)", rest))]
+    images = [defaults.get(match[1], "") if (match := re.fullmatch(r"\$\{?(\w+)\}?", name)) else name for name in named]
+    return [
+        image
+        for image in images
+        if image.lower() not in stages and not re.fullmatch(r"[^@\s]+@sha256:[0-9a-f]{64}", image)
+    ]
+
+
+def test_every_image_it_begins_from_is_named_by_its_digest(instructions: list[tuple[str, str]]) -> None:
+    """A tag is whatever its owner has put there last."""
+    assert unpinned(instructions) == []
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [("FROM", "debian:bookworm-slim")],
+        [("ARG", "BASE=debian:bookworm-slim"), ("FROM", "${BASE} AS system")],
+        [("ARG", "BASE"), ("FROM", "$BASE")],
+        [("FROM", "debian@sha256:abc")],
+        [("FROM", f"debian@sha256:{'a' * 64}"), ("COPY", "--from=alpine /a /b")],
+    ],
+)
+def test_an_image_without_a_digest_is_found(lines: list[tuple[str, str]]) -> None:
+    """However it is named."""
+    assert len(unpinned(lines)) == 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -184,11 +184,13 @@ class FakeHerder:
         self._kept(name, f"Connector {name} not found").offsets = []
         return "The offsets for this connector have been reset successfully"
 
-    async def receive(self, connector: str, *, signature: Signature | None, body: bytes) -> None:
-        """Only remembered; unsigned requests are refused."""
-        self.asked.append(("publish", connector, signature, body))
-        await self._turn()
+    async def receive(
+        self, connector: str, *, signature: Signature | None, read: Callable[[], Awaitable[bytes]]
+    ) -> None:
+        """Only remembered; unsigned requests are refused, and their bodies not read."""
         self._demand(signature)
+        await self._turn()
+        self.asked.append(("publish", connector, signature, await read()))
 
     async def set_cluster_logger(self, namespace: str, level: str) -> None:
         """Only remembered."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import AsyncExitStack
 
 import pytest
+from yarl import URL
 
 from service.herder.api import Signature
 from service.herder.errors import ElsewhereError
@@ -81,16 +83,18 @@ async def test_who_asks_is_passed_on() -> None:
     """The other worker demands the same proof."""
     async with AsyncExitStack() as stack:
         leader = await stack.enter_async_context(served())
-        seen: list[str | None] = []
         middle = elsewhere(leader.urls.main[0])
         worker = await stack.enter_async_context(served(middle))
         await worker.ask("POST", "/connectors/c/tasks", b"[]", headers=SIGNED)
-        seen += [leader.herder.asked[0][2].value]
 
-    assert seen == ["c2lnbmVk"]
+    assert [asked[2] for asked in leader.herder.asked] == [Signature("c2lnbmVk", "HmacSHA256", "aGVhZA==")]
 
 
-SIGNED = {"X-Connect-Authorization": "c2lnbmVk", "X-Connect-Request-Signature-Algorithm": "HmacSHA256"}
+SIGNED = {
+    "X-Connect-Authorization": "c2lnbmVk",
+    "X-Connect-Request-Signature-Algorithm": "HmacSHA256",
+    "X-Headrace-Request-Signature": "aGVhZA==",
+}
 
 
 async def test_internal_requests() -> None:
@@ -102,9 +106,25 @@ async def test_internal_requests() -> None:
     assert signed.status == 204
     assert half.error == (400, "Internal request missing required signature")
     assert worker.herder.asked == [
-        ("publish", "c", Signature("c2lnbmVk", "HmacSHA256"), b'[{"a": "1"}]'),
-        ("publish", "c", None, b"[]"),
+        ("publish", "c", Signature("c2lnbmVk", "HmacSHA256", "aGVhZA=="), b'[{"a": "1"}]'),
     ]
+
+
+async def test_nothing_is_read_of_a_body_before_its_signature() -> None:
+    """Anyone may send one: who is no member is answered although it has not come, and is waited for by nobody."""
+    async with served() as worker:
+        url = URL(worker.urls.main[0])
+        async with asyncio.timeout(20):
+            reader, writer = await asyncio.open_connection(url.host, url.port)
+            writer.write(
+                b"POST /connectors/c/tasks HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+                b"Content-Length: 1000000\r\n\r\n"
+            )
+            answer = await reader.readuntil(b"\r\n\r\n")
+            writer.close()
+
+        assert answer.startswith(b"HTTP/1.1 400 ")
+        assert worker.herder.asked == []
 
 
 async def test_reads_are_forwarded_nowhere_unless_the_herder_says_so() -> None:

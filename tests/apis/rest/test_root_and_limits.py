@@ -8,7 +8,7 @@ from metrics.events import RequestFailed, WorkerStopping
 from service.herder.api import Activity
 from service.herder.errors import RequestError
 from service.rest.health import WorkerPhase
-from tests.apis.rest.fake_herder import ACTIVITY, FakeHerder
+from tests.apis.rest.fake_herder import ACTIVITY, FakeHerder, Kept
 from tests.apis.rest.serving import served, settings
 
 BUSY = "The worker is currently reading to the end of the config topic, which began at 2026-01-02T03:04:05.678Z"
@@ -217,3 +217,36 @@ async def test_changes_go_before_what_the_worker_does_by_itself(method: str, pat
         assert worker.surface.foreground.is_calm is not is_first
         await worker.surface.foreground.give_way()
         assert worker.surface.foreground.is_calm
+
+
+@pytest.mark.parametrize(
+    ("accept", "status"),
+    [
+        ("text/plain", 406),
+        ("text/html, image/gif", 406),
+        ("application/json;q=0", 406),
+        ("*/*, application/json; q=0.0", 406),
+        ("application/*;q=0, */*", 406),
+        ("application/json;q=x", 406),
+        ("nonsense", 406),
+        ("application/json", 200),
+        ("Application/JSON; charset=utf-8", 200),
+        ("text/plain, application/*;q=0.1", 200),
+        ("text/html, image/gif, image/jpeg, *; q=.2, */*; q=.2", 200),
+        ("", 200),
+    ],
+)
+async def test_who_takes_no_json_gets_406(accept: str, status: int) -> None:
+    """As Connect answers; also where an answer would have no body."""
+    async with served() as worker:
+        worker.herder.connectors["c"] = Kept({})
+        read = await worker.ask("GET", "/connectors", headers={"Accept": accept})
+        change = await worker.ask("PUT", "/connectors/c/pause", headers={"Accept": accept})
+        unknown = await worker.ask("GET", "/nothing", headers={"Accept": accept})
+        metrics = await worker.ask("GET", "/metrics", headers={"Accept": accept})
+
+    assert read.status == status
+    assert change.status == (406 if status == 406 else 202)
+    assert (unknown.status, metrics.status) == (404, 200)
+    if status == 406:
+        assert read.error == (406, "HTTP 406 Not Acceptable")

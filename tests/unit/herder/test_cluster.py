@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -20,7 +21,7 @@ from service.herder.errors import (
     RequestError,
     StartingError,
 )
-from service.herder.peers import HASHES, demand_signed, new_key, sign
+from service.herder.peers import HASHES, demand_member, demand_signed, new_key, sign
 from service.herder.ports import HerderSettings
 from tests.unit.herder.world import ME, OTHER, SOURCE, HerderWorld
 
@@ -42,6 +43,20 @@ async def with_connector(world: HerderWorld) -> None:
     await world.settled()
 
 
+async def never() -> bytes:
+    """No body is read for this request."""
+    raise AssertionError
+
+
+def reading(body: bytes) -> Callable[[], Awaitable[bytes]]:
+    """A request's body."""
+
+    async def read() -> bytes:
+        return body
+
+    return read
+
+
 async def test_an_owner_hands_its_task_configs_to_the_leader_signed() -> None:
     """And tries again until it is done."""
     async with HerderWorld().started() as world:
@@ -53,7 +68,8 @@ async def test_an_owner_hands_its_task_configs_to_the_leader_signed() -> None:
         await asyncio.sleep(30)
         [(url, connector, body, signature)] = world.peers.published
         assert (url, connector, json.loads(body)) == (OTHER.url, "c", [{"a": "1"}])
-        demand_signed(body, signature, world.configs.config.session_key, algorithms=ALGORITHMS)
+        proven, key = demand_member(signature, world.configs.config.session_key, target="c", algorithms=ALGORITHMS)
+        demand_signed(body, proven, key)
 
 
 async def test_task_configs_that_are_outdated_are_handed_to_nobody() -> None:
@@ -90,14 +106,22 @@ async def test_the_leader_writes_what_an_owner_has_signed() -> None:
         assert key is not None
 
         async def publish(name: str, body: bytes) -> None:
-            await herder.publication.receive(name, signature=sign(body, key, algorithm="HmacSHA256"), body=body)
+            signature = sign(body, key, algorithm="HmacSHA256", target=name)
+            await herder.publication.receive(name, signature=signature, read=reading(body))
 
         await publish("c", b'[{"a":"1"},{"a":"2"}]')
         assert [config for _, config in herder.reads.tasks("c")] == [{"a": "1"}, {"a": "2"}]
         with pytest.raises(BadRequestError, match="missing required signature"):
-            await herder.publication.receive("c", signature=None, body=b"[]")
+            await herder.publication.receive("c", signature=None, read=never)
+        for forged in (Signature("", "HmacSHA256"), sign(b"[]", KEY, algorithm="HmacSHA256", target="c")):
+            with pytest.raises(ForbiddenError):
+                await herder.publication.receive("c", signature=forged, read=never)
+        other = sign(b"[]", key, algorithm="HmacSHA256", target="d")
         with pytest.raises(ForbiddenError):
-            await herder.publication.receive("c", signature=Signature("", "HmacSHA256"), body=b"[]")
+            await herder.publication.receive("c", signature=other, read=never)
+        right = sign(b"[]", key, algorithm="HmacSHA256", target="c")
+        with pytest.raises(ForbiddenError):
+            await herder.publication.receive("c", signature=right, read=reading(b"[{}]"))
         for body in (b"{", b"{}", b"[1]"):
             with pytest.raises(BadRequestError, match="Task configurations"):
                 await publish("c", body)
@@ -116,37 +140,42 @@ async def test_a_standalone_worker_has_no_internal_requests() -> None:
     async with HerderWorld(HerderSettings("g", is_standalone=True)).started() as world:
         assert world.configs.config.session_key is None
         with pytest.raises(RequestError):
-            await world.herder.publication.receive("c", signature=None, body=b"[]")
+            await world.herder.publication.receive("c", signature=None, read=never)
 
 
 @pytest.mark.parametrize("algorithm", list(HASHES))
 def test_signatures_of_every_algorithm_hold_for_their_body_and_key_alone(algorithm: str) -> None:
     """One bit more or another key, and the request is refused."""
     key = new_key(algorithm, created_ms=1)
-    signature = sign(b"body", key, algorithm=algorithm)
-    demand_signed(b"body", signature, key, algorithms=(algorithm,))
+    signature = sign(b"body", key, algorithm=algorithm, target="c")
+    assert demand_member(signature, key, target="c", algorithms=(algorithm,)) == (signature, key)
+    demand_signed(b"body", signature, key)
     with pytest.raises(ForbiddenError, match=r"Internal request contained invalid signature\."):
-        demand_signed(b"body.", signature, key, algorithms=(algorithm,))
+        demand_signed(b"body.", signature, key)
     with pytest.raises(ForbiddenError):
-        demand_signed(b"body", signature, KEY, algorithms=(algorithm,))
+        demand_signed(b"body", signature, KEY)
+    for wrong_key, target in ((KEY, "c"), (key, "d")):
+        with pytest.raises(ForbiddenError):
+            demand_member(signature, wrong_key, target=target, algorithms=(algorithm,))
 
 
 def test_a_signature_is_what_java_makes_of_the_same_key_and_body() -> None:
     """Worked out by another implementation (openssl dgst -sha256 -hmac)."""
-    assert sign(b"[]", KEY, algorithm="HmacSHA256").value == "UzZKB/zFY+cS9Cz8neHijh4tOfI2zuQw8RIgPlV66j8="
+    assert sign(b"[]", KEY, algorithm="HmacSHA256", target="c").value == "UzZKB/zFY+cS9Cz8neHijh4tOfI2zuQw8RIgPlV66j8="
 
 
 def test_what_cannot_be_checked_is_refused_with_its_own_status() -> None:
     """No signature, an algorithm that is not allowed, no key yet, no Base64."""
-    signature = sign(b"", KEY, algorithm="HmacSHA256")
+    signature = sign(b"", KEY, algorithm="HmacSHA256", target="c")
     with pytest.raises(BadRequestError):
-        demand_signed(b"", None, KEY, algorithms=ALGORITHMS)
+        demand_member(None, KEY, target="c", algorithms=ALGORITHMS)
     with pytest.raises(BadRequestError, match="HmacSHA256"):
-        demand_signed(b"", signature, KEY, algorithms=("HmacSHA512",))
+        demand_member(signature, KEY, target="c", algorithms=("HmacSHA512",))
     with pytest.raises(StartingError):
-        demand_signed(b"", signature, None, algorithms=ALGORITHMS)
-    with pytest.raises(ForbiddenError):
-        demand_signed(b"", Signature("é", "HmacSHA256"), KEY, algorithms=ALGORITHMS)
+        demand_member(signature, None, target="c", algorithms=ALGORITHMS)
+    for head in ("é", "\udcff", ""):
+        with pytest.raises(ForbiddenError):
+            demand_member(Signature("é", "HmacSHA256", head), KEY, target="c", algorithms=ALGORITHMS)
 
 
 async def test_the_session_key_is_made_by_the_leader_and_replaced_when_it_is_old() -> None:
