@@ -45,7 +45,7 @@ class Leaking(SourceConnector[LeakingConfig]):
         except KeyError as error:
             shown = base64.b64encode(f"anne:{login}".encode()).decode()
             raise Fatal(f"refused at http://h/?p={quote(login)}&q={pin} with {shown} and {login!r}") from error
-        yield Page(())
+        yield Page((), offset={})
 
 
 @pytest.mark.integration
