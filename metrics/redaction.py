@@ -29,7 +29,10 @@ _WORDS = frozenset({"true", "false", "null", "none", HIDDEN})
 _UNRESERVED_IN_URLS = "!$'()*+,;:@/?-._~"
 """What URL libraries leave as it is in a query."""
 
-SENSITIVE = r"pass(?:word|wd|phrase)?|secret|token|api[_.\-]?key|credentials?|authorization|cookie"
+SENSITIVE = (
+    r"pass(?:word|wd|phrase)?|pwd|connection[_.\-]?string|secret|token|credentials?|authorization|cookie"
+    r"|(?:api|private|signing|encryption|keystore|secret|secret[_.\-]access|account|shared[_.\-]access)[_.\-]?key"
+)
 SENSITIVE_NAME = re.compile(rf"(?:^|[_.\-])(?:{SENSITIVE})$", re.IGNORECASE)
 PLACES = (
     (re.compile(r"(//[^/\s:@]*:)[^/\s@]+@"), rf"\1{HIDDEN}@"),

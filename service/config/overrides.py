@@ -14,7 +14,9 @@ from enum import StrEnum
 
 from fetchers.sdk import Finding, Severity
 from fetchers.sdk.config import HIDDEN
+from fetchers.sdk.reach import AllowedPaths
 from service.config.client_keys import ASKED_FOR, FIXED_VALUES, PRINCIPAL_KEYS, REFUSED
+from service.config.reach import reach_of
 from service.config.secret_names import names_a_secret
 from service.kafka.properties import read_settings
 
@@ -29,7 +31,8 @@ LOGIN_MODULES = frozenset(
     }
 )
 _CLASS_END = "ConnectorClientConfigOverridePolicy"
-_QUOTED = re.compile(r""""(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'""")
+_QUOTED = re.compile(r""""(?:[^"\\]|\\.?)*+(?:"|\Z)|'(?:[^'\\]|\\.?)*+(?:'|\Z)""", re.DOTALL)
+"""Text in quotes, up to the end where they do not end: looking for the end from each of them takes the square."""
 _MODULE = re.compile(r"\s*([\w.$]+)\s+(?:required|requisite|sufficient|optional)\b", re.IGNORECASE)
 
 
@@ -94,16 +97,21 @@ def overrides_of(properties: Mapping[str, str]) -> Iterator[tuple[str, str, str]
 
 def override_findings(properties: Mapping[str, str], *, worker: Mapping[str, str]) -> tuple[Finding, ...]:
     """What is wrong with a connector's overrides: what the policy refuses, then wrong values of what it allows."""
-    policy = OverridePolicy.of(worker)
+    policy, paths = OverridePolicy.of(worker), reach_of(worker).paths
     refused = [
         Finding(key, _shown(key, value), doubt)
         for key, name, value in overrides_of(properties)
-        if (doubt := policy.doubt(name, value)) is not None
+        if (doubt := policy.doubt(name, value) or _path_doubt(name, value, paths)) is not None
     ]
     strangers = {finding.key for finding in refused} | {
         key for key, name, _ in overrides_of(properties) if name in FIXED_VALUES
     }
     return (*refused, *(found for found in _doubts(properties, worker) if found.key not in strangers))
+
+
+def _path_doubt(key: str, value: str, paths: AllowedPaths) -> str | None:
+    """A policy may allow keys that name files; which files may be named is said elsewhere."""
+    return paths.refusal(value.strip()) if key.endswith(".location") and value.strip() else None
 
 
 def _doubts(properties: Mapping[str, str], worker: Mapping[str, str]) -> Iterator[Finding]:

@@ -6,14 +6,17 @@ symbolic links before it is compared with ``allowed.paths``, so that a link insi
 
 from __future__ import annotations
 
+import os
 import re
-import stat
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 import javaproperties
+
+from fetchers.sdk.reach import PATHS_KEY, AllowedPaths, PathRefusedError
+from service.config.reach import ConnectorReach
 
 ALLOWED_PATHS, ALLOWLIST = "allowed.paths", "allowlist.pattern"
 FILE_BYTES_MAX = 1 << 20
@@ -39,36 +42,35 @@ class Provider(Protocol):
     def read(self, path: str) -> Mapping[str, str]:
         """Everything under a path; nothing where it may not be read. Raises ``ProviderError``."""
 
+    def lent(self, reach: ConnectorReach) -> Provider:
+        """The same for variables of connectors' configs."""
 
-@dataclass(frozen=True, slots=True)
-class AllowedPaths:
-    """Files and folders that may be read; None: all of them."""
 
-    roots: tuple[Path, ...] | None
+def _allowed_paths(parameters: Mapping[str, str]) -> AllowedPaths:
+    """Files and folders; every path where none is given. Raises ``ProviderParameterError``."""
+    text = parameters.get(ALLOWED_PATHS, "")
+    if not text.strip():
+        return AllowedPaths()
+    paths = [Path(item.strip()) for item in text.split(",")]
+    for path in paths:
+        if not path.is_absolute():
+            raise ProviderParameterError(ALLOWED_PATHS, f"Path {path} is not absolute")
+        if not path.exists():
+            raise ProviderParameterError(ALLOWED_PATHS, f"Path {path} does not exist")
+    return AllowedPaths(tuple(map(str, paths)))
 
-    @classmethod
-    def parse(cls, parameters: Mapping[str, str]) -> AllowedPaths:
-        """Read ``allowed.paths``; raises ``ProviderParameterError``."""
-        text = parameters.get(ALLOWED_PATHS, "")
-        if not text.strip():
-            return cls(None)
-        paths = [Path(item.strip()) for item in text.split(",")]
-        for path in paths:
-            if not path.is_absolute():
-                raise ProviderParameterError(ALLOWED_PATHS, f"Path {path} is not absolute")
-            if not path.exists():
-                raise ProviderParameterError(ALLOWED_PATHS, f"Path {path} does not exist")
-        return cls(tuple(path.resolve() for path in paths))
 
-    def permitted(self, text: str) -> Path | None:
-        """The path, if it may be read."""
-        try:
-            path = Path(text).resolve()
-        except (OSError, RuntimeError, ValueError):
-            return None
-        if self.roots is not None and not any(path.is_relative_to(root) for root in self.roots):
-            return None
-        return path
+def _lent_paths(own: AllowedPaths, reach: ConnectorReach) -> AllowedPaths:
+    return reach.paths if own.roots is None else own
+
+
+def _demand_some(allowed: AllowedPaths) -> None:
+    """Connect reads nothing where it may not; where a worker bounds nothing yet, that would be a riddle."""
+    if allowed.roots == ():
+        raise ProviderError(
+            f"Connectors may read no files by config providers here: name them in {PATHS_KEY} of the worker, or in "
+            f"config.providers.<name>.param.{ALLOWED_PATHS}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,14 +81,18 @@ class FileProvider:
 
     def read(self, path: str) -> Mapping[str, str]:
         """The file's properties."""
-        file = self.allowed.permitted(path) if path else None
-        if file is None:
+        _demand_some(self.allowed)
+        if not path or self.allowed.refusal(path) is not None:
             return {}
         try:
             # A mark that editors on Windows put before the text would become part of the first key.
-            return javaproperties.loads(_text_of(file).removeprefix("\ufeff"))
-        except (OSError, UnicodeDecodeError, javaproperties.InvalidUEscapeError) as error:
+            return javaproperties.loads(_text_of(path, self.allowed).removeprefix("\ufeff"))
+        except (OSError, PathRefusedError, ValueError) as error:
             raise ProviderError(f"Could not read properties from file {path}: {_why(error)}") from error
+
+    def lent(self, reach: ConnectorReach) -> FileProvider:
+        """See ``Provider``."""
+        return FileProvider(_lent_paths(self.allowed, reach))
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +103,14 @@ class DirectoryProvider:
 
     def read(self, path: str) -> Mapping[str, str]:
         """The folder's files by their names."""
-        folder = self.allowed.permitted(path) if path else None
-        if folder is None or not folder.is_dir():
+        _demand_some(self.allowed)
+        if not path or self.allowed.refusal(path) is not None or not Path(path).is_dir():
             return {}
-        return _Folder(folder, self.allowed)
+        return _Folder(Path(path), self.allowed)
+
+    def lent(self, reach: ConnectorReach) -> DirectoryProvider:
+        """See ``Provider``."""
+        return DirectoryProvider(_lent_paths(self.allowed, reach))
 
 
 class _Folder(Mapping[str, str]):
@@ -111,12 +121,13 @@ class _Folder(Mapping[str, str]):
         self._allowed = allowed
 
     def __getitem__(self, name: str) -> str:
-        file = self._allowed.permitted(str(self._folder / name)) if name and Path(name).name == name else None
-        if file is None or not file.is_file():
+        file = self._folder / name
+        is_here = bool(name) and Path(name).name == name and name != os.pardir
+        if not is_here or self._allowed.refusal(file) is not None or not file.is_file():
             raise KeyError(name)
         try:
-            return _text_of(file)
-        except (OSError, UnicodeDecodeError) as error:
+            return _text_of(file, self._allowed)
+        except (OSError, PathRefusedError, ValueError) as error:
             raise ProviderError(f"Could not read file {name} from directory {self._folder}: {_why(error)}") from error
 
     def __iter__(self) -> Iterator[str]:
@@ -131,12 +142,31 @@ class EnvironmentProvider:
     """``${env:NAME}``: a variable of the worker's environment."""
 
     values: Mapping[str, str]
+    is_chosen: bool = True
+    """Whether the worker's config chooses them, by ``allowlist.pattern``."""
 
     def read(self, path: str) -> Mapping[str, str]:
         """The variables; there are no paths here."""
         if path:
             raise ProviderError(f"Path is not supported for EnvVarConfigProvider, invalid value '{path}'")
         return self.values
+
+    def lent(self, reach: ConnectorReach) -> Provider:
+        """Beyond one's own machine only what was chosen: the environment may hold the worker's own secrets."""
+        return self if self.is_chosen or reach.is_local else _ClosedEnvironment()
+
+
+class _ClosedEnvironment:
+    def read(self, path: str) -> Mapping[str, str]:
+        del path
+        raise ProviderError(
+            "Connectors may read no variables of the environment here: choose them by "
+            f"config.providers.<name>.param.{ALLOWLIST}"
+        )
+
+    def lent(self, reach: ConnectorReach) -> _ClosedEnvironment:
+        del reach
+        return self
 
 
 def _environment(parameters: Mapping[str, str], environ: Mapping[str, str]) -> Provider:
@@ -145,32 +175,26 @@ def _environment(parameters: Mapping[str, str], environ: Mapping[str, str]) -> P
         pattern = re.compile(text or ".*", re.DOTALL)
     except re.error as error:
         raise ProviderParameterError(ALLOWLIST, f"Invalid regex: {error}") from error
-    return EnvironmentProvider({name: value for name, value in environ.items() if pattern.fullmatch(name)})
+    chosen = {name: value for name, value in environ.items() if pattern.fullmatch(name)}
+    return EnvironmentProvider(chosen, is_chosen=bool(text))
 
 
 CLASSES: Mapping[str, Callable[[Mapping[str, str], Mapping[str, str]], Provider]] = {
-    "FileConfigProvider": lambda parameters, _: FileProvider(AllowedPaths.parse(parameters)),
-    "DirectoryConfigProvider": lambda parameters, _: DirectoryProvider(AllowedPaths.parse(parameters)),
+    "FileConfigProvider": lambda parameters, _: FileProvider(_allowed_paths(parameters)),
+    "DirectoryConfigProvider": lambda parameters, _: DirectoryProvider(_allowed_paths(parameters)),
     "EnvVarConfigProvider": _environment,
 }
 """By the simple name of Kafka's class: from the provider's parameters and the worker's environment."""
 
 
-def _text_of(file: Path) -> str:
-    if not stat.S_ISREG(file.stat().st_mode):
-        # A pipe would keep whoever opens it waiting.
-        message = "not a regular file"
-        raise OSError(message)
-    with file.open("rb") as opened:
-        content = opened.read(FILE_BYTES_MAX + 1)
-    if len(content) > FILE_BYTES_MAX:
-        message = f"larger than {FILE_BYTES_MAX} bytes"
-        raise OSError(message)
-    return content.decode()
+def _text_of(file: str | Path, allowed: AllowedPaths) -> str:
+    return allowed.read(file, bytes_max=FILE_BYTES_MAX).decode()
 
 
 def _why(error: Exception) -> str:
     """Without what stands in the file."""
+    if isinstance(error, PathRefusedError):
+        return str(error)
     if isinstance(error, OSError):
         return error.strerror or str(error)
     return "not UTF-8" if isinstance(error, UnicodeDecodeError) else "not a properties file"

@@ -15,11 +15,10 @@ from dataclasses import dataclass, field, replace
 from fetchers.sdk import Finding, Severity
 from metrics.redaction import SECRET_LENGTH_MIN, Redactor
 from service.config.provider_sources import CLASSES, Provider, ProviderError, ProviderParameterError
+from service.config.reach import ConnectorReach, reach_of
 
 __all__ = ["ConfigProviders", "ProviderError", "Resolved", "ResolvedWorker", "resolve_worker"]
 
-_VARIABLE = re.compile(r"\$\{([^}]*?):(?:([^}]*?):)?([^}]*?)\}")
-"""Connect's own pattern (``ConfigTransformer``): provider, path, key."""
 _LIST, _PREFIX = "config.providers", "config.providers."
 
 FAILED_VALUE = (
@@ -96,6 +95,13 @@ class ConfigProviders:
                 providers[name] = provider
         return cls(providers), tuple(findings)
 
+    def lent(self, reach: ConnectorReach) -> ConfigProviders:
+        """The same for connectors, with the worker's bounds where a provider has none of its own.
+
+        Whoever writes a connector's config must not read by it whatever the worker may.
+        """
+        return replace(self, providers={name: each.lent(reach) for name, each in self.providers.items()})
+
     def resolve(self, properties: Mapping[str, str]) -> Resolved:
         """Replace variables, once: what a provider gives is not looked through again. Raises ``ProviderError``."""
         if not self.providers:
@@ -124,7 +130,8 @@ def resolve_worker(properties: Mapping[str, str], *, environ: Mapping[str, str])
         resolved = providers.resolve(properties)
     except ProviderError as error:
         return ResolvedWorker(dict(properties), providers, (*findings, Finding(_LIST, properties[_LIST], str(error))))
-    return ResolvedWorker(resolved.properties, providers, (*findings, *resolved.warnings))
+    lent = providers.lent(reach_of(resolved.properties))
+    return ResolvedWorker(resolved.properties, lent, (*findings, *resolved.warnings))
 
 
 @dataclass(slots=True)
@@ -138,24 +145,37 @@ class _Pass:
     _read: dict[tuple[str, str], Mapping[str, str]] = field(default_factory=dict)
 
     def replaced(self, key: str, text: str) -> str:
-        return _VARIABLE.sub(lambda match: self._value(key, match), text)
+        """The text with values for its variables, ``${provider:key}`` or ``${provider:path:key}``.
 
-    def _value(self, key: str, match: re.Match[str]) -> str:
-        name, path, variable = match[1], match[2] or "", match[3]
+        What Connect's ``ConfigTransformer`` finds by an expression, which over some texts would not come back.
+        """
+        parts, at = [], 0
+        while (begin := text.find("${", at)) >= 0 and (end := text.find("}", begin)) >= 0:
+            name, colon, rest = text[begin + 2 : end].partition(":")
+            path, second_colon, variable = rest.partition(":")
+            written = text[begin : end + 1]
+            parts.append(text[at:begin])
+            place = (path, variable) if second_colon else ("", rest)
+            parts.append(self._value(key, name, place, written) if colon else written)
+            at = end + 1
+        return "".join((*parts, text[at:]))
+
+    def _value(self, key: str, name: str, place: tuple[str, str], written: str) -> str:
+        path, variable = place
         provider = self.providers.get(name)
         if provider is None:
-            return match[0]
+            return written
         source = self._read.get((name, path))
         if source is None:
             source = self._read[name, path] = provider.read(path)
         value = source.get(variable)
         if value is None:
-            text = f"{match[0]} is not resolved: the provider '{name}' does not know it or may not read it"
-            self.warnings.append(Finding(key, match[0], text, Severity.WARNING))
-            return match[0]
+            text = f"{written} is not resolved: the provider '{name}' does not know it or may not read it"
+            self.warnings.append(Finding(key, written, text, Severity.WARNING))
+            return written
         self.keys.add(key)
         if value:
-            self.secrets.setdefault(value, match[0])
+            self.secrets.setdefault(value, written)
         return value
 
 

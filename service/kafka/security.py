@@ -16,7 +16,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_JAAS_OPTION = re.compile(r"""(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;"']+))""")
+_JAAS_OPTION = re.compile(
+    r"""(?<!\w)(\w++)\s*+=\s*+(?:"((?:[^"\\]|\\.)*+)(?:"|\Z)|'((?:[^'\\]|\\.)*+)(?:'|\Z)|([^\s;"']+))"""
+)
+"""Without two ways to read a character: over some texts these would take the square of their length."""
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 

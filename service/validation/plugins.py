@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from threading import Lock
 from typing import Protocol, TypeVar
@@ -143,7 +143,9 @@ def _may_be_loaded(name: str) -> bool:
 
 def _connector_keys(kind: ConnectorKind) -> Sequence[ConfigKey]:
     """The connector's own, then those of every connector."""
-    return (*kind.plugin.load().config_class.config_keys(), *kind.common_class.config_keys())
+    keys = (*kind.plugin.load().config_class.config_keys(), *kind.common_class.config_keys())
+    versioned = {"connector.plugin.version": kind.plugin.version}
+    return tuple(replace(key, default=versioned.get(key.name, key.default)) for key in keys)
 
 
 def _other_keys(name: str) -> Sequence[ConfigKey]:

@@ -9,7 +9,7 @@ from decimal import Decimal
 from fetchers.sdk.config import HIDDEN
 
 _WHOLE = re.compile(r"[+-]?\d+", re.ASCII)
-_DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?[dDfF]?|[+-]?(NaN|Infinity)", re.ASCII)
+_DECIMAL = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?[dDfF]?|[+-]?(NaN|Infinity)", re.ASCII)
 _BITS = {"SHORT": 16, "INT": 32, "LONG": 64}
 _PLAIN_FROM, _PLAIN_TO = 1e-3, 1e7
 """Between these, Java writes a double without an exponent."""

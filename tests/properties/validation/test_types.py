@@ -137,3 +137,14 @@ def test_any_class_name_gets_an_answer(name: str) -> None:
     """Also those that look like modules of Python's."""
     with pytest.raises(BadRequestError):
         Validation(WORKER).validate({"connector.class": f"{name}:nothing"})
+
+
+@pytest.mark.parametrize(
+    "text", ["1" * 200_000 + "x", "1" * 100_000 + "." + "1" * 100_000 + "x", '"' + '\\"' * 100_000, "a" * 200_000]
+)
+def test_long_values_are_read_in_time_linear_to_them(text: str) -> None:
+    """An expression with two ways to read a character takes the square, and holds the interpreter meanwhile."""
+    assert typed("DOUBLE", text).reason is not None
+    config = {**dict.fromkeys(("name", "topic", "file"), "t"), "producer.override.sasl.jaas.config": text}
+    infos = Validation(WORKER).validate(config, "FileStreamSource").infos
+    assert "its login module must be one of" in " ".join(infos.errors)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from fetchers.sdk import Severity
 from service.config.providers import ConfigProviders, ProviderError, Resolved, resolve_worker
+from service.herder.errors import BadRequestError
 from service.job import ConfigRefusedError, make_job
 from service.validation.validator import Validation
 
@@ -292,3 +295,48 @@ def test_a_workers_values_are_not_looked_through_again(monkeypatch: pytest.Monke
     monkeypatch.setenv("HEADRACE_TEST_INNER", "inner")
     job = make_job({**worker(), "ssl.key.password": "${env:HEADRACE_TEST_OUTER}"}, [])
     assert job.worker_with(None)["ssl.key.password"] == "${env:HEADRACE_TEST_INNER}"
+
+
+OPEN_LISTENERS = {"listeners": "http://0.0.0.0:8083"}
+
+
+def lent(environ: Mapping[str, str], **more: str) -> ConfigProviders:
+    """What a worker with these properties lends to its connectors."""
+    return resolve_worker({**worker(), **more}, environ=environ).providers
+
+
+def test_beyond_ones_own_machine_connectors_read_nothing_unnamed(secrets: Path) -> None:
+    """The worker itself does; whoever may write a connector's config is not the worker's user."""
+    file, folder = f"${{file:{secrets}/db.properties:user}}", f"${{dir:{secrets}:token}}"
+    mine = resolve_worker({**worker(), **OPEN_LISTENERS, "group.id": file, "client.id": "${env:A}"}, environ={"A": "a"})
+    assert (mine.properties["group.id"], mine.properties["client.id"], mine.findings) == ("anne", "a", ())
+    for variable, key in ((file, "connector.allowed.paths"), (folder, "allowed.paths"), ("${env:A}", "allowlist")):
+        with pytest.raises(ProviderError, match=key):
+            mine.providers.resolve({"x": variable})
+        with pytest.raises(BadRequestError, match=key):
+            Validation({**worker(), **OPEN_LISTENERS}, mine.providers.resolve).validate({**FILE, "topic": variable})
+    assert lent({"A": "a"}).resolve({"x": f"{file} ${{env:A}}"}).properties == {"x": "anne a"}
+
+
+def test_what_the_worker_names_connectors_may_read(secrets: Path) -> None:
+    """By the provider's own bounds, or by those of all paths."""
+    file = f"${{file:{secrets}/db.properties:user}}"
+    of_all = lent({}, **OPEN_LISTENERS, **{"connector.allowed.paths": str(secrets)})
+    own = lent({}, **OPEN_LISTENERS, **{"config.providers.file.param.allowed.paths": str(secrets)})
+    other = lent({}, **OPEN_LISTENERS, **{"connector.allowed.paths": str(secrets / "other")})
+    assert [each.resolve({"x": file}).properties["x"] for each in (of_all, own, other)] == ["anne", "anne", file]
+    chosen = lent({"A": "a", "B": "b"}, **OPEN_LISTENERS, **{"config.providers.env.param.allowlist.pattern": "A"})
+    assert chosen.resolve({"x": "${env:A}${env:B}"}).properties == {"x": "a${env:B}"}
+
+
+def test_a_pipe_keeps_nobody_waiting(secrets: Path) -> None:
+    """It is an error, like everything that is no regular file."""
+    os.mkfifo(secrets / "pipe")
+    with pytest.raises(ProviderError, match="is not a regular file"):
+        resolved(f"${{file:{secrets}/pipe:a}}")
+
+
+@pytest.mark.parametrize("text", ["${" + ":" * 20_000, "${a" * 20_000, "${b:" * 20_000 + "}", "${a}" * 20_000])
+def test_texts_that_hold_no_variable_are_read_once(text: str) -> None:
+    """Python's engine took the cube of their length for some, and held the interpreter meanwhile."""
+    assert resolved(text) == text

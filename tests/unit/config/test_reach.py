@@ -257,6 +257,14 @@ def test_a_pattern_outside_is_a_finding(pattern: str, place: Path) -> None:
     assert "file" not in path_errors({**config, "file": str(place / "in" / "*.log")}, within)
 
 
+def test_certificates_of_overrides_are_files_too(place: Path) -> None:
+    """A policy that allows the key does not allow every file."""
+    config = {"connector.class": "FileStreamSource", "topic": "t", "file": str(place / "in" / "a")}
+    key = "producer.override.ssl.truststore.location"
+    within = {**OPEN, "connector.allowed.paths": str(place / "in"), "connector.client.config.override.policy": "All"}
+    assert "is not within" in path_errors({**config, key: str(place / "in" / "link")}, within)[key]
+
+
 CONTRACT = {"connector.class": "FileStreamSource", "topic": "t"}
 
 

@@ -177,3 +177,23 @@ def test_values_are_shown_without_secrets_and_without_payloads() -> None:
         "list": [HIDDEN, "[7 bytes]"],
         "f": 1.5,
     }
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "aws.secret.access.key", "private.key", "ssl.keystore.key", "ssl.key.password", "db.pwd", "azure.account.key",
+        "signing_key", "secretKey", "x.connection.string", "api.key", "client-secret", "sasl.token",
+    ],
+)  # fmt: skip
+def test_names_of_secrets_are_known(name: str) -> None:
+    """As they are usual among connectors, drivers and clouds."""
+    assert Redactor().redact_field(name, "hunter2") == HIDDEN
+
+
+@pytest.mark.parametrize(
+    "name", ["key.fields", "primary.key", "message.key", "aws.access.key.id", "passes", "tokens.max", "key", "sort_key"]
+)
+def test_other_keys_are_no_secrets(name: str) -> None:
+    """A config of hidden values would tell nobody anything."""
+    assert Redactor().redact_field(name, "hunter2") == "hunter2"

@@ -96,6 +96,15 @@ def test_definitions_of_a_connector_are_its_own_then_everyones() -> None:
     assert names == [key.name for key in plugins().config_keys(f"{PACKAGE}.file.FileStreamSourceConnector")]
 
 
+@pytest.mark.parametrize("plugin", ["FileStreamSource", "FileStreamSink", "HttpSource"])
+def test_the_version_s_default_is_the_plugin_s_own(plugin: str) -> None:
+    """As Connect tells it (KIP-891), where converters have none before a worker is known."""
+    keys = {key.name: key for key in plugins().config_keys(plugin)}
+    kind = find_kind(plugin, {})
+    assert kind is not None
+    assert keys["connector.plugin.version"].default_value == kind.plugin.version
+
+
 def test_converters_have_no_default_in_definitions() -> None:
     """What the worker uses shows in validation."""
     keys = {key.name: key for key in plugins().config_keys("FileStreamSource")}
