@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from fetchers.sdk import FetchError, Retriable
+from fetchers.sdk import Fatal, FetchError, Retriable
 from service.kafka.errors import DeliveryRetriable, KafkaFailure, WriterFenced
 from service.registry.errors import RegistryFailure, RegistryRetriable
 from spark_batch.errors import ConversionError, ConversionRetriable
@@ -33,6 +33,18 @@ class Recovery(StrEnum):
 
 class TaskSupersededError(Exception):
     """The config log no longer asks for the task as it was begun: it has newer task configs, or is stopped or gone."""
+
+
+class ConnectorExitError(Fatal):
+    """A connector's own code wanted to end the process, a task or an iteration: ``SystemExit`` and the like.
+
+    Only the connector fails. Raised where its code is called, since an event loop ends with such an exception.
+    """
+
+    @classmethod
+    def of(cls, error: BaseException) -> ConnectorExitError:
+        """What is raised instead of ``error``."""
+        return cls(f"the connector's own code raised {type(error).__name__}: {error}")
 
 
 class RecordRejectedError(Exception):

@@ -18,7 +18,7 @@ from metrics.events import (
     RetryScheduled,
     TaskEvents,
 )
-from service.domain.errors import described
+from service.domain.errors import ConnectorExitError, described
 from service.pipeline.activity import Activity
 from service.pipeline.context import TaskContext
 from service.pipeline.memory import MemoryShare
@@ -57,6 +57,8 @@ class FetchStage:
             progress_before = self._progress
             try:
                 await self._fetch_once()
+            except SystemExit as error:
+                raise ConnectorExitError.of(error) from error
             except Retriable as error:
                 if not attempt or self._progress > progress_before:
                     attempt, failing_since = 0, self.clock.monotonic()

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from fetchers.sdk import BackOff, Clock, Fatal, Retriable
 from metrics.events import RetryScheduled, SinkRecordsPut, TaskEvents
-from service.domain.errors import described
+from service.domain.errors import ConnectorExitError, described
 from service.sinks.batch import PutLimits, SinkBatch
 from service.sinks.contract import SinkConnector
 from service.sinks.decoding import Decoded
@@ -30,11 +30,16 @@ class CallTimedOut(Retriable):
 
 @asynccontextmanager
 async def limited(seconds_max: float, *, call: str) -> AsyncIterator[None]:
-    """Give a call of the sink so much time. Raises CallTimedOut; a TimeoutError of the sink's own is Retriable."""
+    """Give a call of the sink so much time. A TimeoutError of the sink's own is Retriable.
+
+    Raises CallTimedOut, and ConnectorExitError where the sink wants to end the process.
+    """
     limit = asyncio.timeout(seconds_max)
     try:
         async with limit:
             yield
+    except SystemExit as error:
+        raise ConnectorExitError.of(error) from error
     except TimeoutError as error:
         if limit.expired():
             raise CallTimedOut(f"{call} did not return within {seconds_max:.0f} s") from error

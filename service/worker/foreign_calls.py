@@ -12,7 +12,8 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Protocol, TypeVar
 
-from fetchers.sdk import Fatal, Retriable
+from fetchers.sdk import Retriable
+from service.domain.errors import ConnectorExitError
 from service.worker.turnstile import Turnstile
 
 T = TypeVar("T")
@@ -26,10 +27,6 @@ COUNTED_SECONDS_MAX = 1.0
 
 class ForeignCallHangsError(Retriable):
     """A connector's code has not returned; it may be waiting for something that comes back."""
-
-
-class ForeignCallFailedError(Fatal):
-    """A connector's code wanted to end the process, a task or an iteration: SystemExit, CancelledError and the like."""
 
 
 class Calls(Protocol):
@@ -127,7 +124,7 @@ def _outcome(call: Callable[[], T]) -> tuple[T | None, BaseException | None]:
         return None, _as_failure(error)
 
 
-def _as_failure(error: BaseException) -> ForeignCallFailedError:
-    failure = ForeignCallFailedError(f"the connector's own code raised {type(error).__name__}: {error}")
+def _as_failure(error: BaseException) -> ConnectorExitError:
+    failure = ConnectorExitError.of(error)
     failure.__cause__ = error
     return failure

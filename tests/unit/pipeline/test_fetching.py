@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from typing import Any, cast
@@ -14,6 +15,7 @@ from fetchers.sdk import BackOff, Fatal, FetchContext, Page, RateLimited, Retria
 from fetchers.sdk.context import partition_key
 from metrics.events import Event, PageFetched, QueueStalled, QueueWaitBegan, RetryScheduled, TaskEvents
 from metrics.prometheus import PrometheusObserver
+from service.domain.errors import ConnectorExitError
 from service.domain.ids import TaskId
 from service.pipeline.activity import Activity
 from service.pipeline.context import TaskContext
@@ -195,6 +197,18 @@ async def test_what_retrying_cannot_mend_is_raised_at_once(error: Exception) -> 
         await bench.stage.run()
     assert bench.waits == []
     assert source.closed == 1
+
+
+async def test_a_fetcher_that_wants_to_end_the_process_ends_its_task() -> None:
+    """Such an exception, once in the event loop, would end the worker with all its connectors."""
+
+    async def run(context: FetchContext) -> AsyncIterator[Page]:
+        del context
+        sys.exit(3)
+        yield
+
+    with pytest.raises(ConnectorExitError, match="SystemExit: 3"):
+        await Bench(Scripted(run), retry=FetchRetry(STEADY)).stage.run()
 
 
 async def test_it_resumes_from_the_stored_offset() -> None:

@@ -21,7 +21,7 @@ from metrics.events import (
     SinkRecordsPut,
     TaskStarted,
 )
-from service.domain.errors import RecordRejectedError, Recovery, described, recovery_of, root_of
+from service.domain.errors import ConnectorExitError, RecordRejectedError, Recovery, described, recovery_of, root_of
 from service.kafka.errors import DeliveryRetriable
 from service.sinks.contract import Offsets, Partition, SinkBatch
 from service.sinks.dead_letters import DeadLetterRules
@@ -330,6 +330,20 @@ async def test_a_call_that_hangs_once_does_not_fail_the_task_for_good(call: str)
     assert recovery_of(ended.value) is Recovery.RETRY
     assert described(root_of(ended.value)) == f"CallTimedOut: {call} did not return within 60 s"
     await run_until(world.task(), lambda: world.group.committed == 5)
+
+
+@pytest.mark.parametrize("call", ["start", "open", "put", "stop"])
+async def test_a_sink_that_wants_to_end_the_process_ends_its_task(call: str) -> None:
+    """Such an exception, once in the event loop, would end the worker with all its connectors."""
+    world = World(FakeGroup(numbers(5)))
+
+    async def end(*_arguments: object) -> None:
+        raise SystemExit(3)
+
+    setattr(world.sink, call, end)
+    with pytest.raises((ConnectorExitError, ExceptionGroup)) as ended:
+        await run_until(world.task(), lambda: world.group.committed == 5)
+    assert isinstance(root_of(ended.value), ConnectorExitError)
 
 
 @pytest.mark.parametrize("call", ["flush", "committed"])

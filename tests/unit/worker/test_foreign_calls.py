@@ -9,7 +9,8 @@ from threading import Event, active_count
 
 import pytest
 
-from service.worker.foreign_calls import CALLS_AT_ONCE, ForeignCallFailedError, ForeignCallHangsError, ForeignCalls
+from service.domain.errors import ConnectorExitError
+from service.worker.foreign_calls import CALLS_AT_ONCE, ForeignCallHangsError, ForeignCalls
 
 
 @contextmanager
@@ -45,7 +46,7 @@ async def test_a_call_that_wants_to_end_the_process_fails_and_no_more(error: Bas
 
     with calls_with(30) as calls:
         for _ in range(2 * CALLS_AT_ONCE):
-            with pytest.raises(ForeignCallFailedError, match=type(error).__name__):
+            with pytest.raises(ConnectorExitError, match=type(error).__name__):
                 await calls.run(end, subject="a")
         assert await calls.run(lambda: "well", subject="a") == "well"
 
