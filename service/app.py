@@ -173,6 +173,7 @@ async def _lend(job: Job, addresses: Addresses, *, spark: Conversion, emit: Emit
     offsets = OffsetTopics(
         clients.of("consumer"),
         config.offset_storage_topic,
+        writing=clients.of("producer"),
         partitions=config.offset_storage_partitions,
         replication=config.offset_storage_replication_factor,
         emit=emit,

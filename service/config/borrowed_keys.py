@@ -89,6 +89,9 @@ CONNECTION_KEYS = (
 
 PRODUCER_KEYS = (
     BorrowedKey("compression.type", "none", "`none`, `gzip`, `snappy`, `lz4` or `zstd`.", "zip"),
+    BorrowedKey("compression.gzip.level", "-1", "1 to 9; -1 is zlib's own choice, 6.", "10"),
+    BorrowedKey("compression.lz4.level", "9", "1 to 17; at 9 the fast compressor is used, as in Java.", "18"),
+    BorrowedKey("compression.zstd.level", "3", "-131072 to 22.", "23"),
     BorrowedKey("batch.size", "900000", "Bytes of one record batch before compression.", "big"),
     BorrowedKey(
         "max.request.size", "16777216", "Most bytes of one request; the topic's own limit stands below it.", "big"

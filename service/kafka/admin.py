@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from aiokafka import errors as kafka
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.protocol.admin import CreateTopicsRequest_v0
 from aiokafka.protocol.metadata import MetadataRequest
 from aiokafka.protocol.transaction import InitProducerIdRequest
 
+from service.kafka import library
 from service.kafka.client import TRANSACTION_SECONDS_MAX
 from service.kafka.closing import close_admin
 from service.kafka.coordinators import Coordinators
@@ -55,8 +55,7 @@ class MissingTopic:
     def demand_sayable(self) -> None:
         """Raise DeliveryFatal where no request can carry it: it would spoil one that carries others as well."""
         try:
-            request = AIOKafkaAdminClient._convert_new_topic_request(self.request(1))  # noqa: SLF001 - what is sent
-            CreateTopicsRequest_v0([request], 0).encode()
+            library.demand_encodable(self.request(1))
         except ValueError as error:
             raise DeliveryFatal(
                 f"topic {self.name[:_QUOTED_LETTERS_MAX]!a} cannot be created: Kafka's protocol cannot say its name, "
@@ -69,6 +68,7 @@ async def connected(settings: KafkaSettings, *, doing: str) -> AsyncIterator[AIO
     """A client of the administration; errors inside come out by recovery, `doing` completes "while …"."""
     try:
         client = AIOKafkaAdminClient(**settings.connection_arguments())
+        library.mend_bootstrap(library.client_of(client))
         try:
             async with asyncio.timeout(ADMIN_SECONDS_MAX):
                 await client.start()
@@ -119,14 +119,16 @@ class KafkaAdmin:
     async def ensure_topics(self, wanted: Iterable[MissingTopic]) -> Mapping[str, KafkaFailure | None]:
         """Create those that do not exist, in one request, and wait until all partitions have leaders.
 
-        Topics that exist are never changed. Gives what became of the others: None = created, else what went wrong,
-        which may be that one has partitions without leaders. Raises DeliveryFatal, DeliveryRetriable for what concerns
-        all.
+        Topics that exist are never changed, nor waited for where a partition has no leader: some of their records may
+        still be written. Gives what became of the others: None = created, else what went wrong, which may be that one
+        has partitions without leaders. Raises DeliveryFatal, DeliveryRetriable for what concerns all.
         """
         outcomes: dict[str, KafkaFailure | None] = {}
         async with asyncio.timeout(ADMIN_SECONDS_MAX):
             wanted = list(wanted)
-            there = await self._with_leaders([topic.name for topic in wanted])
+            there = {
+                topic["topic"] for topic in await self._described([each.name for each in wanted]) if _exists(topic)
+            }
             missing = [topic for topic in wanted if topic.name not in there]
             if not missing:
                 return outcomes
@@ -235,13 +237,17 @@ class KafkaAdmin:
             return []
         # Not by the client's own method: that has the broker create what it is asked about.
         request = MetadataRequest(list(names), allow_auto_topic_creation=False)
-        answer = await self._client._send_request(request)  # noqa: SLF001 - see above
+        answer = await library.ask(self._client, request)
         topics: list[dict[str, Any]] = answer.to_object()["topics"]
         return topics
 
 
 def _without_leaders(name: str) -> DeliveryRetriable:
     return DeliveryRetriable(f"not all partitions of topic '{name}' have leaders: a broker may be away")
+
+
+def _exists(topic: Mapping[str, Any]) -> bool:
+    return bool(topic["partitions"]) or topic["error_code"] == kafka.LeaderNotAvailableError.errno
 
 
 def _has_leaders(topic: Mapping[str, Any]) -> bool:

@@ -17,17 +17,17 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from aiokafka import codec
 from aiokafka.record.util import calc_crc32c
 
 from service.kafka.headers import PackedHeaders
 from service.kafka.partitioner import key_partitions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     import numpy.typing as npt
 
+    from service.kafka.compression import Compression
     from service.kafka.records import Column, TopicRecords
 
 # baseOffset batchLength leaderEpoch magic crc attributes lastOffsetDelta firstTimestamp maxTimestamp
@@ -47,13 +47,6 @@ _VARINT_BITS = 7
 # The stubs of these kernels cover fewer combinations of arguments than the kernels.
 _join: Any = pc.binary_join_element_wise
 _binary_length: Any = pc.binary_length
-
-_CODECS: dict[str, tuple[int, Callable[[bytes], bytes]]] = {
-    "gzip": (1, codec.gzip_encode),
-    "snappy": (2, codec.snappy_encode),
-    "lz4": (3, codec.lz4_encode),
-    "zstd": (4, codec.zstd_encode),
-}
 
 
 @dataclass(frozen=True)
@@ -145,19 +138,18 @@ class EncodedBatch:
     are written then.
     """
 
-    def __init__(self, columns: Columns, *, compression: str | None, is_transactional: bool) -> None:
-        """Encode the records; costs about a millisecond a megabyte and needs no event loop."""
+    def __init__(self, columns: Columns, *, compression: Compression | None, is_transactional: bool) -> None:
+        """Encode the records; costs about a millisecond a megabyte, and the compression, and needs no event loop."""
         self._count = len(columns)
         self._first_ms = int(columns.timestamps_ms[0])
         self._max_ms = int(columns.timestamps_ms.max())
         self._attributes = _TRANSACTIONAL if is_transactional else 0
         records: bytes | memoryview = encode_records(columns)
         if compression is not None:
-            number, compress = _CODECS[compression]
-            packed = compress(bytes(records))
+            packed = compression.compressed(bytes(records))
             if len(packed) < len(records):
                 records = packed
-                self._attributes |= number
+                self._attributes |= compression.number
         self._buffer = bytearray(BATCH_HEADER_BYTES + len(records))
         self._buffer[BATCH_HEADER_BYTES:] = records
         self._producer = (-1, -1, -1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from service.kafka.compression import Compression
 from service.kafka.errors import classify
 from service.kafka.security import KafkaSecurity
 
@@ -38,7 +39,7 @@ WITHOUT_EFFECT = frozenset(
 class ProducerSettings:
     """How records are written. `batch_bytes_max` bounds one batch before compression."""
 
-    compression: str | None = None
+    compression: Compression | None = None
     batch_bytes_max: int = BATCH_BYTES_MAX
     request_bytes_max: int = REQUEST_BYTES_MAX
     transaction_seconds_max: float = TRANSACTION_SECONDS_MAX

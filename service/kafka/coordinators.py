@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from aiokafka import errors as kafka
 
+from service.kafka import library
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
 RETRY_SECONDS = 0.05
 _GROUP, _TRANSACTION = 0, 1
 # The coordinator moves, loads, or is still ending an older transaction.
-_PASSING = frozenset({14, 15, 16, 51})
+PASSING_CODES = frozenset({14, 15, 16, 51})
 
 
 class Coordinators:
@@ -35,14 +37,14 @@ class Coordinators:
         while True:
             try:
                 node = await self._client.find_coordinator(name, _TRANSACTION if is_transactional else _GROUP)
-                answer = await self._client._send_request(request, node)  # noqa: SLF001 - no public way
+                answer = await library.ask(self._client, request, node)
             except (kafka.GroupCoordinatorNotAvailableError, kafka.NodeNotReadyError):
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
             codes = {code for code in errors_of(answer) if code}
             if not codes:
                 return answer
-            lasting = sorted(codes - _PASSING)
+            lasting = sorted(codes - PASSING_CODES)
             if lasting:
                 raise kafka.for_code(lasting[0])(name)
             await asyncio.sleep(RETRY_SECONDS)

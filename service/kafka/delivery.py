@@ -1,14 +1,16 @@
 """Sends encoded batches: one lane a topic partition, order kept within each, lanes side by side.
 
-Encoding large batches happens in threads, so that the event loop is never held for long.
+Encoding large batches happens in threads, so that the event loop is never held for long; compressing them in others.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from aiokafka import errors as kafka
@@ -24,13 +26,17 @@ if TYPE_CHECKING:
     from aiokafka import AIOKafkaProducer
 
     from service.kafka.client import ProducerSettings
+    from service.kafka.compression import Compression
     from service.kafka.records import TopicRecords
 
 TOPIC_SECONDS_MAX = 15.0
 # Below this a thread hop costs more than the encoding.
 _INLINE_BYTES_MAX = 65_536
 _TOPIC_RESOURCE = 2
+_INLINE_COMPRESSED_BYTES_MAX = 4_096
 _ENCODERS = ThreadPoolExecutor(max_workers=2, thread_name_prefix="kafka-encode")
+# Apart, because a transaction may be open while its batches wait for the others: some may take a second a piece.
+_COMPRESSORS = ThreadPoolExecutor(max_workers=max(2, (os.cpu_count() or 2) // 2), thread_name_prefix="kafka-compress")
 
 
 @dataclass(frozen=True)
@@ -47,19 +53,27 @@ class Lane:
 
     topic: str
     partition: int
-    pieces: list[Columns] = field(default_factory=list)
-    compression: str | None = None
+    pieces: list[Columns | EncodedBatch] = field(default_factory=list)
+    compression: Compression | None = None
     is_transactional: bool = False
 
-    async def encode(self, piece: Columns) -> EncodedBatch:
-        """Encode a piece, in a thread when it is large."""
+    async def compress(self) -> None:
+        """Encode all pieces, some at once, where they are to be compressed."""
+        if self.compression is not None:
+            async with asyncio.TaskGroup() as group:
+                encoding = [group.create_task(self.encode(piece)) for piece in self.pieces]
+            self.pieces = [task.result() for task in encoding]
 
-        def encoded() -> EncodedBatch:
-            return EncodedBatch(piece, compression=self.compression, is_transactional=self.is_transactional)
-
-        if int(piece.sizes_bytes().sum()) <= _INLINE_BYTES_MAX:
-            return encoded()
-        return await asyncio.get_running_loop().run_in_executor(_ENCODERS, encoded)
+    async def encode(self, piece: Columns | EncodedBatch) -> EncodedBatch:
+        """Encode a piece unless it is, in a thread when it is large."""
+        if isinstance(piece, EncodedBatch):
+            return piece
+        encode = partial(EncodedBatch, piece, compression=self.compression, is_transactional=self.is_transactional)
+        is_plain = self.compression is None
+        inline_bytes_max = _INLINE_BYTES_MAX if is_plain else _INLINE_COMPRESSED_BYTES_MAX
+        if int(piece.sizes_bytes().sum()) <= inline_bytes_max:
+            return encode()
+        return await asyncio.get_running_loop().run_in_executor(_ENCODERS if is_plain else _COMPRESSORS, encode)
 
 
 class Lanes:
@@ -166,13 +180,17 @@ def _now_ms() -> int:
 
 
 def _cut(
-    write: TopicRecords, *, topic: _Topic, first_partition: int, now_ms: int, compression: str | None
+    write: TopicRecords, *, topic: _Topic, first_partition: int, now_ms: int, compression: Compression | None
 ) -> Iterator[tuple[int, Columns]]:
     columns = Columns.of(write, now_ms=now_ms)
     refused = list(topic.limits.refused(columns, now_ms=now_ms, compression=compression))
     if refused:
         raise RecordsRefused(write, refused)
     batch_bytes_max = min(topic.batch_bytes_max, topic.limits.record_bytes_max)
+    if write.partition is not None:
+        for piece in columns.pieces(batch_bytes_max=batch_bytes_max):
+            yield write.partition, piece
+        return
     if columns.keys is None:
         # Whole batches to one partition, the next batch to the next: spread as evenly, in fewer batches.
         for index, piece in enumerate(columns.pieces(batch_bytes_max=batch_bytes_max)):
@@ -182,6 +200,15 @@ def _cut(
     for partition, part in columns.by_partition(partitions=topic.partitions, keyless_partition=keyless):
         for piece in part.pieces(batch_bytes_max=batch_bytes_max):
             yield partition, piece
+
+
+async def compress(lanes: Sequence[Lane]) -> None:
+    """Encode what is to be compressed: before a transaction begins, for it takes long where many do it at once.
+
+    It ends by itself and needs nobody, so no time limit of a commit counts it.
+    """
+    for lane in lanes:
+        await lane.compress()
 
 
 async def send(producer: AIOKafkaProducer, lanes: Sequence[Lane]) -> None:

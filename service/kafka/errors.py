@@ -8,6 +8,7 @@ KafkaFailure
 ├── WriterFenced       a newer incarnation owns the transactional id: end, never retry
 ├── GroupHasMembers    offsets of a group can be changed only while nobody reads as it
 ├── DeliveryRetriable  nothing is known to be delivered: start a new writer, read the offsets again
+│   └── TransactionExpired  by its time limit, and nobody has taken over the transactional id
 └── DeliveryFatal      the same write would fail again: someone has to change something
     ├── BatchRefused   by a broker, for a size or a time that the topic's settings allow
     └── RecordsRefused says which records; nothing was sent, and the writer may be used without them
@@ -45,6 +46,13 @@ class DeliveryRetriable(KafkaFailure):
 
     Only the offset topic knows the fate, so the caller starts a new writer (which ends the old
     transaction one way or the other) and reads its offsets again.
+    """
+
+
+class TransactionExpired(DeliveryRetriable):
+    """The coordinator ended the transaction, as old as it was, and no other writer has started since.
+
+    For example because the machine was suspended, or the broker's clock was set.
     """
 
 
@@ -99,6 +107,7 @@ class _ProducerFencedByCoordinator(kafka.BrokerResponseError):  # type: ignore[m
 for _known in (_InvalidRecord, _ProducerFencedByCoordinator):
     kafka.kafka_errors.setdefault(_known.errno, _known)
 
+FENCED_CODES = frozenset({kafka.InvalidProducerEpoch.errno, _ProducerFencedByCoordinator.errno})
 _FENCED = (kafka.ProducerFenced, kafka.InvalidProducerEpoch, _ProducerFencedByCoordinator)
 _FATAL = (
     _InvalidRecord,
@@ -134,17 +143,15 @@ _MENDS = {
 CLIENT_ERRORS = (kafka.KafkaError, OSError, TimeoutError, asyncio.IncompleteReadError, AssertionError)
 
 
-def classify(error: BaseException, *, doing: str, could_be_expired: bool = False) -> KafkaFailure:
+def classify(error: BaseException, *, doing: str) -> KafkaFailure:
     """Turn a client error into the class that says what to do; `doing` completes "while …".
 
-    `could_be_expired`: the transaction was open longer than its time limit. Then the coordinator
-    itself ended it, which older protocols report exactly like fencing by a newer writer.
+    A transaction that the coordinator ended because of its age comes out as WriterFenced: the protocol's versions that
+    the library speaks report it like a newer writer, and only the coordinator can say more (`TransactionExpired`).
     """
     chain = tuple(_causes(error))
     for cause in chain:
         if isinstance(cause, _FENCED):
-            if could_be_expired:
-                return DeliveryRetriable(f"the transaction outlived transaction.timeout.ms while {doing}")
             return WriterFenced(f"a newer writer with the same transactional id took over, seen while {doing}")
         if isinstance(cause, _FATAL + _BY_LIMITS):
             kind = BatchRefused if isinstance(cause, _BY_LIMITS) else DeliveryFatal

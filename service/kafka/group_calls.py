@@ -16,6 +16,7 @@ from aiokafka import errors as kafka
 from aiokafka.client import AIOKafkaClient, ConnectionGroup, CoordinationType
 from aiokafka.protocol.group import HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
 
+from service.kafka import library
 from service.kafka.client import KafkaSettings
 from service.kafka.errors import CLIENT_ERRORS, DeliveryFatal, DeliveryRetriable, classify
 
@@ -73,6 +74,7 @@ class GroupCalls:
         # Joining is answered when everyone has joined; each call has a limit of its own besides.
         arguments["request_timeout_ms"] = round((settings.rebalance_seconds + CONNECT_SECONDS_MAX) * 1000)
         client = AIOKafkaClient(**arguments)
+        library.mend_bootstrap(client)
         calls = cls(client, settings)
         try:
             await calls._find()

@@ -22,6 +22,7 @@ from aiokafka import errors as kafka
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.structs import TopicPartition
 
+from service.kafka import library
 from service.kafka.client import KafkaSettings
 from service.kafka.closing import close_consumer
 from service.kafka.errors import CLIENT_ERRORS, DeliveryRetriable, classify
@@ -145,6 +146,7 @@ class GroupConsumer:
             max_poll_interval_ms=round(limits.poll_seconds_max * 1000),
             rebalance_timeout_ms=round(limits.poll_seconds_max * 1000),
         )
+        library.mend_bootstrap(library.client_of(self._consumer))
         async with self._translated(f"{self._settings.connecting} as a member of group '{self._group_id}'"):
             async with asyncio.timeout(START_SECONDS_MAX):
                 await self._consumer.start()
@@ -203,7 +205,7 @@ class GroupConsumer:
         if is_missing and now >= self._look_at:
             self._look_at = now + MISSING_LOOK_SECONDS
             async with asyncio.timeout(COMMIT_SECONDS_MAX):
-                await self._client._client.force_metadata_update()  # noqa: SLF001 - no public way
+                await library.client_of(self._client).force_metadata_update()
 
     async def commit(self, offsets: Offsets) -> None:
         """Make `offsets` those that a successor begins at. Raises CommitOutdated, DeliveryFatal, DeliveryRetriable."""
@@ -224,7 +226,7 @@ class GroupConsumer:
         wanted = [TopicPartition(*partition) for partition in partitions]
         async with self._translated(f"asking for the offsets of group '{self._group_id}'"):
             async with asyncio.timeout(COMMIT_SECONDS_MAX):
-                found = await self._client._coordinator.fetch_committed_offsets(wanted)  # noqa: SLF001 - one request for all
+                found = await library.committed_offsets(self._client, wanted)
         offsets = {tuple(partition): known.offset for partition, known in found.items()}
         return {partition: offsets.get(partition) for partition in partitions}
 
@@ -250,10 +252,10 @@ class GroupConsumer:
 
     def _lag(self, partition: TopicPartition) -> int | None:
         end: int | None = self._client.last_stable_offset(partition)
-        state: Any = self._client._subscription.subscription.assignment.state_value(partition)  # noqa: SLF001 - without a wait
-        if end is None or end < 0 or not state.has_valid_position:
+        position = library.position_now(self._client, partition)
+        if end is None or end < 0 or position is None:
             return None
-        return max(0, end - int(state.position))
+        return max(0, end - position)
 
     async def stop(self) -> None:
         """Leave the group, within a time limit; nothing is committed. Harmless when repeated or never started."""

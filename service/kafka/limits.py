@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from service.kafka.batches import Columns
+    from service.kafka.compression import Compression
 
 BYTES_KEY = "max.message.bytes"
 TYPE_KEY = "message.timestamp.type"
@@ -56,7 +57,9 @@ class TopicLimits:
         (behind, behind_key), (ahead, ahead_key) = (_time_limit(settings, each) for each in (BEHIND_KEY, AHEAD_KEY))
         return cls(bytes_max, behind, ahead, key, behind_key, ahead_key)
 
-    def refused(self, columns: Columns, *, now_ms: int, compression: str | None = None) -> Iterator[RefusedRecord]:
+    def refused(
+        self, columns: Columns, *, now_ms: int, compression: Compression | None = None
+    ) -> Iterator[RefusedRecord]:
         """Records that the topic would not take, in order; sizes are those of a batch of one, as it would be sent."""
         sizes = columns.sizes_bytes() + BATCH_HEADER_BYTES
         stamps = columns.timestamps_ms

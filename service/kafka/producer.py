@@ -14,15 +14,20 @@ from typing import TYPE_CHECKING, Protocol
 
 from aiokafka import AIOKafkaProducer
 
+from service.kafka import library
 from service.kafka.closing import close_producer
-from service.kafka.delivery import TOPIC_SECONDS_MAX, Lanes, send
+from service.kafka.coordinators import PASSING_CODES, RETRY_SECONDS
+from service.kafka.delivery import TOPIC_SECONDS_MAX, Lane, Lanes, compress, send
 from service.kafka.errors import (
     CLIENT_ERRORS,
+    FENCED_CODES,
     BatchRefused,
     DeliveryRetriable,
     KafkaFailure,
     RecordsRefused,
     RefusedRecord,
+    TransactionExpired,
+    WriterFenced,
     classify,
 )
 from service.kafka.records import Header, TopicRecords
@@ -35,6 +40,9 @@ if TYPE_CHECKING:
 __all__ = ["Header", "IdempotentWriter", "TopicRecords", "TransactionalWriter", "Writer", "transactional_id"]
 
 START_SECONDS_MAX = 60.0
+SUCCESSOR_SECONDS_MAX = 15.0
+SUCCESSOR_START_SECONDS = 2.0
+EXPIRED = "the coordinator has ended the transaction because it was open for longer than transaction.timeout.ms"
 ABORT_SECONDS_MAX = 3.0
 STOP_SECONDS_MAX = 3.0
 # A commit gives up before the coordinator does, so that it hears what happened.
@@ -123,33 +131,35 @@ class _Connection:
                 "transaction_timeout_ms": round(self.settings.producer.transaction_seconds_max * 1000),
             }
         producer = AIOKafkaProducer(enable_idempotence=True, **transaction, **self.settings.connection_arguments())
-        _mend_sequence_numbers(producer)
+        library.mend_sequence_numbers(producer)
+        library.mend_bootstrap(producer.client)
         return producer
 
-    async def deliver(self, deliver: Callable[[], Awaitable[None]], *, seconds_max: float) -> None:
-        """Run one commit: guard, time limit, errors by recovery; only a clean end leaves the writer usable."""
+    async def deliver(self, deliver: Callable[[], Awaitable[None]]) -> None:
+        """Run one commit, which has its own time limits: errors by recovery; only a clean end leaves it usable."""
         if not self.is_usable:
             raise DeliveryRetriable("the writer is used up, not started, or busy with another commit")
         self.is_usable = False
-        if self.producer._sender.sender_task.done():  # noqa: SLF001 - nothing public tells
+        if library.has_sender_ended(self.producer):
             raise DeliveryRetriable("the producer ended by itself while it was idle")
         started = time.monotonic()
         try:
-            async with asyncio.timeout(seconds_max):
-                await deliver()
+            await deliver()
         except RecordsRefused:
             self.is_usable = True
             raise
         except BaseException as error:
             # Cancellation too: a transaction that is left open would hold up every reader until it times out.
-            failure = self._failure(error, open_seconds=time.monotonic() - started)
+            failure = self._failure(error)
+            if isinstance(failure, WriterFenced):
+                failure = await self._expired_or(failure, open_seconds=time.monotonic() - started)
             await self._abort()
             if failure is None:
                 raise
             raise failure from error
         self.is_usable = True
 
-    def _failure(self, error: BaseException, *, open_seconds: float) -> KafkaFailure | None:
+    def _failure(self, error: BaseException) -> KafkaFailure | None:
         """Give the failure that `error` stands for; None for what is already one, a cancellation or a bug."""
         if isinstance(error, ExceptionGroup):
             # Lanes fail side by side; one bug among them must not pass for a broker's fault.
@@ -158,12 +168,31 @@ class _Connection:
             is_kafka = isinstance(error, CLIENT_ERRORS)
         if not is_kafka:
             return None
-        # The library hands out copies of what ended its sender, without their causes.
-        sender = self.producer._sender.sender_task  # noqa: SLF001
-        if sender is not None and sender.done() and not sender.cancelled():
-            error = sender.exception() or error
-        limit = self.settings.producer.transaction_seconds_max
-        return classify(error, doing="delivering", could_be_expired=open_seconds >= limit)
+        return classify(library.sender_error(self.producer) or error, doing="delivering")
+
+    async def _expired_or(self, fenced: WriterFenced, *, open_seconds: float) -> KafkaFailure:
+        """Tell the coordinator's own time-out from a successor; to the requests the library sends both look the same.
+
+        Which it is the coordinator knows, whatever this machine's clocks say (KIP-360, KIP-588). It is asked twice: a
+        successor's start first has the transaction ended, and only then gets an epoch of its own.
+        """
+        try:
+            async with asyncio.timeout(SUCCESSOR_SECONDS_MAX):
+                has_successor = await self._has_successor()
+                if not has_successor:
+                    await asyncio.sleep(SUCCESSOR_START_SECONDS)
+                    has_successor = await self._has_successor()
+        except NotImplementedError:
+            has_successor = open_seconds < self.settings.producer.transaction_seconds_max
+        except CLIENT_ERRORS:
+            # Who does not know whether there is a successor must not fence it.
+            return fenced
+        return fenced if has_successor else TransactionExpired(EXPIRED)
+
+    async def _has_successor(self) -> bool:
+        while (code := await library.try_to_continue(self.producer)) in PASSING_CODES:
+            await asyncio.sleep(RETRY_SECONDS)
+        return code in FENCED_CODES
 
     async def would_plan_otherwise(self, writes: Sequence[TopicRecords]) -> bool:
         """Whether a new writer would not send the same again. If it would, the refusal is for ever."""
@@ -175,7 +204,7 @@ class _Connection:
 
     async def _abort(self) -> None:
         """End the open transaction if that is still possible; leave the rest to its next incarnation."""
-        if self.transactional_id is None or not self.producer._txn_manager.is_in_transaction():  # noqa: SLF001
+        if self.transactional_id is None or not library.is_in_transaction(self.producer):
             return
         try:
             async with asyncio.timeout(ABORT_SECONDS_MAX):
@@ -212,7 +241,7 @@ class _ConnectedWriter(ABC):
         if not filled:
             return
         try:
-            await self._connection.deliver(lambda: self._commit(filled), seconds_max=self._seconds_max)
+            await self._connection.deliver(lambda: self._commit(filled))
         except BatchRefused as error:
             if await self._connection.would_plan_otherwise(filled):
                 raise DeliveryRetriable(f"{error}; planned by settings of the topic that have changed") from error
@@ -223,9 +252,10 @@ class _ConnectedWriter(ABC):
         found: list[RefusedRecord] = []
 
         async def ask() -> None:
-            found.extend(await self._connection.lanes.refused(write))
+            async with asyncio.timeout(self._seconds_max):
+                found.extend(await self._connection.lanes.refused(write))
 
-        await self._connection.deliver(ask, seconds_max=self._seconds_max)
+        await self._connection.deliver(ask)
         return found
 
     async def stop(self) -> None:
@@ -234,7 +264,14 @@ class _ConnectedWriter(ABC):
 
     @abstractmethod
     async def _commit(self, writes: Sequence[TopicRecords]) -> None:
-        """Deliver; the connection sees to limits and errors."""
+        """Deliver, within the limits; the connection sees to errors."""
+
+    async def _planned(self, writes: Sequence[TopicRecords]) -> list[Lane]:
+        """Cut into lanes, and compressed where they are to be; what is refused is known before anything is sent."""
+        async with asyncio.timeout(self._seconds_max):
+            lanes = await self._connection.lanes.plan(writes)
+        await compress(lanes)
+        return lanes
 
 
 class TransactionalWriter(_ConnectedWriter):
@@ -251,11 +288,12 @@ class TransactionalWriter(_ConnectedWriter):
 
     async def _commit(self, writes: Sequence[TopicRecords]) -> None:
         producer = self._connection.producer
-        lanes = await self._connection.lanes.plan(writes)
-        await producer.begin_transaction()
-        # All acknowledgements first: the library would commit even when a batch had failed.
-        await send(producer, lanes)
-        await producer.commit_transaction()
+        lanes = await self._planned(writes)
+        async with asyncio.timeout(self._seconds_max):
+            await producer.begin_transaction()
+            # All acknowledgements first: the library would commit even when a batch had failed.
+            await send(producer, lanes)
+            await producer.commit_transaction()
 
 
 class IdempotentWriter(_ConnectedWriter):
@@ -273,20 +311,7 @@ class IdempotentWriter(_ConnectedWriter):
 
     async def _commit(self, writes: Sequence[TopicRecords]) -> None:
         ordered = sorted(writes, key=lambda write: write.topic == self._last_topic)
-        # What is refused is known before anything is sent.
-        for lanes in [await self._connection.lanes.plan([write]) for write in ordered]:
-            await send(self._connection.producer, lanes)
-
-
-def _mend_sequence_numbers(producer: AIOKafkaProducer) -> None:
-    """Let sequence numbers wrap to zero after 2³¹−1, as the protocol demands; the library wraps to −2³¹.
-
-    The broker refuses negative ones, so a task would stop after two billion records in one partition.
-    """
-    manager = producer._txn_manager  # noqa: SLF001
-
-    def increment(partition: object, count: int) -> None:
-        numbers = manager._sequence_numbers  # noqa: SLF001
-        numbers[partition] = (numbers[partition] + count) & 0x7FFFFFFF
-
-    manager.increment_sequence_number = increment
+        planned = [await self._planned([write]) for write in ordered]
+        async with asyncio.timeout(self._seconds_max):
+            for lanes in planned:
+                await send(self._connection.producer, lanes)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from service.kafka import client
+from service.kafka.compression import Compression
 from service.kafka.security import MECHANISMS, PROTOCOLS, Finding, KafkaSecurity, parse_jaas
 
 if TYPE_CHECKING:
@@ -27,7 +28,8 @@ _CONNECTION = (
     "ssl.key.password", "ssl.endpoint.identification.algorithm",
 )  # fmt: skip
 _PRODUCER = (
-    "compression.type", "batch.size", "max.request.size", "transaction.timeout.ms", "delivery.timeout.ms",
+    "compression.type", "compression.gzip.level", "compression.lz4.level", "compression.zstd.level",
+    "batch.size", "max.request.size", "transaction.timeout.ms", "delivery.timeout.ms",
 )  # fmt: skip
 _CONSUMER = (
     "group.id", "auto.offset.reset", "max.poll.records", "fetch.max.bytes", "max.partition.fetch.bytes",
@@ -119,19 +121,32 @@ class _SettingsReader:
         return _BOOTSTRAP_DEFAULT
 
     def _producer(self) -> client.ProducerSettings:
-        compression = self._choice("compression.type", client.COMPRESSIONS, "none")
         request_bytes_max = self._number("max.request.size", client.REQUEST_BYTES_MAX, low=1024)
         transaction_seconds = self._seconds("transaction.timeout.ms", client.TRANSACTION_SECONDS_MAX)
         commit_seconds = client.COMMIT_SECONDS_MAX
         if self._number("delivery.timeout.ms", _NUMBER_MAX) < _NUMBER_MAX:
             commit_seconds = self._seconds("delivery.timeout.ms", commit_seconds)
         return client.ProducerSettings(
-            compression=None if compression == "none" else compression,
+            compression=self._compression(),
             batch_bytes_max=min(self._number("batch.size", client.BATCH_BYTES_MAX, low=1024), request_bytes_max),
             request_bytes_max=request_bytes_max,
             transaction_seconds_max=transaction_seconds,
             commit_seconds_max=commit_seconds,
         )
+
+    def _compression(self) -> Compression | None:
+        codec = self._choice("compression.type", client.COMPRESSIONS, "none")
+        levels = {name: self._level(name) for name in Compression.LEVELS}
+        return None if codec == "none" else Compression(codec, levels.get(codec))
+
+    def _level(self, codec: str) -> int:
+        default, low, high = Compression.LEVELS[codec]
+        key = f"compression.{codec}.level"
+        level = self._number(key, default, low=min(low, default))
+        if level != default and not low <= level <= high:
+            self._note(self._name(key), str(level), f"a whole number of {low} to {high}")
+            return default
+        return level
 
     def _consumer(self) -> client.ConsumerSettings:
         default = client.ConsumerSettings()

@@ -1,6 +1,6 @@
 """Reads a topic from its beginning to where it ends now, seeing only what was committed.
 
-For `topic read`, audits, and (through `service.kafka.log`) the worker's own state topics.
+For `topic read`, audits, and (through `service.kafka.tail`) the worker's own state topics.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Self, TypeAlias
 from aiokafka import AIOKafkaConsumer
 from aiokafka.structs import ConsumerRecord, TopicPartition
 
+from service.kafka import library
 from service.kafka.closing import close_consumer
 from service.kafka.errors import CLIENT_ERRORS, DeliveryFatal, DeliveryRetriable, classify
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable
 
     from service.kafka.client import KafkaSettings
 
@@ -40,19 +41,29 @@ async def read_topic(
     *,
     is_pending_awaited: bool = True,
     stall_seconds_max: float = STALL_SECONDS_MAX,
+    only_partition: Callable[[int], int] | None = None,
 ) -> AsyncGenerator[list[StoredRecord], None]:
     """Every committed record of a topic, in lists of one partition each, up to its end at the time of the call.
 
     A commit is acknowledged a moment before its records can be read, so by default transactions that
     are open at the call are waited for; else reading ends at the first of them.
+    `only_partition` chooses one partition, given how many there are.
     Raises DeliveryFatal for a missing topic, DeliveryRetriable when nothing comes for the time given.
     """
-    async with TopicFeed.opened(settings, topic) as feed:
+    async with TopicFeed.opened(settings, topic, only_partition=only_partition) as feed:
         ends = await (last_ends(settings, topic) if is_pending_awaited else feed.ends())
+        ends = {partition: ends[partition] for partition in feed.partitions}
         async for records in feed.read_until(ends, stall_seconds_max=stall_seconds_max):
             end = ends[TopicPartition(topic, records[0].partition)]
             # All of it is let go when the reading ends, so what came later is only left out.
             yield records if records[-1].offset < end else [record for record in records if record.offset < end]
+
+
+async def partition_count(settings: KafkaSettings, topic: str) -> int:
+    """How many partitions a topic has. Raises as `TopicFeed.open`."""
+    feed = await TopicFeed.open(settings, topic, is_reading=False)
+    await feed.close()
+    return len(feed.partitions)
 
 
 async def last_ends(settings: KafkaSettings, topic: str) -> Ends:
@@ -60,32 +71,33 @@ async def last_ends(settings: KafkaSettings, topic: str) -> Ends:
 
     Raises DeliveryFatal, DeliveryRetriable.
     """
-    feed = await open_for_ends(settings, topic)
+    feed = await TopicFeed.open(settings, topic, is_committed=False, is_reading=False)
     try:
         return await feed.ends()
     finally:
         await feed.close()
 
 
-async def open_for_ends(settings: KafkaSettings, topic: str) -> TopicFeed:
-    """For questions of where the topic ends, open transactions counted in. Raises as ``TopicFeed.open``."""
-    return await TopicFeed.open(settings, topic, is_committed=False, is_reading=False)
-
-
 class TopicFeed:
-    """An open reader over all partitions of one topic, positioned at the beginning."""
+    """An open reader over all partitions of one topic, or one of them, positioned at the beginning."""
 
     def __init__(self, consumer: AIOKafkaConsumer, topic: str, *, partitions: list[TopicPartition]) -> None:
         """Wrap a started consumer; use `opened` or `open`."""
         self._consumer = consumer
         self._topic = topic
-        self._partitions = partitions
+        self.partitions = partitions
 
     @classmethod
     async def open(
-        cls, settings: KafkaSettings, topic: str, *, is_committed: bool = True, is_reading: bool = True
+        cls,
+        settings: KafkaSettings,
+        topic: str,
+        *,
+        is_committed: bool = True,
+        is_reading: bool = True,
+        only_partition: Callable[[int], int] | None = None,
     ) -> Self:
-        """Connect and assign all partitions; `is_committed` False also sees open and aborted transactions.
+        """Connect and assign the partitions; `is_committed` False also sees open and aborted transactions.
 
         `is_reading` False is for one who only asks for `ends`: nothing is fetched, so no question waits for a fetch.
         Raises DeliveryFatal for a missing topic or permission, else DeliveryRetriable.
@@ -98,11 +110,12 @@ class TopicFeed:
             isolation_level="read_committed" if is_committed else "read_uncommitted",
             max_partition_fetch_bytes=_FETCH_BYTES_MAX,
         )
+        library.mend_bootstrap(library.client_of(consumer))
         try:
             async with asyncio.timeout(CONNECT_SECONDS_MAX):
                 await consumer.start()
                 # Asked of the whole cluster, because asking for one topic by name may create it.
-                cluster = await consumer._client.fetch_all_metadata()  # noqa: SLF001 - no public way
+                cluster = await library.whole_cluster(consumer)
         except CLIENT_ERRORS as error:
             await _close(consumer)
             raise classify(error, doing=f"{settings.connecting} to read topic '{topic}'") from error
@@ -115,19 +128,28 @@ class TopicFeed:
             is_refused = topic in cluster.unauthorized_topics
             message = f"topic '{topic}' " + ("may not be read by this user" if is_refused else "does not exist")
             raise DeliveryFatal(message)
+        if only_partition is not None:
+            numbers = {only_partition(len(numbers))}
         partitions = [TopicPartition(topic, number) for number in sorted(numbers)]
         if is_reading:
             consumer.assign(partitions)
         else:
             # Else the first question would find no leader, and wait before it asks again.
-            consumer._client.add_topic(topic)  # noqa: SLF001 - no public way
+            library.client_of(consumer).add_topic(topic)
         return cls(consumer, topic, partitions=partitions)
 
     @classmethod
     @asynccontextmanager
-    async def opened(cls, settings: KafkaSettings, topic: str, *, is_committed: bool = True) -> AsyncIterator[Self]:
-        """Open for the length of a block."""
-        feed = await cls.open(settings, topic, is_committed=is_committed)
+    async def opened(
+        cls,
+        settings: KafkaSettings,
+        topic: str,
+        *,
+        is_committed: bool = True,
+        only_partition: Callable[[int], int] | None = None,
+    ) -> AsyncIterator[Self]:
+        """As `open`, for the length of a block."""
+        feed = await cls.open(settings, topic, is_committed=is_committed, only_partition=only_partition)
         try:
             yield feed
         finally:
@@ -144,7 +166,7 @@ class TopicFeed:
 
     async def positions(self) -> Ends:
         """Offset that comes next in each partition; aborted records and markers at the end are passed over."""
-        return await self._behind(dict.fromkeys(self._partitions, _FOR_EVER))
+        return await self._behind(dict.fromkeys(self.partitions, _FOR_EVER))
 
     async def poll(self) -> list[list[StoredRecord]]:
         """What has come, as lists of one partition each: at once when there is something, else after a while empty."""
@@ -154,7 +176,7 @@ class TopicFeed:
         """Offset after the last record of each partition, as this reader's isolation sees it."""
         try:
             async with asyncio.timeout(CONNECT_SECONDS_MAX):
-                ends: Ends = await self._consumer.end_offsets(self._partitions)
+                ends: Ends = await self._consumer.end_offsets(self.partitions)
         except CLIENT_ERRORS as error:
             raise classify(error, doing=f"asking where topic '{self._topic}' ends") from error
         return ends

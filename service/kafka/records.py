@@ -28,6 +28,8 @@ class TopicRecords:
     keys: Column | None = None
     timestamps_ms: Column | None = None
     headers: Sequence[Sequence[Header]] | None = None
+    partition: int | None = None
+    """Where all of them go; None = by their keys, or where the writer likes."""
 
     def __post_init__(self) -> None:
         """Refuse columns of different lengths: they would pair records wrongly.

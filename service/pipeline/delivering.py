@@ -84,6 +84,7 @@ class DeliverStage:
             self.accounts.aborted(error, letters)
             raise
         self.dedupe.commit()
+        await self.offsets.committed(self.task_id.connector, settlement.offsets)
         self.accounts.committed(settlement, letters, seconds=self.accounts.clock.monotonic() - started_at)
         await self.accounts.log(settlement.rejects)
         for partition, offset in settlement.offsets:

@@ -18,3 +18,8 @@ class SourceOffsets(Protocol):
         self, connector: str, offsets: Iterable[tuple[Mapping[str, object], Mapping[str, object] | None]], /
     ) -> Sequence[TopicRecords]:
         """Records that set these offsets, for the transaction of the data they stand for."""
+
+    async def committed(
+        self, connector: str, offsets: Iterable[tuple[Mapping[str, object], Mapping[str, object] | None]], /
+    ) -> None:
+        """Hear, before the next transaction, that the one with these offsets is committed."""

@@ -9,17 +9,16 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from metrics.events import Emit, StateLogInterrupted, StateLogResumed
+from metrics.events import Emit
 from service.kafka.batches import BATCH_HEADER_BYTES
 from service.kafka.client import KafkaSettings
 from service.kafka.errors import DeliveryFatal, DeliveryRetriable
 from service.kafka.producer import IdempotentWriter, TransactionalWriter
 from service.kafka.records import TopicRecords
-from service.kafka.standby import StandbyWriter
+from service.kafka.sharing import CommitTogether, StandbyWriter
 from service.kafka.tail import TopicTail
-from service.kafka.together import CommitTogether
 from service.stores.state_log import ClaimMissing, KeyedValue, Receive
-from service.stores.state_topic import StateTopic
+from service.stores.state_topic import StateTopic, interruptions
 
 WRITE_SECONDS_MAX = 30.0
 _RECORD_OVERHEAD_BYTES = 32
@@ -59,9 +58,14 @@ class KafkaStateLog:
 
     async def start(self, receive: Receive) -> None:
         """See `StateLog`."""
-        self._record_bytes_max = await self._state_topic.ensure(self._clients.reading)
-        tail = TopicTail(self._clients.reading, self.topic, receive=receive, tell=self._tell)
-        await tail.start()
+        self._record_bytes_max = (await self._state_topic.ensure(self._clients.reading)).batch_bytes_max
+        tail = TopicTail(self._clients.reading, self.topic, receive=receive, tell=interruptions(self.topic, self._emit))
+        try:
+            await tail.start()
+            await tail.read_to_end()
+        except BaseException:
+            await tail.stop()
+            raise
         self._tail = tail
 
     async def stop(self) -> None:
@@ -141,11 +145,3 @@ class KafkaStateLog:
     def _columns(self, records: Sequence[KeyedValue]) -> TopicRecords:
         keys, values = zip(*records, strict=True)
         return TopicRecords(self.topic, pa.array(values, pa.binary()), pa.array(keys, pa.binary()))
-
-    def _tell(self, trouble: str | None) -> None:
-        told = (
-            StateLogResumed(topic=self.topic)
-            if trouble is None
-            else StateLogInterrupted(topic=self.topic, reason=trouble)
-        )
-        self._emit(told)

@@ -49,7 +49,11 @@ class OffsetChanges:
             if entries is None:
                 entries = [(partition, None) for partition, _ in known]
                 forgotten = await self.dedupe.forgotten(connector)
-            await writer.commit([*forgotten, *self.offsets.encode(connector, _last_of_each(entries))])
+            changed = _last_of_each(entries)
+            encoded = self.offsets.encode(connector, changed)
+            await self.offsets.forget_first(connector, [partition for partition, offset in changed if offset is None])
+            await writer.commit([*forgotten, *encoded])
+            await self.offsets.committed(connector, [entry for entry in changed if entry[1] is not None])
             await self.offsets.read(connector)
         finally:
             await writer.stop()

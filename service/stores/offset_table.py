@@ -24,6 +24,8 @@ class _Written:
     offset: dict[str, object]
     order: tuple[int, int]
     """When it was written; of two at the same time, which was read later."""
+    copied_from: str | None
+    """The topic in which it was committed, where it was another."""
 
 
 @dataclass(slots=True)
@@ -34,7 +36,7 @@ class OffsetTable:
     """By connector, canonical partition and key."""
     _reads: int = 0
 
-    def read(self, key: bytes | None, value: bytes | None, *, at_ms: int) -> None:
+    def read(self, key: bytes | None, value: bytes | None, *, at_ms: int, copied_from: str | None = None) -> None:
         """Take in a record; those of one key in their order, others in any.
 
         Raises ValueError for a record that is no offset.
@@ -48,15 +50,19 @@ class OffsetTable:
             under.pop(key or b"", None)
         else:
             self._reads += 1
-            under[key or b""] = _Written(offset, (at_ms, self._reads))
+            under[key or b""] = _Written(offset, (at_ms, self._reads), copied_from)
         self._drop_empty(connector, partition)
 
-    def offsets(self, connector: str) -> dict[str, dict[str, object]]:
-        """Last offset of each partition of a connector, by `canonical_partition`."""
+    def offsets(self, connector: str, *, but_copies_from: str | None = None) -> dict[str, dict[str, object]]:
+        """Last offset of each partition of a connector, by `canonical_partition`, but copies from that topic."""
         known = self._partitions.get(connector, {})
+        newest = {
+            partition: max(under.values(), key=lambda written: written.order) for partition, under in known.items()
+        }
         return {
-            partition: max(under.values(), key=lambda written: written.order).offset
-            for partition, under in known.items()
+            partition: last.offset
+            for partition, last in newest.items()
+            if last.copied_from is None or last.copied_from != but_copies_from
         }
 
     def write(

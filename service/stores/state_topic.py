@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from metrics.events import Emit, StateLogInterrupted, StateLogResumed
 from service.kafka.admin import KafkaAdmin
 from service.kafka.client import KafkaSettings
 from service.kafka.errors import DeliveryFatal
@@ -29,6 +30,21 @@ _PURPOSES = {
 _PARTITIONS = {StateKind.CONFIG: 1, StateKind.STATUS: 5, StateKind.OFFSET: 25}
 # Said by keys of the worker's own; or not to be chosen.
 _NO_TOPIC_SETTING = frozenset({"topic", "partitions", "replication.factor", "file.filename", "cleanup.policy"})
+
+
+@dataclass(frozen=True, slots=True)
+class StateTopicSettings:
+    """Of the settings a topic has, those that its readers and writers go by."""
+
+    batch_bytes_max: int
+    """``max.message.bytes``: what a batch of records may take."""
+    tombstone_seconds: float
+    """``delete.retention.ms``: how long it can be read, at least, that a key is forgotten."""
+
+    @classmethod
+    def of(cls, settings: Mapping[str, str | None]) -> StateTopicSettings:
+        """From all settings of a topic, as a broker tells them."""
+        return cls(int(settings.get("max.message.bytes") or 0), int(settings.get("delete.retention.ms") or 0) / 1000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,10 +80,9 @@ class StateTopic:
             kind=kind, name=name, partitions=partitions or _PARTITIONS[kind], replication=replication, settings=settings
         )
 
-    async def ensure(self, settings: KafkaSettings) -> int:
+    async def ensure(self, settings: KafkaSettings) -> StateTopicSettings:
         """Create the topic if it is missing, else check it; one that is there is never changed.
 
-        Returns how many bytes a batch of records may take in it.
         Raises DeliveryFatal (wrong clean-up or partitions: the text says how to mend it), DeliveryRetriable.
         """
         worker_key = f"{self.kind}.storage.topic"
@@ -80,7 +95,7 @@ class StateTopic:
             )
             await admin.demand_compacted(self.name, worker_key=worker_key, purpose=_PURPOSES[self.kind])
             found = await admin.partition_count(self.name)
-            batch_bytes_max = (await admin.topic_config(self.name))["max.message.bytes"]
+            effective = StateTopicSettings.of(await admin.topic_config(self.name))
         if self.kind is StateKind.CONFIG and found > 1:
             raise DeliveryFatal(
                 f"Topic '{self.name}' supplied via the '{worker_key}' property is required to have a single partition "
@@ -88,4 +103,13 @@ class StateTopic:
                 f"Create a topic with one partition and 'cleanup.policy=compact', and name it in '{worker_key}'; "
                 "or name one that does not exist, and it is created."
             )
-        return int(batch_bytes_max or 0)
+        return effective
+
+
+def interruptions(topic: str, emit: Emit) -> Callable[[str | None], None]:
+    """What a tail of this topic tells its interruptions to: a reason, or None once it reads on."""
+
+    def tell(trouble: str | None) -> None:
+        emit(StateLogResumed(topic=topic) if trouble is None else StateLogInterrupted(topic=topic, reason=trouble))
+
+    return tell

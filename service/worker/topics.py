@@ -8,9 +8,7 @@ from service.config.definition import ConnectorDefinition
 from service.config.worker import WorkerConfig
 from service.kafka.admin import BROKER_DEFAULT, MissingTopic
 from service.kafka.client import KafkaSettings
-from service.kafka.rounds import SharedRounds
-from service.kafka.standby_admin import StandbyAdmin
-from service.kafka.topic_rounds import TopicRounds
+from service.kafka.sharing import SharedRounds, StandbyAdmin, TopicRounds
 from service.stores.connector_offsets import OffsetTopics
 from service.stores.dedupe_store import DedupeStore
 from service.stores.state_topic import CHECKED_SECONDS

@@ -91,6 +91,6 @@ class StoresBetween:
     async def set_back(self, name: str, *, file: str, position: int) -> None:
         """A file source."""
         dedupe = DedupeStore(self.settings, f"{self.group}-dedupe")
-        await OffsetChanges(ConnectorOffsets((self.offsets,)), self.group, dedupe).alter(
+        await OffsetChanges(ConnectorOffsets(self.offsets), self.group, dedupe).alter(
             name, [({"filename": file}, {"position": position})], writing=self.settings
         )

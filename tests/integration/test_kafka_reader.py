@@ -9,9 +9,8 @@ from aiokafka import AIOKafkaProducer
 
 from service.kafka.admin import KafkaAdmin
 from service.kafka.client import KafkaSettings
-from service.kafka.log import CompactedLog
 from service.kafka.producer import TransactionalWriter
-from service.kafka.reader import StoredRecord, read_topic
+from service.kafka.reader import STALL_SECONDS_MAX, StoredRecord, TopicFeed, last_ends, read_topic
 from tests.stack import KafkaStack
 
 pytestmark = pytest.mark.integration
@@ -69,15 +68,21 @@ async def writers(settings: KafkaSettings, topic_name: str) -> AsyncIterator[Wri
         await writer.stop()
 
 
-async def test_a_log_gives_what_was_committed_while_it_was_read(
+async def test_a_feed_gives_what_was_committed_while_it_was_read(
     settings: KafkaSettings, topic_name: str, writers: Writers
 ) -> None:
     """Else a task that starts later would not see its newest offset, and deliver its records a second time."""
-    log = CompactedLog(settings, topic_name)
-    found = await writers.interrupt(log.read_to_end())
-    found += [record.value or b"" async for records in log.read_to_end() for record in records]
+    async with TopicFeed.opened(settings, topic_name) as feed:
+        found = await writers.interrupt(to_the_end(settings, feed))
+        found += [record.value or b"" async for records in to_the_end(settings, feed) for record in records]
     assert found == [b"seen", b"held", b"beyond"]
-    await log.close()
+
+
+async def to_the_end(settings: KafkaSettings, feed: TopicFeed) -> AsyncIterator[list[StoredRecord]]:
+    """From where the feed stands to where its topic ends now."""
+    ends = await last_ends(settings, feed._topic)
+    async for records in feed.read_until(ends, stall_seconds_max=STALL_SECONDS_MAX):
+        yield records
 
 
 async def test_a_topic_is_read_up_to_where_it_ended_at_the_call(

@@ -12,6 +12,7 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from service.kafka import delivery
 from service.kafka.admin import KafkaAdmin, connected
 from service.kafka.client import KafkaSettings, ProducerSettings
+from service.kafka.compression import Compression
 from service.kafka.errors import DeliveryFatal, DeliveryRetriable, RecordsRefused, WriterFenced
 from service.kafka.partitioner import key_partitions
 from service.kafka.producer import IdempotentWriter, TransactionalWriter, transactional_id
@@ -69,7 +70,7 @@ async def test_a_commit_is_read_back_whole(kafka: KafkaStack, topic_name: str) -
 @pytest.mark.parametrize("compression", ["gzip", "snappy", "lz4", "zstd"])
 async def test_every_compression_is_taken_by_the_broker(kafka: KafkaStack, topic_name: str, compression: str) -> None:
     """A compressed commit reads back the same."""
-    settings = settings_of(kafka, compression=compression)
+    settings = settings_of(kafka, compression=Compression(compression))
     writer = TransactionalWriter(settings, transactional_id=topic_name)
     await writer.start()
     values: list[bytes | None] = [b"the same text over and over %d" % index for index in range(3000)]

@@ -7,7 +7,7 @@ import pytest
 from service.kafka.admin import KafkaAdmin
 from service.kafka.client import KafkaSettings
 from service.kafka.errors import DeliveryRetriable
-from service.kafka.standby_admin import StandbyAdmin
+from service.kafka.sharing import StandbyAdmin
 from tests.stack import KafkaStack
 
 pytestmark = pytest.mark.integration

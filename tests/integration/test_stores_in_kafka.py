@@ -13,9 +13,9 @@ from metrics.events import Event, StateRecordSkipped
 from service.kafka.admin import KafkaAdmin
 from service.kafka.client import KafkaSettings
 from service.kafka.errors import DeliveryFatal, DeliveryRetriable
-from service.kafka.log import CompactedLog
 from service.kafka.producer import TransactionalWriter
 from service.kafka.records import TopicRecords
+from service.kafka.tail import TopicTail
 from service.stores import DedupeStore, OffsetStore, canonical_partition
 from tests.stack import KafkaStack
 
@@ -88,17 +88,18 @@ async def test_reading_to_the_end_waits_for_open_transactions(settings: KafkaSet
     producer = other._connection.producer
     await producer.begin_transaction()
     await (await producer.send(topic_name, b'{"position":7}', key=b'["c",{}]'))
-    impatient = CompactedLog(settings, topic_name, pending_seconds_max=0.5)
+    impatient = TopicTail(settings, topic_name, receive=lambda _: None, tell=lambda _: None, stall_seconds_max=0.5)
+    await impatient.start()
     with pytest.raises(DeliveryRetriable, match="a transaction is open"):
-        async for _ in impatient.read_to_end():
-            pass
+        await impatient.read_to_end()
+    await impatient.read_to_end(is_pending_awaited=False)
     async with asyncio.TaskGroup() as group:
         reading = group.create_task(store.read("c"))
         await asyncio.sleep(0)
         assert not reading.done()
         await producer.commit_transaction()
     assert reading.result() == {"{}": {"position": 7}}
-    await impatient.close()
+    await impatient.stop()
     await store.close()
     await other.stop()
 

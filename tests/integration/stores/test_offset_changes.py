@@ -11,14 +11,16 @@ from fetchers.sdk import DedupeScope
 from service.kafka.client import KafkaSettings
 from service.kafka.errors import WriterFenced
 from service.kafka.producer import TransactionalWriter
+from service.kafka.records import TopicRecords
 from service.stores.connector_offsets import ConnectorOffsets, OffsetTopics
 from service.stores.dedupe_store import DedupeStore
 from service.stores.offset_changes import OffsetChanges
-from service.stores.offsets import OffsetStore, canonical_partition
+from service.stores.offsets import OffsetEntry, OffsetStore, canonical_partition
 from tests.stack import KafkaStack
 
 pytestmark = pytest.mark.integration
 
+LOOK_SECONDS = 0.05
 ONE, TWO = {"file": "1"}, {"file": "2"}
 
 
@@ -45,13 +47,13 @@ async def test_a_thousand_tasks_that_start_together_read_quickly(settings: Kafka
         await writer.commit([store.encode(f"c{number}", [(ONE, {"position": number})])])
     await writer.stop()
     rounds = []
-    read = store._read_to_end
+    read = store._all_read._errand
 
     async def counted() -> None:
         rounds.append(1)
         await read()
 
-    store._reading._errand = counted
+    store._all_read._errand = counted
     async with asyncio.TaskGroup() as group:
         reading = [group.create_task(store.read(f"c{number % 3}")) for number in range(1000)]
     for number, task in enumerate(reading):
@@ -68,7 +70,7 @@ async def test_offsets_are_changed_and_forgotten_by_hand(settings: KafkaSettings
     await zombie.start()
     await zombie.commit([store.encode("c", [(ONE, {"p": 1}), (TWO, {"p": 2})]), store.encode("d", [(ONE, {"p": 9})])])
     dedupe = await dedupe_store(settings, topic_name)
-    changes = OffsetChanges(ConnectorOffsets((store,)), "g", dedupe)
+    changes = OffsetChanges(ConnectorOffsets(store), "g", dedupe)
     await changes.alter("c", [(ONE, {"p": 5}), (TWO, {"p": 6}), (ONE, {"p": 7})], writing=settings)
     assert await store.entries("c") == [(ONE, {"p": 7}), (TWO, {"p": 6})]
     with pytest.raises(WriterFenced):
@@ -102,7 +104,7 @@ async def test_who_forgets_the_offsets_forgets_what_was_delivered(settings: Kafk
         await state.load()
         return len(state.index)
 
-    changes = OffsetChanges(ConnectorOffsets((offsets,)), "g", dedupe)
+    changes = OffsetChanges(ConnectorOffsets(offsets), "g", dedupe)
     await changes.alter("c", [(ONE, {"p": 1})], writing=settings)
     assert [await known("c", 0), await known("c", 1), await known("d", 0)] == [3, 3, 3]
     await changes.reset("c", writing=settings)
@@ -111,7 +113,7 @@ async def test_who_forgets_the_offsets_forgets_what_was_delivered(settings: Kafk
 
 
 async def test_a_topic_of_its_own_counts_more_than_the_workers(settings: KafkaSettings, topic_name: str) -> None:
-    """What only the worker's topic knows is found too; a change is written to both, and forgetting leaves neither."""
+    """What only the worker's topic knows is found too; a change comes to both, and forgetting leaves neither."""
     topics = OffsetTopics(settings, topic_name, partitions=2)
     await topics.ensure(f"{topic_name}-own")
     worker, own = topics.of(), topics.of(f"{topic_name}-own")
@@ -124,11 +126,81 @@ async def test_a_topic_of_its_own_counts_more_than_the_workers(settings: KafkaSe
     assert await own.entries("c") == [(ONE, {"p": 9}), (TWO, {"p": 2})]
     changes = OffsetChanges(own, "g", await dedupe_store(settings, topic_name))
     await changes.alter("c", [(TWO, {"p": 5})], writing=settings)
-    assert await worker.entries("c") == [(ONE, {"p": 1}), (TWO, {"p": 5})]
     assert await own.entries("c") == [(ONE, {"p": 9}), (TWO, {"p": 5})]
+    await wait_until_worker_has(worker, [(ONE, {"p": 9}), (TWO, {"p": 5})])
     await changes.reset("c", writing=settings)
     assert (await worker.entries("c"), await own.entries("c")) == ([], [])
     await topics.close()
+
+
+async def wait_until_worker_has(worker: ConnectorOffsets, entries: list[OffsetEntry]) -> None:
+    """Copies follow in the background."""
+    async with asyncio.timeout(30):
+        while await worker.entries("c") != entries:
+            await asyncio.sleep(LOOK_SECONDS)
+
+
+async def test_a_topic_of_its_own_isolates(settings: KafkaSettings, topic_name: str) -> None:
+    """A transaction that a dead task left open, of a connector with a topic of its own, holds up nobody else.
+
+    Nor is it held up by what others left open in the worker's, once it has begun to use its own.
+    """
+    topics = OffsetTopics(settings, topic_name, partitions=1)
+    worker, own = topics.of(), topics.of(f"{topic_name}-own")
+    await topics.ensure(f"{topic_name}-own")
+    await topics.ensure()
+    dead = [TransactionalWriter(settings, transactional_id=f"{topic_name}-{number}") for number in range(2)]
+    for writer, offsets in zip(dead, (own, worker), strict=True):
+        await writer.start()
+        await writer.commit(offsets.encode("c", [(ONE, {"p": 1})]))
+    await own.committed("c", [(ONE, {"p": 1})])
+    await wait_until_worker_has(worker, [(ONE, {"p": 1})])
+    [to_own] = own.encode("c", [(ONE, {"p": 2})])
+    await leave_open(dead[0], to_own)
+    async with asyncio.timeout(10):
+        assert await worker.entries("d") == []
+    heir = TransactionalWriter(settings, transactional_id=f"{topic_name}-0")
+    await heir.start()
+    await leave_open(dead[1], worker.encode("d", [(ONE, {"p": 3})])[0])
+    async with asyncio.timeout(10):
+        assert await own.entries("c") == [(ONE, {"p": 1})]
+    for writer in (heir, *dead):
+        await writer.stop()
+    await topics.close()
+
+
+async def leave_open(writer: TransactionalWriter, records: TopicRecords) -> None:
+    """A transaction with these records that nobody ends."""
+    producer, keys = writer._connection.producer, records.keys
+    assert keys is not None
+    await producer.begin_transaction()
+    for key, value in zip(keys.to_pylist(), records.values.to_pylist(), strict=True):
+        await producer.send_and_wait(records.topic, value, key=key)
+
+
+async def test_a_late_copy_does_not_bring_back_what_was_forgotten(settings: KafkaSettings, topic_name: str) -> None:
+    """A worker that was cut off copies what it had committed long ago: for the topic it is from it does not count.
+
+    For a connector that has lost its topic, or has another now, it does: it is all that is left.
+    """
+    topics, cut_off = (OffsetTopics(settings, topic_name, partitions=1) for _ in range(2))
+    own_topic = f"{topic_name}-own"
+    for each in (topics, cut_off):
+        await each.ensure(own_topic)
+    own = topics.of(own_topic)
+    await OffsetChanges(own, "g", await dedupe_store(settings, topic_name)).alter(
+        "c", [(ONE, {"p": 1})], writing=settings
+    )
+    await wait_until_worker_has(topics.of(), [(ONE, {"p": 1})])
+    await OffsetChanges(own, "g", await dedupe_store(settings, topic_name)).reset("c", writing=settings)
+    assert (await own.entries("c"), await topics.of().entries("c")) == ([], [])
+    await cut_off.of(own_topic).committed("c", [(ONE, {"p": 1})])
+    await wait_until_worker_has(topics.of(), [(ONE, {"p": 1})])
+    assert await own.entries("c") == []
+    await topics.ensure(f"{topic_name}-other")
+    assert await topics.of(f"{topic_name}-other").entries("c") == [(ONE, {"p": 1})]
+    for each in (topics, cut_off):
+        await each.close()
 
 
 async def test_the_workers_topic_named_once_more_is_one_topic(settings: KafkaSettings, topic_name: str) -> None:

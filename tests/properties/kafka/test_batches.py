@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.kafka.batches import BATCH_HEADER_BYTES, Columns, EncodedBatch
+from service.kafka.compression import Compression
 from service.kafka.records import TopicRecords
 
 NOW_MS = 1_700_000_000_000
@@ -51,7 +52,7 @@ def library_batch(given_rows: list[Row], *, is_transactional: bool) -> bytes:
     return bytes(builder.build())
 
 
-def encoded(columns: Columns, *, compression: str | None = None, is_transactional: bool = True) -> bytes:
+def encoded(columns: Columns, *, compression: Compression | None = None, is_transactional: bool = True) -> bytes:
     """The batch as it is sent."""
     batch = EncodedBatch(columns, compression=compression, is_transactional=is_transactional)
     batch._set_producer_state(7, 3, 11)
@@ -87,7 +88,7 @@ def test_compressed_batches_read_back(compression: str) -> None:
     """Each compression is one that a reader of the library understands, with a valid checksum."""
     values = [b"the same text again and again %d" % index for index in range(500)]
     columns = Columns.of(TopicRecords("t", pa.array(values, pa.binary())), now_ms=NOW_MS)
-    raw = encoded(columns, compression=compression)
+    raw = encoded(columns, compression=Compression(compression))
     assert len(raw) < sum(map(len, values))
     batch = MemoryRecords(raw).next_batch()
     assert isinstance(batch, DefaultRecordBatch)
@@ -99,7 +100,7 @@ def test_incompressible_batches_stay_plain() -> None:
     """What compression would make larger is sent as it is, and says so."""
     values = pa.array([np.random.default_rng(1).bytes(1000)], pa.binary())
     columns = Columns.of(TopicRecords("t", values), now_ms=NOW_MS)
-    assert encoded(columns, compression="lz4") == encoded(columns)
+    assert encoded(columns, compression=Compression("lz4")) == encoded(columns)
 
 
 def test_large_and_chunked_columns_are_taken() -> None:

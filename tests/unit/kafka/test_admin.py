@@ -66,11 +66,19 @@ class Cluster:
     def __init__(self, leaders: Mapping[str, int]) -> None:
         """With one broker."""
         self.leaders = dict(leaders)
+        self.looks = 0
+        self.leader_of_new = 0
 
-    async def _send_request(self, request: Any) -> Any:
+    async def _send_request(self, request: Any, node_id: int | None = None) -> Any:
         """The metadata of what is asked for."""
+        del node_id
+        self.looks += 1
         topics = [
-            {"topic": name, "partitions": [{"leader": self.leaders[name]}] if name in self.leaders else []}
+            {
+                "topic": name,
+                "error_code": 0 if name in self.leaders else kafka.UnknownTopicOrPartitionError.errno,
+                "partitions": [{"leader": self.leaders[name]}] if name in self.leaders else [],
+            }
             for name in request._topics
         ]
         return SimpleNamespace(to_object=lambda: {"topics": topics})
@@ -82,19 +90,34 @@ class Cluster:
     async def create_topics(self, topics: Sequence[Any]) -> Any:
         """As the client's method."""
         codes = [(topic.name, 36 if topic.name in self.leaders else 0) for topic in topics]
-        self.leaders |= {name: 0 for name, code in codes if code == 0}
+        self.leaders |= {name: self.leader_of_new for name, code in codes if code == 0}
         return SimpleNamespace(topic_errors=codes)
 
 
+def administering(cluster: Cluster) -> KafkaAdmin:
+    """An administrator of this cluster."""
+    return KafkaAdmin(cast("AIOKafkaAdminClient", cast("Any", cluster)))
+
+
 @pytest.mark.looptime
-async def test_a_topic_without_leaders_stops_no_other() -> None:
-    """The broker that has its partition is away: those whose topic it is try again, the others have theirs."""
-    admin = KafkaAdmin(cast("AIOKafkaAdminClient", cast("Any", Cluster({"stuck": -1, "there": 0}))))
-    outcomes = await admin.ensure_topics([MissingTopic(name) for name in ("stuck", "new", "there")])
-    assert outcomes.keys() == {"stuck", "new"}
-    assert outcomes["new"] is None
-    assert isinstance(outcomes["stuck"], DeliveryRetriable)
-    assert "'stuck' have leaders" in str(outcomes["stuck"])
+async def test_a_topic_that_is_there_without_leaders_holds_up_no_start() -> None:
+    """The broker that has its partition is away: nothing is to be made, and nothing is waited for."""
+    cluster = Cluster({"stuck": -1, "there": 0})
+    outcomes = await administering(cluster).ensure_topics([MissingTopic(name) for name in ("stuck", "new", "there")])
+    assert outcomes == {"new": None}
+    assert cluster.looks == 2, "one for what is missing, one for the leader of what was made"
+    assert asyncio.get_running_loop().time() == 0, "in virtual time"
+
+
+@pytest.mark.looptime
+async def test_a_topic_that_was_made_without_leaders_is_told() -> None:
+    """After a while; whose topic it is tries again."""
+    cluster = Cluster({"there": 0})
+    cluster.leader_of_new = -1
+    outcomes = await administering(cluster).ensure_topics([MissingTopic(name) for name in ("new", "there")])
+    assert outcomes.keys() == {"new"}
+    assert isinstance(outcomes["new"], DeliveryRetriable)
+    assert "'new' have leaders" in str(outcomes["new"])
 
 
 @pytest.mark.looptime

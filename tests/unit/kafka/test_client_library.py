@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import inspect
+from types import SimpleNamespace
+from typing import Any
 
 import aiokafka
+import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.client import AIOKafkaClient, ConnectionGroup
+from aiokafka.cluster import ClusterMetadata
 from aiokafka.consumer.fetcher import Fetcher
 from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.protocol.group import HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
 from aiokafka.structs import TopicPartition
 
 from service.kafka.batches import EncodedBatch
-from service.kafka.producer import _mend_sequence_numbers
+from service.kafka.library import VERSION, mend_bootstrap, mend_sequence_numbers
 
 
 async def test_the_pinned_version_has_what_is_used() -> None:
     """Every private name used by the closing, the writers and the readers exists in this version."""
-    assert aiokafka.__version__ == "0.14.0"
+    assert aiokafka.__version__ == VERSION
     producer, consumer = AIOKafkaProducer(transactional_id="x"), AIOKafkaConsumer()
     try:
         for name in ("_sender", "_message_accumulator", "_txn_manager", "_closed"):
@@ -47,7 +51,7 @@ async def test_sequence_numbers_wrap_to_zero() -> None:
     """After 2³¹−1 comes 0, as brokers demand, and not a negative number."""
     producer = AIOKafkaProducer(enable_idempotence=True)
     try:
-        _mend_sequence_numbers(producer)
+        mend_sequence_numbers(producer)
         manager, partition = producer._txn_manager, TopicPartition("t", 0)
         manager.increment_sequence_number(partition, 2**31 - 1)
         assert manager.sequence_number(partition) == 2**31 - 1
@@ -76,3 +80,43 @@ async def test_what_closing_a_consumer_reaches_for_is_there() -> None:
     assert consumer._client._conns == {}
     assert "await x" in inspect.getsource(Fetcher.close), "the library is mended: its cancellation is the caller's"
     await consumer.stop()
+
+
+class StartingBroker:
+    """A client whose broker is admitted to its cluster a little later than it answers."""
+
+    def __init__(self, *, answers_without_brokers: int) -> None:
+        """Not connected yet."""
+        self.left = answers_without_brokers
+        self.cluster = self
+
+    def brokers(self) -> set[int]:
+        """As ClusterMetadata's."""
+        return set() if self.left else {1}
+
+    async def bootstrap(self) -> None:
+        """As AIOKafkaClient's, which is content with any answer."""
+
+    async def force_metadata_update(self) -> None:
+        """As AIOKafkaClient's."""
+        self.left -= 1
+
+
+@pytest.mark.looptime
+async def test_connecting_lasts_until_the_cluster_names_a_broker() -> None:
+    """Else the next request goes to node None; what is ready at once is not asked again."""
+    for answers_without_brokers in (3, 0):
+        client: Any = StartingBroker(answers_without_brokers=answers_without_brokers)
+        mend_bootstrap(client)
+        await client.bootstrap()
+        assert client.left == 0
+
+
+def test_a_starting_brokers_answer_leaves_the_library_without_brokers() -> None:
+    """As long as that is so, connecting is mended; and the connection it came over is kept for the next question."""
+    cluster = ClusterMetadata(metadata_max_age_ms=1000)
+    cluster.update_metadata(SimpleNamespace(brokers=[]))
+    assert not cluster.brokers()
+    source = inspect.getsource(AIOKafkaClient.bootstrap)
+    assert "if not len(self.cluster.brokers()):" in source
+    assert callable(AIOKafkaClient.force_metadata_update)

@@ -22,11 +22,6 @@ def test_a_newer_writer_means_fenced(error: BaseException) -> None:
     assert isinstance(classify(error, doing="writing"), WriterFenced)
 
 
-def test_an_expired_transaction_is_not_fencing() -> None:
-    """The coordinator reports its own time-out like fencing; a transaction older than its limit may be retried."""
-    assert isinstance(classify(kafka.ProducerFenced(), doing="x", could_be_expired=True), DeliveryRetriable)
-
-
 @pytest.mark.parametrize(
     "error",
     [

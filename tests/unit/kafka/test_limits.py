@@ -11,6 +11,7 @@ from aiokafka import errors as kafka
 
 from service.kafka.batches import Columns, EncodedBatch
 from service.kafka.client import ProducerSettings
+from service.kafka.compression import Compression
 from service.kafka.delivery import Lanes
 from service.kafka.errors import DeliveryFatal, DeliveryRetriable
 from service.kafka.limits import TopicLimits
@@ -69,7 +70,7 @@ def test_a_record_that_compresses_below_the_limit_is_taken() -> None:
     columns = Columns.of(TopicRecords("t", pa.array([b"v" * 5000, os.urandom(5000)], pa.binary())), now_ms=NOW_MS)
     limits = TopicLimits(1000)
     assert [record.row for record in limits.refused(columns, now_ms=NOW_MS)] == [0, 1]
-    assert [record.row for record in limits.refused(columns, now_ms=NOW_MS, compression="gzip")] == [1]
+    assert [record.row for record in limits.refused(columns, now_ms=NOW_MS, compression=Compression("gzip"))] == [1]
 
 
 def test_a_time_before_1970_is_refused_whatever_the_topic_says() -> None:

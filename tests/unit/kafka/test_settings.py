@@ -11,13 +11,14 @@ import pytest
 
 from service.kafka.admin import KafkaAdmin
 from service.kafka.client import KafkaSettings
+from service.kafka.compression import Compression
 from service.kafka.errors import DeliveryRetriable
 from service.kafka.group_consumer import GroupConsumer, GroupListener, Subscription
 from service.kafka.producer import TransactionalWriter
 from service.kafka.properties import read_settings
 from service.kafka.reader import TopicFeed
 from service.kafka.security import KafkaSecurity, parse_jaas
-from service.kafka.standby_admin import StandbyAdmin
+from service.kafka.sharing import StandbyAdmin
 
 JAAS = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="al=ice" password="p\\"w;d";'
 
@@ -33,9 +34,18 @@ def test_the_most_special_source_wins() -> None:
     }
     settings, findings = read_settings(worker, connector={"producer.override.compression.type": "zstd"})
     assert findings == ()
-    assert settings.producer.compression == "zstd"
+    assert settings.producer.compression == Compression("zstd", 3)
     assert settings.request_seconds_max == 2.0
     assert settings.connection_arguments()["bootstrap_servers"] == ["a:1", "b:2"]
+
+
+def test_each_compression_has_its_level() -> None:
+    """Of the one that is used; without one, none is."""
+    levels = {"producer.compression.gzip.level": "2", "producer.compression.zstd.level": "-7"}
+    assert read_settings(levels)[0].producer.compression is None
+    for codec, level in (("gzip", 2), ("zstd", -7), ("lz4", 9), ("snappy", None)):
+        settings, findings = read_settings({**levels, "producer.compression.type": codec})
+        assert (settings.producer.compression, findings) == (Compression(codec, level), ())
 
 
 def test_unknown_keys_name_a_neighbour() -> None:
@@ -56,6 +66,9 @@ def test_fixed_keys_are_said_to_be_fixed() -> None:
     ("key", "value"),
     [
         ("producer.compression.type", "brotli"),
+        ("producer.compression.gzip.level", "0"),
+        ("producer.compression.lz4.level", "18"),
+        ("producer.compression.zstd.level", "high"),
         ("producer.batch.size", "many"),
         ("producer.transaction.timeout.ms", "0"),
         ("security.protocol", "TLS"),

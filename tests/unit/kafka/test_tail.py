@@ -11,7 +11,7 @@ from aiokafka.structs import TopicPartition
 
 from service.kafka.client import KafkaSettings
 from service.kafka.errors import DeliveryRetriable
-from service.kafka.reader import TopicFeed
+from service.kafka.reader import STALL_SECONDS_MAX, TopicFeed
 from service.kafka.tail import TopicTail
 
 FIRST, SECOND = TopicPartition("configs", 0), TopicPartition("configs", 1)
@@ -64,3 +64,86 @@ async def test_markers_behind_the_last_record_are_passed_over() -> None:
         async with asyncio.timeout(1):
             await tail._read_on(cast("TopicFeed", cast("Any", Feed({FIRST: 4, SECOND: 1}))))
     assert tail._positions == {FIRST: 4, SECOND: 1}
+
+
+class Ends:
+    """Where the topic ends, as a tail asks it."""
+
+    def __init__(self, ends: dict[TopicPartition, int]) -> None:
+        """Always the same."""
+        self._ends = ends
+
+    async def ask(self) -> dict[TopicPartition, int]:
+        """As the tail's own questions."""
+        return self._ends
+
+
+class Clock:
+    """Seconds since a tail was known to be complete."""
+
+    seconds = 0.0
+
+
+def standing_tail(*, ends: dict[TopicPartition, int], tombstone_seconds: float) -> TopicTail:
+    """A tail that has read its topic once, up to 5 in the first partition; its topic ends there now."""
+    tail = TopicTail(
+        KafkaSettings(bootstrap="x:1"),
+        "configs",
+        receive=lambda _: None,
+        tell=lambda _: None,
+        tombstone_seconds=tombstone_seconds,
+    )
+    tail._positions = {FIRST: 5}
+    questions: Any = Ends(ends)
+    tail._written = tail._committed = questions
+    clock: Any = Clock()
+    tail._complete = clock
+    return tail
+
+
+@pytest.mark.parametrize(("seconds", "has_missed"), [(49.0, False), (51.0, True)])
+async def test_who_looks_too_late_may_have_missed_a_tombstone(*, seconds: float, has_missed: bool) -> None:
+    """Half of delete.retention.ms between two readings is too much: what was forgotten may be forgotten by all."""
+    tail = standing_tail(ends={FIRST: 5}, tombstone_seconds=100)
+    cast("Any", tail._complete).seconds = seconds
+    await tail.read_to_end(is_pending_awaited=False)
+    assert tail.has_missed is has_missed
+    await tail.read_to_end()
+    assert tail.has_missed is has_missed, "once missed it does not come back"
+
+
+async def test_a_reading_of_everything_proves_the_tail_complete() -> None:
+    """One of what is committed does not: what it leaves out was perhaps written, and will be forgotten, earlier."""
+    tail = standing_tail(ends={FIRST: 5}, tombstone_seconds=100)
+    cast("Any", tail._complete).seconds = 40.0
+    await tail.read_to_end(is_pending_awaited=False)
+    assert tail._complete.seconds == 40.0
+    await tail.read_to_end()
+    assert tail._complete.seconds < 40.0
+
+
+@pytest.mark.parametrize("ends", [{FIRST: 4}, {}])
+async def test_a_topic_that_was_made_anew_is_another(ends: dict[TopicPartition, int]) -> None:
+    """It ends before what has been read, or has a partition less."""
+    tail = standing_tail(ends=ends, tombstone_seconds=100)
+    await tail.read_to_end()
+    assert tail.has_missed
+
+
+@pytest.mark.looptime
+async def test_a_partition_that_is_held_up_is_given_up_while_others_move() -> None:
+    """What moves elsewhere is no news of the one that is waited for."""
+    tail = standing_tail(ends={FIRST: 6, SECOND: 0}, tombstone_seconds=100)
+
+    async def move_the_other() -> None:
+        for offset in range(1000):
+            tail._move({SECOND: offset})
+            await asyncio.sleep(1)
+
+    began = asyncio.get_running_loop().time()
+    async with asyncio.TaskGroup() as group:
+        moving = group.create_task(move_the_other())
+        with pytest.raises(DeliveryRetriable, match="does not move"):
+            await tail.read_to_end()
+        moving.cancel()
+    assert asyncio.get_running_loop().time() - began == pytest.approx(STALL_SECONDS_MAX)

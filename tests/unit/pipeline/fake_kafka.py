@@ -155,6 +155,11 @@ class FakeOffsets:
         keys, values = zip(*pairs, strict=True) if pairs else ((), ())
         return [TopicRecords(OFFSETS, pa.array(values, pa.binary()), pa.array(keys, pa.binary()))]
 
+    async def committed(
+        self, connector: str, offsets: Iterable[tuple[Mapping[str, object], Mapping[str, object] | None]], /
+    ) -> None:
+        """Nothing follows a transaction here."""
+
 
 @dataclass(slots=True)
 class MemoryDedupe:

@@ -1,0 +1,219 @@
+"""All that reaches inside the client library, which has no public way for it: aiokafka `VERSION`, pinned.
+
+`tests/unit/kafka/test_client_library.py` fails with any other version, and says what has to be looked at then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.client import ConnectionGroup, CoordinationType
+from aiokafka.protocol.admin import CreateTopicsRequest_v0
+from aiokafka.protocol.api import Request, RequestStruct, Response
+from aiokafka.protocol.types import CompactString, Int16, Int32, Int64, Schema, TaggedFields
+
+if TYPE_CHECKING:
+    from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+    from aiokafka.admin import NewTopic
+    from aiokafka.client import AIOKafkaClient
+    from aiokafka.cluster import ClusterMetadata
+    from aiokafka.structs import OffsetAndMetadata, TopicPartition
+
+VERSION = "0.14.0"
+
+_FORCED_SECONDS_MAX = 2.0
+_CANCELLATIONS_MAX = 5
+_BROKERS_LOOK_SECONDS = 0.1
+
+
+async def ask(client: AIOKafkaAdminClient, request: Any, node: int | None = None) -> Any:
+    """The answer of one broker, or of any; raises the client's errors."""
+    return await client._send_request(request, node)  # noqa: SLF001
+
+
+def client_of(part: AIOKafkaAdminClient | AIOKafkaConsumer) -> AIOKafkaClient:
+    """The connections of an administrator or a consumer."""
+    return part._client  # noqa: SLF001
+
+
+async def whole_cluster(part: AIOKafkaAdminClient | AIOKafkaConsumer) -> ClusterMetadata:
+    """All topics that this user may see. To ask for one by name may create it."""
+    return await client_of(part).fetch_all_metadata()
+
+
+def mend_bootstrap(client: AIOKafkaClient) -> None:
+    """Let connecting last until the cluster has named a broker: call it under a time limit, before the client starts.
+
+    A broker that has just started answers before its controller has admitted it, and then names none, not even itself.
+    The library goes on with that, and fails with the next request, which is "to node None".
+    """
+    connect = client.bootstrap
+
+    async def connect_to_brokers() -> None:
+        await connect()
+        while not client.cluster.brokers():
+            await asyncio.sleep(_BROKERS_LOOK_SECONDS)
+            await client.force_metadata_update()
+
+    client.bootstrap = connect_to_brokers
+
+
+def demand_encodable(topic: NewTopic) -> None:
+    """Raise ValueError for a topic that no request can name, number or configure so."""
+    CreateTopicsRequest_v0([AIOKafkaAdminClient._convert_new_topic_request(topic)], 0).encode()  # noqa: SLF001
+
+
+async def committed_offsets(
+    consumer: AIOKafkaConsumer, partitions: list[TopicPartition]
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """What a consumer's group has committed, by one request for all; partitions without an offset are left out."""
+    found: dict[TopicPartition, OffsetAndMetadata] = await consumer._coordinator.fetch_committed_offsets(partitions)  # noqa: SLF001
+    return found
+
+
+def position_now(consumer: AIOKafkaConsumer, partition: TopicPartition) -> int | None:
+    """Offset that comes next in an assigned partition; None where the consumer has to ask for it first."""
+    state = consumer._subscription.subscription.assignment.state_value(partition)  # noqa: SLF001
+    return int(state.position) if state.has_valid_position else None
+
+
+def sender_error(producer: AIOKafkaProducer) -> BaseException | None:
+    """What ended the sending of a producer, if anything did. What its calls raise are copies without their causes."""
+    sender = producer._sender.sender_task  # noqa: SLF001
+    return sender.exception() if sender is not None and sender.done() and not sender.cancelled() else None
+
+
+def has_sender_ended(producer: AIOKafkaProducer) -> bool:
+    """Whether a started producer will never send again."""
+    return bool(producer._sender.sender_task.done())  # noqa: SLF001
+
+
+def is_in_transaction(producer: AIOKafkaProducer) -> bool:
+    """Whether a producer has begun a transaction that it may still abort."""
+    return bool(producer._txn_manager.is_in_transaction())  # noqa: SLF001
+
+
+def mend_sequence_numbers(producer: AIOKafkaProducer) -> None:
+    """Let sequence numbers wrap to zero after 2³¹−1, as the protocol demands; the library wraps to −2³¹.
+
+    The broker refuses negative ones, so a task would stop after two billion records in one partition.
+    """
+    manager = producer._txn_manager  # noqa: SLF001
+
+    def increment(partition: object, count: int) -> None:
+        numbers = manager._sequence_numbers  # noqa: SLF001
+        numbers[partition] = (numbers[partition] + count) & 0x7FFFFFFF
+
+    manager.increment_sequence_number = increment
+
+
+class _InitProducerIdResponse(Response):  # type: ignore[misc]
+    """Version 4; the library knows version 0, which cannot name the producer that asks."""
+
+    API_KEY = 22
+    API_VERSION = 4
+    SCHEMA = Schema(
+        ("throttle_time_ms", Int32),
+        ("error_code", Int16),
+        ("producer_id", Int64),
+        ("producer_epoch", Int16),
+        ("tags", TaggedFields),
+    )
+
+
+class _InitProducerIdCall(RequestStruct):  # type: ignore[misc]
+    API_KEY = 22
+    API_VERSION = 4
+    FLEXIBLE_VERSION = True
+    RESPONSE_TYPE = _InitProducerIdResponse
+    SCHEMA = Schema(
+        ("transactional_id", CompactString("utf-8")),
+        ("transaction_timeout_ms", Int32),
+        ("producer_id", Int64),
+        ("producer_epoch", Int16),
+        ("tags", TaggedFields),
+    )
+
+
+class _InitProducerIdRequest(Request[_InitProducerIdCall]):  # type: ignore[misc]
+    """Of a producer that has an id and an epoch already (KIP-360)."""
+
+    API_KEY = 22
+
+    def __init__(self, *fields: object) -> None:
+        self._fields = fields
+
+    def build(self, request_struct_class: type[_InitProducerIdCall]) -> _InitProducerIdCall:
+        return request_struct_class(*self._fields, {})
+
+
+async def try_to_continue(producer: AIOKafkaProducer) -> int:
+    """Ask the coordinator to let a transactional producer go on by its own id and epoch; gives the error code.
+
+    0: it may, so nobody has initialised another producer with its transactional id. PRODUCER_FENCED (90): somebody
+    has. CONCURRENT_TRANSACTIONS (51) and the coordinator's own codes (14 to 16): ask again. By KIP-360 and KIP-588 the
+    coordinator tells the two apart even after it has ended the transaction and raised the epoch itself. Nobody is
+    fenced by the question.
+    Raises the client's errors; NotImplementedError for brokers before 2.7, which do not know version 4 of the request.
+    """
+    manager, client = producer._txn_manager, producer.client  # noqa: SLF001
+    request = _InitProducerIdRequest(
+        manager.transactional_id, manager.transaction_timeout_ms, manager.producer_id, manager.producer_epoch
+    )
+    node = await client.coordinator_lookup(CoordinationType.TRANSACTION, manager.transactional_id)
+    answer = await client.send(node, request, group=ConnectionGroup.COORDINATION)
+    return int(answer.error_code)
+
+
+async def end_producer(producer: AIOKafkaProducer) -> None:
+    """Disconnect a producer by force; nothing further is sent."""
+    # Marks the producer closed for its destructor too, which otherwise warns.
+    producer._closed = True  # noqa: SLF001
+    await _end_by_force(producer.client, (producer._sender, producer._message_accumulator))  # noqa: SLF001
+
+
+async def end_consumer(consumer: AIOKafkaConsumer) -> None:
+    """Disconnect a consumer by force."""
+    await _end_by_force(client_of(consumer), (consumer._coordinator, consumer._fetcher))  # noqa: SLF001
+
+
+async def end_admin(client: AIOKafkaAdminClient) -> None:
+    """Disconnect an administrator by force."""
+    await _end_by_force(client_of(client), ())
+
+
+def look_at_outcomes(producer: AIOKafkaProducer) -> None:
+    """Take note of what became of a closed producer: asyncio reports outcomes that nobody has looked at."""
+    _look_at(producer._txn_manager.wait_for_transaction_end())  # noqa: SLF001
+    for batches in producer._message_accumulator._batches.values():  # noqa: SLF001
+        for batch in batches:
+            _look_at(batch._drain_waiter)  # noqa: SLF001
+
+
+async def _end_by_force(client: AIOKafkaClient, parts: tuple[object, ...]) -> None:
+    """Cancel what runs for the client and these parts of its user, and close its connections."""
+    # A consumer that was never connected lacks parts, as tasks of plain functions lack an owner.
+    owned = tuple(owner for owner in (client, *parts) if owner is not None)
+    for _ in range(_CANCELLATIONS_MAX):
+        tasks = {task for task in asyncio.all_tasks() if _runs_for(task, owned)}
+        if not tasks:
+            break
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks, timeout=_FORCED_SECONDS_MAX / _CANCELLATIONS_MAX)
+        for task in tasks:
+            _look_at(task)
+    for connection in list(client._conns.values()):  # noqa: SLF001
+        connection.close()
+
+
+def _look_at(future: asyncio.Future[object] | None) -> None:
+    if future is not None and future.done() and not future.cancelled():
+        future.exception()
+
+
+def _runs_for(task: asyncio.Task[object], owners: tuple[object, ...]) -> bool:
+    frame = getattr(task.get_coro(), "cr_frame", None)
+    return frame is not None and any(frame.f_locals.get("self") is owner for owner in owners)
