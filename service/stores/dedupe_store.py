@@ -1,15 +1,17 @@
 """De-duplication state in Kafka: what a transaction delivers and what it remembers can never differ.
 
-A compacted topic, beside that of the offsets, holds one chunk of hashes for each micro-batch and window: key
-`["<connector>",<task>,"<window>",<sequence>]`, value the packed 16-byte hashes, null once the window is closed. A
-micro-batch's chunks travel in its own transaction. Of a closed window only those records are remembered further, among
-those without a window, that were rejected first and delivered later: their letters may be redriven at any time.
+A compacted topic, beside that of the offsets, holds chunks of hashes: key
+`["<connector>",<task>,"<window>",<sequence>]`, value the packed 16-byte hashes, null once the chunk is merged into
+another or its window is closed. What a micro-batch changes travels in its own transaction. Of a closed window only
+those records are remembered further, among those without a window, that were rejected first and delivered later: their
+letters may be redriven at any time.
 
-Chunks of slow sources are tiny, so a window's small chunks are rewritten as one now and then.
+All chunks of a task lie in one partition, and only that one is read when it starts.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import defaultdict
 from contextlib import aclosing
@@ -21,9 +23,11 @@ import pyarrow as pa
 
 from metrics.events import Emit, StateRecordSkipped, discard
 from service.kafka.admin import KafkaAdmin
-from service.kafka.log import CompactedLog
+from service.kafka.partitioner import key_partitions
+from service.kafka.reader import partition_count, read_topic
 from service.kafka.records import TopicRecords
 from service.stores.dedupe import NO_WINDOW, DedupeIndex, DedupeLimits
+from service.stores.dedupe_chunks import Change, LiveChunks, TaskChunks
 from service.stores.hashes import HASH_BYTES
 from service.stores.jackson import to_json
 
@@ -35,15 +39,14 @@ if TYPE_CHECKING:
     from fetchers.sdk import DedupeScope
     from service.kafka.client import KafkaSettings
 
-CHUNK_BYTES_MAX = 512 * 1024
-PARTITIONS = 1
-# A window with that many chunks below that size gets them rewritten as one.
-SMALL_CHUNKS_MAX = 256
-SMALL_CHUNK_BYTES = 1024
+PARTITIONS = 25
+_AT_ONCE_HASHES = 262_144
+"""Added to the index in one step when a task starts."""
+_STEPS_OF_WINDOW = 64
+_READ_INLINE_RECORDS_MAX = 100
 
-
-# Window and packed hashes of each sequence number.
-LiveChunks: TypeAlias = dict[int, tuple[str, bytes]]
+TopicRecord: TypeAlias = tuple[int, int, bytes | None, bytes | None]
+"""Partition, offset, key and value."""
 
 
 class DedupeState(Protocol):
@@ -106,6 +109,28 @@ class NoDedupe:
         """See `DedupeState`."""
 
 
+@dataclass(slots=True)
+class TaskRecords:
+    """What the topic holds of one task."""
+
+    partition: int
+    """Where all of it lies."""
+    live: LiveChunks = field(default_factory=dict)
+    next_sequence: int = 0
+
+    def take(self, window: str, sequence: int, value: bytes | None) -> None:
+        """A record of the task, in the order of the topic."""
+        self.next_sequence = max(self.next_sequence, sequence + 1)
+        if value is None:
+            self.live.pop(sequence, None)
+        else:
+            self.live[sequence] = (window, value)
+
+
+TaskKey: TypeAlias = tuple[str, int]
+"""Connector and number of a task."""
+
+
 @dataclass(frozen=True)
 class DedupeStore:
     """The topic; `open` gives the state of one task."""
@@ -133,94 +158,81 @@ class DedupeStore:
 
         Raises DeliveryFatal, DeliveryRetriable.
         """
-        live = await self._live(connector)
-        if not live:
-            return []
-        return [TopicRecords(self.topic, pa.nulls(len(live), pa.binary()), pa.array(live, pa.binary()))]
+        found = await self.read(lambda task: task[0] == connector)
+        return [_tombstones(self.topic, task, records) for task, records in found.items() if records.live]
 
     async def tasks_of(self, connector: str) -> list[int]:
         """Tasks of a connector that remember anything, in order. Raises DeliveryFatal, DeliveryRetriable."""
-        return sorted(set((await self._live(connector)).values()))
+        found = await self.read(lambda task: task[0] == connector)
+        return sorted(number for (_, number), records in found.items() if records.live)
 
     async def load_tasks(
         self, connector: str, tasks: Iterable[int], open_task: Callable[[int], StoredDedupe]
     ) -> dict[int, StoredDedupe]:
         """States of some tasks of a connector, loaded together. Raises DeliveryFatal, DeliveryRetriable."""
         states = {task: open_task(task) for task in tasks}
-        live: dict[int, LiveChunks] = {task: {} for task in states}
-        async with aclosing(self.chunks()) as chunks:
-            async for key, value in chunks:
-                place = _parse_key(key)
-                if place is not None and place[0] == connector and place[1] in states:
-                    states[place[1]].read(key, value, live[place[1]])
-        for task, state in states.items():
-            state.restore(live[task])
+        found = await self.read(lambda task: task[0] == connector and task[1] in states)
+        for number, state in states.items():
+            key = (connector, number)
+            await asyncio.to_thread(state.restore, found.get(key) or TaskRecords(await self._home(key)))
         return states
 
-    async def _live(self, connector: str) -> dict[bytes, int]:
-        """Keys of all chunks of a connector, with their tasks."""
-        live: dict[bytes, int] = {}
-        async with aclosing(self.chunks()) as chunks:
-            async for key, value in chunks:
-                place = _parse_key(key)
-                if place is None or place[0] != connector:
-                    continue
-                if value is None:
-                    live.pop(key, None)
-                else:
-                    live[key] = place[1]
-        return live
+    async def load_task(self, task: TaskKey) -> TaskRecords:
+        """What is remembered of one task. Raises DeliveryFatal, DeliveryRetriable.
 
-    async def chunks(self) -> AsyncGenerator[tuple[bytes, bytes | None]]:
-        """Keys and values of all chunks that are committed; what is no chunk is told of.
-
-        Raises DeliveryFatal, DeliveryRetriable.
+        It lies in the partition of the task, or, where that has nothing of it, in another: the topic may have had
+        fewer partitions when it was first written.
         """
-        async with aclosing(self.records()) as records:
-            async for offset, key, value in records:
-                if reason := _why_foreign(key, value):
-                    self.emit(StateRecordSkipped(topic=self.topic, offset=offset, reason=reason))
-                else:
-                    yield key or b"", value
+        counts: list[int] = []
 
-    async def records(self) -> AsyncGenerator[tuple[int, bytes | None, bytes | None]]:
-        """Offset, key and value of everything that is committed. Raises DeliveryFatal, DeliveryRetriable."""
-        log = CompactedLog(self.settings, self.topic)
-        try:
-            async for records in log.read_to_end():
-                for record in records:
-                    yield record.offset, record.key, record.value
-        finally:
-            await log.close()
+        def own(count: int) -> int:
+            counts.append(count)
+            return partition_of(task, count)
+
+        found = await self.read(lambda each: each == task, only_partition=own)
+        if not found and counts[0] > 1:
+            found = await self.read(lambda each: each == task)
+        return found.get(task) or TaskRecords(partition_of(task, counts[0]))
+
+    async def read(
+        self, is_wanted: Callable[[TaskKey], bool], *, only_partition: Callable[[int], int] | None = None
+    ) -> dict[TaskKey, TaskRecords]:
+        """All that is committed of these tasks; what is no chunk is told of. Raises DeliveryFatal, DeliveryRetriable.
+
+        `only_partition` is as `read_topic`'s. Many records are gone through in threads.
+        """
+        found: dict[TaskKey, TaskRecords] = {}
+
+        def take(records: Sequence[TopicRecord]) -> list[StateRecordSkipped]:
+            foreign = []
+            for partition, offset, key, value in records:
+                place = _parse_key(key)
+                if reason := _why_foreign(place, value):
+                    foreign.append(StateRecordSkipped(topic=self.topic, offset=offset, reason=reason))
+                elif place is not None and is_wanted(place[:2]):
+                    found.setdefault(place[:2], TaskRecords(partition)).take(*place[2:], value)
+            return foreign
+
+        async with aclosing(self.records(only_partition)) as lists:
+            async for records in lists:
+                is_short = len(records) <= _READ_INLINE_RECORDS_MAX
+                for skipped in take(records) if is_short else await asyncio.to_thread(take, records):
+                    self.emit(skipped)
+        return found
+
+    async def records(self, only_partition: Callable[[int], int] | None = None) -> AsyncGenerator[list[TopicRecord]]:
+        """Everything that is committed, or that in one partition. Raises DeliveryFatal, DeliveryRetriable."""
+        async with aclosing(read_topic(self.settings, self.topic, only_partition=only_partition)) as lists:
+            async for records in lists:
+                yield [(record.partition, record.offset, record.key, record.value) for record in records]
+
+    async def _home(self, task: TaskKey) -> int:
+        """The partition of a task of which nothing is in the topic."""
+        return partition_of(task, await partition_count(self.settings, self.topic))
 
     def open(self, connector: str, task: int, *, limits: DedupeLimits | None = None) -> StoredDedupe:
         """State of one task; nothing is read before `load`."""
         return StoredDedupe(self, connector, task, index=DedupeIndex(limits or DedupeLimits()))
-
-
-@dataclass
-class _Chunk:
-    """A chunk in the topic; small ones keep their bytes, to be rewritten."""
-
-    sequence: int
-    hashes: int
-    small: bytes | None
-
-    @classmethod
-    def of(cls, sequence: int, packed: bytes) -> _Chunk:
-        is_small = len(packed) <= SMALL_CHUNK_BYTES
-        return cls(sequence, len(packed) // HASH_BYTES, packed if is_small else None)
-
-
-@dataclass
-class _Change:
-    """What one micro-batch does to the chunks, once it is committed."""
-
-    added: list[tuple[str, _Chunk]] = field(default_factory=list)
-    gone: list[tuple[str, int]] = field(default_factory=list)
-    oldest_open: str = NO_WINDOW
-    keys: list[bytes] = field(default_factory=list)
-    values: list[bytes | None] = field(default_factory=list)
 
 
 @dataclass
@@ -233,41 +245,37 @@ class StoredDedupe:
     connector: str
     task: int
     index: DedupeIndex
-    _chunks: dict[str, list[_Chunk]] = field(default_factory=lambda: defaultdict(list))
-    _next_sequence: int = 0
-    _change: _Change = field(default_factory=_Change)
+    _partition: int = 0
+    _change: Change | None = None
+    _oldest_open: str = NO_WINDOW
+
+    def __post_init__(self) -> None:
+        """Know no chunk before `load`."""
+        self._chunks = TaskChunks(records_max=self.index.limits.records_max)
 
     async def load(self) -> None:
         """Read the committed state.
 
         Raises DeliveryFatal, DeliveryRetriable.
         """
-        live: LiveChunks = {}
-        async with aclosing(self.store.chunks()) as chunks:
-            async for key, value in chunks:
-                self.read(key, value, live)
-        self.restore(live)
+        found = await self.store.load_task((self.connector, self.task))
+        await asyncio.to_thread(self.restore, found)
 
-    def read(self, key: bytes | None, value: bytes | None, live: LiveChunks) -> None:
-        """Apply one record of the topic to the chunks that live; those of other tasks are passed over."""
-        place = _parse_key(key)
-        if place is None or place[:2] != (self.connector, self.task):
-            return
-        window, sequence = place[2:]
-        # Numbers are never used twice, not even those of chunks that are gone.
-        self._next_sequence = max(self._next_sequence, sequence + 1)
-        if value is None:
-            live.pop(sequence, None)
-        else:
-            live[sequence] = (window, value)
-
-    def restore(self, live: LiveChunks) -> None:
-        """Build the index from the chunks that live, oldest first."""
-        for sequence, (window, packed) in sorted(live.items()):
-            self._chunks[window].append(_Chunk.of(sequence, packed))
-            hashes = np.frombuffer(packed, dtype=np.uint8).reshape(-1, HASH_BYTES)
-            self.index.fresh_mask(hashes, np.ones(len(hashes), dtype=bool), window)
-            self.index.commit()
+    def restore(self, found: TaskRecords) -> None:
+        """Build the index from the chunks that live, oldest first; for a thread, if they are many."""
+        self._partition = found.partition
+        self._chunks.restore(found.live, next_sequence=found.next_sequence)
+        by_window: dict[str, list[bytes]] = defaultdict(list)
+        for _, (window, packed) in sorted(found.live.items()):
+            by_window[window].append(packed)
+        # The sliding index gives up what came together in one step.
+        step = min(_AT_ONCE_HASHES, max(1, self.index.limits.records_max // _STEPS_OF_WINDOW))
+        for window, parts in by_window.items():
+            hashes = np.frombuffer(b"".join(parts), dtype=np.uint8).reshape(-1, HASH_BYTES)
+            for start in range(0, len(hashes), step):
+                part = hashes[start : start + step]
+                self.index.fresh_mask(part, np.ones(len(part), dtype=bool), window)
+                self.index.commit()
         self.index.slide()
 
     def fresh_mask(
@@ -284,98 +292,73 @@ class StoredDedupe:
 
     def encode(self, fresh: Sequence[tuple[DedupeScope | None, npt.NDArray[np.uint8]]]) -> list[TopicRecords]:
         """See `DedupeState`."""
-        change = self._change = _Change()
+        self._oldest_open = NO_WINDOW
         by_window: dict[str, list[bytes]] = defaultdict(list)
         for scope, hashes in fresh:
             window = NO_WINDOW if scope is None else scope.window
             by_window[window].append(hashes.tobytes())
             if scope is not None:
-                change.oldest_open = max(change.oldest_open, scope.oldest_open)
-        for window, parts in by_window.items():
-            if window == NO_WINDOW or window >= change.oldest_open:
-                self._add(change, window, b"".join(parts))
-        self._close_windows(change, {*self._chunks, *by_window})
-        self._slide(change)
-        if not change.keys:
+                self._oldest_open = max(self._oldest_open, scope.oldest_open)
+        closing = self._chunks.windows_before(self._oldest_open)
+        closing |= {window for window in by_window if NO_WINDOW != window < self._oldest_open}
+        for window in sorted(closing):
+            by_window.pop(window, None)
+            by_window[NO_WINDOW].append(self._delivered_letters(window))
+        self._change = change = self._chunks.plan(
+            {window: b"".join(parts) for window, parts in by_window.items()}, closing
+        )
+        if not change.written and not change.forgotten:
             return []
+        values = [*(packed for _, _, packed in change.written), *[None] * len(change.forgotten)]
+        places = [*((window, sequence) for window, sequence, _ in change.written), *change.forgotten]
+        keys = [_key((self.connector, self.task), *place) for place in places]
         return [
-            TopicRecords(self.store.topic, pa.array(change.values, pa.binary()), pa.array(change.keys, pa.binary()))
+            TopicRecords(
+                self.store.topic,
+                pa.array(values, pa.binary()),
+                pa.array(keys, pa.binary()),
+                partition=self._partition,
+            )
         ]
 
-    def _add(self, change: _Change, window: str, packed: bytes) -> None:
-        if not packed:
-            return
-        small = [chunk for chunk in self._chunks[window] if chunk.small is not None]
-        # The sliding window gives chunks up by age, so there they keep their places.
-        if len(small) >= SMALL_CHUNKS_MAX and window != NO_WINDOW:
-            packed = b"".join(chunk.small or b"" for chunk in small) + packed
-            for chunk in small:
-                self._drop(change, window, chunk.sequence)
-        for start in range(0, len(packed), CHUNK_BYTES_MAX):
-            part = packed[start : start + CHUNK_BYTES_MAX]
-            chunk = _Chunk.of(self._next_sequence, part)
-            self._next_sequence += 1
-            change.added.append((window, chunk))
-            change.keys.append(self._key(window, chunk.sequence))
-            change.values.append(part)
-
-    def _close_windows(self, change: _Change, windows: Iterable[str]) -> None:
-        for window in sorted(windows):
-            if window != NO_WINDOW and window < change.oldest_open:
-                self._keep_delivered_letters(change, window)
-                for chunk in self._chunks.get(window, ()):
-                    self._drop(change, window, chunk.sequence)
-
-    def _keep_delivered_letters(self, change: _Change, window: str) -> None:
+    def _delivered_letters(self, window: str) -> bytes:
         """What was rejected and delivered too lies in the dead letters still: a redrive must know it for longer.
 
         Also what the micro-batch itself delivers or rejects, of which a closed window gets no chunk.
         """
         hashes = self.index.with_complements(window)
         is_new = self.index.fresh_mask(hashes, np.ones(len(hashes), dtype=bool), NO_WINDOW)
-        self._add(change, NO_WINDOW, hashes[is_new].tobytes())
-
-    def _slide(self, change: _Change) -> None:
-        chunks = [*self._chunks[NO_WINDOW], *(chunk for window, chunk in change.added if window == NO_WINDOW)]
-        excess = sum(chunk.hashes for chunk in chunks) - self.index.limits.records_max
-        for chunk in chunks[:-1]:
-            # The index gives up whole eighths; the topic follows chunk by chunk and never forgets more than it.
-            if excess < chunk.hashes:
-                break
-            excess -= chunk.hashes
-            self._drop(change, NO_WINDOW, chunk.sequence)
-
-    def _drop(self, change: _Change, window: str, sequence: int) -> None:
-        change.gone.append((window, sequence))
-        change.keys.append(self._key(window, sequence))
-        change.values.append(None)
-
-    def _key(self, window: str, sequence: int) -> bytes:
-        return to_json([self.connector, self.task, window, sequence]).encode()
+        return hashes[is_new].tobytes()
 
     def commit(self) -> None:
         """See `DedupeState`."""
-        change, self._change = self._change, _Change()
-        for window, chunk in change.added:
-            self._chunks[window].append(chunk)
-        gone: dict[str, set[int]] = defaultdict(set)
-        for window, sequence in change.gone:
-            gone[window].add(sequence)
-        for window, sequences in gone.items():
-            left = [chunk for chunk in self._chunks[window] if chunk.sequence not in sequences]
-            if left:
-                self._chunks[window] = left
-            else:
-                del self._chunks[window]
+        change, self._change = self._change, None
+        if change is not None:
+            self._chunks.apply(change)
         self.index.commit()
-        if change.oldest_open:
-            self.index.forget_before(change.oldest_open)
+        if change is not None and self._oldest_open:
+            self.index.forget_before(self._oldest_open)
         self.index.slide()
 
     def rollback(self) -> None:
         """See `DedupeState`; the sequence numbers that were given out stay unused."""
-        self._change = _Change()
+        self._change = None
         self.index.rollback()
+
+
+def partition_of(task: TaskKey, count: int) -> int:
+    """Which of so many partitions the chunks of a task lie in."""
+    return int(key_partitions(pa.array([to_json(list(task)).encode()], pa.binary()), partitions=count)[0])
+
+
+def _tombstones(topic: str, task: TaskKey, found: TaskRecords) -> TopicRecords:
+    keys = [_key(task, window, sequence) for sequence, (window, _) in found.live.items()]
+    nothing = pa.nulls(len(keys), pa.binary())
+    return TopicRecords(topic, nothing, pa.array(keys, pa.binary()), partition=found.partition)
+
+
+def _key(task: TaskKey, window: str, sequence: int) -> bytes:
+    return to_json([*task, window, sequence]).encode()
 
 
 def _parse_key(key: bytes | None) -> tuple[str, int, str, int] | None:
@@ -390,8 +373,8 @@ def _parse_key(key: bytes | None) -> tuple[str, int, str, int] | None:
     return connector, task, window, sequence
 
 
-def _why_foreign(key: bytes | None, value: bytes | None) -> str | None:
+def _why_foreign(place: tuple[str, int, str, int] | None, value: bytes | None) -> str | None:
     """Why a record is no chunk; None for one that is."""
-    if _parse_key(key) is None:
+    if place is None:
         return "its key is none of de-duplication state"
     return "it holds no whole hashes" if value is not None and len(value) % HASH_BYTES else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -14,7 +14,7 @@ from metrics.events import Emit, discard
 from service.kafka.client import KafkaSettings
 from service.kafka.records import TopicRecords
 from service.stores.dedupe import DedupeLimits
-from service.stores.dedupe_store import DedupeStore, LiveChunks, StoredDedupe
+from service.stores.dedupe_store import DedupeStore, StoredDedupe, TaskKey, TaskRecords, TopicRecord
 from service.stores.hashes import HASH_BYTES
 
 DAYS = ["2024-01-01", "2024-01-02", "2024-01-03"]
@@ -39,10 +39,15 @@ class FakeTopic:
     def open(self, *, limits: DedupeLimits | None = None, task: int = 0) -> StoredDedupe:
         """A new incarnation of the task, which has read the topic."""
         state = StoreOf(self).open(CONNECTOR, task, limits=limits)
-        live: LiveChunks = {}
+        found = TaskRecords(0)
         for key, value in self.records.items():
-            state.read(key, value, live)
-        state.restore(live)
+            match _place(key):
+                case [str(connector), int(number), str(window), int(sequence)] if (connector, number) == (
+                    CONNECTOR,
+                    task,
+                ):
+                    found.take(window, sequence, value)
+        state.restore(found)
         return state
 
     def live(self) -> list[list[object]]:
@@ -63,10 +68,22 @@ class StoreOf(DedupeStore):
         object.__setattr__(self, "topic", "dedupe")
         object.__setattr__(self, "fake", fake)
 
-    async def records(self) -> AsyncGenerator[tuple[int, bytes | None, bytes | None]]:
-        """See ``DedupeStore``."""
-        for offset, (key, value) in enumerate(list(self.fake.records.items())):
-            yield offset, key, value
+    async def records(self, only_partition: Callable[[int], int] | None = None) -> AsyncGenerator[list[TopicRecord]]:
+        """See ``DedupeStore``; of one partition."""
+        if only_partition is not None:
+            assert only_partition(1) == 0
+        yield [(0, offset, key, value) for offset, (key, value) in enumerate(self.fake.records.items())]
+
+    async def _home(self, task: TaskKey) -> int:
+        del task
+        return 0
+
+
+def _place(key: bytes) -> object:
+    try:
+        return json.loads(key)
+    except ValueError:
+        return None
 
 
 def hashes_of(numbers: list[int]) -> npt.NDArray[np.uint8]:

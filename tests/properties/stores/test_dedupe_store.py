@@ -12,8 +12,10 @@ from fetchers.sdk import DedupeScope
 from metrics.events import Event, StateRecordSkipped
 from service.kafka.records import TopicRecords
 from service.stores.dedupe import DedupeLimits
-from service.stores.dedupe_store import CHUNK_BYTES_MAX, SMALL_CHUNKS_MAX, StoredDedupe
+from service.stores.dedupe_chunks import CHUNK_BYTES_MAX, MERGED_CHUNKS, SEALED_HASHES
+from service.stores.dedupe_store import StoredDedupe
 from service.stores.hashes import HASH_BYTES
+from service.stores.jackson import to_json
 from tests.properties.stores.dedupe_topic import DAYS, FakeTopic, StoreOf, hashes_of
 
 
@@ -127,16 +129,43 @@ async def test_what_somebody_else_wrote_into_the_topic_is_told_of_and_passed_ove
     assert see(state, [1, 2], None)[0] == [2]
 
 
-def test_small_chunks_are_rewritten_as_one() -> None:
-    """A slow source leaves few chunks in the topic, not one for every micro-batch of the day."""
+DAY = DedupeScope("2024-01-01", "2024-01-01")
+
+
+@pytest.mark.parametrize("scope", [DAY, None], ids=["a day", "no window"])
+def test_small_chunks_are_merged(scope: DedupeScope | None) -> None:
+    """A slow source leaves few chunks in the topic, not one for every micro-batch; each commit writes little."""
     topic = FakeTopic()
     state = topic.open()
-    scope = DedupeScope("2024-01-01", "2024-01-01")
-    for number in range(SMALL_CHUNKS_MAX * 3):
+    for number in range(5_000):
+        _, writes = see(state, [number], scope)
+        topic.write(writes)
+        state.commit()
+        (write,) = writes
+        assert len(write) <= 3 * MERGED_CHUNKS
+        assert write.values.nbytes <= 2 * SEALED_HASHES * HASH_BYTES
+    assert len(topic.live()) <= 5_000 // SEALED_HASHES + 3 * MERGED_CHUNKS
+    assert see(topic.open(), list(range(5_000)), scope)[0] == []
+
+
+@pytest.mark.parametrize("scope", [DAY, None], ids=["a day", "no window"])
+def test_chunks_of_former_versions_are_merged_little_by_little(scope: DedupeScope | None) -> None:
+    """One for each micro-batch of months: a commit each merges some of them, and nothing is forgotten."""
+    topic = FakeTopic()
+    window = scope.window if scope else ""
+    topic.records |= {
+        to_json(["c", 0, window, number]).encode(): hashes_of([number]).tobytes() for number in range(9_000)
+    }
+    state = topic.open()
+    for number in range(9_000, 9_006):
         topic.write(see(state, [number], scope)[1])
         state.commit()
-    assert len(topic.live()) <= SMALL_CHUNKS_MAX + 3
-    assert see(topic.open(), list(range(SMALL_CHUNKS_MAX * 3)), scope)[0] == []
+        if number % 3 == 0:
+            state = topic.open()
+            assert see(state, list(range(number + 1)), scope)[0] == []
+            state.rollback()
+    assert len(topic.live()) <= 9_006 // SEALED_HASHES + 3 * MERGED_CHUNKS
+    assert see(topic.open(), list(range(9_006)), scope)[0] == []
 
 
 def test_without_windows_the_topic_is_bounded_too() -> None:
