@@ -198,7 +198,7 @@ class SourceConnectorConfig(ConnectorConfig):
     offsets_storage_topic: Annotated[
         str | None, Field(min_length=1), _key(OFFSETS, 1, "Offsets topic", width="LONG")
     ] = None
-    """Topic for the connector's source offsets besides the worker's; what it says counts. Made where missing."""
+    """Topic of the connector's source offsets, instead of the worker's, which gets copies. Made where missing."""
 
     errors_deadletterqueue_topic_name: Annotated[str, _key(DEAD_LETTERS, 1, "Dead Letter Queue Topic Name")] = ""
     """Topic of the dead letters; ``<connector>-dead-letters`` when empty."""

@@ -44,7 +44,7 @@ def spark_avro_jar() -> Path:
 
 
 def registry_folder() -> Path:
-    """The unpacked schema registry."""
+    """Folder of the unpacked schema registry, with its start script and its jars."""
     cache = _complete("registry")
     return cache.unpacked(cache.sets["registry"][0])
 

@@ -23,21 +23,21 @@ class Program(Protocol):
 
     @property
     def name(self) -> str:
-        """For messages."""
+        """What the server is called in messages to people."""
 
     @property
     def port_taken_text(self) -> str:
         """What its log says where somebody was quicker with the port."""
 
     def address(self, port: int) -> str:
-        """What clients connect to."""
+        """What clients connect to: host and port, or a URL, as their settings want it."""
 
     async def launch(self, port: int) -> GuardedJvm:
         """Start it and wait until it serves clients; raises StartFailed, and then nothing of it runs."""
 
 
 class EmbeddedServer:
-    """A running server."""
+    """A server that runs as a guarded child process, and can be started again in its place."""
 
     def __init__(self, program: Program, *, port: int) -> None:
         """Take the port that was asked for; 0: any free one, chosen at the first start."""
@@ -49,7 +49,7 @@ class EmbeddedServer:
 
     @property
     def name(self) -> str:
-        """For messages."""
+        """What the server is called in messages to people."""
         return self._program.name
 
     @property

@@ -29,7 +29,7 @@ class PackedHeaders(Sequence["Sequence[Header]"]):
 
     @classmethod
     def of(cls, headers: Iterable[Sequence[Header]]) -> PackedHeaders:
-        """Pack them."""
+        """Pack the headers of each record as they stand in a record batch."""
         names: dict[str, bytes] = {}
         return cls(pa.array([_packed(each, names) for each in headers], pa.binary()))
 

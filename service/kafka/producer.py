@@ -228,15 +228,15 @@ class _ConnectedWriter(ABC):
 
     @property
     def is_usable(self) -> bool:
-        """See `Writer`."""
+        """Whether `commit` may be called, see `Writer`."""
         return self._connection.is_usable
 
     async def start(self) -> None:
-        """See `Writer`."""
+        """Connect, and fence older incarnations where there are transactions, see `Writer`."""
         await self._connection.start()
 
     async def commit(self, writes: Sequence[TopicRecords]) -> None:
-        """See `Writer`."""
+        """Deliver all writes as one, see `Writer`."""
         filled = [write for write in writes if len(write)]
         if not filled:
             return
@@ -248,7 +248,7 @@ class _ConnectedWriter(ABC):
             raise
 
     async def refused(self, write: TopicRecords) -> Sequence[RefusedRecord]:
-        """See `Writer`."""
+        """Records that their topic would not take, see `Writer`."""
         found: list[RefusedRecord] = []
 
         async def ask() -> None:
@@ -259,7 +259,7 @@ class _ConnectedWriter(ABC):
         return found
 
     async def stop(self) -> None:
-        """See `Writer`."""
+        """Disconnect within `STOP_SECONDS_MAX`, see `Writer`."""
         await self._connection.stop()
 
     @abstractmethod

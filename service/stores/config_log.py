@@ -50,7 +50,7 @@ class ConfigLog:
         self._listeners.append(listener)
 
     async def start(self) -> None:
-        """See ``ConfigStore``."""
+        """Read the whole topic and follow it from then on. Raises as ``StateLog.start``."""
         await self._log.start(self._receive)
         self._is_live = True
 
@@ -95,7 +95,7 @@ class ConfigLog:
         await self._write_as_leader(*records, TaskCommit(name, len(tasks)), *counts)
 
     async def put_target_state(self, name: str, state: TargetState) -> None:
-        """Pause, resume, stop."""
+        """Have a connector run, pause or stop; any worker may write it. Raises as ``StateLog.write``."""
         await self._write(Target(name, state))
 
     async def put_restart(self, request: RestartRequest) -> None:

@@ -142,7 +142,7 @@ class ConnectorOffsets:
 
     @property
     def topics(self) -> frozenset[str]:
-        """Names of the topics."""
+        """Names of the topics that hold offsets of the connector: the worker's, and its own."""
         return frozenset(store.topic for store in (self.worker, self.own) if store is not None)
 
     async def read(self, connector: str) -> dict[str, dict[str, object]]:
@@ -162,7 +162,7 @@ class ConnectorOffsets:
         return self.worker.known(connector, but_copies_from=self.own.topic) | own
 
     async def entries(self, connector: str) -> list[tuple[dict[str, object], dict[str, object]]]:
-        """As ``OffsetStore.entries``."""
+        """What ``read`` gives as pairs of source partition and offset, in a steady order."""
         return [(json.loads(partition), offset) for partition, offset in sorted((await self.read(connector)).items())]
 
     def encode(self, connector: str, offsets: Iterable[OffsetEntry]) -> list[TopicRecords]:

@@ -149,7 +149,7 @@ class TaskChunks:
         return change
 
     def apply(self, change: Change) -> None:
-        """The change is committed."""
+        """Take over what was planned, once its transaction is committed."""
         for chunk in change.gone:
             chunk.is_gone = True
         if change.slid:

@@ -83,30 +83,30 @@ class NoDedupe:
     remembers_rejected = False
 
     async def load(self) -> None:
-        """See `DedupeState`."""
+        """Nothing is remembered, so nothing is read."""
 
     def fresh_mask(
         self, hashes: npt.NDArray[np.uint8], is_valid: npt.NDArray[np.bool_], window: str
     ) -> npt.NDArray[np.bool_]:
-        """See `DedupeState`."""
+        """All rows are fresh."""
         del is_valid, window
         return np.ones(len(hashes), dtype=bool)
 
     def known_mask(self, hashes: npt.NDArray[np.uint8], window: str) -> npt.NDArray[np.bool_]:
-        """See `DedupeState`."""
+        """No row is known."""
         del window
         return np.zeros(len(hashes), dtype=bool)
 
     def encode(self, fresh: Sequence[tuple[DedupeScope | None, npt.NDArray[np.uint8]]]) -> list[TopicRecords]:
-        """See `DedupeState`."""
+        """No records, for nothing is remembered."""
         del fresh
         return []
 
     def commit(self) -> None:
-        """See `DedupeState`."""
+        """Nothing has to be kept."""
 
     def rollback(self) -> None:
-        """See `DedupeState`."""
+        """Nothing has to be forgotten."""
 
 
 @dataclass(slots=True)
@@ -281,17 +281,17 @@ class StoredDedupe:
     def fresh_mask(
         self, hashes: npt.NDArray[np.uint8], is_valid: npt.NDArray[np.bool_], window: str
     ) -> npt.NDArray[np.bool_]:
-        """See `DedupeState`."""
+        """True for rows that equal no delivered record of an open window and no row before, see `DedupeState`."""
         is_asked = is_valid.copy()
         is_asked[is_valid] = ~self.index.known_in_open_windows(hashes[is_valid], window)
         return self.index.fresh_mask(hashes, is_asked, window) & (is_asked | ~is_valid)
 
     def known_mask(self, hashes: npt.NDArray[np.uint8], window: str) -> npt.NDArray[np.bool_]:
-        """See `DedupeState`."""
+        """True for rows that are committed in an open window, see `DedupeState`."""
         return self.index.known_in_open_windows(hashes, window)
 
     def encode(self, fresh: Sequence[tuple[DedupeScope | None, npt.NDArray[np.uint8]]]) -> list[TopicRecords]:
-        """See `DedupeState`."""
+        """Records for the transaction: chunks that are new, merged and forgotten, see `DedupeState`."""
         self._oldest_open = NO_WINDOW
         by_window: dict[str, list[bytes]] = defaultdict(list)
         for scope, hashes in fresh:
@@ -331,7 +331,7 @@ class StoredDedupe:
         return hashes[is_new].tobytes()
 
     def commit(self) -> None:
-        """See `DedupeState`."""
+        """Keep what `encode` planned: its transaction is committed."""
         change, self._change = self._change, None
         if change is not None:
             self._chunks.apply(change)

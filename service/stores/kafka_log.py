@@ -34,7 +34,7 @@ class LogClients:
 
 
 class KafkaStateLog:
-    """See `StateLog`."""
+    """A `StateLog` in a compacted topic, for the workers of a cluster."""
 
     def __init__(self, topic: StateTopic, clients: LogClients, *, emit: Emit, leader_id: str = "") -> None:
         """Prepare; ``leader_id``: the transactional id that leaders fence each other by, if there are any."""
@@ -53,11 +53,11 @@ class KafkaStateLog:
 
     @property
     def is_leader(self) -> bool:
-        """See `StateLog`."""
+        """Whether this worker holds a claim that, as far as it knows, is the newest."""
         return self._leader is not None
 
     async def start(self, receive: Receive) -> None:
-        """See `StateLog`."""
+        """Make or check the topic, give all of it to ``receive``, and follow it. Raises as `StateLog.start`."""
         self._record_bytes_max = (await self._state_topic.ensure(self._clients.reading)).batch_bytes_max
         tail = TopicTail(self._clients.reading, self.topic, receive=receive, tell=interruptions(self.topic, self._emit))
         try:
@@ -69,7 +69,7 @@ class KafkaStateLog:
         self._tail = tail
 
     async def stop(self) -> None:
-        """See `StateLog`."""
+        """Disconnect reader and writers, and give up a claim; harmless when repeated."""
         tail, self._tail = self._tail, None
         async with AsyncExitStack() as last_first:
             last_first.push_async_callback(self.drop_leadership)
@@ -78,13 +78,13 @@ class KafkaStateLog:
                 last_first.push_async_callback(tail.stop)
 
     async def read_to_end(self) -> None:
-        """See `StateLog`."""
+        """Until everything written before the call has been received. Raises DeliveryRetriable."""
         if self._tail is None:
             raise DeliveryRetriable(f"topic '{self.topic}' is not read: its log is not started, or stopped")
         await self._tail.read_to_end()
 
     async def write(self, records: Sequence[KeyedValue], *, as_leader: bool = False) -> None:
-        """See `StateLog`; within `WRITE_SECONDS_MAX`."""
+        """Write and read back, within `WRITE_SECONDS_MAX`. Raises as `StateLog.write`."""
         self._demand_fitting(records)
         together = self._by_leader if as_leader else self._by_anyone
         try:
@@ -98,7 +98,7 @@ class KafkaStateLog:
             ) from error
 
     async def claim_leadership(self) -> None:
-        """See `StateLog`."""
+        """Start a transactional writer, which fences that of the leader before. Raises as `StateLog`'s."""
         async with self._leading:
             await self._drop()
             writer = TransactionalWriter(self._clients.writing, transactional_id=self._leader_id)
@@ -106,7 +106,7 @@ class KafkaStateLog:
             self._leader = writer
 
     async def drop_leadership(self) -> None:
-        """See `StateLog`."""
+        """Stop the leader's writer; harmless without a claim."""
         async with self._leading:
             await self._drop()
 

@@ -31,19 +31,19 @@ class MemoryStateLog:
         self._append(records)
 
     async def start(self, receive: Receive) -> None:
-        """See `StateLog`."""
+        """Give everything that is there to ``receive``, and from now on what is written."""
         self._receive = receive
         receive(list(self._newest.values()))
 
     async def stop(self) -> None:
-        """See `StateLog`."""
+        """Give nothing more to ``receive``; what is there stays."""
         self._receive = None
 
     async def read_to_end(self) -> None:
         """See `StateLog`: writers read back at once."""
 
     async def write(self, records: Sequence[KeyedValue], *, as_leader: bool = False) -> None:
-        """See `StateLog`."""
+        """Take in the records at once. Raises ClaimMissing for a leader's without a claim."""
         if as_leader and not self.is_leader:
             raise ClaimMissing("this worker may not write as leader: it has not claimed leadership")
         written = self._append(records)
@@ -55,7 +55,7 @@ class MemoryStateLog:
         self.is_leader = True
 
     async def drop_leadership(self) -> None:
-        """See `StateLog`."""
+        """Give the claim up; harmless without one."""
         self.is_leader = False
 
     def _append(self, records: Sequence[KeyedValue]) -> list[MemoryRecord]:

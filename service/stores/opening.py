@@ -48,7 +48,7 @@ def stores_in_kafka(
 
 
 def stores_in_memory(config: WorkerConfig, *, clock: Clock, emit: Emit) -> StateStores:
-    """Forgotten with the process."""
+    """In memory, for a standalone worker: what is known of connectors ends with the process."""
     return StateStores(
         ConfigLog(MemoryStateLog(config.config_storage_topic), emit=emit),
         Statuses(MemoryStateLog(config.status_storage_topic), clock=clock, emit=emit),

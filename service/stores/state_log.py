@@ -24,7 +24,7 @@ class LogRecord(Protocol):
 
     @property
     def key(self) -> bytes | None:
-        """As written."""
+        """The key's bytes as they were written; None where somebody else wrote none."""
 
     @property
     def value(self) -> bytes | None:
@@ -36,7 +36,7 @@ class LogRecord(Protocol):
 
     @property
     def offset(self) -> int:
-        """Position in its partition."""
+        """Position in its partition; there are gaps after transactions and compaction."""
 
 
 KeyedValue: TypeAlias = tuple[bytes, bytes | None]
@@ -48,7 +48,7 @@ class StateLog(Protocol):
 
     @property
     def topic(self) -> str:
-        """Its name."""
+        """Name of the topic, also of a log that is none, for events and messages."""
 
     @property
     def is_leader(self) -> bool:
@@ -61,7 +61,7 @@ class StateLog(Protocol):
         """
 
     async def stop(self) -> None:
-        """Disconnect; harmless when repeated."""
+        """Receive and write no more; harmless when repeated or never started."""
 
     async def read_to_end(self) -> None:
         """Until everything written before the call has been received. Raises DeliveryRetriable."""

@@ -51,7 +51,7 @@ class Statuses:
         self._is_running = False
 
     async def start(self) -> None:
-        """See ``StatusStore``."""
+        """Read the whole topic, follow it, and begin to write what is told. Raises as ``StateLog.start``."""
         await self._log.start(self._receive)
         await self._background.__aenter__()
         self._is_running = True
@@ -116,7 +116,7 @@ class Statuses:
             self._tell(key, _Told(TopicUse(topic, task.connector, task.task, now_ms)))
 
     def reset_topics(self, name: str) -> None:
-        """Forget the connector's topics."""
+        """Forget which topics the connector has used; seen by reads here at once."""
         for topic in self._shown.topics(name):
             self._tell(TopicKey(name, topic), _Told(None))
 
