@@ -10,7 +10,7 @@ from metrics.events import Emit
 from service.config.worker import WorkerConfig
 from service.stores.config_log import ConfigLog
 from service.stores.kafka_log import KafkaStateLog, LogClients
-from service.stores.memory_log import MemoryStateLog
+from service.stores.state_log import MemoryStateLog
 from service.stores.state_topic import StateKind, StateTopic
 from service.stores.statuses import Statuses
 

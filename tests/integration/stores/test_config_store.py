@@ -16,8 +16,7 @@ from service.kafka.client import KafkaSettings
 from service.stores.config_log import ConfigLog
 from service.stores.config_records import ConnectorConfig, encode
 from service.stores.kafka_log import KafkaStateLog, LogClients
-from service.stores.memory_log import MemoryStateLog
-from service.stores.state_log import ClaimMissing, StateLog
+from service.stores.state_log import ClaimMissing, MemoryStateLog, StateLog
 from service.stores.state_topic import StateKind, StateTopic
 from tests.stack import KafkaStack
 

@@ -16,8 +16,7 @@ from service.domain.states import State
 from service.herder.ports import StatusStore
 from service.kafka.client import KafkaSettings
 from service.stores.kafka_log import KafkaStateLog, LogClients
-from service.stores.memory_log import MemoryStateLog
-from service.stores.state_log import StateLog
+from service.stores.state_log import MemoryStateLog, StateLog
 from service.stores.state_topic import StateKind, StateTopic
 from service.stores.statuses import Statuses
 from tests.stack import KafkaStack

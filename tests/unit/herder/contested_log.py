@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from service.kafka.errors import DeliveryRetriable, WriterFenced
-from service.stores.memory_log import MemoryStateLog
-from service.stores.state_log import KeyedValue
+from service.stores.state_log import KeyedValue, MemoryStateLog
 
 
 class ContestedLog(MemoryStateLog):

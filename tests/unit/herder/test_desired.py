@@ -14,8 +14,7 @@ from service.herder.desired import demand_wanted
 from service.herder.ports import Desired
 from service.kafka.errors import DeliveryRetriable
 from service.stores.config_log import ConfigLog
-from service.stores.memory_log import MemoryRecord, MemoryStateLog
-from service.stores.state_log import KeyedValue
+from service.stores.state_log import KeyedValue, MemoryRecord, MemoryStateLog
 from tests.unit.herder.world import SOURCE
 
 TASK = TaskId("c", 1)

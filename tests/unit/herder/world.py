@@ -22,7 +22,7 @@ from service.herder.ports import ClusterDoors, Desired, HerderSettings, Instance
 from service.herder.view import ClusterView
 from service.kafka.errors import DeliveryFatal
 from service.stores.config_log import ConfigLog
-from service.stores.memory_log import MemoryStateLog
+from service.stores.state_log import MemoryStateLog
 from service.stores.statuses import Statuses
 from tests.unit.herder.contested_log import ContestedLog
 

@@ -17,8 +17,7 @@ from service.domain.cluster import InstanceStatus
 from service.domain.ids import ConnectorId, TaskId
 from service.domain.states import State
 from service.kafka.errors import DeliveryRetriable
-from service.stores.memory_log import MemoryStateLog
-from service.stores.state_log import KeyedValue
+from service.stores.state_log import KeyedValue, MemoryStateLog
 from service.stores.status_records import encode
 from service.stores.status_table import StatusTable
 from service.stores.statuses import FLUSH_SECONDS_MAX, Statuses

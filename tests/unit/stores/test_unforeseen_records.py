@@ -9,7 +9,7 @@ from metrics.events import Event, StateRecordSkipped
 from service.domain.ids import ConnectorId
 from service.domain.states import State
 from service.stores.config_log import ConfigLog
-from service.stores.memory_log import MemoryStateLog
+from service.stores.state_log import MemoryStateLog
 from service.stores.statuses import Statuses
 
 STATUS = b'{"state":"RUNNING","trace":null,"worker_id":"h:1","generation":4,"version":"4.1.1"}'

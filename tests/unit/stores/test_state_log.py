@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from service.stores.memory_log import MemoryStateLog
-from service.stores.state_log import ClaimMissing, LogRecord
+from service.stores.state_log import ClaimMissing, LogRecord, MemoryStateLog
 
 
 async def test_only_the_newest_record_of_a_key_is_held() -> None:
