@@ -17,7 +17,7 @@ from service.herder.membership import GroupMembership, Patience, group_settings
 from service.herder.rounds import Claim, decode_claim, decode_roster, encode_claim, encode_roster
 from service.kafka.client import KafkaSettings
 from service.kafka.errors import DeliveryRetriable
-from service.stores.memory_log import MemoryStateLog
+from service.stores.state_log import MemoryStateLog
 from service.stores.statuses import Statuses
 from tests.unit.herder.config_log import ConfigLog, cluster, member, members
 

@@ -13,8 +13,7 @@ from service.domain.ids import TaskId
 from service.kafka.errors import DeliveryRetriable
 from service.kafka.records import TopicRecords
 from service.registry.errors import IncompatibleSchema
-from service.stores.memory_log import MemoryStateLog
-from service.stores.state_log import KeyedValue
+from service.stores.state_log import KeyedValue, MemoryStateLog
 from service.stores.statuses import Statuses
 from service.worker.task_writer import TaskWriter
 from tests.unit.pipeline.fake_kafka import LETTERS, OFFSETS, FakeKafka, FakeWriter
