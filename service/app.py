@@ -128,7 +128,7 @@ class Runs:
     definitions: tuple[ConnectorDefinition, ...]
 
     def new(self) -> WorkerRun:
-        """Not begun yet."""
+        """Another run of the worker, with the job's connectors as their files say; nothing of it has begun."""
         control = self.control
         connectors = [FileConnector(each, initial_state(self.job, each["name"])) for each in self.job.connectors]
         stop_seconds_max = control.parts.config.task_shutdown_graceful_timeout_ms / 1000

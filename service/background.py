@@ -15,7 +15,7 @@ class Background:
     """Use as an async context manager; an error in a task ends the block with it."""
 
     def __init__(self) -> None:
-        """Nothing runs yet."""
+        """Nothing runs before the block is entered and ``start`` is called."""
         self._group = asyncio.TaskGroup()
         self._tasks: set[asyncio.Task[None]] = set()
 

@@ -79,12 +79,12 @@ class ControlPlane:
 
     @property
     def clock(self) -> Clock:
-        """Time."""
+        """The clock that all parts of the worker share."""
         return self.parts.connectors.flow.clock
 
     @property
     def emit(self) -> Emit:
-        """Where facts are told."""
+        """Takes the events of all parts of the worker."""
         return self.parts.connectors.flow.emit
 
     def plugins(self) -> ConnectorPlugins:
@@ -225,7 +225,7 @@ class ControlPlane:
 
 
 def type_of(connector: Properties, *, worker: Properties) -> str:
-    """``source``, ``sink`` or ``unknown``."""
+    """What a connector of this config is for clients: ``source``, ``sink`` or ``unknown``."""
     kind = find_kind(connector.get("connector.class", "").strip(), worker)
     return "unknown" if kind is None else kind.type_name
 

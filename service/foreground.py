@@ -16,7 +16,7 @@ class Foreground:
     """Counts what is in hand; it is calm when there is nothing and has been nothing for `CALM_AFTER_SECONDS`."""
 
     def __init__(self) -> None:
-        """Calm."""
+        """Calm, until something is in hand."""
         self._in_hand = 0
         self._calm = asyncio.Event()
         self._calm.set()
@@ -39,7 +39,7 @@ class Foreground:
 
     @property
     def is_calm(self) -> bool:
-        """Whether nobody waits."""
+        """Whether nobody has waited for an answer for ``CALM_AFTER_SECONDS``."""
         return self._calm.is_set()
 
     async def give_way(self) -> None:

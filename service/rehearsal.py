@@ -90,7 +90,7 @@ def rehearse_spark(archive: Path) -> None:
 
 
 async def rehearse(folder: Path) -> None:
-    """Both, beside each other."""
+    """Run the rehearsals of Kafka and of Spark at the same time; each leaves its archive in ``folder``."""
     async with asyncio.TaskGroup() as group:
         group.create_task(rehearse_kafka(folder / "kafka.jsa"))
         group.create_task(asyncio.to_thread(rehearse_spark, folder / "spark.jsa"))

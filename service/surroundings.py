@@ -38,13 +38,13 @@ class Conversion(Protocol):
     """What converts micro-batches: Spark, except in tests of the control plane."""
 
     async def run(self) -> None:
-        """Start."""
+        """Start, however often it takes; runs until it is cancelled."""
 
     async def stop(self) -> None:
-        """End."""
+        """End what ``run`` has started."""
 
     async def convert(self, plan: ConversionPlan, batch: pa.Table, /, *, is_alone: bool = False) -> pa.Table:
-        """Verdicts on a micro-batch."""
+        """The outcome of a micro-batch, row by row; ``is_alone``: with no other converted beside it."""
 
     async def check(self, plan: ConversionPlan) -> Sequence[PlanFinding]:
         """What only it can find wrong with a plan."""

@@ -3,10 +3,9 @@
 from service.setup.mending import start_again_if_damaged
 
 try:
-    from service.cli.completion import VARIABLE
-    from service.cli.main import main
+    from service.cli.main import COMPLETION_VARIABLE, main
 
-    main(prog_name="headrace", complete_var=VARIABLE)
+    main(prog_name="headrace", complete_var=COMPLETION_VARIABLE)
 except Exception as error:  # what a damaged module raises when it is imported may be anything; it is raised again
     start_again_if_damaged(error)
     raise

@@ -25,7 +25,7 @@ def dev_job(properties: dict[str, str]) -> Job:
 
 
 def dev_properties(*, data_dir: Path, rest_port: int, kafka_port: int, registry_port: int) -> dict[str, str]:
-    """The worker's properties."""
+    """Properties of a worker that embeds Kafka and a registry, for development."""
     return {
         "bootstrap.servers": "embedded",
         "embedded.kafka.port": str(kafka_port),

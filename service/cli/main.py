@@ -7,10 +7,35 @@ import sys
 from pathlib import Path
 
 import click
+from click.shell_completion import get_completion_class
 
-from service.cli.completion import SHELLS, completion_script
-from service.cli.remote.commands import COMMANDS
+from service.cli.remote.connectors import apply, config, create, delete, list_connectors, patch
+from service.cli.remote.offsets import offsets
+from service.cli.remote.plugins import loggers, plugins, used_topics
+from service.cli.remote.states import logs, pause, restart, resume, status, stop
 from service.version import VERSION
+
+COMPLETION_VARIABLE = "_HEADRACE_COMPLETE"
+"""Set by the shell's completion script when it asks for completions."""
+REMOTE_COMMANDS: tuple[click.Command, ...] = (
+    list_connectors,
+    create,
+    apply,
+    config,
+    patch,
+    delete,
+    status,
+    logs,
+    pause,
+    resume,
+    stop,
+    restart,
+    offsets,
+    plugins,
+    used_topics,
+    loggers,
+)
+"""Those that ask a worker, ours or Java's."""
 
 
 @click.group(
@@ -33,18 +58,20 @@ def main() -> None:
 )
 def standalone(worker: Path, connectors: tuple[Path, ...], until_idle: float | None) -> None:
     """Run connectors in one process; the files are those of connect-standalone, .json too."""
-    from service.cli.standalone import run_standalone  # noqa: PLC0415 - help must not wait for Spark's imports
+    from service.cli.standalone import run_to_end  # noqa: PLC0415 - help must not wait for Spark's imports
+    from service.job import read_job  # noqa: PLC0415 - as above
 
-    sys.exit(asyncio.run(run_standalone(worker, connectors, idle_seconds=until_idle)))
+    sys.exit(asyncio.run(run_to_end(lambda: read_job(worker, connectors), idle_seconds=until_idle)))
 
 
 @main.command()
 @click.argument("worker", type=click.Path(dir_okay=False, path_type=Path))
 def worker(worker: Path) -> None:
     """Run one worker of a cluster; the file is that of connect-distributed. As many as wanted, on any hosts."""
-    from service.cli.worker import run_worker  # noqa: PLC0415 - as above
+    from service.cli.standalone import run_to_end  # noqa: PLC0415 - as above
+    from service.job import read_job  # noqa: PLC0415 - as above
 
-    sys.exit(asyncio.run(run_worker(worker)))
+    sys.exit(asyncio.run(run_to_end(lambda: read_job(worker, ()), is_distributed=True)))
 
 
 @main.command()
@@ -103,7 +130,7 @@ def broker(port: int, *, registry: bool, data: Path) -> None:
 
 @main.group()
 def topic() -> None:
-    """Look into topics."""
+    """Look into topics of the worker's Kafka."""
 
 
 @topic.command("read")
@@ -162,18 +189,22 @@ def redrive(dead_letter_topic: str, worker: Path, connectors: tuple[Path, ...]) 
 
 
 @main.command()
-@click.argument("shell", type=click.Choice(SHELLS))
+@click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
 def completion(shell: str) -> None:
     """Print the script that completes these commands; to be sourced by the shell."""
-    click.echo(completion_script(main, shell))
+    kind = get_completion_class(shell)
+    if kind is None:
+        message = f"unknown shell {shell}"
+        raise click.UsageError(message)
+    click.echo(kind(main, {}, "headrace", COMPLETION_VARIABLE).source())
 
 
-for command in COMMANDS:
+for command in REMOTE_COMMANDS:
     main.add_command(command)
 
 
 @main.command("help")
 @click.pass_context
 def show_help(context: click.Context) -> None:
-    """Show this list."""
+    """Show the list of all commands."""
     click.echo(context.parent.get_help() if context.parent else "")

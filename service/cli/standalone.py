@@ -1,4 +1,4 @@
-"""``headrace standalone``: the user's own job, until idle or until told to stop."""
+"""``headrace standalone``, ``worker`` and ``dev``: a job, run until idle or until told to stop."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ import os
 import resource
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
@@ -20,7 +19,7 @@ from service.app import Addresses, open_worker
 from service.cli.findings import print_refusal
 from service.embedded.errors import EmbeddedError, StartFailed
 from service.herder.run import WorkerRun
-from service.job import ConfigRefusedError, Job, read_job
+from service.job import ConfigRefusedError, Job
 from service.kafka.errors import DeliveryFatal
 from service.worker.garbage_collection import collecting_gently
 
@@ -33,11 +32,6 @@ _GRACE_SECONDS = 30.0
 """For Spark, the embedded servers and the HTTP server to end, after the tasks' own deadline."""
 
 
-async def run_standalone(worker_file: Path, connector_files: Sequence[Path], *, idle_seconds: float | None) -> int:
-    """Exit code: 0 clean, 1 a task FAILED or the start may succeed another time, 2 configuration."""
-    return await run_to_end(lambda: read_job(worker_file, connector_files), idle_seconds=idle_seconds)
-
-
 async def run_to_end(
     read: Callable[[], Job],
     *,
@@ -45,7 +39,11 @@ async def run_to_end(
     is_distributed: bool = False,
     tell: Callable[[Addresses], None] = lambda _addresses: None,
 ) -> int:
-    """Read a job and run it; what is wrong with it is shown. ``tell`` hears where the worker is."""
+    """Read a job and run it until it is told to stop, or idle for ``idle_seconds``; what is wrong with it is shown.
+
+    ``tell`` hears where the worker is. Exit code: 0 clean, 1 a task FAILED or the start may succeed another time, 2
+    configuration.
+    """
     try:
         job = read()
         configure_job_logging(job)

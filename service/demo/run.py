@@ -49,7 +49,7 @@ class DemoReport:
 
     @property
     def found(self) -> int:
-        """Records in the topics."""
+        """Records in all topics that were audited, together."""
         return sum(audit.records for audit in self.topics.values())
 
     @property
@@ -75,7 +75,7 @@ class DemoReport:
         return [f"{what}: {left} and {right}" for what, (left, right) in checks.items() if left != right]
 
     def figures(self) -> dict[str, object]:
-        """For ``--json``."""
+        """The outcome of the demo as ``--json`` prints it."""
         return {
             "fetched": self.accounts.fetched.total(),
             "delivered": self.accounts.delivered.total(),

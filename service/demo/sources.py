@@ -115,5 +115,5 @@ def event_key(event: Mapping[str, Mapping[str, object]]) -> object:
 
 
 def order_key(order: Mapping[str, object]) -> object:
-    """An order's number."""
+    """The key of an order: its number."""
     return order["number"]

@@ -37,7 +37,7 @@ class MemoryBudget:
     """What the tasks of a worker hold and may hold, in bytes. One event loop."""
 
     def __init__(self, bytes_max: int) -> None:
-        """Nothing is held yet."""
+        """``bytes_max`` is ``memory.bytes.max``; nothing is held yet."""
         self.bytes_max = bytes_max
         self.bytes_held = 0
         self._held_by_connector: dict[str, int] = {}
@@ -55,7 +55,7 @@ class MemoryBudget:
         return share.bytes_held < SHARE_OF_FREE * connector_room
 
     async def wait_for_room(self, share: MemoryShare) -> None:
-        """Return when ``has_room_for`` holds."""
+        """Return when the task may ask its source for another page: others may have committed what they held."""
         while not self.has_room_for(share):
             changed = self._waiting[share] = asyncio.Event()
             try:
@@ -108,7 +108,7 @@ class MemoryShare:
         return self.budget.has_room_for(self)
 
     async def wait_for_room(self) -> None:
-        """Return when ``has_room`` holds."""
+        """Return when the task may ask its source for another page."""
         await self.budget.wait_for_room(self)
 
     def add(self, change: int) -> None:
@@ -135,7 +135,7 @@ class MemoryShare:
         self.add(converted.outcome.nbytes - _bytes_of_pages(converted))
 
     def remove(self, converted: ConvertedBatch) -> None:
-        """A micro-batch was committed."""
+        """A micro-batch was committed: its pages and its outcome are held no longer."""
         self.add(-_bytes_of_pages(converted) - converted.outcome.nbytes)
 
 

@@ -77,7 +77,7 @@ class MixpanelSimulator:
 
     @property
     def requests(self) -> list[RequestSeen]:
-        """Every request so far."""
+        """Every request that the simulator has had, in order."""
         return self.ledger.requests
 
     def truth(self) -> Truth:

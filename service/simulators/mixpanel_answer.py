@@ -42,7 +42,7 @@ class Library:
     _wires: OrderedDict[tuple[object, ...], bytes] = field(default_factory=OrderedDict)
 
     async def day(self, day: date, *, is_time_in_ms: bool) -> DayBody:
-        """One rendered day."""
+        """The lines of one day, as the export of it answers."""
         key = (day, is_time_in_ms)
         if key not in self._days:
             self._days[key] = await asyncio.to_thread(render_day, self.settings, day, is_time_in_ms=is_time_in_ms)

@@ -84,7 +84,7 @@ class Ledger:
         account.body = DayBody(b"", b"", body.lines, body.good, body.late_good, body.bad)
 
     def truth(self) -> Truth:
-        """The accounts now."""
+        """What a perfect reader of the export would have delivered and rejected by now."""
         bad: Counter[str] = Counter()
         delivered = duplicates = 0
         copies = self.settings.block_copies

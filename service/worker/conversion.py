@@ -61,7 +61,7 @@ class ConversionService:
                 attempt = 0
 
     async def stop(self) -> None:
-        """Stop Spark."""
+        """End the Spark session; conversions that still run fail."""
         await self.runner.stop()
 
     async def convert(self, plan: ConversionPlan, batch: pa.Table, *, is_alone: bool = False) -> pa.Table:
@@ -109,7 +109,7 @@ class SparkUse:
     """
 
     def __init__(self) -> None:
-        """Nobody converts."""
+        """Nobody converts yet."""
         self._changed = asyncio.Condition()
         self._running = 0
         self._waiting_alone = 0
@@ -117,7 +117,7 @@ class SparkUse:
 
     @asynccontextmanager
     async def beside_others(self) -> AsyncIterator[None]:
-        """Convert while others may."""
+        """Convert in the block, while others may too; waits for one that is, or wants to be, alone."""
         async with self._changed:
             await self._changed.wait_for(lambda: not self._is_one_alone and not self._waiting_alone)
             self._running += 1
@@ -129,7 +129,7 @@ class SparkUse:
 
     @asynccontextmanager
     async def alone(self) -> AsyncIterator[None]:
-        """Convert while nobody else does."""
+        """Convert in the block, while nobody else does; waits for those who do."""
         async with self._changed:
             self._waiting_alone += 1
             try:

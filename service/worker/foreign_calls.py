@@ -46,7 +46,7 @@ class ForeignCalls:
     """Runs blocking calls for one event loop."""
 
     def __init__(self, *, seconds_max: float = CALL_SECONDS_MAX) -> None:
-        """Nothing runs yet."""
+        """``seconds_max``: how long a call is waited for; nothing runs yet."""
         self._seconds_max = seconds_max
         self._turnstile = Turnstile(CALLS_AT_ONCE, seconds_max=COUNTED_SECONDS_MAX)
         self._running: set[Hashable] = set()

@@ -64,7 +64,7 @@ class RunningInstances:
     """The ``Instances`` of a worker. Use as an async context manager, whose end cancels what still runs."""
 
     def __init__(self, parts: InstanceParts) -> None:
-        """Nothing runs yet."""
+        """Nothing runs before ``apply`` says what should."""
         self._parts = parts
         self._maker = InstanceMaker(parts)
         self._background = Background()

@@ -32,7 +32,7 @@ class ClientSettings:
 
 @dataclass(frozen=True, slots=True)
 class Writers:
-    """Opens a task's writer."""
+    """Opens the writers of tasks: transactional ones for exactly-once delivery, else idempotent ones."""
 
     clients: ClientSettings
     group_id: str
@@ -55,7 +55,7 @@ class DedupeStates:
     """Where indexes over their memory limit spill to; what lies there may be deleted."""
 
     def open(self, task_id: TaskId, *, records_max: int, is_used: bool) -> DedupeState:
-        """Not loaded yet."""
+        """The state of a task, not loaded yet; one that remembers nothing where ``is_used`` is false."""
         if not is_used:
             return NoDedupe()
         return self.open_stored(task_id, records_max=records_max)

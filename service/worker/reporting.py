@@ -1,4 +1,4 @@
-"""What becomes of one instance, told to everyone who must know: metrics and logs by events, the herder by its port."""
+"""What becomes of one instance (a connector or a task), told as events for metrics and logs, and to the herder."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class InstanceReporter(Protocol):
 
 @dataclass(slots=True)
 class TaskReporter:
-    """For a task."""
+    """Tells of a task: by events for metrics and logs, and to the herder, where there is one."""
 
     events: TaskEvents
     observer: InstanceObserver | None = None
@@ -76,7 +76,7 @@ class TaskReporter:
 
 @dataclass(slots=True)
 class ConnectorReporter:
-    """For the instance of a connector itself."""
+    """Tells of the instance of a connector itself, which splits the work."""
 
     name: str
     emit: Emit

@@ -143,7 +143,7 @@ class TaskSupervisor:
             self._current.request_stop()
 
     def report_stop(self, *, seconds: float, is_complete: bool) -> None:
-        """Say what was left."""
+        """Tell how long the stop took and how many records it left undelivered."""
         left = 0 if self._current is None else self._current.activity.records_in_hand
         self.listener.on_stop(left_records=left, seconds=seconds, is_complete=is_complete)
 

@@ -27,7 +27,7 @@ class ConnectorTopics:
     def __init__(
         self, settings: KafkaSettings, offsets: OffsetTopics, dedupe: DedupeStore, worker: WorkerConfig
     ) -> None:
-        """Connects when asked."""
+        """Connects when ``ensure`` is first called."""
         self._offsets = offsets
         self._dedupe = dedupe
         self._worker = worker
@@ -42,7 +42,7 @@ class ConnectorTopics:
             await self._topics.ensure(topics_of(definition))
 
     async def close(self) -> None:
-        """Disconnect."""
+        """Disconnect from Kafka."""
         await self._topics.close()
 
     async def _ensure_dedupe_topic(self) -> None:

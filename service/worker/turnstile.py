@@ -10,7 +10,7 @@ class Place:
     """A place in the turnstile, left once, by its holder or by the clock."""
 
     def __init__(self, places: asyncio.Semaphore, seconds_max: float) -> None:
-        """The place is taken."""
+        """``places`` is acquired already; the clock releases it after ``seconds_max``."""
         self._places: asyncio.Semaphore | None = places
         self._timer = asyncio.get_running_loop().call_later(seconds_max, self.leave)
 

@@ -60,7 +60,7 @@ class RemoteSettings:
     """PEM with the client's certificate and key."""
 
     def headers(self) -> dict[str, str]:
-        """Of every request."""
+        """Headers that every request to the worker carries."""
         if self.token is not None:
             return {"Authorization": f"Bearer {self.token}"}
         if self.user is not None:

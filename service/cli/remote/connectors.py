@@ -97,7 +97,7 @@ def apply(file: Path | None, settings: tuple[str, ...], *, wait: bool, timeout: 
 @click.argument("name")
 @asks_worker
 def config(name: str) -> Work:
-    """Show a connector's config."""
+    """Show the config of a connector, as the worker has it."""
 
     async def work(worker: RemoteWorker, output: Output) -> Exit:
         found = await worker.get("connectors", name, "config")

@@ -20,7 +20,7 @@ def plugins() -> None:
 @click.option("--all", "is_all", is_flag=True, help="Not only connectors.")
 @asks_worker
 def list_plugins(*, is_all: bool) -> Work:
-    """List them."""
+    """List the plugins that the worker can run."""
 
     async def work(worker: RemoteWorker, output: Output) -> Exit:
         found = await worker.get("connector-plugins", query={"connectorsOnly": str(not is_all).lower()})

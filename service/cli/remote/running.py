@@ -29,7 +29,7 @@ from service.cli.remote.client import (
 
 
 class Exit(IntEnum):
-    """Exit codes, for scripts."""
+    """Exit codes of the commands that ask a worker, for scripts."""
 
     OK = 0
     FAILED = 1

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from service.cli.completion import VARIABLE
-from service.cli.main import main
+from service.cli.main import COMPLETION_VARIABLE, main
 from service.cli.remote import client, connectors
 from service.cli.remote.running import Exit
 from tests.apis.cli.remote_worker import STATUS, FakeWorker, served
@@ -242,7 +241,7 @@ def test_wrong_usage_is_exit_code_2(worker: FakeWorker, words: list[str]) -> Non
 def test_completion_scripts_ask_this_command_line(shell: str) -> None:
     """The script names the variable that the command line listens to, and the words come from the commands."""
     script = CliRunner().invoke(main, ["completion", shell])
-    assert VARIABLE in script.output
-    environment = {VARIABLE: "bash_complete", "COMP_WORDS": "headrace sta", "COMP_CWORD": "1"}
-    found = CliRunner().invoke(main, [], prog_name="headrace", complete_var=VARIABLE, env=environment)
+    assert COMPLETION_VARIABLE in script.output
+    environment = {COMPLETION_VARIABLE: "bash_complete", "COMP_WORDS": "headrace sta", "COMP_CWORD": "1"}
+    found = CliRunner().invoke(main, [], prog_name="headrace", complete_var=COMPLETION_VARIABLE, env=environment)
     assert found.output.split() == ["plain,standalone", "plain,status"]
