@@ -16,7 +16,7 @@ from metrics.events import Emit, HerderStepFailed
 from service.domain.cluster import ConnectorEntry, Properties
 from service.domain.ids import ConnectorId, TaskId
 from service.herder.desired import ids_to_fence
-from service.herder.errors import ConflictError, NotFoundError
+from service.herder.errors import ConflictError, NotFoundError, RequestError
 from service.herder.peers import new_key
 from service.herder.requests import ConnectorLocks
 from service.herder.view import ClusterView
@@ -152,7 +152,8 @@ class Fencing:
             pass  # Changed or deleted meanwhile, or another worker leads: the next look sees what is due now.
         except Exception as error:  # noqa: BLE001 - see above
             self._not_before[name] = self.clock.monotonic() + FENCING_RETRY_SECONDS
-            cause = error.__cause__ or error
+            # A client would be told of Kafka's failure in its own class; here the failure itself is of interest.
+            cause = error.__cause__ if isinstance(error, RequestError) and error.__cause__ else error
             message = f"fencing of {name}: {cause}"
             self.emit(HerderStepFailed(step="fencing", error_class=type(cause).__name__, message=message))
         finally:
@@ -173,6 +174,8 @@ class Fencing:
             if ids:
                 async with asyncio.timeout(FENCING_SECONDS_MAX):
                     await self.fence_producers(entry.config, ids)
+        except TimeoutError:
+            raise TimeoutError(f"not done within {FENCING_SECONDS_MAX:g} s") from None
         finally:
             self._at_broker.discard(name)
         async with self.locks.alone_with(name):

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from metrics.events import HerderStepFailed
 from service.domain.cluster import InstanceStatus
 from service.domain.ids import ConnectorId, TaskId
 from service.domain.states import State, TargetState
@@ -106,6 +107,23 @@ async def test_fencing_that_hangs_delays_no_other_connector() -> None:
         world.hanging["a"].set()
         await world.settled()
         assert world.states("a") == {"": "RUNNING", "0": "RUNNING"}
+
+
+async def test_fencing_that_never_ends_is_given_up_told_and_tried_again() -> None:
+    """It would keep its slot from others for ever."""
+    async with HerderWorld().started() as world:
+        await with_connector(world, tasks=2)
+        world.instances.end_drain()
+        world.hanging = {"c": asyncio.Event()}
+        await world.herder.changes.put("c", with_tasks(1))
+        await asyncio.sleep(59)
+        assert not [event for event in world.events if isinstance(event, HerderStepFailed)]
+        world.hanging = {}
+        await asyncio.sleep(5)
+        (told,) = [event for event in world.events if isinstance(event, HerderStepFailed)]
+        assert (told.error_class, told.message) == ("TimeoutError", "fencing of c: not done within 60 s")
+        assert world.fenced == [["g-c-0", "g-c-1"]]
+        assert world.states("c") == {"": "RUNNING", "0": "RUNNING"}
 
 
 async def test_so_many_are_fenced_at_once_and_no_more() -> None:
