@@ -70,8 +70,8 @@ class Fencing:
     that record.
 
     Fenced is only what has let go, so that a task delivers what it holds when its connector is stopped or changed; or
-    what has had ``LETTING_GO_SHARE`` of the graceful time-out for it. Connect comes to the same: its workers stop the
-    older tasks in the rebalance, and ask for the fencing when they start the new ones.
+    what has had ``letting_go_seconds`` for it. Connect comes to the same: its workers stop the older tasks in the
+    rebalance, and ask for the fencing when they start the new ones.
     """
 
     view: ClusterView
