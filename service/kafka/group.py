@@ -43,7 +43,7 @@ class GroupPart(Protocol):
         """The round has ended with this part."""
 
     def on_lease(self) -> None:
-        """`is_leased` has changed."""
+        """Hear that `GroupMember.is_leased` has changed."""
 
     def is_round_due(self) -> bool:
         """Whether this member has a reason for a new round; asked after each heartbeat."""
@@ -68,7 +68,7 @@ class Calls(Protocol):
         """Say that this member is alive."""
 
     async def leave(self, member_id: str) -> None:
-        """Give up the place."""
+        """Leave the group, so that the others need not wait for the end of the session."""
 
     async def close(self) -> None:
         """Break the connection; calls that are waiting end with DeliveryRetriable."""

@@ -240,7 +240,7 @@ class GroupConsumer:
         self._client.pause(*self._client.assignment())
 
     def let_go(self) -> None:
-        """Undo `hold_back`."""
+        """Let polls bring records again, after `hold_back`."""
         self._client.resume(*self._client.paused())
 
     def lags(self) -> dict[Partition, int | None]:

@@ -81,7 +81,7 @@ class ConsumerGroups:
     """One connection for questions and changes about groups; use it inside `opened`."""
 
     def __init__(self, client: AIOKafkaAdminClient) -> None:
-        """Wrap a started client."""
+        """Ask over a client that is started already; `opened` starts one."""
         self._coordinators = Coordinators(client)
 
     @classmethod

@@ -1,4 +1,7 @@
-"""What a sink is handed: a batch of decoded records as columns, and the way to refuse single ones."""
+"""What a sink is handed: a batch of decoded records as columns, and the way to refuse single ones.
+
+Authors of sinks import these names from ``service.sinks.contract``.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 Partition: TypeAlias = tuple[str, int]
-"""Topic and number."""
+"""Name of a topic and number of a partition of it."""
 Offsets: TypeAlias = Mapping[Partition, int]
 """For each partition the offset of the next record."""
 
@@ -19,13 +22,13 @@ class Form(StrEnum):
     """How a column of keys or values is to be read."""
 
     BYTES = "bytes"
-    """``pa.binary()``: whatever it is."""
+    """``pa.binary()``: the bytes of the topic as they are."""
     TEXT = "text"
-    """``pa.string()``: text."""
+    """``pa.string()``: the bytes of the topic, which were valid UTF-8."""
     JSON = "json"
     """``pa.string()``: one JSON text each, digits and order of keys as they were written."""
     RECORD = "record"
-    """A typed Arrow column, such as a struct; its Avro schema is at hand."""
+    """A typed Arrow column, such as a struct; ``ValueType.schema`` is the Avro schema of its values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +45,15 @@ class Refusal:
     """One record that the sink, or its converter, cannot take."""
 
     row: int
-    """Row of the batch as it was polled."""
+    """Row of the record in its poll."""
     stage: str
-    """Connect's stage name."""
+    """Where it was refused, by the name that Connect gives it in dead letters (KIP-298)."""
     reason: str
     """A short word for metrics."""
     message: str
     """One sentence; never the record's content or a secret."""
     class_name: str
-    """Class that refused."""
+    """Full name of the class that refused it: a converter, a transformation or the sink."""
     exception: str = "org.apache.kafka.connect.errors.DataException"
     """What Connect would have thrown."""
 
@@ -88,7 +91,7 @@ class SinkBatch:
     """
 
     def __len__(self) -> int:
-        """Count of records."""
+        """How many records the batch has."""
         return self.records.num_rows
 
     def slice(self, start: int, count: int) -> SinkBatch:

@@ -63,7 +63,7 @@ class SinkParts:
 
 @dataclass(frozen=True, slots=True)
 class DefinedSink:
-    """A sink as configured."""
+    """A sink as it is configured, as the worker sees it: see ``service.worker.kinds.DefinedConnector``."""
 
     definition: SinkDefinition
     parts: SinkParts
@@ -71,7 +71,7 @@ class DefinedSink:
 
     @property
     def class_name(self) -> str:
-        """The plugin."""
+        """Name of the plugin, as clients see it."""
         return self.definition.plugin.name
 
     @property
@@ -81,21 +81,21 @@ class DefinedSink:
 
     @property
     def version(self) -> str:
-        """Of the class."""
+        """Version of the sink's class."""
         return self.definition.plugin.version
 
     @property
     def converter_classes(self) -> tuple[str, str]:
-        """Of keys and of values."""
+        """Class names of the converters of keys and of values."""
         return self.definition.key_converter.class_name, self.definition.value_converter.class_name
 
     @property
     def tasks_max(self) -> int:
-        """``tasks.max``."""
+        """How many tasks the config allows (``tasks.max``)."""
         return self.definition.common.tasks_max
 
     def split(self) -> Sequence[Mapping[str, str]]:
-        """Ask the connector."""
+        """For each task the keys that it has besides the connector's own; runs the sink's code."""
         return self.definition.new_connector().task_configs(self.tasks_max)
 
     def prepare_task(self, task_id: TaskId, use_topic: UseTopic, confirm: Confirm) -> MakeTask:
@@ -112,7 +112,7 @@ class DefinedSink:
 
 @dataclass(frozen=True, slots=True)
 class SinkKind:
-    """Makes sinks from configs."""
+    """Makes sinks from configs: see ``service.worker.kinds.ConnectorKind``."""
 
     parts: SinkParts
     worker: Mapping[str, str]
@@ -123,7 +123,7 @@ class SinkKind:
         return find_sink(class_name, refusal=class_refusal(class_name, self.worker)) is not None
 
     def define(self, properties: Mapping[str, str]) -> DefinedSink:
-        """See ``service.worker.kinds``."""
+        """Read a config; raises ``ConnectorRefusedError`` with every finding."""
         reading = read_sink_definition(properties, worker=self.worker)
         if reading.definition is None:
             raise refusal(reading.findings)

@@ -70,7 +70,7 @@ C = TypeVar("C", bound=SinkConfig)
 
 @dataclass(frozen=True, slots=True)
 class SinkContext:
-    """One task's view of the worker."""
+    """What the worker tells a task of itself, when the task starts."""
 
     connector: str
     task: int
@@ -129,18 +129,22 @@ class SinkConnector(ABC, Generic[C]):
         return ()
 
     async def start(self, context: SinkContext) -> None:
-        """Connect; before any partition is there."""
+        """Connect to the target. Called once, before the first ``open``."""
 
     async def open(self, partitions: Mapping[Partition, int | None]) -> Offsets:
-        """Partitions have come, with the group's committed offsets; return where to begin instead, if anywhere."""
+        """Take over partitions. Called with the group's committed offsets, None where it has none.
+
+        Return the offsets to begin at where they should be others. No record of the partitions is polled before this
+        has returned.
+        """
         del partitions
         return {}
 
     async def committed(self, offsets: Offsets) -> None:
-        """Hear that the group's offsets are these now."""
+        """Hear that ``offsets`` have been committed; failing here does not undo it."""
 
     async def close(self, partitions: Collection[Partition]) -> None:
-        """Partitions go to someone else: what was put of them is flushed and, if that was possible, committed."""
+        """Give up partitions: what was put of them has been flushed and, if that was possible, committed."""
 
     async def stop(self) -> None:
-        """Disconnect; also after an error, and after a ``start`` that failed."""
+        """Disconnect from the target. Called once, also after an error and after a ``start`` that failed."""

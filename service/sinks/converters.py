@@ -42,10 +42,10 @@ _TOO_DEEP = (RefusalReason.TOO_DEEP, f"nested more than {DEPTH_MAX} levels deep"
 
 
 class ColumnReader(Protocol):
-    """One converter."""
+    """Reads the keys, or the values, of polls by one converter."""
 
     async def read(self, column: Column) -> Reading:
-        """Decode a binary column. Raises RegistryRetriable."""
+        """Decode a binary column; a row that cannot be decoded is refused in the result. Raises RegistryRetriable."""
 
 
 def column_reader(converter: Converter, registry: RegistryClient | None) -> ColumnReader:
@@ -64,18 +64,18 @@ def column_reader(converter: Converter, registry: RegistryClient | None) -> Colu
 
 
 class BytesReader:
-    """ByteArrayConverter."""
+    """Leaves bytes as they are: Connect's ByteArrayConverter."""
 
     async def read(self, column: Column) -> Reading:
-        """The column as it is."""
+        """Give the column as it is."""
         return of_one_type(column, ValueType(Form.BYTES))
 
 
 class TextReader:
-    """StringConverter."""
+    """Reads UTF-8 text: Connect's StringConverter, but that it refuses what is none."""
 
     async def read(self, column: Column) -> Reading:
-        """The column as text."""
+        """Decode to a column of text; what is no UTF-8 is refused."""
         values, refused = as_text(column)
         return of_one_type(values, ValueType(Form.TEXT), refused)
 
@@ -84,7 +84,7 @@ class JsonReader:
     """JsonConverter without schemas: texts that are one JSON value each."""
 
     async def read(self, column: Column) -> Reading:
-        """The texts, unchanged."""
+        """Decode to a column of JSON texts, unchanged; what is not one JSON value is refused."""
         values, refused = as_text(column)
         malformed = await in_thread(lambda: _malformed(values))
         return of_one_type(_without(values, malformed), ValueType(Form.JSON), refused | malformed)
@@ -94,7 +94,7 @@ class EnvelopeReader:
     """JsonConverter with schemas: the payload's text, its schema at hand."""
 
     async def read(self, column: Column) -> Reading:
-        """The payloads, unchanged."""
+        """Decode to columns of payloads, unchanged JSON texts, one column for each schema."""
         values, refused = as_text(column)
         return await in_thread(lambda: _unwrapped(values, refused))
 
@@ -108,7 +108,7 @@ class AvroReader:
         self._shapes: dict[int, AvroShape | str] = {}
 
     async def read(self, column: Column) -> Reading:
-        """Typed values."""
+        """Decode to typed columns, one for each schema id; asks the registry for schemas that are new."""
         records = cast("list[bytes | None]", column.to_pylist())
         ids = [_schema_id(record) for record in records]
         for schema_id in {number for number in ids if number is not None} - self._shapes.keys():

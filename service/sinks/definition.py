@@ -22,7 +22,7 @@ from spark_batch.transforms.kinds import Step
 
 @dataclass(frozen=True, slots=True)
 class SinkDefinition:
-    """One sink as configured."""
+    """A sink's config, read and checked: what its tasks are made from."""
 
     properties: Mapping[str, str]
     plugin: Plugin
@@ -38,17 +38,17 @@ class SinkDefinition:
 
     @property
     def name(self) -> str:
-        """Name of the connector."""
+        """Name of the connector (``name``)."""
         return self.common.name
 
     @property
     def group_id(self) -> str:
-        """Its consumer group."""
+        """Id of the consumer group that its tasks form."""
         return group_of(self.name, self.properties)
 
     @property
     def subscription(self) -> Subscription:
-        """What its group reads."""
+        """The topics, or the pattern of topics, that its group reads."""
         regex = self.common.topics_regex
         return Subscription(self.common.topics, java_pattern(regex) if regex else None)
 

@@ -24,7 +24,7 @@ UNKNOWN = -1
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A decoded column."""
+    """What a converter has made of the keys, or of the values, of one poll."""
 
     groups: npt.NDArray[np.int32]
     """For each row the number of its type; all are known."""

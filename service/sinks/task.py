@@ -84,7 +84,7 @@ class SinkTask:
     _partitions: tuple[Partition, ...] = field(init=False, default=())
 
     def __post_init__(self) -> None:
-        """Nothing is connected yet."""
+        """Prepare; nothing is connected before `run`."""
         self.activity = Activity(self.clock)
         self.events = TaskEvents(self.emit, self.task_id.connector, self.task_id.task)
 

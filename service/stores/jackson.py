@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from decimal import Decimal
+
+from service.domain.java_numbers import java_double
 
 _ESCAPED = re.compile(r'[\x00-\x1f"\\]')
 _SHORT = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
-_PLAIN_FROM, _PLAIN_BELOW = 1e-3, 1e7
 
 
 def to_json(value: object) -> str:
@@ -43,12 +43,6 @@ def _text(text: object) -> str:
 
 
 def _double(number: float) -> str:
-    """`Double.toString`: plain between 10⁻³ and 10⁷, else one digit before the point and an exponent."""
     if not math.isfinite(number):
         raise ValueError("an offset may not hold NaN or infinity")
-    if number == 0 or _PLAIN_FROM <= abs(number) < _PLAIN_BELOW:
-        return repr(number)
-    sign, digits, exponent = Decimal(repr(number)).as_tuple()
-    text = "".join(map(str, digits)).rstrip("0") or "0"
-    power = int(exponent) + len(digits) - 1
-    return f"{'-' if sign else ''}{text[0]}.{text[1:] or '0'}E{power}"
+    return java_double(number)

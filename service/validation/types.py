@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from decimal import Decimal
 
 from fetchers.sdk.config import HIDDEN
+from service.domain.java_numbers import java_double
 
 _WHOLE = re.compile(r"[+-]?\d+", re.ASCII)
 _DECIMAL = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?[dDfF]?|[+-]?(NaN|Infinity)", re.ASCII)
 _BITS = {"SHORT": 16, "INT": 32, "LONG": 64}
-_PLAIN_FROM, _PLAIN_TO = 1e-3, 1e7
-"""Between these, Java writes a double without an exponent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +57,3 @@ def _decimal(text: str) -> TypedText:
         return TypedText(None, "Not a number of type DOUBLE")
     number = float(text.rstrip("dDfF") if not text.endswith(("NaN", "Infinity")) else text)
     return TypedText(java_double(number))
-
-
-def java_double(number: float) -> str:
-    """As ``Double.toString`` writes it: ``1.0``, ``1.0E10``."""
-    if number != number or number in {float("inf"), float("-inf")}:  # noqa: PLR0124 - what NaN is known by
-        return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[str(number)]
-    if number == 0 or _PLAIN_FROM <= abs(number) < _PLAIN_TO:
-        plain = f"{number:f}" if "e" in repr(number) else repr(number)
-        return plain if "." in plain else f"{plain}.0"
-    sign, digits, exponent = Decimal(repr(number)).normalize().as_tuple()
-    text = "".join(map(str, digits))
-    return f"{'-' * sign}{text[0]}.{text[1:] or '0'}E{len(digits) - 1 + int(exponent)}"

@@ -13,20 +13,38 @@ import sys
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar, cast
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from service.sinks.contract import Offsets, Partition, Retriable, SinkBatch, SinkConnector, SinkContext
-from service.sinks.file.config import FileStreamSinkConfig
-from service.sinks.file.text_form import lines
+from service.sinks.contract import (
+    Importance,
+    Key,
+    Offsets,
+    Partition,
+    Retriable,
+    SinkBatch,
+    SinkConfig,
+    SinkConnector,
+    SinkContext,
+)
+from service.sinks.file.text_form import lines, texts_of
 from service.sinks.file.writing import FileBusy, SinkFile
+from service.sinks.reasons import RefusalReason
 
 T = TypeVar("T")
 LOCK_SECONDS_MAX = 10.0
 """How long another writer of the same file is waited for before the put is tried again as a whole."""
 _LOCK_POLL_SECONDS = 0.01
+
+
+class FileStreamSinkConfig(SinkConfig):
+    """Appends each value and a line feed to a file; without a file, to standard output."""
+
+    file: Annotated[Path | None, Key(importance=Importance.HIGH, is_path=True)] = None
+    """File that lines are appended to; made if it is missing. Standard output when not given."""
 
 
 class FileStreamSink(SinkConnector[FileStreamSinkConfig]):
@@ -35,7 +53,7 @@ class FileStreamSink(SinkConnector[FileStreamSinkConfig]):
     version = "4.1.1"
 
     def __init__(self, config: FileStreamSinkConfig) -> None:
-        """Nothing is opened yet."""
+        """Prepare; the file is opened with the first partitions."""
         super().__init__(config)
         self._thread: ThreadPoolExecutor | None = None
         self._file: SinkFile | None = None
@@ -58,11 +76,14 @@ class FileStreamSink(SinkConnector[FileStreamSinkConfig]):
     async def put(self, batch: SinkBatch) -> None:
         """Append; returns when it is on disk."""
         file = self._file
+        texts, unfit = await self._run(lambda: texts_of(batch))
+        for row in unfit:
+            batch.refuse(row, RefusalReason.WRONG_TYPE, "the payload is not of its schema")
         if file is None:
-            await self._run(lambda: _print(lines(batch)))
+            await self._run(lambda: _print(lines(texts)))
             return
         begins, ends = _begins(batch.records), batch.ends
-        await self._run(lambda: file.append(begins, ends, lambda held: lines(_from(batch, held))))
+        await self._run(lambda: file.append(begins, ends, lambda held: lines(_from(texts, batch.records, held))))
 
     async def committed(self, offsets: Offsets) -> None:
         """Note it, to know a reset when it comes."""
@@ -71,7 +92,7 @@ class FileStreamSink(SinkConnector[FileStreamSinkConfig]):
             await self._run(lambda: file.note_committed(offsets))
 
     async def close(self, partitions: Collection[Partition]) -> None:
-        """Nothing is held back."""
+        """Forget where the partitions began; every line is on disk already."""
         if self._file is not None:
             self._file.forget(partitions)
 
@@ -108,10 +129,12 @@ def _begins(records: pa.Table) -> dict[Partition, int]:
     return {(topic, number): offset for topic, number, offset in zip(topics, numbers, offsets, strict=True)}
 
 
-def _from(batch: SinkBatch, held: Mapping[Partition, int]) -> SinkBatch:
-    """The records that are not before these offsets; nearly always all of them."""
-    records: Any = batch.records
+def _from(texts: pa.ChunkedArray[Any], records: pa.Table, held: Mapping[Partition, int]) -> pa.ChunkedArray[Any]:
+    """The texts of records that are not before these offsets; nearly always all of them."""
+    is_new: Any = np.ones(len(texts), dtype=bool)
+    topics, numbers, offsets = (cast("Any", records.column(name)) for name in ("original_topic", "partition", "offset"))
     for (topic, number), offset in held.items():
-        is_there = (pc.field("original_topic") == topic) & (pc.field("partition") == number)
-        records = records.filter(~(is_there & (pc.field("offset") < offset)))
-    return SinkBatch(records, batch.key, batch.value, batch.refuse)
+        is_there = pc.and_(pc.equal(topics, pa.scalar(topic)), pc.equal(numbers, pa.scalar(number, pa.int32())))
+        is_held = pc.and_(is_there, pc.less(offsets, pa.scalar(offset)))
+        is_new &= ~is_held.to_numpy()
+    return texts if is_new.all() else texts.filter(pa.array(is_new))

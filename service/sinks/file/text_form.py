@@ -1,46 +1,73 @@
 """The text of each value, as Kafka Connect's file sink prints it.
 
 A string is itself and a tombstone is ``null``; so lines that a file source has read come out as they were. A struct
-is ``Struct{a=1,b=x}`` without its null fields, a list ``[a, b]``, a map ``{k=v}``. JSON without a schema stays the JSON
-it was, where Java prints a hash map in an order of its own; bytes stay bytes, where Java prints an address. Instants,
-dates and times of a schema are Java's dates, always in UTC: ``Thu Jan 01 00:00:01 UTC 1970``.
+is ``Struct{a=1,b=x}`` without its null fields, a list ``[a, b]``, a map ``{k=v}``. Numbers are Java's, decimals with
+all their digits; instants, dates and times of a schema are Java's dates, always in UTC: ``Thu Jan 01 00:00:01 UTC
+1970``. Three things are not as in Java: JSON without a schema stays the JSON it was, where Java prints a hash map;
+the entries of a map stay in their order; bytes are themselves, in JSON base64 and in typed records hexadecimal, where
+Java prints an address.
 """
 
 from __future__ import annotations
 
+import base64
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from service.domain.java_numbers import java_double, java_float
 from service.sinks.batch import Form, SinkBatch
 
 NULL = "null"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-_LOGICAL = {
-    "org.apache.kafka.connect.data.Timestamp": timedelta(milliseconds=1),
-    "org.apache.kafka.connect.data.Time": timedelta(milliseconds=1),
-    "org.apache.kafka.connect.data.Date": timedelta(days=1),
+_DATA = "org.apache.kafka.connect.data"
+_INSTANTS = {
+    f"{_DATA}.Timestamp": timedelta(milliseconds=1),
+    f"{_DATA}.Time": timedelta(milliseconds=1),
+    f"{_DATA}.Date": timedelta(days=1),
 }
-_DATES: Mapping[Any, timedelta] = {
+_TYPED_INSTANTS: Mapping[Any, timedelta] = {
     pa.timestamp("ms", "UTC"): timedelta(milliseconds=1),
     pa.time32("ms"): timedelta(milliseconds=1),
     pa.date32(): timedelta(days=1),
 }
 _LINE_FEED = b"\n"
+_MISFITS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""What comes of a payload that is not of its schema."""
+Printer: TypeAlias = Callable[[Any], str]
 
 
-def lines(batch: SinkBatch) -> list[memoryview]:
-    """Each value's text and a line feed, as pieces to be written one after another."""
-    column = cast("Any", batch.records.column("value"))
-    return [_piece(chunk) for chunk in _texts(column, batch).chunks if len(chunk)]
+def texts_of(batch: SinkBatch) -> tuple[pa.ChunkedArray[Any], list[int]]:
+    """The text of each value; null for those that are not of their schema, whose rows are given too."""
+    column, form = cast("Any", batch.records.column("value")), batch.value.form
+    if form is Form.BYTES:
+        return pc.fill_null(column, NULL.encode()), []
+    if form is Form.TEXT:
+        return pc.fill_null(column, NULL), []
+    read: Callable[[Any], Any] = _read if form is Form.JSON else _as_it_is
+    printer = _json_printer(batch.value.schema) if form is Form.JSON else _typed_printer(column.type)
+    made: list[str | None] = []
+    unfit: list[int] = []
+    for row, value in enumerate(column.to_pylist()):
+        try:
+            made.append(NULL if value is None else printer(read(value) if batch.value.schema else value))
+        except _MISFITS:
+            made.append(None)
+            unfit.append(row)
+    return pa.chunked_array([pa.array(made, pa.string())]), unfit
+
+
+def lines(texts: pa.ChunkedArray[Any]) -> list[memoryview]:
+    """Each text that is not null and a line feed, as pieces to be written one after another."""
+    return [_piece(chunk) for chunk in texts.drop_null().chunks if len(chunk)]
 
 
 def _piece(texts: Any) -> memoryview:
@@ -56,59 +83,132 @@ def _offset(column: Any, index: int) -> bytes:
     return bytes(memoryview(column.buffers()[1])[begin : begin + 4])
 
 
-def _texts(column: Any, batch: SinkBatch) -> Any:
-    form = batch.value.form
-    if form is Form.BYTES:
-        return pc.fill_null(column, NULL.encode())
-    if form is Form.TEXT:
-        return pc.fill_null(column, NULL)
-    if form is Form.JSON:
-        schema = _schema(batch.value.schema)
-        made = [_json_text(text, schema) for text in column.to_pylist()]
-    else:
-        made = [_typed_text(value, column.type) for value in column.to_pylist()]
-    return pa.chunked_array([pa.array(made, pa.string())])
+class _Number(str):
+    """A number of a JSON text, with the digits it was written with."""
+
+    __slots__ = ()
+
+
+def _read(text: str) -> Any:
+    return json.loads(text, parse_int=_Number, parse_float=_Number)
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+def _plain_text(text: str) -> str:
+    """JSON without a schema: a string is its text, all else stays."""
+    return str(json.loads(text)) if text.lstrip().startswith('"') else text
 
 
 @lru_cache(maxsize=256)
-def _schema(text: str | None) -> Mapping[str, Any]:
-    found = json.loads(text, parse_int=str, parse_float=str) if text else {}
-    return found if isinstance(found, dict) else {}
+def _json_printer(schema: str | None) -> Printer:
+    """Of payloads under a schema of JsonConverter; of whole texts where there is none."""
+    found = _read(schema) if schema else None
+    return _printer(found) if isinstance(found, dict) else _plain_text
 
 
-def _json_text(text: str | None, schema: Mapping[str, Any]) -> str:
-    """Numbers keep their digits."""
-    if text is None:
-        return NULL
-    if not schema:
-        return json.loads(text) if text.lstrip().startswith('"') else text
-    return _connect_text(json.loads(text, parse_int=str, parse_float=str), schema)
+def _printer(schema: Mapping[str, Any]) -> Printer:
+    """Of values that JsonConverter reads by this schema; null is the schema's default, or must be optional."""
+    print_value, default = _value_printer(schema), schema.get("default")
+    if default is not None:
+        text_of_null = print_value(default)
+        return lambda value: text_of_null if value is None else print_value(value)
+    if schema.get("optional"):
+        return lambda value: NULL if value is None else print_value(value)
+    return print_value
 
 
-def _connect_text(value: Any, schema: Mapping[str, Any]) -> str:  # noqa: PLR0911 - one line a type
-    """A payload of JsonConverter under its schema."""
-    if value is None:
-        return NULL
-    if isinstance(value, bool):
-        return str(value).lower()
-    kind, unit = schema.get("type"), _LOGICAL.get(str(schema.get("name")))
-    if unit is not None:
-        return java_date(int(value), unit)
-    if kind == "struct":
-        fields = ((field["field"], _given(value, field), field) for field in schema.get("fields", ()))
-        return _struct((name, _connect_text(item, field)) for name, item, field in fields if item is not None)
-    if kind == "array":
-        return _list(_connect_text(item, schema.get("items", {})) for item in value)
-    if kind == "map":
-        pairs = value.items() if isinstance(value, dict) else value
-        return _map((str(key), _connect_text(item, schema.get("values", {}))) for key, item in pairs)
-    return str(value)
+def _value_printer(schema: Mapping[str, Any]) -> Printer:
+    kind, name = schema.get("type"), schema.get("name")
+    if name in _INSTANTS:
+        return lambda value: java_date(int(_number(value)), _INSTANTS[name])
+    if name == f"{_DATA}.Decimal":
+        scale = int(schema["parameters"]["scale"])
+        return lambda value: str(Decimal(value) if isinstance(value, _Number) else _unscaled(value, scale))
+    if kind in _CONTAINERS:
+        return _CONTAINERS[kind](schema)
+    return _SCALARS[str(kind)]
 
 
-def _given(value: Mapping[str, Any], field: Mapping[str, Any]) -> Any:
-    """What a field holds: its default where the payload has nothing for it, or null."""
-    item = value.get(field["field"])
-    return field.get("default") if item is None else item
+def _struct_printer(schema: Mapping[str, Any]) -> Printer:
+    fields = [
+        (field["field"], _printer(field), bool(field.get("optional")) and field.get("default") is None)
+        for field in schema.get("fields", ())
+    ]
+
+    def print_struct(value: dict[str, Any]) -> str:
+        given = ((name, value.get(name), printer, may_be_away) for name, printer, may_be_away in fields)
+        return _struct(
+            (name, printer(item)) for name, item, printer, may_be_away in given if item is not None or not may_be_away
+        )
+
+    return print_struct
+
+
+def _array_printer(schema: Mapping[str, Any]) -> Printer:
+    printer = _printer(schema.get("items", {}))
+    return lambda value: _list(printer(item) for item in _of(list, value))
+
+
+def _map_printer(schema: Mapping[str, Any]) -> Printer:
+    """Entries are an object where keys are text, else a list of pairs."""
+    keys, values = _printer(schema.get("keys", {})), _printer(schema.get("values", {}))
+    return lambda value: _map(
+        (keys(key), values(item)) for key, item in (value.items() if isinstance(value, dict) else _of(list, value))
+    )
+
+
+_CONTAINERS: Mapping[Any, Callable[[Mapping[str, Any]], Printer]] = {
+    "struct": _struct_printer,
+    "array": _array_printer,
+    "map": _map_printer,
+}
+
+
+def _of(kind: type, value: Any) -> Any:
+    if not isinstance(value, kind):
+        raise TypeError(kind)
+    return value
+
+
+def _number(value: Any) -> str:
+    return cast("str", _of(_Number, value))
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or isinstance(value, _Number):
+        raise TypeError(str)
+    return value
+
+
+def _whole(value: Any) -> str:
+    """An integer, also one written as ``1.0`` or ``1e3``."""
+    text = _number(value)
+    if text.lstrip("-").isdecimal():
+        return text
+    number = Decimal(text)
+    if number != number.to_integral_value():
+        raise ValueError(text)
+    return f"{number.to_integral_value():f}"
+
+
+_SCALARS: Mapping[str, Printer] = {
+    "boolean": lambda value: str(_of(bool, value)).lower(),
+    **dict.fromkeys(("int8", "int16", "int32", "int64"), _whole),
+    "float": lambda value: java_float(float(_number(value))),
+    "double": lambda value: java_double(float(_number(value))),
+    "string": _text,
+    "bytes": _text,
+}
+
+
+def _unscaled(text: str, scale: int) -> Decimal:
+    """A decimal from the base64 of its digits as a whole number, two's complement, highest byte first."""
+    number = int.from_bytes(base64.b64decode(text, validate=True), "big", signed=True)
+    sign, digits, _ = Decimal(number).as_tuple()
+    return Decimal((sign, digits, -scale))
 
 
 def java_date(count: int, unit: timedelta) -> str:
@@ -121,24 +221,36 @@ def java_date(count: int, unit: timedelta) -> str:
     return f"{day} {month} {moment:%d %H:%M:%S} UTC {moment.year}"
 
 
-def _typed_text(value: Any, kind: Any) -> str:  # noqa: PLR0911 - one line a type
-    """A value of an Arrow column."""
-    if value is None:
-        return NULL
-    if isinstance(value, bool):
-        return str(value).lower()
+@lru_cache(maxsize=256)
+def _typed_printer(kind: Any) -> Printer:
+    """Of values of an Arrow column."""
+    print_value = _typed_value_printer(kind)
+    return lambda value: NULL if value is None else print_value(value)
+
+
+def _typed_value_printer(kind: Any) -> Printer:  # noqa: PLR0911 - one line a type
     if pa.types.is_struct(kind):
-        fields = ((field.name, value[field.name], field.type) for field in kind)
-        return _struct((name, _typed_text(item, item_kind)) for name, item, item_kind in fields if item is not None)
+        fields = [(field.name, _typed_printer(field.type)) for field in kind]
+        return lambda value: _struct(
+            (name, printer(value[name])) for name, printer in fields if value[name] is not None
+        )
     if pa.types.is_list(kind):
-        return _list(_typed_text(item, kind.value_type) for item in value)
+        printer = _typed_printer(kind.value_type)
+        return lambda value: _list(map(printer, value))
     if pa.types.is_map(kind):
-        return _map((key, _typed_text(item, kind.item_type)) for key, item in value)
-    if kind in _DATES:
-        return java_date(pa.scalar(value, kind).value, _DATES[kind])
-    if isinstance(value, bytes):
-        return value.hex()
-    return format(value, "f") if isinstance(value, Decimal) else str(value)
+        keys, values = _typed_printer(kind.key_type), _typed_printer(kind.item_type)
+        return lambda value: _map((keys(key), values(item)) for key, item in value)
+    if kind in _TYPED_INSTANTS:
+        return lambda value: java_date(pa.scalar(value, kind).value, _TYPED_INSTANTS[kind])
+    if pa.types.is_boolean(kind):
+        return lambda value: str(value).lower()
+    if pa.types.is_float32(kind):
+        return java_float
+    if pa.types.is_float64(kind):
+        return java_double
+    if pa.types.is_binary(kind) or pa.types.is_fixed_size_binary(kind):
+        return lambda value: value.hex()
+    return str
 
 
 def _struct(fields: Iterable[tuple[str, str]]) -> str:

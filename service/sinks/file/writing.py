@@ -26,7 +26,7 @@ class FileBusy(Retriable):
 
 
 def write_pieces(descriptor: int, pieces: list[memoryview]) -> None:
-    """One after another, whole."""
+    """Write the pieces one after another to a file descriptor, each as a whole. Raises OSError."""
     for piece in pieces:
         at = 0
         while at < len(piece):
@@ -100,7 +100,7 @@ class SinkFile:
                 self._write_note(Note(os.fstat(descriptor).st_size, before=known))
 
     def forget(self, partitions: Collection[Partition]) -> None:
-        """Partitions are gone."""
+        """Drop what was remembered of partitions that go to another task."""
         self._began_at = {key: value for key, value in self._began_at.items() if key not in partitions}
 
     def _settled(self, descriptor: int) -> dict[tuple[str, str, int], Written]:

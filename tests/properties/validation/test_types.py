@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from service.domain.java_numbers import java_double
 from service.herder.errors import BadRequestError
-from service.validation.types import java_double, typed
+from service.validation.types import typed
 from service.validation.validator import Validation
 from spark_batch.transforms.java_pattern import pattern_doubt
 

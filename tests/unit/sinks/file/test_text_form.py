@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.sinks.batch import Form, SinkBatch, ValueType
-from service.sinks.file.text_form import lines
+from service.sinks.file.text_form import lines, texts_of
 
 
 def batch_of(values: Any, form: Form, schema: str | None = None) -> SinkBatch:
@@ -25,7 +25,8 @@ def batch_of(values: Any, form: Form, schema: str | None = None) -> SinkBatch:
 def written(values: Any, form: Form, schema: object = None) -> bytes:
     """Their lines."""
     text = None if schema is None else json.dumps(schema)
-    return b"".join(lines(batch_of(values, form, text)))
+    texts, _ = texts_of(batch_of(values, form, text))
+    return b"".join(lines(texts))
 
 
 @given(st.lists(st.one_of(st.none(), st.text(max_size=20)), max_size=20), st.integers(0, 5))
@@ -55,6 +56,8 @@ DEFAULTED = {
         {"field": "b", "type": "string", "default": "x", "optional": True},
     ],
 }
+PRICE: dict[str, object] = {"type": "bytes", "name": f"{DATA}.Decimal", "parameters": {"scale": "2"}}
+DATE = {"type": "int32", "name": f"{DATA}.Date"}
 STRUCT = {
     "type": "struct",
     "fields": [
@@ -76,7 +79,7 @@ STRUCT = {
         (
             STRUCT,
             '{"list": ["x", "y"], "a": 1, "gone": null, "map": {"k": true}, "inner": {"d": 1.50}}',
-            "Struct{a=1,list=[x, y],map={k=true},inner=Struct{d=1.50}}",
+            "Struct{a=1,list=[x, y],map={k=true},inner=Struct{d=1.5}}",
         ),
         ({"type": "map", "keys": {"type": "int32"}, "values": {"type": "string"}}, '[[1, "a"]]', "{1=a}"),
         ({"type": "int64", "name": f"{DATA}.Timestamp"}, "1700000000001", "Tue Nov 14 22:13:20 UTC 2023"),
@@ -85,11 +88,57 @@ STRUCT = {
         ({"type": "int32", "name": f"{DATA}.Date"}, "19675", "Tue Nov 14 00:00:00 UTC 2023"),
         ({"type": "int32", "name": f"{DATA}.Time"}, "3723000", "Thu Jan 01 01:02:03 UTC 1970"),
         (DEFAULTED, '{"b": null}', "Struct{a=1.5,b=x}"),
+        (PRICE, '"BOI="', "12.50"),
+        (PRICE, "12.50", "12.50"),
+        (PRICE | {"parameters": {"scale": "8"}}, '"AQ=="', "1E-8"),
+        ({"type": "array", "items": PRICE}, '["BOI=", "AA=="]', "[12.50, 0.00]"),
+        ({"type": "map", "keys": {"type": "boolean"}, "values": PRICE}, '[[true, "BOI="]]', "{true=12.50}"),
+        (
+            {"type": "array", "items": {"type": "int32", "name": f"{DATA}.Date"}},
+            "[0]",
+            "[Thu Jan 01 00:00:00 UTC 1970]",
+        ),
+        ({"type": "double"}, "1e7", "1.0E7"),
+        ({"type": "float"}, "0.1", "0.1"),
+        ({"type": "int64"}, "1e3", "1000"),
     ],
 )
 def test_a_payload_under_a_schema(schema: object, payload: str, text: str) -> None:
-    """Structs in the order of their schema, without nulls; numbers as they were written."""
+    """Structs in the order of their schema, without nulls; numbers as Java prints them."""
     assert written(pa.array([payload]), Form.JSON, schema).decode() == f"{text}\n"
+
+
+@pytest.mark.parametrize(
+    ("schema", "payload"),
+    [
+        (STRUCT, "{}"),
+        (STRUCT, "[1]"),
+        ({"type": "array", "items": {"type": "string"}}, '"abc"'),
+        ({"type": "array", "items": {"type": "string"}}, "[null]"),
+        ({"type": "string"}, "1"),
+        ({"type": "int32"}, '"1"'),
+        ({"type": "int32"}, "1.5"),
+        ({"type": "boolean"}, "1"),
+        (PRICE, '"?"'),
+        ({"type": "int64", "name": f"{DATA}.Timestamp"}, '"x"'),
+        ({"type": "unknown"}, "1"),
+    ],
+)
+def test_a_payload_that_is_not_of_its_schema_is_passed_over(schema: object, payload: str) -> None:
+    """Its row is told, and the others are written."""
+    batch = batch_of(pa.array([None, payload, None]), Form.JSON, json.dumps(schema))
+    texts, unfit = texts_of(batch)
+    assert unfit == [1]
+    assert b"".join(lines(texts)) == b"null\nnull\n"
+
+
+def test_typed_numbers() -> None:
+    """As Java prints them, in 32 bits and in 64; decimals with all their digits."""
+    kind: Any = pa.struct(
+        [("f", pa.float32()), ("d", pa.float64()), ("big", pa.float64()), ("tiny", pa.decimal128(9, 9))]
+    )
+    value = pa.array([{"f": 0.1, "d": float("nan"), "big": 1e16, "tiny": Decimal("1E-9")}], kind)
+    assert written(value, Form.RECORD).decode() == "Struct{f=0.1,d=NaN,big=1.0E16,tiny=1E-9}\n"
 
 
 def test_typed_instants() -> None:
