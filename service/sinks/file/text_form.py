@@ -105,8 +105,17 @@ def _plain_text(text: str) -> str:
 @lru_cache(maxsize=256)
 def _json_printer(schema: str | None) -> Printer:
     """Of payloads under a schema of JsonConverter; of whole texts where there is none."""
-    found = _read(schema) if schema else None
-    return _printer(found) if isinstance(found, dict) else _plain_text
+    if not schema:
+        return _plain_text
+    try:
+        return _printer(_read(schema))
+    except _MISFITS:
+        return _fit_nothing
+
+
+def _fit_nothing(value: Any) -> str:
+    """No payload is of a schema that is none."""
+    raise ValueError(value)
 
 
 def _printer(schema: Mapping[str, Any]) -> Printer:
