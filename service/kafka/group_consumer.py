@@ -39,7 +39,7 @@ STOP_SECONDS_MAX = 5.0
 POLL_BYTES_MAX = 67_108_864
 """A poll ends with the records that pass this, keys and values counted: the limits of the protocol are of compressed
 bytes."""
-_POLL_STEP_RECORDS = 256
+_POLL_STEP_RECORDS = 64
 MISSING_LOOK_SECONDS = 1.0
 """How often a topic that does not exist yet is looked for; the client's own interval is minutes."""
 

@@ -302,6 +302,7 @@ class World:
     retry_seconds_max: float | None = None
     flush_seconds: float = 60.0
     limits: PutLimits = field(default_factory=PutLimits)
+    poll_records_max: int = POLL_RECORDS
     memory: MemoryBudget = field(default_factory=lambda: MemoryBudget(2**30))
     events: list[Event] = field(default_factory=list)
 
@@ -320,7 +321,7 @@ class World:
             return self.clients[-1]
 
         def open_consumer(listener: GroupListener) -> GroupConsumer:
-            consumer = ConsumerSettings(poll_records_max=POLL_RECORDS)
+            consumer = ConsumerSettings(poll_records_max=self.poll_records_max)
             settings = KafkaSettings(bootstrap="nowhere:9092", consumer=consumer)
             return GroupConsumer(
                 settings, Subscription((TOPIC,)), group_id="connect-sink", listener=listener, make_client=make_client

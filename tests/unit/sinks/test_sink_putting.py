@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from fetchers.sdk import Fatal
-from metrics.events import RetryScheduled
+from metrics.events import RetryScheduled, SinkRecordsRead
 from service.sinks.contract import PutLimits, SinkBatch
 from service.sinks.dead_letters import DeadLetterRules
 from tests.unit.sinks.fakes import FakeGroup, World, numbers, run_until, texts
@@ -119,3 +119,10 @@ async def test_dead_letters_of_a_poll_are_only_of_what_is_done() -> None:
     await run_until(world.task(), lambda: world.group.committed == 6)
     assert world.sink.values == ["0", "2", "3", "5"]
     assert world.letters.values == [b"\xff0", b"\xff4"]
+
+
+async def test_a_poll_ends_with_the_bytes_that_it_may_bring() -> None:
+    """However many records it may have: what is left comes with the next."""
+    world = World(FakeGroup([b"x" * (1 << 20) + b"yz"] * 70), poll_records_max=200)
+    await run_until(world.task(), lambda: world.group.committed == 70)
+    assert [event.records for event in world.told(SinkRecordsRead)] == [64, 6]
