@@ -13,7 +13,7 @@ from spark_batch.plan import ConversionPlan, UnknownFields
 from spark_batch.plan_transforms import is_loose, is_reshaped, is_timestamp_inserted
 from spark_batch.proof import ProofHabit, ProofShape, proof_shape
 from spark_batch.rules.columns import rule_columns
-from spark_batch.transforms.kinds import Side
+from spark_batch.transforms.catalog import Side
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

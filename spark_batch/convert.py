@@ -35,7 +35,7 @@ from spark_batch.outcome import OUTCOME_SCHEMA, ArrowColumn, Reason, Rejection, 
 from spark_batch.plan import ConversionPlan, ConverterKind, PayloadFormat
 from spark_batch.plan_transforms import is_reshaped
 from spark_batch.prepass import is_larger, is_unsure, pc, read_utf8
-from spark_batch.transforms.kinds import Side
+from spark_batch.transforms.catalog import Side
 from spark_batch.variant_paths import PAYLOAD
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from spark_batch.transforms.tracks import Track, lay
 
 if TYPE_CHECKING:
     from spark_batch.avro_types import JsonValue, Record
-    from spark_batch.transforms.kinds import Step
+    from spark_batch.transforms.catalog import Step
 
 __all__ = [
     "Contract",

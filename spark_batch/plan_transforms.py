@@ -1,4 +1,4 @@
-"""The transformations of a plan: the shapes they begin and end with, and what is wrong with them."""
+"""The transformations of a plan: shapes before and after, the schemas it writes with, and what is wrong with them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Iterable, Iterator
 
 from spark_batch.avro_documents import definitions, inlined, namespace_of, without_json_names
 from spark_batch.avro_types import Array, AvroType, Enum, Map, Primitive, Record, Slot, Temporal, Uuid
-from spark_batch.plan import ConversionPlan
+from spark_batch.plan import ConversionPlan, ConverterKind
+from spark_batch.transforms.catalog import InsertField, RegexRouter, Side, Step, TopicNameMatches
 from spark_batch.transforms.java_pattern import JavaPatternError
-from spark_batch.transforms.kinds import InsertField, RegexRouter, Side, Step, TopicNameMatches
-from spark_batch.transforms.routing import is_match, routed
-from spark_batch.transforms.shape import Misfit, Shape, shape_after, text_shape
+from spark_batch.transforms.shape import Misfit, Shape, text_shape
+from spark_batch.transforms.tracks import shape_after
 
 _LEGAL_TOPIC = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
 _AVRO_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -81,6 +81,26 @@ def key_shape(plan: ConversionPlan) -> Shape | None:
     return None if shape is None else shape_after(plan.track().of(Side.KEY), shape)
 
 
+def value_schema(plan: ConversionPlan) -> str | None:
+    """Avro schema text of values, or None where their converter is not Avro."""
+    if plan.value_converter.kind is not ConverterKind.AVRO:
+        return None
+    if plan.transformations:
+        shape = value_shape(plan)
+        return None if shape is None else shape.avro
+    return plan.plain_value_schema()
+
+
+def key_schema(plan: ConversionPlan) -> str | None:
+    """Avro schema text of keys, or None where their converter is not Avro."""
+    if plan.key_converter.kind is not ConverterKind.AVRO:
+        return None
+    if plan.transformations:
+        shape = key_shape(plan)
+        return None if shape is None else shape.avro
+    return plan.plain_key_schema()
+
+
 def misfits(plan: ConversionPlan) -> list[tuple[str, str, str]]:
     """Everything that is wrong: key, value seen, what was expected."""
     found = [*pattern_misfits(plan.transformations), *map(_told, _sink_fields(plan.transformations))]
@@ -121,13 +141,13 @@ def _pattern_misfits(step: Step) -> Iterator[Misfit]:
     router, predicate = step.transformation, step.predicate
     if isinstance(predicate, TopicNameMatches):
         try:
-            is_match(predicate.pattern, "")
+            predicate.is_match("")
         except JavaPatternError as error:
             expected = f"a predicate whose pattern this version can carry out ({error})"
             yield Misfit(f"transforms.{step.name}.predicate", predicate.pattern, expected)
     if isinstance(router, RegexRouter):
         try:
-            routed(router, "")
+            router.routed("")
         except JavaPatternError as error:
             yield Misfit(f"transforms.{step.name}.regex", router.regex, f"what this version can carry out ({error})")
 

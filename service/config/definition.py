@@ -22,7 +22,7 @@ from service.kafka.topic_names import TOPIC_NAME_RULE, is_topic_name
 from spark_batch.plan import Contract, ConversionPlan, PayloadFormat, Rule, UnknownFields
 from spark_batch.plan import Finding as PlanFinding
 from spark_batch.plan_findings import plan_findings
-from spark_batch.transforms.kinds import Step
+from spark_batch.transforms.catalog import Step
 from spark_batch.transforms.tracks import lay
 
 RULES_PREFIX = "contract.rules."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,32 +11,14 @@ from service.config.transforms import (
     PACKAGE,
     PREDICATES,
     TRANSFORMATIONS,
-    ExtractFieldConfig,
-    HasHeaderKeyConfig,
-    HoistFieldConfig,
-    InsertFieldConfig,
-    RegexRouterConfig,
     StageConfig,
-    TopicNameMatchesConfig,
     TransformClass,
     find_class,
 )
 from spark_batch.plan_transforms import pattern_misfits
-from spark_batch.transforms.field_path import FieldPathError, field_path
-from spark_batch.transforms.kinds import (
-    ExtractField,
-    FieldName,
-    HasHeaderKey,
-    HoistField,
-    InsertField,
-    Predicate,
-    RecordIsTombstone,
-    RegexRouter,
-    Side,
-    Step,
-    TopicNameMatches,
-    Transformation,
-)
+from spark_batch.transforms import catalog
+from spark_batch.transforms.catalog import Predicate, RegexRouter, Side, Step, TopicNameMatches, Transformation
+from spark_batch.transforms.form import KeysRefused, KeyValues
 
 _BUILT = ", ".join(known.name.removeprefix(f"{PACKAGE}.") for known in TRANSFORMATIONS)
 _NOT_BUILT_TRANSFORMATIONS = (
@@ -135,11 +117,10 @@ class _Stage:
     def predicate(self) -> Predicate | None:
         known = self._class(PREDICATES)
         config = None if known is None else self._parsed(known.config_class)
-        if isinstance(config, TopicNameMatchesConfig):
-            return TopicNameMatches(config.pattern)
-        if isinstance(config, HasHeaderKeyConfig):
-            return HasHeaderKey(config.name)
-        return None if config is None else RecordIsTombstone()
+        made: Predicate | None = None
+        if known is not None and config is not None:
+            made = known.form.configured(_values(known, config))
+        return made
 
     def step(self, predicates: Mapping[str, Predicate]) -> Step | None:
         known = self._class(TRANSFORMATIONS)
@@ -156,15 +137,22 @@ class _Stage:
                 "defining a predicate to be negated."
             )
             self.findings.append(Finding(f"{self.prefix}type", known.name, text))
-        side = Side.KEY if known.name.endswith("$Key") else Side.VALUE
-        transformation = self._made(config, side)
+        transformation = self._made(known, _values(known, config))
         if transformation is None or self.findings or (name and name not in predicates):
             return None
         return Step(self.alias, transformation, predicates.get(name), is_negated=shared.negate)
 
-    def _made(self, config: ConfigModel, side: Side) -> Transformation | None:
-        make = _MAKERS[type(config)]
-        return make(self, config, side)
+    def _made(self, known: TransformClass, values: KeyValues) -> Transformation | None:
+        made: Transformation | None = None
+        if known.form in catalog.ROUTERS:
+            return known.form.configured(values)  # type: ignore[no-any-return] # as the catalogue has it
+        side = Side.KEY if known.name.endswith("$Key") else Side.VALUE
+        try:
+            made = known.form.configured(side, values, is_sink=self.is_sink)
+        except KeysRefused as error:
+            for key, expected in error.refused:
+                self._refuse(key, expected)
+        return made
 
     def _class(self, classes: tuple[TransformClass, ...]) -> TransformClass | None:
         name = self.own.get("type", "").strip()
@@ -196,59 +184,7 @@ class _Stage:
         text = f"Invalid value {value} for configuration {key}: Expected {expected}"
         self.findings.append(Finding(key, value, text))
 
-    def insert(self, config: InsertFieldConfig, side: Side) -> InsertField | None:
-        """Refuses what would do nothing, and in sources what only records of sinks have."""
-        for name in () if self.is_sink else ("partition.field", "offset.field"):
-            if self.own.get(name):
-                self._refuse(name, "none: records of sources have no partition and no offset yet")
-        named = (config.topic_field, config.partition_field, config.offset_field)
-        topic, partition, offset = (_field_name(text) for text in named)
-        timestamp, static = _field_name(config.timestamp_field), _field_name(config.static_field)
-        if not any((topic, partition, offset, timestamp, static)):
-            self._refuse("type", "at least one field to insert (topic.field, timestamp.field or static.field)")
-        if static is not None and config.static_value is None:
-            self._refuse("static.value", f"a value for static.field {static.name}")
-        return InsertField(
-            side,
-            topic,
-            timestamp,
-            static,
-            config.static_value or "",
-            is_null_defaulted=config.replace_null_with_default,
-            partition=partition,
-            offset=offset,
-        )
 
-    def extract(self, config: ExtractFieldConfig, side: Side) -> ExtractField | None:
-        """The path, which the syntax says how to read."""
-        try:
-            path = field_path(config.field) if config.field_syntax_version == "V2" else (config.field,)
-        except FieldPathError as error:
-            self._refuse("field", f"a path of the syntax V2 ({error})")
-            return None
-        return ExtractField(side, path, is_null_defaulted=config.replace_null_with_default)
-
-
-def _hoist(_: _Stage, config: HoistFieldConfig, side: Side) -> HoistField:
-    return HoistField(side, config.field)
-
-
-def _router(_: _Stage, config: RegexRouterConfig, __: Side) -> RegexRouter:
-    return RegexRouter(config.regex, config.replacement)
-
-
-_MAKERS: Mapping[type[ConfigModel], Callable[[_Stage, Any, Side], Transformation | None]] = {
-    InsertFieldConfig: _Stage.insert,
-    HoistFieldConfig: _hoist,
-    ExtractFieldConfig: _Stage.extract,
-    RegexRouterConfig: _router,
-}
-
-
-def _field_name(text: str | None) -> FieldName | None:
-    """``name!`` is required, ``name?`` and ``name`` are optional."""
-    if not text:
-        return None
-    if text[-1] in "!?":
-        return FieldName(text[:-1], is_optional=text[-1] == "?")
-    return FieldName(text)
+def _values(known: TransformClass, config: ConfigModel) -> KeyValues:
+    """The values of a form's keys by their names."""
+    return {key.name: getattr(config, key.name.replace(".", "_")) for key in known.form.KEYS}

@@ -1,22 +1,23 @@
-"""Transformations and predicates by their names in Kafka Connect, with the keys of each.
+"""Transformations and predicates by their names in Kafka Connect, with a config class for the keys of each.
 
-What they do to a record is the conversion's business; here stands what can be configured of them.
+The keys, and what a transformation does, are declared in one file each, below `spark_batch/transforms`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, create_model
 
 from fetchers.sdk import Boolean, ConfigModel, Importance, Key
+from spark_batch.transforms import catalog
+from spark_batch.transforms.form import FormKey, KeyKind
 from spark_batch.transforms.java_pattern import pattern_doubt
 
 PACKAGE = "org.apache.kafka.connect.transforms"
 _NO_REGEX = "Invalid regex: there is none"
-_HIGH = Key(importance=Importance.HIGH)
 
 
 def _regex(pattern: str) -> str:
@@ -25,73 +26,6 @@ def _regex(pattern: str) -> str:
         message = f"Invalid regex: {doubt}"
         raise ValueError(message)
     return pattern
-
-
-Regex = Annotated[str, AfterValidator(_regex)]
-
-
-class InsertFieldConfig(ConfigModel):
-    """Adds what is known of a record to its key or value."""
-
-    topic_field: str | None = None
-    """Field for the topic; with ``!`` at its end required, with ``?`` (or nothing) optional."""
-    partition_field: str | None = None
-    """Field for the partition; records of sinks only."""
-    offset_field: str | None = None
-    """Field for the offset; records of sinks only."""
-    timestamp_field: str | None = None
-    """Field for the record's timestamp."""
-    static_field: str | None = None
-    """Field for ``static.value``."""
-    static_value: str | None = None
-    """Text for ``static.field``."""
-    replace_null_with_default: Boolean = True
-    """Whether a field that is null is read as its default."""
-
-
-class HoistFieldConfig(ConfigModel):
-    """Wraps the key or value in a record of one field."""
-
-    field: str
-    """Name of that field."""
-
-
-class ExtractFieldConfig(ConfigModel):
-    """Puts one field in place of the whole key or value."""
-
-    field: str
-    """Name of the field; with ``field.syntax.version=V2`` a dotted path."""
-    field_syntax_version: Annotated[Literal["V1", "V2"], _HIGH] = "V1"
-    """``V2``: dots lead into records in records; back-ticks go around names that have dots themselves."""
-    replace_null_with_default: Boolean = True
-    """Whether a field that is null is read as its default."""
-
-
-class RegexRouterConfig(ConfigModel):
-    """Another topic, made from the name of the first."""
-
-    regex: Annotated[Regex, Key(importance=Importance.HIGH, null_reason=_NO_REGEX)]
-    """Expression that the whole name of the topic must match; other topics stay."""
-    replacement: Annotated[str, _HIGH]
-    """Name of the new topic; ``$1`` stands for the first group."""
-
-
-class TopicNameMatchesConfig(ConfigModel):
-    """True where the record's topic matches."""
-
-    pattern: Annotated[Regex, Key(null_reason=_NO_REGEX)]
-    """Expression that the whole name of the topic must match."""
-
-
-class HasHeaderKeyConfig(ConfigModel):
-    """True where the record has a header; records of sources have none."""
-
-    name: Annotated[str, Field(min_length=1)]
-    """Name of the header."""
-
-
-class RecordIsTombstoneConfig(ConfigModel):
-    """True where the record has no value."""
 
 
 class StageConfig(ConfigModel):
@@ -110,26 +44,47 @@ class TransformClass:
     name: str
     """The Java class, in full."""
     config_class: type[ConfigModel]
+    form: Any
+    """The class of `spark_batch.transforms.catalog` that it is made into."""
 
     def answers_to(self, name: str) -> bool:
         """Whether ``type=name`` means it: in full, or by the simple name where that is no inner class."""
         return name == self.name or ("$" not in self.name and name == self.name.rpartition(".")[2])
 
 
-def _key_and_value(name: str, config_class: type[ConfigModel]) -> tuple[TransformClass, ...]:
-    return tuple(TransformClass(f"{PACKAGE}.{name}${side}", config_class) for side in ("Key", "Value"))
+def _config_class(form: Any) -> type[ConfigModel]:
+    fields: dict[str, Any] = {key.name.replace(".", "_"): _declared(key) for key in form.KEYS}
+    made: type[ConfigModel] = create_model(f"{form.NAME}Config", __base__=ConfigModel, __doc__=form.ABOUT, **fields)
+    return made
+
+
+def _declared(key: FormKey) -> tuple[Any, Any]:
+    """A key as pydantic has it: annotation and field."""
+    importance = Importance.HIGH if key.is_important else Importance.MEDIUM
+    plain: Any = str if key.is_required else str | None
+    annotations: dict[KeyKind, Any] = {
+        KeyKind.TEXT: Annotated[plain, Key(importance)],
+        KeyKind.NAME: Annotated[str, Field(min_length=1), Key(importance)],
+        KeyKind.BOOLEAN: Annotated[Boolean, Key(importance)],
+        KeyKind.CHOICE: Annotated[Literal[key.choices or ("",)], Key(importance)],
+        KeyKind.PATTERN: Annotated[str, AfterValidator(_regex), Key(importance, null_reason=_NO_REGEX)],
+    }
+    default: Any = ... if key.is_required else key.default
+    return annotations[key.kind], Field(default, description=key.about)
+
+
+def _transform_classes(form: Any, package: str, suffixes: Iterable[str]) -> tuple[TransformClass, ...]:
+    """One for each suffix of the Java class's name; they share a config class."""
+    config_class = _config_class(form)
+    return tuple(TransformClass(f"{package}.{form.NAME}{suffix}", config_class, form) for suffix in suffixes)
 
 
 TRANSFORMATIONS: tuple[TransformClass, ...] = (
-    *_key_and_value("ExtractField", ExtractFieldConfig),
-    *_key_and_value("HoistField", HoistFieldConfig),
-    *_key_and_value("InsertField", InsertFieldConfig),
-    TransformClass(f"{PACKAGE}.RegexRouter", RegexRouterConfig),
+    *(known for form in catalog.RESHAPINGS for known in _transform_classes(form, PACKAGE, ("$Key", "$Value"))),
+    *(known for form in catalog.ROUTERS for known in _transform_classes(form, PACKAGE, ("",))),
 )
-PREDICATES: tuple[TransformClass, ...] = (
-    TransformClass(f"{PACKAGE}.predicates.HasHeaderKey", HasHeaderKeyConfig),
-    TransformClass(f"{PACKAGE}.predicates.RecordIsTombstone", RecordIsTombstoneConfig),
-    TransformClass(f"{PACKAGE}.predicates.TopicNameMatches", TopicNameMatchesConfig),
+PREDICATES: tuple[TransformClass, ...] = tuple(
+    known for form in catalog.PREDICATES for known in _transform_classes(form, f"{PACKAGE}.predicates", ("",))
 )
 
 

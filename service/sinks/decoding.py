@@ -12,7 +12,7 @@ from service.sinks.batch import Refusal, SinkBatch
 from service.sinks.converters import ColumnReader, in_thread
 from service.sinks.readings import Reading, Rows, Run, column_of, runs
 from service.sinks.transforms.stage import transformed
-from spark_batch.transforms.kinds import Step
+from spark_batch.transforms.catalog import Step
 
 KEY_STAGE, VALUE_STAGE, PUT_STAGE = "KEY_CONVERTER", "VALUE_CONVERTER", "TASK_PUT"
 """Connect's names of the stages at which a sink's record may be refused, besides that of transformations."""

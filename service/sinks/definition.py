@@ -16,8 +16,8 @@ from service.config.transformations import read_transformations
 from service.kafka.group_consumer import Subscription
 from service.sinks.catalog import find_sink, sink_plugins
 from service.sinks.contract import SinkConfig, SinkConnector
+from spark_batch.transforms.catalog import Step
 from spark_batch.transforms.java_pattern import java_pattern
-from spark_batch.transforms.kinds import Step
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from service.registry.client import RegistryClient
 from service.registry.errors import RegistryFatal
 from service.registry.settings import RegistrySettings
 from spark_batch.plan import ConversionPlan
-from spark_batch.plan_schemas import key_schema, value_schema
+from spark_batch.plan_transforms import key_schema, value_schema
 
 
 class RegistrySchemas:

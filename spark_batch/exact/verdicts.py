@@ -9,11 +9,11 @@ from spark_batch.exact.fields import dedupe_hash, json_text, loose_key, loose_ti
 from spark_batch.exact.json_text import RejectedPayload, parse
 from spark_batch.exact.judge import canonical_record
 from spark_batch.exact.keep import kept_payload
-from spark_batch.exact.loose_transforms import loosely_transformed
 from spark_batch.outcome import Reason, Rejection, Stage
 from spark_batch.plan import ConversionPlan, ConverterKind, UnknownFields
 from spark_batch.plan_transforms import is_reshaped
-from spark_batch.transforms.kinds import Side
+from spark_batch.transforms.catalog import Side
+from spark_batch.transforms.form import Inapplicable
 
 if TYPE_CHECKING:
     from spark_batch.avro_types import JsonValue
@@ -70,14 +70,23 @@ def _judged(plan: ConversionPlan, payload: bytes, value: JsonValue, dedupe: byte
     written: bytes | None = payload
     if is_reshaped(plan, Side.VALUE):
         try:
-            written = loosely_transformed(plan.track().of(Side.VALUE), value)
-        except RejectedPayload as refusal:
-            rejection = Rejection(refusal.rejection.reason, refusal.rejection.message, Stage.TRANSFORMATION)
-            return Verdict(rejection, dedupe=dedupe)
+            written = _loosely_transformed(plan, value)
+        except Inapplicable as refusal:
+            return Verdict(Rejection(refusal.reason, refusal.message, Stage.TRANSFORMATION), dedupe=dedupe)
     spec = plan.value_converter
     if written is not None and spec.kind is ConverterKind.JSON and spec.is_schema_enveloped:
         written = b'{"schema":null,"payload":' + written + b"}"
     return Verdict(value=written, key=_loose_key(plan, value), timestamp=timestamp, dedupe=dedupe)
+
+
+def _loosely_transformed(plan: ConversionPlan, value: JsonValue) -> bytes | None:
+    """The value's JSON text after all transformations, digits and the order of fields kept; raises Inapplicable.
+
+    A value that has become null is no value at all, as in Connect: without a schema it has no form.
+    """
+    for leg in plan.track().of(Side.VALUE):
+        value = leg.reshaping.exact(leg.name, leg.topic, value)
+    return None if value is None else json_text(value, number=str).encode()
 
 
 def _loose_key(plan: ConversionPlan, value: JsonValue) -> bytes | None:

@@ -7,21 +7,20 @@ for single records.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from spark_batch.transforms.kinds import (
-    ExtractField,
+from spark_batch.transforms.catalog import (
     HasHeaderKey,
-    HoistField,
-    InsertField,
     Predicate,
     RecordIsTombstone,
     RegexRouter,
+    ReshapingForm,
     Side,
     Step,
 )
-from spark_batch.transforms.routing import is_match, routed
+from spark_batch.transforms.shape import Shape
 
 
 @dataclass(frozen=True)
@@ -29,7 +28,7 @@ class Leg:
     """One transformation of a key or value, on a record that is for `topic` at that time."""
 
     name: str
-    reshaping: InsertField | HoistField | ExtractField
+    reshaping: ReshapingForm
     topic: str
 
 
@@ -46,6 +45,13 @@ class Track:
         return tuple(leg for leg in self.legs if leg.reshaping.side is side)
 
 
+def shape_after(legs: Iterable[Leg], shape: Shape) -> Shape:
+    """The shape at the end of these legs; raises Misfit."""
+    for leg in legs:
+        shape = leg.reshaping.reshaped(leg.name, shape)
+    return shape
+
+
 @lru_cache(maxsize=256)
 def lay(steps: tuple[Step, ...], topic: str, *, is_tombstone: bool) -> Track:
     """The track of records for `topic`; raises JavaPatternError."""
@@ -54,7 +60,7 @@ def lay(steps: tuple[Step, ...], topic: str, *, is_tombstone: bool) -> Track:
         if not _is_met(step, topic, is_tombstone=is_tombstone):
             continue
         if isinstance(step.transformation, RegexRouter):
-            topic = routed(step.transformation, topic)
+            topic = step.transformation.routed(topic)
         else:
             legs.append(Leg(step.name, step.transformation, topic))
     return Track(topic, tuple(legs))
@@ -69,4 +75,4 @@ def _is_met(step: Step, topic: str, *, is_tombstone: bool) -> bool:
 def _is_true(predicate: Predicate, topic: str, *, is_tombstone: bool) -> bool:
     if isinstance(predicate, HasHeaderKey):
         return False
-    return is_tombstone if isinstance(predicate, RecordIsTombstone) else is_match(predicate.pattern, topic)
+    return is_tombstone if isinstance(predicate, RecordIsTombstone) else predicate.is_match(topic)

@@ -20,7 +20,7 @@ from spark_batch.plan import (
     UnknownFields,
 )
 from spark_batch.plan_findings import plan_findings
-from spark_batch.plan_schemas import value_schema
+from spark_batch.plan_transforms import value_schema
 from tests.spark.engines import Engine, table
 from tests.spark.generated import payloads, schemas
 from tests.spark.oracle import Literal, NotValid, judged, kept, read_avro, read_json

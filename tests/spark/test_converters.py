@@ -10,7 +10,7 @@ import pytest
 from spark_batch.outcome import OUTCOME_SCHEMA, Reason, Stage
 from spark_batch.plan import Contract, ConversionPlan, ConverterKind, ConverterSpec, PayloadFormat, Rule
 from spark_batch.plan_findings import plan_findings
-from spark_batch.transforms.kinds import ExtractField, Side, Step
+from spark_batch.transforms.catalog import ExtractField, Side, Step
 from tests.spark.engines import Engine, rows, table
 
 JSON, ENVELOPED = ConverterSpec(ConverterKind.JSON), ConverterSpec(ConverterKind.JSON, is_schema_enveloped=True)

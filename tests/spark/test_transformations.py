@@ -9,7 +9,7 @@ import pytest
 from spark_batch.outcome import Reason, Stage
 from spark_batch.plan import Contract, ConversionPlan, ConverterKind, ConverterSpec, PayloadFormat, Rule
 from spark_batch.plan_findings import plan_findings
-from spark_batch.transforms.kinds import (
+from spark_batch.transforms.catalog import (
     ExtractField,
     FieldName,
     HoistField,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from spark_batch.plan import Contract, ConversionPlan, ConverterKind, ConverterSpec, PayloadFormat
 from spark_batch.plan_findings import plan_findings
-from spark_batch.transforms.kinds import (
+from spark_batch.transforms.catalog import (
     ExtractField,
     FieldName,
     HasHeaderKey,

@@ -7,8 +7,10 @@ they say different things. What a transformation makes of a schema is worked out
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, cast
 
 import numpy as np
@@ -17,23 +19,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from service.config.transforms import PACKAGE
-from service.sinks.batch import Form, Refusal
+from service.sinks.avro_columns import parsed_slot
+from service.sinks.batch import Form, Refusal, ValueType
 from service.sinks.readings import Column, Reading, Rows, column_of
-from service.sinks.transforms.documents import JsonHalf, without_null_texts
-from service.sinks.transforms.halves import Fault, Half, Mask, Origins, Unfit
 from service.sinks.transforms.joining import joined
-from service.sinks.transforms.typed import typed_half
-from spark_batch.transforms.kinds import (
-    ExtractField,
-    HasHeaderKey,
-    HoistField,
-    InsertField,
-    RecordIsTombstone,
-    RegexRouter,
-    Side,
-    Step,
-)
-from spark_batch.transforms.routing import is_match, routed
+from spark_batch.avro_types import Primitive, Slot
+from spark_batch.transforms.catalog import HasHeaderKey, RecordIsTombstone, RegexRouter, ReshapingForm, Side, Step
+from spark_batch.transforms.halves import Fault, Half, JsonHalf, Mask, Origins, TypedHalf, Unfit
+from spark_batch.transforms.shape import Shape
 
 TRANSFORMATION_STAGE = "TRANSFORMATION"
 
@@ -70,7 +63,7 @@ def transformed(steps: tuple[Step, ...], polled: pa.Table, keys: Reading, values
     found = {Side.KEY: keys, Side.VALUE: values}
     for side, reading in found.items():
         if any(getattr(step.transformation, "side", None) is side for step in steps):
-            pieces = [(part.rows, part.halves[side].kind, part.halves[side].column) for part in parts]
+            pieces = [(part.rows, _type_of(part.halves[side]), part.halves[side].column) for part in parts]
             found[side] = joined(pieces, polled.num_rows, reading)
     refused = {refusal.row: (refusal.reason, refusal.message) for refusal in work.refusals}
     values = found[Side.VALUE]
@@ -103,8 +96,7 @@ class _Work:
     def stepped(self, part: _Part, step: Step) -> Iterator[_Part]:
         """What one step makes of a part; what it does not apply to stays a part of its own."""
         is_met = self._is_met(part, step)
-        if isinstance(step.transformation, InsertField):
-            # Nothing is added to a null, and the schema that comes with it stays as it was.
+        if not isinstance(step.transformation, RegexRouter) and not step.transformation.takes_nulls:
             is_met = is_met & _as_mask(part.halves[step.transformation.side].column.is_valid())
         if not is_met.any():
             yield part
@@ -113,7 +105,7 @@ class _Work:
             yield part.taken(~is_met)
             part = part.taken(is_met)
         if isinstance(step.transformation, RegexRouter):
-            yield replace(part, topic=routed(step.transformation, part.topic))
+            yield replace(part, topic=step.transformation.routed(part.topic))
             return
         part = self._reshaped(part, step.transformation)
         if len(part.rows):
@@ -128,7 +120,7 @@ class _Work:
         elif isinstance(predicate, HasHeaderKey):
             is_true = self._has_header(predicate.name)[part.rows]
         else:
-            is_true = np.full(len(part.rows), is_match(predicate.pattern, part.topic))
+            is_true = np.full(len(part.rows), predicate.is_match(part.topic))
         return ~is_true if step.is_negated else is_true
 
     def _has_header(self, name: str) -> Mask:
@@ -142,12 +134,11 @@ class _Work:
             self._headers[name] = found
         return self._headers[name]
 
-    def _reshaped(self, part: _Part, reshaping: HoistField | InsertField | ExtractField) -> _Part:
+    def _reshaped(self, part: _Part, reshaping: ReshapingForm) -> _Part:
         half = part.halves[reshaping.side]
         try:
-            after, faults = self._applied(half, reshaping, part)
+            after, faults = _applied(half, reshaping, self._origins(part))
         except Unfit as unfit:
-            # A field is taken from a null as well: its schema must have it.
             is_there = _as_mask(half.column.is_valid())
             after = half
             faults = {row: unfit.fault if is_there[row] else unfit.of_nulls for row in range(len(part.rows))}
@@ -158,15 +149,6 @@ class _Work:
         is_good = np.ones(len(part.rows), dtype=bool)
         is_good[list(faults)] = False
         return part.taken(is_good)
-
-    def _applied(
-        self, half: Half, reshaping: HoistField | InsertField | ExtractField, part: _Part
-    ) -> tuple[Half, Mapping[int, Fault]]:
-        if isinstance(reshaping, HoistField):
-            return half.hoisted(reshaping), {}
-        if isinstance(reshaping, ExtractField):
-            return half.extracted(reshaping)
-        return half.inserted(reshaping, self._origins(part))
 
     def _origins(self, part: _Part) -> Origins:
         rows: Any = pa.array(part.rows)
@@ -185,9 +167,15 @@ class _Work:
         ]
 
 
-def class_name(reshaping: HoistField | InsertField | ExtractField) -> str:
+def _applied(half: Half, reshaping: ReshapingForm, origins: Origins) -> tuple[Half, Mapping[int, Fault]]:
+    if isinstance(half, JsonHalf):
+        return reshaping.of_texts(half, origins)
+    return reshaping.of_columns(half, origins)
+
+
+def class_name(reshaping: ReshapingForm) -> str:
     """Connect's class, which dead letters name."""
-    return f"{PACKAGE}.{type(reshaping).__name__}${reshaping.side.capitalize()}"
+    return f"{PACKAGE}.{reshaping.NAME}${reshaping.side.capitalize()}"
 
 
 def _parts(polled: pa.Table, keys: Reading, values: Reading) -> Iterator[_Part]:
@@ -227,14 +215,42 @@ def _is_absent(polled: pa.Table, name: str, reading: Reading) -> Mask:
 def _half(reading: Reading, group: int, rows: Rows, *, is_absent: bool) -> Half:
     kind = reading.types[group]
     if is_absent or (kind.form is Form.RECORD and kind.schema is None):
-        return JsonHalf(pa.nulls(len(rows), pa.string()), None)
+        return JsonHalf(pa.nulls(len(rows), pa.string()), has_type=False)
     column = reading.columns[group]
     if len(column) != len(rows):
         places: Any = pa.array(np.searchsorted(np.flatnonzero(reading.groups == group), rows))
         column = column.take(places)
     if kind.form is Form.JSON:
-        return JsonHalf(column if kind.schema else without_null_texts(column), kind)
-    return typed_half(column, kind)
+        return JsonHalf(column if kind.schema else _without_null_texts(column), kind.schema)
+    return TypedHalf(column, _shape_of(kind), is_record=kind.form is Form.RECORD)
+
+
+def _type_of(half: Half) -> ValueType | None:
+    """What a sink is told of the values; None where there are only nulls."""
+    if isinstance(half, JsonHalf):
+        return ValueType(Form.JSON, half.schema) if half.has_type else None
+    if half.is_record:
+        return ValueType(Form.RECORD, half.shape.avro)
+    return ValueType(Form.TEXT if half.shape.slot.type is Primitive.STRING else Form.BYTES)
+
+
+@lru_cache(maxsize=256)
+def _shape_of(kind: ValueType) -> Shape:
+    """Of texts, bytes, or records of an Avro schema."""
+    if kind.form is Form.RECORD:
+        return Shape(parsed_slot(str(kind.schema)), str(kind.schema))
+    primitive = Primitive.STRING if kind.form is Form.TEXT else Primitive.BYTES
+    # Connect's converters of strings and bytes call every value optional.
+    return Shape(Slot(primitive, is_nullable=True), json.dumps(["null", primitive.value]))
+
+
+def _without_null_texts(column: Column) -> Column:
+    """A JSON text that says null is no value, as in Connect."""
+    # The comparison is for texts of four letters and blanks: most columns have none and stay as they are.
+    is_null: Any = pc.equal(cast("Any", pc.utf8_trim_whitespace(column)), pa.scalar("null"))
+    if not pc.any(is_null).as_py():
+        return column
+    return cast("Column", pc.if_else(is_null, pa.scalar(None, pa.string()), column))
 
 
 def _as_mask(column: Any) -> Mask:

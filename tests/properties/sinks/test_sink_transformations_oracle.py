@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from service.sinks.batch import Form, ValueType
 from service.sinks.readings import Reading, of_one_type, runs
 from service.sinks.transforms.stage import transformed
-from spark_batch.transforms.kinds import (
+from spark_batch.transforms.catalog import (
     ExtractField,
     FieldName,
     HasHeaderKey,

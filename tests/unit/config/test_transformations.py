@@ -9,7 +9,7 @@ from service.config.transformations import read_transformations
 from service.worker.topics import topics_of
 from spark_batch.plan import ConversionPlan, PayloadFormat
 from spark_batch.plan_findings import plan_findings
-from spark_batch.transforms.kinds import (
+from spark_batch.transforms.catalog import (
     ExtractField,
     FieldName,
     HasHeaderKey,

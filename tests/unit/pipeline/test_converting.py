@@ -16,7 +16,7 @@ from service.pipeline.converting import Convert, ConvertStage, input_table
 from spark_batch.errors import ConversionError, ConversionFatal, ConversionRetriable, SparkUnavailable
 from spark_batch.outcome import INPUT_SCHEMA, OUTCOME_SCHEMA
 from spark_batch.plan import ConversionPlan, PayloadFormat
-from spark_batch.transforms.kinds import HoistField, Side, Step
+from spark_batch.transforms.catalog import HoistField, Side, Step
 from tests.unit.pipeline.fakes import page, queued
 
 PLAN = ConversionPlan(PayloadFormat.BYTES)

@@ -15,7 +15,7 @@ from service.sinks.batch import Form, Refusal, SinkBatch
 from service.sinks.converters import BytesReader, ColumnReader, EnvelopeReader, JsonReader, TextReader
 from service.sinks.dead_letters import DeadLetterRules, dead_letter_records
 from service.sinks.decoding import KEY_STAGE, VALUE_STAGE, Decoded, Decoding, SideReader
-from spark_batch.transforms.kinds import (
+from spark_batch.transforms.catalog import (
     ExtractField,
     FieldName,
     HasHeaderKey,

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from spark_batch.transforms.catalog import RegexRouter
 from spark_batch.transforms.java_pattern import JavaPatternError, java_pattern
-from spark_batch.transforms.kinds import RegexRouter
-from spark_batch.transforms.routing import routed
 
 
 @pytest.mark.parametrize(
@@ -103,11 +102,11 @@ def test_expressions_that_backtrack_for_years_are_answered(pattern: str) -> None
 )
 def test_routes(regex: str, replacement: str, topic: str, expected: str) -> None:
     """As Java's `matches` and `replaceFirst`."""
-    assert routed(RegexRouter(regex, replacement), topic) == expected
+    assert RegexRouter(regex, replacement).routed(topic) == expected
 
 
 @pytest.mark.parametrize("replacement", ["$2", "$", "$x", "${m}", "${n", "a\\"])
 def test_replacements_that_java_would_refuse(replacement: str) -> None:
     """Whether or not a topic matches."""
     with pytest.raises(JavaPatternError):
-        routed(RegexRouter("(?<n>a)", replacement), "b")
+        RegexRouter("(?<n>a)", replacement).routed("b")

@@ -10,7 +10,7 @@ import pytest
 
 from spark_batch.plan import Contract, ConversionPlan, ConverterKind, ConverterSpec, PayloadFormat, Rule, UnknownFields
 from spark_batch.plan_findings import plan_findings
-from spark_batch.plan_schemas import key_schema, value_schema
+from spark_batch.plan_transforms import key_schema, value_schema
 
 UUID = {"type": "string", "logicalType": "uuid"}
 ID = "123e4567-e89b-12d3-a456-426614174000"

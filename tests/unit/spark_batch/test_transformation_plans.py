@@ -10,9 +10,8 @@ import pytest
 
 from spark_batch.plan import Contract, ConversionPlan, ConverterKind, ConverterSpec, PayloadFormat, UnknownFields
 from spark_batch.plan_findings import plan_findings
-from spark_batch.plan_schemas import key_schema, value_schema
-from spark_batch.transforms.field_path import FieldPathError, field_path
-from spark_batch.transforms.kinds import (
+from spark_batch.plan_transforms import key_schema, value_schema
+from spark_batch.transforms.catalog import (
     ExtractField,
     FieldName,
     HoistField,
@@ -24,6 +23,7 @@ from spark_batch.transforms.kinds import (
     TopicNameMatches,
     Transformation,
 )
+from spark_batch.transforms.extract_field import FieldPathError, field_path
 
 JSON, STRING, BYTES, AVRO = (ConverterSpec(ConverterKind(kind)) for kind in ("json", "string", "bytes", "avro"))
 VALUE, KEY = Side.VALUE, Side.KEY

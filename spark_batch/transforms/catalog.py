@@ -1,0 +1,49 @@
+"""The transformations and predicates there are, and a step of a config made of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from spark_batch.transforms.extract_field import ExtractField
+from spark_batch.transforms.form import Side
+from spark_batch.transforms.hoist_field import HoistField
+from spark_batch.transforms.insert_field import FieldName, InsertField
+from spark_batch.transforms.predicates import HasHeaderKey, Predicate, RecordIsTombstone, TopicNameMatches
+from spark_batch.transforms.regex_router import RegexRouter
+
+__all__ = [
+    "PREDICATES",
+    "RESHAPINGS",
+    "ROUTERS",
+    "ExtractField",
+    "FieldName",
+    "HasHeaderKey",
+    "HoistField",
+    "InsertField",
+    "Predicate",
+    "RecordIsTombstone",
+    "RegexRouter",
+    "ReshapingForm",
+    "Side",
+    "Step",
+    "TopicNameMatches",
+    "Transformation",
+]
+
+ReshapingForm = ExtractField | HoistField | InsertField
+Transformation = ReshapingForm | RegexRouter
+RESHAPINGS: tuple[type[ReshapingForm], ...] = (ExtractField, HoistField, InsertField)
+"""Transformations of keys or values; Connect has two classes of each, `$Key` and `$Value`."""
+ROUTERS: tuple[type[RegexRouter], ...] = (RegexRouter,)
+"""Transformations of topics."""
+PREDICATES: tuple[type[Predicate], ...] = (HasHeaderKey, RecordIsTombstone, TopicNameMatches)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One transformation under its name in the config, and for which records."""
+
+    name: str
+    transformation: Transformation
+    predicate: Predicate | None = None
+    is_negated: bool = False

@@ -1,0 +1,124 @@
+"""What a transformation is: its keys, and what it makes of types, Spark's columns, JSON values, and a sink's columns.
+
+One file holds one transformation in all of these forms, `catalog` lists them. Whoever carries transformations out knows
+this contract only. Behaviour: Kafka Connect 4.1's classes of the same names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
+
+from spark_batch.transforms.halves import Faults, JsonHalf, Origins, TypedHalf
+from spark_batch.transforms.shape import Shape
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+    from spark_batch.avro_types import JsonValue
+    from spark_batch.outcome import Reason
+
+
+class Side(StrEnum):
+    """Which half of a record a transformation works on: Connect's `$Key` and `$Value`."""
+
+    KEY = "key"
+    VALUE = "value"
+
+
+class KeyKind(StrEnum):
+    """What the text of a config key is read as."""
+
+    TEXT = "text"
+    NAME = "name"
+    """Text that is not empty."""
+    BOOLEAN = "boolean"
+    CHOICE = "choice"
+    PATTERN = "pattern"
+    """A regular expression of Java's; see `java_pattern`."""
+
+
+@dataclass(frozen=True)
+class FormKey:
+    """One key of a transformation or predicate, below `transforms.<name>.` or `predicates.<name>.`."""
+
+    name: str
+    about: str
+    """Its documentation."""
+    kind: KeyKind = KeyKind.TEXT
+    default: str | bool | None = None
+    is_required: bool = False
+    is_important: bool = False
+    """Connect's importance HIGH; else MEDIUM."""
+    choices: tuple[str, ...] = ()
+
+
+KeyValues: TypeAlias = Mapping[str, Any]
+"""The values of all keys of a form by their names, defaults put in: text, None, or for booleans a truth value."""
+
+
+class KeysRefused(ValueError):
+    """Values that are right one by one and wrong together: for each the key, and what was expected."""
+
+    def __init__(self, *refused: tuple[str, str]) -> None:
+        super().__init__("; ".join(f"{key}: expected {expected}" for key, expected in refused))
+        self.refused: Sequence[tuple[str, str]] = refused
+
+
+class Inapplicable(Exception):
+    """A JSON value that no contract describes is not what the transformation works on; `reason` is for dead letters."""
+
+    def __init__(self, reason: Reason, message: str) -> None:
+        super().__init__(message)
+        self.reason, self.message = reason, message
+
+
+@dataclass(frozen=True)
+class Row:
+    """What transformations may ask of a record besides its key or value."""
+
+    is_there: Column
+    """Whether there is anything to transform; what is null from the start stays null."""
+    timestamp: Column
+    """Milliseconds since the epoch, or null."""
+    topic: str
+    """Where the record is for, as the routers before have made it."""
+
+
+class Reshaping(Protocol):
+    """A transformation of keys or values. `name` is the alias in the config, which findings tell.
+
+    What is null stays null at a source, in each form; `takes_nulls` says whether a sink's nulls are transformed.
+    """
+
+    NAME: ClassVar[str]
+    """Connect's class without its package, and without `$Key` and `$Value`."""
+    ABOUT: ClassVar[str]
+    """One sentence for the reference."""
+    KEYS: ClassVar[tuple[FormKey, ...]]
+    takes_nulls: ClassVar[bool]
+
+    @property
+    def side(self) -> Side:
+        """Keys or values."""
+
+    @classmethod
+    def configured(cls, side: Side, values: KeyValues, *, is_sink: bool) -> Reshaping:
+        """Made of the values of its keys; raises KeysRefused."""
+
+    def reshaped(self, name: str, shape: Shape) -> Shape:
+        """The type and Avro schema after it; raises Misfit where it cannot be applied to what it gets."""
+
+    def column(self, shape: Shape, value: Column, row: Row) -> Column:
+        """The value after it, as a column of Spark's; the shape is that of the value before."""
+
+    def exact(self, name: str, topic: str, value: JsonValue) -> JsonValue:
+        """A parsed JSON value after it, of which no contract tells the type; raises Inapplicable."""
+
+    def of_texts(self, half: JsonHalf, origins: Origins) -> tuple[JsonHalf, Faults]:
+        """A sink's JSON texts after it, with Connect's schema or without. Raises Unfit."""
+
+    def of_columns(self, half: TypedHalf, origins: Origins) -> tuple[TypedHalf, Faults]:
+        """A sink's typed columns after it. Raises Unfit."""

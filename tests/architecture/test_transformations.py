@@ -1,0 +1,61 @@
+"""A transformation is one file, and has all of its forms, documentation and a comparison with Connect's own class."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+from spark_batch.transforms import catalog
+from spark_batch.transforms.form import Reshaping
+
+ROOT = Path(__file__).parents[2]
+FORMS = (*catalog.RESHAPINGS, *catalog.ROUTERS, *catalog.PREDICATES)
+DIFFERENTIAL = ("test_transformations.py", "test_sink_transformations.py")
+OWN = {name for name in vars(Reshaping) if not name.startswith("_")}
+"""What the contract asks of a transformation of keys or values."""
+
+
+@pytest.mark.parametrize("form", catalog.RESHAPINGS)
+def test_a_transformation_has_every_form_in_its_own_file(form: type[catalog.ReshapingForm]) -> None:
+    """Keys, types, Spark's columns, JSON values, a sink's texts and columns: nothing is inherited or left to others."""
+    path = Path(inspect.getfile(form))
+    assert path.stem == re.sub(r"(?<!^)(?=[A-Z])", "_", form.NAME).lower()
+    body = next(node for node in ast.parse(path.read_text()).body if getattr(node, "name", "") == form.__name__)
+    assert isinstance(body, ast.ClassDef)
+    defined = {node.name for node in body.body if isinstance(node, ast.FunctionDef)}
+    defined |= {ast.unparse(node.target) for node in body.body if isinstance(node, ast.AnnAssign)}
+    assert defined >= OWN | {"side"}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_form_is_named_after_its_class_and_documented(form: type) -> None:
+    """Every key says what it is for, and the guide tells of it."""
+    assert form.__name__ == form.NAME  # type: ignore[attr-defined]
+    assert all(key.about.endswith(".") for key in form.KEYS)  # type: ignore[attr-defined]
+    assert f"`{form.__name__}`" in (ROOT / "docs/guides/transformations.md").read_text()
+
+
+@pytest.mark.parametrize("form", catalog.RESHAPINGS + catalog.ROUTERS)
+def test_a_transformation_is_compared_with_connect(form: type) -> None:
+    """As a source has it and as a sink has it, against the Java class."""
+    for name in DIFFERENTIAL:
+        assert form.__name__ in (ROOT / "tests/differential" / name).read_text(), name
+
+
+def test_no_other_file_knows_single_transformations_of_records() -> None:
+    """Whoever carries them out does so by the contract; plans look for inserted timestamps, which pages must bring."""
+    allowed = {"spark_batch/plan_transforms.py"} | {
+        f"spark_batch/transforms/{name}.py" for name in ("catalog", "extract_field", "hoist_field", "insert_field")
+    }
+    named = re.compile(r"\b(?:ExtractField|HoistField|InsertField)\b(?!`)")
+    users = {
+        str(path.relative_to(ROOT))
+        for room in ("spark_batch", "service", "fetchers")
+        for path in (ROOT / room).rglob("*.py")
+        if named.search(path.read_text())
+    }
+    assert users <= allowed
