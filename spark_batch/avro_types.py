@@ -13,7 +13,7 @@ from typing import Any
 
 
 class Primitive(StrEnum):
-    """Avro's primitive types."""
+    """Avro's primitive types, by the names that schemas use."""
 
     NULL = "null"
     BOOLEAN = "boolean"
@@ -73,7 +73,7 @@ class Enum:
 
 @dataclass(frozen=True)
 class Fixed:
-    """Exactly `size` bytes."""
+    """Binary values of exactly `size` bytes; `name` is the type's full name in Avro."""
 
     name: str
     size: int
@@ -89,14 +89,14 @@ class Slot:
 
 @dataclass(frozen=True)
 class Array:
-    """A list of items."""
+    """A list whose items are all of one type."""
 
     items: Slot
 
 
 @dataclass(frozen=True)
 class Map:
-    """Text keys to values."""
+    """A map from text keys to values that are all of one type."""
 
     values: Slot
 

@@ -53,7 +53,7 @@ class CompiledPlan:
 
     @property
     def has_rules(self) -> bool:
-        """Whether rules may raise."""
+        """Whether its jobs evaluate rules, which may raise an error on a record."""
         return self.plan.contract is not None and bool(self.plan.contract.rules)
 
 

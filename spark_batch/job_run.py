@@ -59,7 +59,7 @@ def _split(session: SparkSession, job: Job, frame: pa.Table) -> pa.Table:
 
 
 def _is_of_a_row(session: SparkSession, error: PySparkException) -> bool:
-    """Whether a rule may have raised it; what the machine or the session lacks would be laid to a record's charge."""
+    """Whether a rule may have raised the error, rather than a lost session, a lost executor or a full disk."""
     return judged(error, session).remedy is Remedy.NONE
 
 
@@ -69,7 +69,7 @@ def _half(frame: pa.Table, which: int) -> pa.Table:
 
 
 def in_order(written: pa.Table) -> pa.Table:
-    """The rows by ordinal."""
+    """The rows sorted by their ordinals; executors may have given their parts in any order."""
     ordinals = np.asarray(written.column(ORDINAL))
     if np.any(ordinals[1:] < ordinals[:-1]):
         return written.take(np.argsort(ordinals, kind="stable"))

@@ -6,6 +6,7 @@ from spark_batch.avro_schema import parse_schema
 from spark_batch.avro_types import AvroType, Enum, Map, Primitive, Record, Temporal, Uuid
 from spark_batch.plan import ConversionPlan, Finding
 from spark_batch.plan_transforms import misfits
+from spark_batch.rules.tree import text_refusal
 
 _PLAIN_KEYS = {Primitive.STRING, Primitive.INT, Primitive.LONG, Primitive.BOOLEAN}
 
@@ -34,6 +35,11 @@ def _schema_findings(plan: ConversionPlan) -> list[Finding]:
         Finding(f"contract.rules.{name}", name, "a rule name used once")
         for name in sorted({name for name in names if names.count(name) > 1})
     ]
+    for rule in plan.contract.rules:
+        refusal = text_refusal(rule.expression)
+        if refusal is not None:
+            expected = f"{refusal.expected}; {refusal.found} is not allowed"
+            findings.append(Finding(f"contract.rules.{rule.name}", rule.expression, expected))
     kind = plan.value_converter
     if plan.contract.unknown_fields == "keep" and (kind.kind != "json" or kind.is_schema_enveloped):
         findings.append(Finding("contract.unknown.fields", "keep", "a JSON value converter without schemas"))

@@ -79,7 +79,7 @@ class ProofHabit:
         return True
 
     def tell(self, *, was_worth_while: bool) -> None:
-        """What came of trying."""
+        """Take note of whether the last attempt proved enough records to be worth its time."""
         self._left = 0 if was_worth_while else self._next
         self._next = 1 if was_worth_while else min(2 * self._next, SKIPS_MAX)
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Remedy(StrEnum):
-    """What helps."""
+    """What has to be done before the same conversion can succeed."""
 
     WAIT = "wait"
     """Nothing but time, for there is no room on a disk; neither the session nor a micro-batch is to blame."""

@@ -30,7 +30,7 @@ from spark_batch.rules.allowed import (
     SCALE_MAX,
     SCALED,
 )
-from spark_batch.rules.tree import Node, RuleRefused
+from spark_batch.rules.tree import FUNCTIONS_EXPECTED, Node, RuleRefused
 
 _DECIMAL = re.compile(r"decimal\(\d+,\d+\)")
 _PLAIN_SEPARATOR = re.compile(r"(?:[^\\^$.|?*+()\[\]{}]|\\[\\^$.|?*+()\[\]{}]|\[[^\\^\[\]&]\])+")
@@ -285,4 +285,4 @@ def _listed(names: object) -> str:
 def _like(name: str) -> str:
     """The allowed functions, those of the nearest names where there are some."""
     near = difflib.get_close_matches(name, sorted(FUNCTIONS), n=_CLOSEST_MAX)
-    return ", ".join(near) if near else "the functions listed in docs/reference/rules.md"
+    return ", ".join(near) if near else FUNCTIONS_EXPECTED

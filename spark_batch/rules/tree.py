@@ -11,6 +11,7 @@ from spark_batch.rules.allowed import (
     BRACKETS_MAX,
     CASES_MAX,
     DEPTH_MAX,
+    FUNCTIONS,
     NODES,
     NODES_MAX,
     TEXT_CHARACTERS_MAX,
@@ -18,6 +19,37 @@ from spark_batch.rules.allowed import (
 )
 
 _CASE = re.compile(r"\bcase\b", re.IGNORECASE)
+_QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|/\*.*?\*/|--[^\n]*""", re.DOTALL)
+_SUBQUERY = re.compile(r"\(\s*(?:select|with|values|from)\s", re.IGNORECASE)
+_CALL = re.compile(r"(?<![\w`.])(?P<name>(?:\w+|`[^`]*`)(?:\s*\.\s*(?:\w+|`[^`]*`))*)\s*\(")
+_WORDS_BEFORE_BRACKETS = frozenset(
+    {
+        "and",
+        "between",
+        "case",
+        "cast",
+        "decimal",
+        "div",
+        "else",
+        "from",
+        "ilike",
+        "in",
+        "is",
+        "like",
+        "not",
+        "or",
+        "overlay",
+        "regexp",
+        "rlike",
+        "then",
+        "timestampadd",
+        "timestampdiff",
+        "try_cast",
+        "when",
+    }
+)
+"""Words of SQL that may stand before a bracket without being functions of the list."""
+FUNCTIONS_EXPECTED = "the functions listed in docs/reference/rules.md"
 _NODE_EXPECTED = "fields, literals, comparisons, arithmetic, CASE, casts, lambdas and the functions of the list"
 
 
@@ -66,6 +98,25 @@ def check_text(text: str) -> None:
         raise RuleRefused(f"{brackets} brackets", f"at most {BRACKETS_MAX} brackets")
     if len(_CASE.findall(text)) > CASES_MAX:
         raise RuleRefused("so many CASEs", f"at most {CASES_MAX} of them")
+
+
+def text_refusal(text: str) -> RuleRefused | None:
+    """What can be told of a rule without Spark's parser, so that a validation tells it at once; None where nothing can.
+
+    No wall: quotes and comments are only roughly read here. What gets past it meets the parser and the judge.
+    """
+    try:
+        check_text(text)
+    except RuleRefused as refusal:
+        return refusal
+    bare = _QUOTED.sub("''", text)
+    if _SUBQUERY.search(bare):
+        return RuleRefused("a subquery", _NODE_EXPECTED)
+    for call in _CALL.finditer(bare):
+        name = call["name"].replace("`", "")
+        if name.lower() not in FUNCTIONS | _WORDS_BEFORE_BRACKETS:
+            return RuleRefused(f"the function {name}", FUNCTIONS_EXPECTED)
+    return None
 
 
 def tree_of(java: Any) -> Node:

@@ -102,7 +102,7 @@ class Reshaping(Protocol):
 
     @property
     def side(self) -> Side:
-        """Keys or values."""
+        """Whether it works on keys or on values."""
 
     @classmethod
     def configured(cls, side: Side, values: KeyValues, *, is_sink: bool) -> Reshaping:

@@ -103,7 +103,7 @@ class JsonHalf:
     """False where there are only nulls, and no schema came with them."""
 
     def taken(self, rows: Mask) -> JsonHalf:
-        """These rows alone."""
+        """The half with only the rows that the mask is true for."""
         return replace(self, column=self.column.filter(pa.array(rows)))
 
 
@@ -117,7 +117,7 @@ class TypedHalf:
     """Whether they are to be read by the Avro schema; else they are plain texts or bytes."""
 
     def taken(self, rows: Mask) -> TypedHalf:
-        """These rows alone."""
+        """The half with only the rows that the mask is true for."""
         return replace(self, column=self.column.filter(pa.array(rows)))
 
 

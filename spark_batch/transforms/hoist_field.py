@@ -36,7 +36,7 @@ class HoistField:
 
     @classmethod
     def configured(cls, side: Side, values: KeyValues, *, is_sink: bool) -> HoistField:
-        """See `Reshaping`."""
+        """The field's name; any text will do."""
         del is_sink
         return cls(side, values["field"])
 

@@ -43,7 +43,7 @@ class RecordIsTombstone:
 
     @classmethod
     def configured(cls, values: KeyValues) -> RecordIsTombstone:
-        """It has no keys."""
+        """The same for every config, since it has no keys."""
         del values
         return cls()
 

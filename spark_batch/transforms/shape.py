@@ -19,7 +19,7 @@ class Named(Protocol):
 
     @property
     def side(self) -> str:
-        """Keys or values."""
+        """Whether it works on keys or on values."""
 
 
 class Misfit(Exception):
