@@ -57,7 +57,7 @@ def rule_columns(session: SparkSession, plan: ConversionPlan) -> tuple[Column, .
     if refusals:
         rule, refusal = refusals[0]
         raise RuleRefused(f"contract.rules.{rule.name}: {refusal.found}", refusal.expected)
-    return columns
+    return tuple(column for _, column in columns)
 
 
 def rule_findings(session: SparkSession, plan: ConversionPlan) -> list[Finding]:
@@ -66,10 +66,8 @@ def rule_findings(session: SparkSession, plan: ConversionPlan) -> list[Finding]:
     if contract is None or record is None or not contract.rules:
         return []
     refusals, columns = _judged(session, contract, record)
-    if refusals:
-        return [_finding(rule, f"{refusal.expected}; {refusal.found} is not allowed") for rule, refusal in refusals]
-    typed = zip(contract.rules, columns, strict=True)
-    return [finding for rule, column in typed for finding in _findings(session, record, rule, column)]
+    refused = [_finding(rule, f"{refusal.expected}; {refusal.found} is not allowed") for rule, refusal in refusals]
+    return refused + [finding for rule, column in columns for finding in _findings(session, record, rule, column)]
 
 
 def _findings(session: SparkSession, record: Record, rule: Rule, column: Column) -> Iterator[Finding]:
@@ -94,20 +92,28 @@ def _first_words(text: str) -> str:
     return next(filter(None, (line.strip() for line in text.splitlines())), "")[:200]
 
 
-_Judged = tuple[list[tuple[Rule, RuleRefused]], tuple[Column, ...]]
+_Refusals = list[tuple[Rule, RuleRefused]]
+_Judged = tuple[_Refusals, list[tuple[Rule, Column]]]
 
 
 def _judged(session: SparkSession, contract: Contract, record: Record) -> _Judged:
-    """The rules that are refused, or where there are none the columns of all."""
+    """The rules that are refused, and the others with their columns."""
     if len(contract.rules) > RULES_MAX:
         refusal = RuleRefused(f"a contract of {len(contract.rules)} rules", f"at most {RULES_MAX} rules")
-        return [(contract.rules[-1], refusal)], ()
+        return [(contract.rules[-1], refusal)], []
     if is_remote(session):
-        refusals = _refused_of_remote(session.version, contract.rules, record)
-        return list(refusals), () if refusals else tuple(F.expr(rule.expression) for rule in contract.rules)
+        refusals = list(_refused_of_remote(session.version, contract.rules, record))
+        refused = {rule for rule, _ in refusals}
+        return refusals, [(rule, F.expr(rule.expression)) for rule in contract.rules if rule not in refused]
     jvm: Any = session._jvm  # noqa: SLF001 - PySpark offers no public way to its parser
-    trees, refused = _trees(jvm, contract.rules, record)
-    return refused, () if refused else tuple(_column(jvm, tree) for tree in trees)
+    trees, refusals = _trees(jvm, contract.rules, record)
+    columns = []
+    for rule, tree in trees:
+        try:
+            columns.append((rule, _column(jvm, tree)))
+        except RuleRefused as refusal:
+            refusals.append((rule, refusal))
+    return refusals, columns
 
 
 @lru_cache(maxsize=_JUDGED_MAX)
@@ -118,15 +124,15 @@ def _refused_of_remote(version: str, rules: tuple[Rule, ...], record: Record) ->
         return tuple((rule, RuleRefused(f"Spark {version}", expected)) for rule in rules)
     with _parser_alone() as jvm:
         trees, refused = _trees(jvm, rules, record)
-    if not refused:
-        for rule, tree in zip(rules, trees, strict=True):
-            if any(node.kind == "RLike" or node.function in REGEX_FUNCTIONS for node in _all(tree)):
-                expected = "LIKE and functions of texts where spark.remote is set: its servers have no linear engine"
-                refused.append((rule, RuleRefused("RLIKE", expected)))
+    for rule, tree in trees:
+        if any(node.kind == "RLike" or node.function in REGEX_FUNCTIONS for node in _all(tree)):
+            expected = "LIKE and functions of texts where spark.remote is set: its servers have no linear engine"
+            refused.append((rule, RuleRefused("RLIKE", expected)))
     return tuple(refused)
 
 
-def _trees(jvm: Any, rules: Sequence[Rule], record: Record) -> tuple[list[Node], list[tuple[Rule, RuleRefused]]]:
+def _trees(jvm: Any, rules: Sequence[Rule], record: Record) -> tuple[list[tuple[Rule, Node]], _Refusals]:
+    """The rules that are allowed, with their trees, and those that are not."""
     trees, refused = [], []
     for rule in rules:
         try:
@@ -136,7 +142,7 @@ def _trees(jvm: Any, rules: Sequence[Rule], record: Record) -> tuple[list[Node],
         except RuleRefused as refusal:
             refused.append((rule, refusal))
         else:
-            trees.append(tree)
+            trees.append((rule, tree))
     return trees, refused
 
 
