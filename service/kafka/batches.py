@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from aiokafka.record.util import calc_crc32c
 
-from service.kafka.headers import PackedHeaders
+from service.kafka.headers import CompressedHeaders, PackedHeaders
 from service.kafka.partitioner import key_partitions
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Columns:
     values: Column
     keys: Column | None
     timestamps_ms: npt.NDArray[np.int64]
-    header_blocks: Column | None
+    header_blocks: Column | CompressedHeaders | None
 
     @classmethod
     def of(cls, records: TopicRecords, *, now_ms: int) -> Columns:
@@ -70,8 +70,10 @@ class Columns:
         keys = None if records.keys is None else _flat(records.keys, pa.binary())
         if keys is not None and keys.null_count == count:
             keys = None
-        blocks = None
-        if isinstance(records.headers, PackedHeaders):
+        blocks: Column | CompressedHeaders | None = None
+        if isinstance(records.headers, CompressedHeaders):
+            blocks = records.headers
+        elif isinstance(records.headers, PackedHeaders):
             blocks = records.headers.blocks
         elif records.headers is not None and any(records.headers):
             blocks = PackedHeaders.of(records.headers).blocks
@@ -105,7 +107,7 @@ class Columns:
         sizes = np.maximum(_lengths(self.values), 0) + RECORD_OVERHEAD_BYTES_MAX
         if self.keys is not None:
             sizes += np.maximum(_lengths(self.keys), 0)
-        sizes += 1 if self.header_blocks is None else _lengths(self.header_blocks)
+        sizes += _header_lengths(self.header_blocks)
         return sizes
 
     def pieces(self, *, batch_bytes_max: int) -> Iterator[Columns]:
@@ -197,14 +199,15 @@ def encode_records(columns: Columns) -> memoryview:
     value_size = _varints(value_lengths)
     key_lengths = np.full(count, -1, np.int64) if keys is None else _lengths(keys)
     key_size = _varints(key_lengths)
-    header_lengths = 1 if blocks is None else _lengths(blocks)
+    header_lengths = _header_lengths(blocks)
     body = (
         1 + stamp[1] + place[1] + key_size[1] + np.maximum(key_lengths, 0)
         + value_size[1] + np.maximum(value_lengths, 0) + header_lengths
     )  # fmt: skip
     attributes = (np.zeros((count, 1), np.uint8), np.ones(count, np.int64))
     start = (_varints(body), attributes, stamp, place, key_size)
-    ends = pa.scalar(_NO_HEADERS, pa.binary()) if blocks is None else blocks
+    unpacked = blocks.blocks() if isinstance(blocks, CompressedHeaders) else blocks
+    ends = pa.scalar(_NO_HEADERS, pa.binary()) if unpacked is None else unpacked
     parts: tuple[object, ...]
     if keys is None:
         parts = (_interleave(*start, value_size), values, ends)
@@ -249,6 +252,13 @@ def _interleave(*parts: _Varints) -> Column:
 def _lengths(column: Column) -> npt.NDArray[np.int64]:
     """Byte length of each row, -1 for null."""
     return np.asarray(_binary_length(column).fill_null(-1)).astype(np.int64)
+
+
+def _header_lengths(blocks: Column | CompressedHeaders | None) -> npt.NDArray[np.int64] | int:
+    """Byte length of each record's headers; of none it is that of their number."""
+    if isinstance(blocks, CompressedHeaders):
+        return blocks.lengths
+    return 1 if blocks is None else _lengths(blocks)
 
 
 def _flat(column: Column | pa.ChunkedArray[Any], kind: pa.DataType) -> Column:

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, Any, overload
 
+import numpy as np
 import pyarrow as pa
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    import numpy.typing as npt
 
     from service.kafka.records import Column, Header
 
@@ -48,6 +51,62 @@ class PackedHeaders(Sequence["Sequence[Header]"]):
         if not -len(self) <= row < len(self):
             raise IndexError(row)
         return list(_unpacked(self.blocks[row].as_py()))
+
+
+@dataclass(frozen=True)
+class CompressedHeaders(Sequence["Sequence[Header]"]):
+    """Packed headers that stay compressed until their records are encoded.
+
+    Those of a million dead letters are 500 MB and nearly all alike: compressed (LZ4) a twentieth or less.
+    """
+
+    compressed: bytes
+    ends: npt.NDArray[np.int32]
+    """Where the block of each record ends, in what was compressed."""
+    rows: npt.NDArray[np.int64]
+    """Which of those records these are, in order."""
+
+    @classmethod
+    def of(cls, headers: Iterable[Sequence[Header]]) -> CompressedHeaders:
+        """Pack and compress them."""
+        names: dict[str, bytes] = {}
+        blocks = [_packed(each, names) for each in headers]
+        ends = np.cumsum([len(block) for block in blocks], dtype=np.int32)
+        return cls(pa.compress(b"".join(blocks), codec="lz4", asbytes=True), ends, np.arange(len(blocks)))
+
+    @property
+    def lengths(self) -> npt.NDArray[np.int64]:
+        """Bytes of each record's block."""
+        return np.diff(self.ends, prepend=np.int32(0))[self.rows].astype(np.int64)
+
+    def slice(self, start: int, count: int) -> CompressedHeaders:
+        """Those of consecutive records; nothing is copied."""
+        return CompressedHeaders(self.compressed, self.ends, self.rows[start : start + count])
+
+    def take(self, rows: Any) -> CompressedHeaders:
+        """Those of some records, in the order given."""
+        return CompressedHeaders(self.compressed, self.ends, self.rows[np.asarray(rows)])
+
+    def blocks(self) -> Column:
+        """One binary value a record, as ``PackedHeaders`` has them."""
+        data = pa.decompress(self.compressed, int(self.ends[-1]) if len(self.ends) else 0, codec="lz4")
+        offsets = pa.py_buffer(np.concatenate([np.zeros(1, np.int32), self.ends]).data)
+        every: Any = pa.Array.from_buffers(pa.binary(), len(self.ends), [None, offsets, data])
+        return every.take(pa.array(self.rows))  # type: ignore[no-any-return]
+
+    def __len__(self) -> int:
+        """How many records there are."""
+        return len(self.rows)
+
+    @overload
+    def __getitem__(self, row: int) -> Sequence[Header]: ...
+    @overload
+    def __getitem__(self, row: slice) -> CompressedHeaders: ...
+    def __getitem__(self, row: int | slice) -> Sequence[Header] | CompressedHeaders:
+        """The headers of one record, or of some."""
+        if isinstance(row, slice):
+            return CompressedHeaders(self.compressed, self.ends, self.rows[row])
+        return PackedHeaders(self.take([row]).blocks())[0]
 
 
 def _packed(headers: Sequence[Header], names: dict[str, bytes]) -> bytes:

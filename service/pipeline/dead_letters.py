@@ -17,7 +17,7 @@ import pyarrow as pa
 from fetchers.sdk import Offset, Partition
 from service.domain.ids import TaskId
 from service.kafka.errors import DeliveryFatal
-from service.kafka.headers import PackedHeaders
+from service.kafka.headers import CompressedHeaders
 from service.kafka.records import Header, TopicRecords
 from service.pipeline.beside import run_beside
 
@@ -33,9 +33,9 @@ OFFSET_HEADER = "__headrace.errors.source.offset"
 TIMESTAMP_HEADER = "__headrace.errors.source.timestamp"
 """Not the letter's own timestamp: by that a topic forgets, and may refuse what is old."""
 PORTION_LETTERS_MAX = 5_000
-"""So many are there singly at once; what is written of them takes a tenth of that memory."""
+"""So many are there singly at once; what is kept of them until they are written is their bytes, and little more."""
 HEADERS_BYTES_MAX = 512 * 1_048_576
-"""Headers of a million letters or so: more do not fit the time that a transaction has, nor the memory of a worker."""
+"""Headers of a million letters or so, as they are sent: more do not fit the time that a transaction has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,11 +138,11 @@ def dead_letter_records(letters: Sequence[DeadLetter], task_id: TaskId, *, rules
     headers = None
     if rules.has_headers:
         owner = TaskId(rules.connector or task_id.connector, task_id.task)
-        headers = PackedHeaders.of(
+        headers = CompressedHeaders.of(
             [*letter.headers, *dead_letter_headers(letter, owner, class_name=rules.class_name)] for letter in letters
         )
     elif any(letter.headers for letter in letters):
-        headers = PackedHeaders.of(letter.headers for letter in letters)
+        headers = CompressedHeaders.of(letter.headers for letter in letters)
     return TopicRecords(
         topic=rules.topic,
         keys=pa.array([letter.key for letter in letters], pa.binary()),
@@ -163,7 +163,7 @@ async def written(rejects: Rejects, task_id: TaskId, *, rules: DeadLetterRules) 
         bytes_left = rules.headers_bytes_max
         for portion in rejects.portions():
             written = dead_letter_records(portion, task_id, rules=rules)
-            bytes_left -= written.headers.blocks.nbytes if isinstance(written.headers, PackedHeaders) else 0
+            bytes_left -= int(written.headers.lengths.sum()) if isinstance(written.headers, CompressedHeaders) else 0
             if bytes_left < 0:
                 raise _too_many(rejects, rules)
             records.append(written)

@@ -9,11 +9,12 @@ import tracemalloc
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
+import pyarrow as pa
 import pytest
 
 from service.domain.ids import TaskId
 from service.kafka.errors import DeliveryFatal
-from service.kafka.headers import PackedHeaders
+from service.kafka.headers import CompressedHeaders, PackedHeaders
 from service.kafka.records import Header
 from service.pipeline.dead_letters import (
     DeadLetter,
@@ -93,6 +94,13 @@ def test_packed_headers_read_back_as_they_were() -> None:
     packed = PackedHeaders.of(headers)
     assert list(packed) == headers
     assert list(packed[1:]) == headers[1:]
+    compressed = CompressedHeaders.of(headers)
+    assert list(compressed) == headers
+    assert list(compressed[1:]) == list(compressed.slice(1, 2)) == headers[1:]
+    assert list(compressed.take([2, 0])) == [headers[2], headers[0]]
+    assert compressed.blocks().to_pylist() == packed.blocks.to_pylist()
+    assert compressed.lengths.tolist() == [len(block) for block in packed.blocks.to_pylist()]
+    assert list(CompressedHeaders.of([])) == []
 
 
 async def python_bytes_peak(letters: int) -> int:
@@ -126,6 +134,21 @@ class Rejected:
 async def test_memory_does_not_grow_with_the_letters() -> None:
     """A page may hold a million bad records: only a portion of its letters is there singly."""
     assert await python_bytes_peak(5_000) < 2 * await python_bytes_peak(1_000)
+
+
+async def test_a_million_bad_records_keep_little_more_than_their_bytes() -> None:
+    """Their headers are nearly all alike: until they are sent they stay compressed, and come out as they went in."""
+    before = pa.total_allocated_bytes()
+    tracemalloc.start()
+    try:
+        found = await written(Rejected(100_000), TaskId("c", 0), rules=DeadLetterRules("dlq", "x"))
+        kept = tracemalloc.get_traced_memory()[0] + pa.total_allocated_bytes() - before
+    finally:
+        tracemalloc.stop()
+    assert kept < 100_000 * 80
+    last = found.records[-1].headers
+    assert last is not None
+    assert dict(last[-1])["__headrace.errors.source.offset"] == b"99999"
 
 
 async def test_more_letters_than_a_transaction_takes_end_the_task_in_words() -> None:
