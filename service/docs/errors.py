@@ -9,8 +9,7 @@ from importlib import import_module
 from service.docs.markdown import NOTICE, cell, code, first_paragraph, table
 from service.domain.errors import Recovery, recovery_of
 from service.domain.ids import TaskId
-from service.pipeline.dead_letters import DeadLetter, dead_letter_headers
-from service.pipeline.page_letters import FETCH_STAGE
+from service.pipeline.dead_letters import FETCH_STAGE, DeadLetter, dead_letter_headers
 from service.pipeline.settlement import DELIVER_STAGE
 from service.sinks.converters import DEPTH_MAX as SINK_DEPTH_MAX
 from service.sinks.reasons import RefusalReason

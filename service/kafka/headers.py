@@ -5,6 +5,7 @@ Dead letters may be hundreds of thousands, with ten headers each: packed they ta
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, overload
@@ -101,10 +102,10 @@ class CompressedHeaders(Sequence["Sequence[Header]"]):
     @overload
     def __getitem__(self, row: int) -> Sequence[Header]: ...
     @overload
-    def __getitem__(self, row: slice) -> CompressedHeaders: ...
-    def __getitem__(self, row: int | slice) -> Sequence[Header] | CompressedHeaders:
+    def __getitem__(self, row: builtins.slice) -> CompressedHeaders: ...
+    def __getitem__(self, row: int | builtins.slice) -> Sequence[Header] | CompressedHeaders:
         """The headers of one record, or of some."""
-        if isinstance(row, slice):
+        if isinstance(row, builtins.slice):
             return CompressedHeaders(self.compressed, self.ends, self.rows[row])
         return PackedHeaders(self.take([row]).blocks())[0]
 

@@ -26,8 +26,7 @@ from metrics.events import (
 from service.kafka.errors import KafkaFailure
 from service.kafka.records import TopicRecords
 from service.pipeline.activity import Activity
-from service.pipeline.beside import run_beside
-from service.pipeline.dead_letters import DeadLetter, Rejects, WrittenLetters
+from service.pipeline.dead_letters import DeadLetter, Rejects, WrittenLetters, run_off_loop
 from service.pipeline.settlement import Settlement
 
 _LOGGED_AT_ONCE = 1_000
@@ -76,7 +75,7 @@ class Accounts:
         if not self.is_logged:
             return
         portions = rejects.portions()
-        while letters := await run_beside(partial(next, portions, ()), rows=len(rejects)):
+        while letters := await run_off_loop(partial(next, portions, ()), rows=len(rejects)):
             for number, letter in enumerate(letters, start=1):
                 self._log(letter)
                 if number % _LOGGED_AT_ONCE == 0:

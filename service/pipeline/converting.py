@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any, Protocol, cast
 
@@ -28,6 +28,21 @@ class Convert(Protocol):
         """The outcome of a micro-batch; ``is_alone``: with no other beside it."""
 
 
+class Admit(Protocol):
+    """Checks and registers the schemas of one connector's records for a topic that its pages name."""
+
+    async def __call__(self, topic: str, *, is_tombstone: bool) -> None:
+        """Return once records, or tombstones, of pages for ``topic`` may be written where they end.
+
+        Raises ``RegistryRetriable`` where the registry cannot be asked, ``RegistryFatal`` where it refuses.
+        """
+
+
+async def admit_every_topic(topic: str, *, is_tombstone: bool) -> None:
+    """Obey ``Admit`` where no schema registry is used."""
+    del topic, is_tombstone
+
+
 @dataclass(frozen=True, slots=True)
 class ConvertedBatch:
     """A micro-batch, its input columns and the verdict on each of its records."""
@@ -48,13 +63,21 @@ class ConvertStage:
     back_off: BackOff = BackOff()
     attempts_max: int = 4
     """A conversion that is lost this often is the batch's own doing; not counted: that Spark does not start."""
+    admit: Admit = admit_every_topic
+    admitted: set[tuple[str, bool]] = field(default_factory=set)
+    """Topics that pages named, and whether for tombstones, which need no more asking."""
 
     async def run(self, batch: MicroBatch) -> ConvertedBatch:
-        """Convert; raises ``ConversionFatal``, or ``PoisonedBatchError`` after ``attempts_max`` lost conversions."""
+        """Convert, once the schemas are registered for every topic that a page names.
+
+        Raises ``ConversionFatal``, ``PoisonedBatchError`` after ``attempts_max`` lost conversions, and before the first
+        record is converted what ``admit`` raises.
+        """
         records = input_table(batch)
         if not records.num_rows:
             # Pages that only move the offset do not wait for Spark.
             return ConvertedBatch(batch, records, OUTCOME_SCHEMA.empty_table())
+        await self._admit_topics(batch)
         lost = attempt = 0
         while lost < self.attempts_max:
             attempt += 1
@@ -70,6 +93,17 @@ class ConvertStage:
                 return ConvertedBatch(batch, records, outcome)
         message = f"the conversion of one micro-batch of {batch.records} records was lost {self.attempts_max} times"
         raise PoisonedBatchError(message)
+
+    async def _admit_topics(self, batch: MicroBatch) -> None:
+        """Those of the connector's own topic were registered when the task was planned."""
+        for page in (item.page for item in batch.pages):
+            if page.topic is None or page.topic == self.plan.topic:
+                continue
+            nulls = page.payload_column.null_count
+            for is_tombstone in [False] * (nulls < len(page)) + [True] * (nulls > 0):
+                if (page.topic, is_tombstone) not in self.admitted:
+                    await self.admit(page.topic, is_tombstone=is_tombstone)
+                    self.admitted.add((page.topic, is_tombstone))
 
     async def _outcome(self, batch: MicroBatch, records: pa.Table, *, is_alone: bool) -> pa.Table:
         """The verdicts; where transformations ask for topics, those of each topic's pages by a plan of their own."""

@@ -6,20 +6,21 @@ plus ``__headrace.errors.*`` for what only a source has: its partition, its offs
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol, TypeVar, cast
 
 import pyarrow as pa
 
-from fetchers.sdk import Offset, Partition
+from fetchers.sdk import Offset, Page, Partition, Rejection
 from service.domain.ids import TaskId
 from service.kafka.errors import DeliveryFatal
 from service.kafka.headers import CompressedHeaders
 from service.kafka.records import Header, TopicRecords
-from service.pipeline.beside import run_beside
 
 TOPIC_HEADER = "__connect.errors.topic"
 """The first of a letter's headers, behind those that the record itself has."""
@@ -32,8 +33,14 @@ PARTITION_HEADER = "__headrace.errors.source.partition"
 OFFSET_HEADER = "__headrace.errors.source.offset"
 TIMESTAMP_HEADER = "__headrace.errors.source.timestamp"
 """Not the letter's own timestamp: by that a topic forgets, and may refuse what is old."""
+FETCH_STAGE = "TASK_POLL"
+"""Connect's name of the stage at which a fetcher itself could not vouch for a record."""
 PORTION_LETTERS_MAX = 5_000
 """So many are there singly at once; what is kept of them until they are written is their bytes, and little more."""
+ROWS_INLINE_MAX = 1_000
+"""With fewer rows a thread costs more than it spares the event loop."""
+_ROW_WORKERS = ThreadPoolExecutor(max_workers=2, thread_name_prefix="rows")
+_T = TypeVar("_T")
 HEADERS_BYTES_MAX = 512 * 1_048_576
 """Headers of a million letters or so, as they are sent: more do not fit the time that a transaction has."""
 
@@ -73,6 +80,63 @@ class DeadLetter:
     """That its page gave it."""
     headers: Sequence[Header] = ()
     """Those that its page gave it."""
+
+
+@dataclass(frozen=True, slots=True)
+class PageLetters:
+    """Makes them one by one."""
+
+    page: Page
+    topic: str
+    partition: str
+    offset: str
+    """As it is told, without the position of a record."""
+    own: Mapping[int, Rejection]
+    """The fetcher's own verdicts, by their places in the page."""
+
+    @classmethod
+    def of(cls, page: Page, *, topic: str, partition: Partition) -> PageLetters:
+        """``topic`` and ``partition``: of pages that name none."""
+        told = page.offset if page.told_offset is None else page.told_offset
+        if page.positions is not None:
+            told = {name: value for name, value in told.items() if name != page.position_name}
+        return cls(
+            page,
+            page.topic or topic,
+            as_json(partition if page.partition is None else page.partition),
+            as_json(told),
+            {rejection.index: rejection for rejection in page.rejections},
+        )
+
+    def letter(self, index: int, row: Mapping[str, Any]) -> DeadLetter:
+        """``row``: the record's payload and its verdict, by the names of their columns."""
+        own = self.own.get(index)
+        partition, offset = self._origin(index)
+        return DeadLetter(
+            key=row["key"],
+            value=row["value"],
+            stage=FETCH_STAGE if own else row["stage"],
+            reason=own.reason if own else row["reason"],
+            message=own.message if own else row["message"] or "",
+            topic=self.topic,
+            partition=partition,
+            offset=offset,
+            page_topic=self.page.topic,
+            timestamp_ms=None
+            if self.page.timestamps_ms is None
+            else cast("Any", self.page.timestamps_ms[index]).as_py(),
+            headers=() if self.page.headers is None else self.page.headers[index],
+        )
+
+    def _origin(self, index: int) -> tuple[str, str]:
+        """Where a record came from, as exactly as its page knows."""
+        if self.page.origins is not None:
+            partition, offset = self.page.origins[index]
+            return as_json(partition), as_json(offset)
+        if self.page.positions is None:
+            return self.partition, self.offset
+        position = as_json({self.page.position_name: cast("Any", self.page.positions[index]).as_py()})
+        return self.partition, position if self.offset == "{}" else f"{self.offset[:-1]},{position[1:]}"
 
 
 class Rejects(Protocol):
@@ -170,7 +234,17 @@ async def written(rejects: Rejects, task_id: TaskId, *, rules: DeadLetterRules) 
             counts.update((letter.stage, letter.reason) for letter in portion)
         return WrittenLetters(tuple(records), counts)
 
-    return await run_beside(write, rows=len(rejects))
+    return await run_off_loop(write, rows=len(rejects))
+
+
+async def run_off_loop(work: Callable[[], _T], *, rows: int) -> _T:
+    """The result of ``work``, done in a thread where it is about many rows: the event loop of the worker goes on.
+
+    Cancelled, it does not wait for the thread: what is worked on is given up then.
+    """
+    if rows <= ROWS_INLINE_MAX:
+        return work()
+    return await asyncio.get_running_loop().run_in_executor(_ROW_WORKERS, work)
 
 
 def _too_many(rejects: Rejects, rules: DeadLetterRules) -> DeliveryFatal:

@@ -7,27 +7,44 @@ the source offset: whatever dies before is fetched again, whatever dies after is
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import Protocol
+
+import numpy as np
 
 from fetchers.sdk import Offset, Partition, Retriable
 from service.domain.errors import RecordRejectedError
 from service.domain.ids import TaskId
-from service.kafka.errors import KafkaFailure, RecordsRefused, RefusedRecord
+from service.kafka.errors import DeliveryFatal, KafkaFailure, RecordsRefused, RefusedRecord
 from service.kafka.producer import Writer
 from service.kafka.records import TopicRecords
 from service.pipeline.accounts import Accounts
-from service.pipeline.beside import run_beside
 from service.pipeline.converting import ConvertedBatch
-from service.pipeline.dead_letters import DeadLetterRules, WrittenLetters, written
-from service.pipeline.offsets import SourceOffsets
-from service.pipeline.refusals import refused_rows, without_way_out
-from service.pipeline.settlement import Settlement, SettlementRules, settle
-from service.stores.dedupe_store import DedupeState
+from service.pipeline.dead_letters import DeadLetterRules, WrittenLetters, run_off_loop, written
+from service.pipeline.settlement import Rejected, Settlement, SettlementRules, settle
+from service.stores.dedupe_store import DedupeState, NoDedupe
 
 HEARING_SECONDS_MAX = 30.0
 """Time a fetcher has in ``on_committed``; a source that hangs there must not hold up delivery for ever."""
+
+
+class SourceOffsets(Protocol):
+    """Committed source offsets of connectors; ``service.stores.connector_offsets`` keeps them in topics."""
+
+    async def read(self, connector: str) -> Mapping[str, Mapping[str, object]]:
+        """Last committed offset of each source partition (as JSON text); after the task's writer has started."""
+
+    def encode(
+        self, connector: str, offsets: Iterable[tuple[Mapping[str, object], Mapping[str, object] | None]], /
+    ) -> Sequence[TopicRecords]:
+        """Records that set these offsets, for the transaction of the data they stand for."""
+
+    async def committed(
+        self, connector: str, offsets: Iterable[tuple[Mapping[str, object], Mapping[str, object] | None]], /
+    ) -> None:
+        """Hear, before the next transaction, that the one with these offsets is committed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +74,7 @@ class DeliverStage:
         """
         refused: dict[int, RefusedRecord] = {}
         while True:
-            settlement = await run_beside(
+            settlement = await run_off_loop(
                 partial(settle, converted, self.rules, self.dedupe, refused), rows=converted.records.num_rows
             )
             if not settlement.pages:
@@ -65,7 +82,7 @@ class DeliverStage:
             try:
                 await self._commit(settlement)
             except RecordsRefused:
-                refused |= await refused_rows(converted, self.rules, self.writer)
+                refused |= await _refused_rows(converted, self.rules, self.writer)
             else:
                 return settlement
 
@@ -78,7 +95,7 @@ class DeliverStage:
             self.dedupe.rollback()
             if any(error.write is write for write in settlement.records):
                 raise
-            raise without_way_out(error, settlement.rejects, letters) from error
+            raise _without_way_out(error, settlement.rejects, letters) from error
         except KafkaFailure as error:
             self.dedupe.rollback()
             self.accounts.aborted(error, letters)
@@ -108,3 +125,23 @@ class DeliverStage:
         writes.extend(self.dedupe.encode(settlement.fresh_hashes))
         writes.extend(self.offsets.encode(self.task_id.connector, settlement.offsets))
         return writes
+
+
+async def _refused_rows(converted: ConvertedBatch, rules: SettlementRules, writer: Writer) -> dict[int, RefusedRecord]:
+    """Every row of the micro-batch that its topic would refuse, a duplicate or not."""
+    tolerant = replace(rules, is_tolerant=True, has_dedupe=False)
+    everything = await run_off_loop(partial(settle, converted, tolerant, NoDedupe()), rows=converted.records.num_rows)
+    found: dict[int, RefusedRecord] = {}
+    for write, mask in zip(everything.records, everything.rows, strict=True):
+        rows = np.flatnonzero(mask)
+        found |= {int(rows[record.row]): record for record in await writer.refused(write)}
+    return found
+
+
+def _without_way_out(error: RecordsRefused, rejects: Rejected, letters: WrittenLetters) -> DeliveryFatal:
+    """What a dead letter, an offset or the state is over its own topic's limits."""
+    first = letters.first_of(error.write)
+    if first is None:
+        return DeliveryFatal(str(error))
+    letter = rejects.letter(first + error.refused[0].row)
+    return DeliveryFatal(f"{error}; source partition {letter.partition}, offset {letter.offset}")

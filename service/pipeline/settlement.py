@@ -21,9 +21,8 @@ from fetchers.sdk.context import partition_key
 from service.kafka.errors import RefusedRecord
 from service.kafka.records import Column, TopicRecords
 from service.pipeline.converting import ConvertedBatch
-from service.pipeline.dead_letters import PORTION_LETTERS_MAX, DeadLetter
+from service.pipeline.dead_letters import PORTION_LETTERS_MAX, DeadLetter, PageLetters
 from service.pipeline.duplicates import Hashes, Judged, Mask, SeenHashes, fresh_among
-from service.pipeline.page_letters import PageLetters
 from service.pipeline.queue import QueuedPage
 from service.stores.dedupe import NO_WINDOW
 

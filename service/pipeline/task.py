@@ -10,7 +10,7 @@ import json
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 from fetchers.sdk import Clock, HttpDoor, Offset, SourceConnector
 from fetchers.sdk.context import partition_key
@@ -22,23 +22,23 @@ from service.pipeline.accounts import Accounts
 from service.pipeline.activity import Activity, Signal
 from service.pipeline.batching import BatchLimits, MicroBatch
 from service.pipeline.context import TaskContext
-from service.pipeline.converting import Convert, ConvertedBatch, ConvertStage
+from service.pipeline.converting import Admit, Convert, ConvertedBatch, ConvertStage, admit_every_topic
 from service.pipeline.dead_letters import DeadLetterRules
-from service.pipeline.delivering import DeliverStage
-from service.pipeline.ending import end_insistently
+from service.pipeline.delivering import DeliverStage, SourceOffsets
 from service.pipeline.fetching import FetchRetry, FetchStage
 from service.pipeline.memory import MemoryBudget, MemoryShare
-from service.pipeline.offsets import SourceOffsets
 from service.pipeline.polling import poll
 from service.pipeline.queue import BoundedQueue, QueueClosed, QueueLimits, QueueStatistics
 from service.pipeline.settlement import SettlementRules
+from service.registry.errors import RegistryFailure
 from service.stores.dedupe_store import DedupeState
 from spark_batch.errors import ConversionError
 from spark_batch.plan import ConversionPlan
 
 CLEANUP_SECONDS_MAX = 2.0
 """Time a fetcher has to let go once it is cancelled, before it is cancelled again."""
-Conversion = asyncio.Task[ConvertedBatch | ConversionError | PoisonedBatchError]
+ConversionFailure: TypeAlias = ConversionError | PoisonedBatchError | RegistryFailure
+Conversion = asyncio.Task[ConvertedBatch | ConversionFailure]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +83,8 @@ class SourceTask:
     confirm: Callable[[], Awaitable[None]]
     """Returns while the task is wanted as it was begun, and raises what ends it otherwise."""
     on_running: Signal = lambda: None
+    admit: Admit = admit_every_topic
+    """Asked before the first record for a topic that a page names is converted."""
     activity: Activity = field(init=False)
     _stop: asyncio.Event = field(init=False, default_factory=asyncio.Event)
     _converting: int = field(init=False, default=0)
@@ -175,7 +177,12 @@ class SourceTask:
             delivering = self._deliver_in_order(ordered, deliver, slots, fetch.memory)
             group.create_task(delivering, name=f"{self.task_id} deliver")
             convert = ConvertStage(
-                self.parts.convert, self.settings.plan, events, self.parts.clock, self.settings.fetch_retry.back_off
+                self.parts.convert,
+                self.settings.plan,
+                events,
+                self.parts.clock,
+                self.settings.fetch_retry.back_off,
+                admit=self.admit,
             )
             async with aclosing(self._poll(queue)) as batches:
                 async for batch in batches:
@@ -210,13 +217,13 @@ class SourceTask:
         batch: MicroBatch,
         queue: BoundedQueue,
         memory: MemoryShare,
-    ) -> ConvertedBatch | ConversionError | PoisonedBatchError:
+    ) -> ConvertedBatch | ConversionFailure:
         """A failure is handed on like a result, to be raised in its place: what was fetched before is delivered."""
         try:
             converted = await convert(batch)
             memory.add_outcome(converted)
             return converted
-        except (ConversionError, PoisonedBatchError) as error:
+        except (ConversionError, PoisonedBatchError, RegistryFailure) as error:
             return error
         finally:
             self._converting -= 1
@@ -266,3 +273,22 @@ def _tell_closed(events: TaskEvents, batch: MicroBatch) -> None:
         age_seconds=batch.age_seconds,
         reason=batch.reason.value,
     )
+
+
+async def end_insistently(work: asyncio.Task[Any], *, seconds: float, is_cancelled: bool = False) -> None:
+    """Cancel, and again every so many ``seconds`` until it has ended; being cancelled oneself is no way out of it.
+
+    A task group would wait for ever for a child that hangs after its only cancellation. ``is_cancelled``: the group
+    has just cancelled the work, as it does whenever it cancels this.
+    """
+    am_cancelled = False
+    while not work.done():
+        if not is_cancelled:
+            work.cancel()
+        is_cancelled = False
+        try:
+            await asyncio.wait({work}, timeout=seconds)
+        except asyncio.CancelledError:
+            is_cancelled = am_cancelled = True
+    if am_cancelled:
+        raise asyncio.CancelledError

@@ -28,6 +28,7 @@ from service.kafka.reader import StoredRecord, last_ends, read_topic
 from service.kafka.records import Header
 from service.pipeline.dead_letters import (
     CONNECTOR_HEADER,
+    FETCH_STAGE,
     MESSAGE_HEADER,
     OFFSET_HEADER,
     PAGE_TOPIC_HEADER,
@@ -37,7 +38,6 @@ from service.pipeline.dead_letters import (
     TIMESTAMP_HEADER,
     TOPIC_HEADER,
 )
-from service.pipeline.page_letters import FETCH_STAGE
 
 _TIMESTAMP = re.compile(rb"-?[0-9]{1,18}")
 _NAME, _CONNECTOR, _NUMBER, _OFFSET = "dead.letters", "connector", "partition", "offset"

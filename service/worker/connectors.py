@@ -27,6 +27,7 @@ from spark_batch.errors import ConversionError
 from spark_batch.plan import Contract, ConversionPlan
 from spark_batch.plan import Finding as PlanFinding
 from spark_batch.plan_findings import plan_findings
+from spark_batch.transforms.tracks import lay
 
 RULES_SECONDS_MAX = 120.0
 """For Spark to start and to look at the rules of all contracts. After it tasks are begun all the same: each asks for
@@ -109,14 +110,15 @@ async def make_source_task(
     offsets = parts.offsets.of(common.offsets_storage_topic)
     own_topics = offsets.topics | {parts.dedupe.store.topic, common.dead_letter_topic}
 
-    async def admit(topic: str, *, has_values: bool) -> None:
-        await parts.schemas.admit(definition, plan, topic, has_values=has_values)
+    async def admit(topic: str, *, is_tombstone: bool) -> None:
+        target = lay(definition.transformations, topic, is_tombstone=is_tombstone).topic
+        await parts.schemas.admit(definition, plan, target, has_values=not is_tombstone)
 
     def open_writer() -> Writer:
         is_exactly_once = common.delivery_guarantee == "exactly_once"
         writes_as = stand_in.task_id if stand_in else task_id
         writer = parts.writers.open(writes_as, connector=definition.properties, is_exactly_once=is_exactly_once)
-        return TaskWriter(writer, own_topics, set(definition.record_topics), admit, use_topic)
+        return TaskWriter(writer, own_topics, use_topic)
 
     def open_dedupe() -> DedupeState:
         if stand_in:
@@ -131,6 +133,7 @@ async def make_source_task(
         open_writer=open_writer,
         open_dedupe=open_dedupe,
         confirm=confirm,
+        admit=admit,
     )
 
 

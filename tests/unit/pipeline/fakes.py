@@ -122,6 +122,8 @@ class Numbers(SourceConnector[NumbersConfig]):
         self.payloads: Sequence[bytes] = ()
         self.page_records = 2
         self.waits_at_end = True
+        self.topic_from: Callable[[int], str | None] = lambda _: None
+        """Topic of the page that begins at a position; None for the connector's own."""
         self.script: Callable[[int], Any] = lambda _: None
         """Awaited or raised before each page, given its first position."""
         self.kafka: FakeKafka | None = None
@@ -139,9 +141,10 @@ class Numbers(SourceConnector[NumbersConfig]):
             position = cast("int", context.offset.get("position", 0))
             while position < len(self.payloads):
                 await self._act(position)
-                part = self.payloads[position : position + self.page_records]
+                part, topic = self.payloads[position : position + self.page_records], self.topic_from(position)
                 position += len(part)
-                yield Page(part, {"position": position}, positions=range(position - len(part), position))
+                places = range(position - len(part), position)
+                yield Page(part, {"position": position}, positions=places, topic=topic)
             context.finish_round()
             if self.waits_at_end:
                 await asyncio.Event().wait()

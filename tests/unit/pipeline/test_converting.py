@@ -13,6 +13,7 @@ from metrics.events import BatchConverted, Event, RetryScheduled, TaskEvents
 from service.domain.errors import PoisonedBatchError
 from service.pipeline.batching import CloseReason, MicroBatch
 from service.pipeline.converting import Convert, ConvertStage, input_table
+from service.registry.errors import IncompatibleSchema
 from spark_batch.errors import ConversionError, ConversionFatal, ConversionRetriable, SparkUnavailable
 from spark_batch.outcome import INPUT_SCHEMA, OUTCOME_SCHEMA
 from spark_batch.plan import ConversionPlan, PayloadFormat
@@ -130,3 +131,44 @@ async def test_only_lost_conversions_are_a_batch_s_own_doing(error: ConversionEr
         assert (await converting.run(batch_of(b"1"))).outcome.num_rows == 1
     told = {event.message for event in events if isinstance(event, RetryScheduled)}
     assert told == {f"{type(error).__name__}: {error}"}, "the class alone does not say what is the matter"
+
+
+async def test_topics_of_pages_are_admitted_once_before_their_first_record_is_converted() -> None:
+    """Records and tombstones each, for they may go different ways; the connector's own topic was admitted before."""
+    happened: list[object] = []
+
+    async def convert(_: ConversionPlan, records: pa.Table, /, **_options: bool) -> pa.Table:
+        happened.append(records.num_rows)
+        return pa.table({"value": records.column("value")})
+
+    async def admit(topic: str, *, is_tombstone: bool) -> None:
+        happened.append((topic, is_tombstone))
+
+    converting = replace(stage(convert, []), admit=admit)
+    for pages in (
+        [page(b"1")],
+        [page(b"2", topic="a"), page(None, topic="a")],
+        [page(b"3", None, topic="b"), page(topic="c")],
+        [page(b"4", topic="a"), page(None, topic="b")],
+    ):
+        await converting.run(MicroBatch(tuple(map(queued, pages)), CloseReason.COUNT, 0.0))
+    assert happened == [1, ("a", False), ("a", True), 2, ("b", False), ("b", True), 2, 2]
+
+
+async def test_no_record_is_converted_for_a_topic_whose_subject_takes_no_such_schema() -> None:
+    """Asked again, the subject may have been mended."""
+    answers = iter([IncompatibleSchema("b-value: a field is missing"), None])
+
+    async def convert(_: ConversionPlan, records: pa.Table, /, **_options: bool) -> pa.Table:
+        return pa.table({"value": records.column("value")})
+
+    async def admit(topic: str, *, is_tombstone: bool) -> None:
+        if error := next(answers):
+            raise error
+        assert (topic, is_tombstone) == ("b", False)
+
+    converting = replace(stage(convert, []), admit=admit)
+    batch = MicroBatch((queued(page(b"1", topic="b")),), CloseReason.COUNT, 0.0)
+    with pytest.raises(IncompatibleSchema):
+        await converting.run(batch)
+    assert (await converting.run(batch)).outcome.num_rows == 1

@@ -99,7 +99,7 @@ def test_packed_headers_read_back_as_they_were() -> None:
     assert list(compressed[1:]) == list(compressed.slice(1, 2)) == headers[1:]
     assert list(compressed.take([2, 0])) == [headers[2], headers[0]]
     assert compressed.blocks().to_pylist() == packed.blocks.to_pylist()
-    assert compressed.lengths.tolist() == [len(block) for block in packed.blocks.to_pylist()]
+    assert compressed.lengths.tolist() == [len(block or b"") for block in packed.blocks.to_pylist()]
     assert list(CompressedHeaders.of([])) == []
 
 

@@ -18,9 +18,8 @@ from service.kafka.records import TopicRecords
 from service.pipeline.accounts import Accounts
 from service.pipeline.activity import Activity
 from service.pipeline.batching import CloseReason, MicroBatch
-from service.pipeline.beside import ROWS_INLINE_MAX
 from service.pipeline.converting import ConvertedBatch, input_table
-from service.pipeline.dead_letters import PORTION_LETTERS_MAX, DeadLetterRules
+from service.pipeline.dead_letters import PORTION_LETTERS_MAX, ROWS_INLINE_MAX, DeadLetterRules
 from service.pipeline.delivering import DeliverStage
 from service.pipeline.duplicates import Hashes, Mask
 from service.pipeline.settlement import SettlementRules

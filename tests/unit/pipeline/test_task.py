@@ -19,6 +19,7 @@ from service.pipeline.batching import BatchLimits
 from service.pipeline.delivering import HEARING_SECONDS_MAX
 from service.pipeline.fetching import FetchRetry
 from service.pipeline.queue import QueueLimits
+from service.registry.errors import IncompatibleSchema
 from spark_batch.errors import ConversionFatal, ConversionRetriable, SparkUnavailable
 from tests.unit.pipeline.fake_kafka import LETTERS, TOPIC, FakeKafka
 from tests.unit.pipeline.fakes import PARTITION, FakeConversion, World, fail, numbers, payloads, running, wait_until
@@ -166,6 +167,21 @@ async def test_a_poisoned_batch_fails_the_task_after_everything_before_it() -> N
     assert isinstance(error, PoisonedBatchError)
     assert world.kafka.values(TOPIC) == payloads(4)
     assert world.conversion.calls == 1 + 4
+
+
+async def test_a_subject_that_refuses_the_schema_stops_the_task_before_the_first_record() -> None:
+    """The micro-batches before it are delivered, and nothing for its topic is even converted."""
+    world = World()
+    source = numbers(payloads(8), page_records=4, topic_from=lambda position: "other" if position else None)
+    task = world.task(source)
+
+    async def refuse(topic: str, *, is_tombstone: bool) -> None:
+        raise IncompatibleSchema(f"{topic} takes no such schema, {is_tombstone=}")
+
+    task.admit = refuse
+    assert isinstance(await fail(task), IncompatibleSchema)
+    assert world.kafka.values(TOPIC) == payloads(4)
+    assert world.conversion.calls == 1
 
 
 async def test_a_refused_plan_fails_the_task_at_once() -> None:

@@ -1,4 +1,4 @@
-"""What a task's writer does about the topics of a commit: asks before it, tells after it."""
+"""What a task's writer does about the topics of a commit: it tells of them after it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from metrics.events import discard
 from service.domain.ids import TaskId
 from service.kafka.errors import DeliveryRetriable
 from service.kafka.records import TopicRecords
-from service.registry.errors import IncompatibleSchema
 from service.stores.state_log import KeyedValue, MemoryStateLog
 from service.stores.statuses import Statuses
 from service.worker.task_writer import TaskWriter
@@ -32,44 +31,9 @@ def ignore(topic: str) -> None:
     del topic
 
 
-async def admit_all(topic: str, *, has_values: bool) -> None:
-    """Be a registry that takes everything."""
-    del topic, has_values
-
-
 def telling(writer: FakeWriter, tell: Callable[[str], None], own_topics: frozenset[str] = frozenset()) -> TaskWriter:
     """A writer of which only the telling matters."""
-    return TaskWriter(writer, own_topics, set(), admit_all, tell)
-
-
-async def test_each_topic_is_admitted_once_before_its_first_commit() -> None:
-    """Its values as soon as it gets one: tombstones have none. Topics that are known already are not asked about."""
-    kafka = FakeKafka()
-    asked: list[tuple[str, bool, int]] = []
-
-    async def admit(topic: str, *, has_values: bool) -> None:
-        asked.append((topic, has_values, kafka.commits))
-
-    writer = TaskWriter(kafka.writer(), frozenset({LETTERS}), {"own"}, admit, ignore)
-    await writer.start()
-    await writer.commit([records("own", b"x"), records(LETTERS, b"x"), records("empty"), records("a", None)])
-    await writer.commit([records("a", None), records("a", b"x"), records("b", b"x", None)])
-    await writer.commit([records("a", b"x"), records("b", None)])
-    assert asked == [("a", False, 0), ("a", True, 1), ("b", True, 1)]
-
-
-async def test_nothing_is_written_beside_a_topic_that_is_refused() -> None:
-    """Neither to it nor to the others of the same transaction."""
-    kafka = FakeKafka()
-
-    async def refuse(topic: str, *, has_values: bool) -> None:
-        raise IncompatibleSchema(f"{topic} {has_values}")
-
-    writer = TaskWriter(kafka.writer(), frozenset(), {"own"}, refuse, ignore)
-    await writer.start()
-    with pytest.raises(IncompatibleSchema, match="a True"):
-        await writer.commit([records("own", b"x"), records("a", b"x")])
-    assert kafka.commits == 0
+    return TaskWriter(writer, own_topics, tell)
 
 
 class CountingLog(MemoryStateLog):
