@@ -13,10 +13,9 @@ from prometheus_client import (
 )
 
 from metrics import own_view
-from metrics.connect_coordinator import CoordinatorView
-from metrics.connect_described import describe
-from metrics.connect_group import GroupView
+from metrics.connect_group import CoordinatorView, GroupView
 from metrics.connect_sink import SinkView
+from metrics.connect_task import describe
 from metrics.connect_view import Clock, ConnectView
 from metrics.events import ConnectorRemoved, Event, TaskDescribed, TaskRemoved
 from metrics.instruments import Instruments

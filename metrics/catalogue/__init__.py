@@ -6,14 +6,14 @@ dashboards and alert rules name only declared metrics are derived from ``CATALOG
 
 from __future__ import annotations
 
-from metrics.catalogue import connect, connect_coordinator, connect_described, connect_group, connect_sink, own, process
+from metrics.catalogue import connect, connect_described, connect_group, connect_sink, own
 from metrics.catalogue.declaration import Kind, Metric
 
 __all__ = ["CATALOGUE", "Kind", "Metric", "series_names"]
 
 CATALOGUE: tuple[Metric, ...] = tuple(
     value
-    for room in (own, connect, connect_described, connect_sink, connect_group, connect_coordinator, process)
+    for room in (own, connect, connect_described, connect_sink, connect_group)
     for value in vars(room).values()
     if isinstance(value, Metric)
 )

@@ -1,4 +1,4 @@
-"""headrace's own metrics: what Kafka Connect has no name for, in base units."""
+"""headrace's own metrics, and those of the process, which the client library measures on Linux."""
 
 from __future__ import annotations
 
@@ -303,3 +303,11 @@ HTTP_SECONDS = Metric(
     SECONDS_SHORT,
     (METHODS,),
 )
+
+
+RESIDENT_MEMORY = Metric("process_resident_memory_bytes", Kind.GAUGE, "Memory of the Python process; not of Spark.")
+VIRTUAL_MEMORY = Metric("process_virtual_memory_bytes", Kind.GAUGE, "Address space reserved.")
+CPU = Metric("process_cpu_seconds_total", Kind.COUNTER, "CPU time used.")
+START_TIME = Metric("process_start_time_seconds", Kind.GAUGE, "Start, seconds since the epoch.")
+OPEN_FILES = Metric("process_open_fds", Kind.GAUGE, "Files and sockets open.")
+OPEN_FILES_MAX = Metric("process_max_fds", Kind.GAUGE, "Files and sockets that may be open.")

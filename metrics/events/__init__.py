@@ -51,8 +51,8 @@ from metrics.events.group import (
     GroupRoundBegan,
     GroupRoundEnded,
     GroupTroubled,
+    HerderStepFailed,
 )
-from metrics.events.herding import HerderStepFailed
 from metrics.events.life import (
     ChangeAudited,
     ComponentStateChanged,

@@ -1,4 +1,4 @@
-"""Facts of the group of workers: who is in it, and what this worker's place in it is worth."""
+"""Facts of the group of workers and of the control plane: who is in it, what the herder could not do."""
 
 from __future__ import annotations
 
@@ -65,4 +65,15 @@ class GroupTroubled(Event):
     logger: ClassVar[str] = "headrace.group"
     level: ClassVar[Level] = Level.WARNING
     group_id: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HerderStepFailed(Event):
+    """A step of the herder went wrong and is tried again; ``step``: start | tick | duties | fencing | publish."""
+
+    logger: ClassVar[str] = "headrace.herder"
+    level: ClassVar[Level] = Level.WARNING
+    step: str
+    error_class: str
     message: str

@@ -10,10 +10,10 @@ from aiohttp import web
 from service.domain.cluster import ConnectorInfo
 from service.domain.ids import TaskId
 from service.herder.errors import NotFoundError
-from service.rest import bodies, requests
+from service.rest import bodies
+from service.rest.openapi import array_of, reference
 from service.rest.ports import Surface
 from service.rest.routes import Access, Answer, Query, Route
-from service.rest.schemas import array_of, reference
 from service.rest.secrets import ConfigSecrets
 
 _INFO = reference("ConnectorInfo")
@@ -190,16 +190,16 @@ class ConnectorRoutes:
 
     async def create(self, request: web.Request) -> web.Response:
         """201 and where it is."""
-        name, given, initial = requests.parse_create(await requests.read_body(request))
-        config = requests.complete_config(self.secrets.restored(name, given), name=name)
+        name, given, initial = bodies.parse_create(await bodies.read_body(request))
+        config = bodies.complete_config(self.secrets.restored(name, given), name=name)
         info = await self.surface.present_herder.changes.create(name, config, initial)
         return self._created(request, info)
 
     async def put_config(self, request: web.Request) -> web.Response:
         """201 when it was created, 200 when it was there."""
         name = request.match_info["connector"]
-        given = requests.parse_config(await requests.read_body(request))
-        config = requests.complete_config(self.secrets.restored(name, given), name=name)
+        given = bodies.parse_config(await bodies.read_body(request))
+        config = bodies.complete_config(self.secrets.restored(name, given), name=name)
         info, is_created = await self.surface.present_herder.changes.put(name, config)
         if is_created:
             return self._created(request, info)
@@ -208,7 +208,7 @@ class ConnectorRoutes:
     async def patch_config(self, request: web.Request) -> web.Response:
         """200 and the whole connector."""
         name = request.match_info["connector"]
-        patch = self.secrets.restored(name, requests.parse_patch(await requests.read_body(request), name=name))
+        patch = self.secrets.restored(name, bodies.parse_patch(await bodies.read_body(request), name=name))
         info = await self.surface.present_herder.changes.patch(name, patch)
         return bodies.json_answer(bodies.connector_info(self.secrets.info(request, info)))
 

@@ -9,10 +9,10 @@ from aiohttp import web
 from service.domain.cluster import RestartRequest
 from service.domain.ids import TaskId
 from service.domain.states import TargetState
-from service.rest import bodies, requests
+from service.rest import bodies
+from service.rest.openapi import FLAG, reference
 from service.rest.ports import Surface
 from service.rest.routes import Access, Answer, Query, Route
-from service.rest.schemas import FLAG, reference
 
 _MISSING = {404: "There is no such connector."}
 _NOT_NOW = {**_MISSING, 409: "A rebalance is under way, or it is stopped; try again."}
@@ -100,8 +100,8 @@ class LifecycleRoutes:
     async def restart(self, request: web.Request) -> web.Response:
         """204 for the connector alone, 202 and the plan where anything more was asked."""
         name = request.match_info["connector"]
-        has_tasks = requests.parse_flag(request.query.get("includeTasks"))
-        is_failed_only = requests.parse_flag(request.query.get("onlyFailed"))
+        has_tasks = bodies.parse_flag(request.query.get("includeTasks"))
+        is_failed_only = bodies.parse_flag(request.query.get("onlyFailed"))
         if not (has_tasks or is_failed_only):
             await self.surface.present_herder.restarts.connector(name)
             return bodies.empty_answer(204)

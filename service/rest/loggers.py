@@ -8,10 +8,10 @@ from aiohttp import web
 
 from metrics.log_levels import level_name, level_number
 from service.herder.errors import NotFoundError
-from service.rest import bodies, requests
+from service.rest import bodies
+from service.rest.openapi import TEXT, array_of, map_of, reference
 from service.rest.ports import Surface
 from service.rest.routes import Access, Answer, Query, Route
-from service.rest.schemas import TEXT, array_of, map_of, reference
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,7 +78,7 @@ class LoggerRoutes:
     async def set_level(self, request: web.Request) -> web.Response:
         """200 and the names here, or 204 for the cluster; an unknown scope is this worker's, as in Connect."""
         name = request.match_info["logger"]
-        asked = requests.parse_level(await requests.read_body(request))
+        asked = bodies.parse_level(await bodies.read_body(request))
         try:
             level = level_name(level_number(asked))
         except ValueError as error:

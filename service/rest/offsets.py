@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
-from service.rest import bodies, requests
+from service.rest import bodies
+from service.rest.openapi import reference
 from service.rest.ports import Surface
 from service.rest.routes import Access, Answer, Route
-from service.rest.schemas import reference
 
 _MISSING = "There is no such connector."
 _NOT_STOPPED = "It is not stopped, or the offsets are wrong."
@@ -81,7 +81,7 @@ class OffsetRoutes:
 
     async def alter(self, request: web.Request) -> web.Response:
         """What was done, in a sentence."""
-        entries = requests.parse_offsets(await requests.read_body(request))
+        entries = bodies.parse_offsets(await bodies.read_body(request))
         message = await self.surface.present_herder.offsets.alter(request.match_info["connector"], entries)
         return bodies.json_answer({"message": message})
 

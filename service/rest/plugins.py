@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
-from service.rest import bodies, requests
+from service.rest import bodies
+from service.rest.openapi import FLAG, array_of, reference
 from service.rest.ports import Surface
 from service.rest.routes import Access, Answer, Query, Route
-from service.rest.schemas import FLAG, array_of, reference
 from service.rest.secrets import ConfigSecrets
 
 _MISSING = "There is no such plugin."
@@ -62,7 +62,7 @@ class PluginRoutes:
     async def listing(self, request: web.Request) -> web.Response:
         """Sinks, sources, and the others where they are asked for."""
         asked = request.query.get("connectorsOnly")
-        connectors_only = asked is None or requests.parse_flag(asked)
+        connectors_only = asked is None or bodies.parse_flag(asked)
         return bodies.json_answer(self.surface.present_plugins.listing(connectors_only=connectors_only))
 
     async def config_keys(self, request: web.Request) -> web.Response:
@@ -72,6 +72,6 @@ class PluginRoutes:
 
     async def validate(self, request: web.Request) -> web.Response:
         """ConfigInfos."""
-        given = requests.parse_config(await requests.read_body(request))
+        given = bodies.parse_config(await bodies.read_body(request))
         config = self.secrets.restored(given.get("name") or "", given)
         return bodies.json_answer(await self.surface.present_plugins.validate(request.match_info["plugin"], config))

@@ -1,4 +1,4 @@
-"""What the REST interface needs of the rest of the worker."""
+"""What the REST interface needs of the rest of the worker, and what it says while that is not there."""
 
 from __future__ import annotations
 
@@ -9,11 +9,26 @@ from typing import Protocol
 from metrics.log_levels import LoggerLevel
 from metrics.prometheus import PrometheusObserver
 from service.foreground import Foreground
-from service.herder.api import Herder
+from service.herder.api import Activity, Herder
 from service.herder.errors import RequestError, StartingError
 from service.rest.health import Health, WorkerPhase
-from service.rest.stages import with_stage
 from service.validation.infos import ConfigInfos, ConfigKeyInfo
+
+
+def summary(activity: Activity) -> str:
+    """What a worker is busy with now, or was last, in Connect's words."""
+    if activity.ended is None:
+        return f"The worker is currently {activity.text}, which began at {activity.began}"
+    return (
+        f"The last operation the worker completed was {activity.text}, "
+        f"which began at {activity.began} and completed at {activity.ended}"
+    )
+
+
+def with_activity(text: str, activity: Activity | None) -> str:
+    """A text, and behind it what the worker is busy with, where that is known."""
+    return text if activity is None else f"{text} {summary(activity)}"
+
 
 STARTING = "Worker is still starting up."
 STOPPING = "Worker is shutting down"
@@ -78,7 +93,7 @@ class Surface:
         """Why nothing can be asked of the worker, when nothing can."""
         if self.is_stopping:
             return RequestError(STOPPING)
-        return StartingError(with_stage(STARTING, None if self.herder is None else self.herder.life.activity))
+        return StartingError(with_activity(STARTING, None if self.herder is None else self.herder.life.activity))
 
     @property
     def present_herder(self) -> Herder:

@@ -10,10 +10,9 @@ from aiohttp import web
 from metrics.prometheus import CONTENT_TYPE
 from service.rest import bodies
 from service.rest.authentication import PRINCIPAL
-from service.rest.ports import STARTING, STOPPING, Surface
+from service.rest.openapi import TEXT, reference
+from service.rest.ports import STARTING, STOPPING, Surface, with_activity
 from service.rest.routes import Access, Answer, Handle, Route, Schema
-from service.rest.schemas import TEXT, reference
-from service.rest.stages import with_stage
 
 IMITATED_VERSION = "4.1.1"
 IMITATED_COMMIT = "be816b82d25370ce"
@@ -89,12 +88,12 @@ class RootRoutes:
         if self.surface.is_stopping:
             return _health(500, "unhealthy", STOPPING)
         if herder is None or not herder.life.is_started:
-            return _health(503, "starting", with_stage(STARTING, None if herder is None else herder.life.activity))
+            return _health(503, "starting", with_activity(STARTING, None if herder is None else herder.life.activity))
         try:
             async with asyncio.timeout(self.health_seconds_max):
                 await herder.life.wait_tick()
         except TimeoutError:
-            return _health(500, "unhealthy", with_stage(_UNHEALTHY, herder.life.activity))
+            return _health(500, "unhealthy", with_activity(_UNHEALTHY, herder.life.activity))
         return _health(200, "healthy", _HEALTHY)
 
     async def live(self, _: web.Request) -> web.Response:

@@ -1,4 +1,4 @@
-"""The worker's HTTP server: every listener, and around every request the same layers in the same order."""
+"""The worker's HTTP server: every listener, every route, and around every request the same layers in the same order."""
 
 from __future__ import annotations
 
@@ -15,20 +15,32 @@ from aiohttp.typedefs import Middleware
 from fetchers.sdk.clock import SystemClock
 from metrics.events import Emit
 from service.config.listeners import Listener
-from service.rest.audit import auditing
+from service.rest import bodies, openapi
 from service.rest.authentication import Credentials, authenticating
 from service.rest.browsers import OwnNames, answering_browsers
 from service.rest.connections import BoundedSite, Connections
-from service.rest.errors import answering_errors
-from service.rest.forwarding import forwarding
-from service.rest.interface import interface
-from service.rest.limits import limiting_time, negotiating, reading_bodies, waiting_for_start
-from service.rest.observing import observing
+from service.rest.connectors import ConnectorRoutes
+from service.rest.layers import (
+    answering_errors,
+    auditing,
+    going_first,
+    limiting_time,
+    negotiating,
+    observing,
+    reading_bodies,
+    waiting_for_start,
+)
+from service.rest.lifecycle import LifecycleRoutes
+from service.rest.loggers import LoggerRoutes
+from service.rest.offsets import OffsetRoutes
+from service.rest.plugins import PluginRoutes
 from service.rest.ports import Surface
-from service.rest.precedence import going_first
-from service.rest.routes import Route, add_routes
+from service.rest.root import RootRoutes
+from service.rest.routes import Access, Answer, Route, add_routes
+from service.rest.secrets import ConfigSecrets
 from service.rest.settings import RestSettings
 from service.rest.tls import TlsContexts
+from service.rest.workers import InternalRoutes, forwarding
 
 SHUTDOWN_SECONDS_MAX = 2.0
 
@@ -132,3 +144,40 @@ async def _listen(
             ) from error
         urls.append(listener.url(site.port))
     return tuple(urls)
+
+
+def interface(surface: Surface, settings: RestSettings) -> tuple[Route, ...]:
+    """Every route."""
+    secrets = ConfigSecrets(surface, settings.config_providers, settings.is_config_hidden)
+    described = (
+        *RootRoutes(surface, settings.open_pages, settings.health_seconds_max).routes(),
+        *ConnectorRoutes(surface, secrets).routes(),
+        *LifecycleRoutes(surface).routes(),
+        *OffsetRoutes(surface).routes(),
+        *PluginRoutes(surface, secrets).routes(),
+        *LoggerRoutes(surface).routes(),
+        *InternalRoutes(surface, settings.connections.seconds_max).routes(),
+    )
+    return (*described, _Description(described, surface.version).route())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Description:
+    routes: tuple[Route, ...]
+    version: str
+
+    def route(self) -> Route:
+        return Route(
+            method="GET",
+            path="/openapi.json",
+            handle=self.describe,
+            about="This interface, as an OpenAPI document.",
+            access=Access.READ,
+            tag="worker",
+            answers=(Answer(200, "The document.", {"type": "object"}),),
+            is_ready_early=True,
+        )
+
+    async def describe(self, _: web.Request) -> web.Response:
+        """OpenAPI 3.1."""
+        return bodies.json_answer(openapi.document((*self.routes, self.route()), version=self.version))

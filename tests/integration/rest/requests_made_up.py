@@ -16,8 +16,8 @@ from metrics.log_levels import LogLevels
 from metrics.prometheus import PrometheusObserver
 from service.rest import openapi
 from service.rest.health import Health
-from service.rest.interface import interface
 from service.rest.ports import Surface
+from service.rest.server import interface
 from service.rest.settings import RestSettings
 
 ROUTES = interface(

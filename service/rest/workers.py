@@ -1,16 +1,25 @@
-"""What another worker has to do is asked of it, on the client's behalf: at most two hops."""
+"""Requests between workers.
+
+What another worker has to do is asked of it on the client's behalf, with at most two hops. And a connector's owner
+hands task configs to the leader, which verifies their signature before it reads the body.
+"""
 
 from __future__ import annotations
 
 import ssl
+from dataclasses import dataclass
 
 import aiohttp
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 from yarl import URL
 
-from service.herder.api import ALGORITHM_HEADER, HEAD_HEADER, SIGNATURE_HEADER
+from service.herder.api import ALGORITHM_HEADER, HEAD_HEADER, SIGNATURE_HEADER, Signature
 from service.herder.errors import ConflictError, ElsewhereError, RequestError
+from service.rest import bodies
+from service.rest.layers import read_in_time
+from service.rest.ports import Surface
+from service.rest.routes import Access, Answer, Route
 
 _REQUEST_HEADERS = ("Accept", "Authorization", "Content-Type", SIGNATURE_HEADER, ALGORITHM_HEADER, HEAD_HEADER)
 _ANSWER_HEADERS = ("Content-Type", "Location", "WWW-Authenticate")
@@ -34,11 +43,6 @@ def forwarding(client: aiohttp.ClientSession, *, tls: ssl.SSLContext | None) -> 
         return await _ask(client, request, target, tls=tls)
 
     return middleware
-
-
-def is_forwarded(request: web.Request) -> bool:
-    """Whether another worker of the group sends it on."""
-    return "forward" in request.query
 
 
 def _target(request: web.Request, worker_url: str, *, may_forward_again: bool) -> URL:
@@ -69,3 +73,34 @@ async def _ask(
         raise ConflictError(_UNREACHABLE.format(target.origin())) from error
     except aiohttp.ClientError as error:
         raise RequestError(f"IO Error trying to forward REST request: {type(error).__name__}: {error}") from error
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class InternalRoutes:
+    """Handlers of what only workers send."""
+
+    surface: Surface
+    body_seconds_max: float
+
+    def routes(self) -> tuple[Route, ...]:
+        """All of them."""
+        done = (Answer(204, "It is done."),)
+        return (
+            Route(
+                method="POST",
+                path="/connectors/{connector}/tasks",
+                handle=self.publish_tasks,
+                about="Write the task configs that a connector's owner has made.",
+                access=Access.INTERNAL,
+                answers=done,
+            ),
+        )
+
+    async def publish_tasks(self, request: web.Request) -> web.Response:
+        """204."""
+        await self.surface.present_herder.publication.receive(
+            request.match_info["connector"],
+            signature=Signature.of(request.headers),
+            read=lambda: read_in_time(request, seconds_max=self.body_seconds_max),
+        )
+        return bodies.empty_answer(204)
