@@ -68,12 +68,12 @@ class ConnectView:
 
     @property
     def connectors(self) -> int:
-        """How many there are."""
+        """Connectors that this worker runs now, for ``connector-count``."""
         return len(self._connectors)
 
     @property
     def tasks(self) -> int:
-        """How many there are."""
+        """Tasks that this worker runs now, for ``task-count``."""
         return len(self._tasks)
 
     def refresh(self) -> None:

@@ -61,7 +61,7 @@ class _Series:
         return [labels for labels in self.owned.get(owner[0], ()) if labels[: len(owner)] == owner]
 
     def drop(self, labels: Labels) -> None:
-        """Remove a sample."""
+        """Remove the sample of these label values, so that it is exposed no more."""
         self.values.pop(labels, None)
         self.buckets.pop(labels, None)
         mates = self.owned[labels[0]]

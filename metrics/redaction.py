@@ -60,7 +60,7 @@ class Redactor:
     """
 
     def __init__(self, *, secrets_max: int = SECRETS_MAX) -> None:
-        """Nothing is known yet."""
+        """Begin with no secrets known; at most ``secrets_max`` are remembered."""
         self._secrets_max = secrets_max
         self._secrets: OrderedDict[str, None] = OrderedDict()
         """The one learnt longest ago first."""

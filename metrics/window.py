@@ -32,7 +32,7 @@ class SampledWindow:
         self._samples = [_Sample(now_seconds)]
 
     def record(self, value: float, *, now_seconds: float) -> None:
-        """Take one measurement."""
+        """Take one measurement into the sample of now."""
         self._drop_old(now_seconds)
         if not self._samples or now_seconds - self._samples[-1].start_seconds >= SAMPLE_SECONDS:
             self._samples = [*self._samples[1 - SAMPLES :], _Sample(now_seconds)]

@@ -206,7 +206,7 @@ class WorkerStarted(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerStopping(Event):
-    """The staged stop began."""
+    """The staged stop of the worker has begun; ``reason`` says who or what has asked for it."""
 
     logger: ClassVar[str] = "headrace.worker"
     level: ClassVar[Level] = Level.INFO

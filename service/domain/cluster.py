@@ -76,7 +76,7 @@ class InstanceStatus:
 
 @dataclass(frozen=True, slots=True)
 class ConnectorInfo:
-    """Body of ``GET /connectors/{name}``."""
+    """A connector's config, tasks and type, as ``GET /connectors/{name}`` answers them."""
 
     name: str
     config: Properties

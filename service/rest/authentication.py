@@ -129,7 +129,7 @@ class Attempts:
         return max(0.0, last + min(WAIT_SECONDS_MAX, 2.0 ** min(count - FAILURES_FREE - 1, 10)) - self.now())
 
     def note_failure(self, address: str) -> None:
-        """Count a wrong one."""
+        """Count a wrong password or token from this address."""
         now = self.now()
         count, last = self._failures.pop(address, (0, now))
         self._failures[address] = (1 if now - last > FORGOTTEN_AFTER_SECONDS else count + 1, now)
@@ -159,7 +159,7 @@ class Credentials:
         """By address and digest of the header: who has shown it from there is not kept waiting by others' guesses."""
 
     def close(self) -> None:
-        """End the thread."""
+        """End the thread that checks passwords; called once nothing listens any more."""
         self._hashing.shutdown(wait=False, cancel_futures=True)
 
     async def find(self, authorization: str, *, address: str) -> Principal | None:

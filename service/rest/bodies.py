@@ -35,17 +35,17 @@ def empty_answer(status: int) -> web.Response:
 
 
 def error_answer(status: int, message: str, *, headers: Mapping[str, str] | None = None) -> web.Response:
-    """Connect's error body."""
+    """An answer with Connect's error body: ``error_code``, equal to the status, and ``message``."""
     return json_answer({"error_code": status, "message": message}, status=status, headers=headers)
 
 
 def task_id(task: TaskId) -> Json:
-    """``{"connector", "task"}``."""
+    """A task's id: ``connector``, its name, and ``task``, a number."""
     return {"connector": task.connector, "task": task.task}
 
 
 def connector_info(info: ConnectorInfo) -> Json:
-    """ConnectorInfo."""
+    """Connect's ConnectorInfo: name, config, task ids and type."""
     return {
         "name": info.name,
         "config": info.config,
@@ -65,7 +65,7 @@ def connector_status(status: ConnectorStatus) -> Json:
 
 
 def task_state(number: int, status: InstanceStatus) -> Json:
-    """A task's state."""
+    """A task's state with its number, as an item of Connect's ConnectorStateInfo."""
     return {"id": number, **instance_state(status)}
 
 
@@ -80,12 +80,12 @@ def instance_state(status: InstanceStatus) -> Json:
 
 
 def task_infos(configs: Sequence[tuple[TaskId, Properties]]) -> list[Json]:
-    """Tasks with their configs."""
+    """Connect's TaskInfo of each task: its id and its config."""
     return [{"id": task_id(task), "config": config} for task, config in configs]
 
 
 def offsets(entries: Sequence[OffsetEntry]) -> Json:
-    """ConnectorOffsets."""
+    """Connect's ConnectorOffsets: a list of partitions, each with its offset."""
     return {"offsets": [{"partition": partition, "offset": offset} for partition, offset in entries]}
 
 

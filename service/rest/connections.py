@@ -77,7 +77,7 @@ class Connections:
         return refusal
 
     def close(self, address: str) -> None:
-        """Count one out."""
+        """Count one of this address out; called once for each that was counted in."""
         self._count -= 1
         self._counts[address] -= 1
         if not self._counts[address]:
@@ -134,7 +134,7 @@ class Connection(web.RequestHandler):
             transport.close()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Count it out."""
+        """Count the connection out, however it ended."""
         if self._address is not None:
             self._connections.close(self._address)
             self._address = None

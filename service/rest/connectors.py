@@ -31,7 +31,7 @@ class ConnectorRoutes:
     secrets: ConfigSecrets
 
     def routes(self) -> tuple[Route, ...]:
-        """All of them."""
+        """Reads and changes of connectors and their tasks, for the table of routes."""
         return (*self._reads(), *self._changes())
 
     def _reads(self) -> tuple[Route, ...]:
@@ -164,27 +164,27 @@ class ConnectorRoutes:
         return found
 
     async def info(self, request: web.Request) -> web.Response:
-        """ConnectorInfo."""
+        """Answer 200 with the connector's ConnectorInfo, its secrets as the asker may see them."""
         info = self.surface.present_herder.reads.info(request.match_info["connector"])
         return bodies.json_answer(bodies.connector_info(self.secrets.info(request, info)))
 
     async def config(self, request: web.Request) -> web.Response:
-        """The flat config."""
+        """Answer 200 with the flat config, its secrets as the asker may see them."""
         info = self.surface.present_herder.reads.info(request.match_info["connector"])
         return bodies.json_answer(self.secrets.shown(request, info.config))
 
     async def status(self, request: web.Request) -> web.Response:
-        """ConnectorStateInfo."""
+        """Answer 200 with Connect's ConnectorStateInfo, as last told by the owners."""
         status = self.surface.present_herder.reads.status(request.match_info["connector"])
         return bodies.json_answer(bodies.connector_status(status))
 
     async def tasks(self, request: web.Request) -> web.Response:
-        """TaskInfo of each task."""
+        """Answer 200 with the TaskInfo of each task, secrets as the asker may see them."""
         configs = self.surface.present_herder.reads.tasks(request.match_info["connector"])
         return bodies.json_answer(bodies.task_infos(self.secrets.tasks(request, configs)))
 
     async def task_status(self, request: web.Request) -> web.Response:
-        """TaskState."""
+        """Answer 200 with the state of one task, as last told by its owner."""
         task = TaskId(request.match_info["connector"], int(request.match_info["task"]))
         return bodies.json_answer(bodies.task_state(task.task, self.surface.present_herder.reads.task_status(task)))
 
@@ -213,7 +213,7 @@ class ConnectorRoutes:
         return bodies.json_answer(bodies.connector_info(self.secrets.info(request, info)))
 
     async def delete(self, request: web.Request) -> web.Response:
-        """204."""
+        """Answer 204 once the connector is deleted from the config log."""
         await self.surface.present_herder.changes.delete(request.match_info["connector"])
         return bodies.empty_answer(204)
 

@@ -25,7 +25,7 @@ class LifecycleRoutes:
     surface: Surface
 
     def routes(self) -> tuple[Route, ...]:
-        """All of them."""
+        """Changes of what a connector should do, for the table of routes."""
         return (
             Route(
                 method="PUT",
@@ -82,15 +82,15 @@ class LifecycleRoutes:
         )
 
     async def pause(self, request: web.Request) -> web.Response:
-        """202."""
+        """Answer 202: the connector will be paused."""
         return await self._set(request, TargetState.PAUSED, status=202)
 
     async def resume(self, request: web.Request) -> web.Response:
-        """202."""
+        """Answer 202: the connector will be resumed."""
         return await self._set(request, TargetState.STARTED, status=202)
 
     async def stop(self, request: web.Request) -> web.Response:
-        """204."""
+        """Answer 204: the connector will be stopped."""
         return await self._set(request, TargetState.STOPPED, status=204)
 
     async def _set(self, request: web.Request, state: TargetState, *, status: int) -> web.Response:
@@ -110,7 +110,7 @@ class LifecycleRoutes:
         return bodies.json_answer(bodies.connector_status(plan), status=202)
 
     async def restart_task(self, request: web.Request) -> web.Response:
-        """204."""
+        """Answer 204 once the owner of the task was asked to restart it."""
         task = TaskId(request.match_info["connector"], int(request.match_info["task"]))
         await self.surface.present_herder.restarts.task(task)
         return bodies.empty_answer(204)

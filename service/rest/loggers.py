@@ -16,12 +16,12 @@ from service.rest.routes import Access, Answer, Query, Route
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoggerRoutes:
-    """Handlers of loggers."""
+    """Handlers of ``/admin/loggers``."""
 
     surface: Surface
 
     def routes(self) -> tuple[Route, ...]:
-        """All of them."""
+        """Reads and changes of log levels, for the table of routes."""
         return (
             Route(
                 method="GET",
@@ -68,7 +68,7 @@ class LoggerRoutes:
         return bodies.json_answer({name: bodies.logger_level(level) for name, level in levels})
 
     async def level(self, request: web.Request) -> web.Response:
-        """One level."""
+        """Answer 200 with the level of one logger, 404 where none has that name."""
         name = request.match_info["logger"]
         level = self.surface.loggers.of(name)
         if level is None:

@@ -23,7 +23,7 @@ class OffsetRoutes:
     surface: Surface
 
     def routes(self) -> tuple[Route, ...]:
-        """All of them."""
+        """Reads and changes of offsets and topics, for the table of routes."""
         message = (Answer(200, "They are changed.", reference("Message")),)
         return (
             Route(
@@ -75,7 +75,7 @@ class OffsetRoutes:
         )
 
     async def offsets(self, request: web.Request) -> web.Response:
-        """ConnectorOffsets."""
+        """Answer 200 with Connect's ConnectorOffsets."""
         entries = await self.surface.present_herder.offsets.read(request.match_info["connector"])
         return bodies.json_answer(bodies.offsets(entries))
 
@@ -96,6 +96,6 @@ class OffsetRoutes:
         return bodies.json_answer({name: {"topics": list(self.surface.present_herder.reads.topics(name))}})
 
     async def reset_topics(self, request: web.Request) -> web.Response:
-        """202."""
+        """Answer 202: the topics a connector has used so far are forgotten."""
         self.surface.present_herder.reads.reset_topics(request.match_info["connector"])
         return bodies.empty_answer(202)

@@ -27,7 +27,7 @@ def reference(name: str) -> Json:
 
 
 def array_of(items: Json) -> Json:
-    """A list."""
+    """The schema of a list of such items."""
     return {"type": "array", "items": items}
 
 

@@ -28,7 +28,7 @@ def hash_password(password: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PasswordHash:
-    """A hash, read."""
+    """A hash of a password, taken apart into cost, salt and value."""
 
     cost: tuple[int, int, int]
     salt: bytes

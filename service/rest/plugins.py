@@ -17,13 +17,13 @@ _MISSING = "There is no such plugin."
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PluginRoutes:
-    """Handlers of plugins."""
+    """Handlers of ``/connector-plugins``."""
 
     surface: Surface
     secrets: ConfigSecrets
 
     def routes(self) -> tuple[Route, ...]:
-        """All of them."""
+        """Listing, keys and validation of plugins, for the table of routes."""
         return (
             Route(
                 method="GET",
@@ -66,12 +66,12 @@ class PluginRoutes:
         return bodies.json_answer(self.surface.present_plugins.listing(connectors_only=connectors_only))
 
     async def config_keys(self, request: web.Request) -> web.Response:
-        """ConfigKeyInfo of each key."""
+        """Answer 200 with Connect's ConfigKeyInfo of each key."""
         plugin, version = request.match_info["plugin"], request.query.get("version")
         return bodies.json_answer(self.surface.present_plugins.config_keys(plugin, version=version))
 
     async def validate(self, request: web.Request) -> web.Response:
-        """ConfigInfos."""
+        """Answer 200 with Connect's ConfigInfos, also where there are errors."""
         given = bodies.parse_config(await bodies.read_body(request))
         config = self.secrets.restored(given.get("name") or "", given)
         return bodies.json_answer(await self.surface.present_plugins.validate(request.match_info["plugin"], config))

@@ -31,7 +31,7 @@ class RootRoutes:
     health_seconds_max: float
 
     def routes(self) -> tuple[Route, ...]:
-        """All of them."""
+        """The pages about the worker itself, for the table of routes."""
         health = Access.OPEN if "health" in self.open_pages else Access.READ
         metrics = Access.OPEN if "metrics" in self.open_pages else Access.READ
         return (
@@ -78,7 +78,7 @@ class RootRoutes:
         )
 
     async def worker(self, _: web.Request) -> web.Response:
-        """ServerInfo."""
+        """Answer 200 with Connect's ServerInfo: version, commit and the cluster's id."""
         cluster = self.surface.present_herder.life.kafka_cluster_id
         return bodies.json_answer({"version": IMITATED_VERSION, "commit": IMITATED_COMMIT, "kafka_cluster_id": cluster})
 
@@ -106,7 +106,7 @@ class RootRoutes:
         return bodies.json_answer(health.report(has_reasons=is_known), status=200 if health.is_ready else 503)
 
     async def render_metrics(self, _: web.Request) -> web.Response:
-        """Prometheus text format."""
+        """Answer 200 with every metric in Prometheus' text format."""
         return web.Response(body=await self.surface.metrics.expose(), headers={"Content-Type": CONTENT_TYPE})
 
 

@@ -32,7 +32,7 @@ class Access(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A query parameter."""
+    """A parameter of the query that a route knows, for its document and the audit log."""
 
     name: str
     about: str
@@ -87,7 +87,7 @@ class Route:
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """Names in the path."""
+        """The names in braces in the path, in order."""
         return tuple(_PARAMETER.findall(self.path))
 
 

@@ -147,7 +147,7 @@ async def _listen(
 
 
 def interface(surface: Surface, settings: RestSettings) -> tuple[Route, ...]:
-    """Every route."""
+    """Every route of the interface, for any number of listeners, ``/openapi.json`` among them."""
     secrets = ConfigSecrets(surface, settings.config_providers, settings.is_config_hidden)
     described = (
         *RootRoutes(surface, settings.open_pages, settings.health_seconds_max).routes(),
@@ -179,5 +179,5 @@ class _Description:
         )
 
     async def describe(self, _: web.Request) -> web.Response:
-        """OpenAPI 3.1."""
+        """Answer 200 with the OpenAPI 3.1 document."""
         return bodies.json_answer(openapi.document((*self.routes, self.route()), version=self.version))

@@ -83,7 +83,7 @@ class InternalRoutes:
     body_seconds_max: float
 
     def routes(self) -> tuple[Route, ...]:
-        """All of them."""
+        """What workers ask of each other, for the table of routes."""
         done = (Answer(204, "It is done."),)
         return (
             Route(
@@ -97,7 +97,7 @@ class InternalRoutes:
         )
 
     async def publish_tasks(self, request: web.Request) -> web.Response:
-        """204."""
+        """Answer 204 once the leader has written the task configs."""
         await self.surface.present_herder.publication.receive(
             request.match_info["connector"],
             signature=Signature.of(request.headers),
