@@ -54,6 +54,7 @@ STRAYS = {
     "metrics/prometheus.py": "from service import app",
     "service/app.py": "from fetchers.toolkit import parts",
     "service/worker.py": "import aiokafka",
+    "service/stores.py": "from service import worker",
     "metrics/events.py": "import pyspark",
     "fetchers/sdk/page.py": "import prometheus_client",
     "spark_batch/plan.py": "from spark_batch import convert",
