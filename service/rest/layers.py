@@ -179,20 +179,12 @@ def negotiating() -> Middleware:
 
 
 def takes_json(accepted: str) -> bool:
-    """Whether an ``Accept`` header allows ``application/json``; of several ranges that match, the closest counts.
+    """Whether a range of an ``Accept`` header matches ``application/json``.
 
-    ``*`` alone, which Java's own client sends, is ``*/*``.
+    As in Connect, weights are not looked at, and ``*`` alone, which Java's own client sends, is ``*/*``.
     """
-    weights: dict[str, float] = {}
-    for item in accepted.lower().split(","):
-        media, *parameters = (part.strip() for part in item.split(";"))
-        quality = next((text[2:] for text in parameters if text.replace(" ", "").startswith("q=")), "1")
-        try:
-            weights[media] = float(quality)
-        except ValueError:
-            weights[media] = 0.0
-    ranges = ("application/json", "application/*", "*/*", "*")
-    return next((weights[each] for each in ranges if each in weights), 0.0) > 0
+    ranges = {item.partition(";")[0].strip().lower() for item in accepted.split(",")}
+    return not ranges.isdisjoint({"application/json", "application/*", "*/*", "*"})
 
 
 class SlowBodyError(RequestError):

@@ -102,7 +102,8 @@ class Asking:
 
     def _request(self, step: Ask, data: bytes | None) -> Answer:
         content_type = None if data is None else step.content_type
-        return request(self.peer.url, step.method, self._filled(step.path), data, content_type=content_type)
+        path = self._filled(step.path)
+        return request(self.peer.url, step.method, path, data, content_type=content_type, accept=step.accept)
 
     def _compared(self, step: Ask, answer: Answer) -> Answer:
         picked = step.pick(self._own(step, answer.body)) if answer.status < 300 else answer.body
@@ -141,10 +142,10 @@ class Asking:
         return value
 
 
-def request(url: str, method: str, path: str, data: bytes | None = None, *, content_type: str | None = None) -> Answer:
-    """One request; blocks. The body is decoded if it can be."""
-    headers = {} if content_type is None else {"Content-Type": content_type}
-    asked = urllib.request.Request(f"{url}{path}", data=data, method=method, headers=headers)  # noqa: S310 - a test's
+def request(url: str, method: str, path: str, data: bytes | None = None, **headers: str | None) -> Answer:
+    """One request; blocks. The body is decoded if it can be. ``headers``: ``content_type`` for ``Content-Type``."""
+    given = {name.replace("_", "-").title(): text for name, text in headers.items() if text is not None}
+    asked = urllib.request.Request(f"{url}{path}", data=data, method=method, headers=given)  # noqa: S310 - a test's
     try:
         with urllib.request.urlopen(asked, timeout=ANSWER_SECONDS_MAX) as answer:  # noqa: S310 - its own server
             return Answer(answer.status, _decoded(answer.read()), _headers(answer.headers))

@@ -29,6 +29,13 @@ def _all(difference: Difference, *names: str) -> dict[str, Difference]:
 
 DELIBERATE = {
     **_all(
+        Difference(_TYPE, 406, 406, is_same_text=True),
+        "a list as plain text",
+        "the root as a page",
+        "pause as plain text",
+    ),
+    **_all(Difference(_TYPE, 404, 404, is_same_text=True), "a strange route as plain text"),
+    **_all(
         Difference(_JACKSON, 500, 400),
         "create with a strange field",
         "create with a strange state",

@@ -33,6 +33,8 @@ class Ask:
     text: str | None = None
     """A body that is not JSON, or not made of one value."""
     content_type: str | None = "application/json"
+    accept: str | None = None
+    """What the client takes, where it says so."""
     pick: Callable[[Any], Any] = whole
     """What of a body both must agree on."""
 

@@ -121,4 +121,17 @@ LOGGERS = Script(
     connectors=(),
 )
 
-SCRIPTS = (ROOT, VALIDATION, LOGGERS)
+TYPES = Script(
+    "types",
+    (
+        Ask("a list as plain text", "GET", "/connectors", accept="text/plain"),
+        Ask("the root as a page", "GET", "/", accept="text/html, image/gif"),
+        Ask("a list as anything", "GET", "/connectors", accept="*/*"),
+        Ask("a list as Java's client asks", "GET", "/connectors", accept="text/html, image/gif, *; q=.2, */*; q=.2"),
+        Ask("a list as any application", "GET", "/connectors", accept="text/plain, application/*;q=0.1"),
+        Ask("a list as no JSON", "GET", "/connectors", accept="application/json;q=0"),
+        Ask("a strange route as plain text", "GET", "/nothing", accept="text/plain"),
+        Ask("pause as plain text", "PUT", "/connectors/{c}/pause", accept="text/plain"),
+    ),
+)
+SCRIPTS = (ROOT, VALIDATION, LOGGERS, TYPES)
