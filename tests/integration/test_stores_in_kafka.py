@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pytest
+from aiokafka.admin import NewPartitions
 
 from fetchers.sdk import DedupeScope
 from metrics.events import Event, StateRecordSkipped
+from service.kafka import library
 from service.kafka.admin import KafkaAdmin
 from service.kafka.client import KafkaSettings
 from service.kafka.errors import DeliveryFatal, DeliveryRetriable
@@ -17,6 +20,7 @@ from service.kafka.producer import TransactionalWriter
 from service.kafka.records import TopicRecords
 from service.kafka.tail import TopicTail
 from service.stores import DedupeStore, OffsetStore, canonical_partition
+from service.stores.dedupe_store import PARTITIONS, partition_of
 from tests.stack import KafkaStack
 
 pytestmark = pytest.mark.integration
@@ -150,3 +154,57 @@ async def test_dedupe_state_survives_with_its_transaction(settings: KafkaSetting
     await last.load()
     assert len(last.index) == 1
     await writer.stop()
+
+
+def scoped(number: int) -> tuple[DedupeScope, npt.NDArray[np.uint8]]:
+    """One record of a day, by its hash."""
+    return DedupeScope("2024-01-01", "2024-01-01"), np.full((1, 16), number, dtype=np.uint8)
+
+
+async def remember(store: DedupeStore, task: int, writer: TransactionalWriter, number: int) -> bool:
+    """In a new incarnation of the task; whether it was news."""
+    state = store.open("c", task)
+    await state.load()
+    scope, hashes = scoped(number)
+    is_fresh = bool(state.fresh_mask(hashes, np.ones(1, dtype=bool), scope.window)[0])
+    await writer.commit(state.encode([(scope, hashes)] if is_fresh else []))
+    state.commit()
+    return is_fresh
+
+
+async def test_the_chunks_of_a_task_lie_in_its_partition(settings: KafkaSettings, topic_name: str) -> None:
+    """Of many, and a start reads that one; different tasks lie in different ones."""
+    store = DedupeStore(settings, topic_name)
+    await store.ensure()
+    writer = TransactionalWriter(settings, transactional_id=topic_name)
+    await writer.start()
+    for task in range(4):
+        assert [await remember(store, task, writer, number) for number in (1, 2, 1)] == [True, True, False]
+    await writer.stop()
+    found = await store.read(lambda _: True)
+    assert {key: records.partition for key, records in found.items()} == {
+        ("c", task): partition_of(("c", task), PARTITIONS) for task in range(4)
+    }
+    assert len({records.partition for records in found.values()}) > 1
+    alone = await store.read(lambda _: True, only_partition=lambda count: partition_of(("c", 0), count))
+    assert alone.keys() < found.keys()
+
+
+async def test_chunks_are_found_where_an_older_topic_has_them(settings: KafkaSettings, topic_name: str) -> None:
+    """A topic of one partition that was given more: what is there stays there, and so does what joins it."""
+    async with KafkaAdmin.opened(settings) as admin:
+        await admin.ensure_topic(topic_name, partitions=1, config={"cleanup.policy": "compact"})
+        store = DedupeStore(settings, topic_name)
+        writer = TransactionalWriter(settings, transactional_id=topic_name)
+        await writer.start()
+        assert await remember(store, 1, writer, 1)
+        await library.client_of(admin._client).force_metadata_update()
+        await admin._client.create_partitions({topic_name: NewPartitions(total_count=PARTITIONS)})
+        async with asyncio.timeout(30):
+            while await admin.partition_count(topic_name) != PARTITIONS:
+                await asyncio.sleep(0.05)
+    assert partition_of(("c", 1), PARTITIONS) != 0
+    assert [await remember(store, 1, writer, number) for number in (1, 2, 2)] == [False, True, False]
+    await writer.stop()
+    [records] = (await store.read(lambda _: True)).values()
+    assert (records.partition, len(records.live)) == (0, 2)
