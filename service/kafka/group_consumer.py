@@ -157,9 +157,7 @@ class GroupConsumer:
 
     def _subscribe_pattern(self, pattern: NamePattern) -> None:
         """What `subscribe(pattern=…)` does, which takes expressions of Python's alone: those may never come back."""
-        consumer = self._client
-        consumer._subscription.subscribe_pattern(pattern=_WholeNames(pattern), listener=self._listener)  # noqa: SLF001
-        consumer._client.set_topics([])  # noqa: SLF001 - as above: no public way
+        library.subscribe_by(self._client, _WholeNames(pattern), self._listener)
 
     async def poll(self, *, seconds_max: float) -> pa.Table | None:
         """What has come, with `RECORDS_SCHEMA`; None when nothing came in time.

@@ -15,7 +15,7 @@ from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.types import CompactString, Int16, Int32, Int64, Schema, TaggedFields
 
 if TYPE_CHECKING:
-    from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+    from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener
     from aiokafka.admin import NewTopic
     from aiokafka.client import AIOKafkaClient
     from aiokafka.cluster import ClusterMetadata
@@ -63,6 +63,12 @@ def mend_bootstrap(client: AIOKafkaClient) -> None:
 def demand_encodable(topic: NewTopic) -> None:
     """Raise ValueError for a topic that no request can name, number or configure so."""
     CreateTopicsRequest_v0([AIOKafkaAdminClient._convert_new_topic_request(topic)], 0).encode()  # noqa: SLF001
+
+
+def subscribe_by(consumer: AIOKafkaConsumer, pattern: Any, listener: ConsumerRebalanceListener) -> None:
+    """Subscribe a started consumer to every topic that ``pattern.match`` takes; its own way takes Python's alone."""
+    consumer._subscription.subscribe_pattern(pattern=pattern, listener=listener)  # noqa: SLF001
+    client_of(consumer).set_topics([])
 
 
 async def committed_offsets(

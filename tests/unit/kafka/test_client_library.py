@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,10 +13,13 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.client import AIOKafkaClient, ConnectionGroup
 from aiokafka.cluster import ClusterMetadata
 from aiokafka.consumer.fetcher import Fetcher
+from aiokafka.consumer.group_coordinator import GroupCoordinator
+from aiokafka.consumer.subscription_state import Assignment, SubscriptionState, TopicPartitionState
 from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.protocol.group import HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
 from aiokafka.structs import TopicPartition
 
+from service.kafka import library
 from service.kafka.batches import EncodedBatch
 from service.kafka.library import VERSION, mend_bootstrap, mend_sequence_numbers
 
@@ -120,3 +124,21 @@ def test_a_starting_brokers_answer_leaves_the_library_without_brokers() -> None:
     source = inspect.getsource(AIOKafkaClient.bootstrap)
     assert "if not len(self.cluster.brokers()):" in source
     assert callable(AIOKafkaClient.force_metadata_update)
+
+
+def test_nothing_else_reaches_inside_the_library() -> None:
+    """What a new version may break stands in one file; ruff lets nobody do it unnoticed."""
+    package = Path(library.__file__).parent
+    reaching = {path.name for path in package.glob("*.py") if "SLF001" in path.read_text(encoding="utf-8")}
+    assert reaching == {"library.py"}
+
+
+async def test_the_private_names_of_consumers_are_there() -> None:
+    """Those of groups: the coordinator's question, the subscription and its positions."""
+    assert inspect.iscoroutinefunction(GroupCoordinator.fetch_committed_offsets)
+    assert callable(SubscriptionState.subscribe_pattern)
+    assert callable(Assignment.state_value)
+    assert {"has_valid_position", "position"} <= set(dir(TopicPartitionState))
+    assert callable(AIOKafkaClient.set_topics)
+    assert callable(AIOKafkaClient.fetch_all_metadata)
+    assert callable(AIOKafkaClient.add_topic)
