@@ -98,6 +98,7 @@ class FakeLibrary:
         self.is_stopped = False
         self.polls = 0
         self._coordinator = SimpleNamespace(fetch_committed_offsets=self._fetch_committed)
+        self._client = SimpleNamespace(bootstrap=None)
         assignment = SimpleNamespace(state_value=lambda _partition: self._assigned)
         self._subscription = SimpleNamespace(subscription=SimpleNamespace(assignment=assignment))
 
