@@ -42,6 +42,8 @@ class Story:
     flushes: list[Fate]
     world: World
     settled: set[str] = field(default_factory=set)
+    refused: set[str] = field(default_factory=set)
+    """Whatever the sink has refused once it refuses whenever it comes again."""
     premature: list[int] = field(default_factory=list)
     """Offsets that were committed before their records were put or dead letters."""
 
@@ -53,9 +55,11 @@ class Story:
         async def put(batch: SinkBatch) -> None:
             fate = self._next(self.puts)
             values = [str(value) for value in batch.records.column("value").to_pylist()]
-            if fate is Fate.REFUSES:
-                batch.refuse(0, "odd", "no")
-                values = values[1:]
+            self.refused |= {values[0]} if fate is Fate.REFUSES else set()
+            for row, value in enumerate(values):
+                if value in self.refused:
+                    batch.refuse(row, "odd", "no")
+            values = [value for value in values if value not in self.refused]
             await self._suffer(fate)
             sink.values += values
             self.settled |= set(values)
