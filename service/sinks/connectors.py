@@ -25,7 +25,7 @@ from service.sinks.dead_letters import DeadLetterRules
 from service.sinks.decoding import KEY_STAGE, VALUE_STAGE, Decoding, SideReader
 from service.sinks.definition import SinkDefinition, read_sink_definition
 from service.sinks.task import SinkSettings, SinkTask
-from service.worker.kinds import Confirm, MakeTask, UseTopic, refusal
+from service.worker.kinds import Confirm, ConnectorTraits, MakeTask, UseTopic, refusal
 
 _REPLICATION_KEY = "errors.deadletterqueue.topic.replication.factor"
 _UNNAMED_CLIENT = "headrace"
@@ -67,36 +67,16 @@ class DefinedSink:
 
     definition: SinkDefinition
     parts: SinkParts
-    kind: str = "sink"
 
     @property
-    def class_name(self) -> str:
-        """Name of the plugin, as clients see it."""
-        return self.definition.plugin.name
-
-    @property
-    def class_aliases(self) -> Sequence[str]:
-        """Names that Java configs use."""
-        return self.definition.plugin.aliases
-
-    @property
-    def version(self) -> str:
-        """Version of the sink's class."""
-        return self.definition.plugin.version
-
-    @property
-    def converter_classes(self) -> tuple[str, str]:
-        """Class names of the converters of keys and of values."""
-        return self.definition.key_converter.class_name, self.definition.value_converter.class_name
-
-    @property
-    def tasks_max(self) -> int:
-        """How many tasks the config allows (``tasks.max``)."""
-        return self.definition.common.tasks_max
+    def traits(self) -> ConnectorTraits:
+        """See ``DefinedConnector``."""
+        own = self.definition
+        return ConnectorTraits.of("sink", own.plugin, own.common, (own.key_converter, own.value_converter))
 
     def split(self) -> Sequence[Mapping[str, str]]:
         """For each task the keys that it has besides the connector's own; runs the sink's code."""
-        return self.definition.new_connector().task_configs(self.tasks_max)
+        return self.definition.new_connector().task_configs(self.definition.common.tasks_max)
 
     def prepare_task(self, task_id: TaskId, use_topic: UseTopic, confirm: Confirm) -> MakeTask:
         """Make the connector's instance; the rest waits for Kafka, whose consumer group says what is whose."""

@@ -224,12 +224,13 @@ class InstanceMaker:
         telling.connector_class = wanted.config.get("connector.class", "")
         resolved = self.parts.resolve(wanted.config)
         defined = self.parts.kinds.define(resolved.properties)
-        telling.connector_class, telling.kind, telling.version = defined.class_name, defined.kind, defined.version
+        traits = defined.traits
+        telling.connector_class, telling.kind, telling.version = traits.class_name, traits.kind, traits.version
         return task_configs(wanted.config, resolved, defined)
 
     async def _task(self, instance: TaskId, wanted: Desired, telling: TaskReporter) -> RunnableTask:
         defined, make = await self.parts.calls.run(lambda: self._prepare(instance, wanted), subject=instance)
-        telling.version = defined.version
+        telling.version = defined.traits.version
         self.parts.emit(described(instance, wanted.config, defined))
         return await make()
 
@@ -248,14 +249,15 @@ class InstanceMaker:
 
 def described(task: TaskId, config: Properties, defined: DefinedConnector) -> TaskDescribed:
     """What a task is made of, for metrics."""
-    key_converter, value_converter = defined.converter_classes
+    traits = defined.traits
+    key_converter, value_converter = traits.converter_classes
     return TaskDescribed(
         task.connector,
         task.task,
-        kind=defined.kind,
-        connector_class=defined.class_name,
-        task_class=task_class(defined.class_name, defined.class_aliases),
-        version=defined.version,
+        kind=traits.kind,
+        connector_class=traits.class_name,
+        task_class=task_class(traits.class_name, traits.class_aliases),
+        version=traits.version,
         key_converter=key_converter,
         value_converter=value_converter,
         header_converter=config.get("header.converter", _HEADER_CONVERTER),

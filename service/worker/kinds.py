@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, Self
 
+from fetchers.catalog import Plugin
 from fetchers.sdk import Fatal, Finding
+from service.config.connector import ConnectorConfig
+from service.config.converters import Converter
 from service.domain.cluster import Properties
 from service.domain.ids import TaskId
 from service.worker.supervising import RunnableTask
@@ -23,32 +26,43 @@ class ConnectorRefusedError(Fatal):
     """A config that no connector can be made of: what is wrong was found only now, or has become wrong since."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectorTraits:
+    """What is told of a connector as configured, whether it is a source or a sink."""
+
+    kind: str
+    """``source`` or ``sink``."""
+    class_name: str
+    """The plugin, as it is shown."""
+    class_aliases: Sequence[str] = ()
+    """Other names of the class, such as that of the Java class it stands for."""
+    version: str
+    """Of the class, or of the installed package that it comes from."""
+    converter_classes: tuple[str, str]
+    """Of keys and of values, by the names they are shown under."""
+    tasks_max: int
+    """``tasks.max``."""
+
+    @classmethod
+    def of(cls, kind: str, plugin: Plugin, common: ConnectorConfig, converters: Sequence[Converter]) -> Self:
+        """From the parts of a definition; ``converters``: of keys and of values."""
+        key, value = (converter.class_name for converter in converters)
+        return cls(
+            kind=kind,
+            class_name=plugin.name,
+            class_aliases=plugin.aliases,
+            version=plugin.version,
+            converter_classes=(key, value),
+            tasks_max=common.tasks_max,
+        )
+
+
 class DefinedConnector(Protocol):
     """A connector as configured. Its methods may run the connector's own code: they block, hang and fail with it."""
 
     @property
-    def kind(self) -> str:
-        """``source`` or ``sink``."""
-
-    @property
-    def class_name(self) -> str:
-        """The plugin, as it is shown."""
-
-    @property
-    def class_aliases(self) -> Sequence[str]:
-        """Other names of the class, such as that of the Java class it stands for."""
-
-    @property
-    def version(self) -> str:
-        """Of the class."""
-
-    @property
-    def converter_classes(self) -> tuple[str, str]:
-        """Of keys and of values, by the names they are shown under."""
-
-    @property
-    def tasks_max(self) -> int:
-        """``tasks.max``."""
+    def traits(self) -> ConnectorTraits:
+        """What is told of it."""
 
     def split(self) -> Sequence[Mapping[str, str]]:
         """For each task the keys that it has besides, or instead of, the connector's own."""

@@ -14,7 +14,7 @@ from service.domain.cluster import Properties
 from service.domain.ids import TaskId
 from service.pipeline.task import SourceTask
 from service.worker.connectors import ConnectorParts, make_source_task, plan_of
-from service.worker.kinds import Confirm, MakeTask, UseTopic, refusal
+from service.worker.kinds import Confirm, ConnectorTraits, MakeTask, UseTopic, refusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,36 +23,16 @@ class DefinedSource:
 
     definition: ConnectorDefinition
     parts: ConnectorParts
-    kind: str = "source"
 
     @property
-    def class_name(self) -> str:
-        """The plugin."""
-        return self.definition.plugin.name
-
-    @property
-    def class_aliases(self) -> Sequence[str]:
-        """Names that Java configs use."""
-        return self.definition.plugin.aliases
-
-    @property
-    def version(self) -> str:
-        """Of the class."""
-        return self.definition.plugin.version
-
-    @property
-    def converter_classes(self) -> tuple[str, str]:
-        """Of keys and of values."""
-        return self.definition.key_converter.class_name, self.definition.value_converter.class_name
-
-    @property
-    def tasks_max(self) -> int:
-        """``tasks.max``."""
-        return self.definition.common.tasks_max
+    def traits(self) -> ConnectorTraits:
+        """See ``DefinedConnector``."""
+        own = self.definition
+        return ConnectorTraits.of("source", own.plugin, own.common, (own.key_converter, own.value_converter))
 
     def split(self) -> Sequence[Mapping[str, str]]:
         """Ask the connector."""
-        return self._connector().task_configs(self.tasks_max)
+        return self._connector().task_configs(self.definition.common.tasks_max)
 
     def prepare_task(self, task_id: TaskId, use_topic: UseTopic, confirm: Confirm) -> MakeTask:
         """Make the connector's instance; the rest waits for the registry and for Kafka."""

@@ -72,7 +72,7 @@ def task_configs(config: Properties, resolved: Resolved, defined: DefinedConnect
     """
     split = defined.split()
     _demand_allowed(len(split), resolved.properties, defined)
-    name = {TASK_CLASS: task_class(defined.class_name, defined.class_aliases)}
+    name = {TASK_CLASS: task_class(defined.traits.class_name, defined.traits.class_aliases)}
     return tuple({**config, **resolved.turned_back(own, config), **name} for own in split)
 
 
@@ -89,10 +89,10 @@ def with_task(config: Properties, task: Properties, *, name: str) -> dict[str, s
 
 def _demand_allowed(count: int, properties: Properties, defined: DefinedConnector) -> None:
     is_enforced = properties.get("tasks.max.enforce", "true").strip().lower() != "false"
-    if count > defined.tasks_max and is_enforced:
+    if count > defined.traits.tasks_max and is_enforced:
         message = (
             f"The connector {properties.get('name')} has generated {count} tasks, which is greater than "
-            f"{defined.tasks_max}, the maximum number of tasks it is configured to create. "
+            f"{defined.traits.tasks_max}, the maximum number of tasks it is configured to create. "
             "Raise tasks.max, or set tasks.max.enforce to false to let it have them all the same."
         )
         raise ConnectorRefusedError(message)

@@ -19,7 +19,7 @@ from service.domain.states import State, TargetState
 from service.herder.ports import Desired
 from service.pipeline.activity import Signal
 from service.worker.instances import InstanceParts, RunningInstances
-from service.worker.kinds import Confirm, ConnectorRefusedError, Kinds, MakeTask, UseTopic
+from service.worker.kinds import Confirm, ConnectorRefusedError, ConnectorTraits, Kinds, MakeTask, UseTopic
 
 T = TypeVar("T")
 STOP_SECONDS = 8.0
@@ -95,16 +95,17 @@ class FakeDefined:
 
     scene: Scene
     properties: Properties
-    kind: str = "source"
-    class_name: str = "Fake"
-    class_aliases: Sequence[str] = ()
-    converter_classes: tuple[str, str] = ("string", "json")
-    version: str = VERSION
 
     @property
-    def tasks_max(self) -> int:
-        """As configured."""
-        return int(self.properties.get("tasks.max", "1"))
+    def traits(self) -> ConnectorTraits:
+        """Of a source whose tasks are as many as configured."""
+        return ConnectorTraits(
+            kind="source",
+            class_name="Fake",
+            version=VERSION,
+            converter_classes=("string", "json"),
+            tasks_max=int(self.properties.get("tasks.max", "1")),
+        )
 
     def split(self) -> Sequence[Mapping[str, str]]:
         """Numbered parts."""

@@ -9,7 +9,7 @@ import pytest
 
 from service.config.providers import Resolved
 from service.domain.ids import TaskId
-from service.worker.kinds import Confirm, ConnectorRefusedError, MakeTask, UseTopic
+from service.worker.kinds import Confirm, ConnectorRefusedError, ConnectorTraits, MakeTask, UseTopic
 from service.worker.splitting import task_class, task_configs, with_task
 
 JAVA_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
@@ -21,12 +21,20 @@ class Defined:
     """A connector that splits as it is told."""
 
     parts: Sequence[Mapping[str, str]] = ({},)
-    tasks_max: int = 2
-    kind: str = "source"
     class_name: str = "Fake"
     class_aliases: Sequence[str] = ()
-    converter_classes: tuple[str, str] = ("string", "json")
-    version: str = "1"
+
+    @property
+    def traits(self) -> ConnectorTraits:
+        """Of a source with two tasks at most."""
+        return ConnectorTraits(
+            kind="source",
+            class_name=self.class_name,
+            class_aliases=self.class_aliases,
+            version="1",
+            converter_classes=("string", "json"),
+            tasks_max=2,
+        )
 
     def split(self) -> Sequence[Mapping[str, str]]:
         """As told."""
