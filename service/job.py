@@ -12,13 +12,19 @@ from typing import TypeVar
 from fetchers.sdk import Finding, Severity
 from fetchers.sdk.config import HIDDEN, ParsedConfig, unknown_keys
 from service.config.borrowed_keys import CONNECTION_KEYS
-from service.config.completion import PLACEHOLDER_REGISTRY, REGISTRY_KEY, with_defaults, with_registry
 from service.config.definition import ConnectorDefinition, read_definition
 from service.config.files import ConfigFileError, read_connector, read_properties
 from service.config.overrides import ROLES
 from service.config.providers import ConfigProviders, ProviderError, Resolved, resolve_worker
 from service.config.secret_names import names_a_secret, secrets_in
-from service.config.worker import EMBEDDED, WorkerConfig
+from service.config.worker import (
+    EMBEDDED,
+    PLACEHOLDER_REGISTRY,
+    REGISTRY_KEY,
+    WorkerConfig,
+    with_defaults,
+    with_registry,
+)
 from service.kafka.properties import read_settings
 from service.rest.settings import read_rest_settings
 from service.validation.kinds import find_kind

@@ -228,7 +228,7 @@ class FetcherConfig(ConfigModel):
 
     @property
     def poll_interval(self) -> float:
-        """``poll.interval.ms`` in seconds."""
+        """``poll.interval.ms`` in seconds, as clocks and the HTTP client take it."""
         return self.poll_interval_ms / 1000
 
 

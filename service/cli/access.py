@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fetchers.sdk import Finding, Severity
-from service.config.completion import REGISTRY_KEY
 from service.config.files import ConfigFileError, read_properties
 from service.config.providers import resolve_worker
-from service.config.worker import EMBEDDED
+from service.config.worker import EMBEDDED, REGISTRY_KEY
 from service.job import ConfigRefusedError, SourceFindings
 from service.kafka.client import KafkaSettings
 from service.kafka.properties import read_settings
@@ -56,7 +55,7 @@ def read_access(
     registry = None
     if registry_url:
         registry, wrong = RegistrySettings.parse({**properties, REGISTRY_KEY: registry_url})
-        findings += [Finding(doubt.key, doubt.value, f"expected {doubt.expected}") for doubt in wrong]
+        findings += wrong
     for key, value in ((BOOTSTRAP_KEY, properties[BOOTSTRAP_KEY]), (REGISTRY_KEY, registry_url)):
         if value == EMBEDDED:
             findings = [finding for finding in findings if finding.key != key]

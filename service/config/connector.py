@@ -252,5 +252,5 @@ class SourceConnectorConfig(ConnectorConfig):
 
     @property
     def dead_letter_topic(self) -> str:
-        """Where rejected records go."""
+        """Topic that rejected records are written to while ``errors.tolerance`` is ``all``."""
         return self.errors_deadletterqueue_topic_name or f"{self.name}-dead-letters"

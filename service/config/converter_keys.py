@@ -26,7 +26,7 @@ def _encoding(value: object) -> object:
 
 
 class ConverterConfig(ConfigModel):
-    """What every converter takes."""
+    """The key that Kafka's own converters all have (``ConverterConfig`` of Kafka 4.1.1)."""
 
     converter_type: Annotated[Literal["key", "value", "header"], Key(importance=_LOW)]
     """What is converted. Given by the place where the converter is named."""
@@ -59,7 +59,7 @@ class JsonConverterConfig(ConverterConfig):
 
 
 class StringConverterConfig(ConverterConfig):
-    """Text."""
+    """Keys, values or headers that are written as text."""
 
     converter_encoding: Annotated[
         str, BeforeValidator(_encoding), Key(importance=Importance.HIGH, width="MEDIUM", display_name="Encoding")
@@ -68,7 +68,7 @@ class StringConverterConfig(ConverterConfig):
 
 
 class BytesConverterConfig(ConverterConfig):
-    """Bytes as they are."""
+    """Keys, values or headers that are bytes already and are passed on unchanged."""
 
 
 class AvroConverterConfig(ConfigModel):

@@ -144,6 +144,5 @@ def _avro(key: str, name: str, own: Mapping[str, str], is_foreign: bool) -> Conv
         return ConverterReading(
             Converter(ConverterSpec(ConverterKind.AVRO), name), (Finding(f"{key}.{_URL}", None, text),)
         )
-    settings, doubts = RegistrySettings.parse(own, is_foreign=is_foreign)
-    findings = tuple(_invalid(f"{key}.{doubt.key}", doubt.value, f"Expected {doubt.expected}") for doubt in doubts)
+    settings, findings = RegistrySettings.parse(own, prefix=f"{key}.", is_foreign=is_foreign)
     return ConverterReading(Converter(ConverterSpec(ConverterKind.AVRO), name, settings), findings)

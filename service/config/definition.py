@@ -58,7 +58,7 @@ class ConnectorDefinition:
 
     @property
     def name(self) -> str:
-        """Name of the connector."""
+        """The connector's name, unique among all connectors of a cluster of workers."""
         return self.common.name
 
     @property
@@ -93,7 +93,10 @@ class ConnectorDefinition:
         return any(key.startswith(RULES_PREFIX) for key in self.properties)
 
     def for_task(self, overrides: Mapping[str, str]) -> SourceConnector[Any]:
-        """An instance for one task."""
+        """A new instance of the connector's class for one task, whose own keys are ``overrides``.
+
+        Raises ValueError where the two together are not valid.
+        """
         parsed = self.connector_class.config_class.parse({**self.properties, **overrides})
         if parsed.config is None:
             message = f"task config of {self.name} is not valid: {[f.message for f in parsed.findings]}"

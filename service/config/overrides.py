@@ -37,7 +37,7 @@ _MODULE = re.compile(r"\s*([\w.$]+)\s+(?:required|requisite|sufficient|optional)
 
 
 class PolicyName(StrEnum):
-    """Connect's policies."""
+    """Connect's policies for overrides of Kafka clients, by the word that names each (KIP-458)."""
 
     ALL = "All"
     NONE = "None"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -12,11 +13,11 @@ from service.config.connector import ConnectorConfig
 from service.config.converters import Converter, read_converter
 from service.config.overrides import override_findings
 from service.config.reach import reach_of
-from service.config.stand_ins import not_about, refused_keys, with_stand_ins
 from spark_batch.plan import ConverterKind, ConverterSpec
 
 Common = TypeVar("Common", bound=ConnectorConfig)
 Own = TypeVar("Own", bound=ConfigModel)
+Model = TypeVar("Model", bound=ConfigModel)
 _ANY_CONVERTER = Converter(ConverterSpec(ConverterKind.JSON), ConverterKind.JSON)
 """Stands for one that is not known: the one that asks least of a plan."""
 
@@ -89,7 +90,7 @@ def known_keys(*config_classes: type[ConfigModel]) -> tuple[ConfigKey, ...]:
 
 
 def class_not_found(class_name: str, available: Iterable[str]) -> str:
-    """Kafka Connect's text."""
+    """What Kafka Connect says to a class that no plugin has: the name asked for, and those that there are."""
     return (
         f"Failed to find any class that implements Connector and which name matches {class_name}, "
         f"available connectors are: {', '.join(available)}"
@@ -107,3 +108,33 @@ def _strangers(properties: Mapping[str, str], config_classes: Sequence[type[Conf
     known = [key.name for key in known_keys(*config_classes)]
     prefixes = [prefix for config_class in config_classes for prefix in config_class.free_prefixes]
     return unknown_keys(properties, known, free_prefixes=prefixes)
+
+
+def with_stand_ins(config_class: type[Model], properties: Mapping[str, str]) -> Model | None:
+    """The config with the default of every refused key, or its example where it must be given; else None."""
+    parsed = config_class.parse(properties)
+    if parsed.config is not None:
+        return parsed.config
+    refused = refused_keys(parsed.findings)
+    examples = {key.name: key.extras.example for key in config_class.config_keys() if key.is_required}
+    right = {key: value for key, value in properties.items() if key not in refused}
+    return config_class.parse(right | {key: examples.get(key) for key in refused}).config
+
+
+def refused_keys(findings: Iterable[Finding]) -> frozenset[str]:
+    """Keys that at least one of the findings refuses."""
+    return frozenset(finding.key for finding in findings if finding.is_error)
+
+
+def not_about(refused: frozenset[str], findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """The findings that rest on no refused key: what stands for it there was nobody's wish.
+
+    A finding rests on the keys that it names. Keys of one word are not looked for: sentences are made of such words.
+    """
+    dotted = "|".join(re.escape(key) for key in sorted(refused) if "." in key)
+    named = re.compile(rf"(?<![\w.])(?:{dotted})(?!\.?\w)") if dotted else None
+    return tuple(
+        finding
+        for finding in findings
+        if finding.key not in refused and not (named is not None and named.search(finding.message))
+    )

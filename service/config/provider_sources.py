@@ -37,7 +37,7 @@ class ProviderParameterError(ValueError):
 
 
 class Provider(Protocol):
-    """One provider."""
+    """Gives values for variables of configs; made once for a worker, from the parameters in its config."""
 
     def read(self, path: str) -> Mapping[str, str]:
         """Everything under a path; nothing where it may not be read. Raises ``ProviderError``."""
@@ -80,7 +80,7 @@ class FileProvider:
     allowed: AllowedPaths
 
     def read(self, path: str) -> Mapping[str, str]:
-        """The file's properties."""
+        """Keys and values of the properties file at ``path``."""
         _demand_some(self.allowed)
         if not path or self.allowed.refusal(path) is not None:
             return {}
@@ -91,7 +91,7 @@ class FileProvider:
             raise ProviderError(f"Could not read properties from file {path}: {_why(error)}") from error
 
     def lent(self, reach: ConnectorReach) -> FileProvider:
-        """See ``Provider``."""
+        """The same within the worker's bounds, where the provider has none of its own."""
         return FileProvider(_lent_paths(self.allowed, reach))
 
 
@@ -109,7 +109,7 @@ class DirectoryProvider:
         return _Folder(Path(path), self.allowed)
 
     def lent(self, reach: ConnectorReach) -> DirectoryProvider:
-        """See ``Provider``."""
+        """The same within the worker's bounds, where the provider has none of its own."""
         return DirectoryProvider(_lent_paths(self.allowed, reach))
 
 

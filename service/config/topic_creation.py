@@ -30,7 +30,10 @@ _PATTERNS = ("include", "exclude")
 
 @dataclass(frozen=True, slots=True)
 class TopicGroup:
-    """One group."""
+    """Topics that are made alike: expressions over their names, and the settings that they get.
+
+    ``partitions`` and ``replication``: None where the group says nothing, -1 for the broker's default.
+    """
 
     name: str
     include: tuple[str, ...] = ()

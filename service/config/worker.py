@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
@@ -14,6 +15,11 @@ from service.config.overrides import PolicyName, policy_named
 
 EMBEDDED = "embedded"
 """Value of ``bootstrap.servers`` and ``schema.registry.url`` that starts the real thing as a child process."""
+
+REGISTRY_KEY = "schema.registry.url"
+PLACEHOLDER_REGISTRY = "http://127.0.0.1:1"
+"""Stands for the embedded registry while configs are validated before it is started."""
+_CONVERTER_DEFAULTS = {"key.converter": "string", "value.converter": "json"}
 
 _SPARK_MASTER = re.compile(
     r"local(\[([1-9]\d*|\*)(\s*,\s*[1-9]\d*)?\])?|local-cluster\[\s*\d+\s*,\s*\d+\s*,\s*\d+\s*\]|yarn"
@@ -290,3 +296,15 @@ class WorkerConfig(ConfigModel):
             message = f"String must be one of: {', '.join(PolicyName)}"
             raise ValueError(message)
         return policy
+
+
+def with_registry(properties: Mapping[str, str], url: str) -> dict[str, str]:
+    """The properties with the embedded registry's real URL."""
+    return {
+        key: url if key.endswith(REGISTRY_KEY) and value == EMBEDDED else value for key, value in properties.items()
+    }
+
+
+def with_defaults(worker: Mapping[str, str]) -> dict[str, str]:
+    """A worker's properties with the converters it has when it names none."""
+    return {**_CONVERTER_DEFAULTS, **worker}

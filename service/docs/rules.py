@@ -40,7 +40,7 @@ config is validated, and again by each task. Everything else is a finding that n
 
 
 def page() -> str:
-    """The whole page."""
+    """Text of the generated reference page, in Markdown."""
     told = {"casts": _codes(allowed.CAST_TYPES), "written": _codes(allowed.ONE_COLUMN), "version": "4.1.1"}
     rows = [(kind, _codes(names)) for kind, names in allowed.FUNCTIONS_BY_KIND.items()]
     return _INTRODUCTION.format(**told) + table(("about", "functions"), rows)

@@ -53,7 +53,7 @@ class SinkDefinition:
         return Subscription(self.common.topics, java_pattern(regex) if regex else None)
 
     def new_connector(self) -> SinkConnector[Any]:
-        """An instance for one run of a task."""
+        """A new instance of the sink's class, for one run of one task."""
         connector = self.connector_class(self.own)
         connector.allowed_paths = self.reach.paths
         return connector

@@ -45,7 +45,7 @@ HEADER_CONVERTERS = (_BYTES, _JSON, _SIMPLE, _STRING)
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """Keys, values or headers."""
+    """A place where a converter is named: for keys, for values or for headers of records."""
 
     word: str
     classes: tuple[ConverterClass, ...]

@@ -34,7 +34,7 @@ NULL_VALUE = "Null value can not be supplied as the configuration value."
 
 @dataclass(slots=True)
 class Entry:
-    """One key so far."""
+    """What is known of one key of a config while its validation is under way."""
 
     definition: ConfigKeyInfo | None
     value: str | None = None

@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fetchers.sdk import Finding, Severity
-from service.config.completion import PLACEHOLDER_REGISTRY, with_defaults, with_registry
 from service.config.files import ConfigFileError, read_properties
 from service.config.providers import ConfigProviders, ProviderError, Resolved, resolve_worker
-from service.config.worker import WorkerConfig
+from service.config.worker import PLACEHOLDER_REGISTRY, WorkerConfig, with_defaults, with_registry
 from service.herder.errors import BadRequestError
 from service.validation.infos import ConfigInfos
 from service.validation.validator import Validated, Validation

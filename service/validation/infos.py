@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ConfigKeyInfo:
-    """What a key is."""
+    """Definition of a key: its type, default and place in a form (``ConfigKeyInfo`` of Kafka 4.1.1)."""
 
     name: str
     type: str
@@ -24,7 +24,7 @@ class ConfigKeyInfo:
 
 @dataclass(frozen=True, slots=True)
 class ConfigValueInfo:
-    """What a key's value is, and what is wrong with it."""
+    """Value of a key in a config that is validated, and what is wrong with it (``ConfigValueInfo``)."""
 
     name: str
     value: str | None

@@ -24,7 +24,7 @@ class ConnectorKind:
 
     @property
     def type_name(self) -> str:
-        """As clients are told."""
+        """``sink`` or ``source``, as listings and states name the kind."""
         return "sink" if self.is_sink else "source"
 
     @property

@@ -15,7 +15,7 @@ from service.validation.versions import CONNECT_VERSION
 
 @dataclass(frozen=True, slots=True)
 class StageKind:
-    """Transformations, or predicates."""
+    """What transformations and predicates differ in: the key that lists them, their classes, their shared keys."""
 
     key: str
     """The list of aliases, and the prefix of their keys."""

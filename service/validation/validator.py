@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from fetchers.catalog import PluginLoadError
 from fetchers.sdk import Finding
+from fetchers.sdk.config import HIDDEN
+from service.config.client_keys import client_key
+from service.config.overrides import overrides_of
 from service.config.parts import class_not_found
 from service.config.providers import FAILED_VALUE, ProviderError, Resolved
+from service.config.secret_names import names_a_secret
 from service.herder.errors import BadRequestError
 from service.validation.converters import class_lookups, complete_converters
-from service.validation.entries import Entries
+from service.validation.entries import Entries, Entry, Place, key_info
 from service.validation.infos import ConfigInfos
 from service.validation.kinds import ConnectorKind, connector_kinds, find_kind
-from service.validation.overrides import add_overrides
 from service.validation.rules import Rules
 from service.validation.stages import add_stages, stage_warnings
+from service.validation.types import typed
 
 DEFAULT_GROUP = "headrace"
 """Of a worker that names none (``WorkerConfig.group_id``)."""
@@ -75,7 +79,7 @@ class Validation:
         entries.add(common.config_keys(), properties, findings, classes=class_lookups())
         entries.add(own.config_keys(), properties, findings)
         add_stages(entries, properties)
-        add_overrides(entries, properties, findings)
+        _add_overrides(entries, properties, findings)
         complete_converters(entries, properties, self.worker)
         Rules(self.worker.get("group.id") or DEFAULT_GROUP).check(entries, properties, kind)
         for finding in findings:
@@ -133,3 +137,19 @@ def _hide(entries: Entries, resolved: Resolved) -> None:
             entry.errors = [FAILED_VALUE.format(key=key)]
     for entry in entries.by_name.values():
         entry.errors = [resolved.without_secrets(text) for text in entry.errors]
+
+
+def _add_overrides(entries: Entries, properties: Mapping[str, str], findings: Iterable[Finding]) -> None:
+    """Overrides of Kafka clients, with what is known of the clients' keys; each counts one error at most."""
+    errors: dict[str, list[str]] = {}
+    for finding in findings:
+        if finding.is_error:
+            errors.setdefault(finding.key, []).append(finding.message)
+    for key, name, value in overrides_of(properties):
+        known = client_key(name)
+        kind = "PASSWORD" if names_a_secret(key) else known.kind if known else "STRING"
+        definition = None
+        if known is not None:
+            definition = key_info(replace(known, kind=kind), Place(key.removesuffix(name)))
+        shown = HIDDEN if kind == "PASSWORD" else typed(kind, value).text
+        entries.by_name[key] = Entry(definition, shown, errors.get(key, []), is_counted_once=True)
