@@ -90,7 +90,7 @@ class ByteSource(Protocol):
         """Whether what was read so far is all that the file can mean."""
 
     def close(self) -> None:
-        """Give the file back."""
+        """Release the descriptor; nothing can be read afterwards."""
 
 
 ANY_PATH = AllowedPaths()
@@ -131,7 +131,7 @@ class PlainFile:
         return self
 
     def __exit__(self, *_exception: object) -> None:
-        """Close."""
+        """Close the descriptor, whatever ended the block."""
         self.close()
 
     def is_checked(self) -> bool:
@@ -139,7 +139,7 @@ class PlainFile:
         return True
 
     def is_near(self, position: int) -> bool:
-        """Every position is."""
+        """Always true: any position of a plain file can be read at once."""
         del position
         return True
 
@@ -148,7 +148,7 @@ class PlainFile:
         return os.pread(self.descriptor, bytes_max, position)
 
     def look(self) -> FileLook:
-        """What ``fstat`` shows."""
+        """Identity, size and times of the file, as ``fstat`` tells them of the open descriptor."""
         return look_from(os.fstat(self.descriptor))
 
     def is_rewritten(self, mark: Mark, unfinished_edge: bytes, end: int) -> bool | None:
@@ -185,7 +185,7 @@ class PlainFile:
         return True
 
     def close(self) -> None:
-        """Give the descriptor back."""
+        """Close the descriptor."""
         if self.descriptor >= 0:
             os.close(self.descriptor)
         self.descriptor = -1

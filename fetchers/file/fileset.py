@@ -161,7 +161,7 @@ class FileSet:
             file.rest()
 
     def close(self) -> None:
-        """Give all files back."""
+        """Close every file that is open."""
         for file in self._files.values():
             file.close()
 

@@ -93,12 +93,12 @@ class FollowedFile:
 
     @property
     def position(self) -> int:
-        """Byte to resume at."""
+        """Byte at which the next read begins, counted from the beginning of the file."""
         return self._stored.position if self._stored is not None else self._mark.position
 
     @property
     def offset(self) -> dict[str, str | int]:
-        """Where to resume."""
+        """The source offset to store: where a restart goes on in this file."""
         if self._stored is not None:
             return self._stored.offset
         return offset_after(self._mark, self.identity[1] if self.identity else 0)
@@ -178,7 +178,7 @@ class FollowedFile:
         return events
 
     def close(self) -> None:
-        """Give the file back."""
+        """Close the file; what was read of it stays known."""
         for held in (self._source, self._opening, self._successor):
             if held is not None:
                 held.close()

@@ -203,7 +203,7 @@ class GzipFile:
             raise InterruptedError(errno.EINTR, "stopped while decompressing")
 
     def look(self) -> FileLook:
-        """What ``fstat`` shows."""
+        """Identity, size and times of the compressed file, as ``fstat`` tells them."""
         return self._file.look()
 
     def is_rewritten(self, mark: Mark, unfinished_edge: bytes, end: int) -> bool | None:
@@ -233,5 +233,5 @@ class GzipFile:
         return self._check.is_complete
 
     def close(self) -> None:
-        """Give the file back."""
+        """Close the file and forget what was unpacked."""
         self._file.close()

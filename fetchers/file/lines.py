@@ -29,7 +29,7 @@ class Lines:
     """The bytes of this stretch, line ends included."""
 
     def __len__(self) -> int:
-        """Count of lines."""
+        """How many lines there are, empty ones included."""
         return len(self.payloads)
 
 

@@ -69,7 +69,7 @@ class Opening:
         return Opened(source, mark or Mark(), ("truncated" if is_same else "unknown") if is_misfit else None)
 
     def close(self) -> None:
-        """Give the files back."""
+        """Close all files that were opened and not taken over."""
         for source in (*self._moved, *filter(None, [self._at_path])):
             source.close()
         self._moved, self._at_path = [], None

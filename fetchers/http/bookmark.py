@@ -39,7 +39,7 @@ _LONG = frozenset({KEYS, UNREADABLE, HIGHEST_KEYS, HIGHEST_UNREADABLE, LOWEST_KE
 
 @dataclass(frozen=True, slots=True)
 class Bookmark:
-    """Where to go on."""
+    """Where a round of ``HttpSource`` goes on: what was read before it, and what it has read so far."""
 
     mark: Mark = field(default_factory=Mark)
     """What was read in the rounds before; a round is filtered by it from its first page to its last."""

@@ -78,7 +78,10 @@ class HttpSource(SourceConnector[HttpSourceConfig]):
         return {"url": str(url.with_user(None).with_query(None).with_fragment(None))}
 
     async def fetch(self, context: FetchContext) -> AsyncIterator[Page]:
-        """Rounds for ever."""
+        """Pages of new records, round after round, until the task is cancelled.
+
+        Raises ``Retriable`` and ``Fatal`` as the http client does, and ``Retriable`` where the list moves too fast.
+        """
         plan = self._plan(context)
         names, initial = self.config.http_offset_field, settings.initial(self.config)
         bookmark = Bookmark.of_offset(context.offset, names, initial=initial)

@@ -161,7 +161,7 @@ def _unreadable(config: HttpSourceConfig) -> Iterator[Finding]:
 
 
 def template(config: HttpSourceConfig) -> RequestTemplate:
-    """The request."""
+    """The request with its placeholders, as the config gives it."""
     return RequestTemplate(config.http_url, config.http_query, config.http_body)
 
 
@@ -176,7 +176,7 @@ def limits(config: HttpSourceConfig) -> HttpLimits:
 
 
 def tls(config: HttpSourceConfig) -> TlsSettings:
-    """How https is spoken."""
+    """The authorities and certificates with which https is spoken."""
     return TlsSettings(
         ca_file=config.http_tls_ca_file,
         certificate_file=config.http_tls_certificate_file,
@@ -186,7 +186,7 @@ def tls(config: HttpSourceConfig) -> TlsSettings:
 
 
 def statuses(config: HttpSourceConfig) -> StatusTable:
-    """Status → verdict."""
+    """What is done about each HTTP status: the defaults, overridden by ``http.status.*``."""
     table = StatusTable()
     table = table.with_verdict(StatusVerdict.RETRY, _statuses(config.http_status_retry))
     table = table.with_verdict(StatusVerdict.SKIP, _statuses(config.http_status_skip))
@@ -194,7 +194,7 @@ def statuses(config: HttpSourceConfig) -> StatusTable:
 
 
 def rate_windows(config: HttpSourceConfig) -> tuple[RateWindow, ...]:
-    """The rate limits."""
+    """The limits of ``http.rate.limits``: requests allowed in so many seconds."""
     found = (_RATE.match(text) for text in config.http_rate_limits)
     return tuple(RateWindow(int(match[1]), _UNIT_SECONDS[match[2]]) for match in found if match)
 

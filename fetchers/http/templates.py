@@ -18,7 +18,7 @@ _PLACEHOLDER = re.compile(r"\{offset(?:\.([^{}]+))?\}")
 
 @dataclass(frozen=True, slots=True)
 class RequestTemplate:
-    """A request with placeholders."""
+    """URL, query and body of a request, with ``{offset}`` where the value that was read last belongs."""
 
     url: str
     query: Mapping[str, str]

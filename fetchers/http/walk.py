@@ -72,7 +72,7 @@ class Walk:
     """What is known of the pages since the walk began, and which of their records are new."""
 
     def __init__(self, bookmark: Bookmark, way: Way, *, is_at_first_page: bool) -> None:
-        """``bookmark``: where it begins."""
+        """``bookmark``: where the walk begins, ``is_at_first_page``: whether no page comes before that."""
         self.bookmark = bookmark
         self.has_moved = False
         """Whether records had crossed the border before the page in hand."""

@@ -25,7 +25,7 @@ class Brackets:
         return self._depth == 0 and self._ends_with_brace and not self._is_in_string
 
     def feed(self, data: bytes) -> None:
-        """Hear the next bytes."""
+        """Count the brackets of the next bytes of the text; pieces may be cut anywhere."""
         for start in range(0, len(data), _PIECE_BYTES):
             self._feed(data[start : start + _PIECE_BYTES])
 

@@ -135,7 +135,7 @@ class MixpanelConfig(FetcherConfig):
 
     @property
     def zone(self) -> ZoneInfo:
-        """The project's time zone."""
+        """The time zone of the project, in which its days begin and end."""
         return ZoneInfo(self.mixpanel_timezone)
 
     @property

@@ -52,7 +52,7 @@ class Lines:
     rejections: tuple[Rejection, ...] = ()
 
     def __len__(self) -> int:
-        """Count of records."""
+        """How many records there are."""
         return len(self.payloads)
 
     @property

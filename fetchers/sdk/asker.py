@@ -14,7 +14,7 @@ class Asker(Protocol):
 
     @property
     def connector(self) -> str:
-        """Name of the connector."""
+        """Name of the connector, as in its config."""
 
     @property
     def task(self) -> int:
@@ -22,7 +22,7 @@ class Asker(Protocol):
 
     @property
     def clock(self) -> Clock:
-        """Time."""
+        """The clock by which the request waits; tests give one in virtual time."""
 
     def emit(self, event: Event) -> None:
         """Tell of a fact (metrics and log)."""

@@ -29,7 +29,7 @@ class FetchContext(Asker, Protocol):
 
     @property
     def http(self) -> HttpAccess:
-        """Shared http client."""
+        """The worker's http client, which counts requests and waits for this task."""
 
     def report_lag(self, seconds: float) -> None:
         """How far the fetcher is behind its source, by its own reckoning; 0 when it has read all there is."""

@@ -159,7 +159,7 @@ class HttpResponse(Protocol):
 
     @property
     def status(self) -> int:
-        """HTTP status code."""
+        """The HTTP status code, such as 200."""
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -167,7 +167,7 @@ class HttpResponse(Protocol):
 
     @property
     def body(self) -> bytes:
-        """Decoded (gunzipped) body."""
+        """The whole body, its content encoding (gzip, deflate) undone."""
 
     @property
     def url(self) -> str:
@@ -175,7 +175,7 @@ class HttpResponse(Protocol):
 
     @property
     def links(self) -> Sequence[str]:
-        """Every ``Link`` header field."""
+        """Every value of the ``Link`` header field, as it was sent (RFC 8288)."""
 
     @property
     def is_skipped(self) -> bool:
@@ -198,7 +198,7 @@ class HttpStream(Protocol):
 
     @property
     def status(self) -> int:
-        """HTTP status code."""
+        """The HTTP status code, such as 200."""
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -254,4 +254,4 @@ class HttpDoor(Protocol):
     """The worker's one http client, from which every task gets its own access."""
 
     def for_task(self, asker: Asker) -> HttpAccess:
-        """Access for this task."""
+        """The http client of one task; what it does is told in that task's name."""

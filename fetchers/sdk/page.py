@@ -114,7 +114,7 @@ class Page:
         object.__setattr__(self, name, value)
 
     def __len__(self) -> int:
-        """Count of records."""
+        """How many records there are, tombstones included."""
         return len(self.payloads)
 
     def values(self) -> Iterator[Payload]:

@@ -35,7 +35,7 @@ class BasicAuth:
         return (self.password or self.user, self._encoded())
 
     async def credentials(self, http: HttpAccess) -> Credentials:
-        """The ``Authorization`` header."""
+        """The ``Authorization`` header of RFC 7617."""
         del http
         return Credentials(headers={"Authorization": f"Basic {self._encoded()}"})
 
@@ -56,11 +56,11 @@ class BearerAuth:
 
     @property
     def secrets(self) -> Sequence[str]:
-        """The token."""
+        """The token, which no message may show."""
         return (self.token,)
 
     async def credentials(self, http: HttpAccess) -> Credentials:
-        """The ``Authorization`` header."""
+        """The ``Authorization`` header of RFC 6750."""
         del http
         return Credentials(headers={"Authorization": f"Bearer {self.token}"})
 
@@ -80,7 +80,7 @@ class ApiKeyAuth:
 
     @property
     def secrets(self) -> Sequence[str]:
-        """The key."""
+        """The key, which no message may show."""
         return (self.key,)
 
     async def credentials(self, http: HttpAccess) -> Credentials:

@@ -33,7 +33,7 @@ _REL = re.compile(r""";\s*rel\s*=\s*(?:"([^"]*)"|([^\s;,"]*))""", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class PageRequest:
-    """What to ask for."""
+    """URL and query of the request for one page; the query is not encoded yet."""
 
     url: str
     query: Mapping[str, str]
@@ -70,13 +70,13 @@ class Pagination(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SinglePage:
-    """No pagination."""
+    """No pagination: the one answer holds everything."""
 
     is_page_growing: ClassVar[bool] = False
     is_counted: ClassVar[bool] = False
 
     def first(self) -> Place:
-        """Nothing to say."""
+        """None: the first and only page needs no place."""
         return None
 
     def request(self, place: Place, base: PageRequest) -> PageRequest:
@@ -85,7 +85,7 @@ class SinglePage:
         return base
 
     def following(self, place: Place, answer: PageAnswer) -> Place:
-        """Never."""
+        """None: no page follows."""
         del place, answer
         return None
 
@@ -105,7 +105,7 @@ class PageNumber:
     is_counted: ClassVar[bool] = True
 
     def first(self) -> Place:
-        """The first number."""
+        """The number of the first page."""
         return self.start
 
     def request(self, place: Place, base: PageRequest) -> PageRequest:
@@ -113,7 +113,7 @@ class PageNumber:
         return PageRequest(base.url, {**base.query, self.parameter: str(self.start if place is None else place)})
 
     def following(self, place: Place, answer: PageAnswer) -> Place:
-        """The next number."""
+        """The next number; None after an empty page."""
         return _number(place, self.start) + 1 if answer.records else None
 
 
@@ -130,7 +130,7 @@ class OffsetLimit:
     is_counted: ClassVar[bool] = True
 
     def first(self) -> Place:
-        """Zero."""
+        """Zero, the offset of the first record."""
         return 0
 
     def request(self, place: Place, base: PageRequest) -> PageRequest:
@@ -139,7 +139,7 @@ class OffsetLimit:
         return PageRequest(base.url, {**base.query, **numbers})
 
     def following(self, place: Place, answer: PageAnswer) -> Place:
-        """On by what came."""
+        """The offset behind the records that came; None after an empty page."""
         return _number(place, 0) + answer.records if answer.records else None
 
 
@@ -185,7 +185,7 @@ class _NextUrls:
     is_counted: ClassVar[bool] = False
 
     def first(self) -> Place:
-        """The configured URL."""
+        """None: the first page is at the configured URL."""
         return None
 
     def request(self, place: Place, base: PageRequest) -> PageRequest:

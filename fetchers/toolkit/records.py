@@ -43,11 +43,11 @@ class RecordSlices(Records):
     @overload
     def __getitem__(self, index: slice) -> Sequence[bytes]: ...
     def __getitem__(self, index: int | slice) -> bytes | Sequence[bytes]:
-        """One record, or some."""
+        """The bytes of one record, or of several."""
         return self._records[index]
 
     def __len__(self) -> int:
-        """Count of records."""
+        """How many records there are."""
         return len(self._records)
 
     def __iter__(self) -> Iterator[bytes]:

@@ -35,7 +35,7 @@ _LOGGED_AT_ONCE = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Accounts:
-    """One task's."""
+    """What one task tells of its commits, in events and to its ``Activity``."""
 
     activity: Activity
     events: TaskEvents
@@ -44,7 +44,7 @@ class Accounts:
     """Whether each letter is a line in the log."""
 
     def committed(self, settlement: Settlement, letters: WrittenLetters, *, seconds: float) -> None:
-        """A transaction is durable."""
+        """Tell that a transaction is durable; ``seconds`` is how long its commit took."""
         now = self.clock.monotonic()
         self.activity.put_down(pages=len(settlement.pages), records=settlement.fetched)
         written = settlement.delivered + len(letters)

@@ -14,7 +14,7 @@ class Signal(Protocol):
     """Tells of one thing that has happened."""
 
     def __call__(self) -> None:
-        """It has."""
+        """Tell that it has happened; returns at once."""
 
 
 @dataclass(slots=True)
@@ -47,7 +47,7 @@ class Activity:
         self.touch()
 
     def put_down(self, *, pages: int, records: int) -> None:
-        """Pages were committed."""
+        """Note that pages with so many records were committed."""
         self.pages_in_hand -= pages
         self.records_in_hand -= records
         self.touch()

@@ -48,7 +48,7 @@ class MicroBatch:
 
     @property
     def records(self) -> int:
-        """Count of records."""
+        """How many records its pages hold."""
         return sum(len(item.page) for item in self.pages)
 
     @property
@@ -69,7 +69,7 @@ class Batcher:
     """Collects pages; says when they are a micro-batch."""
 
     def __init__(self, limits: BatchLimits) -> None:
-        """An empty one."""
+        """Begin without any page; ``limits`` say when a micro-batch is full."""
         self._limits = limits
         self._held: list[_Held] = []
         self._closable_pages = 0
@@ -79,7 +79,7 @@ class Batcher:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is held."""
+        """Whether no page is held, complete or not."""
         return not self._held
 
     @property

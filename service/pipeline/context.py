@@ -68,11 +68,11 @@ class TaskContext:
 
     @property
     def clock(self) -> Clock:
-        """Time."""
+        """The clock of the worker; virtual in tests."""
         return self._clock
 
     def emit(self, event: Event) -> None:
-        """Tell of a fact."""
+        """Hand an event to metrics and log; returns at once."""
         self._emit(event)
 
     def finish_round(self) -> None:

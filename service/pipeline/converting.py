@@ -22,7 +22,7 @@ ALONE_AFTER_LOSSES = 2
 
 
 class Convert(Protocol):
-    """The worker's conversion service."""
+    """The worker's conversion service: one Spark session for all tasks."""
 
     async def __call__(self, plan: ConversionPlan, batch: pa.Table, /, *, is_alone: bool = False) -> pa.Table:
         """The outcome of a micro-batch; ``is_alone``: with no other beside it."""
@@ -149,7 +149,7 @@ class TopicShare:
     """First row and number of rows of each run of such pages."""
 
     def of(self, records: pa.Table) -> pa.Table:
-        """Its records."""
+        """The rows of this share, one run after another, without a copy."""
         return pa.concat_tables([records.slice(start, count) for start, count in self.runs])
 
     def cut(self, outcome: pa.Table) -> dict[int, pa.Table]:

@@ -62,7 +62,7 @@ class DeadLetterRules:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """One rejected record."""
+    """One rejected record, with what its headers tell."""
 
     key: bytes | None
     value: bytes | None

@@ -58,7 +58,7 @@ class BoundedQueue:
         self._on_change = on_change or (lambda _: None)
 
     def statistics(self) -> QueueStatistics:
-        """A snapshot."""
+        """What the queue holds at this moment."""
         return QueueStatistics(self._records, self._bytes, len(self._pages), self._is_closed)
 
     def has_room_for(self, page: Page) -> bool:

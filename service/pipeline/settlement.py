@@ -67,7 +67,7 @@ class Settlement:
 
 @dataclass(frozen=True, slots=True)
 class SettlementRules:
-    """A task's choices."""
+    """What a task's config says about the fate of its records."""
 
     topic: str
     partition: Partition
@@ -142,11 +142,11 @@ class Rejected:
         return len(self.chosen)
 
     def letter(self, number: int) -> DeadLetter:
-        """One of them."""
+        """The dead letter of the row with this number among the rejected ones."""
         return self._letters(self.chosen[number : number + 1])[0]
 
     def portions(self) -> Iterator[tuple[DeadLetter, ...]]:
-        """With their original bytes."""
+        """All of them in order, with their original bytes, at most ``PORTION_LETTERS_MAX`` at once."""
         for start in range(0, len(self), PORTION_LETTERS_MAX):
             yield self._letters(self.chosen[start : start + PORTION_LETTERS_MAX])
 

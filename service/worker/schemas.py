@@ -37,7 +37,7 @@ class RegistrySchemas:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close every client."""
+        """Close the clients of all registries that were asked."""
         await self._stack.aclose()
 
     async def contract_of(self, definition: ConnectorDefinition) -> str | None:

@@ -25,7 +25,7 @@ class UnknownEncodingError(Exception):
 
 
 class Decoder(Protocol):
-    """Undoes one content encoding."""
+    """Undoes one content encoding of a body that comes in pieces."""
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         """Decoded pieces of what came in. Raises BrokenBodyError."""
@@ -35,14 +35,14 @@ class Decoder(Protocol):
 
 
 class PlainDecoder:
-    """No encoding."""
+    """The decoder of a body without any content encoding."""
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """Hand the bytes on."""
+        """Return the bytes as they came."""
         yield data
 
     def finish(self) -> None:
-        """Accept any end."""
+        """Accept any end: only the frame of the body tells whether it is whole."""
 
 
 class ZlibDecoder:

@@ -12,8 +12,9 @@ from aiokafka.record.memory_records import MemoryRecords
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.kafka.batches import BATCH_HEADER_BYTES, Columns, EncodedBatch
+from service.kafka.batches import BATCH_HEADER_BYTES, Columns, EncodedBatch, encode_records
 from service.kafka.compression import Compression
+from service.kafka.headers import CompressedHeaders, PackedHeaders
 from service.kafka.records import TopicRecords
 
 NOW_MS = 1_700_000_000_000
@@ -141,6 +142,24 @@ def test_size_estimate_is_an_upper_bound() -> None:
     given_rows: list[Row] = [(b"v" * 100, b"k" * 100, 2**45, [("h", b"x" * 100)])]
     columns = Columns.of(topic_records(given_rows), now_ms=NOW_MS)
     assert len(encoded(columns)) <= BATCH_HEADER_BYTES + int(columns.sizes_bytes().sum())
+
+
+def test_compressed_headers_give_the_same_bytes() -> None:
+    """However the records are cut and spread: dead letters are written with them."""
+    headers = [[("a", b"%d" % at), ("é", None if at % 3 else b"x" * at)] if at % 5 else [] for at in range(300)]
+    values = pa.array([b"v%d" % at for at in range(300)], pa.binary())
+    keys = pa.array([b"k%d" % (at % 7) for at in range(300)], pa.binary())
+
+    def batches(packed: PackedHeaders | CompressedHeaders) -> list[tuple[int, bytes]]:
+        columns = Columns.of(TopicRecords("t", values, keys, headers=packed), now_ms=NOW_MS)
+        parts = columns.by_partition(partitions=3, keyless_partition=1)
+        return [
+            (number, bytes(encode_records(piece)))
+            for number, part in parts
+            for piece in part.pieces(batch_bytes_max=2_000)
+        ]
+
+    assert batches(CompressedHeaders.of(headers)) == batches(PackedHeaders.of(headers))
 
 
 def test_columns_of_different_length_are_refused() -> None:
