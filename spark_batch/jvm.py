@@ -32,7 +32,7 @@ _PYSPARK_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 def launch_jvm(settings: Mapping[str, str]) -> None:
     """Start the JVM that the next session of this process will use; blocks until it answers. Raises as PySpark does.
 
-    A signal for the worker's process group or its terminal does not reach it: the worker stops in stages, and needs
+    A signal for the worker's process group or its terminal does not reach it: the worker stops step by step, and needs
     Spark for what it has fetched. It ends with the worker all the same, for it reads an end of file then.
     """
     for name in _PYSPARK_LOGGERS:

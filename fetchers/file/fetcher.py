@@ -21,7 +21,7 @@ from fetchers.file.followed import FollowedFile
 from fetchers.file.gz import GzipFile
 from fetchers.file.lines import LineAssembler
 from fetchers.file.mark import StoredOffset, stored_offset
-from fetchers.file.reading import Reading, Turn
+from fetchers.file.reading import Reading, ReadResult
 from fetchers.file.stdin import read_standard_input
 from fetchers.file.threads import FileThread, shared_looks
 from fetchers.sdk import FetchContext, Offset, Page, Partition, PayloadKind, Retriable, SourceConnector
@@ -63,7 +63,7 @@ class FileStreamSource(SourceConnector[FileStreamConfig]):
             _check_offset(partition, offset)
 
     async def fetch(self, context: FetchContext) -> AsyncIterator[Page]:
-        """Yield pages of whole lines, file by file in turn; for ever, except from standard input."""
+        """Yield pages of whole lines, one file after the other; for ever, except from standard input."""
         if self.config.file is None:
             pages = self._read_standard_input(context)
         else:
@@ -117,11 +117,13 @@ class FileStreamSource(SourceConnector[FileStreamConfig]):
             if active:
                 # Before anything is read: a queue that is full may hold up the first page for long.
                 context.report_lag(backlog.seconds(files.unread(found), context.clock.now()))
-                async with aclosing(_take_turns(active, thread, context, seconds=self.config.poll_interval)) as turns:
-                    async for turn in turns:
-                        outcome.heed(turn)
-                        if turn.page is not None:
-                            yield turn.page
+                async with aclosing(
+                    _read_by_and_by(active, thread, context, seconds=self.config.poll_interval)
+                ) as results:
+                    async for result in results:
+                        outcome.heed(result)
+                        if result.page is not None:
+                            yield result.page
             context.report_lag(backlog.seconds(files.unread(found), context.clock.now()))
             if not active and files.holds_many:
                 await _run(thread, files.rest, files.name)
@@ -147,18 +149,18 @@ class FileStreamSource(SourceConnector[FileStreamConfig]):
 
 @dataclass(slots=True)
 class _Outcome:
-    """What the turns since the last look amount to."""
+    """What the reads since the last look amount to."""
 
     is_finished: bool = True
     has_settled: bool = False
     """Whether a file gave something, or was found to have nothing: others may have its place."""
     trouble: str | None = None
 
-    def heed(self, turn: Turn) -> None:
-        """Take one turn into account."""
-        self.is_finished = self.is_finished and not turn.is_waiting
-        self.has_settled = self.has_settled or not turn.is_waiting
-        self.trouble = turn.trouble or self.trouble
+    def heed(self, result: ReadResult) -> None:
+        """Take what one read gave into account."""
+        self.is_finished = self.is_finished and not result.is_waiting
+        self.has_settled = self.has_settled or not result.is_waiting
+        self.trouble = result.trouble or self.trouble
 
     def tell(self, context: FetchContext) -> None:
         """Say what all files being read to their end means. Raises Retriable for what keeps one from it."""
@@ -168,17 +170,17 @@ class _Outcome:
             context.finish_round()
 
 
-async def _take_turns(
+async def _read_by_and_by(
     active: list[FollowedFile], thread: FileThread, context: FetchContext, *, seconds: float
-) -> AsyncGenerator[Turn]:
-    """One page of each file in turn, for about ``seconds``; takes out of ``active`` what is read to its end."""
+) -> AsyncGenerator[ReadResult]:
+    """One page of each file after the other, for about ``seconds``; takes out of ``active`` what is read to its end."""
     end = context.clock.monotonic() + seconds
     while active and context.clock.monotonic() < end:
         for followed in tuple(active):
-            turn = await _take_turn(followed, thread, context)
-            if not turn.has_more:
+            result = await _read_once(followed, thread, context)
+            if not result.has_more:
                 active.remove(followed)
-            yield turn
+            yield result
 
 
 async def _look(files: FileSet) -> Looks:
@@ -221,13 +223,13 @@ def _stored_offsets(file: str, context: FetchContext) -> dict[str, StoredOffset]
     return {path: offset for path, offset in offsets.items() if offset is not None}
 
 
-async def _take_turn(followed: FollowedFile, thread: FileThread, context: FetchContext) -> Turn:
+async def _read_once(followed: FollowedFile, thread: FileThread, context: FetchContext) -> ReadResult:
     """Read one page in the task's thread, and tell what happened."""
     now = context.clock.monotonic()
-    turn = await _run(thread, lambda: followed.turn(now), followed.path)
-    for event in turn.events:
+    result = await _run(thread, lambda: followed.read_once(now), followed.path)
+    for event in result.events:
         context.emit(event)
-    return turn
+    return result
 
 
 def open_source(path: str, *, stopping: Event, allowed: AllowedPaths = ANY_PATH) -> ByteSource:

@@ -215,10 +215,10 @@ class FileSet:
             self._files[path] = file
             self._tell_followed(path, former[path], offsets[path].position)
             while True:
-                turn = file.turn(0.0)
-                self.events.extend(turn.events)
-                yield turn.page
-                if turn.page is not None or not turn.has_more:
+                result = file.read_once(0.0)
+                self.events.extend(result.events)
+                yield result.page
+                if result.page is not None or not result.has_more:
                     break
 
     def _former_name(self, path: str, look: FileLook, looks: Looks) -> Generator[None, None, str | None]:

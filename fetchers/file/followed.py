@@ -23,7 +23,7 @@ from fetchers.file.events import FileEvent, FileMissing, FileRestarted, FilesMis
 from fetchers.file.lines import LineAssembler, Lines, LineTooLongError
 from fetchers.file.mark import Mark, StoredOffset, offset_after
 from fetchers.file.opening import Opened, Opening, begin_opening, is_ready, open_moved
-from fetchers.file.reading import Reading, Turn
+from fetchers.file.reading import Reading, ReadResult
 from fetchers.file.rotation import Next, next_after
 from fetchers.sdk import Fatal, Page
 
@@ -49,7 +49,7 @@ class _Departed:
 
 
 class FollowedFile:
-    """Reads whatever file is at ``path``, one page a turn."""
+    """Reads whatever file is at ``path``, at most one page each time."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class FollowedFile:
         stored: StoredOffset | None = None,
         owes_marker: bool = False,
     ) -> None:
-        """``owes_marker``: the first turn that finds the file stores its offset, whether there is a line or not."""
+        """``owes_marker``: the first read that finds the file stores its offset, whether there is a line or not."""
         self.path = path
         self._reading = reading
         self._stored = stored
@@ -88,7 +88,7 @@ class FollowedFile:
 
     @property
     def is_pending(self) -> bool:
-        """Whether it needs a turn however its path looks."""
+        """Whether it must be read however its path looks."""
         return self._is_pending
 
     @property
@@ -107,7 +107,7 @@ class FollowedFile:
         """Whether a path that looks like this may have something to read."""
         return self._is_pending or look != self._seen
 
-    def turn(self, now: float) -> Turn:
+    def read_once(self, now: float) -> ReadResult:
         """Read one page, or find out that there is none now. ``now``: monotonic seconds.
 
         Raises OSError, and Fatal for a line that is too long or a path that is no file.
@@ -120,7 +120,7 @@ class FollowedFile:
             return self._done(self.marker(), has_more=True)
         return self._read(self._opened, now)
 
-    def _read(self, source: ByteSource, now: float) -> Turn:
+    def _read(self, source: ByteSource, now: float) -> ReadResult:
         if not (source.is_checked() and source.is_near(self._assembler.end)):
             return self._done(has_more=True, is_waiting=True)
         block = self._read_block(source)
@@ -173,7 +173,7 @@ class FollowedFile:
         self.close()
 
     def take_events(self) -> tuple[FileEvent, ...]:
-        """What happened and was not told with a turn."""
+        """What happened and was not told with what was read."""
         events, self._events = tuple(self._events), []
         return events
 
@@ -280,7 +280,7 @@ class FollowedFile:
         self._mark = self._mark.after(lines.raw)
         return Page(lines.payloads, offset=self.offset, partition={"filename": self.path}, positions=lines.positions)
 
-    def _restart(self, reason: str) -> Turn:
+    def _restart(self, reason: str) -> ReadResult:
         """The file is another one now: read it from byte 0."""
         self._tell(FileRestarted, reason=reason, position=self._mark.position)
         if self._assembler.unfinished:
@@ -292,7 +292,7 @@ class FollowedFile:
 
     # --- at the end ------------------------------------------------------------------------------
 
-    def _at_end(self, source: ByteSource, now: float) -> Turn:
+    def _at_end(self, source: ByteSource, now: float) -> ReadResult:
         look = look_at(self.path)
         if look is None or look.identity != source.identity:
             self._retire_at = now + self._reading.rotate_wait_seconds if self._retire_at is None else self._retire_at
@@ -317,7 +317,7 @@ class FollowedFile:
     def _idle_seconds(self, source: ByteSource) -> float | None:
         return self._reading.rotate_wait_seconds if source.is_archive else self._reading.last_line_idle_seconds
 
-    def _retire(self, source: ByteSource, look: FileLook | None) -> Turn:
+    def _retire(self, source: ByteSource, look: FileLook | None) -> ReadResult:
         """Leave a file that is read to its end and is no longer at the path."""
         following = next_after(source.look(), self.path, self._reading.pattern)
         successor = self._open_next(following, look)
@@ -345,7 +345,7 @@ class FollowedFile:
         return self._done(page, has_more=successor is not None, is_pending=successor is not None)
 
     def _open_next(self, following: Next, look: FileLook | None) -> ByteSource | None:
-        """Open the successor, or that of an earlier turn again; None when it is not there, or no longer."""
+        """Open the successor, or that of an earlier read again; None when it is not there, or no longer."""
         identity = following.identity or (look and look.identity)
         successor, self._successor = self._successor, None
         if successor is None and identity is not None:
@@ -392,6 +392,6 @@ class FollowedFile:
         is_waiting: bool = False,
         is_pending: bool = True,
         trouble: str | None = None,
-    ) -> Turn:
+    ) -> ReadResult:
         self._is_pending = is_pending
-        return Turn(page, self.take_events(), has_more=has_more, is_waiting=is_waiting, trouble=trouble)
+        return ReadResult(page, self.take_events(), has_more=has_more, is_waiting=is_waiting, trouble=trouble)

@@ -27,8 +27,8 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
-    """What came of one turn of a file."""
+class ReadResult:
+    """What one read of a file gave."""
 
     page: Page | None = None
     events: tuple[FileEvent, ...] = ()

@@ -116,7 +116,7 @@ class Authorizer(Protocol):
 class RequestBudget(Protocol):
     """How often a source may be asked, shared by all who use one credential."""
 
-    def turn(self, asker: Asker) -> AbstractAsyncContextManager[None]:
+    def admitted(self, asker: Asker) -> AbstractAsyncContextManager[None]:
         """Wait until a request is allowed; the block lasts until the source has begun to answer."""
 
     def refuse(self, clock: Clock, *, asked_seconds: float | None) -> float:
@@ -239,7 +239,7 @@ class HttpAccess(Protocol):
     """
 
     def poll(self, url: str, *, every: float, **options: Unpack[RequestOptions]) -> AsyncIterator[HttpResponse]:
-        """Ask again and again, ``every`` seconds apart; each turn is one round of the source."""
+        """Ask again and again, ``every`` seconds apart; each time is one round of the source."""
 
     async def request(self, method: str, url: str, **options: Unpack[RequestOptions]) -> HttpResponse:
         """One request with its whole answer."""

@@ -49,13 +49,13 @@ class RateBudget:
         self._ledger.budgets.add(self)
 
     @asynccontextmanager
-    async def turn(self, asker: Asker) -> AsyncIterator[None]:
+    async def admitted(self, asker: Asker) -> AsyncIterator[None]:
         """Wait until a request is allowed; the block lasts until the source has begun to answer."""
-        turn = await self._begin(asker)
+        request = await self._begin(asker)
         try:
             yield
         finally:
-            turn.ended = asker.clock.monotonic()
+            request.ended = asker.clock.monotonic()
             self._ledger.changed.set()
 
     def refuse(self, clock: Clock, *, asked_seconds: float | None) -> float:
@@ -73,7 +73,7 @@ class RateBudget:
         if self._ledger.held_until <= clock.monotonic():
             self._ledger.refusals = 0
 
-    async def _begin(self, asker: Asker) -> _Turn:
+    async def _begin(self, asker: Asker) -> _Request:
         clock, ledger = asker.clock, self._ledger
         if not ledger.queue.locked() and ledger.wait_seconds(clock.monotonic()) == 0:
             return ledger.granted()
@@ -89,7 +89,7 @@ class RateBudget:
 
 
 @dataclass(slots=True)
-class _Turn:
+class _Request:
     """One request: it reached the source at some moment before ``ended`` (monotonic seconds)."""
 
     counts_seconds: float
@@ -107,7 +107,7 @@ class _Ledger:
     def __init__(self) -> None:
         self.budgets: WeakSet[RateBudget] = WeakSet()
         """Those of all who use the credential now; a limit ends with the task that has named it."""
-        self.turns: list[_Turn] = []
+        self.requests: list[_Request] = []
         self.held_until = 0.0
         self.refusals = 0
         """Refusals in a row that did not say how long to wait."""
@@ -118,13 +118,13 @@ class _Ledger:
         """Whether nobody uses it, and nothing that was asked counts any more (monotonic seconds)."""
         self._forget(now)
         remembered_until = self.held_until + (REFUSALS_REMEMBERED_SECONDS if self.refusals else 0.0)
-        return not self.budgets and not self.turns and remembered_until <= now
+        return not self.budgets and not self.requests and remembered_until <= now
 
-    def granted(self) -> _Turn:
+    def granted(self) -> _Request:
         """A request that leaves now."""
-        turn = _Turn(max((window.seconds for window in self._windows()), default=0.0))
-        self.turns.append(turn)
-        return turn
+        request = _Request(max((window.seconds for window in self._windows()), default=0.0))
+        self.requests.append(request)
+        return request
 
     async def wait_for_room(self, clock: Clock) -> None:
         """Wait until a request may leave."""
@@ -140,11 +140,11 @@ class _Ledger:
         self._forget(now)
         longest = max(0.0, self.held_until - now)
         for window in self._windows():
-            counted = [turn for turn in self.turns if turn.counts(now, window.seconds)]
+            counted = [request for request in self.requests if request.counts(now, window.seconds)]
             too_many = len(counted) - window.count + 1
             if too_many <= 0:
                 continue
-            ends = sorted(turn.ended for turn in counted if turn.ended is not None)
+            ends = sorted(request.ended for request in counted if request.ended is not None)
             if len(ends) < too_many:
                 return None
             longest = max(longest, ends[too_many - 1] + window.seconds - now)
@@ -154,7 +154,7 @@ class _Ledger:
         return {window for budget in self.budgets for window in budget.windows}
 
     def _forget(self, now: float) -> None:
-        self.turns = [turn for turn in self.turns if turn.counts(now, turn.counts_seconds)]
+        self.requests = [request for request in self.requests if request.counts(now, request.counts_seconds)]
 
 
 _ledgers: dict[str, _Ledger] = {}

@@ -11,7 +11,7 @@ from service.config.transforms import (
     PACKAGE,
     PREDICATES,
     TRANSFORMATIONS,
-    StageConfig,
+    AliasConfig,
     TransformClass,
     find_class,
 )
@@ -64,16 +64,16 @@ def read_transformations(properties: Mapping[str, str], *, is_sink: bool = False
     predicates: dict[str, Predicate] = {}
     findings: list[Finding] = []
     for alias in aliases_of(properties, "predicates"):
-        stage = _Stage("predicates", alias, properties, is_sink=is_sink)
-        predicate = stage.predicate()
-        findings += stage.findings
+        named = _Alias("predicates", alias, properties, is_sink=is_sink)
+        predicate = named.predicate()
+        findings += named.findings
         if predicate is not None:
             predicates[alias] = predicate
     steps = []
     for alias in aliases_of(properties, "transforms"):
-        stage = _Stage("transforms", alias, properties, is_sink=is_sink)
-        step = stage.step(predicates)
-        findings += stage.findings
+        named = _Alias("transforms", alias, properties, is_sink=is_sink)
+        step = named.step(predicates)
+        findings += named.findings
         if step is not None:
             steps.append(step)
     for key, value, expected in pattern_misfits(steps):
@@ -100,7 +100,7 @@ def _ascii_findings(steps: Sequence[Step]) -> Iterator[Finding]:
             yield Finding(key, router.replacement, text)
 
 
-class _Stage:
+class _Alias:
     """One alias."""
 
     def __init__(self, kind: str, alias: str, properties: Mapping[str, str], *, is_sink: bool) -> None:
@@ -125,7 +125,7 @@ class _Stage:
     def step(self, predicates: Mapping[str, Predicate]) -> Step | None:
         known = self._class(TRANSFORMATIONS)
         config = None if known is None else self._parsed(known.config_class)
-        shared: Any = self._parsed(StageConfig)
+        shared: Any = self._parsed(AliasConfig)
         if known is None or config is None or shared is None:
             return None
         name = (shared.predicate or "").strip()

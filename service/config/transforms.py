@@ -28,7 +28,7 @@ def _regex(pattern: str) -> str:
     return pattern
 
 
-class StageConfig(ConfigModel):
+class AliasConfig(ConfigModel):
     """What every transformation takes besides its own keys."""
 
     predicate: str | None = None

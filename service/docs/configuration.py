@@ -20,7 +20,7 @@ from service.config.connector import SourceConnectorConfig
 from service.config.converters import CLASS_NAMES
 from service.config.overrides import JAAS_KEY, LOGIN_MODULES
 from service.config.sink import SinkConnectorConfig
-from service.config.transforms import PREDICATES, TRANSFORMATIONS, StageConfig, TransformClass
+from service.config.transforms import PREDICATES, TRANSFORMATIONS, AliasConfig, TransformClass
 from service.config.worker import WorkerConfig
 from service.docs.markdown import NOTICE, cell, code, first_paragraph, table
 from service.kafka.client import FIXED, WITHOUT_EFFECT
@@ -69,8 +69,8 @@ the classes below, and its own keys in the same place. Records of a source are t
 been met, those of a sink between its converters and the sink itself ([guide](../guides/transformations.md)). Every
 transformation also takes:
 
-{stage}
-{stages}
+{alias}
+{classes}
 ## Config providers
 
 `config.providers=file,env` on the worker names providers, `config.providers.<name>.class` says which each is,
@@ -144,8 +144,8 @@ def page() -> str:
         plugins="\n".join(_plugin(plugin) for plugin in PLUGINS),
         sink_connector="\n".join(_groups(SinkConnectorConfig.config_keys())),
         sinks="\n".join(_sink(plugin) for plugin in SINKS),
-        stage=_keys(StageConfig.config_keys()),
-        stages="\n".join(_stages((*TRANSFORMATIONS, *PREDICATES))),
+        alias=_keys(AliasConfig.config_keys()),
+        classes="\n".join(_classes((*TRANSFORMATIONS, *PREDICATES))),
         providers=table(("class", "variable", "parameter", "meaning"), PROVIDERS),
         asked_for=_codes(sorted(ASKED_FOR)),
         refused=table(("key", "because"), ((code(key), reason) for key, reason in _refused())),
@@ -179,11 +179,11 @@ def _sink(plugin: Plugin) -> str:
     return f"## {plugin.name}\n\n{about} `connector.class`: {_codes((plugin.name, *plugin.aliases))}.\n\n{tables}"
 
 
-def _stages(stages: Iterable[TransformClass]) -> list[str]:
+def _classes(classes: Iterable[TransformClass]) -> list[str]:
     """A section for each config class, under the names of all that share it."""
     found = []
-    for config_class, members in groupby(stages, key=lambda stage: stage.config_class):
-        names = [stage.name for stage in members]
+    for config_class, members in groupby(classes, key=lambda each: each.config_class):
+        names = [each.name for each in members]
         title = names[0].rpartition(".")[2].partition("$")[0]
         about = cell(first_paragraph(config_class.__doc__))
         keys = config_class.config_keys()

@@ -58,7 +58,7 @@ class GuardedJvm:
                 cwd=command.working_folder,
                 # Java takes the names of files by the locale, and finds nothing where that cannot spell its folder.
                 env={**os.environ, "LC_ALL": "C.UTF-8"},
-                # A terminal's Ctrl-C is for the worker, which stops in stages and the servers last.
+                # A terminal's Ctrl-C is for the worker, which stops step by step and the servers last.
                 start_new_session=True,
                 pass_fds=locks,
             )

@@ -191,7 +191,7 @@ class Instances(Protocol):
         """For how long every task here has had nothing to do or been FAILED; None while one is not (DESIGN, idle)."""
 
     async def stop(self) -> None:
-        """Stop everything in stages: take no more, deliver what is there, cancel what does not end in time."""
+        """Stop everything step by step: take no more, deliver what is there, cancel what does not end in time."""
 
 
 class InstanceObserver(Protocol):

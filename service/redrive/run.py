@@ -64,7 +64,7 @@ async def redrive(topic: str, job: Job) -> RedriveReport:
 
 
 async def run_until_idle(lives: Sequence[InstanceLife], clock: Clock, *, seconds: float) -> None:
-    """Run all of them until each has been idle for so many seconds, or is FAILED; then stop them in stages."""
+    """Run all of them until each has been idle for so many seconds, or is FAILED; then stop them step by step."""
     async with asyncio.TaskGroup() as group:
         for life in lives:
             group.create_task(life.run(), name=str(life.instance))

@@ -149,9 +149,9 @@ def _connector_keys(kind: ConnectorKind) -> Sequence[ConfigKey]:
 
 
 def _other_keys(name: str) -> Sequence[ConfigKey]:
-    stage = find_class(name, (*TRANSFORMATIONS, *PREDICATES))
-    if stage is not None:
-        return stage.config_class.config_keys()
+    found = find_class(name, (*TRANSFORMATIONS, *PREDICATES))
+    if found is not None:
+        return found.config_class.config_keys()
     for converter in (*CONVERTERS, *HEADER_CONVERTERS):
         if converter.answers_to(name):
             return converter.config_class.config_keys()

@@ -14,12 +14,12 @@ from service.config.parts import class_not_found
 from service.config.providers import FAILED_VALUE, ProviderError, Resolved
 from service.config.secret_names import names_a_secret
 from service.herder.errors import BadRequestError
+from service.validation.aliases import add_aliases, alias_warnings
 from service.validation.converters import class_lookups, complete_converters
 from service.validation.entries import Entries, Entry, Place, key_info
 from service.validation.infos import ConfigInfos
 from service.validation.kinds import ConnectorKind, connector_kinds, find_kind
 from service.validation.rules import Rules
-from service.validation.stages import add_stages, stage_warnings
 from service.validation.types import typed
 
 DEFAULT_GROUP = "headrace"
@@ -78,7 +78,7 @@ class Validation:
         entries = Entries()
         entries.add(common.config_keys(), properties, findings, classes=class_lookups())
         entries.add(own.config_keys(), properties, findings)
-        add_stages(entries, properties)
+        add_aliases(entries, properties)
         _add_overrides(entries, properties, findings)
         complete_converters(entries, properties, self.worker)
         Rules(self.worker.get("group.id") or DEFAULT_GROUP).check(entries, properties, kind)
@@ -86,7 +86,7 @@ class Validation:
             if finding.is_error and _is_news(finding, entries):
                 entries.fail(finding.key, finding.message, is_counted_once=True)
         warnings = tuple(finding for finding in findings if not finding.is_error)
-        return entries, (*warnings, *stage_warnings(properties))
+        return entries, (*warnings, *alias_warnings(properties))
 
 
 def _class_name(given: Mapping[str, str], plugin: str | None) -> str:

@@ -1,1 +1,1 @@
-"""Runs connectors: supervises their tasks, restarts what may be restarted, stops in stages."""
+"""Runs connectors: supervises their tasks, restarts what may be restarted, stops step by step."""

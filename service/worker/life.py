@@ -2,7 +2,7 @@
 
 ::
 
-    wish: run ──► incarnation ──► stopped in stages ──┐
+    wish: run ──► incarnation ──► stopped by steps ──┐
       ▲   └────── FAILED: wait for another wish ──────┤
       │   wish: pause or stop ──► rest until it changes ┤
       └───────────────────────────────────────────────┴──► wish: end ──► gone

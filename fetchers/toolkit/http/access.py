@@ -95,7 +95,7 @@ class TaskHttp:
         self._open_requests = asyncio.Semaphore(REQUESTS_OPEN_MAX)
 
     async def poll(self, url: str, *, every: float, **options: Unpack[RequestOptions]) -> AsyncIterator[HttpAnswer]:
-        """Ask again and again, ``every`` seconds from start to start; each turn is one round of the source."""
+        """Ask again and again, ``every`` seconds from start to start; each time is one round of the source."""
         clock = self._asker.clock
         while True:
             started = clock.monotonic()
@@ -209,7 +209,7 @@ class TaskHttp:
         url = request.url.update_query(request.credentials.query) if request.credentials.query else request.url
         # ``connect`` and not ``sock_connect``: looking up the name must not take for ever either.
         timeout = aiohttp.ClientTimeout(connect=limits.connect_seconds, sock_read=limits.read_seconds)
-        async with budget.turn(self._asker) if budget else nullcontext():
+        async with budget.admitted(self._asker) if budget else nullcontext():
             with outside_errors(request.place):
                 session = self._shared.session(url, is_strangers=request.is_strangers)
                 response = await session.request(

@@ -109,12 +109,12 @@ class OneFile(RuleBasedStateMachine):
 
     @rule(count=st.integers(min_value=1, max_value=6))
     def read(self, count: int) -> None:
-        """Take some turns."""
+        """Read some times."""
         for _ in range(count):
-            turn = self.followed.turn(self.now)
-            if turn.page is not None:
-                self.waiting.append(turn.page)
-            if not turn.has_more:
+            result = self.followed.read_once(self.now)
+            if result.page is not None:
+                self.waiting.append(result.page)
+            if not result.has_more:
                 break
 
     @rule(count=COUNTS)
@@ -278,17 +278,17 @@ class Pattern(RuleBasedStateMachine):
 
     @rule(count=st.integers(min_value=1, max_value=6))
     def read(self, count: int) -> None:
-        """One look, and some turns of each file that needs them."""
+        """One look, and some reads of each file that needs them."""
         looks = self.files.look()
         if not self.files.is_arranged(looks):
             self.waiting += filter(None, self.files.arrange(looks))
         active = self.files.needing_turn(looks)
         for _ in range(count):
             for followed in tuple(active):
-                turn = followed.turn(self.now)
-                if turn.page is not None:
-                    self.waiting.append(turn.page)
-                if not turn.has_more:
+                result = followed.read_once(self.now)
+                if result.page is not None:
+                    self.waiting.append(result.page)
+                if not result.has_more:
                     active.remove(followed)
 
     @rule()

@@ -10,7 +10,7 @@ import pytest
 from fetchers.file.disk import PlainFile
 from fetchers.file.fetcher import FileStreamSource
 from fetchers.file.followed import FollowedFile
-from fetchers.file.reading import Reading, Turn
+from fetchers.file.reading import Reading, ReadResult
 from fetchers.sdk import Page
 
 
@@ -54,24 +54,24 @@ def log(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def read_all() -> Callable[..., list[Turn]]:
-    """Take turns of a file until there is nothing more now."""
+def read_all() -> Callable[..., list[ReadResult]]:
+    """Read a file until there is nothing more now."""
 
-    def take(followed: FollowedFile, now: float = 0.0) -> list[Turn]:
-        turns = [followed.turn(now)]
-        while turns[-1].has_more:
-            turns.append(followed.turn(now))
-        return turns
+    def take(followed: FollowedFile, now: float = 0.0) -> list[ReadResult]:
+        results = [followed.read_once(now)]
+        while results[-1].has_more:
+            results.append(followed.read_once(now))
+        return results
 
     return take
 
 
 @pytest.fixture
 def lines_of() -> Callable[..., list[bytes]]:
-    """The payloads of pages, or of turns."""
+    """The payloads of pages, or of what reads gave."""
 
-    def lines(items: list[Page] | list[Turn]) -> list[bytes]:
-        pages = [item.page if isinstance(item, Turn) else item for item in items]
+    def lines(items: list[Page] | list[ReadResult]) -> list[bytes]:
+        pages = [item.page if isinstance(item, ReadResult) else item for item in items]
         return [payload for page in pages if page is not None for payload in page.values() if payload is not None]
 
     return lines

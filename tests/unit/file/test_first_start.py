@@ -13,7 +13,7 @@ from fetchers.file.disk import ByteSource, PlainFile
 from fetchers.file.fetcher import FileStreamSource, open_source
 from fetchers.file.fileset import FileSet
 from fetchers.file.followed import DENIED_SECONDS_MAX
-from fetchers.file.reading import Reading, Turn
+from fetchers.file.reading import Reading, ReadResult
 from fetchers.sdk import Fatal, Page
 from fetchers.sdk.reach import AllowedPaths
 from fetchers.sdk.testing import FakeContext, collect
@@ -69,7 +69,7 @@ def test_the_offsets_of_a_first_start_are_one_transaction(tmp_path: Path, begin:
 
 
 def test_a_file_begins_behind_its_last_finished_line(
-    tmp_path: Path, begin: Callable[..., FileSet], read_all: Callable[..., list[Turn]], lines_of: LinesOf
+    tmp_path: Path, begin: Callable[..., FileSet], read_all: Callable[..., list[ReadResult]], lines_of: LinesOf
 ) -> None:
     """The line being written comes whole."""
     log = tmp_path / "a.log"

@@ -12,24 +12,24 @@ from fetchers.file.disk import PlainFile
 from fetchers.file.events import FileMissing, FileRestarted, LastLineGivenUp, UnfinishedLineLost
 from fetchers.file.followed import DENIED_SECONDS_MAX, FollowedFile
 from fetchers.file.mark import StoredOffset, stored_offset
-from fetchers.file.reading import Reading, Turn
+from fetchers.file.reading import Reading, ReadResult
 from fetchers.sdk import Fatal, Page
 
 MakeReading = Callable[..., Reading]
-ReadAll = Callable[..., list[Turn]]
+ReadAll = Callable[..., list[ReadResult]]
 LinesOf = Callable[..., list[bytes]]
 SPARSE_BYTES = 3 << 30
 
 
-def last_stored(turns: list[Turn]) -> StoredOffset | None:
+def last_stored(results: list[ReadResult]) -> StoredOffset | None:
     """The offset of the last page."""
-    pages = [turn.page for turn in turns if turn.page is not None]
+    pages = [result.page for result in results if result.page is not None]
     return stored_offset(pages[-1].offset)
 
 
-def events_of(turns: list[Turn]) -> list[str]:
+def events_of(results: list[ReadResult]) -> list[str]:
     """Names of what happened."""
-    return [type(event).__name__ for turn in turns for event in turn.events]
+    return [type(event).__name__ for result in results for event in result.events]
 
 
 def test_a_line_without_end_in_a_sparse_file_of_3_gb_fails_in_bounded_memory(
@@ -47,7 +47,7 @@ def test_a_line_without_end_in_a_sparse_file_of_3_gb_fails_in_bounded_memory(
             return block
 
     followed = FollowedFile(str(log), reading(opener=Counted, page_bytes=1 << 20, line_bytes_max=1 << 22))
-    first = followed.turn(0.0)
+    first = followed.read_once(0.0)
     assert first.page is not None
     assert list(first.page.values()) == [b"first"]
     with pytest.raises(Fatal, match=r"app.log.*byte 6 .*file.line.bytes.max"):
@@ -58,14 +58,14 @@ def test_a_line_without_end_in_a_sparse_file_of_3_gb_fails_in_bounded_memory(
 def test_a_directory_is_refused(tmp_path: Path, reading: MakeReading) -> None:
     """No wait turns it into a file."""
     with pytest.raises(Fatal, match="not a regular file"):
-        FollowedFile(str(tmp_path), reading()).turn(0.0)
+        FollowedFile(str(tmp_path), reading()).read_once(0.0)
 
 
 def test_a_named_pipe_is_refused_and_does_not_block(tmp_path: Path, reading: MakeReading) -> None:
     """Opening one for reading waits for a writer, unless told not to."""
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(Fatal, match="standard input"):
-        FollowedFile(str(tmp_path / "pipe"), reading()).turn(0.0)
+        FollowedFile(str(tmp_path / "pipe"), reading()).read_once(0.0)
 
 
 def test_permission_denied_is_waited_for_and_then_raised(log: Path, reading: MakeReading) -> None:
@@ -75,11 +75,11 @@ def test_permission_denied_is_waited_for_and_then_raised(log: Path, reading: Mak
         raise PermissionError(13, "Permission denied", path)
 
     followed = FollowedFile(str(log), reading(opener=refuse))
-    assert followed.turn(0.0).is_waiting
+    assert followed.read_once(0.0).is_waiting
     assert followed.needs_turn(None)
-    assert followed.turn(DENIED_SECONDS_MAX - 1).is_waiting
+    assert followed.read_once(DENIED_SECONDS_MAX - 1).is_waiting
     with pytest.raises(PermissionError):
-        followed.turn(DENIED_SECONDS_MAX)
+        followed.read_once(DENIED_SECONDS_MAX)
 
 
 def test_a_missing_file_is_told_once_and_read_when_it_comes(
@@ -87,8 +87,8 @@ def test_a_missing_file_is_told_once_and_read_when_it_comes(
 ) -> None:
     """Missing is not failed."""
     followed = FollowedFile(str(log), reading())
-    turns = [followed.turn(0.0), followed.turn(1.0)]
-    assert events_of(turns) == [FileMissing.__name__]
+    results = [followed.read_once(0.0), followed.read_once(1.0)]
+    assert events_of(results) == [FileMissing.__name__]
     assert not followed.needs_turn(None)
     log.write_bytes(b"a\n")
     assert lines_of(read_all(followed)) == [b"a"]
@@ -102,9 +102,9 @@ def test_truncation_below_the_position_starts_anew(
     followed = FollowedFile(str(log), reading())
     assert lines_of(read_all(followed)) == [b"old 1", b"old 2"]
     log.write_bytes(b"new\n")
-    turns = read_all(followed)
-    assert lines_of(turns) == [b"new"]
-    assert events_of(turns) == [FileRestarted.__name__, UnfinishedLineLost.__name__]
+    results = read_all(followed)
+    assert lines_of(results) == [b"new"]
+    assert events_of(results) == [FileRestarted.__name__, UnfinishedLineLost.__name__]
 
 
 def test_truncation_is_noticed_though_the_file_has_grown_past_the_position(
@@ -127,9 +127,9 @@ def test_truncation_while_nobody_looked_is_noticed_by_the_signature(
     log.write_bytes(b"new 1\nnew 2\nnew 3\n")
     assert stored is not None
     assert stored.inode == log.stat().st_ino
-    turns = read_all(FollowedFile(str(log), reading(), stored=stored))
-    assert lines_of(turns) == [b"new 1", b"new 2", b"new 3"]
-    assert [event.reason for turn in turns for event in turn.events if isinstance(event, FileRestarted)] == [
+    results = read_all(FollowedFile(str(log), reading(), stored=stored))
+    assert lines_of(results) == [b"new 1", b"new 2", b"new 3"]
+    assert [event.reason for result in results for event in result.events if isinstance(event, FileRestarted)] == [
         "truncated"
     ]
 
@@ -175,19 +175,19 @@ def test_a_renamed_file_is_read_to_its_end_before_its_successor(
     """Also what its writer adds after the rename, and a last line that gets no end."""
     log.write_bytes(b"old 1\n")
     followed = FollowedFile(str(log), reading(rotate_wait_seconds=1.0))
-    turns = read_all(followed)
+    results = read_all(followed)
     old = log.rename(log.with_suffix(".1"))
     log.write_bytes(b"new 1\n")
-    turns += read_all(followed, 10.0)
-    assert turns[-1].is_waiting
+    results += read_all(followed, 10.0)
+    assert results[-1].is_waiting
     with old.open("ab") as file:
         file.write(b"old 2\nold 3")
-    turns += read_all(followed, 10.9)
-    turns += read_all(followed, 11.8)
-    assert lines_of(turns) == [b"old 1", b"old 2"]
-    turns += read_all(followed, 12.8)
-    assert lines_of(turns) == [b"old 1", b"old 2", b"old 3", b"new 1"]
-    assert events_of(turns) == [LastLineGivenUp.__name__]
+    results += read_all(followed, 10.9)
+    results += read_all(followed, 11.8)
+    assert lines_of(results) == [b"old 1", b"old 2"]
+    results += read_all(followed, 12.8)
+    assert lines_of(results) == [b"old 1", b"old 2", b"old 3", b"new 1"]
+    assert events_of(results) == [LastLineGivenUp.__name__]
 
 
 def test_a_file_renamed_while_nobody_looked_is_read_to_its_end_first(
@@ -201,8 +201,8 @@ def test_a_file_renamed_while_nobody_looked_is_read_to_its_end_first(
     log.rename(log.with_suffix(".1"))
     log.write_bytes(b"new 1\n")
     followed = FollowedFile(str(log), reading(), stored=stored)
-    turns = read_all(followed, 0.0) + read_all(followed, 1.0)
-    assert lines_of(turns) == [b"old 2", b"new 1"]
+    results = read_all(followed, 0.0) + read_all(followed, 1.0)
+    assert lines_of(results) == [b"old 2", b"new 1"]
 
 
 def test_a_deleted_file_is_read_to_its_end_and_its_successor_from_the_beginning(
@@ -211,16 +211,16 @@ def test_a_deleted_file_is_read_to_its_end_and_its_successor_from_the_beginning(
     """Even when the successor begins as the deleted file did."""
     log.write_bytes(b"same\n")
     followed = FollowedFile(str(log), reading())
-    turns = read_all(followed)
+    results = read_all(followed)
     with log.open("ab") as file:
         file.write(b"late\n")
     log.unlink()
-    turns += read_all(followed, 0.0) + read_all(followed, 1.0)
-    assert events_of(turns) == [FileMissing.__name__]
+    results += read_all(followed, 0.0) + read_all(followed, 1.0)
+    assert events_of(results) == [FileMissing.__name__]
     assert followed.identity is None, "its space on the disk is given back"
     log.write_bytes(b"same\nlate\nmore\n")
-    turns += read_all(followed, 2.0)
-    assert lines_of(turns) == [b"same", b"late", b"same", b"late", b"more"]
+    results += read_all(followed, 2.0)
+    assert lines_of(results) == [b"same", b"late", b"same", b"late", b"more"]
 
 
 def test_a_file_that_was_moved_away_and_back_is_not_repeated(
@@ -229,12 +229,12 @@ def test_a_file_that_was_moved_away_and_back_is_not_repeated(
     """It is the same file, untouched."""
     log.write_bytes(b"a\n")
     followed = FollowedFile(str(log), reading())
-    turns = read_all(followed)
+    results = read_all(followed)
     away = log.rename(log.with_suffix(".away"))
-    turns += read_all(followed, 0.0) + read_all(followed, 1.0)
+    results += read_all(followed, 0.0) + read_all(followed, 1.0)
     away.rename(log)
-    turns += read_all(followed, 2.0)
-    assert lines_of(turns) == [b"a"]
+    results += read_all(followed, 2.0)
+    assert lines_of(results) == [b"a"]
 
 
 def test_a_longer_copy_moved_over_the_file_is_read_on(
@@ -243,12 +243,12 @@ def test_a_longer_copy_moved_over_the_file_is_read_on(
     """As rsync does; the unfinished line of the old file is finished in the new one."""
     log.write_bytes(b"a\nb")
     followed = FollowedFile(str(log), reading())
-    turns = read_all(followed)
+    results = read_all(followed)
     copy = log.with_suffix(".copy")
     copy.write_bytes(b"a\nbc\nd\n")
     copy.replace(log)
-    turns += read_all(followed, 0.0) + read_all(followed, 1.0)
-    assert lines_of(turns) == [b"a", b"bc", b"d"]
+    results += read_all(followed, 0.0) + read_all(followed, 1.0)
+    assert lines_of(results) == [b"a", b"bc", b"d"]
 
 
 @pytest.mark.parametrize("heading", [b"", b"heading\n"])
@@ -258,13 +258,13 @@ def test_an_unfinished_line_is_not_dropped_for_a_file_that_only_begins_alike(
     """What was moved over the file holds another line: the old one is given up, the new file read from byte 0."""
     log.write_bytes(heading + b"state=1")
     followed = FollowedFile(str(log), reading())
-    turns = read_all(followed)
+    results = read_all(followed)
     other = log.with_suffix(".new")
     other.write_bytes(heading + b"state=2\n")
     other.replace(log)
-    turns += read_all(followed, 0.0) + read_all(followed, 1.0)
-    assert lines_of(turns) == [*heading.splitlines(), b"state=1", *heading.splitlines(), b"state=2"]
-    assert events_of(turns) == [LastLineGivenUp.__name__]
+    results += read_all(followed, 0.0) + read_all(followed, 1.0)
+    assert lines_of(results) == [*heading.splitlines(), b"state=1", *heading.splitlines(), b"state=2"]
+    assert events_of(results) == [LastLineGivenUp.__name__]
 
 
 def test_an_offset_that_fits_nothing_is_told_and_the_file_read_from_the_beginning(
@@ -273,9 +273,11 @@ def test_an_offset_that_fits_nothing_is_told_and_the_file_read_from_the_beginnin
     """Rather twice than never."""
     log.write_bytes(b"a\nb\n")
     stored = StoredOffset(2, inode=log.stat().st_ino + 1, signature="0" * 16)
-    turns = read_all(FollowedFile(str(log), reading(), stored=stored))
-    assert lines_of(turns) == [b"a", b"b"]
-    assert [event.reason for turn in turns for event in turn.events if isinstance(event, FileRestarted)] == ["unknown"]
+    results = read_all(FollowedFile(str(log), reading(), stored=stored))
+    assert lines_of(results) == [b"a", b"b"]
+    assert [event.reason for result in results for event in result.events if isinstance(event, FileRestarted)] == [
+        "unknown"
+    ]
 
 
 @pytest.mark.parametrize("size_less_one", [0, 1])
@@ -284,8 +286,8 @@ def test_an_offset_of_connect_counts_bytes(
 ) -> None:
     """``position`` alone resumes there, or at 0 where the file is shorter."""
     log.write_bytes(b"a\nb\n"[: 4 - size_less_one])
-    turns = read_all(FollowedFile(str(log), reading(), stored=StoredOffset(4)))
-    assert lines_of(turns) == ([b"a"] if size_less_one else [])
+    results = read_all(FollowedFile(str(log), reading(), stored=StoredOffset(4)))
+    assert lines_of(results) == ([b"a"] if size_less_one else [])
 
 
 def test_the_last_line_waits_for_its_end(log: Path, reading: MakeReading, read_all: ReadAll, lines_of: LinesOf) -> None:
@@ -308,9 +310,9 @@ def test_the_last_line_can_be_delivered_after_idleness(
     with log.open("ab") as file:
         file.write(b"b")
     assert lines_of(read_all(followed, 4.0) + read_all(followed, 8.0)) == []
-    turns = read_all(followed, 9.0)
-    assert lines_of(turns) == [b"ab"]
-    stored = last_stored(turns)
+    results = read_all(followed, 9.0)
+    assert lines_of(results) == [b"ab"]
+    stored = last_stored(results)
     assert stored is not None
     assert stored.position == 2
     with log.open("ab") as file:
@@ -322,8 +324,8 @@ def test_pages_have_about_the_size_asked_for(log: Path, reading: MakeReading, re
     """Bytes decide; too few lines in them are made up for, up to four times the bytes."""
 
     def sizes(page_bytes: int, page_lines: int) -> list[int]:
-        turns = read_all(FollowedFile(str(log), reading(page_bytes=page_bytes, page_lines=page_lines)))
-        pages: list[Page] = [turn.page for turn in turns if turn.page is not None]
+        results = read_all(FollowedFile(str(log), reading(page_bytes=page_bytes, page_lines=page_lines)))
+        pages: list[Page] = [result.page for result in results if result.page is not None]
         return [len(page) for page in pages]
 
     log.write_bytes(b"123456789\n" * 100)

@@ -17,11 +17,11 @@ from fetchers.file.fileset import FileSet
 from fetchers.file.followed import UNFINISHED_SECONDS_MAX, FollowedFile
 from fetchers.file.gz import GzipFile, GzipStream
 from fetchers.file.mark import StoredOffset, stored_offset
-from fetchers.file.reading import Reading, Turn
+from fetchers.file.reading import Reading, ReadResult
 from fetchers.sdk import Fatal, Page
 
 MakeReading = Callable[..., Reading]
-ReadAll = Callable[..., list[Turn]]
+ReadAll = Callable[..., list[ReadResult]]
 LinesOf = Callable[..., list[bytes]]
 TEXT = b"".join(b"%d %d\n" % (number, random.Random(number).getrandbits(64)) for number in range(2_000))
 LINES = TEXT.splitlines()
@@ -52,14 +52,14 @@ def test_a_damaged_archive_hands_over_nothing(archive: Path, follow: Callable[..
     content[-6] ^= 1
     archive.write_bytes(content)
     with pytest.raises(Fatal, match=r"lines.gz.*damaged"):
-        follow().turn(0.0)
+        follow().read_once(0.0)
 
 
 def test_what_is_no_gzip_is_refused(archive: Path, follow: Callable[..., FollowedFile]) -> None:
     """The name says gzip; lines of rubbish would be worse than none."""
     archive.write_bytes(TEXT)
     with pytest.raises(Fatal, match="not gzip"):
-        follow().turn(0.0)
+        follow().read_once(0.0)
 
 
 def test_a_cut_archive_is_waited_for_and_then_told(
@@ -69,12 +69,12 @@ def test_a_cut_archive_is_waited_for_and_then_told(
     content = gzip.compress(TEXT)
     archive.write_bytes(content[:-3])
     followed = follow()
-    turns = read_all(followed, 0.0)
-    assert turns[-1].is_waiting
-    assert turns[-1].trouble is None
+    results = read_all(followed, 0.0)
+    assert results[-1].is_waiting
+    assert results[-1].trouble is None
     late = read_all(followed, UNFINISHED_SECONDS_MAX)
     assert late[-1].trouble is not None
-    assert lines_of(turns + late) == []
+    assert lines_of(results + late) == []
     with archive.open("ab") as file:
         file.write(content[-3:])
     assert lines_of(read_all(followed, UNFINISHED_SECONDS_MAX + 1)) == LINES
@@ -116,12 +116,12 @@ def test_resumes_from_every_page(
 ) -> None:
     """Positions are bytes of text."""
     archive.write_bytes(gzip.compress(TEXT))
-    turns = [turn for turn in read_all(follow()) if turn.page is not None]
-    assert lines_of(turns) == LINES
-    for count, turn in enumerate(turns, 1):
-        assert turn.page is not None
-        rest = read_all(follow(stored=stored_offset(turn.page.offset)))
-        assert lines_of(turns[:count]) + lines_of(rest) == LINES
+    results = [result for result in read_all(follow()) if result.page is not None]
+    assert lines_of(results) == LINES
+    for count, result in enumerate(results, 1):
+        assert result.page is not None
+        rest = read_all(follow(stored=stored_offset(result.page.offset)))
+        assert lines_of(results[:count]) + lines_of(rest) == LINES
 
 
 def test_an_archive_written_anew_is_read_anew(
@@ -151,19 +151,21 @@ def test_a_long_check_can_be_stopped(archive: Path) -> None:
 def test_a_long_check_is_done_in_shares(
     archive: Path, reading: MakeReading, read_all: ReadAll, lines_of: LinesOf
 ) -> None:
-    """No turn decompresses more than a few shares, read from the beginning or from an offset; the next goes on."""
+    """No result decompresses more than a few shares, read from the beginning or from an offset; the next goes on."""
     archive.write_bytes(gzip.compress(TEXT))
     settings = reading(opener=open_with_small_shares, page_bytes=1_000)
-    turns = read_all(FollowedFile(str(archive), settings))
-    waiting = [turn for turn in turns if turn.is_waiting]
+    results = read_all(FollowedFile(str(archive), settings))
+    waiting = [result for result in results if result.is_waiting]
     assert len(TEXT) // SHARE_BYTES <= len(waiting) <= len(TEXT) // SHARE_BYTES + 2
-    assert all(turn.has_more and turn.page is None for turn in waiting)
-    assert lines_of(turns) == LINES
-    pages = [turn.page for turn in turns if turn.page is not None]
+    assert all(result.has_more and result.page is None for result in waiting)
+    assert lines_of(results) == LINES
+    pages = [result.page for result in results if result.page is not None]
     late = len(pages) - 3
     resumed = read_all(FollowedFile(str(archive), settings, stored=stored_offset(pages[late - 1].offset)))
     assert lines_of(resumed) == lines_of(pages[late:])
-    assert sum(turn.is_waiting for turn in resumed) > len(waiting), "what stands before the offset is skipped in shares"
+    assert sum(result.is_waiting for result in resumed) > len(waiting), (
+        "what stands before the offset is skipped in shares"
+    )
 
 
 def test_an_archive_that_is_renamed_while_it_is_checked_is_read_once(
@@ -176,7 +178,7 @@ def test_an_archive_that_is_renamed_while_it_is_checked_is_read_once(
         files = FileSet(f"{archive}*", settings, stored=stored, is_from_end=False)
         found = list(filter(None, files.arrange(files.look())))
         (followed,) = files.needing_turn(files.look())
-        assert followed.turn(0.0).is_waiting
+        assert followed.read_once(0.0).is_waiting
         archive.rename(f"{archive}.1.gz")
         found += filter(None, files.arrange(files.look()))
         (followed,) = files.needing_turn(files.look())
@@ -217,10 +219,10 @@ def offset_in_the_middle(archive: Path, settings: Reading) -> StoredOffset:
 
 def pages_of(followed: FollowedFile) -> list[Page]:
     """All it gives now."""
-    turns = [followed.turn(0.0)]
-    while turns[-1].has_more:
-        turns.append(followed.turn(0.0))
-    return [turn.page for turn in turns if turn.page is not None]
+    results = [followed.read_once(0.0)]
+    while results[-1].has_more:
+        results.append(followed.read_once(0.0))
+    return [result.page for result in results if result.page is not None]
 
 
 @given(

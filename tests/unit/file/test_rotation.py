@@ -11,10 +11,10 @@ import pytest
 from fetchers.file.events import FilesMissed
 from fetchers.file.followed import FollowedFile
 from fetchers.file.mark import stored_offset
-from fetchers.file.reading import Reading, Turn
+from fetchers.file.reading import Reading, ReadResult
 
 MakeReading = Callable[..., Reading]
-ReadAll = Callable[..., list[Turn]]
+ReadAll = Callable[..., list[ReadResult]]
 LinesOf = Callable[..., list[bytes]]
 LATE = (0.0, 1.0, 2.0, 3.0, 4.0)
 """Moments of looks, each long enough after the other to leave a rotated file."""
@@ -31,24 +31,24 @@ def touch(path: Path, second: int) -> None:
     os.utime(path, (second, second))
 
 
-def missed_in(turns: list[Turn]) -> list[str]:
+def missed_in(results: list[ReadResult]) -> list[str]:
     """What was told."""
-    return [event.names for turn in turns for event in turn.events if isinstance(event, FilesMissed)]
+    return [event.names for result in results for event in result.events if isinstance(event, FilesMissed)]
 
 
 @pytest.fixture
-def follow_on(log: Path, reading: MakeReading, read_all: ReadAll) -> Callable[..., list[Turn]]:
+def follow_on(log: Path, reading: MakeReading, read_all: ReadAll) -> Callable[..., list[ReadResult]]:
     """Read the first line, let the worker be down while ``happens``, and read all that is there then."""
 
-    def follow(happens: Callable[[], object], **changes: object) -> list[Turn]:
+    def follow(happens: Callable[[], object], **changes: object) -> list[ReadResult]:
         write(log, b"1\n", second=10)
         followed = FollowedFile(str(log), reading(**changes))
-        pages = [turn.page for turn in read_all(followed) if turn.page is not None]
+        pages = [result.page for result in read_all(followed) if result.page is not None]
         followed.close()
         happens()
         stored = stored_offset(pages[-1].offset)
         followed = FollowedFile(str(log), reading(**changes), stored=stored)
-        return [turn for now in LATE for turn in read_all(followed, now)]
+        return [result for now in LATE for result in read_all(followed, now)]
 
     return follow
 
@@ -62,7 +62,7 @@ def follow_on(log: Path, reading: MakeReading, read_all: ReadAll) -> Callable[..
     ],
 )
 def test_files_between_are_read_where_names_and_times_tell_their_order(
-    log: Path, follow_on: Callable[..., list[Turn]], lines_of: LinesOf, *, names: tuple[str, str, str]
+    log: Path, follow_on: Callable[..., list[ReadResult]], lines_of: LinesOf, *, names: tuple[str, str, str]
 ) -> None:
     """Three rotations while nobody read: each line once, in order, and nothing to tell."""
     oldest, middle, newest = (Path(f"{log}{name}") for name in names)
@@ -79,13 +79,13 @@ def test_files_between_are_read_where_names_and_times_tell_their_order(
         write(Path(f"{log}.wf"), b"other\n", second=60)
         write(Path(f"{log}.4"), b"older\n", second=5)
 
-    turns = follow_on(rotate)
-    assert lines_of(turns) == [b"2", b"3", b"4", b"without end", b"5"]
-    assert missed_in(turns) == []
+    results = follow_on(rotate)
+    assert lines_of(results) == [b"2", b"3", b"4", b"without end", b"5"]
+    assert missed_in(results) == []
 
 
 def test_a_file_between_is_read_though_nothing_is_at_the_path_yet(
-    log: Path, follow_on: Callable[..., list[Turn]], lines_of: LinesOf
+    log: Path, follow_on: Callable[..., list[ReadResult]], lines_of: LinesOf
 ) -> None:
     """Its writer has nothing to say for now."""
 
@@ -97,7 +97,7 @@ def test_a_file_between_is_read_though_nothing_is_at_the_path_yet(
 
 
 def test_a_crash_while_a_file_between_is_read_loses_and_repeats_nothing(
-    log: Path, follow_on: Callable[..., list[Turn]], reading: MakeReading, read_all: ReadAll, *, lines_of: LinesOf
+    log: Path, follow_on: Callable[..., list[ReadResult]], reading: MakeReading, read_all: ReadAll, *, lines_of: LinesOf
 ) -> None:
     """Its offset finds it again."""
 
@@ -106,12 +106,12 @@ def test_a_crash_while_a_file_between_is_read_loses_and_repeats_nothing(
         write(Path(f"{log}.1"), b"2\n" + b"x" * 100 + b"\n", second=20)
         write(log, b"3\n", second=30)
 
-    turns = follow_on(rotate)
-    pages = [turn.page for turn in turns if turn.page is not None]
+    results = follow_on(rotate)
+    pages = [result.page for result in results if result.page is not None]
     assert len(pages) == 3
     for count, page in enumerate(pages, 1):
         followed = FollowedFile(str(log), reading(), stored=stored_offset(page.offset))
-        rest = [turn for now in LATE for turn in read_all(followed, now)]
+        rest = [result for now in LATE for result in read_all(followed, now)]
         assert lines_of(pages[:count]) + lines_of(rest) == lines_of(pages)
 
 
@@ -130,7 +130,7 @@ def test_a_crash_while_a_file_between_is_read_loses_and_repeats_nothing(
 )
 def test_what_may_be_between_is_told_and_not_read(
     log: Path,
-    follow_on: Callable[..., list[Turn]],
+    follow_on: Callable[..., list[ReadResult]],
     lines_of: LinesOf,
     *,
     left: str,
@@ -145,14 +145,14 @@ def test_what_may_be_between_is_told_and_not_read(
             write(Path(f"{log}{name}"), b"between?\n", second=second)
         write(log, b"2\n", second=50)
 
-    turns = follow_on(rotate)
-    assert lines_of(turns) == [b"2"]
-    assert missed_in(turns) == [told]
+    results = follow_on(rotate)
+    assert lines_of(results) == [b"2"]
+    assert missed_in(results) == [told]
 
 
 @pytest.mark.parametrize("pattern", ["app.log*", "app.log.1"])
 def test_what_matches_the_pattern_is_read_on_its_own(
-    log: Path, follow_on: Callable[..., list[Turn]], lines_of: LinesOf, *, pattern: str
+    log: Path, follow_on: Callable[..., list[ReadResult]], lines_of: LinesOf, *, pattern: str
 ) -> None:
     """And not a second time in place of another."""
 
@@ -161,9 +161,9 @@ def test_what_matches_the_pattern_is_read_on_its_own(
         write(Path(f"{log}.1"), b"on its own\n", second=20)
         write(log, b"2\n", second=30)
 
-    turns = follow_on(rotate, pattern=str(log.with_name(pattern)))
-    assert lines_of(turns) == [b"2"]
-    assert missed_in(turns) == []
+    results = follow_on(rotate, pattern=str(log.with_name(pattern)))
+    assert lines_of(results) == [b"2"]
+    assert missed_in(results) == []
 
 
 def test_files_that_came_and_went_while_nothing_was_at_the_path_are_told(
@@ -172,18 +172,20 @@ def test_files_that_came_and_went_while_nothing_was_at_the_path_are_told(
     """Between two looks of a task that was held up."""
     write(log, b"1\n", second=10)
     followed = FollowedFile(str(log), reading())
-    turns = read_all(followed)
+    results = read_all(followed)
     log.rename(f"{log}.1")
-    turns += read_all(followed, 1.0) + read_all(followed, 2.0)
+    results += read_all(followed, 1.0) + read_all(followed, 2.0)
     Path(f"{log}.1").rename(f"{log}.2")
     write(Path(f"{log}.1"), b"missed\n", second=20)
     write(log, b"2\n", second=30)
-    turns += read_all(followed, 3.0)
-    assert lines_of(turns) == [b"1", b"2"]
-    assert missed_in(turns) == ["app.log.1"]
+    results += read_all(followed, 3.0)
+    assert lines_of(results) == [b"1", b"2"]
+    assert missed_in(results) == ["app.log.1"]
 
 
-def test_one_rotation_has_nothing_to_tell(log: Path, follow_on: Callable[..., list[Turn]], lines_of: LinesOf) -> None:
+def test_one_rotation_has_nothing_to_tell(
+    log: Path, follow_on: Callable[..., list[ReadResult]], lines_of: LinesOf
+) -> None:
     """The file at the path came next."""
 
     def rotate() -> None:
@@ -191,9 +193,9 @@ def test_one_rotation_has_nothing_to_tell(log: Path, follow_on: Callable[..., li
         log.rename(f"{log}.1")
         write(log, b"2\n", second=50)
 
-    turns = follow_on(rotate)
-    assert lines_of(turns) == [b"2"]
-    assert missed_in(turns) == []
+    results = follow_on(rotate)
+    assert lines_of(results) == [b"2"]
+    assert missed_in(results) == []
 
 
 def test_a_folder_that_is_gone_ends_nothing(log: Path, reading: MakeReading, read_all: ReadAll) -> None:

@@ -22,7 +22,7 @@ async def _ask(budget: RateBudget, context: FakeContext, times: int, *, seconds:
     """Ask so many times; each request takes so long. Gives the moments at which they left."""
     moments = []
     for _ in range(times):
-        async with budget.turn(context):
+        async with budget.admitted(context):
             moments.append(context.clock.monotonic())
             await context.clock.sleep(seconds)
     return moments
@@ -52,7 +52,7 @@ def test_no_delay_of_the_network_lets_the_source_see_more(count: int, tasks: int
         async def work() -> None:
             context = FakeContext(clock=clock)
             for _ in range(6):
-                async with budget.turn(context):
+                async with budget.admitted(context):
                     out, back = randomness.uniform(0, 8), randomness.uniform(0, 8)
                     await clock.sleep(out)
                     arrivals.append(clock.monotonic())

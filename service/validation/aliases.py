@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from fetchers.sdk import ConfigKey, ConfigModel, Finding, Importance, Key, Severity
 from fetchers.sdk.config import unknown_keys
 from service.config.transformations import aliases_of, not_built
-from service.config.transforms import PREDICATES, TRANSFORMATIONS, StageConfig, TransformClass, find_class
+from service.config.transforms import PREDICATES, TRANSFORMATIONS, AliasConfig, TransformClass, find_class
 from service.validation.entries import Entries, Place
 from service.validation.versions import CONNECT_VERSION
 
 
 @dataclass(frozen=True, slots=True)
-class StageKind:
+class AliasKind:
     """What transformations and predicates differ in: the key that lists them, their classes, their shared keys."""
 
     key: str
@@ -26,52 +26,52 @@ class StageKind:
     """Keys that each of them has besides its own."""
 
 
-TRANSFORMS = StageKind("transforms", "Transforms", "Transformation", TRANSFORMATIONS, (StageConfig,))
-PREDICATE_STAGES = StageKind("predicates", "Predicates", "Predicate", PREDICATES, ())
+TRANSFORMS = AliasKind("transforms", "Transforms", "Transformation", TRANSFORMATIONS, (AliasConfig,))
+PREDICATE_ALIASES = AliasKind("predicates", "Predicates", "Predicate", PREDICATES, ())
 
 
-def add_stages(entries: Entries, properties: Mapping[str, str]) -> None:
+def add_aliases(entries: Entries, properties: Mapping[str, str]) -> None:
     """All keys of all aliases, with what is wrong with them."""
-    for kind in (TRANSFORMS, PREDICATE_STAGES):
+    for kind in (TRANSFORMS, PREDICATE_ALIASES):
         for alias in aliases_of(properties, kind.key):
-            _add_stage(entries, properties, kind, alias)
+            _add_alias(entries, properties, kind, alias)
     _check_predicates(entries, properties)
 
 
-def stage_warnings(properties: Mapping[str, str]) -> tuple[Finding, ...]:
+def alias_warnings(properties: Mapping[str, str]) -> tuple[Finding, ...]:
     """Keys of aliases that nobody named, and keys that the class of an alias does not have."""
     return tuple(
         finding
-        for kind in (TRANSFORMS, PREDICATE_STAGES)
+        for kind in (TRANSFORMS, PREDICATE_ALIASES)
         for key in properties
         if key.startswith(f"{kind.key}.")
         for finding in _stranger(key, properties, kind)
     )
 
 
-def _stranger(key: str, properties: Mapping[str, str], kind: StageKind) -> tuple[Finding, ...]:
+def _stranger(key: str, properties: Mapping[str, str], kind: AliasKind) -> tuple[Finding, ...]:
     aliases = aliases_of(properties, kind.key)
     alias = next((alias for alias in aliases if key.startswith(f"{kind.key}.{alias}.")), None)
     if alias is None:
         text = f"Nothing reads it: its name is not in '{kind.key}'."
         return (Finding(key, properties[key], text, Severity.WARNING),)
     prefix = f"{kind.key}.{alias}."
-    stage = find_class(properties.get(f"{prefix}type", "").strip(), kind.classes)
-    if stage is None:
+    found = find_class(properties.get(f"{prefix}type", "").strip(), kind.classes)
+    if found is None:
         return ()
-    classes = (stage.config_class, *kind.shared)
+    classes = (found.config_class, *kind.shared)
     known = [prefix + own.name for config_class in classes for own in config_class.config_keys()]
     return unknown_keys([key], [f"{prefix}type", f"{prefix}plugin.version", *known])
 
 
-def _add_stage(entries: Entries, properties: Mapping[str, str], kind: StageKind, alias: str) -> None:
+def _add_alias(entries: Entries, properties: Mapping[str, str], kind: AliasKind, alias: str) -> None:
     prefix = f"{kind.key}.{alias}."
     own = {key.removeprefix(prefix): value for key, value in properties.items() if key.startswith(prefix)}
     group = f"{kind.group}: {alias}"
     type_text = own.get("type", "").strip()
-    stage = find_class(type_text, kind.classes)
+    found = find_class(type_text, kind.classes)
     entries.add(
-        _head(kind, alias, CONNECT_VERSION if stage else None),
+        _head(kind, alias, CONNECT_VERSION if found else None),
         own,
         (),
         place=Place(prefix, group),
@@ -80,14 +80,14 @@ def _add_stage(entries: Entries, properties: Mapping[str, str], kind: StageKind,
     doubt = _type_doubt(type_text, kind, own, prefix)
     if doubt:
         entries.fail(f"{prefix}type", doubt)
-    if stage is None:
+    if found is None:
         return
-    classes = (stage.config_class, *kind.shared)
+    classes = (found.config_class, *kind.shared)
     findings = [finding for config_class in classes for finding in config_class.parse(own).findings]
     entries.add(_sorted(classes), own, findings, place=Place(prefix, group, first_order=2))
 
 
-def _head(kind: StageKind, alias: str, version: str | None) -> tuple[ConfigKey, ...]:
+def _head(kind: AliasKind, alias: str, version: str | None) -> tuple[ConfigKey, ...]:
     """The keys that say which class it is."""
 
     def key(name: str, type_name: str, *, text: str, display: str, recommended: tuple[str, ...]) -> ConfigKey:
@@ -104,7 +104,7 @@ def _head(kind: StageKind, alias: str, version: str | None) -> tuple[ConfigKey, 
             "CLASS",
             text=f"Class of the {word} '{alias}'.",
             display=f"{kind.interface} type for {alias}",
-            recommended=tuple(stage.name for stage in kind.classes),
+            recommended=tuple(found.name for found in kind.classes),
         ),
         key(
             "plugin.version",
@@ -116,7 +116,7 @@ def _head(kind: StageKind, alias: str, version: str | None) -> tuple[ConfigKey, 
     )
 
 
-def _full_name(name: str, kind: StageKind) -> str | None:
+def _full_name(name: str, kind: AliasKind) -> str | None:
     """The class in full; names of other things are left to ``_type_doubt``, which says what they are."""
     found = find_class(name, kind.classes)
     if found is not None:
@@ -124,7 +124,7 @@ def _full_name(name: str, kind: StageKind) -> str | None:
     return name if _other_kind(name) or _inner_classes(name, kind) or not_built(name) else None
 
 
-def _type_doubt(name: str, kind: StageKind, own: Mapping[str, str], prefix: str) -> str | None:
+def _type_doubt(name: str, kind: AliasKind, own: Mapping[str, str], prefix: str) -> str | None:
     """What is wrong with a class that is there."""
     other = _other_kind(name)
     if find_class(name, kind.classes) is None and other:
@@ -149,9 +149,9 @@ def _other_kind(name: str) -> str | None:
     return None if found is None else found.name
 
 
-def _inner_classes(name: str, kind: StageKind) -> Sequence[str]:
+def _inner_classes(name: str, kind: AliasKind) -> Sequence[str]:
     """``$Key`` and ``$Value`` of a class named without them."""
-    return [stage.name for stage in kind.classes if "$" in stage.name and stage.name.partition("$")[0] == name]
+    return [found.name for found in kind.classes if "$" in found.name and found.name.partition("$")[0] == name]
 
 
 def _sorted(classes: Sequence[type[ConfigModel]]) -> list[ConfigKey]:
@@ -163,7 +163,7 @@ def _sorted(classes: Sequence[type[ConfigModel]]) -> list[ConfigKey]:
 
 def _check_predicates(entries: Entries, properties: Mapping[str, str]) -> None:
     """A transformation that names a predicate which is not there would only fail when its task starts."""
-    known = aliases_of(properties, PREDICATE_STAGES.key)
+    known = aliases_of(properties, PREDICATE_ALIASES.key)
     for alias in aliases_of(properties, TRANSFORMS.key):
         key = f"{TRANSFORMS.key}.{alias}.predicate"
         name = properties.get(key, "").strip()
