@@ -190,9 +190,18 @@ class _Connection:
         return fenced if has_successor else TransactionExpired(EXPIRED)
 
     async def _has_successor(self) -> bool:
-        while (code := await library.try_to_continue(self.producer)) in PASSING_CODES:
+        """Ask until there is an answer, so under a time limit. Raises the client's error where none will come."""
+        while True:
+            try:
+                code = await library.try_to_continue(self.producer)
+            except CLIENT_ERRORS as error:
+                # A broker that is gone, or knows no coordinator yet, has said nothing about a successor.
+                if not isinstance(classify(error, doing="asking for a successor"), DeliveryRetriable):
+                    raise
+            else:
+                if code not in PASSING_CODES:
+                    return code in FENCED_CODES
             await asyncio.sleep(RETRY_SECONDS)
-        return code in FENCED_CODES
 
     async def would_plan_otherwise(self, writes: Sequence[TopicRecords]) -> bool:
         """Whether a new writer would not send the same again. If it would, the refusal is for ever."""
