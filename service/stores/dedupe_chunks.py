@@ -29,16 +29,18 @@ _SEALED_SHARE = 64
 """Of what the sliding window remembers: its oldest chunk is given up whole."""
 _BITS_OF_A_TIER = 4
 
-LiveChunks: TypeAlias = dict[int, tuple[str, bytes]]
-"""Window and packed hashes of each sequence number."""
+Place: TypeAlias = tuple[int, int]
+"""Sequence number and partition of a chunk: former versions spread the chunks of a task over all partitions."""
+LiveChunks: TypeAlias = dict[Place, tuple[str, bytes]]
+"""Window and packed hashes of the chunk at each place."""
 
 
 @dataclass(slots=True, eq=False)
 class Chunk:
     """Hashes that lie together in the topic, or will."""
 
-    sequences: tuple[int, ...]
-    """Numbers of its records there: one, or several that are still to be merged into the last of them."""
+    places: tuple[Place, ...]
+    """Of its records there: one, or several that are still to be merged into the last of them."""
     hashes: int
     packed: bytes | None = None
     """The hashes, as long as they may have to be written again."""
@@ -80,9 +82,9 @@ class _WindowChunks:
 class Change:
     """What one commit does to the chunks; until it is committed nothing is done."""
 
-    written: list[tuple[str, int, bytes]] = field(default_factory=list)
-    """Window, sequence number and hashes of records to write."""
-    forgotten: list[tuple[str, int]] = field(default_factory=list)
+    written: list[tuple[str, Place, bytes]] = field(default_factory=list)
+    """Window, place and hashes of records to write."""
+    forgotten: list[tuple[str, Place]] = field(default_factory=list)
     """Those to write tombstones for, after the others."""
     added: list[tuple[str, Chunk, bool]] = field(default_factory=list)
     merged: list[tuple[str, int]] = field(default_factory=list)
@@ -100,16 +102,21 @@ class TaskChunks:
         self._records_max = records_max
         self._windows: dict[str, _WindowChunks] = {}
         self._next_sequence = 0
+        self._partition = 0
         self._unsettled: deque[tuple[str, Chunk]] = deque()
         """Merged here, and still apart in the topic: of former versions, which did not merge."""
 
-    def restore(self, live: LiveChunks, *, next_sequence: int) -> None:
-        """Take over what is in the topic. Numbers are never used twice, not even those of chunks that are gone."""
+    def restore(self, live: LiveChunks, *, next_sequence: int, partition: int) -> None:
+        """Take over what is in the topic; new chunks go to `partition`.
+
+        Numbers are never used twice, not even those of chunks that are gone.
+        """
         self._next_sequence = max(self._next_sequence, next_sequence)
-        for sequence, (window, packed) in sorted(live.items()):
+        self._partition = partition
+        for place, (window, packed) in sorted(live.items()):
             chunks = self._windows.setdefault(window, _WindowChunks())
             sealed_at = self._sealed_at(window)
-            chunk = Chunk((sequence,), len(packed) // HASH_BYTES, packed)
+            chunk = Chunk((place,), len(packed) // HASH_BYTES, packed)
             taken = _taken(chunks.open, chunk.hashes, sealed_at)
             parts = [*chunks.open[len(chunks.open) - taken :], chunk]
             # What would become too large for one record stays as it is.
@@ -124,10 +131,10 @@ class TaskChunks:
             chunks.add(chunk, is_sealed=chunk.hashes >= sealed_at)
         for window, chunks in self._windows.items():
             for chunk in chunks.every():
-                if len(chunk.sequences) > 1:
+                if len(chunk.places) > 1:
                     self._unsettled.append((window, chunk))
             for chunk in chunks.sealed:
-                if len(chunk.sequences) == 1:
+                if len(chunk.places) == 1:
                     chunk.packed = None
 
     def windows_before(self, window: str) -> set[str]:
@@ -161,8 +168,8 @@ class TaskChunks:
         for window in change.closed:
             self._windows.pop(window, None)
         if (settled := change.settled) is not None:
-            settled.sequences = settled.sequences[-1:]
-        while self._unsettled and (self._unsettled[0][1].is_gone or len(self._unsettled[0][1].sequences) == 1):
+            settled.places = settled.places[-1:]
+        while self._unsettled and (self._unsettled[0][1].is_gone or len(self._unsettled[0][1].places) == 1):
             window, chunk = self._unsettled.popleft()
             if chunk.hashes >= self._sealed_at(window):
                 chunk.packed = None
@@ -180,10 +187,12 @@ class TaskChunks:
         for start in range(0, len(packed), CHUNK_BYTES_MAX):
             part = packed[start : start + CHUNK_BYTES_MAX]
             is_sealed = len(packed) // HASH_BYTES >= sealed_at
-            chunk = Chunk((self._next_sequence,), len(part) // HASH_BYTES, None if is_sealed else part)
+            chunk = Chunk(
+                ((self._next_sequence, self._partition),), len(part) // HASH_BYTES, None if is_sealed else part
+            )
             self._next_sequence += 1
             change.added.append((window, chunk, is_sealed))
-            change.written.append((window, chunk.sequences[0], part))
+            change.written.append((window, chunk.places[0], part))
 
     def _slide(self, change: Change) -> None:
         """Give up the oldest of the sliding window: chunk by chunk, so that never more than it has too many go."""
@@ -205,12 +214,12 @@ class TaskChunks:
     def _settle(self, change: Change) -> None:
         """Write one of those that are merged here only: a commit more or less, and the topic is as it is here."""
         for window, chunk in self._unsettled:
-            if chunk.is_gone or len(chunk.sequences) == 1:
+            if chunk.is_gone or len(chunk.places) == 1:
                 continue
             if chunk not in change.gone and chunk.packed is not None:
                 change.settled = chunk
-                change.written.append((window, chunk.sequences[-1], chunk.packed))
-                change.forgotten += [(window, sequence) for sequence in chunk.sequences[:-1]]
+                change.written.append((window, chunk.places[-1], chunk.packed))
+                change.forgotten += [(window, place) for place in chunk.places[:-1]]
             return
 
     def _sealed_at(self, window: str) -> int:
@@ -245,7 +254,7 @@ def _joined(parts: Sequence[Chunk]) -> Chunk:
     if len(parts) == 1:
         return parts[0]
     return Chunk(
-        tuple(sequence for part in parts for sequence in part.sequences),
+        tuple(place for part in parts for place in part.places),
         sum(part.hashes for part in parts),
         b"".join(part.packed or b"" for part in parts),
     )
@@ -253,4 +262,4 @@ def _joined(parts: Sequence[Chunk]) -> Chunk:
 
 def _forget(change: Change, window: str, chunk: Chunk) -> None:
     change.gone.append(chunk)
-    change.forgotten += [(window, sequence) for sequence in chunk.sequences]
+    change.forgotten += [(window, place) for place in chunk.places]

@@ -6,7 +6,9 @@ another or its window is closed. What a micro-batch changes travels in its own t
 those records are remembered further, among those without a window, that were rejected first and delivered later: their
 letters may be redriven at any time.
 
-All chunks of a task lie in one partition, and only that one is read when it starts.
+All chunks of a task lie in one partition, its home, and only that one is read when it starts. Former versions placed
+each chunk by its own key, and partitions may have been added since. Where that may be so, all partitions are read, and
+new chunks stay outside of the home as long as another lies there: so the home never looks whole while it is not.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from service.kafka.partitioner import key_partitions
 from service.kafka.reader import partition_count, read_topic
 from service.kafka.records import TopicRecords
 from service.stores.dedupe import NO_WINDOW, DedupeIndex, DedupeLimits
-from service.stores.dedupe_chunks import Change, LiveChunks, TaskChunks
+from service.stores.dedupe_chunks import Change, LiveChunks, Place, TaskChunks
 from service.stores.hashes import HASH_BYTES
 from service.stores.jackson import to_json
 
@@ -113,18 +115,28 @@ class NoDedupe:
 class TaskRecords:
     """What the topic holds of one task."""
 
-    partition: int
-    """Where all of it lies."""
+    home: int = 0
+    """Partition of its chunks, but for those of former versions."""
     live: LiveChunks = field(default_factory=dict)
     next_sequence: int = 0
 
-    def take(self, window: str, sequence: int, value: bytes | None) -> None:
-        """A record of the task, in the order of the topic."""
-        self.next_sequence = max(self.next_sequence, sequence + 1)
+    @property
+    def partition(self) -> int:
+        """Where new chunks go: home, or outside of it as long as anything lies there."""
+        return min((partition for _, partition in self.live if partition != self.home), default=self.home)
+
+    def take(self, window: str, place: Place, value: bytes | None) -> None:
+        """Take in a record of the task, in the order of its partition; a null value forgets the chunk there."""
+        self.next_sequence = max(self.next_sequence, place[0] + 1)
         if value is None:
-            self.live.pop(sequence, None)
+            self.live.pop(place, None)
         else:
-            self.live[sequence] = (window, value)
+            self.live[place] = (window, value)
+
+    def may_be_a_part(self, task: TaskKey, count: int) -> bool:
+        """Whether all that lives in the home of so many partitions belongs there by its own key, as if by chance."""
+        keys = _keys(task, [(window, sequence) for (sequence, _), (window, _) in self.live.items()])
+        return not keys or bool((key_partitions(pa.array(keys, pa.binary()), partitions=count) == self.home).all())
 
 
 TaskKey: TypeAlias = tuple[str, int]
@@ -159,7 +171,11 @@ class DedupeStore:
         Raises DeliveryFatal, DeliveryRetriable.
         """
         found = await self.read(lambda task: task[0] == connector)
-        return [_tombstones(self.topic, task, records) for task, records in found.items() if records.live]
+        gone = {
+            task: [(window, place, None) for place, (window, _) in records.live.items()]
+            for task, records in found.items()
+        }
+        return [write for task, changes in gone.items() for write in _writes(self.topic, task, changes)]
 
     async def tasks_of(self, connector: str) -> list[int]:
         """Tasks of a connector that remember anything, in order. Raises DeliveryFatal, DeliveryRetriable."""
@@ -172,16 +188,17 @@ class DedupeStore:
         """States of some tasks of a connector, loaded together. Raises DeliveryFatal, DeliveryRetriable."""
         states = {task: open_task(task) for task in tasks}
         found = await self.read(lambda task: task[0] == connector and task[1] in states)
+        count = await self._partition_count()
         for number, state in states.items():
-            key = (connector, number)
-            await asyncio.to_thread(state.restore, found.get(key) or TaskRecords(await self._home(key)))
+            records = found.get((connector, number)) or TaskRecords()
+            records.home = partition_of((connector, number), count)
+            await asyncio.to_thread(state.restore, records)
         return states
 
     async def load_task(self, task: TaskKey) -> TaskRecords:
         """What is remembered of one task. Raises DeliveryFatal, DeliveryRetriable.
 
-        It lies in the partition of the task, or, where that has nothing of it, in another: the topic may have had
-        fewer partitions when it was first written.
+        All partitions are read where the task's own holds nothing, or only what former versions may have placed there.
         """
         counts: list[int] = []
 
@@ -189,10 +206,14 @@ class DedupeStore:
             counts.append(count)
             return partition_of(task, count)
 
-        found = await self.read(lambda each: each == task, only_partition=own)
-        if not found and counts[0] > 1:
-            found = await self.read(lambda each: each == task)
-        return found.get(task) or TaskRecords(partition_of(task, counts[0]))
+        async def found(only_partition: Callable[[int], int] | None) -> TaskRecords:
+            records = (await self.read(lambda each: each == task, only_partition=only_partition)).get(task)
+            records = records or TaskRecords()
+            records.home = partition_of(task, counts[0])
+            return records
+
+        records = await found(own)
+        return await found(None) if counts[0] > 1 and records.may_be_a_part(task, counts[0]) else records
 
     async def read(
         self, is_wanted: Callable[[TaskKey], bool], *, only_partition: Callable[[int], int] | None = None
@@ -210,7 +231,7 @@ class DedupeStore:
                 if reason := _why_foreign(place, value):
                     foreign.append(StateRecordSkipped(topic=self.topic, offset=offset, reason=reason))
                 elif place is not None and is_wanted(place[:2]):
-                    found.setdefault(place[:2], TaskRecords(partition)).take(*place[2:], value)
+                    found.setdefault(place[:2], TaskRecords()).take(place[2], (place[3], partition), value)
             return foreign
 
         async with aclosing(self.records(only_partition)) as lists:
@@ -226,9 +247,8 @@ class DedupeStore:
             async for records in lists:
                 yield [(record.partition, record.offset, record.key, record.value) for record in records]
 
-    async def _home(self, task: TaskKey) -> int:
-        """The partition of a task of which nothing is in the topic."""
-        return partition_of(task, await partition_count(self.settings, self.topic))
+    async def _partition_count(self) -> int:
+        return await partition_count(self.settings, self.topic)
 
     def open(self, connector: str, task: int, *, limits: DedupeLimits | None = None) -> StoredDedupe:
         """State of one task; nothing is read before `load`."""
@@ -245,7 +265,6 @@ class StoredDedupe:
     connector: str
     task: int
     index: DedupeIndex
-    _partition: int = 0
     _change: Change | None = None
     _oldest_open: str = NO_WINDOW
 
@@ -263,8 +282,7 @@ class StoredDedupe:
 
     def restore(self, found: TaskRecords) -> None:
         """Build the index from the chunks that live, oldest first; for a thread, if they are many."""
-        self._partition = found.partition
-        self._chunks.restore(found.live, next_sequence=found.next_sequence)
+        self._chunks.restore(found.live, next_sequence=found.next_sequence, partition=found.partition)
         by_window: dict[str, list[bytes]] = defaultdict(list)
         for _, (window, packed) in sorted(found.live.items()):
             by_window[window].append(packed)
@@ -307,19 +325,8 @@ class StoredDedupe:
         self._change = change = self._chunks.plan(
             {window: b"".join(parts) for window, parts in by_window.items()}, closing
         )
-        if not change.written and not change.forgotten:
-            return []
-        values = [*(packed for _, _, packed in change.written), *[None] * len(change.forgotten)]
-        places = [*((window, sequence) for window, sequence, _ in change.written), *change.forgotten]
-        keys = _keys((self.connector, self.task), places)
-        return [
-            TopicRecords(
-                self.store.topic,
-                pa.array(values, pa.binary()),
-                pa.array(keys, pa.binary()),
-                partition=self._partition,
-            )
-        ]
+        changes = [*change.written, *((window, place, None) for window, place in change.forgotten)]
+        return _writes(self.store.topic, (self.connector, self.task), changes)
 
     def _delivered_letters(self, window: str) -> bytes:
         """What was rejected and delivered too lies in the dead letters still: a redrive must know it for longer.
@@ -351,10 +358,20 @@ def partition_of(task: TaskKey, count: int) -> int:
     return int(key_partitions(pa.array([to_json(list(task)).encode()], pa.binary()), partitions=count)[0])
 
 
-def _tombstones(topic: str, task: TaskKey, found: TaskRecords) -> TopicRecords:
-    keys = _keys(task, [(window, sequence) for sequence, (window, _) in found.live.items()])
-    nothing = pa.nulls(len(keys), pa.binary())
-    return TopicRecords(topic, nothing, pa.array(keys, pa.binary()), partition=found.partition)
+def _writes(topic: str, task: TaskKey, changes: Iterable[tuple[str, Place, bytes | None]]) -> list[TopicRecords]:
+    """Records that put packed hashes of a window at places, None forgetting what is there; one list a partition."""
+    by_partition: dict[int, list[tuple[str, int, bytes | None]]] = defaultdict(list)
+    for window, (sequence, partition), packed in changes:
+        by_partition[partition].append((window, sequence, packed))
+    return [
+        TopicRecords(
+            topic,
+            pa.array([packed for _, _, packed in part], pa.binary()),
+            pa.array(_keys(task, [(window, sequence) for window, sequence, _ in part]), pa.binary()),
+            partition=partition,
+        )
+        for partition, part in by_partition.items()
+    ]
 
 
 def _keys(task: TaskKey, places: Sequence[tuple[str, int]]) -> list[bytes]:

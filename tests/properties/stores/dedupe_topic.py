@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from metrics.events import Emit, discard
 from service.kafka.client import KafkaSettings
+from service.kafka.partitioner import key_partitions
 from service.kafka.records import TopicRecords
 from service.stores.dedupe import DedupeLimits
-from service.stores.dedupe_store import DedupeStore, StoredDedupe, TaskKey, TaskRecords, TopicRecord
+from service.stores.dedupe_store import DedupeStore, StoredDedupe, TaskRecords, TopicRecord
 from service.stores.hashes import HASH_BYTES
 
 DAYS = ["2024-01-01", "2024-01-02", "2024-01-03"]
@@ -22,37 +24,46 @@ CONNECTOR = "c"
 
 
 class FakeTopic:
-    """A compacted topic: the last value of each key."""
+    """A compacted topic: the last value of each key in each partition."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, partitions: int = 1) -> None:
         """Begin empty."""
-        self.records: dict[bytes, bytes | None] = {}
+        self.partitions: list[dict[bytes, bytes | None]] = [{} for _ in range(partitions)]
+        self.records = self.partitions[0]
 
     def write(self, writes: list[TopicRecords]) -> None:
         """Commit a transaction."""
         for write in writes:
             assert write.keys is not None
+            assert write.partition is not None
             for key, value in zip(write.keys.to_pylist(), write.values.to_pylist(), strict=True):
                 assert key is not None
-                self.records[key] = value
+                self.partitions[write.partition][key] = value
+
+    def place_by_key(self, records: Mapping[bytes, bytes]) -> None:
+        """Write these as former versions did: each where its key hashes to."""
+        places = key_partitions(pa.array(records, pa.binary()), partitions=len(self.partitions))
+        for partition, (key, value) in zip(places, records.items(), strict=True):
+            self.partitions[partition][key] = value
 
     def open(self, *, limits: DedupeLimits | None = None, task: int = 0) -> StoredDedupe:
         """A new incarnation of the task, which has read the topic."""
         state = StoreOf(self).open(CONNECTOR, task, limits=limits)
-        found = TaskRecords(0)
+        assert len(self.partitions) == 1
+        found = TaskRecords()
         for key, value in self.records.items():
             match _place(key):
                 case [str(connector), int(number), str(window), int(sequence)] if (connector, number) == (
                     CONNECTOR,
                     task,
                 ):
-                    found.take(window, sequence, value)
+                    found.take(window, (sequence, 0), value)
         state.restore(found)
         return state
 
     def live(self) -> list[list[object]]:
         """Keys that are not forgotten."""
-        return [json.loads(key) for key, value in self.records.items() if value is not None]
+        return [json.loads(key) for log in self.partitions for key, value in log.items() if value is not None]
 
 
 @dataclass(frozen=True, init=False)
@@ -69,14 +80,13 @@ class StoreOf(DedupeStore):
         object.__setattr__(self, "fake", fake)
 
     async def records(self, only_partition: Callable[[int], int] | None = None) -> AsyncGenerator[list[TopicRecord]]:
-        """See ``DedupeStore``; of one partition."""
-        if only_partition is not None:
-            assert only_partition(1) == 0
-        yield [(0, offset, key, value) for offset, (key, value) in enumerate(self.fake.records.items())]
+        """See ``DedupeStore``."""
+        partitions = self.fake.partitions
+        for number in range(len(partitions)) if only_partition is None else (only_partition(len(partitions)),):
+            yield [(number, offset, key, value) for offset, (key, value) in enumerate(partitions[number].items())]
 
-    async def _home(self, task: TaskKey) -> int:
-        del task
-        return 0
+    async def _partition_count(self) -> int:
+        return len(self.fake.partitions)
 
 
 def _place(key: bytes) -> object:

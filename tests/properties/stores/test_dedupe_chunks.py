@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.stores.dedupe import NO_WINDOW
-from service.stores.dedupe_chunks import CHUNK_BYTES_MAX, MERGED_CHUNKS, SEALED_HASHES, TaskChunks
+from service.stores.dedupe_chunks import CHUNK_BYTES_MAX, MERGED_CHUNKS, SEALED_HASHES, LiveChunks, TaskChunks
 from service.stores.hashes import HASH_BYTES
 
 SMALL_CHUNKS_MAX = 3 * MERGED_CHUNKS
@@ -21,13 +21,13 @@ class Topic:
     """What is in the topic of one task, and the task's chunks, by their window and number."""
 
     records_max: int = RECORDS_MAX
-    live: dict[int, tuple[str, bytes]] = field(default_factory=dict)
+    live: LiveChunks = field(default_factory=dict)
     next_sequence: int = 0
 
     def open(self) -> TaskChunks:
         """A new incarnation."""
         chunks = TaskChunks(records_max=self.records_max)
-        chunks.restore(self.live, next_sequence=self.next_sequence)
+        chunks.restore(self.live, next_sequence=self.next_sequence, partition=0)
         return chunks
 
     def hashes(self, window: str) -> list[bytes]:
@@ -38,12 +38,12 @@ class Topic:
     def commit(self, chunks: TaskChunks, fresh: dict[str, bytes], *, is_heard: bool = True) -> None:
         """Write what is planned; the task may die before it hears of it."""
         change = chunks.plan(fresh, [])
-        for window, sequence, packed in change.written:
+        for window, place, packed in change.written:
             assert 0 < len(packed) <= CHUNK_BYTES_MAX
-            self.live[sequence] = (window, packed)
-        for _, sequence in change.forgotten:
-            del self.live[sequence]
-        self.next_sequence = max([self.next_sequence, *(sequence + 1 for _, sequence, _ in change.written)])
+            self.live[place] = (window, packed)
+        for _, place in change.forgotten:
+            del self.live[place]
+        self.next_sequence = max([self.next_sequence, *(sequence + 1 for _, (sequence, _), _ in change.written)])
         if is_heard:
             chunks.apply(change)
 

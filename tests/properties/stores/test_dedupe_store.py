@@ -13,7 +13,7 @@ from metrics.events import Event, StateRecordSkipped
 from service.kafka.records import TopicRecords
 from service.stores.dedupe import DedupeLimits
 from service.stores.dedupe_chunks import CHUNK_BYTES_MAX, MERGED_CHUNKS, SEALED_HASHES
-from service.stores.dedupe_store import StoredDedupe
+from service.stores.dedupe_store import StoredDedupe, partition_of
 from service.stores.hashes import HASH_BYTES
 from service.stores.jackson import to_json
 from tests.properties.stores.dedupe_topic import DAYS, FakeTopic, StoreOf, hashes_of
@@ -192,3 +192,66 @@ def test_an_unchanged_state_writes_nothing() -> None:
     topic.write(see(state, [1], None)[1])
     state.commit()
     assert see(state, [1], None) == ([], [])
+
+
+SPREAD = 40
+"""Chunks that former versions left in a topic of several partitions, each where its key belongs."""
+
+
+def spread_topic() -> FakeTopic:
+    """One chunk for each of the numbers, of one task."""
+    topic = FakeTopic(partitions=5)
+    topic.place_by_key({to_json(["c", 0, "", at]).encode(): hashes_of([at]).tobytes() for at in range(SPREAD)})
+    assert all(topic.partitions)
+    return topic
+
+
+async def loaded(topic: FakeTopic) -> StoredDedupe:
+    """A new incarnation of the task."""
+    state = StoreOf(topic).open("c", 0)
+    await state.load()
+    return state
+
+
+async def test_chunks_that_were_placed_by_their_keys_are_all_found_at_every_start() -> None:
+    """Also when further chunks have joined them, and when some of them were merged."""
+    topic = spread_topic()
+    for number in range(SPREAD, SPREAD + 40):
+        state = await loaded(topic)
+        fresh, writes = see(state, list(range(number + 1)), None)
+        assert fresh == [number]
+        topic.write(writes)
+        state.commit()
+    assert len(topic.live()) < SPREAD + 40
+    state = await loaded(topic)
+    assert len(state.index) == SPREAD + 40
+
+
+async def test_closing_a_window_forgets_its_chunks_in_whatever_partition_they_are() -> None:
+    """A tombstone in another partition would leave them for ever."""
+    topic = FakeTopic(partitions=5)
+    topic.place_by_key({to_json(["c", 0, DAYS[0], at]).encode(): hashes_of([at]).tobytes() for at in range(SPREAD)})
+    state = await loaded(topic)
+    topic.write(see(state, [SPREAD], DedupeScope(DAYS[1], DAYS[1]))[1])
+    assert [place[2] for place in topic.live()] == [DAYS[1]]
+
+
+async def test_a_reset_forgets_the_chunks_of_a_connector_in_whatever_partition_they_are() -> None:
+    """Everything comes anew, and what comes is remembered in one partition alone."""
+    topic = spread_topic()
+    topic.write(await StoreOf(topic).forgotten("c"))
+    assert topic.live() == []
+    state = await loaded(topic)
+    topic.write(see(state, [1], None)[1])
+    home = partition_of(("c", 0), 5)
+    assert [at for at, records in enumerate(topic.partitions) if any(records.values())] == [home]
+
+
+async def test_a_redrive_loads_chunks_that_were_placed_by_their_keys() -> None:
+    """And adds to them so that the task finds everything."""
+    topic = spread_topic()
+    store = StoreOf(topic)
+    state = (await store.load_tasks("c", [0], lambda task: store.open("c", task)))[0]
+    assert see(state, list(range(SPREAD)), None)[0] == []
+    topic.write(see(state, [SPREAD], None)[1])
+    assert see(await loaded(topic), list(range(SPREAD + 1)), None)[0] == []
