@@ -10,7 +10,8 @@ What has moved is read again: the page before; and where that has nothing in com
 first one on. While a task runs, its records are known one by one. After a restart it is their order that tells which of
 them were handed over: in rising order all up to the highest value, in falling order all down to the lowest. An order
 that does not last to the end of the round, or takes more records for known than were handed over, proves nothing: then
-the pages are read once more without it, and records come twice rather than not at all.
+the pages are read once more without it, and records come twice rather than not at all. Falling order is also given up
+where more records have the lowest value than can be remembered: from there on the round has no order.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import Any
 
 from fetchers.http.answers import CutAnswer
 from fetchers.http.bookmark import Bookmark
-from fetchers.toolkit.marks import RecordOrder, check_kinds
+from fetchers.toolkit.marks import RecordOrder, TooManyAlikeError, check_kinds
 from fetchers.toolkit.pagination import Place
 
 RECENT_RECORDS_MAX = 20_000
@@ -195,14 +196,24 @@ class Walk:
             raise BegunAgainError(replace(bookmark, order=RecordOrder.MIXED).begun_again())
 
     def hand_over(self, answer: CutAnswer, news: Sequence[int]) -> None:
-        """Note that these records were handed over."""
-        bookmark = self.bookmark
-        highest = answer.raise_mark(bookmark.highest, news)
-        lowest = bookmark.lowest
-        if self._way.is_checked and bookmark.order is not RecordOrder.UP:
-            lowest = answer.raise_mark(lowest, news)
-        records = bookmark.records + len(news)
-        self.bookmark = replace(bookmark, highest=highest, lowest=replace(lowest, unreadable=()), records=records)
+        """Note that these records were handed over.
+
+        Raises Fatal where more of them have the highest value than can be remembered, and ``BegunAgainError`` where
+        that many have the lowest, and the order counted on is told by it.
+        """
+        if self._way.is_checked and self.bookmark.order in {RecordOrder.UNKNOWN, RecordOrder.DOWN}:
+            self._lower(answer, news)
+        highest = answer.raise_mark(self.bookmark.highest, news)
+        self.bookmark = replace(self.bookmark, highest=highest, records=self.bookmark.records + len(news))
+
+    def _lower(self, answer: CutAnswer, news: Sequence[int]) -> None:
+        try:
+            lowest = answer.raise_mark(self.bookmark.lowest, news)
+        except TooManyAlikeError:
+            # The lowest value only saves repeating records after a move: without it there is no order to go by.
+            self._go_by(RecordOrder.MIXED)
+        else:
+            self.bookmark = replace(self.bookmark, lowest=replace(lowest, unreadable=()))
 
     def last_identity(self) -> str | None:
         """What the last record of the page in hand is known again by."""
@@ -252,7 +263,9 @@ class Walk:
         order = self.bookmark.order
         is_rising = order in _RISING or any(a < b for a, b in pairwise(orders))
         is_falling = order in _FALLING or any(a > b for a, b in pairwise(orders))
-        found = _ORDERS[is_rising, is_falling]
-        self.bookmark = replace(self.bookmark, order=found)
-        if found is RecordOrder.MIXED and (self.bookmark.is_again or self._has_deferred):
+        self._go_by(_ORDERS[is_rising, is_falling])
+
+    def _go_by(self, order: RecordOrder) -> None:
+        self.bookmark = replace(self.bookmark, order=order)
+        if order is RecordOrder.MIXED and (self.bookmark.is_again or self._has_deferred):
             raise BegunAgainError(self.bookmark.begun_again())

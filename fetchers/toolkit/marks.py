@@ -25,6 +25,10 @@ def key_hash(identity: bytes) -> str:
     return hashlib.blake2b(identity, digest_size=_DIGEST_BYTES).hexdigest()
 
 
+class TooManyAlikeError(Fatal):
+    """More than ``KEYS_MAX`` records have the value at which a mark would stand."""
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """The offset field, or several of them, of some records, ready to be compared."""
@@ -88,7 +92,10 @@ class Mark:
         ]
 
     def raised_by(self, column: Column, positions: Sequence[int], key_of: Callable[[int], str]) -> Mark:
-        """The mark after the records at ``positions`` have been handed over as well."""
+        """The mark after the records at ``positions`` have been handed over as well.
+
+        Raises ``TooManyAlikeError`` where more records share its value than can be told apart.
+        """
         if not positions:
             return self
         orders = column.orders
@@ -104,7 +111,7 @@ class Mark:
                 keys |= self.keys
         if len(keys) > KEYS_MAX:
             message = f"more than {KEYS_MAX} records have the same value in the offset field; choose a finer field"
-            raise Fatal(message)
+            raise TooManyAlikeError(message)
         return replace(self, value=column.values[at_top[0]], keys=keys)
 
     def seeing(self, unreadable: Sequence[str]) -> Mark:

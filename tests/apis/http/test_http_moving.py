@@ -21,6 +21,7 @@ from fetchers.catalog import shared_http
 from fetchers.http.fetcher import HttpSource
 from fetchers.sdk import Page, Retriable
 from fetchers.sdk.testing import FakeContext, collect
+from fetchers.toolkit import marks
 from fetchers.toolkit.http import SharedHttp
 from metrics.events import PagesMoved
 from tests.apis.http.paged import WAYS, Table, ids, items, resume, source
@@ -231,6 +232,65 @@ async def test_in_any_order_what_is_not_taken_away_comes(
         made = source(f"{url}/list", **keys(way, http_pagination_limit=str(size)))
         delivered = await collect(made, resume(made, http, []), rounds=2)
     assert table.versions <= set(versions(delivered))
+
+
+@pytest.mark.parametrize("way", POSITIONAL)
+@pytest.mark.parametrize("stamps", [[9, 8, *[1] * 7], [9, 8, *[5] * 7, 1], [7, 9, *[1] * 7, 8]])
+async def test_more_old_records_of_one_value_than_can_be_remembered_come_once(
+    http: SharedHttp, monkeypatch: pytest.MonkeyPatch, way: str, stamps: list[int]
+) -> None:
+    """A bulk import behind newer records: the mark that is stored does not stand at its value."""
+    monkeypatch.setattr(marks, "KEYS_MAX", 4)
+    table = Table(items(*stamps), size=3)
+    async with serve(table.answer) as url:
+        made = source(f"{url}/list", **keys(way, http_pagination_limit="3"))
+        pages = await collect(made, resume(made, http, []))
+        assert ids(pages) == [*range(len(stamps))]
+        table.items.insert(0, {"id": 99, "t": 10})
+        assert ids(await collect(made, resume(made, http, pages))) == [99]
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    count=st.integers(1, 8),
+    old=st.integers(3, 9),
+    size=st.integers(2, 4),
+    way=st.sampled_from(POSITIONAL),
+    touches=st.lists(st.lists(st.integers(0, 16), max_size=3), min_size=1, max_size=30),
+    kills=st.lists(st.integers(0, 9), max_size=3),
+)
+async def test_behind_newer_records_many_of_one_value_move_as_others_do(
+    *, count: int, old: int, size: int, way: str, touches: list[list[int]], kills: list[int]
+) -> None:
+    """Newest first, with more records of the oldest value than can be remembered: each version comes.
+
+    None comes twice but where that was told.
+    """
+    stamped = [{"id": number, "t": max(0, number - old + 1)} for number in range(old + count)]
+    table = Moving(stamped, size=size, is_newest_first=True)
+
+    def touch(numbers: list[int]) -> None:
+        for number in numbers:
+            table.touch(number % (old + count))
+
+    table.after = {at: partial(touch, numbers) for at, numbers in enumerate(touches, start=1)}
+    delivered: list[Page] = []
+    is_repeating = False
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(marks, "KEYS_MAX", 2)
+        async with shared_http() as http, serve(table.moving_answer) as url:
+            made = source(f"{url}/list", **keys(way, http_pagination_limit=str(size)))
+            for kept in kills:
+                context = resume(made, http, delivered[-1:])
+                delivered += (await collect_in_spite(made, context))[:kept]
+                is_repeating |= any(moves(context))
+            table.after = {}
+            context = resume(made, http, delivered[-1:])
+            delivered += await collect(made, context, rounds=2)
+            is_repeating |= any(moves(context))
+    found = versions(delivered)
+    assert table.versions <= set(found)
+    assert is_repeating or len(found) == len(set(found))
 
 
 async def test_a_page_that_stays_costs_one_request_more_only_where_news_are(http: SharedHttp) -> None:
