@@ -173,6 +173,9 @@ class TopicTail:
             self._move(await feed.positions())
 
     def _move(self, positions: Ends) -> None:
+        if any(at < self._positions.get(partition, 0) for partition, at in positions.items()):
+            # The library went to the beginning by itself: the topic was made anew, or lost its end.
+            self._has_missed = True
         moved = self._positions | positions
         if moved != self._positions:
             self._positions = moved

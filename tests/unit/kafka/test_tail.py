@@ -18,19 +18,22 @@ FIRST, SECOND = TopicPartition("configs", 0), TopicPartition("configs", 1)
 
 
 class Feed:
-    """Gives two lists; then `positions` fails, unless a test says where each partition stands."""
+    """Gives two lists, or others; then `positions` fails, unless a test says where each partition stands."""
 
-    def __init__(self, positions: dict[TopicPartition, int] | None = None) -> None:
+    def __init__(
+        self, positions: dict[TopicPartition, int] | None = None, *, lists: list[list[Any]] | None = None
+    ) -> None:
         """Not read from yet."""
         self._positions = positions
-        self._lists = [[record(FIRST, 0), record(FIRST, 2)], [record(SECOND, 0)]]
+        self._lists = [[record(FIRST, 0), record(FIRST, 2)], [record(SECOND, 0)]] if lists is None else lists
+        self._is_read = False
 
     async def poll(self) -> list[list[Any]]:
         """As TopicFeed's."""
-        given, self._lists = self._lists, []
-        if not given:
+        if self._is_read:
             await asyncio.Event().wait()
-        return given
+        self._is_read = True
+        return self._lists
 
     async def positions(self) -> dict[TopicPartition, int]:
         """As TopicFeed's."""
@@ -64,6 +67,7 @@ async def test_markers_behind_the_last_record_are_passed_over() -> None:
         async with asyncio.timeout(1):
             await tail._read_on(cast("TopicFeed", cast("Any", Feed({FIRST: 4, SECOND: 1}))))
     assert tail._positions == {FIRST: 4, SECOND: 1}
+    assert not tail.has_missed
 
 
 class Ends:
@@ -126,6 +130,18 @@ async def test_a_reading_of_everything_proves_the_tail_complete() -> None:
 async def test_a_topic_that_was_made_anew_is_another(ends: dict[TopicPartition, int]) -> None:
     """It ends before what has been read, or has a partition less."""
     tail = standing_tail(ends=ends, tombstone_seconds=100)
+    await tail.read_to_end()
+    assert tail.has_missed
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("lists", [[[record(FIRST, 0)]], []], ids=["with records", "empty"])
+async def test_a_topic_that_was_made_anew_and_is_read_on_is_another(lists: list[list[Any]]) -> None:
+    """The library goes to its beginning by itself, so that it ends where the tail stands at the next look."""
+    tail = standing_tail(ends={FIRST: 1}, tombstone_seconds=100)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(1):
+            await tail._read_on(cast("TopicFeed", cast("Any", Feed({FIRST: 1}, lists=lists))))
     await tail.read_to_end()
     assert tail.has_missed
 
