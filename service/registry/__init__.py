@@ -9,6 +9,7 @@ from service.registry.errors import (
     RegistryFatal,
     RegistryRetriable,
     SchemaNotFound,
+    UnusableSchema,
 )
 from service.registry.settings import RegistrySettings
 from service.registry.subjects import SubjectStrategy
@@ -23,4 +24,5 @@ __all__ = [
     "RegistrySettings",
     "SchemaNotFound",
     "SubjectStrategy",
+    "UnusableSchema",
 ]

@@ -19,7 +19,7 @@ from yarl import URL
 
 from fetchers.catalog import bound_connector, check_literal
 from fetchers.sdk.reach import AddressRefusedError, AllowedAddresses
-from service.registry.errors import IncompatibleSchema, RegistryFatal, RegistryRetriable, SchemaNotFound
+from service.registry.errors import IncompatibleSchema, RegistryFatal, RegistryRetriable, SchemaNotFound, UnusableSchema
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,6 +32,8 @@ _ANSWER_BYTES_MAX = 8 * 1_048_576
 _CACHE_ENTRIES_MAX = 1000
 _CONNECTIONS_MAX = 8
 _NOT_FOUND = 404
+_NOT_FOUND_CODES = frozenset({40401, 40402, 40403})
+"""What a registry says of a subject, version or schema that it has not; a wrong address answers 404 without them."""
 _CONFLICT = 409
 _RETRIABLE = frozenset({408, 425, 429})
 _SERVER_ERROR = 500
@@ -155,7 +157,7 @@ class RegistryClient:
     async def by_id(self, schema_id: int) -> str:
         """Schema of an id, remembered.
 
-        Raises SchemaNotFound, RegistryFatal (not Avro, or made of several schemas), RegistryRetriable.
+        Raises SchemaNotFound, UnusableSchema, RegistryFatal, RegistryRetriable.
         """
         if schema_id not in self._schemas:
             answer = await self._ask("GET", f"/schemas/ids/{schema_id}")
@@ -166,7 +168,7 @@ class RegistryClient:
     async def latest(self, subject: str, *, version: int | None = None) -> RegisteredSchema:
         """Newest version of a subject, or the version given; never remembered.
 
-        Raises SchemaNotFound, RegistryFatal, RegistryRetriable.
+        Raises SchemaNotFound, UnusableSchema, RegistryFatal, RegistryRetriable.
         """
         answer = await self._ask("GET", f"/subjects/{_quoted(subject)}/versions/{version or 'latest'}")
         body = _demand(answer, f"subject '{subject}'", fields=("id", "version", "schema"))
@@ -230,7 +232,7 @@ class RegistryClient:
 def _demand(answer: _Answer, what: str, *, fields: tuple[str, ...] = ()) -> dict[str, Any]:
     if answer.status < _OK_BELOW and all(field in answer.body for field in fields):
         return answer.body
-    if answer.status == _NOT_FOUND:
+    if answer.status == _NOT_FOUND and answer.body.get("error_code") in _NOT_FOUND_CODES:
         raise SchemaNotFound(f"{what} is not in the registry: {answer.message}")
     # A success without its fields comes from something that is no registry.
     raise RegistryFatal(f"the registry refuses {what} ({answer.status}): {answer.message}")
@@ -240,7 +242,8 @@ def _avro(body: dict[str, Any]) -> str:
     kind = body.get("schemaType") or "AVRO"
     if kind != "AVRO" or body.get("references"):
         count = len(body.get("references") or ())
-        raise RegistryFatal(f"only self-contained Avro schemas can be used, this one is {kind} with {count} references")
+        message = f"only self-contained Avro schemas can be used, this one is {kind} with {count} references"
+        raise UnusableSchema(message)
     return str(body["schema"])
 
 

@@ -5,7 +5,8 @@ RegistryFailure
 ├── RegistryRetriable      no URL answered in time, or the registry is ill: ask again later
 └── RegistryFatal          the same question gets the same answer: someone has to change something
     ├── IncompatibleSchema the subject's compatibility level refuses the schema
-    └── SchemaNotFound     no such subject, version or id
+    ├── SchemaNotFound     no such subject, version or id
+    └── UnusableSchema     the schema is there, and is not one that records can be read or written by
 ```
 """
 
@@ -30,3 +31,7 @@ class IncompatibleSchema(RegistryFatal):
 
 class SchemaNotFound(RegistryFatal):
     """The subject, version or id does not exist."""
+
+
+class UnusableSchema(RegistryFatal):
+    """The registry gives the schema, which is not Avro or refers to other schemas."""

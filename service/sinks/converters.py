@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar, cast
 
@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from service.config.converters import Converter
 from service.registry.client import RegistryClient
-from service.registry.errors import RegistryFatal
+from service.registry.errors import RegistryFatal, SchemaNotFound, UnusableSchema
 from service.sinks.avro_columns import AvroShape, AvroShapeError, avro_shape
 from service.sinks.batch import Form, ValueType
 from service.sinks.readings import UNKNOWN, Column, Reading, filled, of_one_type
@@ -30,6 +30,8 @@ _INLINE_RECORDS_MAX = 100
 """For fewer records a thread costs more than it saves."""
 _MAGIC = b"\0"
 _HEADER_BYTES = 5
+_ID_MAX = 2**31 - 1
+"""Registries count in Java's ints, and answer to a greater number as to a wrong address."""
 _ENVELOPE_MESSAGE = (
     'JsonConverter with schemas.enable requires "schema" and "payload" fields and may not contain additional fields. '
     "If you are trying to deserialize plain JSON data, set schemas.enable=false in your converter configuration."
@@ -45,7 +47,10 @@ class ColumnReader(Protocol):
     """Reads the keys, or the values, of polls by one converter."""
 
     async def read(self, column: Column) -> Reading:
-        """Decode a binary column; a row that cannot be decoded is refused in the result. Raises RegistryRetriable."""
+        """Decode a binary column; a row that cannot be decoded is refused in the result.
+
+        Raises RegistryRetriable and RegistryFatal, which say nothing of a record.
+        """
 
 
 def column_reader(converter: Converter, registry: RegistryClient | None) -> ColumnReader:
@@ -103,7 +108,7 @@ class AvroReader:
     """AvroConverter: typed columns, one type for each schema the records were written with."""
 
     def __init__(self, registry: RegistryClient) -> None:
-        """Ask ``registry`` for schemas, once each."""
+        """Ask ``registry`` for schemas, once each; for ids that it does not know, at each read."""
         self._registry = registry
         self._shapes: dict[int, AvroShape | str] = {}
 
@@ -111,47 +116,54 @@ class AvroReader:
         """Decode to typed columns, one for each schema id; asks the registry for schemas that are new."""
         records = cast("list[bytes | None]", column.to_pylist())
         ids = [_schema_id(record) for record in records]
+        unknown: dict[int, AvroShape | str] = {}
         for schema_id in {number for number in ids if number is not None} - self._shapes.keys():
-            self._shapes[schema_id] = await self._shape(schema_id)
-        return await in_thread(lambda: self._read(records, ids))
+            try:
+                self._shapes[schema_id] = await self._shape(schema_id)
+            except SchemaNotFound as error:
+                unknown[schema_id] = f"schema id {schema_id}: {error}"
+        shapes = self._shapes | unknown
+        return await in_thread(lambda: _avro_reading(records, ids, shapes))
 
     async def _shape(self, schema_id: int) -> AvroShape | str:
         """The schema of an id, or why records that name it are refused."""
         try:
             return avro_shape(await self._registry.by_id(schema_id))
-        except (RegistryFatal, AvroShapeError) as error:
+        except (UnusableSchema, AvroShapeError) as error:
             return f"schema id {schema_id}: {error}"
 
-    def _read(self, records: list[bytes | None], ids: list[int | None]) -> Reading:
-        groups, numbers = _numbered(ids)
-        refused: Refused = {}
-        values: list[object] = [None] * len(records)
-        for row, record in enumerate(records):
-            if record is not None:
-                try:
-                    values[row] = self._value(record, ids[row])
-                except _RefusedError as error:
-                    refused[row] = (RefusalReason.NOT_AVRO, str(error))
-        if not numbers:
-            return of_one_type(pa.nulls(len(records)), _NO_TYPE, refused)
-        shapes = [self._shapes[number] for number in numbers]
-        columns = []
-        for number, shape in enumerate(shapes):
-            rows = np.flatnonzero(groups == number).tolist()
-            columns.append(_column(shape, rows, values, refused))
-        return Reading(groups, tuple(_value_type(shape) for shape in shapes), tuple(columns), refused)
 
-    def _value(self, record: bytes, schema_id: int | None) -> object:
-        if schema_id is None:
-            message = "not in Confluent's framing: a zero byte and four bytes of schema id are expected"
-            raise _RefusedError(message)
-        shape = self._shapes[schema_id]
-        if isinstance(shape, str):
-            raise _RefusedError(shape)
-        try:
-            return shape.read(record[_HEADER_BYTES:])
-        except AvroShapeError as error:
-            raise _RefusedError(f"schema id {schema_id}: {error}") from error
+def _avro_reading(records: list[bytes | None], ids: list[int | None], shapes: Mapping[int, AvroShape | str]) -> Reading:
+    groups, numbers = _numbered(ids)
+    refused: Refused = {}
+    values: list[object] = [None] * len(records)
+    for row, record in enumerate(records):
+        if record is not None:
+            try:
+                values[row] = _avro_value(record, ids[row], shapes)
+            except _RefusedError as error:
+                refused[row] = (RefusalReason.NOT_AVRO, str(error))
+    if not numbers:
+        return of_one_type(pa.nulls(len(records)), _NO_TYPE, refused)
+    found = [shapes[number] for number in numbers]
+    columns = []
+    for number, shape in enumerate(found):
+        rows = np.flatnonzero(groups == number).tolist()
+        columns.append(_column(shape, rows, values, refused))
+    return Reading(groups, tuple(_value_type(shape) for shape in found), tuple(columns), refused)
+
+
+def _avro_value(record: bytes, schema_id: int | None, shapes: Mapping[int, AvroShape | str]) -> object:
+    if schema_id is None:
+        message = "not in Confluent's framing: a zero byte and four bytes of schema id are expected"
+        raise _RefusedError(message)
+    shape = shapes[schema_id]
+    if isinstance(shape, str):
+        raise _RefusedError(shape)
+    try:
+        return shape.read(record[_HEADER_BYTES:])
+    except AvroShapeError as error:
+        raise _RefusedError(f"schema id {schema_id}: {error}") from error
 
 
 class _RefusedError(Exception):
@@ -284,7 +296,8 @@ def _without(column: Column, refused: Refused) -> Column:
 def _schema_id(record: bytes | None) -> int | None:
     if record is None or len(record) < _HEADER_BYTES or record[:1] != _MAGIC:
         return None
-    return int.from_bytes(record[1:_HEADER_BYTES], "big")
+    schema_id = int.from_bytes(record[1:_HEADER_BYTES], "big")
+    return schema_id if schema_id <= _ID_MAX else None
 
 
 async def in_thread(work: Callable[[], T], *, records: int = _INLINE_RECORDS_MAX) -> T:

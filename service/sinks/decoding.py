@@ -49,7 +49,10 @@ class Decoding:
     steps: tuple[Step, ...] = ()
 
     async def decode(self, polled: pa.Table, *, refuse: Callable[[Refusal], None]) -> Decoded:
-        """Decode and transform. ``refuse`` is what the sink calls by `SinkBatch.refuse`. Raises RegistryRetriable."""
+        """Decode and transform. ``refuse`` is what the sink calls by `SinkBatch.refuse`.
+
+        Raises RegistryRetriable, RegistryFatal.
+        """
         keys = await self.key.reader.read(column_of(polled, "key"))
         values = await self.value.reader.read(column_of(polled, "value"))
         looked_at = polled.num_rows if self.steps else len(keys.refused) + len(values.refused)

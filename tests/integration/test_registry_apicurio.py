@@ -54,7 +54,8 @@ async def test_an_incompatible_schema_is_refused_before_it_is_registered(
 async def test_what_is_not_there_is_said(registry: RegistryStack, topic_name: str) -> None:
     """Unknown numbers, subjects and versions, and schemas that are none, are told apart from a dead registry."""
     async with RegistryClient(RegistrySettings(urls=(registry.url,), is_auto_registered=False)) as client:
-        for call in (client.by_id(999_999), client.latest(topic_name), client.register(topic_name, FIRST)):
+        ids = (client.by_id(number) for number in (0, 999_999, 2**31 - 1))
+        for call in (*ids, client.latest(topic_name), client.register(topic_name, FIRST)):
             with pytest.raises(SchemaNotFound):
                 await call
     async with RegistryClient(RegistrySettings(urls=(registry.url,))) as client:

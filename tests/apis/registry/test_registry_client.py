@@ -19,6 +19,7 @@ from service.registry import (
     RegistryRetriable,
     RegistrySettings,
     SchemaNotFound,
+    UnusableSchema,
 )
 
 SCHEMA = '{"type":"record","name":"A","fields":[{"name":"x","type":"long"}]}'
@@ -183,13 +184,24 @@ async def test_a_new_subject_takes_any_schema() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "kind"), [(409, IncompatibleSchema), (404, SchemaNotFound), (401, RegistryFatal), (422, RegistryFatal)]
+    ("code", "kind"),
+    [(409, IncompatibleSchema), (40401, SchemaNotFound), (401, RegistryFatal), (42201, RegistryFatal)],
 )
-async def test_refusals_are_fatal(status: int, kind: type[RegistryFatal]) -> None:
+async def test_refusals_are_fatal(code: int, kind: type[RegistryFatal]) -> None:
     """A conflict, an unknown subject, wrong credentials and invalid schemas do not pass by waiting."""
-    async with fake_registry(json_reply(status, {"message": "because"})) as fake, client_of(fake) as client:
+    reply = json_reply(int(str(code)[:3]), {"error_code": code, "message": "because"})
+    async with fake_registry(reply) as fake, client_of(fake) as client:
         with pytest.raises(kind, match="because"):
             await client.register("a", SCHEMA)
+
+
+@pytest.mark.parametrize("body", [{"message": "because"}, {"error_code": 404, "message": "because"}])
+async def test_a_404_of_a_wrong_address_says_nothing_of_a_schema(body: object) -> None:
+    """Of a proxy, or a registry under another path: only the registry's own codes say that an id is unknown."""
+    async with fake_registry(json_reply(404, body)) as fake, client_of(fake) as client:
+        with pytest.raises(RegistryFatal, match="because") as raised:
+            await client.by_id(1)
+    assert raised.type is RegistryFatal
 
 
 async def test_without_auto_registration_schemas_are_only_looked_up() -> None:
@@ -216,11 +228,11 @@ async def test_only_plain_avro_is_used() -> None:
     """A Protobuf schema, or one made of several, is refused instead of misread."""
     async with fake_registry(json_reply(200, {"schema": "x", "schemaType": "PROTOBUF"})) as fake:
         async with client_of(fake) as client:
-            with pytest.raises(RegistryFatal, match="PROTOBUF"):
+            with pytest.raises(UnusableSchema, match="PROTOBUF"):
                 await client.by_id(1)
         fake.reply = json_reply(200, {"schema": SCHEMA, "references": [{}]})
         async with client_of(fake) as client:
-            with pytest.raises(RegistryFatal, match="1 references"):
+            with pytest.raises(UnusableSchema, match="1 references"):
                 await client.by_id(1)
 
 

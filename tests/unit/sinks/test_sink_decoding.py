@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.registry.client import RegistryClient
-from service.registry.errors import RegistryRetriable, SchemaNotFound
+from service.registry.errors import RegistryFailure, RegistryFatal, RegistryRetriable, SchemaNotFound, UnusableSchema
 from service.sinks.batch import Form, Refusal, SinkBatch
 from service.sinks.converters import AvroReader, BytesReader, ColumnReader, EnvelopeReader, JsonReader, TextReader
 from service.sinks.decoding import KEY_STAGE, VALUE_STAGE, Decoding, SideReader
@@ -43,14 +43,13 @@ class Registry:
         default_factory=lambda: {1: USER_1, 2: USER_2, 3: "string", 4: ["int", "string"]}
     )
     asked: list[int] = field(default_factory=list)
-    is_away: bool = False
+    failure: RegistryFailure | None = None
 
     async def by_id(self, schema_id: int) -> str:
         """As the registry does."""
         self.asked.append(schema_id)
-        if self.is_away:
-            message = "away"
-            raise RegistryRetriable(message)
+        if self.failure is not None:
+            raise self.failure
         if schema_id not in self.schemas:
             message = "not in the registry"
             raise SchemaNotFound(message)
@@ -212,10 +211,45 @@ async def test_json_nested_too_deep_is_refused(reader: ColumnReader) -> None:
     assert refused[0][0] == "too_deep"
 
 
-async def test_a_registry_that_is_away_is_no_verdict() -> None:
-    """The task starts anew; no record is refused for it."""
-    with pytest.raises(RegistryRetriable):
-        await decode(avro_reader(Registry(is_away=True)), [framed(1, USER_1, {"id": 1})])
+@pytest.mark.parametrize("kind", [RegistryRetriable, RegistryFatal])
+async def test_a_registry_that_does_not_give_a_schema_is_no_verdict(kind: type[RegistryFailure]) -> None:
+    """The task ends; no record is refused for refused credentials, and nothing of it is remembered."""
+    registry = Registry(failure=kind("refused (401)"))
+    reader, values = avro_reader(registry), [framed(1, USER_1, {"id": 1})]
+    with pytest.raises(kind):
+        await decode(reader, list(values))
+    registry.failure = None
+    [batch], refused = await decode(reader, list(values))
+    assert (values_of(batch), refused) == ([{"id": 1}], {})
+
+
+async def test_records_of_a_schema_that_is_not_avro_are_refused() -> None:
+    """Once the registry has said so, it is not asked again: the schema of an id never changes."""
+    registry = Registry(failure=UnusableSchema("this one is PROTOBUF"))
+    reader = avro_reader(registry)
+    for _ in range(2):
+        _, refused = await decode(reader, [framed(1, USER_1, {"id": 1})])
+        assert refused == {0: ("not_avro", "schema id 1: this one is PROTOBUF")}
+    assert registry.asked == [1]
+
+
+async def test_an_id_that_no_registry_gives_is_not_asked_for() -> None:
+    """Rubbish that begins with a zero byte."""
+    registry = Registry(failure=RegistryFatal("404"))
+    _, refused = await decode(avro_reader(registry), [b"\0\xff\xff\xff\xff"])
+    assert "framing" in refused[0][1]
+
+
+async def test_an_unknown_id_is_asked_for_again() -> None:
+    """A schema that is registered later is found without a restart of the task."""
+    registry = Registry()
+    reader, value = avro_reader(registry), framed(9, USER_1, {"id": 1})
+    _, refused = await decode(reader, [value, value])
+    assert refused == dict.fromkeys((0, 1), ("not_avro", "schema id 9: not in the registry"))
+    registry.schemas[9] = USER_1
+    [batch], refused = await decode(reader, [value])
+    await decode(reader, [value])
+    assert (values_of(batch), refused, registry.asked) == ([{"id": 1}], {}, [9, 9])
 
 
 @given(st.lists(st.sampled_from(["one", "two", "none", "bad"]), max_size=30))
