@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 
 from service.domain.java_numbers import java_double, java_float
 from service.sinks.batch import Form, SinkBatch
+from spark_batch.exact.numbers import plain_digits
 
 NULL = "null"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -40,8 +41,12 @@ _TYPED_INSTANTS: Mapping[Any, timedelta] = {
     pa.date32(): timedelta(days=1),
 }
 _LINE_FEED = b"\n"
-_MISFITS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+_MISFITS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """What comes of a payload that is not of its schema."""
+_INTEGER_BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
+_INTEGER_DIGITS_MAX = 19
+_DECIMAL_BYTES_MAX = 4096
+"""Of a decimal's digits: the time to make them decimal grows with the square, beyond a second at 100,000 bytes."""
 Printer: TypeAlias = Callable[[Any], str]
 
 
@@ -132,7 +137,8 @@ def _printer(schema: Mapping[str, Any]) -> Printer:
 def _value_printer(schema: Mapping[str, Any]) -> Printer:
     kind, name = schema.get("type"), schema.get("name")
     if name in _INSTANTS:
-        return lambda value: java_date(int(_number(value)), _INSTANTS[name])
+        bits = _INTEGER_BITS[str(kind)]
+        return lambda value: java_date(_whole(value, bits), _INSTANTS[name])
     if name == f"{_DATA}.Decimal":
         scale = int(schema["parameters"]["scale"])
         return lambda value: str(Decimal(value) if isinstance(value, _Number) else _unscaled(value, scale))
@@ -192,20 +198,23 @@ def _text(value: Any) -> str:
     return value
 
 
-def _whole(value: Any) -> str:
-    """An integer, also one written as ``1.0`` or ``1e3``."""
-    text = _number(value)
-    if text.lstrip("-").isdecimal():
-        return text
-    number = Decimal(text)
-    if number != number.to_integral_value():
-        raise ValueError(text)
-    return f"{number.to_integral_value():f}"
+def _whole(value: Any, bits: int) -> int:
+    """An integer of so many bits, also one written as ``1.0`` or ``1e3``; raises ValueError for any other."""
+    text, half = _number(value), 1 << (bits - 1)
+    digits = text if text.lstrip("-").isdecimal() else plain_digits(text, digits_max=_INTEGER_DIGITS_MAX)
+    number = None if digits is None else int(digits)
+    if number is None or not -half <= number < half:
+        raise ValueError(bits)
+    return number
+
+
+def _integer_printer(bits: int) -> Printer:
+    return lambda value: str(_whole(value, bits))
 
 
 _SCALARS: Mapping[str, Printer] = {
     "boolean": lambda value: str(_of(bool, value)).lower(),
-    **dict.fromkeys(("int8", "int16", "int32", "int64"), _whole),
+    **{kind: _integer_printer(bits) for kind, bits in _INTEGER_BITS.items()},
     "float": lambda value: java_float(float(_number(value))),
     "double": lambda value: java_double(float(_number(value))),
     "string": _text,
@@ -215,8 +224,10 @@ _SCALARS: Mapping[str, Printer] = {
 
 def _unscaled(text: str, scale: int) -> Decimal:
     """A decimal from the base64 of its digits as a whole number, two's complement, highest byte first."""
-    number = int.from_bytes(base64.b64decode(text, validate=True), "big", signed=True)
-    sign, digits, _ = Decimal(number).as_tuple()
+    raw = base64.b64decode(text, validate=True)
+    if len(raw) > _DECIMAL_BYTES_MAX:
+        raise ValueError(len(raw))
+    sign, digits, _ = Decimal(int.from_bytes(raw, "big", signed=True)).as_tuple()
     return Decimal((sign, digits, -scale))
 
 

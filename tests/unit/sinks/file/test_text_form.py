@@ -58,6 +58,9 @@ DEFAULTED = {
 }
 PRICE: dict[str, object] = {"type": "bytes", "name": f"{DATA}.Decimal", "parameters": {"scale": "2"}}
 DATE = {"type": "int32", "name": f"{DATA}.Date"}
+NESTED: dict[str, object] = {"type": "int8"}
+for _ in range(245):
+    NESTED = {"type": "array", "items": NESTED, "optional": True}
 STRUCT = {
     "type": "struct",
     "fields": [
@@ -74,7 +77,10 @@ STRUCT = {
     ("schema", "payload", "text"),
     [
         ({"type": "string"}, '"plain"', "plain"),
-        ({"type": "int64"}, "12345678901234567890", "12345678901234567890"),
+        ({"type": "int64"}, str(2**63 - 1), str(2**63 - 1)),
+        ({"type": "int64"}, str(-(2**63)), str(-(2**63))),
+        ({"type": "int8"}, "-128", "-128"),
+        ({"type": "int16"}, "3.2767e4", "32767"),
         ({"type": "boolean"}, "true", "true"),
         (
             STRUCT,
@@ -101,6 +107,10 @@ STRUCT = {
         ({"type": "double"}, "1e7", "1.0E7"),
         ({"type": "float"}, "0.1", "0.1"),
         ({"type": "int64"}, "1e3", "1000"),
+        ({"type": "int64"}, "-0.0", "0"),
+        ({"type": "int64", "name": f"{DATA}.Timestamp"}, "1e3", "Thu Jan 01 00:00:01 UTC 1970"),
+        ({"type": "double"}, "1e999999999", "Infinity"),
+        (PRICE, "1e999999999", "1E+999999999"),
     ],
 )
 def test_a_payload_under_a_schema(schema: object, payload: str, text: str) -> None:
@@ -118,6 +128,20 @@ def test_a_payload_under_a_schema(schema: object, payload: str, text: str) -> No
         ({"type": "string"}, "1"),
         ({"type": "int32"}, '"1"'),
         ({"type": "int32"}, "1.5"),
+        ({"type": "int64"}, "1e9999999"),
+        ({"type": "int64"}, "-1e9999999"),
+        ({"type": "int64"}, "1e-9999999"),
+        ({"type": "int64"}, "1e99999999999999999999"),
+        ({"type": "int64"}, "9" * 5000),
+        ({"type": "int64"}, str(2**63)),
+        ({"type": "int8"}, "128"),
+        ({"type": "int16"}, "-32769"),
+        ({"type": "int32"}, str(2**31)),
+        ({"type": "int64", "default": 2**63}, "1"),
+        ({"type": "int64", "name": f"{DATA}.Timestamp"}, "1e9999999"),
+        ({"type": "int32", "name": f"{DATA}.Date"}, str(2**31)),
+        (PRICE, f'"{"f" * 8192}"'),
+        (NESTED, f"{'[' * 245}1{']' * 245}"),
         ({"type": "boolean"}, "1"),
         (PRICE, '"?"'),
         ({"type": "int64", "name": f"{DATA}.Timestamp"}, '"x"'),
