@@ -90,7 +90,7 @@ class DeliverStage:
         started_at = self.accounts.clock.monotonic()
         letters = await written(settlement.rejects, self.task_id, rules=self.dead_letters)
         try:
-            await self.writer.commit(self._writes(settlement, letters))
+            await self.writer.commit(await self._writes(settlement, letters))
         except RecordsRefused as error:
             self.dedupe.rollback()
             if any(error.write is write for write in settlement.records):
@@ -118,11 +118,17 @@ class DeliverStage:
             message = f"the fetcher's on_committed did not return within {HEARING_SECONDS_MAX:.0f} s"
             raise Retriable(message) from error
 
-    def _writes(self, settlement: Settlement, letters: WrittenLetters) -> list[TopicRecords]:
-        """What the transaction carries; the offsets come last, for writers without transactions."""
+    async def _writes(self, settlement: Settlement, letters: WrittenLetters) -> list[TopicRecords]:
+        """What the transaction carries; the offsets come last, for writers without transactions.
+
+        The state of a source with windows is encoded in a thread: a closed window may hold millions of hashes, however
+        few records the micro-batch has. Nobody else uses the state meanwhile.
+        """
         writes = list(settlement.records)
         writes.extend(letters.records)
-        writes.extend(self.dedupe.encode(settlement.fresh_hashes))
+        encode = partial(self.dedupe.encode, settlement.fresh_hashes)
+        has_window = any(scope is not None for scope, _ in settlement.fresh_hashes)
+        writes.extend(await asyncio.to_thread(encode) if has_window else encode())
         writes.extend(self.offsets.encode(self.task_id.connector, settlement.offsets))
         return writes
 

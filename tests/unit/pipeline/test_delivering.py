@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
-from fetchers.sdk import Offset, Partition, SystemClock
+from fetchers.sdk import DedupeScope, Offset, Partition, SystemClock
 from metrics.events import TaskEvents, discard
 from service.domain.ids import TaskId
 from service.kafka.errors import DeliveryFatal, RefusedRecord
@@ -108,3 +108,29 @@ async def test_a_time_out_of_the_fetchers_own_is_told_as_what_it_is() -> None:
     deliver = await stage(FakeKafka(), MemoryDedupe(), hear)
     with pytest.raises(TimeoutError, match="the source's broker said nothing"):
         await deliver.run(converted(b"1"))
+
+
+@dataclass(slots=True)
+class WaitingEncoding(MemoryDedupe):
+    """Closes a window once the event loop has gone on."""
+
+    has_gone_on: threading.Event = field(default_factory=threading.Event)
+
+    def encode(self, fresh: Sequence[tuple[Any, Hashes]]) -> list[TopicRecords]:
+        """On the event loop it would wait in vain."""
+        assert self.has_gone_on.wait(5)
+        return MemoryDedupe.encode(self, fresh)
+
+
+async def test_a_window_is_closed_beside_the_event_loop() -> None:
+    """It may hold millions of hashes, whatever few records come in the micro-batch that closes it."""
+    kafka, dedupe = FakeKafka(), WaitingEncoding()
+    deliver = await stage(kafka, dedupe)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(deliver.run(converted(b"1", dedupe=DedupeScope("2024-01-02", "2024-01-02"))))
+        group.create_task(_go_on(dedupe))
+    assert kafka.values(TOPIC) == [b"1"]
+
+
+async def _go_on(dedupe: WaitingEncoding) -> None:
+    dedupe.has_gone_on.set()
