@@ -158,20 +158,25 @@ class KafkaAdmin:
         cluster_id: str | None = cluster.get("cluster_id")
         return cluster_id
 
-    async def fence_producers(self, transactional_ids: Iterable[str]) -> None:
+    async def fence_producers(self, transactional_ids: Iterable[str]) -> dict[str, tuple[int, int]]:
         """End what producers with these ids have open, and bar them from writing; on return it is done.
+
+        Gives the producer id and epoch of each transactional id from now on: fenced again, it has the next epoch,
+        unless somebody else has initialised a producer with it meanwhile.
 
         Raises DeliveryFatal, DeliveryRetriable.
         """
-        coordinators = Coordinators(self._client)
+        coordinators, initialised = Coordinators(self._client), {}
         for transactional_id in transactional_ids:
             async with asyncio.timeout(ADMIN_SECONDS_MAX):
-                await coordinators.ask(
+                answer = await coordinators.ask(
                     transactional_id,
                     InitProducerIdRequest(transactional_id, round(TRANSACTION_SECONDS_MAX * 1000)),
                     errors_of=lambda answer: [answer.error_code],
                     is_transactional=True,
                 )
+            initialised[transactional_id] = (int(answer.producer_id), int(answer.producer_epoch))
+        return initialised
 
     async def topics(self) -> list[str]:
         """Names of all topics that this user may see."""

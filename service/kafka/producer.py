@@ -289,9 +289,15 @@ class TransactionalWriter(_ConnectedWriter):
     Its start fences every older writer with this id, and waits until its transaction has ended.
     """
 
-    def __init__(self, settings: KafkaSettings, *, transactional_id: str) -> None:
-        """Prepare; nothing is sent before `start`."""
+    def __init__(
+        self, settings: KafkaSettings, *, transactional_id: str, confirm: Callable[[], Awaitable[None]] | None = None
+    ) -> None:
+        """Prepare; nothing is sent before `start`.
+
+        `confirm` is awaited in each transaction, once all its records are acknowledged: what it raises aborts it.
+        """
         limits = settings.producer
+        self._confirm = confirm
         seconds_max = min(limits.commit_seconds_max, limits.transaction_seconds_max * _SHARE_OF_TRANSACTION)
         super().__init__(_Connection(settings, transactional_id=transactional_id), seconds_max=seconds_max)
 
@@ -302,6 +308,8 @@ class TransactionalWriter(_ConnectedWriter):
             await producer.begin_transaction()
             # All acknowledgements first: the library would commit even when a batch had failed.
             await send(producer, lanes)
+            if self._confirm is not None:
+                await self._confirm()
             await producer.commit_transaction()
 
 

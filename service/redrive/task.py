@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 from metrics.events import TaskEvents
 from service.config.definition import ConnectorDefinition
@@ -12,6 +13,7 @@ from service.domain.ids import TaskId
 from service.domain.states import State, TargetState
 from service.herder.ports import Desired
 from service.kafka.admin import KafkaAdmin
+from service.kafka.errors import DeliveryRetriable
 from service.pipeline.task import SourceTask
 from service.redrive.remembered import FIRST_TASK, RememberedByTasks
 from service.redrive.source import DeadLetterFeed, DeadLetterSource, Nameless, PassedOver, RedriveConfig
@@ -24,6 +26,9 @@ from service.worker.supervising import TaskSupervisor, restart_policy
 
 STOP_SECONDS_MAX = 8.0
 """Time that the task of a redrive has to stop; once all letters are read it has nothing left to deliver."""
+
+Producer: TypeAlias = tuple[int, int]
+"""Id and epoch that a coordinator has given to a transactional id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,26 +73,58 @@ class Redrive:
 
     def _for_connector(self) -> StandIn:
         """What is remembered has one writer: the connector's first task, or this in its place."""
-        return StandIn(TaskId(self.definition.name, FIRST_TASK), lambda: RememberedByTasks(self._fence_and_load))
+        others = FencedTasks(self._fence)
+        return StandIn(
+            TaskId(self.definition.name, FIRST_TASK),
+            lambda: RememberedByTasks(lambda: self._fence_and_load(others)),
+            others.confirm,
+        )
 
-    async def _fence_and_load(self) -> Mapping[int, StoredDedupe]:
+    async def _fence_and_load(self, others: FencedTasks) -> Mapping[int, StoredDedupe]:
         """Of the tasks the first is fenced already, by the writer that took its place."""
         connector, common, states = self.definition.name, self.definition.common, self.parts.dedupe
         tasks = {FIRST_TASK, *range(common.tasks_max), *await states.store.tasks_of(connector)}
-        await self._fence(sorted(tasks - {FIRST_TASK}))
+        await others.fence(sorted(tasks - {FIRST_TASK}))
         return await states.store.load_tasks(
             connector,
             sorted(tasks),
             lambda task: states.open_stored(TaskId(connector, task), records_max=common.dedupe_records_max),
         )
 
-    async def _fence(self, tasks: Sequence[int]) -> None:
+    async def _fence(self, tasks: Sequence[int]) -> Mapping[int, Producer]:
         """As a change of offsets does it."""
         writers = self.parts.writers
-        ids = [TaskId(self.definition.name, task).transactional_id(writers.group_id) for task in tasks]
-        if ids:
-            async with KafkaAdmin.opened(writers.clients.of("admin", self.definition.properties)) as admin:
-                await admin.fence_producers(ids)
+        ids = {TaskId(self.definition.name, task).transactional_id(writers.group_id): task for task in tasks}
+        async with KafkaAdmin.opened(writers.clients.of("admin", self.definition.properties)) as admin:
+            return {ids[name]: producer for name, producer in (await admin.fence_producers(ids)).items()}
+
+
+@dataclass(slots=True)
+class FencedTasks:
+    """The connector's other tasks, which must not write beside the redrive: it adds to what they remember.
+
+    One that is restarted would go on from the same chunks, and overwrite what the redrive notes. So all are fenced
+    anew within each transaction, after its records and before its end: whoever started before is found by its epoch,
+    and whoever starts later reads what is remembered only once the transaction has ended.
+    """
+
+    fence_producers: Callable[[Sequence[int]], Awaitable[Mapping[int, Producer]]]
+    _producers: Mapping[int, Producer] = field(default_factory=dict)
+
+    async def fence(self, tasks: Sequence[int]) -> None:
+        """Bar these from writing; before what they remember is read."""
+        self._producers = await self.fence_producers(tasks) if tasks else {}
+
+    async def confirm(self) -> None:
+        """Fence them anew; raises ``DeliveryRetriable`` where one was started since."""
+        before = self._producers
+        await self.fence(sorted(before))
+        started = [task for task, (producer, epoch) in before.items() if self._producers[task] != (producer, epoch + 1)]
+        if started:
+            raise DeliveryRetriable(
+                f"task {', '.join(map(str, started))} of the connector was started during the redrive, and is fenced: "
+                "stop the connector until the redrive has ended"
+            )
 
 
 def feed_of(definition: ConnectorDefinition, clients: ClientSettings) -> DeadLetterFeed:

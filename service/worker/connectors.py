@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -87,6 +87,8 @@ class StandIn:
     task_id: TaskId
     """Whose transactional id it writes with; that task is fenced."""
     open_dedupe: Callable[[], DedupeState]
+    confirm: Callable[[], Awaitable[None]]
+    """Awaited within each transaction, before its end; what it raises aborts it."""
 
 
 async def confirm_always() -> None:
@@ -117,7 +119,12 @@ async def make_source_task(
     def open_writer() -> Writer:
         is_exactly_once = common.delivery_guarantee == "exactly_once"
         writes_as = stand_in.task_id if stand_in else task_id
-        writer = parts.writers.open(writes_as, connector=definition.properties, is_exactly_once=is_exactly_once)
+        writer = parts.writers.open(
+            writes_as,
+            connector=definition.properties,
+            is_exactly_once=is_exactly_once,
+            confirm=stand_in.confirm if stand_in else None,
+        )
         return TaskWriter(writer, own_topics, use_topic)
 
     def open_dedupe() -> DedupeState:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,11 +38,20 @@ class Writers:
     group_id: str
     offset_topic: str
 
-    def open(self, task_id: TaskId, *, connector: Mapping[str, str], is_exactly_once: bool) -> Writer:
-        """Not started yet; a restart of the task opens another."""
+    def open(
+        self,
+        task_id: TaskId,
+        *,
+        connector: Mapping[str, str],
+        is_exactly_once: bool,
+        confirm: Callable[[], Awaitable[None]] | None = None,
+    ) -> Writer:
+        """Not started yet; a restart of the task opens another. `confirm`: as of `TransactionalWriter`."""
         settings = self.clients.of("producer", connector)
         if is_exactly_once:
-            return TransactionalWriter(settings, transactional_id=task_id.transactional_id(self.group_id))
+            return TransactionalWriter(
+                settings, transactional_id=task_id.transactional_id(self.group_id), confirm=confirm
+            )
         return IdempotentWriter(settings, last_topic=self.offset_topic)
 
 
