@@ -25,6 +25,8 @@ class RecordLayout:
     fields: Sequence[str]
     """Those that tell new records from old ones; none where nothing does."""
     key: str | None
+    has_identities: bool = False
+    """Whether ``CutAnswer.identities`` will be asked for: then they are computed with the cut, once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,8 @@ class CutAnswer:
     """Records that could not be read, or lack a field that tells whether they are new, by position."""
     readable: Sequence[int] = ()
     """Position of each row, ascending."""
+    known: Sequence[str] | None = None
+    """``identities``, where they were asked for with the cut."""
 
     def rejections_among(self, positions: Sequence[int]) -> tuple[Rejection, ...]:
         """The rejections of these records, for a page of just them."""
@@ -48,11 +52,13 @@ class CutAnswer:
         places = enumerate(positions)
         return tuple(replace(self.rejections[at], index=index) for index, at in places if at in self.rejections)
 
-    def identities(self) -> list[str]:
+    def identities(self) -> Sequence[str]:
         """By what each record is known again while a round lasts: its value and its key, or its bytes.
 
         With its value, since a record that was updated meanwhile is another one.
         """
+        if self.known is not None:
+            return self.known
         if self.column is None:
             return list(map(key_hash, self.records))
         found = {at: self._key_of(at) for at in self.rejections}
@@ -113,7 +119,8 @@ def cut(response: HttpResponse, layout: RecordLayout) -> CutAnswer:
     columns = list(zip(*rows, strict=True)) if rows else [() for _ in paths]
     keys = None if layout.key is None else columns.pop()
     values = columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
-    return CutAnswer(records, Column.of(values), keys, rejections, readable)
+    answer = CutAnswer(records, Column.of(values), keys, rejections, readable)
+    return replace(answer, known=answer.identities()) if layout.has_identities else answer
 
 
 def _slices(response: HttpResponse, layout: RecordLayout) -> RecordSlices:

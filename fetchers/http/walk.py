@@ -94,7 +94,7 @@ class Walk:
         """The page to ask for once more when a border has to be proven."""
         return self._seen.place if self._seen else None
 
-    def begin(self, place: Place, answer: CutAnswer) -> list[int]:
+    def begin(self, answer: CutAnswer, place: Place) -> list[int]:
         """News of the first page. Raises ``BegunAgainError`` where the walk cannot begin there."""
         bookmark = self.bookmark
         skip = bookmark.skip
@@ -171,7 +171,7 @@ class Walk:
         is_strict = all(a < b for a, b in pairwise(orders)) or all(a > b for a, b in pairwise(orders))
         return is_strict and len(orders) == len(identities) and list(orders) == list(seen.answer.column.orders)
 
-    def go_on(self, place: Place, answer: CutAnswer) -> list[int]:
+    def go_on(self, answer: CutAnswer, place: Place) -> list[int]:
         """News of the next page, whose border is proven. Raises ``BegunAgainError`` where the order does not last."""
         self._learn_order(answer)
         news = self._news(answer)

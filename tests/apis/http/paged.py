@@ -46,6 +46,7 @@ class Table:
         self.items = items
         self.size = size
         self.asked: list[dict[str, str]] = []
+        self.served: list[list[dict[str, Any]]] = []
 
     async def answer(self, request: web.Request) -> web.Response:
         """A page, with everything that tells the next one."""
@@ -59,6 +60,7 @@ class Table:
         following = end if end < len(self.items) else None
         url = f"{request.path}?cursor={following}" if following else None
         links = {"Link": f'<{url}>; rel="next"'} if url else {}
+        self.served.append(self.items[start:end])
         body = {"items": self.items[start:end], "cursor": following, "next": url}
         return web.json_response(body, headers=links)
 

@@ -7,6 +7,7 @@ first, to the front), and all between its old place and its new one are shifted 
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from functools import partial
@@ -18,6 +19,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fetchers.catalog import shared_http
+from fetchers.http import answers, fetcher
+from fetchers.http.answers import CutAnswer
 from fetchers.http.fetcher import HttpSource
 from fetchers.sdk import Page, Retriable
 from fetchers.sdk.testing import FakeContext, collect
@@ -291,6 +294,40 @@ async def test_behind_newer_records_many_of_one_value_move_as_others_do(
     found = versions(delivered)
     assert table.versions <= set(found)
     assert is_repeating or len(found) == len(set(found))
+
+
+async def test_large_pages_are_judged_in_a_thread_and_their_records_hashed_once(
+    http: SharedHttp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing that takes time by the record happens on the event loop, whether the pages stay or move."""
+    threads: set[int] = set()
+    hashed: list[bytes] = []
+
+    def watched(function: Callable[..., Any]) -> Callable[..., Any]:
+        def watching(*arguments: Any, **more: Any) -> Any:
+            threads.add(threading.get_ident())
+            return function(*arguments, **more)
+
+        return watching
+
+    def key_hash(identity: bytes) -> str:
+        hashed.append(identity)
+        return marks.key_hash(identity)
+
+    for name in ("identities", "news", "raise_mark"):
+        monkeypatch.setattr(CutAnswer, name, watched(getattr(CutAnswer, name)))
+    monkeypatch.setattr(answers, "key_hash", watched(key_hash))
+    monkeypatch.setattr(fetcher, "BODY_BYTES_ON_LOOP_MAX", 10)
+    monkeypatch.setattr(fetcher, "RECORDS_ON_LOOP_MAX", -1)
+    table = Moving(items(*range(1, 13)), size=4)
+    table.after = {2: lambda: table.touch(0)}
+    async with serve(table.moving_answer) as url:
+        made = source(f"{url}/list", **keys("page_number"))
+        await collect(made, resume(made, http, []))
+    assert threads
+    assert threading.get_ident() not in threads
+    identities = [identity for identity in hashed if not identity.startswith(b"int:")]  # else a key
+    assert len(identities) == sum(len(page) for page in table.served)
 
 
 async def test_a_page_that_stays_costs_one_request_more_only_where_news_are(http: SharedHttp) -> None:
