@@ -14,6 +14,7 @@ from typing import Any, cast
 
 import fastavro
 import pyarrow as pa
+from fastavro.read import LOGICAL_READERS
 from fastavro.types import Schema
 
 from service.sinks.readings import Column
@@ -57,6 +58,11 @@ _MISFITS = (
 """What the reader raises for bytes that are not of the schema: it believes every length and index it finds."""
 
 
+_DECIMAL_BYTES_MAX = 4096
+_READ_DECIMAL = LOGICAL_READERS["bytes-decimal"]
+_SIZED_DECIMAL = "headrace-sized-decimal"
+
+
 class AvroShapeError(Exception):
     """A schema that no Arrow type stands for, or a body that is not of its schema."""
 
@@ -92,7 +98,7 @@ class AvroShape:
 def avro_shape(schema: str) -> AvroShape:
     """The shape of a schema; raises AvroShapeError with every finding."""
     document = json.loads(schema)
-    return AvroShape(schema, fastavro.parse_schema(_without_uuid(document)), _type(parsed_slot(schema)))
+    return AvroShape(schema, fastavro.parse_schema(_as_read(document)), _type(parsed_slot(schema)))
 
 
 def parsed_slot(schema: str) -> Slot:
@@ -113,6 +119,9 @@ def _type(slot: Slot) -> Any:  # noqa: PLR0911 - one line a type
             [pa.field(field.name, _type(field.slot), nullable=field.slot.is_nullable) for field in kind.fields]
         )
     if isinstance(kind, Array):
+        if _takes_no_bytes(kind.items):
+            message = "items of an array take no bytes: a record of a few bytes could have any number of them"
+            raise AvroShapeError(message)
         return pa.list_(_type(kind.items))
     if isinstance(kind, Map):
         return pa.map_(pa.string(), _type(kind.values))
@@ -125,11 +134,29 @@ def _type(slot: Slot) -> Any:  # noqa: PLR0911 - one line a type
     return _PRIMITIVES[kind]
 
 
-def _without_uuid(document: Any) -> Any:
-    """The schema with UUIDs as the text they are: columns have no type of their own for them."""
+def _takes_no_bytes(slot: Slot) -> bool:
+    if isinstance(slot.type, Record):
+        return not slot.is_nullable and all(_takes_no_bytes(field.slot) for field in slot.type.fields)
+    return slot.type is Primitive.NULL
+
+
+def _decimal(data: bytes, writer_schema: Any = None, reader_schema: Any = None) -> object:
+    """What fastavro makes of a decimal's bytes: the time for it grows with their square; raises ValueError."""
+    if len(data) > _DECIMAL_BYTES_MAX:
+        raise ValueError(len(data))
+    return _READ_DECIMAL(data, writer_schema, reader_schema)
+
+
+LOGICAL_READERS[f"bytes-{_SIZED_DECIMAL}"] = LOGICAL_READERS[f"fixed-{_SIZED_DECIMAL}"] = _decimal
+
+
+def _as_read(document: Any) -> Any:
+    """The schema with UUIDs as the text they are, which columns have no type for, and decimals read by `_decimal`."""
     if isinstance(document, list):
-        return [_without_uuid(branch) for branch in document]
+        return [_as_read(branch) for branch in document]
     if isinstance(document, dict):
-        kept = {key: _without_uuid(value) for key, value in document.items()}
+        kept = {key: _as_read(value) for key, value in document.items()}
+        if kept.get("logicalType") == "decimal":
+            return kept | {"logicalType": _SIZED_DECIMAL}
         return {key: value for key, value in kept.items() if (key, value) != ("logicalType", "uuid")}
     return document

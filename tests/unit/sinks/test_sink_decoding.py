@@ -194,6 +194,25 @@ async def test_a_value_that_no_column_holds_is_refused_alone() -> None:
     assert sorted(refused) == [1]
 
 
+@pytest.mark.parametrize("items", ["null", {"type": "record", "name": "R", "fields": [{"name": "a", "type": "null"}]}])
+async def test_an_array_of_items_without_bytes_is_refused(items: object) -> None:
+    """A record of ten bytes could say that it has a million million of them."""
+    schema = {"type": "array", "items": items}
+    _, refused = await decode(avro_reader(Registry({1: schema})), [b"\0\0\0\0\1" + b"\x04\0"])
+    assert "take no bytes" in refused[0][1]
+
+
+@pytest.mark.parametrize(("size_bytes", "is_refused"), [(4096, False), (4097, True)])
+async def test_a_decimal_of_very_many_bytes_is_refused(size_bytes: int, *, is_refused: bool) -> None:
+    """The time to read one grows with the square of its bytes, whatever its precision."""
+    schema = {"type": "bytes", "logicalType": "decimal", "precision": 6, "scale": 2}
+    record = framed(1, "bytes", bytes(size_bytes - 1) + b"\x0c")
+    batches, refused = await decode(avro_reader(Registry({1: schema})), [record])
+    assert (sorted(refused), [values_of(batch) for batch in batches]) == (
+        ([0], []) if is_refused else ([], [[Decimal("0.12")]])
+    )
+
+
 @given(st.lists(st.binary(max_size=60), min_size=1, max_size=5))
 async def test_any_bytes_after_a_frame_are_a_verdict_and_no_error(bodies: list[bytes]) -> None:
     """Whatever lengths and indexes they seem to hold."""
