@@ -48,6 +48,10 @@ class ElapsedTime:
         return max(now - then for now, then in zip(_clocks(), self._began, strict=True))
 
 
+class TailStopped(DeliveryRetriable):
+    """Somebody stopped the tail while it was read to the end: nothing comes any more, so nothing is waited for."""
+
+
 class TopicTail:
     """Hands every committed record of a topic to `receive`, once, those of one partition in order.
 
@@ -83,6 +87,7 @@ class TopicTail:
         self._has_missed = False
         self._background = Background()
         self._is_running = False
+        self._is_stopped = False
 
     @property
     def has_missed(self) -> bool:
@@ -107,7 +112,9 @@ class TopicTail:
         self._background.start(following, name=f"tail {self._topic}")
 
     async def stop(self) -> None:
-        """Disconnect; harmless when repeated or never started."""
+        """Disconnect; harmless when repeated or never started. Whoever reads to the end is told by `TailStopped`."""
+        self._is_stopped = True
+        self._moved.set()
         if self._is_running:
             self._is_running = False
             await self._background.__aexit__(None, None, None)
@@ -122,7 +129,7 @@ class TopicTail:
 
         What is in transactions that are still open is waited for too, unless `is_pending_awaited` is False: that their
         producer has been fenced, or that they have been committed, does not mean that they can be read already.
-        Raises DeliveryRetriable when nothing moves for longer than a transaction may stay open.
+        Raises DeliveryRetriable when nothing moves for longer than a transaction may stay open; TailStopped.
         """
         began, before = ElapsedTime(), dict(self._positions)
         ends = await (self._written if is_pending_awaited else self._committed).ask()
@@ -140,6 +147,8 @@ class TopicTail:
                 async with asyncio.timeout(self._stall_seconds_max):
                     # Others may move on and on while one is held up.
                     while all(self._stand(ends)[partition] == at for partition, at in behind.items()):
+                        if self._is_stopped:
+                            raise TailStopped(f"topic '{self._topic}' is no longer read")
                         await self._moved.wait()
             except TimeoutError as error:
                 message = f"topic '{self._topic}' does not move: a transaction is open, or no leader"
@@ -209,6 +218,7 @@ class _EndQuestions:
         self._topic = topic
         self._is_committed = is_committed
         self._feed: TopicFeed | None = None
+        self._is_closed = False
         self._rounds = SharedRounds(self._ask)
 
     async def ask(self) -> Ends:
@@ -223,10 +233,15 @@ class _EndQuestions:
         except BaseException:
             await feed.close()
             raise
-        self._feed = feed
+        if self._is_closed:
+            await feed.close()
+        else:
+            self._feed = feed
         return ends
 
     async def close(self) -> None:
+        """Disconnect; a question that is under way does so by itself once it is answered."""
+        self._is_closed = True
         feed, self._feed = self._feed, None
         if feed is not None:
             await feed.close()

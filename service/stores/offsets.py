@@ -21,7 +21,7 @@ from service.kafka.client import KafkaSettings
 from service.kafka.reader import StoredRecord
 from service.kafka.records import TopicRecords
 from service.kafka.sharing import SharedRounds
-from service.kafka.tail import TopicTail
+from service.kafka.tail import TailStopped, TopicTail
 from service.stores.offset_table import OffsetTable, canonical_partition
 from service.stores.state_topic import StateKind, StateTopic, StateTopicSettings, interruptions
 
@@ -113,12 +113,19 @@ class OffsetStore:
     async def _read_to_end(self, *, is_pending_awaited: bool) -> None:
         tail = self._tail
         if tail is not None and not tail.has_missed:
-            await tail.read_to_end(is_pending_awaited=is_pending_awaited)
-            if not tail.has_missed:
-                return
+            try:
+                await tail.read_to_end(is_pending_awaited=is_pending_awaited)
+            except TailStopped:
+                # Another reading has begun anew meanwhile; without a tail the store is closed.
+                if self._tail is None:
+                    raise
+            else:
+                if not tail.has_missed:
+                    return
         await self._begin_anew(instead_of=tail)
-        if is_pending_awaited and self._tail is not None:
-            await self._tail.read_to_end()
+        if self._tail is not None:
+            # Who began anew may have asked where the topic ends before this reading was called for.
+            await self._tail.read_to_end(is_pending_awaited=is_pending_awaited)
 
     async def _begin_anew(self, *, instead_of: TopicTail | None) -> None:
         """Follow from the beginning, by a table that counts once it is whole: until then commits go by the old one.

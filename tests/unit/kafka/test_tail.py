@@ -12,7 +12,7 @@ from aiokafka.structs import TopicPartition
 from service.kafka.client import KafkaSettings
 from service.kafka.errors import DeliveryRetriable
 from service.kafka.reader import STALL_SECONDS_MAX, TopicFeed
-from service.kafka.tail import TopicTail
+from service.kafka.tail import TailStopped, TopicTail
 
 FIRST, SECOND = TopicPartition("configs", 0), TopicPartition("configs", 1)
 
@@ -80,6 +80,9 @@ class Ends:
     async def ask(self) -> dict[TopicPartition, int]:
         """As the tail's own questions."""
         return self._ends
+
+    async def close(self) -> None:
+        """As the tail's own questions."""
 
 
 class Clock:
@@ -163,3 +166,59 @@ async def test_a_partition_that_is_held_up_is_given_up_while_others_move() -> No
             await tail.read_to_end()
         moving.cancel()
     assert asyncio.get_running_loop().time() - began == pytest.approx(STALL_SECONDS_MAX)
+
+
+@pytest.mark.looptime
+async def test_who_waits_on_a_tail_that_is_stopped_hears_it_at_once(looptime: Any) -> None:
+    """Nothing will move any more, so there is no transaction to wait for; so it is for who comes later."""
+    tail = standing_tail(ends={FIRST: 6}, tombstone_seconds=100)
+    async with asyncio.TaskGroup() as group:
+        reading = group.create_task(stopped_reading(tail))
+        await asyncio.sleep(1)
+        assert not reading.done()
+        await tail.stop()
+    await stopped_reading(tail)
+    assert looptime == 1
+
+
+async def stopped_reading(tail: TopicTail) -> None:
+    """Of a tail that is stopped meanwhile, or was before."""
+    with pytest.raises(TailStopped):
+        await tail.read_to_end()
+
+
+class AskedFeed:
+    """A reader that is asked where its topic ends, and answers when `answers` is set."""
+
+    def __init__(self) -> None:
+        """Open, and not asked yet."""
+        self.asked = asyncio.Event()
+        self.answers = asyncio.Event()
+        self.is_closed = False
+
+    async def ends(self) -> dict[TopicPartition, int]:
+        """As TopicFeed's."""
+        self.asked.set()
+        await self.answers.wait()
+        return {FIRST: 0}
+
+    async def close(self) -> None:
+        """As TopicFeed's."""
+        self.is_closed = True
+
+
+async def test_a_question_that_outlives_its_tail_leaves_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tail is stopped while it asks where the topic ends."""
+    feed = AskedFeed()
+
+    async def opened(*_: object, **__: object) -> AskedFeed:
+        return feed
+
+    monkeypatch.setattr(TopicFeed, "open", opened)
+    tail = TopicTail(KafkaSettings(bootstrap="x:1"), "configs", receive=lambda _: None, tell=lambda _: None)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(tail.read_to_end())
+        await feed.asked.wait()
+        await tail.stop()
+        feed.answers.set()
+    assert feed.is_closed

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from service.kafka.client import KafkaSettings
+from service.kafka.tail import TailStopped
 from service.stores.offset_table import OffsetTable
 from service.stores.offsets import OffsetStore
 
@@ -25,6 +26,9 @@ class Topic:
         """Nothing is read yet."""
         self.goes_on = asyncio.Event()
         self.goes_on.set()
+        self.transaction_ended = asyncio.Event()
+        """Whoever awaits what is pending waits for it too."""
+        self.transaction_ended.set()
         self.error: Exception | None = None
         self.records = [SimpleNamespace(key=JAVAS, value=b'{"p":10}', timestamp=3_600_000, offset=0, headers=())]
         self.tails: list[Tail] = []
@@ -49,22 +53,37 @@ class Tail:
         self._topic = topic
         self._receive = receive
         self.has_missed = False
-        self.is_stopped = False
+        self._stopped = asyncio.Event()
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether nothing comes any more."""
+        return self._stopped.is_set()
 
     async def start(self) -> None:
         """As TopicTail's."""
 
     async def read_to_end(self, *, is_pending_awaited: bool = True) -> None:
         """As TopicTail's."""
-        del is_pending_awaited
-        await self._topic.goes_on.wait()
+        await self._awaited(self._topic.goes_on)
+        if is_pending_awaited:
+            await self._awaited(self._topic.transaction_ended)
         if self._topic.error is not None:
             raise self._topic.error
         self._receive()
 
     async def stop(self) -> None:
         """As TopicTail's."""
-        self.is_stopped = True
+        self._stopped.set()
+
+    async def _awaited(self, event: asyncio.Event) -> None:
+        async with asyncio.TaskGroup() as group:
+            waiting = [group.create_task(each.wait()) for each in (event, self._stopped)]
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            for each in waiting:
+                each.cancel()
+        if not event.is_set():
+            raise TailStopped("the tail is stopped")
 
 
 def store_on(topic: Topic) -> OffsetStore:
@@ -128,3 +147,49 @@ async def test_many_that_find_it_out_together_begin_anew_once() -> None:
         for is_pending_awaited in (True, False, True, False):
             group.create_task(store.read("c", is_pending_awaited=is_pending_awaited))
     assert len(topic.tails) == 2
+
+
+@pytest.mark.looptime
+async def test_a_reading_goes_on_with_the_table_that_another_began() -> None:
+    """It waits for an open transaction while another finds that something was missed, and replaces its tail.
+
+    The other did not await what the transaction has written, so the new table may lack it.
+    """
+    topic = Topic()
+    store = store_on(topic)
+    await store.read("c")
+    topic.transaction_ended.clear()
+    async with asyncio.TaskGroup() as group:
+        reading = group.create_task(store.read("c"))
+        await asyncio.sleep(1)
+        topic.tails[0].has_missed = True
+        await store.read("c", is_pending_awaited=False)
+        assert len(topic.tails) == 2
+        assert not reading.done()
+        await asyncio.sleep(1)
+        assert not reading.done(), "the transaction is open still"
+        topic.records.append(SimpleNamespace(key=JAVAS, value=b'{"p":20}', timestamp=3_600_001, offset=1, headers=()))
+        topic.transaction_ended.set()
+    assert reading.result() == {'{"a":2,"b":1}': {"p": 20}}
+    assert [tail.is_stopped for tail in topic.tails] == [True, False]
+
+
+@pytest.mark.looptime
+async def test_a_store_that_is_closed_begins_nothing_anew() -> None:
+    """Who waits for an open transaction hears that nothing comes any more."""
+    topic = Topic()
+    store = store_on(topic)
+    await store.read("c")
+    topic.transaction_ended.clear()
+    async with asyncio.TaskGroup() as group:
+        reading = group.create_task(failed_reading(store))
+        await asyncio.sleep(1)
+        await store.close()
+    assert reading.done()
+    assert len(topic.tails) == 1
+
+
+async def failed_reading(store: OffsetStore) -> None:
+    """Of a store that is closed meanwhile."""
+    with pytest.raises(TailStopped):
+        await store.read("c")
