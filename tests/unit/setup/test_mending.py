@@ -14,6 +14,8 @@ from service.setup.environment import STAMP
 
 _ROOT = Path(__file__).parents[3]
 _MAIN = """
+COMPLETION_VARIABLE = ""
+
 def main(**_: object) -> None:
     {begin}
     import part
@@ -30,7 +32,6 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     commands = root / "service" / "cli"
     commands.mkdir()
     shutil.copy(_ROOT / "service" / "cli" / "__main__.py", commands)
-    (commands / "completion.py").write_text("VARIABLE = ''\n", encoding="utf-8")
     launcher = root / "headrace"
     launcher.write_text('#!/bin/sh\necho "mended=$HEADRACE_MENDED $*"\n', encoding="utf-8")
     launcher.chmod(0o755)
