@@ -150,7 +150,7 @@ class Fencing:
                 await self._fence(name)
         except (ConflictError, NotFoundError):
             pass  # Changed or deleted meanwhile, or another worker leads: the next look sees what is due now.
-        except Exception as error:  # noqa: BLE001 - see above
+        except Exception as error:  # noqa: BLE001 - one connector holds up no other
             self._not_before[name] = self.clock.monotonic() + FENCING_RETRY_SECONDS
             # A client would be told of Kafka's failure in its own class; here the failure itself is of interest.
             cause = error.__cause__ if isinstance(error, RequestError) and error.__cause__ else error

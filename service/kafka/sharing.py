@@ -145,7 +145,7 @@ class StandbyWriter:
             if not writer.is_usable:
                 await writer.start()
             await writer.commit(writes)
-        except BaseException:
+        except BaseException:  # cancelled too: nobody else would stop this writer
             await writer.stop()
             raise
         self._writer = writer

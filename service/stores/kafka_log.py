@@ -63,7 +63,7 @@ class KafkaStateLog:
         try:
             await tail.start()
             await tail.read_to_end()
-        except BaseException:
+        except BaseException:  # cancelled too: nobody else would stop this tail
             await tail.stop()
             raise
         self._tail = tail

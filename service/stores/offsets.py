@@ -141,7 +141,7 @@ class OffsetStore:
             try:
                 await tail.start()
                 await tail.read_to_end(is_pending_awaited=False)
-            except BaseException:
+            except BaseException:  # cancelled too: nobody else would stop this tail
                 await tail.stop()
                 raise
             self._table, self._tail = table, tail
