@@ -6,16 +6,16 @@ records are bytes too. Values are the lines' bytes as they are, keys and timesta
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from threading import Event
 from typing import ClassVar, TypeVar
 
-from fetchers.file.backlog import Backlog
 from fetchers.file.config import FileStreamConfig
-from fetchers.file.disk import ANY_PATH, ByteSource, Opener, PlainFile, fetch_error
+from fetchers.file.disk import ANY_PATH, ByteSource, FileLook, Opener, PlainFile, fetch_error
 from fetchers.file.fileset import OPEN_MAX, FileSet, Looks
 from fetchers.file.followed import FollowedFile
 from fetchers.file.gz import GzipFile
@@ -265,3 +265,33 @@ def _check_offset(partition: Partition, offset: Offset | None) -> None:
         raise ValueError("The value for the 'position' key in the offset should be a non-negative value")
     if "filename" not in partition:
         raise ValueError("Partition objects should contain the key 'filename'")
+
+
+@dataclass(frozen=True, slots=True)
+class _Unread:
+    since_ns: int
+    look: FileLook
+    """When this much of the file is read, what is left was written after it."""
+
+
+class Backlog:
+    """Remembers of each file that is not read to its end how it looked. Not for concurrent use.
+
+    What is unread when a file is first seen to have more counts from the file's modification time, which is all that
+    is known of it. A file that grows while it is read is never older by that time, so its size is remembered with it.
+    """
+
+    def __init__(self) -> None:
+        self._unread: dict[FollowedFile, _Unread] = {}
+
+    def seconds(self, unread: Mapping[FollowedFile, FileLook], now: datetime) -> float:
+        """Age of the oldest of what is left in these files; all others are read. 0 where there is none."""
+        self._unread = {file: self._updated(file, look) for file, look in unread.items()}
+        oldest_ns = min((each.since_ns for each in self._unread.values()), default=None)
+        return 0.0 if oldest_ns is None else max(0.0, now.timestamp() - oldest_ns / 1e9)
+
+    def _updated(self, file: FollowedFile, look: FileLook) -> _Unread:
+        known = self._unread.get(file)
+        if known is None:
+            return _Unread(look.modified_ns, look)
+        return _Unread(known.look.modified_ns, look) if file.position >= known.look.size else known

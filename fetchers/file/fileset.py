@@ -20,11 +20,10 @@ from functools import partial
 import pyarrow as pa
 
 from fetchers.file.disk import ByteSource, FileLook, look_at, look_from, open_if_there
-from fetchers.file.events import FileEvent, FileFollowed, FilePassedOver
 from fetchers.file.followed import DENIED_SECONDS_MAX, FollowedFile
 from fetchers.file.mark import Mark, StoredOffset, mark_at
 from fetchers.file.opening import is_ready
-from fetchers.file.reading import Reading
+from fetchers.file.reading import FileEvent, FileFollowed, FilePassedOver, Reading
 from fetchers.sdk import Offset, Page
 
 OPEN_MAX = 512

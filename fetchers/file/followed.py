@@ -19,12 +19,19 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from fetchers.file.disk import ByteSource, FileLook, look_at, open_if_there
-from fetchers.file.events import FileEvent, FileMissing, FileRestarted, FilesMissed, LastLineGivenUp, UnfinishedLineLost
 from fetchers.file.lines import LineAssembler, Lines, LineTooLongError
 from fetchers.file.mark import Mark, StoredOffset, offset_after
-from fetchers.file.opening import Opened, Opening, begin_opening, is_ready, open_moved
-from fetchers.file.reading import Reading, ReadResult
-from fetchers.file.rotation import Next, next_after
+from fetchers.file.opening import Next, Opened, Opening, begin_opening, is_ready, next_after, open_moved
+from fetchers.file.reading import (
+    FileEvent,
+    FileMissing,
+    FileRestarted,
+    FilesMissed,
+    LastLineGivenUp,
+    Reading,
+    ReadResult,
+    UnfinishedLineLost,
+)
 from fetchers.sdk import Fatal, Page
 
 PAGE_GROWTH_MAX = 4

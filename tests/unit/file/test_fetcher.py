@@ -12,8 +12,8 @@ import pytest
 
 from fetchers.catalog import find_plugin
 from fetchers.file.disk import fetch_error
-from fetchers.file.events import FileFollowed, FileMissing, FilePassedOver
 from fetchers.file.fetcher import FileStreamSource
+from fetchers.file.reading import FileFollowed, FileMissing, FilePassedOver
 from fetchers.sdk import Fatal, Page, PayloadKind, Retriable
 from fetchers.sdk.testing import FakeContext, collect, running
 

@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from fetchers.file.disk import PlainFile
-from fetchers.file.events import FileMissing, FileRestarted, LastLineGivenUp, UnfinishedLineLost
 from fetchers.file.followed import DENIED_SECONDS_MAX, FollowedFile
 from fetchers.file.mark import StoredOffset, stored_offset
-from fetchers.file.reading import Reading, ReadResult
+from fetchers.file.reading import FileMissing, FileRestarted, LastLineGivenUp, Reading, ReadResult, UnfinishedLineLost
 from fetchers.sdk import Fatal, Page
 
 MakeReading = Callable[..., Reading]

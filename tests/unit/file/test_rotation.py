@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from fetchers.file.events import FilesMissed
 from fetchers.file.followed import FollowedFile
 from fetchers.file.mark import stored_offset
-from fetchers.file.reading import Reading, ReadResult
+from fetchers.file.reading import FilesMissed, Reading, ReadResult
 
 MakeReading = Callable[..., Reading]
 ReadAll = Callable[..., list[ReadResult]]
