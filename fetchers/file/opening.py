@@ -1,13 +1,19 @@
-"""Which file a stored offset was taken from: the one at its path, or one in its folder under another name.
+"""Which file to read: the one that a stored offset was taken from, or the one that came after a file that has left.
 
-An archive shows what it holds only when it is checked, so finding out may take many calls.
+A stored offset is of the file at its path, or of one in its folder under another name. An archive shows what it holds
+only when it is checked, so finding out may take many calls.
+
+What was at a path after a file that has left it is the file that is there now, or one that has left it too. A rotated
+file shows by its own new name how its rotator names files. Two ways of naming say themselves which file came next, and
+are believed where the times of modification say the same: numbers that count up with age (``app.log.2`` →
+``app.log.1`` → ``app.log``) and stamps of a date (``app.log-20260131`` → ``app.log-20260201`` → ``app.log``). Anything
+else would be a guess, which could repeat or skip lines: it is only told.
 """
 
-# ruff: noqa: PTH112, PTH118, PTH120 - paths stay the texts that were configured: they name source partitions
+# ruff: noqa: PTH112, PTH118, PTH120, PTH207 - paths stay the texts that were configured: they name source partitions
 
 from __future__ import annotations
 
-# ruff: noqa: PTH118, PTH207 - paths stay the texts that were configured: they name source partitions
 import glob
 import os
 import re

@@ -1,4 +1,4 @@
-"""How files are read, and what comes of it."""
+"""How the files of a task are read, what one read gives, and the events that tell what a file did meanwhile."""
 
 from __future__ import annotations
 

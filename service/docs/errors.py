@@ -9,10 +9,9 @@ from importlib import import_module
 from service.docs.markdown import NOTICE, cell, code, first_paragraph, table
 from service.domain.errors import Recovery, recovery_of
 from service.domain.ids import TaskId
-from service.pipeline.dead_letters import FETCH_STAGE, DeadLetter, dead_letter_headers
-from service.pipeline.settlement import DELIVER_STAGE
+from service.pipeline.dead_letters import DELIVER_STAGE, FETCH_STAGE, DeadLetter, dead_letter_headers
+from service.sinks.batch import RefusalReason
 from service.sinks.converters import DEPTH_MAX as SINK_DEPTH_MAX
-from service.sinks.reasons import RefusalReason
 from spark_batch.exact.json_text import DEPTH_MAX
 from spark_batch.outcome import Reason, Stage
 

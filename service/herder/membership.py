@@ -41,8 +41,7 @@ from service.herder.view import is_told_running
 from service.kafka.client import KafkaSettings
 from service.kafka.errors import DeliveryFatal, KafkaFailure
 from service.kafka.group import GroupMember
-from service.kafka.group_calls import GroupSettings
-from service.kafka.group_timing import opened_timed
+from service.kafka.group_calls import GroupSettings, opened_timed
 
 PROTOCOL_TYPE = "connect"
 PROTOCOL = "headrace-1"

@@ -21,7 +21,7 @@ from typing import Protocol
 
 from service.background import Background
 from service.kafka.errors import DeliveryRetriable, KafkaFailure
-from service.kafka.group_calls import GroupSettings, Joined, PlaceLost, RoundBegan
+from service.kafka.group_calls import Calls, GroupSettings, Joined, PlaceLost, RoundBegan
 
 RETRY_SECONDS = 0.25
 _LOOKS_A_SESSION = 10
@@ -53,25 +53,6 @@ class GroupPart(Protocol):
 
     def on_trouble(self, text: str) -> None:
         """The broker could not be reached, or refused; it is tried again."""
-
-
-class Calls(Protocol):
-    """The requests a member makes, on one connection to the coordinator (`service.kafka.group_calls.GroupCalls`)."""
-
-    async def join(self, member_id: str, claim: bytes, *, on_member_id: Callable[[str], None]) -> Joined:
-        """Wait until the group is complete."""
-
-    async def sync(self, joined: Joined, parts: Mapping[str, bytes]) -> bytes:
-        """Hand out and get this member's part."""
-
-    async def heartbeat(self, generation: int, member_id: str) -> None:
-        """Say that this member is alive."""
-
-    async def leave(self, member_id: str) -> None:
-        """Leave the group, so that the others need not wait for the end of the session."""
-
-    async def close(self) -> None:
-        """Break the connection; calls that are waiting end with DeliveryRetriable."""
 
 
 class GroupMember:

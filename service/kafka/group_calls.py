@@ -7,18 +7,19 @@ protocol type than Connect (`docs/adr/0015-group-and-assignment.md`), and it doe
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from aiokafka import errors as kafka
 from aiokafka.client import AIOKafkaClient, ConnectionGroup, CoordinationType
 from aiokafka.protocol.group import HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
 
+from metrics.events import Emit, GroupRequest, GroupRequestEnded
 from service.kafka import library
 from service.kafka.client import KafkaSettings
-from service.kafka.errors import CLIENT_ERRORS, DeliveryFatal, DeliveryRetriable, classify
+from service.kafka.errors import CLIENT_ERRORS, DeliveryFatal, DeliveryRetriable, KafkaFailure, classify
 
 CONNECT_SECONDS_MAX = 30.0
 _CLOSE_SECONDS_MAX = 2.0
@@ -52,6 +53,25 @@ class Joined:
     member_id: str
     is_leader: bool
     claims: Mapping[str, bytes]
+
+
+class Calls(Protocol):
+    """The requests a member makes, on one connection to the coordinator."""
+
+    async def join(self, member_id: str, claim: bytes, *, on_member_id: Callable[[str], None]) -> Joined:
+        """Wait until the group is complete."""
+
+    async def sync(self, joined: Joined, parts: Mapping[str, bytes]) -> bytes:
+        """Hand out and get this member's part."""
+
+    async def heartbeat(self, generation: int, member_id: str) -> None:
+        """Say that this member is alive."""
+
+    async def leave(self, member_id: str) -> None:
+        """Leave the group, so that the others need not wait for the end of the session."""
+
+    async def close(self) -> None:
+        """Break the connection; calls that are waiting end with DeliveryRetriable."""
 
 
 class GroupCalls:
@@ -196,3 +216,60 @@ class GroupCalls:
         if error in (kafka.InvalidGroupIdError, kafka.GroupAuthorizationFailedError):
             raise DeliveryFatal(f"group.id '{group}': {error.description}, while {doing}")
         raise DeliveryRetriable(f"{error.__name__}, while {doing} in group '{group}'")
+
+
+@asynccontextmanager
+async def opened_timed(kafka: KafkaSettings, group: GroupSettings, *, emit: Emit) -> AsyncIterator[Calls]:
+    """`GroupCalls.opened`, each request told to ``emit`` as a `GroupRequestEnded`."""
+    async with GroupCalls.opened(kafka, group) as calls:
+        yield TimedCalls(calls, kafka.client_id, emit)
+
+
+@dataclass(frozen=True, slots=True)
+class TimedCalls:
+    """The ``Calls`` of a member, as they are; leaving and closing are nobody's figures."""
+
+    calls: Calls
+    client_id: str
+    emit: Emit
+
+    async def join(self, member_id: str, claim: bytes, *, on_member_id: Callable[[str], None]) -> Joined:
+        """See ``Calls``."""
+        with self._timed("join"):
+            return await self.calls.join(member_id, claim, on_member_id=on_member_id)
+
+    async def sync(self, joined: Joined, parts: Mapping[str, bytes]) -> bytes:
+        """See ``Calls``."""
+        with self._timed("sync"):
+            return await self.calls.sync(joined, parts)
+
+    async def heartbeat(self, generation: int, member_id: str) -> None:
+        """See ``Calls``."""
+        with self._timed("heartbeat"):
+            await self.calls.heartbeat(generation, member_id)
+
+    async def leave(self, member_id: str) -> None:
+        """See ``Calls``."""
+        await self.calls.leave(member_id)
+
+    async def close(self) -> None:
+        """See ``Calls``."""
+        await self.calls.close()
+
+    @contextmanager
+    def _timed(self, request: GroupRequest) -> Iterator[None]:
+        """A heartbeat that hears of a round was answered; a join or sync that does has come to nothing."""
+        began = asyncio.get_running_loop().time()
+        try:
+            yield
+        except (KafkaFailure, PlaceLost):
+            self._tell(request, began, is_success=False)
+            raise
+        except RoundBegan:
+            self._tell(request, began, is_success=request == "heartbeat")
+            raise
+        self._tell(request, began, is_success=True)
+
+    def _tell(self, request: GroupRequest, began: float, *, is_success: bool) -> None:
+        seconds = asyncio.get_running_loop().time() - began
+        self.emit(GroupRequestEnded(client_id=self.client_id, request=request, seconds=seconds, is_success=is_success))

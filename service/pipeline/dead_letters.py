@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar, cast
 
+import numpy as np
 import pyarrow as pa
 
 from fetchers.sdk import Offset, Page, Partition, Rejection
@@ -21,6 +22,7 @@ from service.domain.ids import TaskId
 from service.kafka.errors import DeliveryFatal
 from service.kafka.headers import CompressedHeaders
 from service.kafka.records import Header, TopicRecords
+from service.pipeline.rows import Numbers, Rows
 
 TOPIC_HEADER = "__connect.errors.topic"
 """The first of a letter's headers, behind those that the record itself has."""
@@ -33,6 +35,8 @@ PARTITION_HEADER = "__headrace.errors.source.partition"
 OFFSET_HEADER = "__headrace.errors.source.offset"
 TIMESTAMP_HEADER = "__headrace.errors.source.timestamp"
 """Not the letter's own timestamp: by that a topic forgets, and may refuse what is old."""
+DELIVER_STAGE = "KAFKA_PRODUCE"
+"""Connect's name of the stage at which a topic does not take a record."""
 FETCH_STAGE = "TASK_POLL"
 """Connect's name of the stage at which a fetcher itself could not vouch for a record."""
 PORTION_LETTERS_MAX = 5_000
@@ -147,6 +151,49 @@ class Rejects(Protocol):
 
     def portions(self) -> Iterator[tuple[DeadLetter, ...]]:
         """Each of them, in order, at most ``PORTION_LETTERS_MAX`` at once; may be asked in a thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """The rows of a micro-batch that become dead letters: see ``Rejects``."""
+
+    rows: Rows
+    chosen: Numbers
+
+    def __len__(self) -> int:
+        """Their number."""
+        return len(self.chosen)
+
+    def letter(self, number: int) -> DeadLetter:
+        """The dead letter of the row with this number among the rejected ones."""
+        return self._letters(self.chosen[number : number + 1])[0]
+
+    def portions(self) -> Iterator[tuple[DeadLetter, ...]]:
+        """All of them in order, with their original bytes, at most ``PORTION_LETTERS_MAX`` at once."""
+        for start in range(0, len(self), PORTION_LETTERS_MAX):
+            yield self._letters(self.chosen[start : start + PORTION_LETTERS_MAX])
+
+    def _letters(self, chosen: Numbers) -> tuple[DeadLetter, ...]:
+        payloads = self.rows.input.select(["key", "value"]).take(chosen).to_pydict()
+        verdicts = self.rows.outcome.select(["stage", "reason", "message"]).take(chosen).to_pydict()
+        columns = payloads | verdicts
+        pages = self.rows.page_indexes(chosen)
+        of_page = {page: self._of_page(page) for page in np.unique(pages).tolist()}
+        return tuple(
+            of_page[page].letter(
+                row - int(self.rows.starts[page]),
+                {name: column[number] for name, column in columns.items()} | self._refusal(row),
+            )
+            for number, (row, page) in enumerate(zip(chosen.tolist(), pages.tolist(), strict=True))
+        )
+
+    def _of_page(self, index: int) -> PageLetters:
+        return PageLetters.of(self.rows.pages[index].page, topic=self.rows.topic, partition=self.rows.partition)
+
+    def _refusal(self, row: int) -> dict[str, str]:
+        """The topic's verdict on a row, where it has one."""
+        record = self.rows.refused.get(row)
+        return {} if record is None else {"stage": DELIVER_STAGE, "reason": record.reason, "message": record.message}
 
 
 @dataclass(frozen=True, slots=True)

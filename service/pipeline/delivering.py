@@ -22,8 +22,8 @@ from service.kafka.producer import Writer
 from service.kafka.records import TopicRecords
 from service.pipeline.accounts import Accounts
 from service.pipeline.converting import ConvertedBatch
-from service.pipeline.dead_letters import DeadLetterRules, WrittenLetters, run_off_loop, written
-from service.pipeline.settlement import Rejected, Settlement, SettlementRules, settle
+from service.pipeline.dead_letters import DeadLetterRules, Rejected, WrittenLetters, run_off_loop, written
+from service.pipeline.settlement import Settlement, SettlementRules, settle
 from service.stores.dedupe_store import DedupeState, NoDedupe
 
 HEARING_SECONDS_MAX = 30.0

@@ -12,6 +12,26 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+
+class RefusalReason(StrEnum):
+    """Why a sink refuses a record, in a word for metrics and logs: of converters first, then of transformations.
+
+    The message of the refusal says the rest.
+    """
+
+    INVALID_UTF8 = "invalid_utf8"
+    MALFORMED_JSON = "malformed_json"
+    TOO_DEEP = "too_deep"
+    NO_ENVELOPE = "no_envelope"
+    NOT_AVRO = "not_avro"
+    NO_SCHEMA = "no_schema"
+    WRONG_TYPE = "wrong_type"
+    MISSING_FIELD = "missing_field"
+    DUPLICATE_FIELD = "duplicate_field"
+    MISSING_TIMESTAMP = "missing_timestamp"
+    UNUSABLE_DEFAULT = "unusable_default"
+
+
 Partition: TypeAlias = tuple[str, int]
 """Name of a topic and number of a partition of it."""
 Offsets: TypeAlias = Mapping[Partition, int]

@@ -20,9 +20,8 @@ from service.config.converters import Converter
 from service.registry.client import RegistryClient
 from service.registry.errors import RegistryFatal, SchemaNotFound, UnusableSchema
 from service.sinks.avro_columns import AvroShape, AvroShapeError, avro_shape
-from service.sinks.batch import Form, ValueType
+from service.sinks.batch import Form, RefusalReason, ValueType
 from service.sinks.readings import UNKNOWN, Column, Reading, filled, of_one_type
-from service.sinks.reasons import RefusalReason
 from spark_batch.plan import ConverterKind
 
 _THREADS = ThreadPoolExecutor(max_workers=2, thread_name_prefix="sink-decode")

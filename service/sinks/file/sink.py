@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from service.sinks.batch import RefusalReason
 from service.sinks.contract import (
     Importance,
     Key,
@@ -32,7 +33,6 @@ from service.sinks.contract import (
 )
 from service.sinks.file.text_form import lines, texts_of
 from service.sinks.file.writing import FileBusy, SinkFile
-from service.sinks.reasons import RefusalReason
 
 T = TypeVar("T")
 LOCK_SECONDS_MAX = 10.0

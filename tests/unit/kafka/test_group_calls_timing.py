@@ -9,8 +9,7 @@ import pytest
 
 from metrics.events import Event, GroupRequestEnded
 from service.kafka.errors import DeliveryRetriable
-from service.kafka.group_calls import Joined, PlaceLost, RoundBegan
-from service.kafka.group_timing import TimedCalls
+from service.kafka.group_calls import Joined, PlaceLost, RoundBegan, TimedCalls
 
 pytestmark = pytest.mark.looptime
 JOINED = Joined(3, "me", is_leader=False, claims={})
