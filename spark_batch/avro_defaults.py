@@ -15,6 +15,9 @@ import re
 from typing import cast
 
 from spark_batch.avro_types import (
+    FLOAT_BOUND,
+    INTEGER_BITS,
+    UUID,
     Array,
     AvroType,
     Decimal,
@@ -27,8 +30,8 @@ from spark_batch.avro_types import (
     Slot,
     Temporal,
     Uuid,
+    unit_range,
 )
-from spark_batch.value_bounds import FLOAT_BOUND, INTEGER_BITS, UUID, unit_range
 
 _UUID = re.compile(UUID)
 

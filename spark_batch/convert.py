@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from spark_batch.column_paths import PageColumns, run_columns
 from spark_batch.compiled import CompiledPlan
 from spark_batch.exact.fields import payload_hash
 from spark_batch.exact.json_text import RejectedPayload, parse
@@ -30,7 +29,7 @@ from spark_batch.job import (
     is_page_key_written,
     is_value_written,
 )
-from spark_batch.job_run import RAISED, run_job
+from spark_batch.job_run import RAISED, PageColumns, run_columns, run_job
 from spark_batch.outcome import OUTCOME_SCHEMA, ArrowColumn, Reason, Rejection, Stage
 from spark_batch.plan import ConversionPlan, ConverterKind, PayloadFormat
 from spark_batch.plan_transforms import is_reshaped

@@ -15,6 +15,9 @@ from pyspark.sql import functions as F  # noqa: N812 - the customary name
 from pyspark.sql.types import StructField, StructType
 
 from spark_batch.avro_types import (
+    DOUBLE_MAX,
+    FLOAT_MAX,
+    UUID,
     Array,
     AvroType,
     Decimal,
@@ -27,9 +30,9 @@ from spark_batch.avro_types import (
     Slot,
     Temporal,
     Uuid,
+    unit_range,
 )
 from spark_batch.shapes import canonical_type
-from spark_batch.value_bounds import DOUBLE_MAX, FLOAT_MAX, UUID, unit_range
 from spark_batch.variant_paths import is_bare, keys_at, variant_at
 
 if TYPE_CHECKING:

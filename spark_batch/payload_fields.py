@@ -13,9 +13,8 @@ from functools import reduce
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - the customary name
 
-from spark_batch.avro_types import AvroType, Enum, Primitive, Record, Temporal, Uuid
+from spark_batch.avro_types import AvroType, Enum, Primitive, Record, Temporal, Uuid, unit_range
 from spark_batch.serialize.connect_json import json_text
-from spark_batch.value_bounds import unit_range
 from spark_batch.variant_paths import PAYLOAD, is_bare, text_at, variant_at
 
 _PLAIN_INTEGER = r"\A-?[0-9]{1,18}\z"

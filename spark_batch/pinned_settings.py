@@ -1,4 +1,7 @@
-"""Settings of Spark that verdicts and values rest on; they are nobody's to change."""
+"""Settings of Spark that verdicts and values rest on, and that no configuration may change.
+
+Apart from the session, so that a worker's config is checked without loading Spark.
+"""
 
 from __future__ import annotations
 

@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from spark_batch.avro_types import Array, AvroType, Enum, Primitive, Record, Slot, Temporal, Uuid
+from spark_batch.avro_types import UUID, Array, AvroType, Enum, Primitive, Record, Slot, Temporal, Uuid, unit_range
 from spark_batch.outcome import ArrowColumn
 from spark_batch.prepass import pc
-from spark_batch.value_bounds import UUID, unit_range
 
 ArrowType = Any
 """An Arrow type, as untyped as the columns are."""

@@ -15,7 +15,7 @@ from enum import StrEnum
 from fetchers.sdk import Finding, Severity
 from fetchers.sdk.config import HIDDEN
 from fetchers.sdk.reach import AllowedPaths
-from service.config.client_keys import ASKED_FOR, FIXED_VALUES, PRINCIPAL_KEYS, REFUSED
+from service.config.borrowed_keys import ASKED_FOR, FIXED_VALUES, PRINCIPAL_KEYS, REFUSED
 from service.config.reach import reach_of
 from service.config.secret_names import names_a_secret
 from service.kafka.properties import read_settings

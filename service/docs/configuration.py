@@ -8,14 +8,16 @@ from itertools import groupby
 from fetchers.catalog import PLUGINS, Plugin
 from fetchers.sdk.config import ConfigKey
 from service.config.borrowed_keys import (
+    ASKED_FOR,
     CONNECTION_KEYS,
     CONSUMER_KEYS,
     CONVERTER_KEYS,
+    FIXED_VALUES,
     PRODUCER_KEYS,
+    REFUSED,
     REGISTRY_KEYS,
     BorrowedKey,
 )
-from service.config.client_keys import ASKED_FOR, FIXED_VALUES, REFUSED
 from service.config.connector import SourceConnectorConfig
 from service.config.converters import CLASS_NAMES
 from service.config.overrides import JAAS_KEY, LOGIN_MODULES

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from fetchers.sdk import ConfigModel
-from service.config.converter_keys import (
+from service.config.converters import (
     AvroConverterConfig,
     BytesConverterConfig,
     JsonConverterConfig,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from fetchers.catalog import PluginLoadError
 from fetchers.sdk import Finding
 from fetchers.sdk.config import HIDDEN
-from service.config.client_keys import client_key
+from service.config.borrowed_keys import client_key
 from service.config.overrides import overrides_of
 from service.config.parts import class_not_found
 from service.config.providers import FAILED_VALUE, ProviderError, Resolved

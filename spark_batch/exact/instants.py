@@ -9,9 +9,8 @@ from __future__ import annotations
 import datetime as dt
 import re
 
-from spark_batch.avro_types import Temporal
+from spark_batch.avro_types import DAY_SECONDS, EPOCH, Temporal, unit_range
 from spark_batch.outcome import Reason
-from spark_batch.value_bounds import DAY_SECONDS, EPOCH, unit_range
 
 _NUMBER_DIGITS_MAX = 20
 _DATE = r"(?P<date>[0-9]{4}-[0-9]{2}-[0-9]{2})"

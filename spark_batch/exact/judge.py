@@ -15,6 +15,9 @@ from json.encoder import encode_basestring
 from typing import TYPE_CHECKING, NoReturn, cast
 
 from spark_batch.avro_types import (
+    FLOAT_BOUND,
+    INTEGER_BITS,
+    UUID,
     Array,
     AvroType,
     Decimal,
@@ -33,7 +36,6 @@ from spark_batch.exact.instants import InstantError, parse_instant
 from spark_batch.exact.json_text import Number, RejectedPayload
 from spark_batch.exact.numbers import DIGITS_MAX, exact_number, is_zero
 from spark_batch.outcome import Reason
-from spark_batch.value_bounds import FLOAT_BOUND, INTEGER_BITS, UUID
 
 if TYPE_CHECKING:
     from collections.abc import Callable

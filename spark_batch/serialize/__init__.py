@@ -1,13 +1,14 @@
-"""Typed columns to the bytes of a key or a value, one module for each converter."""
+"""Typed columns to the bytes of a key or a value, in the form of each converter; Connect's JSON has its own file."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 - the customary name
+from pyspark.sql.avro.functions import to_avro
 
+from spark_batch.avro_types import AvroType, Primitive, Record
 from spark_batch.plan import ConverterKind, ConverterSpec
-from spark_batch.serialize.avro import framed_avro
 from spark_batch.serialize.connect_json import (
     any_json_text,
     connect_schema,
@@ -16,12 +17,10 @@ from spark_batch.serialize.connect_json import (
     json_text,
     slot_schema,
 )
-from spark_batch.serialize.struct_text import struct_text
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-    from spark_batch.avro_types import Record
     from spark_batch.transforms.shape import Shape
 
 TEXT_SCHEMA = '{"type":"string","optional":false}'
@@ -66,3 +65,32 @@ def text_bytes(text: Column, *, spec: ConverterSpec) -> Column:
     if spec.is_schema_enveloped:
         written = F.concat(F.lit(f'{{"schema":{TEXT_SCHEMA},"payload":'), written, F.lit("}"))
     return F.when(text.isNotNull(), written).cast("binary")
+
+
+def framed_avro(value: Column, *, avro_schema: str | None, schema_id: int | None) -> Column:
+    """Avro in Confluent's wire format, encoded by spark-avro; null stays null.
+
+    A zero byte, the registry's schema id as 4 bytes big-endian, the Avro binary body. Raises ValueError where the plan
+    has no schema id yet.
+    """
+    if avro_schema is None or schema_id is None:
+        message = "an Avro conversion needs the registry's schema id: ConversionPlan.with_schema_ids"
+        raise ValueError(message)
+    frame = F.lit(bytearray(b"\x00" + schema_id.to_bytes(4, "big")))
+    return F.concat(frame, to_avro(value, avro_schema))
+
+
+def struct_text(kind: AvroType, value: Column) -> Column:
+    """The value as Connect's StringConverter writes it: Java's text of a Struct, null fields left out.
+
+    Bytes stay bytes, null stays null.
+    """
+    if kind is Primitive.BYTES:
+        return value
+    if not isinstance(kind, Record):
+        return value.cast("string")
+    shown = [
+        F.concat(F.lit(f"{field.name}="), struct_text(field.slot.type, value.getField(field.name)))
+        for field in kind.fields
+    ]
+    return F.when(value.isNotNull(), F.concat(F.lit("Struct{"), F.concat_ws(",", *shown), F.lit("}")))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from service.config.client_keys import ASKED_FOR, FIXED_VALUES, REFUSED, SAFE_KEYS
+from service.config.borrowed_keys import ASKED_FOR, FIXED_VALUES, REFUSED, SAFE_KEYS
 from service.config.definition import read_definition
 from service.config.overrides import JAAS_KEY, OverridePolicy, PolicyName, override_findings, policy_named
 from service.config.worker import WorkerConfig
