@@ -35,8 +35,7 @@ from spark_batch.plan_transforms import (
     plain_value_shape,
     value_schema,
 )
-from spark_batch.serialize import record_bytes, shaped_bytes, text_bytes
-from spark_batch.serialize.__init__ import framed_avro
+from spark_batch.serialize import framed_avro, record_bytes, shaped_bytes, text_bytes
 from spark_batch.serialize.connect_json import json_text
 from spark_batch.shapes import CORRUPT, canonical_shape, payload_shape
 from spark_batch.transforms.catalog import Side
