@@ -14,14 +14,13 @@ Everything here blocks: it runs in the task's file thread, one call at a time.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import pyarrow as pa
 
 from fetchers.file.disk import ByteSource, FileLook, look_at, open_if_there
 from fetchers.file.lines import LineAssembler, Lines, LineTooLongError
 from fetchers.file.mark import Mark, StoredOffset, offset_after
-from fetchers.file.opening import Next, Opened, Opening, begin_opening, is_ready, next_after, open_moved
+from fetchers.file.opening import Departed, Next, Opened, Opening, begin_opening, is_ready, next_after, open_moved
 from fetchers.file.reading import (
     FileEvent,
     FileMissing,
@@ -44,17 +43,6 @@ DENIED_SECONDS_MAX = 10.0
 """So long a file may refuse to be read before the task fails."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Departed:
-    """The file that was last at a path where nothing is now."""
-
-    seen: FileLook | None
-    """At its path."""
-    left: FileLook
-    """Where it went."""
-    mark: Mark
-
-
 class FollowedFile:
     """Reads whatever file is at ``path``, at most one page each time."""
 
@@ -75,7 +63,7 @@ class FollowedFile:
         self._opening: Opening | None = None
         self._successor: ByteSource | None = None
         self._resting: tuple[int, int] | None = None
-        self._departed: _Departed | None = None
+        self._departed: Departed | None = None
         self._seen: FileLook | None = None
         self._is_pending = True
         self._is_missed = False
@@ -342,7 +330,7 @@ class FollowedFile:
         else:
             page = self._give_up_last_line("rotated")
             if successor is None:
-                self._departed = _Departed(self._seen, source.look(), self._mark)
+                self._departed = Departed(self._seen, source.look(), self._mark)
             self._begin(Mark())
         source.close()
         self._source = successor

@@ -145,6 +145,17 @@ class Next:
     """Files that are likely to have been at the path in between."""
 
 
+@dataclass(frozen=True, slots=True)
+class Departed:
+    """The file that was last at a path where nothing is now."""
+
+    seen: FileLook | None
+    """At its path."""
+    left: FileLook
+    """Where it went."""
+    mark: Mark
+
+
 def next_after(left: FileLook, path: str, pattern: str) -> Next:
     """Find what was at ``path`` after ``left``. What matches ``pattern`` is read on its own. Blocks; raises OSError."""
     folder, name = os.path.split(path)
