@@ -143,6 +143,31 @@ class HttpSourceConfig(FetcherConfig):
 
     Where they name several limits, all of these hold for each. After a 429 all wait, with these limits or without."""
 
+    http_rate_remaining_header: Annotated[str | None, _RHYTHM] = None
+    """Header field that tells how many requests are left, such as X-RateLimit-Remaining. At 0, all tasks of a worker
+    with these credentials wait until the moment of http.rate.reset.header."""
+    http_rate_reset_header: Annotated[str | None, _RHYTHM] = None
+    """Header field that tells when there are more again, such as X-RateLimit-Reset: seconds from now, seconds or
+    milliseconds since 1970, or a date. A moment is compared with the Date field of the same answer."""
+    http_rate_quota_header: Annotated[str | None, _RHYTHM] = None
+    """Header field of the IETF's draft, RateLimit: "default";r=0;t=30, or in its older form remaining=0, reset=30."""
+    http_rate_bucket_header: Annotated[str | None, _RHYTHM] = None
+    """Header field that tells how full a leaky bucket is, such as X-Shopify-Shop-Api-Call-Limit: 32/40."""
+    http_rate_bucket_leak: Annotated[float, Field(gt=0), _RHYTHM] = 1.0
+    """Requests by which that bucket becomes emptier in a second."""
+    http_rate_spare: Annotated[int, Field(ge=0), _RHYTHM] = 0
+    """Requests of what these fields say is left that are for others with the same credentials.
+
+    Retry-After is kept to without any of these keys."""
+
+    http_status_limited: Annotated[NameList, _LIMITS] = ()
+    """Further answers that mean: too many requests. (By default 429.) All with these credentials wait as long as
+    Retry-After or the fields of http.rate say, else longer from time to time.
+
+    Here and in http.status.retry, skip and fatal stands a status, such as 403 or 5xx, or a status with something else
+    that must be so: 403 header.X-RateLimit-Remaining=0, 403 header.Retry-After (with any value),
+    200 body.error=ratelimited (a field of a JSON answer, dots between names; true, false and numbers as they are
+    written). Those with something else come first, in the order limited, retry, skip, fatal."""
     http_status_retry: Annotated[NameList, _LIMITS] = ()
     """Further statuses to try again, such as 404,409 or 5xx. (By default 408, 425, 429 and 5xx.)"""
     http_status_skip: Annotated[NameList, _LIMITS] = ()

@@ -220,7 +220,12 @@ class HttpSource(SourceConnector[HttpSourceConfig]):
             "tls": settings.tls(config),
             "secrets": secrets,
             "is_page_refused": config.http_format != "json",  # JSON proves by itself that it is no page
-            "budget": shared_budget(credential, settings.rate_windows(config), clock=context.clock),
+            "budget": shared_budget(
+                credential,
+                settings.rate_windows(config),
+                clock=context.clock,
+                headers=settings.limit_headers(config),
+            ),
         }
         layout = RecordLayout(
             format=config.http_format,

@@ -10,6 +10,7 @@ from yarl import URL
 from fetchers.http.config import HttpSourceConfig
 from fetchers.http.templates import RequestTemplate
 from fetchers.sdk import (
+    AnswerRule,
     Authorizer,
     Clock,
     Finding,
@@ -21,6 +22,7 @@ from fetchers.sdk import (
     TlsSettings,
 )
 from fetchers.toolkit.auth import ApiKeyAuth, BasicAuth, BearerAuth, ClientCredentials, OAuth2Auth
+from fetchers.toolkit.limit_headers import LimitHeaders
 from fetchers.toolkit.pagination import (
     CursorInBody,
     LinkHeader,
@@ -33,7 +35,16 @@ from fetchers.toolkit.pagination import (
 from fetchers.toolkit.rate_limits import RateWindow
 from fetchers.toolkit.watermark import Reached
 
-_STATUS = re.compile(r"([1-5])(\d\d|xx)\Z", re.ASCII)
+_STATUS = re.compile(
+    r"([1-5])(\d\d|xx)(?:\s+(?:header\.(?P<header>[^\s=]+)|body\.(?P<path>[^\s=]+))(?:\s*=\s*(?P<text>.+))?)?\Z",
+    re.ASCII,
+)
+_STATUS_VERDICTS = {
+    "http.status.limited": StatusVerdict.RATE_LIMITED,
+    "http.status.retry": StatusVerdict.RETRY,
+    "http.status.skip": StatusVerdict.SKIP,
+    "http.status.fatal": StatusVerdict.FATAL,
+}
 _RATE = re.compile(r"([1-9]\d{0,8})/([smhd])\Z", re.ASCII)
 _UNIT_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _NEEDS = {
@@ -151,10 +162,13 @@ def _unreadable(config: HttpSourceConfig) -> Iterator[Finding]:
             yield Finding("http.url", None, message)
     except ValueError:
         yield Finding("http.url", None, "Invalid value for configuration http.url: It cannot be read as a URL.")
-    for key in ("http.status.retry", "http.status.skip", "http.status.fatal"):
+    for key in _STATUS_VERDICTS:
         for text in getattr(config, key.replace(".", "_")):
             if not _STATUS.match(text):
-                yield _odd(key, text, "Expected a status such as 404, or 5xx.")
+                expected = (
+                    "Expected a status such as 404 or 5xx, or 403 header.<name>=<text> or 200 body.<path>=<text>."
+                )
+                yield _odd(key, text, expected)
     for text in config.http_rate_limits:
         if not _RATE.match(text):
             yield _odd("http.rate.limits", text, "Expected a count per unit, such as 3/s or 60/h.")
@@ -186,11 +200,29 @@ def tls(config: HttpSourceConfig) -> TlsSettings:
 
 
 def statuses(config: HttpSourceConfig) -> StatusTable:
-    """What is done about each HTTP status: the defaults, overridden by ``http.status.*``."""
-    table = StatusTable()
-    table = table.with_verdict(StatusVerdict.RETRY, _statuses(config.http_status_retry))
-    table = table.with_verdict(StatusVerdict.SKIP, _statuses(config.http_status_skip))
-    return table.with_verdict(StatusVerdict.FATAL, _statuses(config.http_status_fatal))
+    """What is done about each answer: the defaults, overridden by ``http.status.*``."""
+    table, rules = StatusTable(), []
+    for key, verdict in _STATUS_VERDICTS.items():
+        for match in filter(None, map(_STATUS.match, getattr(config, key.replace(".", "_")))):
+            first = int(match[1]) * 100
+            found = range(first, first + 100) if match[2] == "xx" else (first + int(match[2]),)
+            if match["header"] or match["path"]:
+                rules.append(AnswerRule(verdict, frozenset(found), match["header"], match["path"], match["text"]))
+            else:
+                table = table.with_verdict(verdict, found)
+    return StatusTable(table.special, rules)
+
+
+def limit_headers(config: HttpSourceConfig) -> LimitHeaders:
+    """The header fields in which the source tells how much of its limit is left."""
+    return LimitHeaders(
+        remaining=config.http_rate_remaining_header,
+        reset=config.http_rate_reset_header,
+        quota=config.http_rate_quota_header,
+        bucket=config.http_rate_bucket_header,
+        leak_per_second=config.http_rate_bucket_leak,
+        spare=config.http_rate_spare,
+    )
 
 
 def rate_windows(config: HttpSourceConfig) -> tuple[RateWindow, ...]:
@@ -285,14 +317,6 @@ def _template_findings(config: HttpSourceConfig) -> Iterator[Finding]:
         yield Finding("http.offset.field", ",".join(names), message)
     for name in sorted(map(str, fields - {None, *names})):
         yield Finding("http.offset.field", ",".join(names), f"The request asks for {{offset.{name}}}.")
-
-
-def _statuses(texts: tuple[str, ...]) -> Iterator[int]:
-    for text in texts:
-        match = _STATUS.match(text)
-        if match:
-            first = int(match[1]) * 100
-            yield from range(first, first + 100) if match[2] == "xx" else (first + int(match[2]),)
 
 
 def _odd(key: str, value: str, message: str) -> Finding:

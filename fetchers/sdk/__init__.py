@@ -38,6 +38,7 @@ from fetchers.sdk.connector import ConnectorSettingsError, SourceConnector
 from fetchers.sdk.context import FetchContext, partition_key
 from fetchers.sdk.errors import Fatal, FetchError, RateLimited, Retriable
 from fetchers.sdk.http import (
+    AnswerRule,
     Authorizer,
     Credentials,
     HttpAccess,
@@ -56,6 +57,7 @@ from fetchers.sdk.page import DedupeScope, Offset, Page, Partition, PayloadKind,
 from fetchers.sdk.retry import BackOff
 
 __all__ = [
+    "AnswerRule",
     "Authorizer",
     "BackOff",
     "Boolean",

@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol, TypedDict, Unpack
 
@@ -44,6 +44,21 @@ _FIRST_OK, _FIRST_REDIRECT, _FIRST_SERVER_ERROR = 200, 300, 500
 
 
 @dataclass(frozen=True, slots=True)
+class AnswerRule:
+    """A verdict on answers with one of these statuses that also say something in a header field or in their body."""
+
+    verdict: StatusVerdict
+    statuses: frozenset[int]
+    header: str | None = None
+    """Name of the header field to look at."""
+    path: str | None = None
+    """Path of the field to look at in a JSON body (dots between names), where no header is. Only whole answers are
+    judged by it, not those of ``HttpAccess.stream``."""
+    text: str | None = None
+    """What has to be there, such as ``0`` or ``false``; None: anything but null."""
+
+
+@dataclass(frozen=True, slots=True)
 class StatusTable:
     """Status → verdict.
 
@@ -51,6 +66,12 @@ class StatusTable:
     """
 
     special: Mapping[int, StatusVerdict] = field(default_factory=dict)
+    rules: Sequence[AnswerRule] = ()
+    """Come before what the status alone says; the first that is met counts."""
+
+    def needs_body(self, status: int) -> bool:
+        """Whether an answer with this status can only be judged by its body."""
+        return any(rule.path is not None and status in rule.statuses for rule in self.rules)
 
     def verdict(self, status: int) -> StatusVerdict:
         """What is done about this status."""
@@ -64,7 +85,7 @@ class StatusTable:
 
     def with_verdict(self, verdict: StatusVerdict, statuses: Iterable[int]) -> StatusTable:
         """The same table, with this verdict for these statuses."""
-        return StatusTable({**self.special, **dict.fromkeys(statuses, verdict)})
+        return replace(self, special={**self.special, **dict.fromkeys(statuses, verdict)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +145,12 @@ class RequestBudget(Protocol):
 
     def accept(self, clock: Clock) -> None:
         """Hear that the source gave what it was asked for."""
+
+    def hear(self, headers: Mapping[str, str], clock: Clock) -> float | None:
+        """Hear the header fields of any answer, which may tell how much is left of the source's own limit.
+
+        Gives the seconds for which nobody may ask now, None where they tell nothing of the kind.
+        """
 
 
 class RequestOptions(TypedDict, total=False):

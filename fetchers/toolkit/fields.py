@@ -65,6 +65,20 @@ def raw_field(text: bytes, path: str) -> bytes | None:
     return None if found is None else bytes(found)
 
 
+def text_at(text: bytes, path: str) -> str | None:
+    """The value at ``path`` of one JSON object as text: numbers, ``true`` and the like as they are written.
+
+    None where there is none, or null.
+    """
+    raw = raw_field(text, path)
+    if raw is None or raw == b"null":
+        return None
+    try:
+        return msgspec.json.decode(raw, type=str)
+    except UNDECODABLE:
+        return raw.decode("utf-8", "replace")
+
+
 @lru_cache(maxsize=_READERS_MAX)
 def _raw_decoder(path: str) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(_shape([path.split(".")], msgspec.Raw))

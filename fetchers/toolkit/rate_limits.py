@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from weakref import WeakSet
@@ -12,6 +12,7 @@ from weakref import WeakSet
 from fetchers.sdk.asker import Asker
 from fetchers.sdk.clock import Clock
 from fetchers.sdk.retry import BackOff
+from fetchers.toolkit.limit_headers import LimitHeaders
 from metrics.events import RateLimitWaited
 
 SLEEP_SECONDS_MIN = 0.001
@@ -40,10 +41,19 @@ class RateBudget:
     """
 
     def __init__(
-        self, windows: Sequence[RateWindow], *, back_off: BackOff = BACK_OFF, ledger: _Ledger | None = None
+        self,
+        windows: Sequence[RateWindow],
+        *,
+        back_off: BackOff = BACK_OFF,
+        headers: LimitHeaders | None = None,
+        ledger: _Ledger | None = None,
     ) -> None:
-        """``ledger``: that of the credential; one of its own when not given."""
+        """``headers``: in which fields the source tells what is left.
+
+        ``ledger``: that of the credential; one of its own when not given.
+        """
         self.windows = tuple(windows)
+        self._headers = headers
         self._back_off = back_off
         self._ledger = ledger or _Ledger()
         self._ledger.budgets.add(self)
@@ -72,6 +82,13 @@ class RateBudget:
         """Begin the back-off anew, unless this answer is older than a refusal."""
         if self._ledger.held_until <= clock.monotonic():
             self._ledger.refusals = 0
+
+    def hear(self, headers: Mapping[str, str], clock: Clock) -> float | None:
+        """Let nobody ask while the source says in its header fields that nothing is left; gives the seconds."""
+        wait = None if self._headers is None else self._headers.wait_seconds(headers, now=clock.now())
+        if wait:
+            self._ledger.held_until = max(self._ledger.held_until, clock.monotonic() + wait)
+        return wait
 
     async def _begin(self, asker: Asker) -> _Request:
         clock, ledger = asker.clock, self._ledger
@@ -162,9 +179,14 @@ _ledgers: dict[str, _Ledger] = {}
 
 
 def shared_budget(
-    credential: str, windows: Sequence[RateWindow], *, clock: Clock, back_off: BackOff = BACK_OFF
+    credential: str,
+    windows: Sequence[RateWindow],
+    *,
+    clock: Clock,
+    back_off: BackOff = BACK_OFF,
+    headers: LimitHeaders | None = None,
 ) -> RateBudget:
-    """A budget with these windows, shared with everyone in this process who uses this credential (or project).
+    """A budget with these windows and header fields, shared with all in this process who use this credential.
 
     Only a hash of ``credential`` is kept. What was asked is remembered for as long as it counts, so that a task that
     is started again does not start with a fresh allowance.
@@ -174,4 +196,4 @@ def shared_budget(
         if ledger.is_idle(now):
             del _ledgers[known]
     ledger = _ledgers.setdefault(hashlib.sha256(credential.encode()).hexdigest(), _Ledger())
-    return RateBudget(windows, back_off=back_off, ledger=ledger)
+    return RateBudget(windows, back_off=back_off, headers=headers, ledger=ledger)

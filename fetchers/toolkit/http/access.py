@@ -25,6 +25,7 @@ from fetchers.sdk.http import (
     StatusVerdict,
     TlsSettings,
 )
+from fetchers.toolkit.fields import text_at
 from fetchers.toolkit.http import redirects
 from fetchers.toolkit.http.answer import HttpAnswer
 from fetchers.toolkit.http.failures import outside_errors, place_of
@@ -105,20 +106,11 @@ class TaskHttp:
 
     async def request(self, method: str, url: str, **options: Unpack[RequestOptions]) -> HttpAnswer:
         """One request with its whole answer."""
-        limits = options.get("limits", HttpLimits())
-        async with self.stream(method, url, **options) as stream:
-            place = place_of(URL(url), options.get("secrets", ()))
-            try:
-                with outside_errors(place):
-                    async with asyncio.timeout(limits.total_seconds):
-                        body = await stream.read(bytes_max=limits.response_bytes_max)
-            except TooLargeError as error:
-                message = f"{place}: the answer is larger than {error.bytes_max} bytes"
-                raise Fatal(message) from error
+        async with self._opened(method, url, options, is_whole=True) as stream:
             return HttpAnswer(
                 stream.status,
                 stream.headers,
-                body,
+                await _read_whole(stream, place_of(URL(url), options.get("secrets", ())), options),
                 stream.url,
                 links=stream.links,
                 is_skipped=stream.is_skipped,
@@ -128,6 +120,14 @@ class TaskHttp:
     @asynccontextmanager
     async def stream(self, method: str, url: str, **options: Unpack[RequestOptions]) -> AsyncIterator[ResponseStream]:
         """One request whose body is read in chunks and never held whole."""
+        async with self._opened(method, url, options, is_whole=False) as stream:
+            yield stream
+
+    @asynccontextmanager
+    async def _opened(
+        self, method: str, url: str, options: RequestOptions, *, is_whole: bool
+    ) -> AsyncIterator[ResponseStream]:
+        """One request whose answer was judged, by its body too where all of it is wanted (``is_whole``)."""
         request = _Request(method.upper(), _url(url, options), options)
         clock = self._asker.clock
         stream: ResponseStream | None = None
@@ -136,6 +136,8 @@ class TaskHttp:
         started = clock.monotonic()
         try:
             stream = await self._authorized(request)
+            if is_whole and options.get("statuses", StatusTable()).needs_body(stream.status):
+                await _read_whole(stream, request.place, options)
             await self._judge(stream, request)
             yield stream
         except FetchError as error:
@@ -221,19 +223,21 @@ class TaskHttp:
                     timeout=timeout,
                     ssl=tls,
                 )
-        verdict = options.get("statuses", StatusTable()).verdict(response.status)
-        is_skipped = verdict is StatusVerdict.SKIP
+        table = options.get("statuses", StatusTable())
+        is_skipped = table.verdict(response.status) is StatusVerdict.SKIP and not table.needs_body(response.status)
         return ResponseStream(response, place=request.place, secrets=request.secrets, is_skipped=is_skipped)
 
     async def _judge(self, stream: ResponseStream, request: _Request) -> None:
-        """Raise what the status table says about the status."""
-        verdict = request.options.get("statuses", StatusTable()).verdict(stream.status)
+        """Raise what the status table says about the answer."""
+        verdict = _verdict(stream, request.options)
+        stream.is_skipped = verdict is StatusVerdict.SKIP
         if verdict is StatusVerdict.ACCEPT and request.options.get("is_page_refused"):
             await _refuse_page(stream, request)
         budget: RequestBudget | None = request.options.get("budget")
         if verdict in {StatusVerdict.ACCEPT, StatusVerdict.SKIP}:
             if budget is not None:
                 budget.accept(self._asker.clock)
+                budget.hear(stream.headers, self._asker.clock)
             return
         message = await _quoting(stream, request, _status_words(stream.status))
         if verdict is StatusVerdict.FATAL:
@@ -241,6 +245,8 @@ class TaskHttp:
         wait = retry_after_seconds(stream.headers.get("Retry-After"), now=self._asker.clock.now())
         if verdict is StatusVerdict.RATE_LIMITED:
             if budget is not None:
+                told = budget.hear(stream.headers, self._asker.clock)
+                wait = told if wait is None else wait
                 wait = budget.refuse(self._asker.clock, asked_seconds=wait)
             raise RateLimited(message, wait_seconds=wait)
         raise Retriable(message, wait_seconds=wait)
@@ -257,6 +263,32 @@ def _url(text: str, options: RequestOptions) -> URL:
         message = f"{place_of(url, options.get('secrets', ()))}: not an absolute http(s) URL"
         raise Fatal(message)
     return url.update_query(dict(options["query"])) if options.get("query") else url
+
+
+async def _read_whole(stream: ResponseStream, place: str, options: RequestOptions) -> bytes:
+    limits = options.get("limits", HttpLimits())
+    try:
+        with outside_errors(place):
+            async with asyncio.timeout(limits.total_seconds):
+                return await stream.read(bytes_max=limits.response_bytes_max)
+    except TooLargeError as error:
+        message = f"{place}: the answer is larger than {error.bytes_max} bytes"
+        raise Fatal(message) from error
+
+
+def _verdict(stream: ResponseStream, options: RequestOptions) -> StatusVerdict:
+    """What the first rule says that is met, else the status."""
+    table = options.get("statuses", StatusTable())
+    for rule in table.rules:
+        if stream.status not in rule.statuses:
+            continue
+        if rule.header is not None:
+            found = stream.headers.get(rule.header)
+        else:
+            found = text_at(stream.read_body, rule.path or "")
+        if found is not None and rule.text in {None, found.strip()}:
+            return rule.verdict
+    return table.verdict(stream.status)
 
 
 def _without_body(options: RequestOptions) -> RequestOptions:

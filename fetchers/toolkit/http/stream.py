@@ -27,6 +27,7 @@ class ResponseStream:
         self.is_skipped = is_skipped
         self.is_complete = False
         self.bytes_received = 0
+        self._body: bytes | None = None
 
     @property
     def status(self) -> int:
@@ -90,7 +91,12 @@ class ResponseStream:
             self._response.close()
 
     async def read(self, *, bytes_max: int) -> bytes:
-        """The whole decoded body. Raises Retriable when it is cut, ``TooLargeError`` over ``bytes_max``."""
+        """The whole decoded body, once more where it is asked for again.
+
+        Raises Retriable when it is cut, ``TooLargeError`` over ``bytes_max``.
+        """
+        if self._body is not None:
+            return self._body
         parts: list[bytes] = []
         size = 0
         async for chunk in self.chunks():
@@ -98,10 +104,18 @@ class ResponseStream:
             if size > bytes_max:
                 raise TooLargeError(bytes_max)
             parts.append(chunk)
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+        self._body = parts[0] if len(parts) == 1 else b"".join(parts)
+        return self._body
+
+    @property
+    def read_body(self) -> bytes:
+        """The whole body where it was read as one, else nothing."""
+        return self._body or b""
 
     async def excerpt(self, characters_max: int = EXCERPT_CHARACTERS_MAX) -> str:
         """The beginning of the body on one line, secrets hidden; empty when nothing of it can be read."""
+        if self._body is not None:
+            return excerpt(self._body[:_EXCERPT_BYTES], self._secrets, characters_max=characters_max)
         head = b""
         try:
             async for chunk in self.chunks():
