@@ -257,15 +257,7 @@ def _worker_findings(
 def _client_findings(worker: Mapping[str, str], connector: Mapping[str, str] | None = None) -> tuple[Finding, ...]:
     """Doubts about the settings of all Kafka clients; one that several roles share is told once."""
     doubts = [doubt for role in ROLES for doubt in read_settings(worker, connector=connector, role=role)[1]]
-    return tuple(
-        Finding(
-            doubt.key,
-            doubt.value,
-            f"Invalid value {doubt.value} for configuration {doubt.key}: Expected {doubt.expected}",
-            Severity.ERROR if doubt.is_error else Severity.WARNING,
-        )
-        for doubt in dict.fromkeys(doubts)
-    )
+    return tuple(dict.fromkeys(doubts))
 
 
 def _override_findings(worker: Mapping[str, str], connector: Mapping[str, str]) -> tuple[Finding, ...]:

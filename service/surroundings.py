@@ -24,8 +24,7 @@ from service.embedded.server import EmbeddedServer
 from service.embedded.supervision import keep_running
 from service.job import Job
 from service.kafka.reach import trouble_reaching
-from spark_batch.plan import ConversionPlan
-from spark_batch.plan import Finding as PlanFinding
+from spark_batch.plan import ConversionPlan, PlanFinding
 from spark_batch.session import SparkSettings
 
 LOOK_SECONDS = 2.0

@@ -23,8 +23,8 @@ __all__ = [
     "ConversionPlan",
     "ConverterKind",
     "ConverterSpec",
-    "Finding",
     "PayloadFormat",
+    "PlanFinding",
     "Rule",
     "UnknownFields",
 ]
@@ -90,8 +90,12 @@ class ConverterSpec:
 
 
 @dataclass(frozen=True)
-class Finding:
-    """One thing to mend in a plan: the configuration key, the value seen, and what was expected instead."""
+class PlanFinding:
+    """One thing to mend in a plan: the configuration key, the value seen, and what was expected instead.
+
+    Not the ``Finding`` of fetchers' configs, since this package ships without them (the import rules say so);
+    ``service.config.definition`` turns the one into the other.
+    """
 
     key: str
     value: str

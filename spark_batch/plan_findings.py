@@ -4,47 +4,47 @@ from __future__ import annotations
 
 from spark_batch.avro_schema import parse_schema
 from spark_batch.avro_types import AvroType, Enum, Map, Primitive, Record, Temporal, Uuid
-from spark_batch.plan import ConversionPlan, Finding
+from spark_batch.plan import ConversionPlan, PlanFinding
 from spark_batch.plan_transforms import misfits
 from spark_batch.rules.tree import text_refusal
 
 _PLAIN_KEYS = {Primitive.STRING, Primitive.INT, Primitive.LONG, Primitive.BOOLEAN}
 
 
-def plan_findings(plan: ConversionPlan) -> list[Finding]:
+def plan_findings(plan: ConversionPlan) -> list[PlanFinding]:
     """All findings; empty means the plan can be run (rules are checked by the runner, which has Spark)."""
     findings = _schema_findings(plan)
     findings += _converter_findings(plan)
     findings += _path_findings(plan)
     if plan.transformations and not findings:
-        findings += [Finding(*misfit) for misfit in misfits(plan)]
+        findings += [PlanFinding(*misfit) for misfit in misfits(plan)]
     if plan.record_bytes_max < 1:
-        findings.append(Finding("record.bytes.max", str(plan.record_bytes_max), "a number of bytes, at least 1"))
+        findings.append(PlanFinding("record.bytes.max", str(plan.record_bytes_max), "a number of bytes, at least 1"))
     return findings
 
 
-def _schema_findings(plan: ConversionPlan) -> list[Finding]:
+def _schema_findings(plan: ConversionPlan) -> list[PlanFinding]:
     if plan.contract is None:
         return []
     findings = [
-        Finding("contract.schema", f"{finding.path or 'schema'}: {finding.seen}", finding.expected)
+        PlanFinding("contract.schema", f"{finding.path or 'schema'}: {finding.seen}", finding.expected)
         for finding in parse_schema(plan.contract.schema).findings
     ]
     names = [rule.name for rule in plan.contract.rules]
     findings += [
-        Finding(f"contract.rules.{name}", name, "a rule name used once")
+        PlanFinding(f"contract.rules.{name}", name, "a rule name used once")
         for name in sorted({name for name in names if names.count(name) > 1})
     ]
     for rule in plan.contract.rules:
         refusal = text_refusal(rule.expression)
         if refusal is not None:
             expected = f"{refusal.expected}; {refusal.found} is not allowed"
-            findings.append(Finding(f"contract.rules.{rule.name}", rule.expression, expected))
+            findings.append(PlanFinding(f"contract.rules.{rule.name}", rule.expression, expected))
     kind = plan.value_converter
     if plan.contract.unknown_fields == "keep" and (kind.kind != "json" or kind.is_schema_enveloped):
-        findings.append(Finding("contract.unknown.fields", "keep", "a JSON value converter without schemas"))
+        findings.append(PlanFinding("contract.unknown.fields", "keep", "a JSON value converter without schemas"))
     if kind.kind == "json" and kind.is_schema_enveloped and plan.record and _has_null_type(plan.record):
-        findings.append(Finding("contract.schema", "null", "no field of type null (Connect has no such type)"))
+        findings.append(PlanFinding("contract.schema", "null", "no field of type null (Connect has no such type)"))
     return findings
 
 
@@ -59,42 +59,44 @@ def _is_null_type(kind: AvroType) -> bool:
     return _has_null_type(kind) if isinstance(kind, Record) else kind is Primitive.NULL
 
 
-def _converter_findings(plan: ConversionPlan) -> list[Finding]:
+def _converter_findings(plan: ConversionPlan) -> list[PlanFinding]:
     findings = []
     is_loose_json = plan.payload_format == "json" and plan.contract is None
     if is_loose_json and plan.value_converter.kind == "avro":
-        findings.append(Finding("value.converter", "avro", "a contract.schema, which Avro values need"))
+        findings.append(PlanFinding("value.converter", "avro", "a contract.schema, which Avro values need"))
     if is_loose_json and plan.key_fields and plan.key_converter.kind == "avro":
-        findings.append(Finding("key.converter", "avro", "a contract.schema, which Avro keys need"))
+        findings.append(PlanFinding("key.converter", "avro", "a contract.schema, which Avro keys need"))
     if is_loose_json and plan.key_fields and plan.key_converter.is_schema_enveloped:
-        findings.append(Finding("key.converter.schemas.enable", "true", "a contract.schema, or no schemas"))
+        findings.append(PlanFinding("key.converter.schemas.enable", "true", "a contract.schema, or no schemas"))
     if plan.payload_format == "bytes" and plan.contract is None and plan.value_converter.kind in {"json", "string"}:
         expected = "a converter for bytes or Avro, or a contract.schema"
-        findings.append(Finding("value.converter", plan.value_converter.kind, expected))
+        findings.append(PlanFinding("value.converter", plan.value_converter.kind, expected))
     if plan.key_fields and plan.key_converter.kind in {"string", "bytes"} and len(plan.key_fields) > 1:
-        findings.append(Finding("key.converter", plan.key_converter.kind, "JSON or Avro for a key of several fields"))
+        findings.append(
+            PlanFinding("key.converter", plan.key_converter.kind, "JSON or Avro for a key of several fields")
+        )
     return findings
 
 
-def _path_findings(plan: ConversionPlan) -> list[Finding]:
+def _path_findings(plan: ConversionPlan) -> list[PlanFinding]:
     named = [("key.fields", plan.key_fields), ("dedupe.fields", plan.dedupe_fields)]
     named.append(("timestamp.field", (plan.timestamp_field,) if plan.timestamp_field else ()))
     findings = []
     for key, paths in named:
         if paths and not plan.is_json:
-            findings.append(Finding(key, ",".join(paths), "JSON payloads or a contract.schema"))
+            findings.append(PlanFinding(key, ",".join(paths), "JSON payloads or a contract.schema"))
         findings += [
-            Finding(key, path, "a field named once") for path in sorted({p for p in paths if paths.count(p) > 1})
+            PlanFinding(key, path, "a field named once") for path in sorted({p for p in paths if paths.count(p) > 1})
         ]
-        findings += [Finding(key, path, "a non-empty dotted path") for path in paths if not all(path.split("."))]
+        findings += [PlanFinding(key, path, "a non-empty dotted path") for path in paths if not all(path.split("."))]
     if plan.record is not None:
         findings += _contract_paths(plan, plan.record)
     return findings
 
 
-def _contract_paths(plan: ConversionPlan, record: Record) -> list[Finding]:
+def _contract_paths(plan: ConversionPlan, record: Record) -> list[PlanFinding]:
     findings = [
-        Finding("key.fields", name, "a field of contract.schema")
+        PlanFinding("key.fields", name, "a field of contract.schema")
         for name in plan.key_fields
         if record.field(name) is None
     ]
@@ -102,25 +104,27 @@ def _contract_paths(plan: ConversionPlan, record: Record) -> list[Finding]:
     for path in plan.dedupe_fields:
         kind = type_at(record, path)
         if kind is False or (kind is None and not may_be_unknown):
-            findings.append(Finding("dedupe.fields", path, "a path that payloads under contract.schema can have"))
+            findings.append(PlanFinding("dedupe.fields", path, "a path that payloads under contract.schema can have"))
     if plan.timestamp_field is not None:
         kind = type_at(record, plan.timestamp_field)
         instants = {Temporal.TIMESTAMP_MILLIS, Temporal.TIMESTAMP_MICROS, Primitive.LONG}
         if not isinstance(kind, (Primitive, Temporal)) or kind not in instants:
             expected = "a long or timestamp field of contract.schema"
-            findings.append(Finding("timestamp.field", plan.timestamp_field, expected))
+            findings.append(PlanFinding("timestamp.field", plan.timestamp_field, expected))
     if plan.key_converter.kind in {"string", "bytes"} and len(plan.key_fields) == 1:
         findings += _text_key_findings(plan, record)
     return findings
 
 
-def _text_key_findings(plan: ConversionPlan, record: Record) -> list[Finding]:
+def _text_key_findings(plan: ConversionPlan, record: Record) -> list[PlanFinding]:
     """Only values with one text form that every reader expects may be a key by themselves."""
     field = record.field(plan.key_fields[0])
     if field is None or field.slot.type in _PLAIN_KEYS or isinstance(field.slot.type, (Enum, Uuid)):
         return []
     return [
-        Finding("key.converter", plan.key_converter.kind, "JSON or Avro for a key that is not text or a whole number")
+        PlanFinding(
+            "key.converter", plan.key_converter.kind, "JSON or Avro for a key that is not text or a whole number"
+        )
     ]
 
 

@@ -13,7 +13,7 @@ from spark_batch.compiled import CompiledPlans, compile_plan
 from spark_batch.convert import convert_table
 from spark_batch.errors import ConversionError, ConversionFatal, ConversionRetriable, SparkUnavailable
 from spark_batch.outcome import INPUT_SCHEMA
-from spark_batch.plan import ConversionPlan, ConverterKind, ConverterSpec, Finding, PayloadFormat
+from spark_batch.plan import ConversionPlan, ConverterKind, ConverterSpec, PayloadFormat, PlanFinding
 from spark_batch.plan_findings import plan_findings
 from spark_batch.recovery import Judgement, Remedy, judged
 from spark_batch.rules.columns import rule_findings
@@ -84,7 +84,7 @@ class ConversionRunner:
         """Start the session and warm it up with a tiny job; raises ConversionRetriable where Spark cannot start."""
         await self._sessions.ready()
 
-    async def check(self, plan: ConversionPlan) -> list[Finding]:
+    async def check(self, plan: ConversionPlan) -> list[PlanFinding]:
         """Findings of the plan that only Spark can tell (rules), after those of `plan_findings`."""
         findings = plan_findings(plan)
         if findings or plan.contract is None or not plan.contract.rules:
@@ -207,7 +207,7 @@ class ConversionRunner:
             raise ConversionFatal(str(error)) from error
         return convert_table(session, compiled, batch)
 
-    def _check(self, plan: ConversionPlan) -> list[Finding]:
+    def _check(self, plan: ConversionPlan) -> list[PlanFinding]:
         session = self._sessions.present()
         findings = rule_findings(session, plan)
         if findings and not is_session_answering(session):

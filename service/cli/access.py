@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from fetchers.sdk import Finding, Severity
+from fetchers.sdk import Finding
 from service.config.files import ConfigFileError, read_properties
 from service.config.providers import resolve_worker
 from service.config.worker import EMBEDDED, REGISTRY_KEY
@@ -49,9 +49,7 @@ def read_access(
     properties[BOOTSTRAP_KEY] = bootstrap or properties.get(BOOTSTRAP_KEY) or default
     registry_url = registry_url or properties.get(REGISTRY_KEY) or environ.get(REGISTRY_VARIABLE)
     kafka, doubts = read_settings(properties, role="consumer")
-    for doubt in doubts:
-        severity = Severity.ERROR if doubt.is_error else Severity.WARNING
-        findings.append(Finding(doubt.key, doubt.value, f"expected {doubt.expected}", severity))
+    findings += doubts
     registry = None
     if registry_url:
         registry, wrong = RegistrySettings.parse({**properties, REGISTRY_KEY: registry_url})

@@ -19,8 +19,7 @@ from service.config.reach import ConnectorReach, class_refusal, reach_of
 from service.config.topic_creation import TopicCreation, read_topic_creation
 from service.config.transformations import read_transformations
 from service.kafka.topic_names import TOPIC_NAME_RULE, is_topic_name
-from spark_batch.plan import Contract, ConversionPlan, PayloadFormat, Rule, UnknownFields
-from spark_batch.plan import Finding as PlanFinding
+from spark_batch.plan import Contract, ConversionPlan, PayloadFormat, PlanFinding, Rule, UnknownFields
 from spark_batch.plan_findings import plan_findings
 from spark_batch.transforms.catalog import Step
 from spark_batch.transforms.tracks import lay

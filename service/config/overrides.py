@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from fetchers.sdk import Finding, Severity
+from fetchers.sdk import Finding
 from fetchers.sdk.config import HIDDEN
 from fetchers.sdk.reach import AllowedPaths
 from service.config.borrowed_keys import ASKED_FOR, FIXED_VALUES, PRINCIPAL_KEYS, REFUSED
@@ -119,10 +119,7 @@ def _doubts(properties: Mapping[str, str], worker: Mapping[str, str]) -> Iterato
     given = {key.partition(".")[0] for key, _, _ in overrides_of(properties)}
     for role in (role for role in ROLES if role in given):
         _, doubts = read_settings(worker, connector=properties, role=role)
-        for doubt in doubts:
-            if doubt.key.startswith(f"{role}.override."):
-                text = f"Invalid value {doubt.value} for configuration {doubt.key}: Expected {doubt.expected}"
-                yield Finding(doubt.key, doubt.value, text, Severity.ERROR if doubt.is_error else Severity.WARNING)
+        yield from (doubt for doubt in doubts if doubt.key.startswith(f"{role}.override."))
 
 
 def _refusal(key: str, value: str) -> str | None:

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fetchers.sdk import Finding, Severity
 from service.kafka import client
 from service.kafka.compression import Compression
-from service.kafka.security import MECHANISMS, PROTOCOLS, Finding, KafkaSecurity, parse_jaas
+from service.kafka.security import MECHANISMS, PROTOCOLS, KafkaSecurity, parse_jaas
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -243,7 +244,8 @@ class _SettingsReader:
 
     def _note(self, key: str, value: str, expected: str, *, is_error: bool = True) -> None:
         masked = "[hidden]" if key.endswith(_SECRET) and value else value
-        self.findings.append(Finding(key, masked, expected, is_error=is_error))
+        text = f"Invalid value {masked} for configuration {key}: Expected {expected}"
+        self.findings.append(Finding(key, masked, text, Severity.ERROR if is_error else Severity.WARNING))
 
 
 def _is_server(text: str) -> bool:

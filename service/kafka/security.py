@@ -24,16 +24,6 @@ PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
-@dataclass(frozen=True)
-class Finding:
-    """One doubt about one key: the value seen (masked where secret) and what was expected."""
-
-    key: str
-    value: str
-    expected: str
-    is_error: bool = True
-
-
 @dataclass(frozen=True, kw_only=True)
 class KafkaSecurity:
     """Everything about identity and encryption. PEM fields hold file paths; `…_pem` fields hold text."""

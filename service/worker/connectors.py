@@ -24,8 +24,7 @@ from service.worker.kinds import Confirm, UseTopic
 from service.worker.lending import DedupeStates, Writers
 from service.worker.task_writer import TaskWriter
 from spark_batch.errors import ConversionError
-from spark_batch.plan import Contract, ConversionPlan
-from spark_batch.plan import Finding as PlanFinding
+from spark_batch.plan import Contract, ConversionPlan, PlanFinding
 from spark_batch.plan_findings import plan_findings
 from spark_batch.transforms.tracks import lay
 

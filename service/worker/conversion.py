@@ -13,7 +13,7 @@ from fetchers.sdk import BackOff, Clock
 from metrics.events import ComponentStateChanged, ConversionSlotsChanged, Emit, SparkStarted
 from service.config.worker import WorkerConfig
 from spark_batch.errors import ConversionRetriable
-from spark_batch.plan import ConversionPlan, Finding
+from spark_batch.plan import ConversionPlan, PlanFinding
 from spark_batch.runner import ConversionRunner, Launch
 from spark_batch.session import SessionChange, SparkSettings
 
@@ -80,7 +80,7 @@ class ConversionService:
         finally:
             self._tell_slots()
 
-    async def check(self, plan: ConversionPlan) -> Sequence[Finding]:
+    async def check(self, plan: ConversionPlan) -> Sequence[PlanFinding]:
         """What only Spark can find wrong with a plan; nothing to ask where there are no rules."""
         if plan.contract is None or not plan.contract.rules:
             return ()

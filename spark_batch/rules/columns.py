@@ -24,7 +24,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the customary name
 from pyspark.sql.types import BooleanType
 
 from spark_batch.decode import canonical_value
-from spark_batch.plan import Contract, ConversionPlan, Finding, Rule
+from spark_batch.plan import Contract, ConversionPlan, PlanFinding, Rule
 from spark_batch.rules.allowed import REGEX_FUNCTIONS, RULES_MAX
 from spark_batch.rules.judge import judge
 from spark_batch.rules.tree import Node, RuleRefused, check_text, tree_of
@@ -60,7 +60,7 @@ def rule_columns(session: SparkSession, plan: ConversionPlan) -> tuple[Column, .
     return tuple(column for _, column in columns)
 
 
-def rule_findings(session: SparkSession, plan: ConversionPlan) -> list[Finding]:
+def rule_findings(session: SparkSession, plan: ConversionPlan) -> list[PlanFinding]:
     """One finding for each rule that is not allowed, or that Spark cannot take. Blocks as `rule_columns` does."""
     contract, record = plan.contract, plan.record
     if contract is None or record is None or not contract.rules:
@@ -70,7 +70,7 @@ def rule_findings(session: SparkSession, plan: ConversionPlan) -> list[Finding]:
     return refused + [finding for rule, column in columns for finding in _findings(session, record, rule, column)]
 
 
-def _findings(session: SparkSession, record: Record, rule: Rule, column: Column) -> Iterator[Finding]:
+def _findings(session: SparkSession, record: Record, rule: Rule, column: Column) -> Iterator[PlanFinding]:
     empty = session.range(0).select(F.from_json(F.lit("{}"), canonical_shape(record)).alias("r"))
     value = canonical_value(record, F.col("r"))
     fields = empty.select(value.alias("r")).select(*[F.col("r").getField(f.name).alias(f.name) for f in record.fields])
@@ -83,8 +83,8 @@ def _findings(session: SparkSession, record: Record, rule: Rule, column: Column)
         yield _finding(rule, f"{_EXPECTED}, not {kind.simpleString()}")
 
 
-def _finding(rule: Rule, expected: str) -> Finding:
-    return Finding(f"contract.rules.{rule.name}", rule.expression, expected)
+def _finding(rule: Rule, expected: str) -> PlanFinding:
+    return PlanFinding(f"contract.rules.{rule.name}", rule.expression, expected)
 
 
 def _first_words(text: str) -> str:

@@ -20,7 +20,8 @@ from service.kafka.producer import TransactionalWriter
 from service.kafka.records import TopicRecords
 from service.kafka.tail import TopicTail
 from service.stores import DedupeStore, OffsetStore, canonical_partition
-from service.stores.dedupe_store import PARTITIONS, TaskRecords, partition_of
+from service.stores.dedupe_records import TaskRecords, partition_of
+from service.stores.dedupe_store import PARTITIONS
 from tests.stack import KafkaStack
 
 pytestmark = pytest.mark.integration

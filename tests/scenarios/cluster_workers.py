@@ -17,7 +17,7 @@ from service.job import make_job
 from service.kafka.client import KafkaSettings
 from service.kafka.errors import DeliveryFatal
 from service.kafka.reader import read_topic
-from spark_batch.plan import ConversionPlan, Finding
+from spark_batch.plan import ConversionPlan, PlanFinding
 from tests.cluster.worker_keys import group_properties
 from tests.rest_client import LOOK_SECONDS, WAIT_SECONDS_MAX, RestClient
 from tests.unit.pipeline.fakes import verdicts
@@ -40,7 +40,7 @@ class InstantConversion:
         del is_alone
         return verdicts(plan, batch)
 
-    async def check(self, plan: ConversionPlan) -> Sequence[Finding]:
+    async def check(self, plan: ConversionPlan) -> Sequence[PlanFinding]:
         """Nothing is wrong."""
         del plan
         return ()

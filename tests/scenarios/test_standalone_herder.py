@@ -11,7 +11,7 @@ import pytest
 
 from service.app import open_worker
 from service.job import ConfigRefusedError, make_job
-from spark_batch.plan import ConversionPlan, Finding
+from spark_batch.plan import ConversionPlan, PlanFinding
 from tests.scenarios.cluster_workers import Cluster, InstantConversion
 from tests.stack import KafkaStack
 
@@ -161,10 +161,10 @@ async def test_a_worker_that_waits_for_spark_to_look_at_rules_can_be_stopped(clu
 class NoRule(InstantConversion):
     """Takes no rule."""
 
-    async def check(self, plan: ConversionPlan) -> Sequence[Finding]:
+    async def check(self, plan: ConversionPlan) -> Sequence[PlanFinding]:
         """One finding for each."""
         rules = plan.contract.rules if plan.contract else ()
-        return [Finding(f"contract.rules.{rule.name}", rule.expression, "no rule at all") for rule in rules]
+        return [PlanFinding(f"contract.rules.{rule.name}", rule.expression, "no rule at all") for rule in rules]
 
 
 class NoSparkYet(InstantConversion):
@@ -174,7 +174,7 @@ class NoSparkYet(InstantConversion):
         """Not asked yet."""
         self.asked = asyncio.Event()
 
-    async def check(self, plan: ConversionPlan) -> Sequence[Finding]:
+    async def check(self, plan: ConversionPlan) -> Sequence[PlanFinding]:
         """No answer."""
         del plan
         self.asked.set()

@@ -23,7 +23,7 @@ from service.embedded.jars import archive_options
 from spark_batch.compiled import CompiledPlan, compile_plan
 from spark_batch.convert import convert_table
 from spark_batch.outcome import INPUT_SCHEMA
-from spark_batch.plan import ConversionPlan, Finding
+from spark_batch.plan import ConversionPlan, PlanFinding
 from spark_batch.proof import ProofHabit
 from spark_batch.rules.columns import rule_findings
 from spark_batch.session import SparkSettings, is_jvm_alive, kill_jvm, start_session
@@ -57,7 +57,7 @@ class Engine(Protocol):
         """The outcome of the batch."""
         ...
 
-    def check(self, plan: ConversionPlan) -> list[Finding]:
+    def check(self, plan: ConversionPlan) -> list[PlanFinding]:
         """What Spark finds in the plan's rules."""
         ...
 
@@ -89,7 +89,7 @@ class LocalEngine:
         """The outcome of the batch by such a plan."""
         return convert_table(self._ready(), compiled, batch)
 
-    def check(self, plan: ConversionPlan) -> list[Finding]:
+    def check(self, plan: ConversionPlan) -> list[PlanFinding]:
         """What Spark finds in the plan's rules."""
         return rule_findings(self._ready(), plan)
 
@@ -145,7 +145,7 @@ class ConnectEngine:
         finally:
             del os.environ[CONNECT_FLAG]
 
-    def check(self, plan: ConversionPlan) -> list[Finding]:
+    def check(self, plan: ConversionPlan) -> list[PlanFinding]:
         """What Spark finds in the plan's rules."""
         os.environ[CONNECT_FLAG] = "1"
         try:

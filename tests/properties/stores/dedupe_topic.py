@@ -16,7 +16,8 @@ from service.kafka.client import KafkaSettings
 from service.kafka.partitioner import key_partitions
 from service.kafka.records import TopicRecords
 from service.stores.dedupe import DedupeLimits
-from service.stores.dedupe_store import DedupeStore, StoredDedupe, TaskRecords, TopicRecord
+from service.stores.dedupe_records import TaskRecords
+from service.stores.dedupe_store import DedupeStore, StoredDedupe, TopicRecord
 from service.stores.hashes import HASH_BYTES
 
 DAYS = ["2024-01-01", "2024-01-02", "2024-01-03"]

@@ -13,7 +13,8 @@ from metrics.events import Event, StateRecordSkipped
 from service.kafka.records import TopicRecords
 from service.stores.dedupe import DedupeLimits
 from service.stores.dedupe_chunks import CHUNK_BYTES_MAX, MERGED_CHUNKS, SEALED_HASHES
-from service.stores.dedupe_store import StoredDedupe, partition_of
+from service.stores.dedupe_records import partition_of
+from service.stores.dedupe_store import StoredDedupe
 from service.stores.hashes import HASH_BYTES
 from service.stores.jackson import to_json
 from tests.properties.stores.dedupe_topic import DAYS, FakeTopic, StoreOf, hashes_of

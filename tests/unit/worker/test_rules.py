@@ -11,7 +11,7 @@ from service.config.definition import ConnectorDefinition, read_definition
 from service.registry.errors import RegistryRetriable
 from service.worker.connectors import RULES_SECONDS_MAX, rule_findings
 from spark_batch.errors import ConversionRetriable
-from spark_batch.plan import ConversionPlan, Finding
+from spark_batch.plan import ConversionPlan, PlanFinding
 
 SCHEMA = '{"type":"record","name":"R","fields":[{"name":"a","type":"long"}]}'
 WORKER = {"key.converter": "string", "value.converter": "json"}
@@ -33,12 +33,12 @@ class Spark:
         """Nothing asked."""
         self.asked = 0
 
-    async def check(self, plan: ConversionPlan) -> Sequence[Finding]:
+    async def check(self, plan: ConversionPlan) -> Sequence[PlanFinding]:
         """One finding for each other rule."""
         self.asked += 1
         rules = plan.contract.rules if plan.contract else ()
         return [
-            Finding(f"contract.rules.{rule.name}", rule.expression, "a > 1")
+            PlanFinding(f"contract.rules.{rule.name}", rule.expression, "a > 1")
             for rule in rules
             if rule.expression != "a > 1"
         ]
@@ -93,7 +93,7 @@ async def test_what_cannot_be_asked_for_now_is_left_to_the_task() -> None:
     """A registry or a Spark that is away is no mistake of the config, and holds up nobody for ever."""
     wrong = [defined("wrong", x="a >")]
 
-    async def lost(plan: ConversionPlan) -> Sequence[Finding]:
+    async def lost(plan: ConversionPlan) -> Sequence[PlanFinding]:
         raise ConversionRetriable(f"Spark was lost: {plan.payload_format}")
 
     assert await rule_findings(wrong, Away(), Spark().check) == [()]
@@ -104,7 +104,7 @@ async def test_what_cannot_be_asked_for_now_is_left_to_the_task() -> None:
 async def test_a_spark_that_does_not_start_holds_up_the_tasks_for_so_long_only() -> None:
     """They wait for it themselves."""
 
-    async def never(plan: ConversionPlan) -> Sequence[Finding]:
+    async def never(plan: ConversionPlan) -> Sequence[PlanFinding]:
         del plan
         await asyncio.Event().wait()
         return ()
