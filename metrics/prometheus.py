@@ -60,6 +60,10 @@ class PrometheusObserver:
         elif isinstance(event, ConnectorRemoved):
             self.forget(event.connector)
 
+    def lag_seconds(self, connector: str, task: int) -> float | None:
+        """How far a task is behind its source now; None where it never told."""
+        return self._source_lag.seconds(connector, task)
+
     def forget(self, connector: str, task: int | None = None) -> None:
         """Remove the series of a task, or of a connector with all its tasks.
 

@@ -38,6 +38,11 @@ class SourceLagView:
         for owner, lag in self._lags.items():
             self._into.set(own.SOURCE_LAG, lag.at(now_seconds), *owner)
 
+    def seconds(self, connector: str, task: int) -> float | None:
+        """The lag of a task now; None where it never told one."""
+        lag = self._lags.get((connector, task))
+        return None if lag is None else lag.at(self._clock())
+
     def forget(self, connector: str, task: int | None = None) -> None:
         """Drop the memory of a task, or of a connector with all its tasks; series stay."""
         forget_tasks(self._lags, connector, task)

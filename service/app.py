@@ -17,6 +17,7 @@ from metrics.events import ConfigWarning, Emit, WorkerStarted
 from metrics.fanout import Emitter
 from metrics.log_levels import LogLevels
 from metrics.logging import LogObserver
+from metrics.progress import ProgressView
 from metrics.prometheus import PrometheusObserver
 from service.config.definition import ConnectorDefinition
 from service.config.reach import reach_of
@@ -74,6 +75,7 @@ class RunningWorker:
     addresses: Addresses
     definitions: tuple[ConnectorDefinition, ...]
     parts: ConnectorParts
+    progress: ProgressView
 
 
 @asynccontextmanager
@@ -95,11 +97,12 @@ async def open_worker(
     config, clock = job.worker, SystemClock()
     health = Health(hide=job.providers.redactor.redact)
     metrics, loggers = PrometheusObserver(), LogLevels()
-    emit = Emitter(metrics, health, LogObserver(), *observers)
+    progress = ProgressView(metrics.lag_seconds)
+    emit = Emitter(metrics, health, progress, LogObserver(), *observers)
     started_at = clock.monotonic()
     async with AsyncExitStack() as stack:
         rest = _rest_settings(job)
-        surface = Surface(health=health, metrics=metrics, loggers=loggers, version=VERSION)
+        surface = Surface(health=health, metrics=metrics, progress=progress, loggers=loggers, version=VERSION)
         urls = await stack.enter_async_context(serving_rest(rest, surface, emit))
         spark = conversion or ConversionService(spark_settings(job), config, clock=clock, emit=emit)
         await start_conversion(spark, stack)
@@ -113,7 +116,7 @@ async def open_worker(
         definitions = job.definitions(registry_url=addresses.registry)
         runs = Runs(job, control, control.plugins(), addresses.rest, started_at, definitions)
         surface.plugins = runs.plugins
-        yield RunningWorker(runs.new(), runs.new, addresses, definitions, parts.connectors)
+        yield RunningWorker(runs.new(), runs.new, addresses, definitions, parts.connectors, progress)
 
 
 @dataclass(frozen=True, slots=True)

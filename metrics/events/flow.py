@@ -54,6 +54,13 @@ class SourceLagMeasured(TaskEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SourceCaughtUp(TaskEvent):
+    """For the first time since its start a task has asked its source (a sink: its topics) for everything there is."""
+
+    logger: ClassVar[str] = "headrace.fetch"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PagesMoved(TaskEvent):
     """Records crossed a page border while a list was paged, and pages are read again so that none is passed over.
 

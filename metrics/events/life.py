@@ -152,6 +152,26 @@ class ConnectorRemoved(ConnectorEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Progress(ConnectorEvent):
+    """What a connector has done on this worker; told once a minute while anything moves, and no terminal shows it.
+
+    Records since the worker has the connector; ``records_per_second`` is of the last half minute. ``state``: of its
+    tasks here the one that most wants looking at.
+    """
+
+    logger: ClassVar[str] = "headrace.progress"
+    level: ClassVar[Level] = Level.INFO
+    state: str
+    fetched_records: int
+    delivered_records: int
+    rejected_records: int
+    deduplicated_records: int
+    records_per_second: float
+    lag_seconds: float | None = None
+    lag_records: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigWarning(Event):
     """A key is accepted but probably not what was meant; ``message`` never has its value."""
 

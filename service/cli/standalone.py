@@ -10,6 +10,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TextIO, cast
 
 from rich.console import Console
 from rich.text import Text
@@ -17,6 +18,7 @@ from rich.text import Text
 from metrics.logging import LogFormat, configure_logging
 from service.app import Addresses, open_worker
 from service.cli.findings import print_refusal
+from service.cli.progress import LinesAbove, showing, terminal
 from service.embedded.errors import EmbeddedError, StartFailed
 from service.herder.run import WorkerRun
 from service.job import ConfigRefusedError, Job
@@ -46,8 +48,9 @@ async def run_to_end(
     """
     try:
         job = read()
-        configure_job_logging(job)
-        return await run_job(job, idle_seconds=idle_seconds, is_distributed=is_distributed, tell=tell)
+        console = terminal()
+        configure_job_logging(job, console)
+        return await run_job(job, idle_seconds=idle_seconds, is_distributed=is_distributed, tell=tell, console=console)
     except ConfigRefusedError as refusal:
         print_refusal(refusal)
         return EXIT_CONFIG
@@ -68,12 +71,15 @@ def exit_code_of(error: Exception) -> int:
     return EXIT_CONFIG if is_lasting else EXIT_FAILED
 
 
-def configure_job_logging(job: Job) -> None:
-    """As the worker file says, with the job's secrets hidden."""
+def configure_job_logging(job: Job, console: Console | None = None) -> None:
+    """As the worker file says, with the job's secrets hidden; onto ``console``, where progress is shown below it."""
     redactor = job.providers.redactor
     for secret in job.secrets():
         redactor.learn(secret)
-    configure_logging(format=LogFormat(job.worker.log_format), level=job.worker.log_level, redactor=redactor)
+    stream = None if console is None else cast("TextIO", LinesAbove(console))
+    configure_logging(
+        format=LogFormat(job.worker.log_format), level=job.worker.log_level, stream=stream, redactor=redactor
+    )
 
 
 async def run_job(
@@ -82,13 +88,15 @@ async def run_job(
     idle_seconds: float | None,
     is_distributed: bool = False,
     tell: Callable[[Addresses], None] = lambda _addresses: None,
+    console: Console | None = None,
 ) -> int:
-    """Run a valid job to its end."""
+    """Run a valid job to its end; ``console``: the terminal on which its progress is shown, else in the log."""
     raise_file_limit()
     async with open_worker(job, is_distributed=is_distributed) as running:
         tell(running.addresses)
         with stopping_on_signals(running.worker), collecting_gently():
-            await running.worker.run(idle_seconds=idle_seconds)
+            async with showing(running.progress, running.parts.flow.emit, console):
+                await running.worker.run(idle_seconds=idle_seconds)
         return EXIT_FAILED if running.worker.has_failed else EXIT_CLEAN
 
 

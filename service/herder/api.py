@@ -31,6 +31,9 @@ class Reads(Protocol):
     def names(self) -> Sequence[str]:
         """Names of all connectors that the config log knows, sorted."""
 
+    def other_workers(self) -> Sequence[str]:
+        """URLs of the other workers of the group, sorted."""
+
     def info(self, name: str, *, is_consistent: bool = True) -> ConnectorInfo:
         """Config and tasks of a connector; ``is_consistent``: 409 while a rebalance is due (not for expanded lists)."""
 

@@ -52,6 +52,11 @@ class ClusterView:
         """Names of all connectors, sorted."""
         return sorted(self.config.connectors)
 
+    def other_workers(self) -> Sequence[str]:
+        """URLs of the other workers of the group; none while this one is not in it."""
+        roster = self.membership.roster
+        return () if roster is None else [each.url for each in roster.members if each != self.membership.me]
+
     def entry(self, name: str) -> ConnectorEntry:
         """What the config log says of a connector; raises ``NotFoundError``."""
         entry = self.config.connectors.get(name)

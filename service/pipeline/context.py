@@ -8,7 +8,7 @@ from typing import Any
 
 from fetchers.sdk import Clock, HttpAccess, HttpDoor, Offset, Page, Partition
 from fetchers.sdk.context import partition_key
-from metrics.events import Emit, Event, SourceLagMeasured
+from metrics.events import Emit, Event, SourceCaughtUp, SourceLagMeasured
 from service.domain.ids import TaskId
 from service.pipeline.activity import Activity
 
@@ -79,6 +79,8 @@ class TaskContext:
         """The source has been asked for everything it has."""
         if self._activity.is_retrying:
             self._told_lag_seconds = None
+        if not self._activity.rounds:
+            self._emit(SourceCaughtUp(self.connector, self.task))
         self._activity.finish_round()
 
     def waiting_for_limit(self) -> AbstractContextManager[None]:

@@ -67,7 +67,7 @@ class FetchStage:
                     raise
                 await self._wait(error, attempt)
             else:
-                self.activity.finish_round()
+                self.context.finish_round()
                 return
 
     @property

@@ -55,7 +55,36 @@ _STATE = {
 _UNSTATED = ("trace", "version")
 _PARTITION = map_of({})
 
+_INSTANT: Json = {"type": ["string", "null"], "format": "date-time"}
+_SECONDS: Json = {"type": ["number", "null"]}
+_FIGURES: dict[str, Any] = {
+    "state": {"type": "string", "enum": list(STATES)},
+    "fetched_records": NUMBER,
+    "delivered_records": NUMBER,
+    "rejected_records": NUMBER,
+    "deduplicated_records": NUMBER,
+    "records_per_second": {"type": "number"},
+    "lag_seconds": _SECONDS,
+    "lag_records": {"type": ["integer", "null"]},
+    "last_commit": _INSTANT,
+    "trouble": {"oneOf": [reference("Trouble"), {"type": "null"}]},
+}
+
 COMPONENTS: Mapping[str, Json] = {
+    "Trouble": record(at=_INSTANT, message=TEXT, is_over=FLAG, attempt=NUMBER),
+    "TaskProgress": record(
+        optional=(),
+        task=NUMBER,
+        started=_INSTANT,
+        commits=NUMBER,
+        is_caught_up=FLAG,
+        records_in_hand=NUMBER,
+        **_FIGURES,
+    ),
+    "Progress": record(
+        connectors=map_of(record(optional=(), **_FIGURES, tasks=array_of(reference("TaskProgress")))),
+        unanswered=array_of(TEXT),
+    ),
     "Error": record(error_code=NUMBER, message=TEXT),
     "Config": map_of(TEXT),
     "ConfigInput": map_of({"type": ["string", "number", "boolean", "null"]}),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from metrics.log_levels import LoggerLevel
+from metrics.progress import ProgressView
 from metrics.prometheus import PrometheusObserver
 from service.foreground import Foreground
 from service.herder.api import Activity, Herder
@@ -74,6 +75,7 @@ class Surface:
 
     health: Health
     metrics: PrometheusObserver
+    progress: ProgressView = field(default_factory=ProgressView)
     loggers: Loggers
     version: str
     """Of headrace."""

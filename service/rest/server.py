@@ -35,6 +35,7 @@ from service.rest.loggers import LoggerRoutes
 from service.rest.offsets import OffsetRoutes
 from service.rest.plugins import PluginRoutes
 from service.rest.ports import Surface
+from service.rest.progress import PEERS, Peers, ProgressRoutes
 from service.rest.root import RootRoutes
 from service.rest.routes import Access, Answer, Route, add_routes
 from service.rest.secrets import ConfigSecrets
@@ -73,6 +74,8 @@ async def serving_rest(settings: RestSettings, surface: Surface, emit: Emit) -> 
         admin_routes = [route for route in routes if route.is_admin or route.is_health]
         counted = Connections(settings.connections, emit)
         main_app, admin_app = (_application(each, layers, settings) for each in (main_routes, admin_routes))
+        client_tls = settings.tls or settings.admin_tls
+        main_app[PEERS] = admin_app[PEERS] = Peers(client, None if client_tls is None else client_tls.client)
         main_urls = await _listen(stack, main_app, settings.listeners, tls=settings.tls, connections=counted)
         admin_urls = await _listen(stack, admin_app, admin or (), tls=settings.admin_tls, connections=counted)
         yield ServedUrls(main_urls, admin_urls)
@@ -154,6 +157,7 @@ def interface(surface: Surface, settings: RestSettings) -> tuple[Route, ...]:
         *ConnectorRoutes(surface, secrets).routes(),
         *LifecycleRoutes(surface).routes(),
         *OffsetRoutes(surface).routes(),
+        *ProgressRoutes(surface).routes(),
         *PluginRoutes(surface, secrets).routes(),
         *LoggerRoutes(surface).routes(),
         *InternalRoutes(surface, settings.connections.seconds_max).routes(),

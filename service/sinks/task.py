@@ -19,6 +19,7 @@ from metrics.events import (
     SinkLagMeasured,
     SinkPartitionsChanged,
     SinkRecordsRead,
+    SourceCaughtUp,
     TaskEvents,
     TaskStarted,
 )
@@ -231,6 +232,8 @@ class SinkTask:
         if known:
             self.events(SinkLagMeasured, records=max(known))
         if is_quiet and self._rebalances and len(known) == len(lags) and not any(known):
+            if not self.activity.rounds:
+                self.events(SourceCaughtUp)
             self.activity.finish_round()
 
     async def on_revoked(self, partitions: Collection[Partition]) -> None:

@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
 import click
+from rich.text import Text
 
 from service.cli.remote.client import RemoteWorker
+from service.cli.remote.figures import COLUMNS, figure_cells, figures_by_connector, tell_trouble
 from service.cli.remote.running import Exit, Output, Work, asks_worker
-from service.cli.remote.states import SETTLED_SECONDS, WAIT_SECONDS, wait_for_state
+from service.cli.remote.states import (
+    SETTLED_SECONDS,
+    WAIT_SECONDS,
+    failed_of,
+    failure_of,
+    wait_for_commit,
+    wait_for_state,
+)
 from service.config.files import ConfigFileError, read_properties
 
 _EXPANDED = [("expand", "status"), ("expand", "info")]
 _STATES = click.Choice(["RUNNING", "PAUSED", "STOPPED"], case_sensitive=False)
+_URGENT = ("FAILED", "RESTARTING", "UNASSIGNED")
+"""States of a task that say more than that its connector is RUNNING, the most urgent first."""
 _STANDARD_INPUT = Path("/dev/stdin")
 
 
@@ -33,22 +45,42 @@ def _settings(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.command("connectors")
 @asks_worker
 def list_connectors() -> Work:
-    """List all connectors with their states."""
+    """List all connectors: states, counts, rate, lag, last commit, and what troubles them."""
 
     async def work(worker: RemoteWorker, output: Output) -> Exit:
         found = (await worker.ask("GET", "connectors", query=_EXPANDED)).body
         by_name = dict(sorted(found.items()))
-        rows = [_row(name, entry) for name, entry in by_name.items()]
-        output.show(by_name, ("name", "type", "state", "tasks", "worker"), rows)
+        figures = await figures_by_connector(worker)
+        known = figures or {}
+        if output.is_json:
+            output.show_json({name: _with_figures(entry, known.get(name)) for name, entry in by_name.items()})
+            return Exit.OK
+        columns = () if figures is None else COLUMNS
+        rows = [
+            (*_row(name, entry), *(() if figures is None else figure_cells(known.get(name))))
+            for name, entry in by_name.items()
+        ]
+        output.show(by_name, ("name", "type", "state", "tasks", *columns), rows)
+        for name, entry in by_name.items():
+            failures = [f"{name}: {failure_of(state)}" for state in failed_of(entry.get("status"))]
+            for text in failures:
+                output.console.print(Text(text, style="red"), soft_wrap=True)
+            if not failures:
+                tell_trouble(output, name, known.get(name))
         return Exit.OK
 
     return work
 
 
+def _with_figures(entry: Mapping[str, Any], figures: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """The worker's own body, and the figures under a key of their own."""
+    return entry if figures is None else {**entry, "progress": figures}
+
+
 @click.command()
 @_settings
 @click.option("--initial-state", type=_STATES, help="State to create it in; RUNNING when not given.")
-@click.option("--wait", is_flag=True, help="Wait until it and its tasks are in that state.")
+@click.option("--wait", is_flag=True, help="Wait for its first commit or its first failure, and say which.")
 @click.option("--timeout", default=WAIT_SECONDS, show_default=True, help="Seconds to wait at most.")
 @asks_worker
 def create(
@@ -66,14 +98,16 @@ def create(
         output.say(f"{name} created", _unless_waited(answer.body, wait=wait))
         if not wait:
             return Exit.OK
-        return await wait_for_state(worker, output, name, (initial_state or "RUNNING").upper(), seconds=timeout)
+        if initial_state is not None and initial_state.upper() != "RUNNING":
+            return await wait_for_state(worker, output, name, initial_state.upper(), seconds=timeout)
+        return await wait_for_commit(worker, output, name, seconds=timeout)
 
     return work
 
 
 @click.command()
 @_settings
-@click.option("--wait", is_flag=True, help="Wait until it and its tasks are RUNNING, and stay so for two seconds.")
+@click.option("--wait", is_flag=True, help="Wait for its first commit or its first failure, and say which.")
 @click.option("--timeout", default=WAIT_SECONDS, show_default=True, help="Seconds to wait at most.")
 @asks_worker
 def apply(file: Path | None, settings: tuple[str, ...], *, wait: bool, timeout: float) -> Work:
@@ -88,7 +122,7 @@ def apply(file: Path | None, settings: tuple[str, ...], *, wait: bool, timeout: 
         if not wait:
             return Exit.OK
         settled_seconds = 0.0 if is_new else SETTLED_SECONDS
-        return await wait_for_state(worker, output, name, "RUNNING", seconds=timeout, settled_seconds=settled_seconds)
+        return await wait_for_commit(worker, output, name, seconds=timeout, settled_seconds=settled_seconds)
 
     return work
 
@@ -145,14 +179,25 @@ def _unless_waited(body: object, *, wait: bool) -> object:
 
 def _row(name: str, entry: Mapping[str, Any]) -> tuple[object, ...]:
     status, info = entry.get("status") or {}, entry.get("info") or {}
-    connector = status.get("connector", {})
     states = [task["state"] for task in status.get("tasks", ())]
-    running = sum(state == "RUNNING" for state in states)
-    tasks = f"{running}/{len(states)} running" if states else "none"
-    if "FAILED" in states:
-        tasks += f", {states.count('FAILED')} failed"
     kind = status.get("type") or info.get("type")
-    return name, kind, connector.get("state", "UNASSIGNED"), tasks, connector.get("worker_id")
+    return name, kind, _whole_state(status.get("connector", {}).get("state"), states), _tasks_told(states)
+
+
+def _whole_state(connector: str | None, tasks: Sequence[str]) -> str:
+    """Of a connector and its tasks together: one that is RUNNING without a task that runs does not."""
+    if connector != "RUNNING":
+        return connector or "UNASSIGNED"
+    return next((state for state in _URGENT if state in tasks), connector)
+
+
+def _tasks_told(states: Sequence[str]) -> str:
+    """How many run; where not all of them do, what the others are."""
+    if not states:
+        return "none yet"
+    others = Counter(state for state in states if state != "RUNNING")
+    told = [f"{states.count('RUNNING')} of {len(states)} running", *(f"{n} {s.lower()}" for s, n in others.items())]
+    return ", ".join(told) if others else str(len(states))
 
 
 def _config(file: Path | None, settings: tuple[str, ...]) -> dict[str, str]:

@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from service.cli.figures import STATE_STYLES
 from service.cli.remote.client import (
     DEFAULT_URL,
     AnsweredError,
@@ -43,7 +44,6 @@ class Exit(IntEnum):
 
 
 _EXITS: Mapping[int, Exit] = {HTTPStatus.NOT_FOUND: Exit.NOT_FOUND, HTTPStatus.CONFLICT: Exit.CONFLICT}
-_STATE_STYLES = {"RUNNING": "green", "FAILED": "bold red", "PAUSED": "yellow", "STOPPED": "yellow"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class Output:
 
 def _cell(value: object) -> Text:
     text = "" if value is None else str(value)
-    return Text(text, style=_STATE_STYLES.get(text, ""))
+    return Text(text, style=STATE_STYLES.get(text, ""))
 
 
 Work = Callable[[RemoteWorker, Output], Awaitable[Exit]]

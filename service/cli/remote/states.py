@@ -12,6 +12,7 @@ import click
 from rich.text import Text
 
 from service.cli.remote.client import AnsweredError, RemoteWorker
+from service.cli.remote.figures import COLUMNS, NO_FIGURES, figure_cells, figures_by_connector, tell_trouble
 from service.cli.remote.running import Exit, Output, Work, asks_worker
 
 WAIT_SECONDS = 60.0
@@ -28,13 +29,13 @@ _TARGETS = click.Choice(["RUNNING", "PAUSED", "STOPPED"], case_sensitive=False)
 @click.option("--timeout", default=WAIT_SECONDS, show_default=True, help="Seconds to wait at most.")
 @asks_worker
 def status(name: str, *, awaited: str | None, timeout: float) -> Work:
-    """Show a connector's state and its tasks'; exit code 1 where one is FAILED."""
+    """Show a connector's and its tasks' states, counts, rate, lag, last commit; exit code 1 where one is FAILED."""
 
     async def work(worker: RemoteWorker, output: Output) -> Exit:
         if awaited is not None:
             return await wait_for_state(worker, output, name, awaited.upper(), seconds=timeout)
         found = await worker.get("connectors", name, "status")
-        show_status(output, found)
+        show_status(output, found, (await figures_by_connector(worker, name) or {}).get(name))
         return Exit.FAILED if "FAILED" in set(states_of(found)) else Exit.OK
 
     return work
@@ -112,13 +113,36 @@ def restart(name: str, *, task: int | None, has_tasks: bool, is_failed_only: boo
     return work
 
 
-def show_status(output: Output, found: Mapping[str, Any]) -> None:
-    """A table of the connector and its tasks; the first line of a trace, `logs` has all of it."""
-    rows = [
-        (who, state["state"], state.get("worker_id"), state.get("trace", "").strip().rpartition("\n")[2])
-        for who, state in _instances(found)
-    ]
-    output.show(found, ("", "state", "worker", "failure"), rows)
+def show_status(output: Output, found: Mapping[str, Any], figures: Mapping[str, Any] | None = None) -> None:
+    """A table of the connector and its tasks, below it what is wrong; of a trace the first line, `logs` has all of it.
+
+    As JSON the worker's own body, and what it has in figures under ``progress``.
+    """
+    if output.is_json:
+        output.show_json(found if figures is None else {**found, "progress": figures})
+        return
+    tasks = {} if figures is None else {f"{found['name']}-{each['task']}": each for each in figures["tasks"]}
+    is_counted = figures is not None
+    rows = []
+    for who, state in _instances(found):
+        cells = figure_cells(tasks.get(who)) if who in tasks else NO_FIGURES
+        rows.append((who, state["state"], *(cells if is_counted else ()), state.get("worker_id")))
+    output.show(found, ("", "state", *(COLUMNS if is_counted else ()), "worker"), rows)
+    for who, state in _instances(found):
+        if "trace" in state:
+            output.console.print(Text(f"{who}: {failure_of(state)}", style="red"), soft_wrap=True)
+        else:
+            tell_trouble(output, who, tasks.get(who))
+
+
+def failure_of(state: Mapping[str, Any]) -> str:
+    """The line of a trace that says what is wrong."""
+    return str(state.get("trace", "")).strip().rpartition("\n")[2].strip()
+
+
+def failed_of(found: Mapping[str, Any] | None) -> Iterator[Mapping[str, Any]]:
+    """The states of what is FAILED, of a connector and its tasks."""
+    return (state for _, state in (_instances(found) if found else ()) if state["state"] == "FAILED")
 
 
 def states_of(found: Mapping[str, Any]) -> Iterator[str]:
@@ -150,6 +174,86 @@ async def wait_for_state(
             output.say(f"{name} has no state yet")
             return Exit.FAILED
         await asyncio.sleep(_LOOK_SECONDS)
+
+
+async def wait_for_commit(
+    worker: RemoteWorker, output: Output, name: str, *, seconds: float, settled_seconds: float = 0.0
+) -> Exit:
+    """Until something is committed, something fails, or the source turns out to have nothing; says which.
+
+    Of a worker that gives no figures, as Kafka Connect's own does not, RUNNING is all that can be waited for.
+    """
+    ends_at = time.monotonic() + seconds
+    before, since = None, time.monotonic()
+    while True:
+        found = await _status_or_none(worker, name)
+        now = time.monotonic()
+        if found != before:
+            before, since = found, now
+        states = () if found is None else tuple(states_of(found))
+        outcome, figures = None, None
+        if found is not None and now - since >= settled_seconds:
+            figures = await figures_by_connector(worker, name) if "FAILED" not in states else None
+            outcome = _outcome(found, states, figures, name)
+        if outcome is None and now > ends_at:
+            outcome = Exit.FAILED, f"nothing was committed within {seconds:g} s, and nothing has failed"
+        if outcome is not None:
+            return _tell_outcome(output, found, (figures or {}).get(name), outcome, name=name)
+        await asyncio.sleep(_LOOK_SECONDS)
+
+
+_Outcome = tuple[Exit, str]
+
+
+def _outcome(
+    found: Mapping[str, Any], states: tuple[str, ...], figures: Mapping[str, Any] | None, name: str
+) -> _Outcome | None:
+    """What the wait has come to, in words; None while it has come to nothing."""
+    if "FAILED" in states:
+        failed = next(failed_of(found))
+        return Exit.FAILED, f"failed before its first commit: {failure_of(failed) or 'it is FAILED'}"
+    if set(states) != {"RUNNING"} or len(states) == 1:
+        return None
+    if figures is None:
+        return Exit.OK, "RUNNING"
+    own = figures.get(name)
+    return None if own is None or len(own["tasks"]) < len(states) - 1 else _outcome_of_running(own)
+
+
+def _outcome_of_running(own: Mapping[str, Any]) -> _Outcome | None:
+    """By the figures of a connector that runs with all its tasks."""
+    tasks = own["tasks"]
+    if any(task["commits"] for task in tasks):
+        counts = f"{own['delivered_records']:,} delivered, {own['rejected_records']:,} rejected"
+        return Exit.OK, f"first commit is done: {counts} so far"
+    trouble = own["trouble"]
+    # One try that failed is tried again; a second in a row is no accident.
+    if trouble is not None and not trouble["is_over"] and trouble["attempt"] != 1:
+        return Exit.FAILED, f"runs, but nothing is committed yet: {trouble['message']}"
+    if all(task["is_caught_up"] and not task["records_in_hand"] for task in tasks):
+        return Exit.OK, "runs; its source was read to the end, and there was nothing to deliver"
+    return None
+
+
+def _tell_outcome(
+    output: Output,
+    found: Mapping[str, Any] | None,
+    figures: Mapping[str, Any] | None,
+    outcome: _Outcome,
+    *,
+    name: str,
+) -> Exit:
+    code, text = outcome
+    if found is None:
+        output.say(f"{name} has no state yet")
+    elif figures is None:
+        show_status(output, found)
+    elif output.is_json:
+        output.show_json({**found, "progress": figures, "outcome": text})
+    else:
+        show_status(output, found, figures)
+        output.say(f"{name}: {text}")
+    return code
 
 
 async def _status_or_none(worker: RemoteWorker, name: str) -> Mapping[str, Any] | None:

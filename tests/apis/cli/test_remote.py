@@ -36,8 +36,9 @@ def test_a_list_shows_states_and_failed_tasks(worker: FakeWorker) -> None:
     result = call(worker, "connectors")
     lines = result.output.splitlines()
     assert result.exit_code == Exit.OK
-    assert lines[1].split() == ["orders/eu", "source", "RUNNING", "1/2", "running,", "1", "failed", "w1:8083"]
-    assert lines[2].split() == ["z", "source", "RUNNING", "none", "w1:8083"]
+    assert lines[1].split() == ["orders/eu", "source", "FAILED", "1", "of", "2", "running,", "1", "failed"]
+    assert lines[2].split() == ["z", "source", "RUNNING", "none", "yet"]
+    assert lines[3] == "orders/eu: Fatal: the file is gone"
     assert worker.asked[0][1] == "/connectors?expand=status&expand=info"
 
 
@@ -88,7 +89,12 @@ def test_create_waits_until_the_tasks_run(worker: FakeWorker) -> None:
     worker.answer("GET", "/connectors/c/status", missing, (200, alone), (200, whole))
     result = call(worker, "create", "name=c", "--wait")
     assert result.exit_code == Exit.OK, result.output
-    assert [path for _, path, _, _ in worker.asked] == ["/connectors", *["/connectors/c/status"] * 3]
+    assert [path for _, path, _, _ in worker.asked] == [
+        "/connectors",
+        *["/connectors/c/status"] * 2,
+        "/progress?connector=c",
+        *["/connectors/c/status", "/progress?connector=c"],
+    ]
 
 
 @pytest.mark.parametrize("words", [("create", "name=orders/eu"), ("apply", "name=orders/eu")])

@@ -49,6 +49,8 @@ class FakeHerder:
     failure: Exception | None = None
     """What every operation raises."""
     is_hanging: bool = False
+    others: list[str] = field(default_factory=list)
+    """URLs of the other workers."""
     vanished: list[str] = field(default_factory=list)
     """Still named, but gone by the time they are looked at."""
 
@@ -66,6 +68,10 @@ class FakeHerder:
     def names(self) -> Sequence[str]:
         """All of them."""
         return [*self.vanished, *self.connectors]
+
+    def other_workers(self) -> Sequence[str]:
+        """As set."""
+        return self.others
 
     def info(self, name: str, *, is_consistent: bool = True) -> ConnectorInfo:
         """Refuses with the failure only where consistency is asked for."""

@@ -8,7 +8,7 @@ import pytest
 
 from fetchers.sdk import Offset, SystemClock
 from fetchers.sdk.context import partition_key
-from metrics.events import Event, SourceLagMeasured
+from metrics.events import Event, SourceCaughtUp, SourceLagMeasured
 from service.domain.ids import TaskId
 from service.pipeline.activity import Activity
 from service.pipeline.context import TaskContext
@@ -52,4 +52,5 @@ async def test_an_unchanged_lag_is_no_news() -> None:
     context.finish_round()
     context.report_lag(0.0)
     context.report_lag(0.0)
-    assert len(told) == 4
+    assert sum(isinstance(event, SourceLagMeasured) for event in told) == 4
+    assert sum(isinstance(event, SourceCaughtUp) for event in told) == 1
