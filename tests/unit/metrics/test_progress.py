@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fetchers.file.events import FileMissing
+from fetchers.file.reading import FileMissing
 from metrics.events import (
     BatchConverted,
     ConnectorRemoved,
