@@ -90,12 +90,15 @@ class Lanes:
     async def plan(self, writes: Sequence[TopicRecords]) -> list[Lane]:
         """Cut all writes into lanes; several writes to one topic keep their order.
 
-        Raises DeliveryFatal for a topic that does not exist, RecordsRefused.
+        Raises DeliveryFatal for a topic that does not exist, RecordsRefused, DeliveryRetriable for a partition that it
+        does not have (any more).
         """
         lanes: dict[tuple[str, int], Lane] = {}
         now_ms = _now_ms()
         for write in writes:
             topic = await self._topic(write.topic)
+            if write.partition is not None and write.partition >= topic.partitions:
+                raise DeliveryRetriable(f"topic '{topic.name}' has no partition {write.partition}: was it made anew?")
             for partition, piece in await self._cut(write, topic=topic, now_ms=now_ms):
                 lane = lanes.setdefault(
                     (write.topic, partition),

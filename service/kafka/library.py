@@ -6,12 +6,15 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from typing import TYPE_CHECKING, Any
 
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.client import ConnectionGroup, CoordinationType
+from aiokafka.errors import KafkaError, NodeNotReadyError, TopicAuthorizationFailedError
 from aiokafka.protocol.admin import CreateTopicsRequest_v0
 from aiokafka.protocol.api import Request, RequestStruct, Response
+from aiokafka.protocol.metadata import MetadataRequest
 from aiokafka.protocol.types import CompactString, Int16, Int32, Int64, Schema, TaggedFields
 
 if TYPE_CHECKING:
@@ -38,9 +41,44 @@ def client_of(part: AIOKafkaAdminClient | AIOKafkaConsumer) -> AIOKafkaClient:
     return part._client  # noqa: SLF001
 
 
-async def whole_cluster(part: AIOKafkaAdminClient | AIOKafkaConsumer) -> ClusterMetadata:
-    """All topics that this user may see. To ask for one by name may create it."""
-    return await client_of(part).fetch_all_metadata()
+def forbid_creation(client: AIOKafkaClient) -> None:
+    """Let no question of a client create the topic that it names.
+
+    Brokers create what is asked for where `auto.create.topics.enable` is true, its default, and the question allows it;
+    the library always does. A reader asks again and again, also after an error because its topic was deleted: it would
+    make it anew, with the broker's own settings.
+    """
+    ask_anybody = client._metadata_update  # noqa: SLF001
+
+    async def update_metadata(cluster: ClusterMetadata, topics: set[str] | None) -> bool:
+        brokers = [broker.nodeId for broker in client.cluster.brokers()] if topics else []
+        for node in random.sample(brokers, len(brokers)):
+            try:
+                answer = await client.send(node, MetadataRequest(list(topics or ()), allow_auto_topic_creation=False))
+            except KafkaError:
+                continue
+            if answer.brokers:
+                cluster.update_metadata(answer)
+                return True
+        # Of the whole cluster: nothing is named by that. It also knows the way by the address to bootstrap from.
+        return bool(await ask_anybody(cluster, None))
+
+    client._metadata_update = update_metadata  # noqa: SLF001
+
+
+async def partitions_now(consumer: AIOKafkaConsumer, topic: str) -> set[int]:
+    """Numbers of the partitions of a topic as a broker knows them at this moment; empty where it is missing.
+
+    Raises KafkaError when no broker answers, TopicAuthorizationFailedError.
+    """
+    client = client_of(consumer)
+    client._topics.add(topic)  # noqa: SLF001
+    # Not `force_metadata_update`: that gives the answer to a question that may have been asked before.
+    if not await client._metadata_update(client.cluster, client._topics):  # noqa: SLF001
+        raise NodeNotReadyError(f"no broker answers what partitions topic '{topic}' has")
+    if topic in client.cluster.unauthorized_topics:
+        raise TopicAuthorizationFailedError(topic)
+    return set(client.cluster.partitions_for_topic(topic) or ())
 
 
 def mend_bootstrap(client: AIOKafkaClient) -> None:

@@ -111,31 +111,25 @@ class TopicFeed:
             max_partition_fetch_bytes=_FETCH_BYTES_MAX,
         )
         library.mend_bootstrap(library.client_of(consumer))
+        library.forbid_creation(library.client_of(consumer))
         try:
             async with asyncio.timeout(CONNECT_SECONDS_MAX):
                 await consumer.start()
-                # Asked of the whole cluster, because asking for one topic by name may create it.
-                cluster = await library.whole_cluster(consumer)
+                numbers = await library.partitions_now(consumer, topic)
         except CLIENT_ERRORS as error:
             await _close(consumer)
             raise classify(error, doing=f"{settings.connecting} to read topic '{topic}'") from error
         except asyncio.CancelledError:
             await _close(consumer)
             raise
-        numbers = cluster.partitions_for_topic(topic)
         if not numbers:
             await _close(consumer)
-            is_refused = topic in cluster.unauthorized_topics
-            message = f"topic '{topic}' " + ("may not be read by this user" if is_refused else "does not exist")
-            raise DeliveryFatal(message)
+            raise DeliveryFatal(f"topic '{topic}' does not exist")
         if only_partition is not None:
             numbers = {only_partition(len(numbers))}
         partitions = [TopicPartition(topic, number) for number in sorted(numbers)]
         if is_reading:
             consumer.assign(partitions)
-        else:
-            # Else the first question would find no leader, and wait before it asks again.
-            library.client_of(consumer).add_topic(topic)
         return cls(consumer, topic, partitions=partitions)
 
     @classmethod
@@ -171,6 +165,20 @@ class TopicFeed:
     async def poll(self) -> list[list[StoredRecord]]:
         """What has come, as lists of one partition each: at once when there is something, else after a while empty."""
         return list((await self._poll([])).values())
+
+    async def renew_partitions(self) -> None:
+        """Take note of partitions that the topic has been given; for a feed that only asks for `ends`.
+
+        Raises DeliveryRetriable, also while the topic is missing, DeliveryFatal.
+        """
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS_MAX):
+                numbers = await library.partitions_now(self._consumer, self._topic)
+        except CLIENT_ERRORS as error:
+            raise classify(error, doing=f"asking for the partitions of topic '{self._topic}'") from error
+        if not numbers:
+            raise DeliveryRetriable(f"topic '{self._topic}' is not there any more")
+        self.partitions = [TopicPartition(self._topic, number) for number in sorted(numbers)]
 
     async def ends(self) -> Ends:
         """Offset after the last record of each partition, as this reader's isolation sees it."""

@@ -77,6 +77,8 @@ class TopicTail:
         self._tell = tell
         self._stall_seconds_max = stall_seconds_max
         self._positions: Ends = {}
+        self._partitions: frozenset[TopicPartition] = frozenset()
+        """Those that the topic had at the last question where it ends; none before."""
         self._moved = asyncio.Event()
         self._feed: TopicFeed | None = None
         """Opened, and not read from yet."""
@@ -133,6 +135,7 @@ class TopicTail:
         """
         began, before = ElapsedTime(), dict(self._positions)
         ends = await (self._written if is_pending_awaited else self._committed).ask()
+        self._partitions = frozenset(ends)
         await self._reach(ends)
         is_shorter = any(ends.get(partition, 0) < position for partition, position in before.items())
         if is_shorter or self._complete.seconds > self.tombstone_seconds / 2:
@@ -171,7 +174,8 @@ class TopicTail:
                 await feed.close()
 
     async def _read_on(self, feed: TopicFeed) -> None:
-        while True:
+        """Until the topic has partitions that this reader does not know."""
+        while self._partitions.issubset(feed.partitions):
             for records in await feed.poll():
                 self._receive(records)
                 # At once: what follows may fail, and then reading goes on from here.
@@ -180,6 +184,7 @@ class TopicTail:
                 # A receiver looks at each record, so between their lists others have their turn.
                 await asyncio.sleep(0)
             self._move(await feed.positions())
+        self._tell(f"topic '{self._topic}' has been given partitions")
 
     def _move(self, positions: Ends) -> None:
         if any(at < self._positions.get(partition, 0) for partition, at in positions.items()):
@@ -200,7 +205,7 @@ class TopicTail:
                 self._tell(str(error))
                 continue
             try:
-                feed.seek(self._positions)
+                feed.seek({partition: at for partition, at in self._positions.items() if partition in feed.partitions})
             except BaseException:
                 await feed.close()
                 raise
@@ -229,6 +234,7 @@ class _EndQuestions:
         if feed is None:
             feed = await TopicFeed.open(self._settings, self._topic, is_committed=self._is_committed, is_reading=False)
         try:
+            await feed.renew_partitions()
             ends = await feed.ends()
         except BaseException:
             await feed.close()

@@ -69,7 +69,7 @@ class WorkerCopies:
                 for name, topic, partition in tuple(self._waiting):
                     if (name, partition) in gone:
                         del self._waiting[name, topic, partition]
-                await self._commit([self._store.encode(connector, [(each, None) for each in partitions])])
+                await self._commit(self._store.encode(connector, [(each, None) for each in partitions]))
 
     async def flush(self) -> None:
         """Write what waits. Raises DeliveryRetriable, DeliveryFatal; it waits on then."""
@@ -83,8 +83,9 @@ class WorkerCopies:
                 by_origin.setdefault((connector, topic), []).append(entry)
             await self._commit(
                 [
-                    self._store.encode(connector, entries, copied_from=topic)
+                    write
                     for (connector, topic), entries in by_origin.items()
+                    for write in self._store.encode(connector, entries, copied_from=topic)
                 ]
             )
             for key, entry in waiting.items():
@@ -167,7 +168,7 @@ class ConnectorOffsets:
 
     def encode(self, connector: str, offsets: Iterable[OffsetEntry]) -> list[TopicRecords]:
         """Records for the transaction. Raises as ``OffsetStore.encode``."""
-        return [(self.own or self.worker).encode(connector, offsets)]
+        return (self.own or self.worker).encode(connector, offsets)
 
     async def committed(self, connector: str, offsets: Iterable[OffsetEntry]) -> None:
         """Hear that the transaction is committed: what must follow it follows in the background."""

@@ -92,17 +92,28 @@ class OffsetStore:
         """The same as pairs of source partition and offset, in a steady order. Raises as `read`."""
         return [(json.loads(partition), offset) for partition, offset in sorted((await self.read(connector)).items())]
 
-    def encode(self, connector: str, offsets: Iterable[OffsetEntry], *, copied_from: str = "") -> TopicRecords:
+    def encode(self, connector: str, offsets: Iterable[OffsetEntry], *, copied_from: str = "") -> list[TopicRecords]:
         """Records that set these offsets (None = forget), for the transaction of the data they stand for.
+
+        They go to the partition of the topic where the source partition's offset lies by now, see `OffsetTable`.
 
         `copied_from` marks them as copies of what is in that topic.
 
         Raises ValueError for what JSON cannot say: NaN, infinities, lone surrogates, keys that are not text.
         """
-        records = self._table.write(connector, offsets)
-        keys, values = [key for key, _ in records], [value for _, value in records]
-        headers = [[(COPY_HEADER, copied_from.encode())]] * len(records) if copied_from else None
-        return TopicRecords(self.topic, pa.array(values, pa.binary()), pa.array(keys, pa.binary()), headers=headers)
+        by_place: dict[int | None, list[tuple[bytes, bytes | None]]] = {}
+        for (key, topic_partition), value in self._table.write(connector, offsets):
+            by_place.setdefault(topic_partition, []).append((key, value))
+        return [
+            TopicRecords(
+                self.topic,
+                pa.array([value for _, value in records], pa.binary()),
+                pa.array([key for key, _ in records], pa.binary()),
+                headers=[[(COPY_HEADER, copied_from.encode())]] * len(records) if copied_from else None,
+                partition=topic_partition,
+            )
+            for topic_partition, records in by_place.items()
+        ]
 
     async def close(self) -> None:
         """Disconnect; a later reading begins at the beginning."""
@@ -162,7 +173,13 @@ class OffsetStore:
     def _receive(self, table: OffsetTable, records: Iterable[StoredRecord]) -> None:
         for record in records:
             try:
-                table.read(record.key, record.value, at_ms=record.timestamp, copied_from=_copied_from(record))
+                table.read(
+                    record.key,
+                    record.value,
+                    at_ms=record.timestamp,
+                    topic_partition=record.partition,
+                    copied_from=_copied_from(record),
+                )
             except (ValueError, RecursionError):
                 # Someone else's record in our topic. Stopping every connector for it would be worse than passing it.
                 self._emit(StateRecordSkipped(topic=self.topic, offset=record.offset, reason="it is no source offset"))

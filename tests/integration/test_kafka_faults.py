@@ -61,7 +61,7 @@ async def deliver_all(settings: KafkaSettings, topic: str, *, until: int, step: 
             while position < until:
                 end = min(position + step, until)
                 offsets = store.encode("c", [(PARTITION, {"next": end})])
-                await writer.commit([numbered(topic, range(position, end)), offsets])
+                await writer.commit([numbered(topic, range(position, end)), *offsets])
                 position = end
         except DeliveryRetriable:
             continue

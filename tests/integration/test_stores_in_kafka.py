@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -42,11 +43,11 @@ async def test_offsets_come_back_exactly(settings: KafkaSettings, topic_name: st
     writer = TransactionalWriter(settings, transactional_id=topic_name)
     await writer.start()
     offset = {"position": 2**63 - 1, "ratio": 1e10, "nothing": None, "text": "\u2028😀"}
-    await writer.commit([store.encode("c", [(NASTY, {"position": 1}), ({"x": "gone"}, {"y": 1})])])
+    await writer.commit(store.encode("c", [(NASTY, {"position": 1}), ({"x": "gone"}, {"y": 1})]))
     assert len(await store.read("c")) == 2
     reordered = dict(reversed(NASTY.items()))
-    await writer.commit([store.encode("c", [(reordered, offset), ({"x": "gone"}, None)])])
-    await writer.commit([store.encode("other", [(NASTY, {"position": 3})])])
+    await writer.commit(store.encode("c", [(reordered, offset), ({"x": "gone"}, None)]))
+    await writer.commit(store.encode("other", [(NASTY, {"position": 3})]))
     for reader in (store, OffsetStore(settings, topic_name)):
         assert await reader.read("c") == {canonical_partition(NASTY): offset}
         assert await reader.read("nobody") == {}
@@ -115,7 +116,7 @@ async def test_aborted_offsets_are_never_seen(settings: KafkaSettings, topic_nam
     await store.ensure(partitions=1)
     writer = TransactionalWriter(settings, transactional_id=topic_name)
     await writer.start()
-    await writer.commit([store.encode("c", [({}, {"position": 1})])])
+    await writer.commit(store.encode("c", [({}, {"position": 1})]))
     producer = writer._connection.producer
     await producer.begin_transaction()
     await (await producer.send(topic_name, b'{"position":2}', key=b'["c",{}]'))
@@ -214,3 +215,59 @@ async def test_chunks_are_found_where_an_older_topic_has_them(settings: KafkaSet
     await writer.stop()
     [records] = (await store.read(lambda _: True)).values()
     assert (partitions_of(records), len(records.live)) == ({0}, 2)
+
+
+async def test_a_topic_that_is_given_partitions_is_read_in_all_of_them(
+    settings: KafkaSettings, topic_name: str
+) -> None:
+    """While the store follows it; Kafka Connect writes a key where it belongs by then, and the older record stays."""
+    store = OffsetStore(settings, topic_name)
+    await store.ensure(partitions=1)
+    for number, partitions in enumerate((1, 5)):
+        async with KafkaAdmin.opened(settings) as admin, asyncio.timeout(30):
+            if partitions > 1:
+                await library.client_of(admin._client).force_metadata_update()
+                await admin._client.create_partitions({topic_name: NewPartitions(total_count=partitions)})
+            while await admin.partition_count(topic_name) != partitions:
+                await asyncio.sleep(0.05)
+        writer = TransactionalWriter(settings, transactional_id=topic_name)
+        await writer.start()
+        written = store.encode("c", [({"x": x}, {"position": number}) for x in range(10)])
+        await writer.commit([replace(records, partition=None) for records in written])
+        await writer.stop()
+        assert list((await store.read("c")).values()) == [{"position": number}] * 10
+    fresh = OffsetStore(settings, topic_name)
+    assert await fresh.read("c") == await store.read("c")
+    writer = TransactionalWriter(settings, transactional_id=topic_name)
+    await writer.start()
+    await writer.commit(fresh.encode("c", [({"x": x}, None) for x in range(10)]))
+    await writer.stop()
+    assert (await fresh.read("c"), await store.read("c")) == ({}, {})
+    await fresh.close()
+    await store.close()
+
+
+async def test_a_topic_that_is_made_anew_is_read_anew(settings: KafkaSettings, topic_name: str) -> None:
+    """Also where the store's reader has gone to its beginning by itself, and stands where it ends."""
+    store = OffsetStore(settings, topic_name)
+    await store.ensure(partitions=1)
+    for position in (1, 2):
+        writer = TransactionalWriter(settings, transactional_id=topic_name)
+        await writer.start()
+        for x in range(3 - position):
+            await writer.commit(store.encode("c", [({"x": position + x}, {"position": position})]))
+        await writer.stop()
+        if position == 1:
+            assert len(await store.read("c")) == 2
+            async with KafkaAdmin.opened(settings) as admin, asyncio.timeout(30):
+                await admin._client.delete_topics([topic_name])
+                while await admin.partition_count(topic_name):
+                    await asyncio.sleep(0.05)
+            await store.ensure(partitions=1)
+    tail = store._tail
+    assert tail is not None
+    async with asyncio.timeout(30):
+        while not tail.has_missed:
+            await asyncio.sleep(0.05)
+    assert await store.read("c") == {'{"x":2}': {"position": 2}}
+    await store.close()

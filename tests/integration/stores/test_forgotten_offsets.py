@@ -74,12 +74,13 @@ async def test_an_offset_that_was_forgotten_elsewhere_does_not_come_back(
     await store.ensure(partitions=1, config=COMPACTED_AT_ONCE)
     writer = IdempotentWriter(settings, last_topic=topic_name)
     await writer.start()
-    await writer.commit([store.encode("c", [(ONE, {"p": 1}), (TWO, {"p": 2})])])
+    await writer.commit(store.encode("c", [(ONE, {"p": 1}), (TWO, {"p": 2})]))
     await writer.stop()
     assert len(await store.read("c")) == 2
     # A worker that is cut off, or suspended, for longer than tombstones are kept.
     await stop_following(store)
-    await forget_without_a_trace(settings, topic_name, OffsetStore(settings, topic_name).encode("c", [(ONE, None)]))
+    [forgotten] = OffsetStore(settings, topic_name).encode("c", [(ONE, None)])
+    await forget_without_a_trace(settings, topic_name, forgotten)
     assert await store.entries("c") == [(TWO, {"p": 2})]
     await store.close()
 

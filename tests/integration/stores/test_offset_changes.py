@@ -44,7 +44,7 @@ async def test_a_thousand_tasks_that_start_together_read_quickly(settings: Kafka
     writer = TransactionalWriter(settings, transactional_id=topic_name)
     await writer.start()
     for number in range(3):
-        await writer.commit([store.encode(f"c{number}", [(ONE, {"position": number})])])
+        await writer.commit(store.encode(f"c{number}", [(ONE, {"position": number})]))
     await writer.stop()
     rounds = []
     read = store._all_read._errand
@@ -68,13 +68,13 @@ async def test_offsets_are_changed_and_forgotten_by_hand(settings: KafkaSettings
     await store.ensure(partitions=3)
     zombie = TransactionalWriter(settings, transactional_id="g-c-0")
     await zombie.start()
-    await zombie.commit([store.encode("c", [(ONE, {"p": 1}), (TWO, {"p": 2})]), store.encode("d", [(ONE, {"p": 9})])])
+    await zombie.commit(store.encode("c", [(ONE, {"p": 1}), (TWO, {"p": 2})]) + store.encode("d", [(ONE, {"p": 9})]))
     dedupe = await dedupe_store(settings, topic_name)
     changes = OffsetChanges(ConnectorOffsets(store), "g", dedupe)
     await changes.alter("c", [(ONE, {"p": 5}), (TWO, {"p": 6}), (ONE, {"p": 7})], writing=settings)
     assert await store.entries("c") == [(ONE, {"p": 7}), (TWO, {"p": 6})]
     with pytest.raises(WriterFenced):
-        await zombie.commit([store.encode("c", [(ONE, {"p": 1})])])
+        await zombie.commit(store.encode("c", [(ONE, {"p": 1})]))
     await zombie.stop()
     await changes.alter("c", [(TWO, None)], writing=settings)
     assert await store.entries("c") == [(ONE, {"p": 7})]
@@ -120,7 +120,7 @@ async def test_a_topic_of_its_own_counts_more_than_the_workers(settings: KafkaSe
     writer = TransactionalWriter(settings, transactional_id=topic_name)
     await writer.start()
     await writer.commit(worker.encode("c", [(ONE, {"p": 1}), (TWO, {"p": 2})]))
-    await writer.commit([OffsetStore(settings, f"{topic_name}-own").encode("c", [(ONE, {"p": 9})])])
+    await writer.commit(OffsetStore(settings, f"{topic_name}-own").encode("c", [(ONE, {"p": 9})]))
     await writer.stop()
     assert await worker.entries("c") == [(ONE, {"p": 1}), (TWO, {"p": 2})]
     assert await own.entries("c") == [(ONE, {"p": 9}), (TWO, {"p": 2})]

@@ -15,13 +15,15 @@ from aiokafka.cluster import ClusterMetadata
 from aiokafka.consumer.fetcher import Fetcher
 from aiokafka.consumer.group_coordinator import GroupCoordinator
 from aiokafka.consumer.subscription_state import Assignment, SubscriptionState, TopicPartitionState
+from aiokafka.errors import NodeNotReadyError
 from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.protocol.group import HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
+from aiokafka.protocol.metadata import MetadataRequest_v5
 from aiokafka.structs import TopicPartition
 
 from service.kafka import library
 from service.kafka.batches import EncodedBatch
-from service.kafka.library import VERSION, mend_bootstrap, mend_sequence_numbers
+from service.kafka.library import VERSION, forbid_creation, mend_bootstrap, mend_sequence_numbers
 
 
 async def test_the_pinned_version_has_what_is_used() -> None:
@@ -142,3 +144,54 @@ async def test_the_private_names_of_consumers_are_there() -> None:
     assert callable(AIOKafkaClient.set_topics)
     assert callable(AIOKafkaClient.fetch_all_metadata)
     assert callable(AIOKafkaClient.add_topic)
+
+
+class AskedBroker:
+    """Connections of a client that knows one broker, which answers `answer`, or does not answer at all."""
+
+    def __init__(self, answer: object | None) -> None:
+        """Not asked yet."""
+        self.cluster = self
+        self._answer = answer
+        self.questions: list[Any] = []
+        self.updates: list[object] = []
+
+    def brokers(self) -> list[Any]:
+        """As ClusterMetadata's."""
+        return [SimpleNamespace(nodeId=1)]
+
+    def update_metadata(self, answer: object) -> None:
+        """As ClusterMetadata's."""
+        self.updates.append(answer)
+
+    async def send(self, _: int, request: Any) -> object:
+        """As AIOKafkaClient's."""
+        self.questions.append(request)
+        if self._answer is None:
+            raise NodeNotReadyError
+        return self._answer
+
+    async def _metadata_update(self, _: object, topics: object) -> bool:
+        self.questions.append(topics)
+        return True
+
+
+@pytest.mark.parametrize("answer", [None, SimpleNamespace(brokers=[]), SimpleNamespace(brokers=[1])])
+async def test_no_question_of_a_reader_creates_a_topic(answer: Any) -> None:
+    """Asked by name it says so; where nobody answers that, the whole cluster is asked for, which names no topic."""
+    client: Any = AskedBroker(answer)
+    forbid_creation(client)
+    assert await client._metadata_update(client.cluster, {"t"})
+    struct = client.questions[0].build(MetadataRequest_v5)
+    assert (struct.topics, struct.allow_auto_topic_creation) == (["t"], False)
+    is_answered = answer is not None and bool(answer.brokers)
+    assert client.updates == ([answer] if is_answered else [])
+    assert client.questions[1:] == ([] if is_answered else [None])
+
+
+def test_the_library_asks_for_topics_by_one_way() -> None:
+    """The one that `forbid_creation` replaces; bootstrapping names no topic."""
+    source = inspect.getsource(aiokafka.client)
+    assert source.count("MetadataRequest(") == 2
+    assert "MetadataRequest([])" in source
+    assert "MetadataRequest(" in inspect.getsource(AIOKafkaClient._metadata_update)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from unittest.mock import AsyncMock, MagicMock
 
 import pyarrow as pa
@@ -93,6 +94,18 @@ async def test_a_topic_that_the_brokers_told_late_of_is_not_missing() -> None:
         cluster.partitions_for_topic.return_value = partitions
         with pytest.raises(failure):
             await lanes.plan([write])
+
+
+async def test_a_partition_that_a_topic_does_not_have_is_told_at_once() -> None:
+    """The library would wait for a leader of it until the time of the commit is over."""
+    producer = MagicMock()
+    producer.partitions_for = AsyncMock(return_value={0, 1})
+    producer.client.send = AsyncMock(return_value=MagicMock(resources=[]))
+    lanes = Lanes(producer, ProducerSettings(), is_transactional=True)
+    write = TopicRecords("t", pa.array([b"x"], pa.binary()), partition=1)
+    assert [lane.partition for lane in await lanes.plan([write])] == [1]
+    with pytest.raises(DeliveryRetriable, match="no partition 2"):
+        await lanes.plan([replace(write, partition=2)])
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ class Feed:
         self, positions: dict[TopicPartition, int] | None = None, *, lists: list[list[Any]] | None = None
     ) -> None:
         """Not read from yet."""
+        self.partitions = [FIRST, SECOND]
         self._positions = positions
         self._lists = [[record(FIRST, 0), record(FIRST, 2)], [record(SECOND, 0)]] if lists is None else lists
         self._is_read = False
@@ -196,6 +197,9 @@ class AskedFeed:
         self.answers = asyncio.Event()
         self.is_closed = False
 
+    async def renew_partitions(self) -> None:
+        """As TopicFeed's."""
+
     async def ends(self) -> dict[TopicPartition, int]:
         """As TopicFeed's."""
         self.asked.set()
@@ -222,3 +226,80 @@ async def test_a_question_that_outlives_its_tail_leaves_no_connection(monkeypatc
         await tail.stop()
         feed.answers.set()
     assert feed.is_closed
+
+
+class Topic:
+    """With one record in each of its partitions, and the readers that were opened on it."""
+
+    def __init__(self) -> None:
+        """Of one partition."""
+        self.partitions = [FIRST]
+        self.feeds: list[TopicsFeed] = []
+
+    async def open(self, *_: object, is_reading: bool = True, **__: object) -> TopicsFeed:
+        """As TopicFeed's."""
+        del is_reading
+        self.feeds.append(TopicsFeed(self))
+        return self.feeds[-1]
+
+
+class TopicsFeed:
+    """As TopicFeed: it knows the partitions that were there when it was opened."""
+
+    def __init__(self, topic: Topic) -> None:
+        """At the beginning."""
+        self._topic = topic
+        self.partitions = list(topic.partitions)
+        self._positions = dict.fromkeys(self.partitions, 0)
+        self.is_closed = False
+
+    async def renew_partitions(self) -> None:
+        """As TopicFeed's."""
+        self.partitions = list(self._topic.partitions)
+
+    async def ends(self) -> dict[TopicPartition, int]:
+        """As TopicFeed's."""
+        return dict.fromkeys(self.partitions, 1)
+
+    def seek(self, positions: dict[TopicPartition, int]) -> None:
+        """As TopicFeed's, which knows no other partitions either."""
+        assert positions.keys() <= self._positions.keys()
+        self._positions |= positions
+
+    async def poll(self) -> list[list[Any]]:
+        """As TopicFeed's."""
+        await asyncio.sleep(0.2)
+        behind = [partition for partition, position in self._positions.items() if position == 0]
+        self._positions |= dict.fromkeys(behind, 1)
+        return [[record(partition, 0)] for partition in behind]
+
+    async def positions(self) -> dict[TopicPartition, int]:
+        """As TopicFeed's."""
+        return self._positions
+
+    async def close(self) -> None:
+        """As TopicFeed's."""
+        self.is_closed = True
+
+
+@pytest.mark.looptime
+async def test_partitions_that_a_topic_is_given_are_read_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Producers write to them at once; what was read is not given again, and a partition less does no harm."""
+    topic = Topic()
+    monkeypatch.setattr(TopicFeed, "open", topic.open)
+    received: list[Any] = []
+    told: list[str | None] = []
+    tail = TopicTail(KafkaSettings(bootstrap="x:1"), "configs", receive=received.extend, tell=told.append)
+    await tail.start()
+    await tail.read_to_end()
+    topic.partitions.append(SECOND)
+    await tail.read_to_end()
+    await tail.read_to_end(is_pending_awaited=False)
+    assert [each.partition for each in received] == [0, 1]
+    assert told == ["topic 'configs' has been given partitions", None]
+    assert not tail.has_missed
+    topic.partitions.remove(FIRST)
+    await tail.read_to_end()
+    assert tail.has_missed
+    await tail.stop()
+    assert all(feed.is_closed for feed in topic.feeds)

@@ -42,7 +42,7 @@ class Topic:
 def store_receives(table: OffsetTable, records: list[Any]) -> None:
     """As the store's own receiver."""
     for record in records:
-        table.read(record.key, record.value, at_ms=record.timestamp)
+        table.read(record.key, record.value, at_ms=record.timestamp, topic_partition=0)
 
 
 class Tail:
@@ -104,7 +104,8 @@ async def test_a_commit_during_a_reading_from_the_beginning_keeps_the_key_that_i
     async with asyncio.TaskGroup() as group:
         reading = group.create_task(store.read("c"))
         await asyncio.sleep(0)
-        assert store.encode("c", [(PARTITION, {"p": 20})]).keys == pa.array([JAVAS], pa.binary())
+        [written] = store.encode("c", [(PARTITION, {"p": 20})])
+        assert written.keys == pa.array([JAVAS], pa.binary())
         topic.goes_on.set()
     assert reading.result() == {'{"a":2,"b":1}': {"p": 10}}
     assert [tail.is_stopped for tail in topic.tails] == [True, False]
@@ -120,7 +121,8 @@ async def test_a_reading_that_fails_leaves_what_was_known() -> None:
         topic.tails[0].has_missed = has_missed
         with pytest.raises(OSError, match="gone"):
             await store.read("c")
-        assert store.encode("c", [(PARTITION, None)]).keys == pa.array([JAVAS], pa.binary())
+        [written] = store.encode("c", [(PARTITION, None)])
+        assert written.keys == pa.array([JAVAS], pa.binary())
     assert [tail.is_stopped for tail in topic.tails] == [False, True]
 
 

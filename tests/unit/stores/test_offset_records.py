@@ -21,7 +21,7 @@ scalars = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan
 
 def test_a_record_reads_like_connects() -> None:
     """The FileStreamSource example: a two-part key without blanks, a map as value."""
-    records = STORE.encode("local-file", [({"filename": "/data/in.txt"}, {"position": 42})])
+    [records] = STORE.encode("local-file", [({"filename": "/data/in.txt"}, {"position": 42})])
     assert records.topic == "connect-offsets"
     assert records.keys is not None
     assert records.keys.to_pylist() == [b'["local-file",{"filename":"/data/in.txt"}]']
@@ -30,7 +30,7 @@ def test_a_record_reads_like_connects() -> None:
 
 def test_names_are_sorted_and_forgetting_is_null() -> None:
     """The same partition gives the same key bytes in whatever order it was built; None forgets."""
-    records = STORE.encode("c", [({"b": 1, "a": 2}, None), ({"a": 2, "b": 1}, {"x": 1})])
+    [records] = STORE.encode("c", [({"b": 1, "a": 2}, None), ({"a": 2, "b": 1}, {"x": 1})])
     assert records.keys is not None
     assert records.keys.to_pylist() == [b'["c",{"a":2,"b":1}]'] * 2
     assert records.values.to_pylist() == [None, b'{"x":1}']
