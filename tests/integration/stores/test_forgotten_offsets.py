@@ -13,6 +13,7 @@ from service.kafka.client import KafkaSettings
 from service.kafka.producer import IdempotentWriter
 from service.kafka.reader import read_topic
 from service.kafka.records import TopicRecords
+from service.kafka.tail import TopicTail
 from service.stores.offsets import OffsetStore
 from tests.stack import KafkaStack
 
@@ -78,17 +79,18 @@ async def test_an_offset_that_was_forgotten_elsewhere_does_not_come_back(
     await writer.stop()
     assert len(await store.read("c")) == 2
     # A worker that is cut off, or suspended, for longer than tombstones are kept.
-    await stop_following(store)
+    tail = store._tail
+    assert tail is not None
+    await stop_following(tail)
     [forgotten] = OffsetStore(settings, topic_name).encode("c", [(ONE, None)])
     await forget_without_a_trace(settings, topic_name, forgotten)
+    tail._background.start(tail._follow(), name="goes on")
     assert await store.entries("c") == [(TWO, {"p": 2})]
     await store.close()
 
 
-async def stop_following(store: OffsetStore) -> None:
+async def stop_following(tail: TopicTail) -> None:
     """What it has read it keeps."""
-    tail = store._tail
-    assert tail is not None
     for task in tuple(tail._background._tasks):
         task.cancel()
     await tail._background.wait(seconds_max=10)
