@@ -19,7 +19,7 @@ from metrics.log_levels import LogLevels
 from metrics.logging import LogObserver
 from metrics.progress import ProgressView
 from metrics.prometheus import PrometheusObserver
-from service.config.definition import ConnectorDefinition
+from service.config.definition import SOURCES, ConnectorDefinition
 from service.config.reach import reach_of
 from service.control import ControlPlane, WorkerParts, advertised
 from service.domain.states import TargetState
@@ -33,7 +33,8 @@ from service.rest.health import Health, WorkerPhase
 from service.rest.ports import Surface
 from service.rest.server import serving_rest
 from service.rest.settings import RestSettings, read_rest_settings
-from service.sinks.connectors import SinkKind, SinkParts
+from service.sinks.connectors import DefinedSink, SinkParts
+from service.sinks.definition import SINKS
 from service.stores.connector_offsets import OffsetTopics
 from service.stores.dedupe_store import DedupeStore
 from service.surroundings import (
@@ -49,10 +50,10 @@ from service.version import VERSION
 from service.worker.connectors import ConnectorParts, rule_findings
 from service.worker.conversion import ConversionService
 from service.worker.foreign_calls import Calls, ForeignCalls
-from service.worker.kinds import Kinds
+from service.worker.kinds import KindMaker, Kinds
 from service.worker.lending import ClientSettings, DedupeStates, Writers
 from service.worker.schemas import RegistrySchemas
-from service.worker.sources import SourceKind
+from service.worker.sources import DefinedSource
 from service.worker.topics import ConnectorTopics
 
 
@@ -212,7 +213,12 @@ async def _lend(job: Job, addresses: Addresses, *, spark: Conversion, emit: Emit
         clients=clients, registries=schemas, clock=clock, emit=emit, memory=memory, flush_seconds=flush_seconds
     )
     # Sinks first: of a class of a user's own only they look whether it is theirs.
-    kinds = Kinds((SinkKind(sinks, properties), SourceKind(parts, properties)))
+    kinds = Kinds(
+        (
+            KindMaker(SINKS, properties, partial(DefinedSink, sinks)),
+            KindMaker(SOURCES, properties, partial(DefinedSource, parts)),
+        )
+    )
     return WorkerParts(config, properties, resolution, kinds, parts)
 
 

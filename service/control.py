@@ -34,7 +34,7 @@ from service.herder.view import ClusterView
 from service.rest.ports import Surface
 from service.stores.kafka_log import LogClients
 from service.stores.opening import StateStores, stores_in_kafka, stores_in_memory
-from service.validation.kinds import find_kind
+from service.validation.connectors import find_connector
 from service.validation.plugins import ConnectorPlugins
 from service.validation.validator import Validation
 from service.worker.connector_kafka import ConnectorKafka
@@ -226,14 +226,14 @@ class ControlPlane:
 
 def type_of(connector: Properties, *, worker: Properties) -> str:
     """What a connector of this config is for clients: ``source``, ``sink`` or ``unknown``."""
-    kind = find_kind(connector.get("connector.class", "").strip(), worker)
-    return "unknown" if kind is None else kind.type_name
+    known = find_connector(connector.get("connector.class", "").strip(), worker)
+    return "unknown" if known is None else known.kind.name
 
 
 def version_of(class_name: str, *, worker: Properties) -> str | None:
     """Of the class that ``connector.class`` names; None where there is none. May import it."""
-    kind = find_kind(class_name.strip(), worker)
-    return None if kind is None else kind.plugin.version
+    known = find_connector(class_name.strip(), worker)
+    return None if known is None else known.plugin.version
 
 
 def advertised(config: WorkerConfig, urls: Sequence[str]) -> Member:

@@ -27,7 +27,7 @@ from service.config.worker import (
 )
 from service.kafka.properties import read_settings
 from service.rest.settings import read_rest_settings
-from service.validation.kinds import find_kind
+from service.validation.connectors import find_connector
 from service.validation.secrets import secrets_of_connector
 from spark_batch.pinned_settings import PINNED_SETTINGS, refused_settings
 
@@ -235,8 +235,8 @@ def _resolved_findings(
 
 def _findings(connector: Mapping[str, str], worker: Mapping[str, str]) -> Sequence[Finding]:
     """Of a source or a sink; a class that nobody knows is reported as a source's."""
-    kind = find_kind(connector.get("connector.class", ""), worker)
-    return read_definition(connector, worker=worker).findings if kind is None else kind.findings(connector, worker)
+    known = find_connector(connector.get("connector.class", ""), worker)
+    return read_definition(connector, worker=worker).findings if known is None else known.findings(connector, worker)
 
 
 def _worker_findings(

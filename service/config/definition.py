@@ -14,6 +14,7 @@ from fetchers.sdk import FetcherConfig, Finding, PayloadKind, SourceConnector
 from fetchers.sdk.reach import AllowedPaths, PathRefusedError
 from service.config.connector import SourceConnectorConfig
 from service.config.converters import Converter
+from service.config.kinds import ConnectorKind, Reading
 from service.config.parts import class_not_found_findings, read_parts
 from service.config.reach import ConnectorReach, class_refusal, reach_of
 from service.config.topic_creation import TopicCreation, read_topic_creation
@@ -137,26 +138,18 @@ class ConnectorDefinition:
         return PayloadFormat(kind.value)
 
 
-@dataclass(frozen=True, slots=True)
-class DefinitionReading:
-    """A definition, or why there is none; warnings come with either."""
-
-    definition: ConnectorDefinition | None
-    findings: tuple[Finding, ...]
-
-
-def read_definition(properties: Mapping[str, str], *, worker: Mapping[str, str]) -> DefinitionReading:
+def read_definition(properties: Mapping[str, str], *, worker: Mapping[str, str]) -> Reading[ConnectorDefinition]:
     """Read a connector's config; every finding at once."""
     class_name = properties.get("connector.class", "")
     plugin = find_plugin(class_name, refusal=class_refusal(class_name, worker)) if class_name else None
     if plugin is None:
         missing = class_not_found_findings(class_name, (known.name for known in source_plugins()))
-        return DefinitionReading(None, (*SourceConnectorConfig.parse(properties).findings, *missing))
+        return Reading(None, (*SourceConnectorConfig.parse(properties).findings, *missing))
     try:
         connector_class = plugin.load()
     except PluginLoadError as error:
         missing = (Finding("connector.class", class_name, f"Class {class_name} could not be found: {error}"),)
-        return DefinitionReading(None, (*SourceConnectorConfig.parse(properties).findings, *missing))
+        return Reading(None, (*SourceConnectorConfig.parse(properties).findings, *missing))
     reach = reach_of(worker)
     contract_source, contract_findings = _contract_source(properties.get("contract.schema"), reach.paths)
     transformations = read_transformations(properties)
@@ -172,7 +165,7 @@ def read_definition(properties: Mapping[str, str], *, worker: Mapping[str, str])
         ),
     )
     if reading.parts is None:
-        return DefinitionReading(None, reading.findings)
+        return Reading(None, reading.findings)
     definition = ConnectorDefinition(
         properties=_without_transforms(properties) if transformations.findings else dict(properties),
         plugin=plugin,
@@ -192,7 +185,16 @@ def read_definition(properties: Mapping[str, str], *, worker: Mapping[str, str])
         )
     )
     is_refused = any(finding.is_error for finding in findings)
-    return DefinitionReading(None if is_refused else definition, findings)
+    return Reading(None if is_refused else definition, findings)
+
+
+SOURCES = ConnectorKind(
+    name="source",
+    common_class=SourceConnectorConfig,
+    plugins=source_plugins,
+    find=find_plugin,
+    read=read_definition,
+)
 
 
 def findings_of_plan(definition: ConnectorDefinition) -> Sequence[Finding]:

@@ -9,7 +9,6 @@ from typing import Any, Protocol
 from fetchers.sdk import BackOff, Clock
 from metrics.events import Emit
 from service.config.converters import Converter
-from service.config.reach import class_refusal
 from service.domain.ids import TaskId
 from service.kafka.admin import KafkaAdmin
 from service.kafka.client import KafkaSettings
@@ -18,14 +17,13 @@ from service.kafka.producer import IdempotentWriter, Writer
 from service.pipeline.memory import MemoryBudget
 from service.registry.client import RegistryClient
 from service.registry.settings import RegistrySettings
-from service.sinks.catalog import find_sink
 from service.sinks.contract import SinkConnector
 from service.sinks.converters import column_reader
 from service.sinks.dead_letters import DeadLetterRules
 from service.sinks.decoding import KEY_STAGE, VALUE_STAGE, Decoding, SideReader
-from service.sinks.definition import SinkDefinition, read_sink_definition
+from service.sinks.definition import SinkDefinition
 from service.sinks.task import SinkSettings, SinkTask
-from service.worker.kinds import Confirm, ConnectorTraits, MakeTask, UseTopic, refusal
+from service.worker.kinds import Confirm, ConnectorTraits, MakeTask, UseTopic
 
 _REPLICATION_KEY = "errors.deadletterqueue.topic.replication.factor"
 _UNNAMED_CLIENT = "headrace"
@@ -63,16 +61,11 @@ class SinkParts:
 
 @dataclass(frozen=True, slots=True)
 class DefinedSink:
-    """A sink as it is configured, as the worker sees it: see ``service.worker.kinds.DefinedConnector``."""
+    """A sink as it is configured, as the worker runs it: see ``service.worker.kinds.DefinedConnector``."""
 
-    definition: SinkDefinition
     parts: SinkParts
-
-    @property
-    def traits(self) -> ConnectorTraits:
-        """See ``DefinedConnector``."""
-        own = self.definition
-        return ConnectorTraits.of("sink", own.plugin, own.common, (own.key_converter, own.value_converter))
+    traits: ConnectorTraits
+    definition: SinkDefinition
 
     def split(self) -> Sequence[Mapping[str, str]]:
         """For each task the keys that it has besides the connector's own; runs the sink's code."""
@@ -88,26 +81,6 @@ class DefinedSink:
             return await sink_task(task_id, self.definition, self.parts, connector=connector, use_topic=use_topic)
 
         return make_task
-
-
-@dataclass(frozen=True, slots=True)
-class SinkKind:
-    """Makes sinks from configs: see ``service.worker.kinds.ConnectorKind``."""
-
-    parts: SinkParts
-    worker: Mapping[str, str]
-    """The worker's properties: converters that a connector does not name are its."""
-
-    def claims(self, class_name: str) -> bool:
-        """By the catalogue, or by the class itself."""
-        return find_sink(class_name, refusal=class_refusal(class_name, self.worker)) is not None
-
-    def define(self, properties: Mapping[str, str]) -> DefinedSink:
-        """Read a config; raises ``ConnectorRefusedError`` with every finding."""
-        reading = read_sink_definition(properties, worker=self.worker)
-        if reading.definition is None:
-            raise refusal(reading.findings)
-        return DefinedSink(reading.definition, self.parts)
 
 
 async def sink_task(

@@ -9,6 +9,7 @@ from typing import Any
 from fetchers.catalog import Plugin, PluginLoadError
 from fetchers.sdk import Finding
 from service.config.converters import Converter
+from service.config.kinds import ConnectorKind, Reading
 from service.config.parts import class_not_found_findings, read_parts
 from service.config.reach import ConnectorReach, class_refusal, reach_of
 from service.config.sink import SinkConnectorConfig, group_of, topic_findings
@@ -59,27 +60,19 @@ class SinkDefinition:
         return connector
 
 
-@dataclass(frozen=True, slots=True)
-class SinkReading:
-    """A definition, or why there is none; warnings come with either."""
-
-    definition: SinkDefinition | None
-    findings: tuple[Finding, ...]
-
-
-def read_sink_definition(properties: Mapping[str, str], *, worker: Mapping[str, str]) -> SinkReading:
+def read_sink_definition(properties: Mapping[str, str], *, worker: Mapping[str, str]) -> Reading[SinkDefinition]:
     """Read a sink's config; every finding at once."""
     class_name = properties.get("connector.class", "")
     plugin = find_sink(class_name, refusal=class_refusal(class_name, worker))
     if plugin is None:
         missing = class_not_found_findings(class_name, (known.name for known in sink_plugins()))
-        return SinkReading(None, (*SinkConnectorConfig.parse(properties).findings, *missing))
+        return Reading(None, (*SinkConnectorConfig.parse(properties).findings, *missing))
     try:
         connector_class = plugin.load()
     except PluginLoadError as error:
         text = f"Class {class_name} could not be found: {error}"
         missing = (Finding("connector.class", class_name, text),)
-        return SinkReading(None, (*SinkConnectorConfig.parse(properties).findings, *missing))
+        return Reading(None, (*SinkConnectorConfig.parse(properties).findings, *missing))
     transformations = read_transformations(properties, is_sink=True)
     reading = read_parts(
         properties,
@@ -89,7 +82,7 @@ def read_sink_definition(properties: Mapping[str, str], *, worker: Mapping[str, 
         also_found=(*topic_findings(properties), *transformations.findings),
     )
     if reading.parts is None:
-        return SinkReading(None, reading.findings)
+        return Reading(None, reading.findings)
     definition = SinkDefinition(
         properties=dict(properties),
         plugin=plugin,
@@ -103,4 +96,13 @@ def read_sink_definition(properties: Mapping[str, str], *, worker: Mapping[str, 
     )
     findings = reading.with_checks(connector_class(definition.own).findings())
     is_refused = any(finding.is_error for finding in findings)
-    return SinkReading(None if is_refused else definition, findings)
+    return Reading(None if is_refused else definition, findings)
+
+
+SINKS = ConnectorKind(
+    name="sink",
+    common_class=SinkConnectorConfig,
+    plugins=sink_plugins,
+    find=find_sink,
+    read=read_sink_definition,
+)

@@ -14,8 +14,8 @@ from service.config.converters import (
     StringConverterConfig,
 )
 from service.config.transforms import PREDICATES, TRANSFORMATIONS
+from service.validation.connectors import known_connectors
 from service.validation.entries import ClassLookup, Entries, Place
-from service.validation.kinds import connector_kinds
 from service.validation.versions import CONNECT_VERSION
 
 
@@ -125,6 +125,6 @@ def _other_class(name: str) -> str | None:
     names = (
         *(known.name for known in (*CONVERTERS, *HEADER_CONVERTERS)),
         *(known.name for known in (*TRANSFORMATIONS, *PREDICATES)),
-        *(kind.class_name for kind in connector_kinds()),
+        *(known.class_name for known in known_connectors()),
     )
     return name if name in names else None

@@ -14,10 +14,10 @@ from fetchers.catalog import PluginLoadError
 from fetchers.sdk import ConfigKey, Finding, Retriable
 from service.config.transforms import PREDICATES, TRANSFORMATIONS, find_class
 from service.herder.errors import BadRequestError, NotFoundError, RequestError
+from service.validation.connectors import KnownConnector, find_connector, known_connectors
 from service.validation.converters import CONVERTERS, HEADER_CONVERTERS
 from service.validation.entries import key_info
 from service.validation.infos import ConfigInfos, ConfigKeyInfo
-from service.validation.kinds import ConnectorKind, connector_kinds, find_kind
 from service.validation.secrets import secret_keys
 from service.validation.validator import Validated, Validation
 from service.validation.versions import CONNECT_VERSION, VersionSyntaxError, is_in_range, range_text
@@ -65,7 +65,10 @@ class ConnectorPlugins:
 
     def listing(self, *, connectors_only: bool) -> Sequence[Mapping[str, str]]:
         """Sinks, sources, then transformations, predicates, converters, header converters."""
-        found = [_listed(kind.class_name, kind.type_name, kind.plugin.version) for kind in connector_kinds()]
+        found = [
+            _listed(connector.class_name, connector.kind.name, connector.plugin.version)
+            for connector in known_connectors()
+        ]
         if connectors_only:
             return found
         others = (
@@ -78,15 +81,15 @@ class ConnectorPlugins:
 
     def config_keys(self, plugin: str, *, version: str | None = None) -> Sequence[ConfigKeyInfo]:
         """Definitions of any plugin; raises ``NotFoundError``, ``BadRequestError``."""
-        kind = find_kind(plugin, self.validation.worker) if _may_be_loaded(plugin) else None
+        connector = find_connector(plugin, self.validation.worker) if _may_be_loaded(plugin) else None
         try:
-            loaded = None if kind is None else kind.plugin.load()
+            loaded = None if connector is None else connector.plugin.load()
         except PluginLoadError as error:
             raise NotFoundError(f"Unknown plugin {plugin}.") from error
-        if kind is None or loaded is None:
+        if connector is None or loaded is None:
             keys, installed, name = _other_keys(plugin), CONNECT_VERSION, plugin
         else:
-            keys, installed, name = _connector_keys(kind), kind.plugin.version, kind.class_name
+            keys, installed, name = _connector_keys(connector), connector.plugin.version, connector.class_name
         _check_version(name, installed, version)
         return [key_info(key) for key in keys if not key.is_prefix]
 
@@ -141,10 +144,10 @@ def _may_be_loaded(name: str) -> bool:
     return not colon or module in sys.modules
 
 
-def _connector_keys(kind: ConnectorKind) -> Sequence[ConfigKey]:
+def _connector_keys(connector: KnownConnector) -> Sequence[ConfigKey]:
     """The connector's own, then those of every connector."""
-    keys = (*kind.plugin.load().config_class.config_keys(), *kind.common_class.config_keys())
-    versioned = {"connector.plugin.version": kind.plugin.version}
+    keys = (*connector.plugin.load().config_class.config_keys(), *connector.kind.common_class.config_keys())
+    versioned = {"connector.plugin.version": connector.plugin.version}
     return tuple(replace(key, default=versioned.get(key.name, key.default)) for key in keys)
 
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from service.config.sink import GROUP_ID_OVERRIDE
+from service.validation.connectors import KnownConnector
 from service.validation.entries import Entries
-from service.validation.kinds import ConnectorKind
 from service.validation.versions import VersionSyntaxError, is_in_range, range_text
 
 NO_EXACTLY_ONCE = "The connector does not support exactly-once semantics with the provided configuration."
@@ -23,10 +23,10 @@ class Rules:
 
     group_id: str
 
-    def check(self, entries: Entries, properties: Mapping[str, str], kind: ConnectorKind) -> None:
+    def check(self, entries: Entries, properties: Mapping[str, str], connector: KnownConnector) -> None:
         """Add what is found to the entries."""
-        _check_version(entries, properties, kind)
-        if kind.is_sink:
+        _check_version(entries, properties, connector)
+        if connector.is_sink:
             self._check_group(entries, properties)
         else:
             _check_exactly_once(entries, properties)
@@ -51,9 +51,9 @@ def _check_exactly_once(entries: Entries, properties: Mapping[str, str]) -> None
         entries.fail("transaction.boundary", NO_BOUNDARIES)
 
 
-def _check_version(entries: Entries, properties: Mapping[str, str], kind: ConnectorKind) -> None:
+def _check_version(entries: Entries, properties: Mapping[str, str], connector: KnownConnector) -> None:
     """The connector's own version, and whether it is what the config demands."""
-    version = kind.plugin.version
+    version = connector.plugin.version
     entry = entries.by_name["connector.plugin.version"]
     if entry.definition is not None:
         entry.definition = replace(entry.definition, default_value=version)
@@ -69,7 +69,7 @@ def _check_version(entries: Entries, properties: Mapping[str, str], kind: Connec
         entries.fail("connector.plugin.version", f"Invalid version specification: {wanted}")
         return
     text = (
-        f"Plugin {kind.class_name} not found that matches the version range {range_text(wanted)}, "
+        f"Plugin {connector.class_name} not found that matches the version range {range_text(wanted)}, "
         f"available versions: [{version}]"
     )
     entries.fail("connector.class", text)

@@ -10,7 +10,7 @@ from fetchers.sdk import ConfigKey
 from service.config.connector import SourceConnectorConfig
 from service.config.secret_names import names_a_secret, secrets_in
 from service.config.sink import SinkConnectorConfig
-from service.validation.kinds import ConnectorKind, find_kind
+from service.validation.connectors import KnownConnector, find_connector
 
 
 def secret_keys(properties: Mapping[str, str]) -> frozenset[str]:
@@ -22,19 +22,23 @@ def secret_keys(properties: Mapping[str, str]) -> frozenset[str]:
     named = {key for key in properties if names_a_secret(key)}
     class_name = properties.get("connector.class", "").strip()
     module, colon, _ = class_name.partition(":")
-    kind = find_kind(class_name, {}) if not colon or module in sys.modules else None
-    if kind is not None and kind.plugin.target.partition(":")[0] not in sys.modules and kind.plugin.package_version:
-        kind = None
-    keys = () if kind is None else _declared_keys(kind)
-    if kind is None or not keys:
+    connector = find_connector(class_name, {}) if not colon or module in sys.modules else None
+    if (
+        connector is not None
+        and connector.plugin.target.partition(":")[0] not in sys.modules
+        and connector.plugin.package_version
+    ):
+        connector = None
+    keys = () if connector is None else _declared_keys(connector)
+    if connector is None or not keys:
         known = {key.name for common in (SourceConnectorConfig, SinkConnectorConfig) for key in common.config_keys()}
         return frozenset(named | {key for key in properties if key not in known})
     return frozenset(named | set(_declared(keys, properties)))
 
 
-def _declared_keys(kind: ConnectorKind) -> Sequence[ConfigKey]:
+def _declared_keys(connector: KnownConnector) -> Sequence[ConfigKey]:
     try:
-        return (*kind.plugin.load().config_class.config_keys(), *kind.common_class.config_keys())
+        return (*connector.plugin.load().config_class.config_keys(), *connector.kind.common_class.config_keys())
     except PluginLoadError:
         return ()
 
@@ -53,7 +57,7 @@ def secrets_of_connector(properties: Mapping[str, str], worker: Mapping[str, str
     ``properties``: variables resolved. The class is imported if it was not yet, and if ``worker`` allows it.
     """
     yield from secrets_in(properties)
-    kind = find_kind(properties.get("connector.class", "").strip(), worker)
-    if kind is None:
+    connector = find_connector(properties.get("connector.class", "").strip(), worker)
+    if connector is None:
         return
-    yield from (properties[key] for key in _declared(_declared_keys(kind), properties))
+    yield from (properties[key] for key in _declared(_declared_keys(connector), properties))

@@ -15,10 +15,10 @@ from service.config.providers import FAILED_VALUE, ProviderError, Resolved
 from service.config.secret_names import names_a_secret
 from service.herder.errors import BadRequestError
 from service.validation.aliases import add_aliases, alias_warnings
+from service.validation.connectors import KnownConnector, find_connector, known_connectors
 from service.validation.converters import class_lookups, complete_converters
 from service.validation.entries import Entries, Entry, Place, key_info
 from service.validation.infos import ConfigInfos
-from service.validation.kinds import ConnectorKind, connector_kinds, find_kind
 from service.validation.rules import Rules
 from service.validation.types import typed
 
@@ -59,10 +59,10 @@ class Validation:
         given = {key: value for key, value in config.items() if value is not None and not _is_provider_key(key)}
         class_name = _class_name(given, plugin)
         resolved = self._resolved({**given, "connector.class": class_name})
-        kind = _kind(resolved.properties["connector.class"].strip(), self.worker)
-        entries, warnings = self._entries(resolved.properties, kind)
+        connector = _connector(resolved.properties["connector.class"].strip(), self.worker)
+        entries, warnings = self._entries(resolved.properties, connector)
         for key in (key for key, value in config.items() if value is None):
-            entries.refuse_null(kind.key(key), key)
+            entries.refuse_null(connector.key(key), key)
         _hide(entries, resolved)
         return Validated(entries.infos(class_name), (*map(resolved.hidden, warnings), *resolved.warnings))
 
@@ -72,16 +72,16 @@ class Validation:
         except ProviderError as error:
             raise BadRequestError(str(error)) from error
 
-    def _entries(self, properties: Mapping[str, str], kind: ConnectorKind) -> tuple[Entries, tuple[Finding, ...]]:
-        common, own = kind.common_class, kind.plugin.load().config_class
-        findings = _unique([*common.parse(properties).findings, *kind.findings(properties, self.worker)])
+    def _entries(self, properties: Mapping[str, str], connector: KnownConnector) -> tuple[Entries, tuple[Finding, ...]]:
+        common, own = connector.kind.common_class, connector.plugin.load().config_class
+        findings = _unique([*common.parse(properties).findings, *connector.findings(properties, self.worker)])
         entries = Entries()
         entries.add(common.config_keys(), properties, findings, classes=class_lookups())
         entries.add(own.config_keys(), properties, findings)
         add_aliases(entries, properties)
         _add_overrides(entries, properties, findings)
         complete_converters(entries, properties, self.worker)
-        Rules(self.worker.get("group.id") or DEFAULT_GROUP).check(entries, properties, kind)
+        Rules(self.worker.get("group.id") or DEFAULT_GROUP).check(entries, properties, connector)
         for finding in findings:
             if finding.is_error and _is_news(finding, entries):
                 entries.fail(finding.key, finding.message, is_counted_once=True)
@@ -99,16 +99,16 @@ def _class_name(given: Mapping[str, str], plugin: str | None) -> str:
     return class_name
 
 
-def _kind(name: str, worker: Mapping[str, str]) -> ConnectorKind:
-    kind = find_kind(name, worker)
-    if kind is None:
-        available = (known.class_name for known in connector_kinds())
+def _connector(name: str, worker: Mapping[str, str]) -> KnownConnector:
+    connector = find_connector(name, worker)
+    if connector is None:
+        available = (known.class_name for known in known_connectors())
         raise BadRequestError(class_not_found(name, available))
     try:
-        kind.plugin.load()
+        connector.plugin.load()
     except PluginLoadError as error:
         raise BadRequestError(f"Class {name} could not be found: {error}") from error
-    return kind
+    return connector
 
 
 def _is_provider_key(key: str) -> bool:

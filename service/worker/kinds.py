@@ -1,15 +1,13 @@
-"""The seam between running connectors and what kind they are: sources and sinks each have one ``ConnectorKind``."""
+"""The seam between running connectors and what kind they are: of each kind the worker has one ``Maker``."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, Self
+from typing import Generic, Protocol, Self, TypeVar
 
-from fetchers.catalog import Plugin
-from fetchers.sdk import Fatal, Finding
-from service.config.connector import ConnectorConfig
-from service.config.converters import Converter
+from fetchers.sdk import Fatal
+from service.config.kinds import ConnectorKind, Definition
 from service.domain.cluster import Properties
 from service.domain.ids import TaskId
 from service.worker.supervising import RunnableTask
@@ -44,16 +42,15 @@ class ConnectorTraits:
     """``tasks.max``."""
 
     @classmethod
-    def of(cls, kind: str, plugin: Plugin, common: ConnectorConfig, converters: Sequence[Converter]) -> Self:
-        """From the parts of a definition; ``converters``: of keys and of values."""
-        key, value = (converter.class_name for converter in converters)
+    def of(cls, kind: str, definition: Definition) -> Self:
+        """``kind``: ``source`` or ``sink``."""
         return cls(
             kind=kind,
-            class_name=plugin.name,
-            class_aliases=plugin.aliases,
-            version=plugin.version,
-            converter_classes=(key, value),
-            tasks_max=common.tasks_max,
+            class_name=definition.plugin.name,
+            class_aliases=definition.plugin.aliases,
+            version=definition.plugin.version,
+            converter_classes=(definition.key_converter.class_name, definition.value_converter.class_name),
+            tasks_max=definition.common.tasks_max,
         )
 
 
@@ -74,8 +71,8 @@ class DefinedConnector(Protocol):
         """
 
 
-class ConnectorKind(Protocol):
-    """Sources, or sinks."""
+class Maker(Protocol):
+    """Makes connectors of one kind from their configs."""
 
     def claims(self, class_name: str) -> bool:
         """Whether ``connector.class`` means one of this kind; may import it."""
@@ -84,19 +81,39 @@ class ConnectorKind(Protocol):
         """Read a config, provider variables resolved; raises ``ConnectorRefusedError`` with all findings."""
 
 
+OfKind = TypeVar("OfKind", bound=Definition)
+
+
+@dataclass(frozen=True, slots=True)
+class KindMaker(Generic[OfKind]):
+    """Sources, or sinks, that run with the parts that ``make`` holds."""
+
+    kind: ConnectorKind[OfKind]
+    worker: Properties
+    """The worker's properties: converters that a connector does not name are its."""
+    make: Callable[[ConnectorTraits, OfKind], DefinedConnector]
+
+    def claims(self, class_name: str) -> bool:
+        """By the catalogue, or by the class itself."""
+        return self.kind.plugin(class_name, self.worker) is not None
+
+    def define(self, properties: Properties) -> DefinedConnector:
+        """Read a config; raises ``ConnectorRefusedError`` with all findings."""
+        reading = self.kind.read(properties, worker=self.worker)
+        if reading.definition is None:
+            text = "; ".join(finding.message for finding in reading.findings if finding.is_error)
+            raise ConnectorRefusedError(text)
+        return self.make(ConnectorTraits.of(self.kind.name, reading.definition), reading.definition)
+
+
 @dataclass(frozen=True, slots=True)
 class Kinds:
     """All kinds; the first is asked about classes that nobody claims, and says that they are not found."""
 
-    kinds: Sequence[ConnectorKind]
+    makers: Sequence[Maker]
 
     def define(self, properties: Properties) -> DefinedConnector:
-        """See ``ConnectorKind.define``."""
+        """See ``Maker.define``."""
         class_name = properties.get("connector.class", "")
-        kind = next((kind for kind in self.kinds if kind.claims(class_name)), self.kinds[0])
-        return kind.define(properties)
-
-
-def refusal(findings: Sequence[Finding]) -> ConnectorRefusedError:
-    """All errors among the findings, in one text."""
-    return ConnectorRefusedError("; ".join(finding.message for finding in findings if finding.is_error))
+        maker = next((maker for maker in self.makers if maker.claims(class_name)), self.makers[0])
+        return maker.define(properties)

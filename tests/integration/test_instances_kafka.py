@@ -16,6 +16,7 @@ import pytest
 from fetchers.catalog import shared_http
 from fetchers.sdk import SystemClock
 from metrics.events import Event, TaskStarted
+from service.config.definition import SOURCES
 from service.config.worker import WorkerConfig
 from service.control import version_of
 from service.domain.cluster import Properties
@@ -32,10 +33,10 @@ from service.stores.dedupe_store import DedupeStore
 from service.stores.offsets import OffsetStore
 from service.worker.connectors import ConnectorParts
 from service.worker.instances import InstanceParts, RunningInstances
-from service.worker.kinds import Kinds
+from service.worker.kinds import KindMaker, Kinds
 from service.worker.lending import ClientSettings, DedupeStates, Writers
 from service.worker.schemas import RegistrySchemas
-from service.worker.sources import SourceKind
+from service.worker.sources import DefinedSource
 from service.worker.topics import ConnectorTopics
 from tests.stack import KafkaStack
 from tests.unit.pipeline.fakes import FakeConversion
@@ -111,7 +112,7 @@ class Site:
                 topics=topics,
                 check_plan=FakeCheck(),
             )
-            kinds = Kinds([SourceKind(parts, properties)])
+            kinds = Kinds([KindMaker(SOURCES, properties, partial(DefinedSource, parts))])
             lent = InstanceParts(
                 kinds, self.confirm, self, clock, self.events.append, 30.0, partial(version_of, worker={})
             )

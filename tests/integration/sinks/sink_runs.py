@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,9 +20,11 @@ from service.kafka.producer import IdempotentWriter
 from service.kafka.reader import StoredRecord, read_topic
 from service.kafka.records import TopicRecords
 from service.pipeline.memory import MemoryBudget
-from service.sinks.connectors import SinkKind, SinkParts
+from service.sinks.connectors import DefinedSink, SinkParts
+from service.sinks.definition import SINKS
 from service.sinks.task import SinkTask
 from service.worker.connectors import confirm_always
+from service.worker.kinds import KindMaker
 from service.worker.lending import ClientSettings
 from service.worker.schemas import RegistrySchemas
 
@@ -45,7 +48,8 @@ class Sinks:
         parts = SinkParts(
             clients, self.registries, SystemClock(), self.events.append, MemoryBudget(2**30), self.flush_seconds
         )
-        kind = SinkKind(parts, {"key.converter": "string", "value.converter": "string"})
+        worker = {"key.converter": "string", "value.converter": "string"}
+        kind = KindMaker(SINKS, worker, partial(DefinedSink, parts))
         task_id = TaskId(self.properties["name"], number)
         task = await kind.define(self.properties).prepare_task(task_id, lambda _topic: None, confirm_always)()
         assert isinstance(task, SinkTask)

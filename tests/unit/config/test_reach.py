@@ -21,7 +21,7 @@ from service.herder.errors import BadRequestError
 from service.sinks.contract import SinkConnector
 from service.sinks.definition import read_sink_definition
 from service.sinks.file.writing import SinkFile
-from service.validation.kinds import connector_kinds, find_kind
+from service.validation.connectors import find_connector, known_connectors
 from service.validation.validator import Validation
 
 CONVERTERS = {"key.converter": "string", "value.converter": "json"}
@@ -95,12 +95,12 @@ def test_a_module_that_is_not_allowed_is_not_even_imported(witness: Path) -> Non
         Validation(OPEN).validate(config)
     (finding,) = (each for each in read_definition(config, worker=OPEN).findings if each.key == "connector.class")
     assert "plugin.modules" in finding.message
-    kind = find_kind("imported_witness:X", OPEN)
-    assert kind is not None
+    known = find_connector("imported_witness:X", OPEN)
+    assert known is not None
     with pytest.raises(PluginLoadError):
-        kind.plugin.load()
+        known.plugin.load()
     assert not witness.exists()
-    find_kind("imported_witness:X", {**OPEN, "plugin.modules": "imported_witness"})
+    find_connector("imported_witness:X", {**OPEN, "plugin.modules": "imported_witness"})
     assert witness.exists()
 
 
@@ -185,7 +185,7 @@ def test_an_installed_package_is_listed_and_needs_no_permission(
         names = [each.name for each in installed_plugins(SINKS_GROUP, SinkConnector)]
         assert names == ["BrokenSink", "TinySink"]
         assert [each.name for each in installed_plugins(SOURCES_GROUP, SourceConnector)] == ["TinySource"]
-        listed = [(kind.class_name, kind.type_name, kind.plugin.version) for kind in connector_kinds()]
+        listed = [(known.class_name, known.kind.name, known.plugin.version) for known in known_connectors()]
         assert ("TinySource", "source", "7.8.9") in listed
         assert ("TinySink", "sink", "7.8.9") in listed
         assert "tiny_connectors" not in sys.modules

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from service.config.kinds import Reading
 from service.config.sink import SinkConnectorConfig, group_of
 from service.sinks.catalog import SINKS, find_sink
-from service.sinks.definition import SinkReading, read_sink_definition
+from service.sinks.definition import SinkDefinition, read_sink_definition
 from service.sinks.file.sink import FileStreamSink
 from tests.unit.sinks.fakes import MemorySink
 
@@ -14,13 +15,13 @@ GOOD = {"name": "sink", "connector.class": "FileStreamSink", "topics": "a, b", "
 WORKER = {"key.converter": "string", "value.converter": "json"}
 
 
-def read(**changes: str | None) -> SinkReading:
+def read(**changes: str | None) -> Reading[SinkDefinition]:
     """The good config with changes; dots of keys as double underscores, None leaves a key out."""
     changed = {**GOOD, **{key.replace("__", "."): value for key, value in changes.items()}}
     return read_sink_definition({k: v for k, v in changed.items() if v is not None}, worker=WORKER)
 
 
-def errors(reading: SinkReading) -> dict[str, str]:
+def errors(reading: Reading[SinkDefinition]) -> dict[str, str]:
     """Messages of errors by key."""
     return {finding.key: finding.message for finding in reading.findings if finding.is_error}
 

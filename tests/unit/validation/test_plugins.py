@@ -12,7 +12,7 @@ import pytest
 
 from fetchers.sdk import FetchContext, FetcherConfig, Finding, Page, SourceConnector
 from service.herder.errors import BadRequestError, NotFoundError
-from service.validation.kinds import find_kind
+from service.validation.connectors import find_connector
 from service.validation.plugins import HANGING_MAX, ConnectorPlugins, SlowValidationError
 from service.validation.validator import Validation
 from service.worker.foreign_calls import ForeignCalls
@@ -83,9 +83,9 @@ def test_every_listed_class_can_be_used() -> None:
     """A connector as ``connector.class``, and each has definitions."""
     for entry in plugins().listing(connectors_only=False):
         if entry["type"] in {"source", "sink"}:
-            kind = find_kind(entry["class"], {})
-            assert kind is not None
-            assert kind.type_name == entry["type"]
+            known = find_connector(entry["class"], {})
+            assert known is not None
+            assert known.kind.name == entry["type"]
         assert isinstance(plugins().config_keys(entry["class"]), Sequence)
 
 
@@ -100,9 +100,9 @@ def test_definitions_of_a_connector_are_its_own_then_everyones() -> None:
 def test_the_version_s_default_is_the_plugin_s_own(plugin: str) -> None:
     """As Connect tells it (KIP-891), where converters have none before a worker is known."""
     keys = {key.name: key for key in plugins().config_keys(plugin)}
-    kind = find_kind(plugin, {})
-    assert kind is not None
-    assert keys["connector.plugin.version"].default_value == kind.plugin.version
+    known = find_connector(plugin, {})
+    assert known is not None
+    assert keys["connector.plugin.version"].default_value == known.plugin.version
 
 
 def test_converters_have_no_default_in_definitions() -> None:
