@@ -8,9 +8,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from spark_batch.exact.keep import is_kept_whole
-from spark_batch.job import Job, canonical_job, is_page_key_written, is_value_written, swift_job, typed_job
+from spark_batch.job import Job, canonical_job, swift_job, typed_job
 from spark_batch.plan import ConversionPlan, UnknownFields
-from spark_batch.plan_transforms import is_loose, is_reshaped, is_timestamp_inserted
+from spark_batch.plan_transforms import (
+    is_loose,
+    is_page_key_written,
+    is_reshaped,
+    is_timestamp_inserted,
+    is_value_written,
+)
 from spark_batch.proof import ProofHabit, ProofShape, proof_shape
 from spark_batch.rules.columns import rule_columns
 from spark_batch.transforms.catalog import Side

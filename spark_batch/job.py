@@ -27,9 +27,9 @@ from spark_batch.payload_fields import (
 )
 from spark_batch.plan import ConversionPlan, ConverterKind, PayloadFormat, UnknownFields
 from spark_batch.plan_transforms import (
-    is_loose,
     is_reshaped,
     is_timestamp_inserted,
+    is_value_written,
     key_schema,
     plain_key_shape,
     plain_value_shape,
@@ -135,24 +135,6 @@ def canonical_job(plan: ConversionPlan, record: Record, rules: Rules) -> Job:
             _outputs(plan, rules, F.col(_SWIFT), has_key=False, dedupe=None),
         ),
     )
-
-
-def is_value_written(plan: ConversionPlan) -> bool:
-    """Whether the job writes values; otherwise the payload itself is the value."""
-    kind = plan.value_converter
-    if is_reshaped(plan, Side.VALUE):
-        return not is_loose(plan)
-    if kind.kind in {ConverterKind.STRING, ConverterKind.BYTES}:
-        return False
-    if plan.contract is not None:
-        return plan.contract.unknown_fields is not UnknownFields.KEEP
-    return plan.payload_format is not PayloadFormat.JSON or kind.is_schema_enveloped
-
-
-def is_page_key_written(plan: ConversionPlan) -> bool:
-    """Whether keys that come with the page must be converted (they are text) rather than passed on."""
-    is_formed = plan.key_converter.kind in {ConverterKind.JSON, ConverterKind.AVRO}
-    return not plan.key_fields and (is_formed or is_reshaped(plan, Side.KEY))
 
 
 def _stamps(plan: ConversionPlan) -> list[Column]:

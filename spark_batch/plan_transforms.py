@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from spark_batch.avro_documents import definitions, inlined, namespace_of, without_json_names
 from spark_batch.avro_types import Array, AvroType, Enum, Map, Primitive, Record, Slot, Temporal, Uuid
-from spark_batch.plan import ConversionPlan, ConverterKind
+from spark_batch.plan import ConversionPlan, ConverterKind, PayloadFormat, UnknownFields
 from spark_batch.transforms.catalog import InsertField, RegexRouter, Side, Step, TopicNameMatches
 from spark_batch.transforms.java_pattern import JavaPatternError
 from spark_batch.transforms.shape import Misfit, Shape, text_shape
@@ -41,6 +41,24 @@ def is_timestamp_inserted(plan: ConversionPlan) -> bool:
 def is_loose(plan: ConversionPlan) -> bool:
     """Whether values are JSON without a contract, of which nothing is known before they are read."""
     return plan.contract is None and plan.payload_format == "json"
+
+
+def is_value_written(plan: ConversionPlan) -> bool:
+    """Whether the job writes values; otherwise the payload itself is the value."""
+    kind = plan.value_converter
+    if is_reshaped(plan, Side.VALUE):
+        return not is_loose(plan)
+    if kind.kind in {ConverterKind.STRING, ConverterKind.BYTES}:
+        return False
+    if plan.contract is not None:
+        return plan.contract.unknown_fields is not UnknownFields.KEEP
+    return plan.payload_format is not PayloadFormat.JSON or kind.is_schema_enveloped
+
+
+def is_page_key_written(plan: ConversionPlan) -> bool:
+    """Whether keys that come with the page must be converted (they are text) rather than passed on."""
+    is_formed = plan.key_converter.kind in {ConverterKind.JSON, ConverterKind.AVRO}
+    return not plan.key_fields and (is_formed or is_reshaped(plan, Side.KEY))
 
 
 def plain_value_shape(plan: ConversionPlan) -> Shape | None:

@@ -65,7 +65,7 @@ def any_json_text(kind: AvroType, value: Column, *, is_decimal_numeric: bool) ->
 
 def enveloped(document: JsonValue, payload: Column, *, is_decimal_numeric: bool) -> Column:
     """The payload's JSON text with this Connect schema."""
-    schema = _document_text(document, is_decimal_numeric=is_decimal_numeric)
+    schema = document_text(document, is_decimal_numeric=is_decimal_numeric)
     return F.concat(F.lit(f'{{"schema":{schema},"payload":'), payload, F.lit("}"))
 
 
@@ -191,9 +191,9 @@ def _connect_default(kind: AvroType, value: JsonValue) -> JsonValue:
     return value
 
 
-def _document_text(value: JsonValue, *, is_decimal_numeric: bool) -> str:
+def document_text(value: JsonValue, *, is_decimal_numeric: bool) -> str:
     """JSON; decimals among the defaults with all their digits, for which Python's own writer has no form."""
-    inner = partial(_document_text, is_decimal_numeric=is_decimal_numeric)
+    inner = partial(document_text, is_decimal_numeric=is_decimal_numeric)
     if isinstance(value, dict):
         return f"{{{','.join(f'{inner(name)}:{inner(item)}' for name, item in value.items())}}}"
     if isinstance(value, list):

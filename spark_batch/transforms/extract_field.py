@@ -152,6 +152,13 @@ class ExtractField:
             value = value[step]
         return value
 
+    def canonical(self, value: JsonValue, topic: str, timestamp: JsonValue) -> JsonValue:
+        """The field; null where a record on the way to it is."""
+        del topic, timestamp
+        for step in self.path:
+            value = None if value is None else value[step]
+        return value
+
     def of_texts(self, half: JsonHalf, origins: Origins) -> tuple[JsonHalf, Faults]:
         """Slices of the texts; without a schema a field that is not there is null, as in Connect."""
         del origins

@@ -117,6 +117,12 @@ class Reshaping(Protocol):
     def exact(self, name: str, topic: str, value: JsonValue) -> JsonValue:
         """A parsed JSON value after it, of which no contract tells the type; raises Inapplicable."""
 
+    def canonical(self, value: JsonValue, topic: str, timestamp: JsonValue) -> JsonValue:
+        """A value that a contract describes, as `exact.writing` has it, after it: what `column` does, for one record.
+
+        `topic` and `timestamp` (a canonical number, or None) are those of `Row`; only what is there comes here.
+        """
+
     def of_texts(self, half: JsonHalf, origins: Origins) -> tuple[JsonHalf, Faults]:
         """A sink's JSON texts after it, with Connect's schema or without. Raises Unfit."""
 

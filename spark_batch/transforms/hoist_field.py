@@ -62,6 +62,11 @@ class HoistField:
         del name, topic
         return {self.field: value}
 
+    def canonical(self, value: JsonValue, topic: str, timestamp: JsonValue) -> JsonValue:
+        """A null that came to be by another transformation is wrapped."""
+        del topic, timestamp
+        return {self.field: value}
+
     def of_texts(self, half: JsonHalf, origins: Origins) -> tuple[JsonHalf, Faults]:
         """Text put around the whole column; nulls are wrapped, as in Connect."""
         del origins

@@ -185,6 +185,13 @@ class InsertField:
         static = {} if self.static is None else {self.static.name: self.static_value}
         return {**value, **topics, **static}
 
+    def canonical(self, value: JsonValue, topic: str, timestamp: JsonValue) -> JsonValue:
+        """Nothing is added to a null."""
+        if value is None:
+            return None
+        known = {"topic.field": topic, "timestamp.field": timestamp, "static.field": self.static_value}
+        return {**value, **{field.name: known[key] for key, field, _ in self.named}}
+
     def of_texts(self, half: JsonHalf, origins: Origins) -> tuple[JsonHalf, Faults]:
         """Slices of the texts with the new fields behind them; what was there is not parsed."""
         schema = None if half.schema is None else _inserted_schema(half.schema, self)

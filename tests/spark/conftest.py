@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.spark.engines import ConnectEngine, Engine, LocalEngine
+from tests.spark.engines import ConnectEngine, Engine, ExactEngine, LocalEngine
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -31,7 +31,13 @@ def connect_engine(spark_remote: str) -> Iterator[Engine]:
     engine.stop()
 
 
-@pytest.fixture(scope="session", params=["local", "connect"])
+@pytest.fixture(scope="session")
+def exact_engine(local_engine: Engine) -> Engine:
+    """The exact path alone."""
+    return ExactEngine(local_engine)
+
+
+@pytest.fixture(scope="session", params=["local", "connect", "exact"])
 def engine(request: pytest.FixtureRequest) -> Engine:
     """Each way to run Spark in turn."""
     chosen: Engine = request.getfixturevalue(f"{request.param}_engine")

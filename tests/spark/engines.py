@@ -22,6 +22,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the customary name
 from service.embedded.jars import archive_options
 from spark_batch.compiled import CompiledPlan, compile_plan
 from spark_batch.convert import convert_table
+from spark_batch.convert_exactly import convert_exactly, is_judged_exactly
 from spark_batch.outcome import INPUT_SCHEMA
 from spark_batch.plan import ConversionPlan, PlanFinding
 from spark_batch.proof import ProofHabit
@@ -160,6 +161,24 @@ class ConnectEngine:
             self._session.stop()
         finally:
             os.environ.pop(CONNECT_FLAG, None)
+
+
+class ExactEngine:
+    """The exact path alone, as previews judge; Spark for contracts with rules, as there."""
+
+    def __init__(self, spark: Engine) -> None:
+        self._spark = spark
+
+    def convert(self, plan: ConversionPlan, batch: pa.Table) -> pa.Table:
+        """The outcome of the batch."""
+        return convert_exactly(plan, batch) if is_judged_exactly(plan) else self._spark.convert(plan, batch)
+
+    def check(self, plan: ConversionPlan) -> list[Finding]:
+        """What Spark finds in the plan's rules."""
+        return self._spark.check(plan)
+
+    def stop(self) -> None:
+        """There is nothing to end."""
 
 
 def take_rules_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,185 @@
+"""The outcome of a micro-batch in the making: what is refused before a payload is judged, and how all is put together.
+
+Shared by the conversion in Spark and the one by the exact path alone, so that they can differ in the judging only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from spark_batch.exact.fields import payload_hash
+from spark_batch.exact.json_text import RejectedPayload, parse
+from spark_batch.exact.verdicts import Verdict
+from spark_batch.outcome import OUTCOME_SCHEMA, ArrowColumn, Reason, Rejection, Stage
+from spark_batch.plan import ConversionPlan, ConverterKind, PayloadFormat
+from spark_batch.plan_transforms import is_reshaped
+from spark_batch.prepass import is_larger, pc, read_utf8
+from spark_batch.transforms.catalog import Side
+
+_TYPES = {"value": pa.binary(), "key": pa.binary(), "timestamp": pa.int64(), "dedupe": pa.binary()}
+
+
+@dataclass
+class Draft:
+    """The outcome in the making: whole columns, and single rows that stand in their place."""
+
+    plan: ConversionPlan
+    columns: dict[str, ArrowColumn]
+    payloads: ArrowColumn
+    page_keys: ArrowColumn
+    page_timestamps: ArrowColumn
+    rows: dict[int, Verdict] = field(default_factory=dict)
+    text: ArrowColumn = None
+    """The payloads as UTF-8 text, null where they are none; the payloads themselves where they are bytes."""
+    key_text: ArrowColumn = None
+    """The same of the page's keys; nulls where they are not looked at."""
+
+
+def begun(plan: ConversionPlan, batch: pa.Table) -> Draft:
+    """The draft of a micro-batch, with what is refused before any payload is judged: by size, and what is no text."""
+    payloads, keys, timestamps = (whole(batch, name) for name in ("value", "key", "timestamp"))
+    draft = Draft(plan, {"timestamp": timestamps}, payloads, keys, timestamps)
+    draft.text = payloads if _is_binary(plan) else _read_payloads(draft)
+    draft.key_text = _read_keys(draft, keys)
+    _refuse_large(draft)
+    draft.columns |= {"value": payloads, "key": keys}
+    return draft
+
+
+def _is_binary(plan: ConversionPlan) -> bool:
+    return plan.payload_format is PayloadFormat.BYTES and not plan.is_json
+
+
+def whole(batch: pa.Table, name: str) -> ArrowColumn:
+    """A column of a table in one piece."""
+    column = batch.column(name)
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+
+
+def _read_payloads(draft: Draft) -> ArrowColumn:
+    text = read_utf8(draft.payloads)
+    for at in np.flatnonzero(text.is_invalid):
+        _refuse(draft, int(at), Rejection(Reason.INVALID_UTF8, "record: expected UTF-8"))
+    return text.column
+
+
+def _read_keys(draft: Draft, keys: ArrowColumn) -> ArrowColumn | None:
+    """Page keys as text; not looked at where they are bytes, or where the key comes from the record."""
+    plan = draft.plan
+    if plan.key_fields or plan.key_converter.kind is ConverterKind.BYTES or keys.null_count == len(keys):
+        return pa.nulls(len(keys), pa.string())
+    text = read_utf8(keys)
+    for at in np.flatnonzero(text.is_invalid):
+        _refuse(draft, int(at), Rejection(Reason.INVALID_UTF8, "key: expected UTF-8", Stage.KEY_CONVERTER))
+    return text.column
+
+
+def _refuse_large(draft: Draft) -> None:
+    limit = draft.plan.record_bytes_max
+    for at in np.flatnonzero(is_larger(draft.payloads, bytes_max=limit)):
+        _refuse(draft, int(at), Rejection(Reason.TOO_LARGE, f"record: expected at most {limit} bytes"))
+
+
+def _refuse(draft: Draft, at: int, rejection: Rejection) -> None:
+    payload = draft.payloads[at].as_py() if draft.plan.dedupe_fields else None
+    draft.rows[at] = Verdict(rejection, dedupe=None if payload is None else payload_hash(payload))
+
+
+def keep_tombstones(draft: Draft, is_tombstone: np.ndarray) -> None:
+    """A tombstone's key can only come from its page; where keys are records it must be one already."""
+    plan = draft.plan
+    if not plan.key_fields:
+        return
+    for at in map(int, np.flatnonzero(is_tombstone)):
+        key = draft.page_keys[at].as_py()
+        rejection = None if key is None else _tombstone_key_rejection(plan, key)
+        if key is not None and is_reshaped(plan, Side.KEY):
+            message = "key: expected a value to take key.fields from, which are transformed"
+            rejection = Rejection(Reason.UNREPRESENTABLE, message, Stage.TRANSFORMATION)
+        stamp = draft.columns["timestamp"][at].as_py()
+        draft.rows[at] = Verdict(rejection, key=key, timestamp=stamp)
+
+
+def _tombstone_key_rejection(plan: ConversionPlan, key: bytes) -> Rejection | None:
+    kind = plan.key_converter
+    if kind.kind in {ConverterKind.STRING, ConverterKind.BYTES}:
+        return None
+    if kind.kind is ConverterKind.AVRO or kind.is_schema_enveloped:
+        message = "key: expected a value to take key.fields from"
+        return Rejection(Reason.UNREPRESENTABLE, message, Stage.KEY_CONVERTER)
+    try:
+        parse(key)
+    except RejectedPayload as refusal:
+        return Rejection(refusal.rejection.reason, "key: expected JSON", Stage.KEY_CONVERTER)
+    return None
+
+
+def completed(draft: Draft, at: int, verdict: Verdict) -> Verdict:
+    """What the exact path does not write comes from the page."""
+    if verdict.rejection is not None:
+        return verdict
+    stamp = draft.columns["timestamp"][at].as_py() if verdict.timestamp is None else verdict.timestamp
+    key = verdict.key if draft.plan.key_fields else draft.columns["key"][at].as_py()
+    return Verdict(value=verdict.value, key=key, timestamp=stamp, dedupe=verdict.dedupe)
+
+
+def refuse_early_timestamps(draft: Draft) -> None:
+    """Kafka has no record timestamps before 1970."""
+    if draft.plan.timestamp_field is None:
+        return
+    rejection = Rejection(
+        Reason.OUT_OF_RANGE,
+        f"{draft.plan.timestamp_field}: expected no time before 1970",
+        Stage.TRANSFORMATION,
+    )
+    early = np.flatnonzero(np.asarray(pc.fill_null(draft.columns["timestamp"], 0)) < 0)
+    for at in map(int, early):
+        if at not in draft.rows:
+            dedupe = draft.columns["dedupe"][at].as_py() if "dedupe" in draft.columns else None
+            draft.rows[at] = Verdict(rejection, dedupe=dedupe)
+    for at, row in draft.rows.items():
+        if row.rejection is None and (row.timestamp or 0) < 0:
+            draft.rows[at] = Verdict(rejection, dedupe=row.dedupe)
+
+
+def _column(draft: Draft, name: str, kind: ArrowColumn) -> ArrowColumn:
+    column = draft.columns.get(name)
+    return pa.nulls(len(draft.payloads), kind) if column is None else column.cast(kind)
+
+
+def _topics(draft: Draft) -> ArrowColumn:
+    """Where records are routed to; null where they stay."""
+    plan, count = draft.plan, len(draft.payloads)
+    if not plan.transformations:
+        return pa.nulls(count, pa.string())
+    values, tombstones = (
+        pa.scalar(None if topic == plan.topic else topic, pa.string())
+        for topic in (plan.track().topic, plan.track(is_tombstone=True).topic)
+    )
+    return pc.if_else(draft.payloads.is_null(), tombstones, values)
+
+
+def assembled(draft: Draft) -> pa.Table:
+    """All columns as OUTCOME_SCHEMA, single rows in their places."""
+    count = len(draft.payloads)
+    picks = np.arange(count, dtype=np.int64)
+    places = np.fromiter(draft.rows, dtype=np.int64, count=len(draft.rows))
+    picks[places] = count + np.arange(len(places))
+    rows = list(draft.rows.values())
+    indices: ArrowColumn = pa.array(picks)
+    columns: dict[str, ArrowColumn] = {"ordinal": pa.array(np.arange(count, dtype=np.int32))}
+    for name, kind in _TYPES.items():
+        base = _column(draft, name, kind)
+        shown = [None if r.rejection is not None and name in {"key", "value"} else getattr(r, name) for r in rows]
+        columns[name] = pa.concat_arrays([base, pa.array(shown, kind)]).take(indices) if rows else base
+    columns["topic"] = _topics(draft)
+    for name in ("stage", "reason", "message"):
+        shown = [None if row.rejection is None else str(getattr(row.rejection, name)) for row in rows]
+        base = pa.nulls(count, pa.string())
+        columns[name] = pa.concat_arrays([base, pa.array(shown, pa.string())]).take(indices) if rows else base
+    return pa.table([columns[name] for name in OUTCOME_SCHEMA.names], schema=OUTCOME_SCHEMA)
