@@ -11,7 +11,16 @@ import numpy as np
 import pyarrow as pa
 
 from spark_batch.compiled import CompiledPlan
-from spark_batch.draft import Draft, assembled, begun, completed, keep_tombstones, refuse_early_timestamps, whole
+from spark_batch.draft import (
+    UNREADABLE,
+    Draft,
+    assembled,
+    begun,
+    completed,
+    keep_tombstones,
+    refuse_early_timestamps,
+    whole,
+)
 from spark_batch.exact.verdicts import Verdict, exact_verdict
 from spark_batch.job import (
     DEDUPE,
@@ -126,7 +135,7 @@ def _run_canonical(
         at = row[ORDINAL]
         dedupe = judged[at].dedupe
         if row[VERDICT] == SUSPICIOUS:
-            rejection = Rejection(Reason.UNREPRESENTABLE, "record: valid, but Spark cannot express it")
+            rejection = Rejection(Reason.UNREPRESENTABLE, UNREADABLE)
             draft.rows[at] = Verdict(rejection, dedupe=dedupe)
         elif row[VERDICT] != VALID:
             draft.rows[at] = Verdict(_rule_rejection(compiled.plan, row[VERDICT]), dedupe=dedupe)

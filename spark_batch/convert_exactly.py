@@ -14,11 +14,11 @@ import numpy as np
 import pyarrow as pa
 
 from spark_batch.avro_types import AvroType, JsonValue, Record, Temporal
-from spark_batch.draft import Draft, assembled, begun, completed, keep_tombstones, refuse_early_timestamps
+from spark_batch.draft import UNREADABLE, Draft, assembled, begun, completed, keep_tombstones, refuse_early_timestamps
 from spark_batch.exact.json_text import Number
 from spark_batch.exact.verdicts import Verdict, exact_verdict
-from spark_batch.exact.writing import typed_value, written_value
-from spark_batch.outcome import OUTCOME_SCHEMA
+from spark_batch.exact.writing import LENGTH_READABLE, is_readable_by_spark, typed_value, written_value
+from spark_batch.outcome import OUTCOME_SCHEMA, Reason, Rejection
 from spark_batch.plan import ConversionPlan, ConverterKind, PayloadFormat
 from spark_batch.plan_transforms import is_page_key_written, is_value_written, plain_key_shape, plain_value_shape
 from spark_batch.transforms.catalog import Side
@@ -99,6 +99,9 @@ def _plain_value(draft: Draft, at: int, stamp: int | None) -> bytes | None:
 def _record_verdict(plan: ConversionPlan, judged: Verdict, canonical: str, stamp: int | None) -> Verdict:
     """A valid record of a contract, written."""
     record = typed_value(canonical)
+    assert plan.record is not None  # noqa: S101 - told to the type checker: only contracts have canonical texts
+    if len(canonical) > LENGTH_READABLE and not is_readable_by_spark(plan.record, record):
+        return Verdict(Rejection(Reason.UNREPRESENTABLE, UNREADABLE), dedupe=judged.dedupe)
     own = None if plan.timestamp_field is None else _timestamp(plan, plan.timestamp_field, record)
     told = stamp if own is None else own
     value = _written(plan, Side.VALUE, record, told) if is_value_written(plan) else judged.value

@@ -21,6 +21,8 @@ from spark_batch.transforms.catalog import Side
 
 _TYPES = {"value": pa.binary(), "key": pa.binary(), "timestamp": pa.int64(), "dedupe": pa.binary()}
 
+UNREADABLE = "record: valid, but Spark cannot express it"
+
 
 @dataclass
 class Draft:

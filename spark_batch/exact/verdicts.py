@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from spark_batch.exact.fields import dedupe_hash, json_text, loose_key, loose_timestamp, payload_hash
 from spark_batch.exact.json_text import RejectedPayload, parse
 from spark_batch.exact.judge import canonical_record
-from spark_batch.exact.keep import kept_payload
+from spark_batch.exact.keep import is_kept_whole, kept_payload
 from spark_batch.outcome import Reason, Rejection, Stage
 from spark_batch.plan import ConversionPlan, ConverterKind, UnknownFields
 from spark_batch.plan_transforms import is_reshaped
@@ -58,7 +58,8 @@ def _judged(plan: ConversionPlan, payload: bytes, value: JsonValue, dedupe: byte
     if plan.record is not None and plan.contract is not None:
         policy = plan.contract.unknown_fields
         canonical = canonical_record(plan.record, value, is_unknown_refused=policy is UnknownFields.REJECT)
-        kept = kept_payload(plan.record, value) if policy is UnknownFields.KEEP else payload
+        is_rewritten = policy is UnknownFields.KEEP and not is_kept_whole(plan.record)
+        kept = kept_payload(plan.record, value) if is_rewritten else payload
         return Verdict(canonical=canonical, value=kept, dedupe=dedupe)
     timestamp = None
     if plan.timestamp_field is not None:

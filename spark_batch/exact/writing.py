@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+import math
 import struct
 from decimal import Context
 from decimal import Decimal as ExactNumber
@@ -40,12 +41,42 @@ if TYPE_CHECKING:
 _FLOAT_MAX = float(np.finfo(np.float32).max)
 _PLAIN_FROM, _PLAIN_BELOW = 1e-3, 1e7
 """Between these Java writes floating point without an exponent."""
+_NAME_LENGTH_MAX, _TEXT_LENGTH_MAX = 50_000, 20_000_000
+LENGTH_READABLE = _NAME_LENGTH_MAX
+"""Canonical text of at most so many characters needs no asking whether Spark reads it."""
 _DECODER = json.JSONDecoder(parse_int=Number, parse_float=Number)
 
 
 def typed_value(canonical: str) -> JsonValue:
     """The value that a canonical text holds."""
     return _DECODER.decode(canonical)
+
+
+def is_readable_by_spark(record: Record, value: JsonValue) -> bool:
+    """Whether Spark's JSON reader takes the value: keys of maps have a greatest length there, and so have texts.
+
+    Source: `StreamReadConstraints` of Jackson 2.15 and later.
+    """
+    return all(_is_readable(field.slot.type, value[field.name]) for field in record.fields)
+
+
+def _is_readable(kind: AvroType, value: JsonValue) -> bool:
+    if isinstance(value, str):
+        return _java_length(value) <= _TEXT_LENGTH_MAX
+    if value is None or isinstance(value, bool):
+        return True
+    if isinstance(kind, Record):
+        return is_readable_by_spark(kind, value)
+    if isinstance(kind, Array):
+        return all(_is_readable(kind.items.type, item) for item in value)
+    assert isinstance(kind, Map)  # noqa: S101 - told to the type checker: nothing else has objects
+    names = (_java_length(name) <= _NAME_LENGTH_MAX for name in value)
+    return all(names) and all(_is_readable(kind.values.type, item) for item in value.values())
+
+
+def _java_length(text: str) -> int:
+    """In the units of UTF-16, as Java counts."""
+    return len(text) + sum(letter > "\uffff" for letter in text)
 
 
 def written_value(shape: Shape, value: JsonValue, spec: ConverterSpec) -> bytes | None:
@@ -139,15 +170,16 @@ def floating(kind: AvroType, literal: Number) -> float:
 
 def _single(number: float, literal: str) -> float:
     """The single that is nearest to the literal, and not only to the double that is nearest to it."""
-    with np.errstate(over="ignore"):
-        nearest = np.float32(number)
+    if abs(number) >= _FLOAT_MAX:
+        return math.copysign(_FLOAT_MAX, number)
+    nearest = np.float32(number)
     if float(nearest) == number:
         return number
-    other = np.nextafter(nearest, np.float32(np.inf if number > nearest else -np.inf))
+    other = np.nextafter(nearest, np.float32(math.copysign(math.inf, number - float(nearest))))
     rest = ExactNumber(literal).compare(ExactNumber(number))
     if rest and (float(nearest) + float(other)) / 2 == number:
         nearest = max(nearest, other) if rest > 0 else min(nearest, other)
-    return max(-_FLOAT_MAX, min(_FLOAT_MAX, float(nearest)))
+    return float(nearest)
 
 
 def _floating_text(kind: AvroType, literal: Number) -> str:

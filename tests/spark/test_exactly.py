@@ -80,7 +80,7 @@ def differences(engine: LocalEngine, plan: ConversionPlan, batch: Any) -> list[s
             if not (alike(one[name], other[name]) if name in {"key", "value"} else one[name] == other[name])
         ]
         if unlike:
-            found.append("\n  ".join([repr(payload), *unlike]))
+            found.append("\n  ".join([repr(payload)[:300], *(text[:300] for text in unlike)]))
     return found
 
 
