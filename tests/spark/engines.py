@@ -173,7 +173,7 @@ class ExactEngine:
         """The outcome of the batch."""
         return convert_exactly(plan, batch) if is_judged_exactly(plan) else self._spark.convert(plan, batch)
 
-    def check(self, plan: ConversionPlan) -> list[Finding]:
+    def check(self, plan: ConversionPlan) -> list[PlanFinding]:
         """What Spark finds in the plan's rules."""
         return self._spark.check(plan)
 
