@@ -53,6 +53,36 @@ def _(event: events.PagesMoved, into: Instruments) -> None:
 
 
 @measure.register
+def _(event: events.SourceGap, into: Instruments) -> None:
+    task = (event.connector, event.task)
+    into.add(own.SOURCE_GAPS, 1, *task)
+    into.add(own.SOURCE_GAP_SECONDS, event.seconds or 0.0, *task)
+    into.add(own.SOURCE_GAP_MESSAGES, event.messages or 0, *task)
+
+
+@measure.register
+def _(event: events.ReconnectCeilingReached, into: Instruments) -> None:
+    into.add(own.RECONNECT_CEILINGS, 1, event.connector, event.task)
+
+
+@measure.register
+def _(event: events.InboxChanged, into: Instruments) -> None:
+    into.set(own.INBOX_RECORDS, event.records, event.connector, event.task)
+    into.set(own.INBOX_BYTES, event.bytes, event.connector, event.task)
+
+
+@measure.register
+def _(event: events.InboxWaitBegan, into: Instruments) -> None:
+    into.set(own.INBOX_WAITING, 1, event.connector, event.task)
+
+
+@measure.register
+def _(event: events.InboxWaited, into: Instruments) -> None:
+    into.set(own.INBOX_WAITING, 0, event.connector, event.task)
+    into.observe(own.INBOX_WAIT, event.seconds, event.connector, event.task)
+
+
+@measure.register
 def _(event: events.RateLimitWaited, into: Instruments) -> None:
     into.add(own.RATE_LIMIT_WAIT, event.seconds, event.connector, event.task)
 

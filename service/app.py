@@ -191,6 +191,8 @@ async def _lend(job: Job, addresses: Addresses, *, spark: Conversion, emit: Emit
     http = await stack.enter_async_context(shared_http(version=VERSION, paths=reach.paths, addresses=reach.addresses))
     topics = ConnectorTopics(clients.of("admin"), offsets, dedupe, config)
     stack.push_async_callback(topics.close)
+    blocking = ForeignCalls()
+    stack.callback(blocking.close)
     memory = MemoryBudget(config.memory_bytes_max or default_bytes_max())
     parts = ConnectorParts(
         flow=FlowParts(
@@ -200,6 +202,7 @@ async def _lend(job: Job, addresses: Addresses, *, spark: Conversion, emit: Emit
             memory=memory,
             clock=clock,
             emit=emit,
+            blocking=blocking,
         ),
         offsets=offsets,
         writers=Writers(clients, config.group_id, config.offset_storage_topic),

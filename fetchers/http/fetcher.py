@@ -27,7 +27,7 @@ from fetchers.sdk import (
     Retriable,
     SourceConnector,
 )
-from fetchers.toolkit.ahead import Ahead
+from fetchers.sdk.ahead import Ahead
 from fetchers.toolkit.marks import Mark
 from fetchers.toolkit.pagination import PageAnswer, PageGuard, PageRequest, Pagination, Place
 from fetchers.toolkit.rate_limits import shared_budget

@@ -36,7 +36,7 @@ from fetchers.sdk.config import (
 )
 from fetchers.sdk.connector import ConnectorSettingsError, SourceConnector
 from fetchers.sdk.context import FetchContext, partition_key
-from fetchers.sdk.errors import Fatal, FetchError, RateLimited, Retriable
+from fetchers.sdk.errors import Disconnected, Fatal, FetchError, RateLimited, Retriable
 from fetchers.sdk.http import (
     AnswerRule,
     Authorizer,
@@ -53,8 +53,10 @@ from fetchers.sdk.http import (
     StatusVerdict,
     TlsSettings,
 )
+from fetchers.sdk.inbox import Inbox, InboxLimits
+from fetchers.sdk.listening import SourceEnded, listen
 from fetchers.sdk.page import DedupeScope, Offset, Page, Partition, PayloadKind, Rejection, Scalar
-from fetchers.sdk.retry import BackOff
+from fetchers.sdk.retry import BackOff, Linear, Reconnect
 
 __all__ = [
     "AnswerRule",
@@ -67,6 +69,7 @@ __all__ = [
     "ConnectorSettingsError",
     "Credentials",
     "DedupeScope",
+    "Disconnected",
     "Fatal",
     "FetchContext",
     "FetchError",
@@ -79,8 +82,11 @@ __all__ = [
     "HttpStream",
     "HttpUrl",
     "Importance",
+    "Inbox",
+    "InboxLimits",
     "IsoDate",
     "Key",
+    "Linear",
     "NameList",
     "Offset",
     "Page",
@@ -88,6 +94,7 @@ __all__ = [
     "Partition",
     "PayloadKind",
     "RateLimited",
+    "Reconnect",
     "Records",
     "Rejection",
     "RequestBudget",
@@ -98,10 +105,12 @@ __all__ = [
     "SecretMap",
     "Severity",
     "SourceConnector",
+    "SourceEnded",
     "StatusTable",
     "StatusVerdict",
     "SystemClock",
     "TextMap",
     "TlsSettings",
+    "listen",
     "partition_key",
 ]

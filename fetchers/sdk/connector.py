@@ -23,7 +23,8 @@ class SourceConnector(ABC, Generic[C]):
 
     Who calls what: the worker validates (``findings``), asks for the tasks (``task_configs``), makes an instance for
     each task, and iterates ``fetch`` until it ends or the task is stopped by cancellation. ``on_committed`` follows
-    each Kafka commit. Nothing else is needed: retry, back-pressure, conversion and offsets are the worker's.
+    each Kafka commit, page by page. Nothing else is needed: retry, back-pressure, conversion and offsets are the
+    worker's.
     """
 
     config_class: ClassVar[type[FetcherConfig]]
@@ -77,4 +78,11 @@ class SourceConnector(ABC, Generic[C]):
         del offsets
 
     async def on_committed(self, partition: Partition, offset: Offset) -> None:
-        """Hear that everything up to ``offset`` is in Kafka, for sources that must release their log."""
+        """Hear that the page with this offset is in Kafka, for sources that release their log or want a receipt.
+
+        Called for each page, in the order of the pages, after the commit that carries it and never before: for pages
+        without records too, and again for none. ``partition`` and ``offset`` are the page's own. When it raises, the
+        task ends with that error, and starts anew from what is committed if that is retriable. Of a worker that dies
+        between commit and receipt the source never hears: it gives these records again, and the fetcher passes over
+        what ``context.offset`` says is delivered.
+        """

@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, Protocol, TypeVar
 
 from fetchers.sdk.asker import Asker
 from fetchers.sdk.clock import Clock, SystemClock
+from fetchers.sdk.errors import Retriable
 from fetchers.sdk.http import HttpAccess, HttpResponse
+from fetchers.sdk.inbox import Inbox, InboxLimits
 from fetchers.sdk.page import Offset, Partition
 
 __all__ = ["Clock", "FetchContext", "HttpAccess", "HttpResponse", "SystemClock", "partition_key"]
+
+T = TypeVar("T")
+BLOCKING_SECONDS_MAX = 300.0
+"""Time limit of one blocking call, unless it is given another."""
+
+
+class BlockingCalls(Protocol):
+    """Where blocking calls are made: a few threads for all tasks of a worker."""
+
+    async def run(self, call: Callable[[], T], *, subject: Hashable, seconds_max: float | None = None) -> T:
+        """What the call returns or raises; raises ``Retriable`` when it does neither in time.
+
+        ``subject``: whose call it is; one at a time. A call that hangs keeps its thread, and no call of its subject
+        is made beside it; those of others go on.
+        """
 
 
 class FetchContext(Asker, Protocol):
@@ -30,6 +47,25 @@ class FetchContext(Asker, Protocol):
     @property
     def http(self) -> HttpAccess:
         """The worker's http client, which counts requests and waits for this task."""
+
+    def inbox(self, limits: InboxLimits | None = None) -> Inbox:
+        """A new inbox for what a source says by itself, at ``offset``; see ``fetchers.sdk.listening``."""
+
+    async def wait_to_retry(self, error: Retriable, *, attempt: int, wait_seconds: float) -> None:
+        """Tell of a failure after which the fetcher itself tries again, and wait; meanwhile the task is not idle.
+
+        Raises ``error`` where the worker's patience (``errors.retry.timeout``) is over.
+        """
+
+    async def run_blocking(
+        self, call: Callable[[], T], *, subject: str = "", seconds_max: float = BLOCKING_SECONDS_MAX
+    ) -> T:
+        """What a blocking call returns or raises, such as one of a driver or on a file.
+
+        It runs in one of a few threads that all tasks share, one at a time for each ``subject`` of a task. Raises
+        ``Retriable`` when it has not returned in time, and for further calls of its subject until it has. A task that
+        is stopped does not wait for it: it must harm nobody if it ends later.
+        """
 
     def report_lag(self, seconds: float) -> None:
         """How far the fetcher is behind its source, by its own reckoning; 0 when it has read all there is."""

@@ -4,7 +4,8 @@
 
     FetchError
     ├── Retriable          wait, then fetch again from the last page that was handed over
-    │   └── RateLimited    the same, and it is the source that asked for the wait
+    │   ├── RateLimited    the same, and it is the source that asked for the wait
+    │   └── Disconnected   no connection, or it broke: nobody has refused anything
     └── Fatal              the task becomes FAILED and stays so: a person must act
 
 Anything else that leaves a fetcher is a bug and fails the task with its trace. What is wrong with a single
@@ -29,6 +30,10 @@ class Retriable(FetchError):
 
 class RateLimited(Retriable):
     """The source refused for a while (429, or a budget of our own)."""
+
+
+class Disconnected(Retriable):
+    """A connection could not be made, broke, fell silent, or the source has ended it."""
 
 
 class Fatal(FetchError):

@@ -82,6 +82,55 @@ PAGES_MOVED = Metric(
     "Times that a list moved over a page border while it was paged, and pages were read again for it.",
     TASK,
 )
+SOURCE_GAPS = Metric(
+    "headrace_source_gaps_total",
+    Kind.COUNTER,
+    "Times that something of the source was lost, or may be, because nobody could listen and it cannot be asked again.",
+    TASK,
+)
+SOURCE_GAP_SECONDS = Metric(
+    "headrace_source_gap_seconds_total",
+    Kind.COUNTER,
+    "Time that these gaps lasted, where it is known.",
+    TASK,
+)
+SOURCE_GAP_MESSAGES = Metric(
+    "headrace_source_gap_messages_total",
+    Kind.COUNTER,
+    "Messages that are missing in these gaps, where their number is known.",
+    TASK,
+)
+RECONNECT_CEILINGS = Metric(
+    "headrace_reconnect_ceilings_total",
+    Kind.COUNTER,
+    "Times that the source of a listener was away for so long that the waits between two tries reached their ceiling.",
+    TASK,
+)
+INBOX_RECORDS = Metric(
+    "headrace_inbox_records",
+    Kind.GAUGE,
+    "Records that a listener has received and not yet handed over, as last told with a page.",
+    TASK,
+)
+INBOX_BYTES = Metric(
+    "headrace_inbox_bytes",
+    Kind.GAUGE,
+    "Bytes of these records.",
+    TASK,
+)
+INBOX_WAITING = Metric(
+    "headrace_inbox_waiting",
+    Kind.GAUGE,
+    "1 while a listener does not read its source because its inbox is full, else 0.",
+    TASK,
+)
+INBOX_WAIT = Metric(
+    "headrace_inbox_wait_seconds",
+    Kind.HISTOGRAM,
+    "How long a listener did not read its source because its inbox was full; waits only, each when it ends.",
+    TASK,
+    SECONDS_LONG,
+)
 RATE_LIMIT_WAIT = Metric(
     "headrace_rate_limit_wait_seconds_total",
     Kind.COUNTER,

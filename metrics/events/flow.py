@@ -72,6 +72,56 @@ class PagesMoved(TaskEvent):
     is_repeating: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceGap(TaskEvent):
+    """Something that the source had is lost, or may be: it was sent, or would have been, while nobody listened.
+
+    ``reason``: disconnected | restarted | stopped | dropped. ``seconds`` is the time for which nothing was heard, and
+    ``messages`` how many are missing; each is None where it is not known.
+    """
+
+    logger: ClassVar[str] = "headrace.fetch"
+    level: ClassVar[Level] = Level.WARNING
+    reason: str
+    seconds: float | None = None
+    messages: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReconnectCeilingReached(TaskEvent):
+    """A listener's source has been away for so long that the wait between two tries grows no more."""
+
+    logger: ClassVar[str] = "headrace.fetch"
+    level: ClassVar[Level] = Level.WARNING
+    attempt: int
+    wait_seconds: float
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InboxChanged(TaskEvent):
+    """What a listener has received and not yet handed over: ``bytes`` of payloads."""
+
+    logger: ClassVar[str] = "headrace.fetch"
+    records: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InboxWaitBegan(TaskEvent):
+    """The inbox is full, and the source is not read until there is room; ``InboxWaited`` follows."""
+
+    logger: ClassVar[str] = "headrace.fetch"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InboxWaited(TaskEvent):
+    """The source is read again, or the wait was ended by a stop; ``seconds`` is how long it was not read."""
+
+    logger: ClassVar[str] = "headrace.fetch"
+    seconds: float
+
+
 # --- queue and micro-batches ---------------------------------------------------------------------
 
 

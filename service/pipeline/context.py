@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, TypeVar
 
-from fetchers.sdk import Clock, HttpAccess, HttpDoor, Offset, Page, Partition
-from fetchers.sdk.context import partition_key
-from metrics.events import Emit, Event, SourceCaughtUp, SourceLagMeasured
+from fetchers.sdk import (
+    Clock,
+    HttpAccess,
+    HttpDoor,
+    Inbox,
+    InboxLimits,
+    Offset,
+    Page,
+    Partition,
+    Retriable,
+)
+from fetchers.sdk.context import BLOCKING_SECONDS_MAX, BlockingCalls, partition_key
+from metrics.events import Emit, Event, RetryScheduled, SourceCaughtUp, SourceLagMeasured
+from service.domain.errors import described
 from service.domain.ids import TaskId
 from service.pipeline.activity import Activity
+
+T = TypeVar("T")
 
 
 class TaskContext:
@@ -26,6 +40,7 @@ class TaskContext:
         clock: Clock,
         emit: Emit,
         activity: Activity,
+        blocking: BlockingCalls,
     ) -> None:
         """``partition``: the connector's only one, for ``offset``; ``offsets``: as read from the offset topic."""
         self._task_id = task_id
@@ -36,6 +51,13 @@ class TaskContext:
         self._emit = emit
         self._activity = activity
         self._told_lag_seconds: float | None = None
+        self._blocking = blocking
+        self._blocking_turns: dict[str, asyncio.Lock] = {}
+        self.patience_seconds: float | None = None
+        """How long a source may be away before its task fails; None: for ever."""
+        self._failing_since: float | None = None
+        self._inboxes: list[Inbox] = []
+        self._is_starved = True
 
     @property
     def connector(self) -> str:
@@ -76,7 +98,8 @@ class TaskContext:
         self._emit(event)
 
     def finish_round(self) -> None:
-        """The source has been asked for everything it has."""
+        """The source has been asked for everything it has, or has accepted to be listened to."""
+        self._failing_since = None
         if self._activity.is_retrying:
             self._told_lag_seconds = None
         if not self._activity.rounds:
@@ -96,7 +119,60 @@ class TaskContext:
             self._emit(SourceLagMeasured(self.connector, self.task, seconds=seconds))
         self._told_lag_seconds = seconds
 
+    def inbox(self, limits: InboxLimits | None = None) -> Inbox:
+        """Where a listener puts what its source says; a fetch that is tried again has a new one."""
+        inbox = Inbox(self, offset=self.offset, is_starved=lambda: self._is_starved, limits=limits)
+        self._inboxes = [inbox]
+        return inbox
+
+    def hear_of_queue(self, *, is_empty: bool) -> None:
+        """An empty queue is when a listener hands over what it has, however little that is."""
+        self._is_starved = is_empty
+        if is_empty:
+            for inbox in self._inboxes:
+                inbox.nudge()
+
+    async def wait_to_retry(self, error: Retriable, *, attempt: int, wait_seconds: float) -> None:
+        """Tell of a failure and wait; raises it once patience is over."""
+        if self._failing_since is None:
+            self._failing_since = self._clock.monotonic()
+        if self.is_patience_over:
+            raise error
+        await self.wait_after(error, attempt=attempt, wait_seconds=wait_seconds)
+
+    async def wait_after(self, error: Retriable, *, attempt: int, wait_seconds: float) -> None:
+        """Tell of a failure and wait, whoever tries again; meanwhile the task is not idle."""
+        self._emit(
+            RetryScheduled(
+                self.connector,
+                self.task,
+                stage="fetch",
+                error_class=type(error).__name__,
+                attempt=attempt,
+                wait_seconds=wait_seconds,
+                message=described(error),
+            )
+        )
+        self._activity.is_retrying = True
+        await self._clock.sleep(wait_seconds)
+
+    @property
+    def is_patience_over(self) -> bool:
+        """Whether a fetcher that tries again by itself has done so for too long, without an answer in between."""
+        if self.patience_seconds is None or self._failing_since is None:
+            return False
+        return self._clock.monotonic() - self._failing_since > self.patience_seconds
+
+    async def run_blocking(
+        self, call: Callable[[], T], *, subject: str = "", seconds_max: float = BLOCKING_SECONDS_MAX
+    ) -> T:
+        """In a thread of the worker."""
+        named = f"{self._task_id}: {subject}" if subject else str(self._task_id)
+        async with self._blocking_turns.setdefault(subject, asyncio.Lock()):
+            return await self._blocking.run(call, subject=named, seconds_max=seconds_max)
+
     def advance(self, page: Page) -> None:
         """Remember where to resume after a page that was handed over."""
+        self._failing_since = None
         partition = self._partition if page.partition is None else page.partition
         self._offsets[partition_key(partition)] = page.offset

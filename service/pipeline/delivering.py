@@ -27,7 +27,7 @@ from service.pipeline.settlement import Settlement, SettlementRules, settle
 from service.stores.dedupe_store import DedupeState, NoDedupe
 
 HEARING_SECONDS_MAX = 30.0
-"""Time a fetcher has in ``on_committed``; a source that hangs there must not hold up delivery for ever."""
+"""Time a fetcher has in ``on_committed`` for the pages of one commit; delivery waits for it no longer."""
 
 
 class SourceOffsets(Protocol):
@@ -104,14 +104,18 @@ class DeliverStage:
         await self.offsets.committed(self.task_id.connector, settlement.offsets)
         self.accounts.committed(settlement, letters, seconds=self.accounts.clock.monotonic() - started_at)
         await self.accounts.log(settlement.rejects)
-        for partition, offset in settlement.offsets:
-            await self._let_source_hear(partition, offset)
+        await self._let_source_hear(settlement)
 
-    async def _let_source_hear(self, partition: Partition, offset: Offset) -> None:
+    async def _let_source_hear(self, settlement: Settlement) -> None:
+        """Of every page in its order; the limit is for all of them together."""
         limit = asyncio.timeout(HEARING_SECONDS_MAX)
         try:
             async with limit:
-                await self.on_committed(partition, offset)
+                for item in settlement.pages:
+                    page = item.page
+                    await self.on_committed(
+                        self.rules.partition if page.partition is None else page.partition, page.offset
+                    )
         except TimeoutError as error:
             if not limit.expired():
                 raise

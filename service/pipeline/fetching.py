@@ -15,10 +15,9 @@ from metrics.events import (
     PageFetched,
     QueueStalled,
     QueueWaitBegan,
-    RetryScheduled,
     TaskEvents,
 )
-from service.domain.errors import ConnectorExitError, described
+from service.domain.errors import ConnectorExitError
 from service.pipeline.activity import Activity
 from service.pipeline.context import TaskContext
 from service.pipeline.memory import MemoryShare
@@ -49,6 +48,10 @@ class FetchStage:
     pages_handed_over: int = 0
     """Since the start; progress resets the back-off."""
 
+    def __post_init__(self) -> None:
+        """A fetcher that tries again by itself has no more patience than this stage."""
+        self.context.patience_seconds = self.retry.seconds_max
+
     async def run(self) -> None:
         """Fetch until the source has no more; raises ``Fatal``, and ``Retriable`` when patience is over."""
         attempt = 0
@@ -63,9 +66,10 @@ class FetchStage:
                 if not attempt or self._progress > progress_before:
                     attempt, failing_since = 0, self.clock.monotonic()
                 attempt += 1
-                if self._is_patience_over(failing_since):
+                if self._is_patience_over(failing_since) or self.context.is_patience_over:
                     raise
-                await self._wait(error, attempt)
+                wait_seconds = self.retry.back_off.wait_seconds(attempt, asked_seconds=error.wait_seconds)
+                await self.context.wait_after(error, attempt=attempt, wait_seconds=wait_seconds)
             else:
                 self.context.finish_round()
                 return
@@ -120,19 +124,6 @@ class FetchStage:
     def _is_patience_over(self, failing_since: float) -> bool:
         patience = self.retry.seconds_max
         return patience is not None and self.clock.monotonic() - failing_since > patience
-
-    async def _wait(self, error: Retriable, attempt: int) -> None:
-        wait_seconds = self.retry.back_off.wait_seconds(attempt, asked_seconds=error.wait_seconds)
-        self.events(
-            RetryScheduled,
-            stage="fetch",
-            error_class=type(error).__name__,
-            attempt=attempt,
-            wait_seconds=wait_seconds,
-            message=described(error),
-        )
-        self.activity.is_retrying = True
-        await self.clock.sleep(wait_seconds)
 
 
 @asynccontextmanager

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias, cast
 
 from fetchers.sdk import Clock, HttpDoor, Offset, SourceConnector
-from fetchers.sdk.context import partition_key
+from fetchers.sdk.context import BlockingCalls, partition_key
 from metrics.events import BatchClosed, Emit, QueueChanged, TaskEvents, TaskStarted
 from service.domain.errors import PoisonedBatchError
 from service.domain.ids import TaskId
@@ -68,6 +68,8 @@ class FlowParts:
     """That of all tasks together."""
     clock: Clock
     emit: Emit
+    blocking: BlockingCalls
+    """Threads for blocking calls of fetchers."""
 
 
 @dataclass(slots=True)
@@ -136,7 +138,6 @@ class SourceTask:
         stored = await parts.offsets.read(self.task_id.connector)
         dedupe = self.open_dedupe()
         await dedupe.load()
-        queue = BoundedQueue(settings.queue, on_change=lambda now: self._tell_queue(events, now))
         context = TaskContext(
             self.task_id,
             partition=self.connector.partition(),
@@ -145,7 +146,14 @@ class SourceTask:
             clock=parts.clock,
             emit=parts.emit,
             activity=self.activity,
+            blocking=parts.blocking,
         )
+
+        def on_change(now: QueueStatistics) -> None:
+            self._tell_queue(events, now)
+            context.hear_of_queue(is_empty=not now.pages)
+
+        queue = BoundedQueue(settings.queue, on_change=on_change)
         memory = parts.memory.share(self.task_id, parts.emit)
         fetch = FetchStage(
             self.connector, context, queue, memory, self.activity, events, parts.clock, settings.fetch_retry

@@ -32,10 +32,10 @@ class ForeignCallHangsError(Retriable):
 class Calls(Protocol):
     """Where blocking calls of connectors' own code are made."""
 
-    async def run(self, call: Callable[[], T], *, subject: Hashable) -> T:
+    async def run(self, call: Callable[[], T], *, subject: Hashable, seconds_max: float | None = None) -> T:
         """What the call returns or raises; raises ``ForeignCallHangsError`` when it does neither in time.
 
-        ``subject``: whose call it is; one at a time.
+        ``subject``: whose call it is; one at a time. ``seconds_max``: how long it is waited for, if not as usual.
         """
 
     def close(self) -> None:
@@ -53,17 +53,18 @@ class ForeignCalls:
         self._errands: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._threads_idle = 0
 
-    async def run(self, call: Callable[[], T], *, subject: Hashable) -> T:
+    async def run(self, call: Callable[[], T], *, subject: Hashable, seconds_max: float | None = None) -> T:
         """See ``Calls``."""
         if subject in self._running:
             message = f"{subject}: an earlier call of the connector's own code still hangs"
             raise ForeignCallHangsError(message)
+        limit_seconds = seconds_max or self._seconds_max
         place = await self._turnstile.enter()
         try:
-            async with asyncio.timeout(self._seconds_max):
+            async with asyncio.timeout(limit_seconds):
                 return await self._started(call, subject)
         except TimeoutError as error:
-            message = f"{subject}: the connector's own code did not return within {self._seconds_max:g} s"
+            message = f"{subject}: the connector's own code did not return within {limit_seconds:g} s"
             raise ForeignCallHangsError(message) from error
         finally:
             place.leave()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fetchers.catalog import PLUGINS, Plugin, shared_http
-from fetchers.sdk.testing import FetcherCase, FetcherContract
+from fetchers.sdk.testing import FetcherCase, FetcherContract, ListenerCase, ListenerContract
 
 HERE = Path(__file__).parent
 
@@ -40,12 +40,14 @@ def test_has_a_case(plugin: Plugin) -> None:
 
 
 def _suite(plugin: Plugin) -> type[FetcherContract]:
+    case = load_case(plugin)
     members: dict[str, Any] = {
-        "case": load_case(plugin),
+        "case": case,
         "open_http": staticmethod(shared_http),
         "__doc__": plugin.name,
     }
-    return type(f"Test{plugin.name}", (FetcherContract,), members)
+    suite = ListenerContract if isinstance(case, ListenerCase) else FetcherContract
+    return type(f"Test{plugin.name}", (suite,), members)
 
 
 for _plugin in PLUGINS:

@@ -39,7 +39,7 @@ from service.worker.schemas import RegistrySchemas
 from service.worker.sources import DefinedSource
 from service.worker.topics import ConnectorTopics
 from tests.stack import KafkaStack
-from tests.unit.pipeline.fakes import FakeConversion
+from tests.unit.pipeline.fakes import FakeConversion, InThreads
 
 pytestmark = pytest.mark.integration
 JAVA_TASK = "org.apache.kafka.connect.file.FileStreamSourceTask"
@@ -104,7 +104,9 @@ class Site:
         topics = ConnectorTopics(clients.of("admin"), offsets, dedupe, config)
         async with shared_http() as http, RegistrySchemas() as schemas:
             parts = ConnectorParts(
-                flow=FlowParts(offsets.of(), FakeConversion(), http, MemoryBudget(2**30), clock, self.events.append),
+                flow=FlowParts(
+                    offsets.of(), FakeConversion(), http, MemoryBudget(2**30), clock, self.events.append, InThreads()
+                ),
                 offsets=offsets,
                 writers=Writers(clients, config.group_id, config.offset_storage_topic),
                 dedupe=DedupeStates(dedupe, self.folder / "dedupe"),

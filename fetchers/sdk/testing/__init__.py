@@ -1,14 +1,16 @@
 """Fakes for testing a fetcher, and the contract suite that every fetcher must pass.
 
 ``FakeContext`` stands in for the worker, ``collect`` runs a fetcher against it. ``FetcherContract`` is the suite; it
-needs a ``FetcherCase``: which config to use and how to set up a scripted source (see ``case``).
+needs a ``FetcherCase``: which config to use and how to set up a scripted source (see ``case``). Of a source that talks
+by itself it is ``ListenerContract``, with a ``ListenerCase``.
 """
 
-from fetchers.sdk.testing.case import BadConfig, FetcherCase, ScriptedSource
+from fetchers.sdk.testing.case import BadConfig, FetcherCase, ListenerCase, ScriptedSource, TalkingSource
 from fetchers.sdk.testing.clock import FakeClock
 from fetchers.sdk.testing.collect import ManyPagesError, collect, running
 from fetchers.sdk.testing.context import FakeContext
 from fetchers.sdk.testing.contract import FetcherContract
+from fetchers.sdk.testing.listening import ListenerContract
 
 __all__ = [
     "BadConfig",
@@ -16,8 +18,11 @@ __all__ = [
     "FakeContext",
     "FetcherCase",
     "FetcherContract",
+    "ListenerCase",
+    "ListenerContract",
     "ManyPagesError",
     "ScriptedSource",
+    "TalkingSource",
     "collect",
     "running",
 ]

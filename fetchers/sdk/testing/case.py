@@ -61,6 +61,25 @@ class ScriptedSource(ABC):
         return None
 
 
+class TalkingSource(ScriptedSource):
+    """A small source that talks by itself; every connection is given what has come since the offset it names.
+
+    A source that cannot be resumed gives a connection everything it has so far, as if it had waited with it.
+    """
+
+    @abstractmethod
+    async def add_flood(self) -> None:
+        """Bring about much more than any buffer on the way holds: at least ``flood_records`` of some kilobytes each."""
+
+    @abstractmethod
+    async def be_away(self) -> None:
+        """Cut what is connected, and from now on refuse connections in a way that may pass."""
+
+    @abstractmethod
+    async def cut(self) -> None:
+        """Break every connection there is; new ones are welcome."""
+
+
 class FetcherCase(ABC):
     """One fetcher, as the contract suite sees it."""
 
@@ -81,6 +100,11 @@ class FetcherCase(ABC):
     def source(self, folder: Path) -> AbstractAsyncContextManager[ScriptedSource]:
         """A fresh source with several pages of records; ``folder`` is empty and is its own."""
 
+    @property
+    def listens(self) -> bool:
+        """Whether it is a listener, whose first round is over before anything has come."""
+        return False
+
     def dedupe_key(self, payload: bytes) -> Hashable | None:
         """For fetchers that may hand over a record again and leave it to the worker to drop it: what it is known by.
 
@@ -89,3 +113,16 @@ class FetcherCase(ABC):
         """
         del payload
         return None
+
+
+class ListenerCase(FetcherCase):
+    """One listener, as the contract suite sees it; its ``source`` is a ``TalkingSource``."""
+
+    is_resumable: bool = True
+    """Whether a connection goes on where the last one ended. If not, each new one must tell a gap."""
+    is_paged = False
+
+    @property
+    def listens(self) -> bool:
+        """Always."""
+        return True

@@ -25,16 +25,17 @@ async def collect(
     *,
     pages: int | None = None,
     rounds: int | None = None,
+    records: int | None = None,
     seconds_max: float = SECONDS_MAX,
     on_page: Callable[[Page], None] | None = None,
 ) -> list[Page]:
-    """Pages that the fetcher hands over until it ends, or has given ``pages``, or has finished ``rounds``.
+    """Pages that the fetcher hands over until it ends, or has given ``pages`` or ``records``, or finished ``rounds``.
 
-    Without either it is one round. Stopping is cancellation, as in the worker; offsets of pages are *not* stored
+    Without any of them it is one round. Stopping is cancellation, as in the worker; offsets of pages are *not* stored
     (see ``FakeContext.commit``). What the fetcher raises is raised. More than ``seconds_max`` of real time is a
     TimeoutError.
     """
-    if pages is None and rounds is None:
+    if pages is None and rounds is None and records is None:
         rounds = 1
     found: list[Page] = []
     async with running(connector, context, rounds=rounds, seconds_max=seconds_max) as stream:
@@ -43,6 +44,8 @@ async def collect(
             if on_page is not None:
                 on_page(page)
             if pages is not None and len(found) >= pages:
+                break
+            if records is not None and sum(map(len, found)) >= records:
                 break
             if len(found) > PAGES_MAX:
                 message = f"more than {PAGES_MAX} pages"

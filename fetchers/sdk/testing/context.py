@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
-from fetchers.sdk.context import partition_key
+from fetchers.sdk.context import BLOCKING_SECONDS_MAX, partition_key
+from fetchers.sdk.errors import Retriable
 from fetchers.sdk.http import HttpAccess, HttpDoor
+from fetchers.sdk.inbox import Inbox, InboxLimits
 from fetchers.sdk.page import Offset, Page, Partition
 from fetchers.sdk.testing.clock import FakeClock
 from metrics.events import Event
 
+T = TypeVar("T")
 PartitionKey = tuple[tuple[str, Any], ...]
 
 
@@ -39,6 +43,11 @@ class FakeContext:
         self.events: list[Event] = []
         self.rounds = 0
         self.lags: list[float] = []
+        self.retries: list[tuple[Retriable, float]] = []
+        """Failures after which the fetcher tries again by itself, and the seconds that it waits."""
+        self.inboxes: list[Inbox] = []
+        self.is_starved = True
+        """Whether the pipeline has nothing waiting, so that an inbox hands over what it has at once."""
         self.limit_waits = 0
         self.is_waiting_for_limit = False
         self.on_round: Callable[[int], None] | None = None
@@ -82,6 +91,31 @@ class FakeContext:
             yield
         finally:
             self.is_waiting_for_limit = False
+
+    def inbox(self, limits: InboxLimits | None = None) -> Inbox:
+        """One at the offset of the only source partition."""
+        self.inboxes.append(Inbox(self, offset=self.offset, is_starved=lambda: self.is_starved, limits=limits))
+        return self.inboxes[-1]
+
+    async def wait_to_retry(self, error: Retriable, *, attempt: int, wait_seconds: float) -> None:
+        """Keep the failure, and wait in virtual time; patience has no end."""
+        del attempt
+        self.retries.append((error, wait_seconds))
+        await self.clock.sleep(wait_seconds)
+
+    async def run_blocking(
+        self, call: Callable[[], T], *, subject: str = "", seconds_max: float = BLOCKING_SECONDS_MAX
+    ) -> T:
+        """In a thread; raises Retriable when it takes too long."""
+        limit = asyncio.timeout(seconds_max)
+        try:
+            async with limit:
+                return await asyncio.to_thread(call)
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            message = f"{subject}: the call did not return within {seconds_max:g} s"
+            raise Retriable(message) from error
 
     def report_lag(self, seconds: float) -> None:
         """Keep the figure."""

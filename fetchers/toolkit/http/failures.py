@@ -13,7 +13,7 @@ import aiohttp
 from yarl import URL
 
 from fetchers.sdk.config import HIDDEN
-from fetchers.sdk.errors import Fatal, Retriable
+from fetchers.sdk.errors import Disconnected, Fatal
 from fetchers.sdk.reach import AddressRefusedError
 from fetchers.toolkit.http.decoding import BrokenBodyError, UnknownEncodingError
 
@@ -63,7 +63,7 @@ def place_of(url: URL, secrets: Iterable[str]) -> str:
 
 @contextmanager
 def outside_errors(place: str) -> Iterator[None]:
-    """Raise what the network does as ``Retriable`` or ``Fatal``."""
+    """Raise what the network does as ``Disconnected`` (a ``Retriable``) or ``Fatal``."""
     try:
         yield
     except (aiohttp.ClientConnectorCertificateError, aiohttp.ServerFingerprintMismatch) as error:
@@ -80,7 +80,7 @@ def outside_errors(place: str) -> Iterator[None]:
         raise Fatal(message) from error
     except (aiohttp.ClientError, BrokenBodyError, OSError, TimeoutError, asyncio.IncompleteReadError) as error:
         message = f"{place}: {_words(error)}"
-        raise Retriable(message) from error
+        raise Disconnected(message) from error
 
 
 def _words(error: BaseException) -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import pyarrow as pa
 import pytest
@@ -27,6 +27,7 @@ from spark_batch.outcome import OUTCOME_SCHEMA
 from spark_batch.plan import ConversionPlan, PayloadFormat
 from tests.unit.pipeline.fake_kafka import LETTERS, TOPIC, FakeKafka, FakeOffsets, FakeWriter, MemoryDedupe
 
+T = TypeVar("T")
 PARTITION = {"source": "numbers"}
 BAD = b"bad"
 """Payloads that begin with this are rejected by the fake conversion."""
@@ -40,6 +41,16 @@ def page(*payloads: bytes | None, position: int = 0, **options: Any) -> Page:
 def queued(item: Page, *, fetched_at: float = 0.0) -> QueuedPage:
     """The page as the queue holds it."""
     return QueuedPage(item, fetched_at)
+
+
+class InThreads:
+    """Blocking calls, each in a thread of its own."""
+
+    async def run(self, call: Callable[[], T], *, subject: Hashable, seconds_max: float | None = None) -> T:
+        """What it returns or raises."""
+        del subject
+        async with asyncio.timeout(seconds_max):
+            return await asyncio.to_thread(call)
 
 
 class HttpUnused:
@@ -198,6 +209,7 @@ class World:
             memory=self.memory,
             clock=self.clock,
             emit=self.events.append,
+            blocking=InThreads(),
         )
         return SourceTask(
             TaskId(self.name, 0),

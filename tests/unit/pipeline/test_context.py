@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-from typing import cast
+import asyncio
+from collections.abc import Callable, Hashable
+from typing import TypeVar, cast
 
 import pytest
 
-from fetchers.sdk import Offset, SystemClock
-from fetchers.sdk.context import partition_key
-from metrics.events import Event, SourceCaughtUp, SourceLagMeasured
+from fetchers.sdk import InboxLimits, Offset, Retriable, SystemClock
+from fetchers.sdk.context import BlockingCalls, partition_key
+from metrics.events import Event, RetryScheduled, SourceCaughtUp, SourceLagMeasured
 from service.domain.ids import TaskId
 from service.pipeline.activity import Activity
 from service.pipeline.context import TaskContext
-from tests.unit.pipeline.fakes import PARTITION, HttpUnused
+from tests.unit.pipeline.fakes import PARTITION, HttpUnused, InThreads, page
 
 pytestmark = pytest.mark.looptime
+T = TypeVar("T")
 
 
-def new_context(told: list[Event], activity: Activity, stored: Offset | None = None) -> TaskContext:
+def new_context(
+    told: list[Event],
+    activity: Activity,
+    stored: Offset | None = None,
+    *,
+    blocking: BlockingCalls | None = None,
+) -> TaskContext:
     """Of a task with one source partition."""
     return TaskContext(
         TaskId("c", 0),
@@ -27,6 +36,7 @@ def new_context(told: list[Event], activity: Activity, stored: Offset | None = N
         clock=SystemClock(),
         emit=told.append,
         activity=activity,
+        blocking=blocking or InThreads(),
     )
 
 
@@ -54,3 +64,57 @@ async def test_an_unchanged_lag_is_no_news() -> None:
     context.report_lag(0.0)
     assert sum(isinstance(event, SourceLagMeasured) for event in told) == 4
     assert sum(isinstance(event, SourceCaughtUp) for event in told) == 1
+
+
+async def test_a_fetcher_that_tries_again_by_itself_is_told_of_and_not_idle() -> None:
+    """As if the worker tried: event, wait, and the end of patience."""
+    told: list[Event] = []
+    activity = Activity(SystemClock())
+    context = new_context(told, activity)
+    context.finish_round()
+    context.patience_seconds = 10.0
+    for attempt in (1, 2):
+        await context.wait_to_retry(Retriable("away"), attempt=attempt, wait_seconds=6.0)
+        assert activity.idle_seconds is None
+    with pytest.raises(Retriable, match="away"):
+        await context.wait_to_retry(Retriable("away"), attempt=3, wait_seconds=6.0)
+    retries = [(event.attempt, event.wait_seconds) for event in told if isinstance(event, RetryScheduled)]
+    assert retries == [(1, 6.0), (2, 6.0)]
+    context.advance(page(b"1"))
+    assert not context.is_patience_over
+
+
+async def test_an_empty_queue_is_when_an_inbox_hands_over_what_it_has() -> None:
+    """Until then it collects a larger page."""
+    context = new_context([], Activity(SystemClock()))
+    inbox = context.inbox(InboxLimits(page_age_seconds_max=1000.0))
+    context.hear_of_queue(is_empty=False)
+    await inbox.put([b"1"], offset={"id": 1})
+    async with asyncio.TaskGroup() as group:
+        taking = group.create_task(inbox.take())
+        await asyncio.sleep(5)
+        assert not taking.done()
+        context.hear_of_queue(is_empty=True)
+    assert taking.result() is not None
+    assert asyncio.get_running_loop().time() == 5
+
+
+async def test_blocking_calls_of_one_subject_are_made_one_after_the_other() -> None:
+    """A driver's connection is used by one thread at a time."""
+    running: list[str] = []
+
+    class Watched(InThreads):
+        async def run(self, call: Callable[[], T], *, subject: Hashable, seconds_max: float | None = None) -> T:
+            assert (str(subject) not in running, seconds_max) == (True, 300.0)
+            running.append(str(subject))
+            try:
+                await asyncio.sleep(1)
+                return call()
+            finally:
+                running.remove(str(subject))
+
+    context = new_context([], Activity(SystemClock()), blocking=Watched())
+    async with asyncio.TaskGroup() as group:
+        calls = [group.create_task(context.run_blocking(lambda: 7, subject=name)) for name in ("a", "a", "b")]
+    assert [call.result() for call in calls] == [7, 7, 7]
+    assert asyncio.get_running_loop().time() == 2

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from fetchers.sdk import DedupeScope, Offset, Partition, SystemClock
+from fetchers.sdk import DedupeScope, Offset, Page, Partition, Retriable, SystemClock
 from metrics.events import TaskEvents, discard
 from service.domain.ids import TaskId
-from service.kafka.errors import DeliveryFatal, RefusedRecord
+from service.kafka.errors import DeliveryFatal, DeliveryRetriable, RefusedRecord
 from service.kafka.records import TopicRecords
 from service.pipeline.accounts import Accounts
 from service.pipeline.activity import Activity
@@ -33,7 +33,12 @@ _PLAN = ConversionPlan(PayloadFormat.BYTES, dedupe_fields=("id",))
 
 def converted(*payloads: bytes, **options: Any) -> ConvertedBatch:
     """A micro-batch of one page."""
-    batch = MicroBatch((queued(page(*payloads, **options)),), CloseReason.COUNT, 0.0)
+    return converted_pages(page(*payloads, **options))
+
+
+def converted_pages(*pages: Page) -> ConvertedBatch:
+    """A micro-batch of these pages."""
+    batch = MicroBatch(tuple(map(queued, pages)), CloseReason.COUNT, 0.0)
     records = input_table(batch)
     return ConvertedBatch(batch, records, verdicts(_PLAN, records))
 
@@ -134,3 +139,46 @@ async def test_a_window_is_closed_beside_the_event_loop() -> None:
 
 async def _go_on(dedupe: WaitingEncoding) -> None:
     dedupe.has_gone_on.set()
+
+
+async def test_a_source_hears_of_each_page_in_order_after_its_commit() -> None:
+    """Receipts are by page, not by micro-batch, and none is sent before what it is for can be read."""
+    kafka = FakeKafka()
+    heard: list[tuple[Any, Any, int]] = []
+
+    async def hear(partition: Partition, offset: Offset) -> None:
+        heard.append((partition, offset, len(kafka.values(TOPIC))))
+
+    deliver = await stage(kafka, MemoryDedupe(), hear)
+    await deliver.run(converted_pages(page(b"1", position=1), page(b"2", b"3", position=3), page(position=4)))
+    assert heard == [(PARTITION, {"position": position}, 3) for position in (1, 3, 4)]
+
+
+async def test_a_receipt_that_fails_ends_the_task_and_later_pages_are_not_heard_of() -> None:
+    """What is committed stays so; the task starts anew behind it."""
+    kafka = FakeKafka()
+    heard: list[Any] = []
+
+    async def hear(_partition: Partition, offset: Offset) -> None:
+        heard.append(offset["position"])
+        if offset["position"] == 2:
+            raise Retriable("the broker of the source is away")
+
+    deliver = await stage(kafka, MemoryDedupe(), hear)
+    with pytest.raises(Retriable):
+        await deliver.run(converted_pages(*(page(b"%d" % number, position=number) for number in (1, 2, 3))))
+    assert heard == [1, 2]
+    assert len(kafka.values(TOPIC)) == 3
+
+
+async def test_nothing_is_heard_of_a_commit_that_failed() -> None:
+    """The source would let go of what nobody has."""
+    heard: list[Any] = []
+
+    async def hear(*offset: Any) -> None:
+        heard.append(offset)
+
+    deliver = await stage(FakeKafka(before_commit=lambda _: DeliveryRetriable("lost")), MemoryDedupe(), hear)
+    with pytest.raises(DeliveryRetriable):
+        await deliver.run(converted(b"1"))
+    assert heard == []

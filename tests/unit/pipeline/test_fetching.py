@@ -23,7 +23,7 @@ from service.pipeline.fetching import FetchRetry, FetchStage
 from service.pipeline.memory import MemoryBudget
 from service.pipeline.queue import BoundedQueue, QueueClosed, QueueLimits
 from tests.unit.metrics.exposition import Exposition
-from tests.unit.pipeline.fakes import PARTITION, HttpUnused, Numbers, NumbersConfig, numbers, page, payloads
+from tests.unit.pipeline.fakes import PARTITION, HttpUnused, InThreads, Numbers, NumbersConfig, numbers, page, payloads
 
 pytestmark = pytest.mark.looptime
 STEADY = BackOff(first_seconds=2, cap_seconds=16, jitter_seconds=0)
@@ -53,6 +53,7 @@ class Bench:
             clock=clock,
             emit=self.events.append,
             activity=self.activity,
+            blocking=InThreads(),
         )
         events = TaskEvents(self.events.append, "c", 0)
         memory = MemoryBudget(2**30).share(TaskId("c", 0))

@@ -163,8 +163,9 @@ class Scene:
             raise ImportError(class_name)
         return "8.0" if class_name == "Newer" else VERSION
 
-    async def run(self, call: Callable[[], T], *, subject: Hashable) -> T:
+    async def run(self, call: Callable[[], T], *, subject: Hashable, seconds_max: float | None = None) -> T:
         """The call, unless its subject hangs."""
+        del seconds_max
         await asyncio.sleep(HANG if subject in self.hanging else 0)
         return call()
 

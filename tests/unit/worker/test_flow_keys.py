@@ -78,7 +78,7 @@ async def test_the_memory_of_de_duplication_is_as_large_as_the_key_says(tmp_path
     definition = defined(dedupe_records_max="7", dedupe_fields="a")
     unused = cast("Any", None)
     lent = cast("Any", Lent())
-    flow = FlowParts(lent, unused, unused, MemoryBudget(2**30), SystemClock(), lambda _event: None)
+    flow = FlowParts(lent, unused, unused, MemoryBudget(2**30), SystemClock(), lambda _event: None, unused)
     parts = ConnectorParts(flow, lent, unused, dedupe, unused, lent, unused)
     task = await make_source_task(
         TaskId("c", 0), definition, parts, connector=definition.for_task({}), plan=definition.plan(None)

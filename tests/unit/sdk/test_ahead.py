@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from fetchers.sdk.ahead import Ahead
 from fetchers.sdk.testing.tasks import watched_family
-from fetchers.toolkit.ahead import Ahead
 
 
 async def _number(number: int, started: list[int], *, hangs_at: int = -1) -> int:
