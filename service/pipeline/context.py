@@ -125,6 +125,11 @@ class TaskContext:
         self._inboxes = [inbox]
         return inbox
 
+    @property
+    def is_listening(self) -> bool:
+        """Whether the fetcher is a listener: its rounds are connections, and say nothing of what is to come."""
+        return bool(self._inboxes)
+
     def hear_of_queue(self, *, is_empty: bool) -> None:
         """An empty queue is when a listener hands over what it has, however little that is."""
         self._is_starved = is_empty

@@ -8,6 +8,7 @@ what was committed keeps everything.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -26,6 +27,7 @@ from service.domain.ids import TaskId
 from service.pipeline.activity import Activity
 from service.pipeline.context import TaskContext
 from service.version import VERSION
+from service.worker.foreign_calls import ForeignCalls
 
 pc: Any = pyarrow.compute
 
@@ -110,6 +112,7 @@ async def sample_of(connector: SourceConnector[Any], limits: SampleLimits, *, na
     taken = _Taken(connector, limits)
     clock = SystemClock()
     rounds = _Rounds(clock)
+    blocking = ForeignCalls()
     context = TaskContext(
         TaskId(name, 0),
         partition=connector.partition(),
@@ -118,11 +121,16 @@ async def sample_of(connector: SourceConnector[Any], limits: SampleLimits, *, na
         clock=clock,
         emit=_unheard,
         activity=rounds,
+        blocking=blocking,
     )
+    # A listener whose source is away says so at once, and is not over when it is connected.
+    context.patience_seconds = -1.0
+    rounds.is_listening = lambda: context.is_listening
     end, error = SampleEnd.TIME, None
     with suppress(TimeoutError):
         async with asyncio.timeout(limits.seconds_max):
             end, error = await _fetched(connector, context, rounds, taken)
+    blocking.close()
     return Sample(tuple(taken.pages), end, taken.left, tuple(taken.offsets.values()), error)
 
 
@@ -136,10 +144,11 @@ class _Rounds(Activity):
     def __init__(self, clock: SystemClock) -> None:
         super().__init__(clock)
         self.is_over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.is_listening: Callable[[], bool] = lambda: False
 
     def finish_round(self) -> None:
         super().finish_round()
-        if not self.is_over.done():
+        if not self.is_over.done() and not self.is_listening():
             self.is_over.set_result(None)
 
 

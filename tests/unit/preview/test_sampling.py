@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fetchers.sdk import Fatal, FetchContext, FetcherConfig, Page, RateLimited, Retriable, SourceConnector
+from fetchers.sdk import (
+    Disconnected,
+    Fatal,
+    FetchContext,
+    FetcherConfig,
+    Inbox,
+    Page,
+    RateLimited,
+    Retriable,
+    SourceConnector,
+    listen,
+)
 from fetchers.sdk.page import Rejection
 from service.config.definition import read_definition
 from service.config.worker import with_defaults
@@ -246,3 +258,25 @@ def test_the_first_records_of_a_page_keep_everything_that_belongs_to_them(
     assert cut.headers == (whole.headers or [])[:count]
     assert [each.index for each in cut.rejections] == list(range(count))
     assert (cut.offset, cut.topic) == (whole.offset, "other")
+
+
+async def test_a_listener_is_sampled_until_it_has_said_enough() -> None:
+    """That it is connected is no end of it; that its source is away is told at once."""
+
+    async def talk(inbox: Inbox) -> None:
+        inbox.connected(is_resumed=True)
+        for number in range(3):
+            await asyncio.sleep(0)
+            await inbox.put([b"%d" % number], offset={"position": number})
+        raise Disconnected("it hung up")
+
+    async def listening(context: FetchContext) -> AsyncIterator[Page]:
+        async with aclosing(listen(context, talk)) as pages:
+            async for page in pages:
+                yield page
+
+    taken = await sampled(listening, records_max=2)
+    assert (payloads(taken), taken.end) == ([b"0", b"1"], SampleEnd.RECORDS)
+    taken = await sampled(listening, records_max=9)
+    assert (payloads(taken), taken.end) == ([b"0", b"1", b"2"], SampleEnd.ERROR)
+    assert str(taken.error) == "it hung up"
