@@ -21,9 +21,9 @@ from spark_batch.exact.writing import LENGTH_READABLE, is_readable_by_spark, typ
 from spark_batch.outcome import OUTCOME_SCHEMA, Reason, Rejection
 from spark_batch.plan import ConversionPlan, ConverterKind, PayloadFormat
 from spark_batch.plan_transforms import is_page_key_written, is_value_written, plain_key_shape, plain_value_shape
+from spark_batch.transforms.applied import AppliedStep, shape_after
 from spark_batch.transforms.catalog import Side
 from spark_batch.transforms.shape import Shape
-from spark_batch.transforms.tracks import Leg, shape_after
 
 
 class RulesNeedSparkError(ValueError):
@@ -132,8 +132,8 @@ def _written(plan: ConversionPlan, side: Side, value: JsonValue, timestamp: int 
     """A key or value after its transformations, in the form of its converter."""
     way = _way(plan, side)
     stamp = None if timestamp is None else Number(timestamp)
-    for leg in way.legs:
-        value = leg.reshaping.canonical(value, leg.topic, stamp)
+    for step in way.steps:
+        value = step.reshaping.canonical(value, step.topic, stamp)
     return written_value(way.shape, value, plan.value_converter if side is Side.VALUE else plan.key_converter)
 
 
@@ -141,13 +141,13 @@ def _written(plan: ConversionPlan, side: Side, value: JsonValue, timestamp: int 
 class _Way:
     """What values, or keys, of one plan go through, and what they are at its end."""
 
-    legs: tuple[Leg, ...]
+    steps: tuple[AppliedStep, ...]
     shape: Shape
 
 
 @lru_cache(maxsize=64)
 def _way(plan: ConversionPlan, side: Side) -> _Way:
-    legs = plan.track().of(side) if plan.transformations else ()
+    steps = plan.applied_steps().of(side) if plan.transformations else ()
     shape = plain_value_shape(plan) if side is Side.VALUE else plain_key_shape(plan)
     assert shape is not None  # noqa: S101 - told to the type checker; what is loose is written by the exact path itself
-    return _Way(legs, shape_after(legs, shape))
+    return _Way(steps, shape_after(steps, shape))

@@ -161,7 +161,7 @@ def _topics(draft: Draft) -> ArrowColumn:
         return pa.nulls(count, pa.string())
     values, tombstones = (
         pa.scalar(None if topic == plan.topic else topic, pa.string())
-        for topic in (plan.track().topic, plan.track(is_tombstone=True).topic)
+        for topic in (plan.applied_steps().topic, plan.applied_steps(is_tombstone=True).topic)
     )
     return pc.if_else(draft.payloads.is_null(), tombstones, values)
 

@@ -222,9 +222,9 @@ def _transformed(plan: ConversionPlan, side: Side, value: Column, is_there: Colu
     is_value = side is Side.VALUE
     shape = plain_value_shape(plan) if is_value else plain_key_shape(plan)
     assert shape is not None  # noqa: S101 - told to the type checker; loose values take the exact path, loose keys none
-    for leg in plan.track().of(side):
-        value = leg.reshaping.column(shape, value, Row(is_there, _record_timestamp(plan), leg.topic))
-        shape = leg.reshaping.reshaped(leg.name, shape)
+    for step in plan.applied_steps().of(side):
+        value = step.reshaping.column(shape, value, Row(is_there, _record_timestamp(plan), step.topic))
+        shape = step.reshaping.reshaped(step.name, shape)
     return shaped_bytes(shape, value, is_there=is_there, spec=plan.value_converter if is_value else plan.key_converter)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from spark_batch.avro_documents import definitions, inlined, namespace_of, without_json_names
 from spark_batch.avro_schema import parse_schema
-from spark_batch.transforms.tracks import Track, lay
+from spark_batch.transforms.applied import AppliedSteps, applied_steps
 
 if TYPE_CHECKING:
     from spark_batch.avro_types import JsonValue, Record
@@ -124,9 +124,9 @@ class ConversionPlan:
     """Topic of the records before their transformations; not asked for where there are none, so that plans of several
     topics are the same plan."""
 
-    def track(self, *, is_tombstone: bool = False) -> Track:
+    def applied_steps(self, *, is_tombstone: bool = False) -> AppliedSteps:
         """What records, or tombstones, go through; raises JavaPatternError."""
-        return lay(self.transformations, self.topic, is_tombstone=is_tombstone)
+        return applied_steps(self.transformations, self.topic, is_tombstone=is_tombstone)
 
     @property
     def is_json(self) -> bool:

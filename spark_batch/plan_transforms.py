@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator
 from spark_batch.avro_documents import definitions, inlined, namespace_of, without_json_names
 from spark_batch.avro_types import Array, AvroType, Enum, Map, Primitive, Record, Slot, Temporal, Uuid
 from spark_batch.plan import ConversionPlan, ConverterKind, PayloadFormat, UnknownFields
+from spark_batch.transforms.applied import shape_after
 from spark_batch.transforms.catalog import InsertField, RegexRouter, Side, Step, TopicNameMatches
 from spark_batch.transforms.java_pattern import JavaPatternError
 from spark_batch.transforms.shape import Misfit, Shape, text_shape
-from spark_batch.transforms.tracks import shape_after
 
 _LEGAL_TOPIC = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
 _AVRO_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -29,13 +29,13 @@ _STRING_FORMS = {
 
 def is_reshaped(plan: ConversionPlan, side: Side) -> bool:
     """Whether keys or values are transformed; quick where nothing is."""
-    return bool(plan.transformations) and bool(plan.track().of(side))
+    return bool(plan.transformations) and bool(plan.applied_steps().of(side))
 
 
 def is_timestamp_inserted(plan: ConversionPlan) -> bool:
     """Whether a transformation asks for the record's timestamp."""
-    legs = plan.track().legs if plan.transformations else ()
-    return any(isinstance(leg.reshaping, InsertField) and leg.reshaping.timestamp is not None for leg in legs)
+    applied = plan.applied_steps().steps if plan.transformations else ()
+    return any(isinstance(step.reshaping, InsertField) and step.reshaping.timestamp is not None for step in applied)
 
 
 def is_loose(plan: ConversionPlan) -> bool:
@@ -90,13 +90,13 @@ def plain_key_shape(plan: ConversionPlan) -> Shape | None:
 def value_shape(plan: ConversionPlan) -> Shape | None:
     """Values after their transformations; None where they are loose. Raises Misfit."""
     shape = plain_value_shape(plan)
-    return None if shape is None else shape_after(plan.track().of(Side.VALUE), shape)
+    return None if shape is None else shape_after(plan.applied_steps().of(Side.VALUE), shape)
 
 
 def key_shape(plan: ConversionPlan) -> Shape | None:
     """Keys after their transformations; None where they are loose. Raises Misfit."""
     shape = plain_key_shape(plan)
-    return None if shape is None else shape_after(plan.track().of(Side.KEY), shape)
+    return None if shape is None else shape_after(plan.applied_steps().of(Side.KEY), shape)
 
 
 def value_schema(plan: ConversionPlan) -> str | None:
@@ -172,13 +172,13 @@ def _pattern_misfits(step: Step) -> Iterator[Misfit]:
 
 def _check_topics(plan: ConversionPlan) -> None:
     for is_tombstone in (False, True):
-        topic = plan.track(is_tombstone=is_tombstone).topic
+        topic = plan.applied_steps(is_tombstone=is_tombstone).topic
         if plan.topic and not _LEGAL_TOPIC.fullmatch(topic):
             raise Misfit("transforms", topic, "names of topics that Kafka allows to come out of it")
 
 
 def _check_tombstones(plan: ConversionPlan) -> None:
-    if plan.track(is_tombstone=True).of(Side.KEY) != plan.track().of(Side.KEY):
+    if plan.applied_steps(is_tombstone=True).of(Side.KEY) != plan.applied_steps().of(Side.KEY):
         expected = "no predicate that treats keys of tombstones unlike other keys"
         raise Misfit("transforms", "RecordIsTombstone", expected)
 
@@ -193,10 +193,10 @@ def _check_value(plan: ConversionPlan) -> None:
         return
     if kind != "json":
         raise Misfit("value.converter", kind, "JSON for transformed values without a contract.schema")
-    for leg in plan.track().of(Side.VALUE):
-        if isinstance(leg.reshaping, InsertField) and leg.reshaping.timestamp is not None:
+    for step in plan.applied_steps().of(Side.VALUE):
+        if isinstance(step.reshaping, InsertField) and step.reshaping.timestamp is not None:
             expected = "a contract.schema: JSON without one has no timestamps"
-            raise Misfit(f"transforms.{leg.name}.timestamp.field", leg.reshaping.timestamp.name, expected)
+            raise Misfit(f"transforms.{step.name}.timestamp.field", step.reshaping.timestamp.name, expected)
 
 
 def _check_key(plan: ConversionPlan) -> None:

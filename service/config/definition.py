@@ -22,8 +22,8 @@ from service.config.transformations import read_transformations
 from service.kafka.topic_names import TOPIC_NAME_RULE, is_topic_name
 from spark_batch.plan import Contract, ConversionPlan, PayloadFormat, PlanFinding, Rule, UnknownFields
 from spark_batch.plan_findings import plan_findings
+from spark_batch.transforms.applied import applied_steps
 from spark_batch.transforms.catalog import Step
-from spark_batch.transforms.tracks import lay
 
 RULES_PREFIX = "contract.rules."
 SCHEMA_BYTES_MAX = 4 * 1024 * 1024
@@ -79,12 +79,12 @@ class ConnectorDefinition:
     @property
     def record_topic(self) -> str:
         """Topic in which records of `topic` end."""
-        return lay(self.transformations, self.topic, is_tombstone=False).topic
+        return applied_steps(self.transformations, self.topic, is_tombstone=False).topic
 
     @property
     def record_topics(self) -> tuple[str, ...]:
         """Topics in which records and tombstones of `topic` end, each once."""
-        tombstones = lay(self.transformations, self.topic, is_tombstone=True).topic
+        tombstones = applied_steps(self.transformations, self.topic, is_tombstone=True).topic
         return tuple(dict.fromkeys((self.record_topic, tombstones)))
 
     @property

@@ -26,7 +26,7 @@ from service.worker.task_writer import TaskWriter
 from spark_batch.errors import ConversionError
 from spark_batch.plan import Contract, ConversionPlan, PlanFinding
 from spark_batch.plan_findings import plan_findings
-from spark_batch.transforms.tracks import lay
+from spark_batch.transforms.applied import applied_steps
 
 RULES_SECONDS_MAX = 120.0
 """For Spark to start and to look at the rules of all contracts. After it tasks are begun all the same: each asks for
@@ -112,7 +112,7 @@ async def make_source_task(
     own_topics = offsets.topics | {parts.dedupe.store.topic, common.dead_letter_topic}
 
     async def admit(topic: str, *, is_tombstone: bool) -> None:
-        target = lay(definition.transformations, topic, is_tombstone=is_tombstone).topic
+        target = applied_steps(definition.transformations, topic, is_tombstone=is_tombstone).topic
         await parts.schemas.admit(definition, plan, target, has_values=not is_tombstone)
 
     def open_writer() -> Writer:

@@ -85,8 +85,8 @@ def _loosely_transformed(plan: ConversionPlan, value: JsonValue) -> bytes | None
 
     A value that has become null is no value at all, as in Connect: without a schema it has no form.
     """
-    for leg in plan.track().of(Side.VALUE):
-        value = leg.reshaping.exact(leg.name, leg.topic, value)
+    for step in plan.applied_steps().of(Side.VALUE):
+        value = step.reshaping.exact(step.name, step.topic, value)
     return None if value is None else json_text(value, number=str).encode()
 
 

@@ -137,7 +137,7 @@ def test_records_of_sources_have_no_headers(negate: str, topic: str) -> None:
     }
     plan = defined({**FILE, **properties}).plan(None)
     assert [step.predicate for step in plan.transformations] == [HasHeaderKey("h")]
-    assert plan.track().topic == topic
+    assert plan.applied_steps().topic == topic
 
 
 def test_sinks_know_partition_and_offset() -> None:

@@ -65,10 +65,10 @@ def test_predicates_are_settled_before_any_record() -> None:
         Step("d", RegexRouter("t", "v")),
     )
     plan = replace(LINES, transformations=steps)
-    records, tombstones = plan.track(), plan.track(is_tombstone=True)
+    records, tombstones = plan.applied_steps(), plan.applied_steps(is_tombstone=True)
     assert (records.topic, tombstones.topic) == ("v", "u")
-    assert [(leg.name, leg.topic) for leg in records.legs] == [("b", "t"), ("c", "t")]
-    assert tombstones.legs == ()
+    assert [(step.name, step.topic) for step in records.steps] == [("b", "t"), ("c", "t")]
+    assert tombstones.steps == ()
 
 
 @pytest.mark.parametrize(

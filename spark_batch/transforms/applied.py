@@ -1,8 +1,8 @@
 """Which transformations a record meets, and which topic it ends in: told before any record is read.
 
 Predicates ask for the topic, which a plan knows, for tombstones, and for headers, which records of sources do not have.
-So there are two tracks, one for records with a value and one for tombstones, and on a track nothing is left to decide
-for single records.
+So the answer is worked out twice, for records with a value and for tombstones, and nothing is left to decide for single
+records.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from spark_batch.transforms.shape import Shape
 
 
 @dataclass(frozen=True)
-class Leg:
+class AppliedStep:
     """One transformation of a key or value, on a record that is for `topic` at that time."""
 
     name: str
@@ -33,37 +33,37 @@ class Leg:
 
 
 @dataclass(frozen=True)
-class Track:
-    """What records of one sort go through."""
+class AppliedSteps:
+    """What records of one sort (with a value, or tombstones) go through."""
 
     topic: str
     """Where they end."""
-    legs: tuple[Leg, ...] = ()
+    steps: tuple[AppliedStep, ...] = ()
 
-    def of(self, side: Side) -> tuple[Leg, ...]:
-        """The legs of keys or of values."""
-        return tuple(leg for leg in self.legs if leg.reshaping.side is side)
+    def of(self, side: Side) -> tuple[AppliedStep, ...]:
+        """Those of keys, or those of values."""
+        return tuple(step for step in self.steps if step.reshaping.side is side)
 
 
-def shape_after(legs: Iterable[Leg], shape: Shape) -> Shape:
-    """The shape at the end of these legs; raises Misfit."""
-    for leg in legs:
-        shape = leg.reshaping.reshaped(leg.name, shape)
+def shape_after(steps: Iterable[AppliedStep], shape: Shape) -> Shape:
+    """The shape at the end of these steps; raises Misfit."""
+    for step in steps:
+        shape = step.reshaping.reshaped(step.name, shape)
     return shape
 
 
 @lru_cache(maxsize=256)
-def lay(steps: tuple[Step, ...], topic: str, *, is_tombstone: bool) -> Track:
-    """The track of records for `topic`; raises JavaPatternError."""
-    legs = []
+def applied_steps(steps: tuple[Step, ...], topic: str, *, is_tombstone: bool) -> AppliedSteps:
+    """What records for `topic` go through; raises JavaPatternError."""
+    applied = []
     for step in steps:
         if not _is_met(step, topic, is_tombstone=is_tombstone):
             continue
         if isinstance(step.transformation, RegexRouter):
             topic = step.transformation.routed(topic)
         else:
-            legs.append(Leg(step.name, step.transformation, topic))
-    return Track(topic, tuple(legs))
+            applied.append(AppliedStep(step.name, step.transformation, topic))
+    return AppliedSteps(topic, tuple(applied))
 
 
 def _is_met(step: Step, topic: str, *, is_tombstone: bool) -> bool:
