@@ -69,7 +69,7 @@ class Plugin:
     aliases: tuple[str, ...] = ()
     """Java classes it stands for."""
     package_version: str | None = None
-    """Of the installed package that it comes from; None where the class itself says its version."""
+    """Version of the installed package that it comes from; None where the class itself says its version."""
     refusal: str | None = None
     """Why the worker does not let it be loaded."""
 

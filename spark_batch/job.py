@@ -51,11 +51,11 @@ VALUE = "__headrace_value"
 VERDICT = "__headrace_verdict"
 RECORD = "__headrace_record"
 STAMP = "__headrace_page_timestamp"
-"""The page's timestamps, only for plans whose transformations ask for them."""
+"""Column of the page's timestamps, in milliseconds; there only for plans whose transformations ask for them."""
 TIMESTAMP = "__headrace_timestamp"
 DEDUPE = "__headrace_dedupe"
 VALID, SUSPICIOUS, FIRST_RULE = 0, 1, 2
-"""Verdicts of the job; FIRST_RULE + n means that rule n failed."""
+"""Numbers in the job's column of verdicts, one a row; FIRST_RULE + n means that rule n of the contract failed."""
 _PARSED, _SWIFT = "__headrace_parsed", "__headrace_swift"
 _HASHED = "__headrace_hashed"
 _JSON_OPTIONS = {
@@ -67,12 +67,12 @@ _JSON_OPTIONS = {
 
 
 Rules: TypeAlias = "tuple[Column, ...]"
-"""The rules of the plan's contract as columns, in their order; see `rules.columns`."""
+"""The rules of the plan's contract as boolean columns, in their order, as `rules.columns` makes them."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """Columns in steps: each step selects from the one before."""
+    """What Spark is asked to select, in steps: each step selects from the columns of the one before."""
 
     steps: tuple[tuple[Column, ...], ...]
 

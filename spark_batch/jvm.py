@@ -26,7 +26,7 @@ _LEVELS = {"FATAL": logging.CRITICAL, "ERROR": logging.ERROR, "WARN": logging.WA
 _OF_EVERY_START = ("WARNING: Using incubator modules", "Setting ", "To adjust logging level")
 """How lines begin that each JVM prints, and that are no news."""
 _PYSPARK_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
-"""They print each refused expression past all handlers; whoever gets the error tells it."""
+"""Loggers to switch off: they print each refused expression past all handlers; whoever gets the error tells it."""
 
 
 def launch_jvm(settings: Mapping[str, str]) -> None:

@@ -185,7 +185,7 @@ class PlainFile:
         return True
 
     def close(self) -> None:
-        """Close the descriptor."""
+        """Close the descriptor; nothing can be read afterwards."""
         if self.descriptor >= 0:
             os.close(self.descriptor)
         self.descriptor = -1

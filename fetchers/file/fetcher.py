@@ -36,7 +36,7 @@ class FileStreamSource(SourceConnector[FileStreamConfig]):
 
     payload_kind: ClassVar[PayloadKind] = PayloadKind.TEXT
     version: ClassVar[str] = "4.1.1"
-    """Of the Kafka Connect for whose connector it stands: clients compare it with configs and other workers."""
+    """Version of the Kafka Connect for whose connector it stands: clients compare it with configs and other workers."""
     standard_input: int = 0
     """Descriptor that is read when no file is configured."""
 

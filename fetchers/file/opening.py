@@ -136,7 +136,7 @@ _DIGITS = re.compile(r"\d+")
 
 @dataclass(frozen=True, slots=True)
 class Next:
-    """What to read next."""
+    """The path to read next, and what is known of the files that were there in between."""
 
     path: str
     identity: tuple[int, int] | None = None

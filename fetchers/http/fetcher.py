@@ -41,7 +41,7 @@ BODY_BYTES_ON_LOOP_MAX = 64 * 1024
 """A larger answer is cut in a thread, so that nobody else on the event loop waits for it; some 6 µs a record."""
 
 RECORDS_ON_LOOP_MAX = 5_000
-"""Of a page with more, also what is new is found in a thread."""
+"""In a page with more records, also what is new is found in a thread."""
 
 BEGUN_AGAIN_MAX = 3
 """Times that one round begins again at once; then the worker waits before the next try."""

@@ -27,7 +27,7 @@ RATE_LIMIT_BACK_OFF = BackOff(first_seconds=60.0, cap_seconds=900.0, jitter_seco
 LIMITS = HttpLimits(connect_seconds=30.0, read_seconds=300.0)
 """A large day is silent for minutes before its first byte."""
 BEGINNING_CHARACTERS_MAX = 80
-"""Of a line that is quoted in a message."""
+"""Characters of a line that are quoted in a message."""
 _BAD_PARAMETER = 400
 
 _ADVICE = {

@@ -12,7 +12,7 @@ class Clock(Protocol):
     """Time; replaced by a virtual one in tests."""
 
     def now(self) -> datetime:
-        """Wall clock, aware, UTC."""
+        """The time of day, aware, in UTC."""
 
     def monotonic(self) -> float:
         """Seconds that never run backwards."""
@@ -25,7 +25,7 @@ class SystemClock:
     """The machine's time. ``monotonic`` is the event loop's, so a loop in virtual time works too."""
 
     def now(self) -> datetime:
-        """Wall clock, aware, UTC."""
+        """The time of day, aware, in UTC."""
         return datetime.fromtimestamp(time.time(), UTC)
 
     def monotonic(self) -> float:

@@ -99,7 +99,7 @@ class HttpLimits:
     total_seconds: float = 300.0
     """For a whole answer, first byte to last; a stream has no such limit."""
     response_bytes_max: int = 64 * MEBIBYTE
-    """Of a whole answer, decoded; a stream has no such limit."""
+    """Bytes of a whole answer, decoded; a stream has no such limit."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,7 +128,7 @@ class Page:
 
     @property
     def payload_column(self) -> Column:
-        """The payloads as ``pa.binary()``."""
+        """The payloads as one ``pa.binary()`` array; nothing is copied."""
         return cast("Column", self.payloads)
 
 

@@ -85,7 +85,7 @@ class SinglePage:
         return base
 
     def following(self, place: Place, answer: PageAnswer) -> Place:
-        """None: no page follows."""
+        """None, since no page follows the only one."""
         del place, answer
         return None
 

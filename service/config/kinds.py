@@ -34,7 +34,7 @@ class Definition(Protocol):
 
     @property
     def value_converter(self) -> Converter:
-        """Converter of values, likewise."""
+        """Converter of values, the worker's where the config names none."""
 
 
 Defined_co = TypeVar("Defined_co", bound=Definition, covariant=True)

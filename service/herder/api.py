@@ -54,7 +54,7 @@ class Reads(Protocol):
 
 
 class Changes(Protocol):
-    """Changes of connectors (``service.herder.requests.ChangeRequests``)."""
+    """Requests that change connectors, as REST asks for them (``service.herder.requests.ChangeRequests``)."""
 
     async def create(self, name: str, config: Properties, initial: TargetState | None) -> ConnectorInfo:
         """Validate and write; 409 where it exists."""
@@ -76,7 +76,7 @@ class Changes(Protocol):
 
 
 class Restarts(Protocol):
-    """Restarts (``service.herder.requests.RestartRequests``)."""
+    """Requests to restart connectors and tasks, as REST asks for them (``service.herder.requests.RestartRequests``)."""
 
     async def connector(self, name: str) -> None:
         """Restart the connector itself, none of its tasks; returns before it has begun."""
@@ -145,11 +145,11 @@ class Herder(Protocol):
 
     @property
     def restarts(self) -> Restarts:
-        """Restarts connectors and tasks."""
+        """Restarts connectors and tasks, on whichever worker they run."""
 
     @property
     def offsets(self) -> Offsets:
-        """Reads and changes offsets."""
+        """Reads and changes offsets of connectors, those of sinks too."""
 
     @property
     def publication(self) -> Publication:

@@ -184,7 +184,7 @@ class _Step:
     """One record of the config log, as far as it can change who owns what."""
 
     offset: int
-    """Of the next record."""
+    """Offset in the log after the step's own record."""
     connector: str
     entry: ConnectorEntry | None
 
@@ -200,7 +200,7 @@ class AssignmentTracker:
         self.config = config
         self.assignment = Assignment()
         self.generation = 0
-        """Of the roster that ``assignment`` was folded from."""
+        """Generation of the roster that ``assignment`` was folded from."""
         self._steps: deque[_Step] = deque()
         self._steps_max = remembered_max
         self._remembered_from = config.offset

@@ -295,7 +295,7 @@ def _sink_offset(offset: Mapping[str, Any] | None) -> int | None:
 
 
 def _shown(value: object) -> str:
-    """As it stood in the request, but for the quotes of a text."""
+    """The value as it stood in the request, but for the quotes of a text."""
     return value if isinstance(value, str) else json.dumps(value)
 
 

@@ -174,7 +174,7 @@ class Desired:
     task: Properties | None = None
     """The task's own config; None for the connector itself."""
     generation: int = 0
-    """Of the task configs."""
+    """Generation of the task configs: it grows each time a connector's tasks are configured anew."""
 
 
 class Instances(Protocol):

@@ -108,7 +108,7 @@ class Claim:
     offset: int
     """How far it has read the config log."""
     generation: int
-    """Of the roster from which it knows what it owns; 0 = it knows nothing."""
+    """Generation of the roster from which the worker knows what it owns; 0 = it knows nothing."""
     owned: tuple[InstanceId, ...]
     others: Mapping[InstanceId, Member] = field(default_factory=dict)
     """What it knows to be others'; a few members say it, for a leader that has missed a generation."""

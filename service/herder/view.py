@@ -151,7 +151,7 @@ class ClusterView:
 
     @property
     def generation(self) -> int:
-        """Of the group, for states; 0 before the first."""
+        """Generation of the group, told with states; 0 before the first."""
         return 0 if self.roster is None else self.roster.generation
 
     def is_mine(self, instance: InstanceId) -> bool:

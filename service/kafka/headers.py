@@ -69,7 +69,7 @@ class CompressedHeaders(Sequence["Sequence[Header]"]):
 
     @classmethod
     def of(cls, headers: Iterable[Sequence[Header]]) -> CompressedHeaders:
-        """Pack and compress them."""
+        """Pack the headers of records, in order, and compress them."""
         names: dict[str, bytes] = {}
         blocks = [_packed(each, names) for each in headers]
         ends = np.cumsum([len(block) for block in blocks], dtype=np.int32)

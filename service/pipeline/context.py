@@ -61,12 +61,12 @@ class TaskContext:
 
     @property
     def connector(self) -> str:
-        """Name of the connector."""
+        """Name of the connector, as in its config."""
         return self._task_id.connector
 
     @property
     def task(self) -> int:
-        """Number of the task."""
+        """Number of the task, from 0."""
         return self._task_id.task
 
     @property
@@ -85,7 +85,7 @@ class TaskContext:
 
     @property
     def http(self) -> HttpAccess:
-        """Shared http client."""
+        """The worker's one http client, as this task uses it."""
         return self._http
 
     @property

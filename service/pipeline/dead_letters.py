@@ -61,7 +61,7 @@ class DeadLetterRules:
     has_headers: bool = True
     is_logged: bool = False
     headers_bytes_max: int = HEADERS_BYTES_MAX
-    """Of one micro-batch."""
+    """Bytes that the headers of one micro-batch's letters may take; more fail the task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +88,13 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True)
 class PageLetters:
-    """Makes them one by one."""
+    """Makes the dead letters of one page, record by record."""
 
     page: Page
     topic: str
     partition: str
     offset: str
-    """As it is told, without the position of a record."""
+    """The page's source offset as JSON, without the position of a record."""
     own: Mapping[int, Rejection]
     """The fetcher's own verdicts, by their places in the page."""
 

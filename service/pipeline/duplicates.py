@@ -50,7 +50,7 @@ class Judged:
         return cls(data.reshape(-1, HASH_BYTES)[fixed.offset : fixed.offset + len(fixed)], is_valid, is_rejected)
 
     def rows(self, chosen: slice) -> Judged:
-        """The same of a run of rows."""
+        """The hashes and verdicts of a run of rows."""
         return Judged(self.hashes[chosen], self.is_valid[chosen], self.is_rejected[chosen])
 
 

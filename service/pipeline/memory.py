@@ -28,13 +28,17 @@ from service.domain.ids import TaskId
 from service.pipeline.converting import ConvertedBatch
 
 SHARE_OF_FREE = 2
-"""How many times what is free one may hold; more uses more of the budget, and leaves less for who comes later."""
+"""How many times what is free a connector, or a task, may hold: a larger number uses more of the budget, and leaves
+less for those that start later."""
 DEFAULT_DIVISOR = 4
 """The default budget is a quarter of the process's memory: Spark's JVM, its Arrow buffers and Python need the rest."""
 
 
 class MemoryBudget:
-    """What the tasks of a worker hold and may hold, in bytes. One event loop."""
+    """Counts the bytes that all tasks of a worker hold, and says which of them may fetch more.
+
+    Not for several threads: all calls come from the worker's event loop.
+    """
 
     def __init__(self, bytes_max: int) -> None:
         """``bytes_max`` is ``memory.bytes.max``; nothing is held yet."""
@@ -44,7 +48,7 @@ class MemoryBudget:
         self._waiting: dict[MemoryShare, asyncio.Event] = {}
 
     def share(self, task_id: TaskId, emit: Emit = discard) -> MemoryShare:
-        """For one incarnation of a task; ``emit`` is told of every change of what it holds."""
+        """The share of one incarnation of a task; ``emit`` is told of every change of what it holds."""
         return MemoryShare(self, task_id, emit)
 
     def has_room_for(self, share: MemoryShare) -> bool:
@@ -64,7 +68,7 @@ class MemoryBudget:
                 del self._waiting[share]
 
     def count(self, share: MemoryShare, change: int) -> None:
-        """A task holds so many bytes more, or less."""
+        """Note that a task holds ``change`` bytes more (or fewer), and wake the tasks for which there is room now."""
         self.bytes_held += change
         connector = share.task_id.connector
         held = self._held_by_connector.get(connector, 0) + change
@@ -79,7 +83,7 @@ class MemoryBudget:
 
     @property
     def _bytes_free(self) -> int:
-        """Negative where more is held than there is: every task may hold one page, whatever its size."""
+        """Bytes that nobody holds; negative where pages are larger than the budget: a task may always hold one."""
         return self.bytes_max - self.bytes_held
 
 
@@ -93,7 +97,7 @@ class MemoryShare:
     bytes_held: int = field(default=0, init=False)
 
     def __enter__(self) -> Self:
-        """Hold nothing yet."""
+        """Begin with nothing held."""
         return self
 
     def __exit__(
@@ -112,7 +116,7 @@ class MemoryShare:
         await self.budget.wait_for_room(self)
 
     def add(self, change: int) -> None:
-        """Count so many bytes more, or less; never waits, for what is counted is there already."""
+        """Hold ``change`` bytes more (or fewer); never waits, since what is counted is in memory already."""
         if change:
             self.bytes_held += change
             self.budget.count(self, change)
@@ -127,15 +131,15 @@ class MemoryShare:
             )
 
     def add_page(self, page: Page) -> None:
-        """A page was fetched: it is counted twice, once for the outcome that it will have, until that is known."""
+        """Count a page that was fetched, twice: once for the outcome that it will have, until that is known."""
         self.add(2 * bytes_of_page(page))
 
     def add_outcome(self, converted: ConvertedBatch) -> None:
-        """A micro-batch was converted: what its outcome takes replaces what was expected of it."""
+        """Count a micro-batch that was converted: the bytes of its outcome replace what was expected of it."""
         self.add(converted.outcome.nbytes - _bytes_of_pages(converted))
 
     def remove(self, converted: ConvertedBatch) -> None:
-        """A micro-batch was committed: its pages and its outcome are held no longer."""
+        """Count a micro-batch that was committed: its pages and its outcome are held no longer."""
         self.add(-_bytes_of_pages(converted) - converted.outcome.nbytes)
 
 

@@ -32,9 +32,9 @@ class Rows:
     input: pa.Table
     outcome: pa.Table
     topic: str
-    """Of pages that name none."""
+    """Topic of pages that name none."""
     partition: Partition
-    """Likewise."""
+    """Source partition of pages that name none."""
     refused: Mapping[int, RefusedRecord]
     """Rows that their topics do not take."""
 

@@ -64,7 +64,7 @@ class SettlementRules:
 
     topic: str
     partition: Partition
-    """Of pages that name none."""
+    """Source partition of pages that name none."""
     is_tolerant: bool
     has_dedupe: bool
 

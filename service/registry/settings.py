@@ -21,7 +21,7 @@ _Doubt = tuple[str, str, str]
 
 @dataclass(frozen=True, kw_only=True)
 class RegistrySettings:
-    """`urls` carry no credentials."""
+    """How a schema registry is reached and what may be written there; credentials are never part of `urls`."""
 
     urls: tuple[str, ...]
     logins: tuple[tuple[str, str] | None, ...] = field(default=(), repr=False)

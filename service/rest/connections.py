@@ -41,7 +41,7 @@ class ConnectionLimits:
     """What connections may take of a worker."""
 
     count_max: int = 1024
-    """Of all addresses together (``rest.connections.max``)."""
+    """Connections of all addresses together (``rest.connections.max``)."""
     per_address_max: int = 128
     """``rest.connections.per.address.max``; of IPv6, a network of 64 bits counts as one address."""
     seconds_max: float = 30.0

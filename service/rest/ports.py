@@ -78,7 +78,7 @@ class Surface:
     progress: ProgressView = field(default_factory=ProgressView)
     loggers: Loggers
     version: str
-    """Of headrace."""
+    """Version of headrace."""
     foreground: Foreground = field(default_factory=Foreground)
     """Where requests that go first are known to the rest."""
     plugins: Plugins | None = None

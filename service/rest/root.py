@@ -27,7 +27,7 @@ class RootRoutes:
 
     surface: Surface
     open_pages: frozenset[str]
-    """Of ``health`` and ``metrics``."""
+    """Those of ``health`` and ``metrics`` that are answered without a login."""
     health_seconds_max: float
 
     def routes(self) -> tuple[Route, ...]:

@@ -44,13 +44,13 @@ class ConfigSecrets:
         return config if is_trusted and not self.is_hidden_for_all else self._hidden(config)
 
     def info(self, request: web.Request, info: ConnectorInfo) -> ConnectorInfo:
-        """The same for all that is told of a connector."""
+        """What is told of a connector, the secrets of its config masked."""
         return replace(info, config=self.shown(request, info.config))
 
     def tasks(
         self, request: web.Request, configs: Collection[tuple[TaskId, Properties]]
     ) -> list[tuple[TaskId, Properties]]:
-        """The same for tasks with their configs."""
+        """Tasks with their configs, secrets masked."""
         return [(task, self.shown(request, config)) for task, config in configs]
 
     def restored(self, name: str, given: Mapping[str, str | None]) -> dict[str, str | None]:

@@ -46,7 +46,7 @@ def forwarding(client: aiohttp.ClientSession, *, tls: ssl.SSLContext | None) -> 
 
 
 def _target(request: web.Request, worker_url: str, *, may_forward_again: bool) -> URL:
-    """The same path, as it was encoded, and the same query but for ``forward``."""
+    """URL at the other worker: the request's path as it was encoded, and its query but for ``forward``."""
     query = [(name, value) for name, value in request.query.items() if name != "forward"]
     query.append(("forward", "true" if may_forward_again else "false"))
     return URL(f"{worker_url.rstrip('/')}{request.rel_url.raw_path}", encoded=True).with_query(query)

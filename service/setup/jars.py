@@ -36,17 +36,17 @@ class LockedFile:
 
     @property
     def organisation(self) -> str:
-        """The Maven group."""
+        """The Maven group, such as ``org.apache.kafka``."""
         return self.path.split("/")[0]
 
     @property
     def module(self) -> str:
-        """The Maven artifact."""
+        """The Maven artifact, such as ``kafka_2.13``."""
         return self.path.split("/")[1]
 
     @property
     def revision(self) -> str:
-        """The version."""
+        """The version of the artifact."""
         return self.path.split("/")[2]
 
     @property

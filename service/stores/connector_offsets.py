@@ -139,7 +139,7 @@ class ConnectorOffsets:
     own: OffsetStore | None = None
     """The connector's own topic, if it has one."""
     copies: WorkerCopies | None = None
-    """Of what is in the connector's own topic."""
+    """Copies, in the worker's topic, of what is in the connector's own topic."""
 
     @property
     def topics(self) -> frozenset[str]:

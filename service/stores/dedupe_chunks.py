@@ -26,7 +26,7 @@ SEALED_HASHES = 4096
 """So large a chunk is never merged."""
 MERGED_CHUNKS = 16
 _SEALED_SHARE = 64
-"""Of what the sliding window remembers: its oldest chunk is given up whole."""
+"""A chunk is not merged further beyond this share of what the sliding window remembers, which gives up whole chunks."""
 _BITS_OF_A_TIER = 4
 
 Place: TypeAlias = tuple[int, int]
@@ -63,7 +63,7 @@ class _WindowChunks:
             self.open.append(chunk)
 
     def drop_last(self, count: int) -> None:
-        """Of those that may be merged."""
+        """Take away the newest ``count`` chunks of those that may still be merged."""
         if count:
             self.hashes -= sum(chunk.hashes for chunk in self.open[-count:])
             del self.open[-count:]

@@ -83,12 +83,12 @@ class NoDedupe:
     def fresh_mask(
         self, hashes: npt.NDArray[np.uint8], is_valid: npt.NDArray[np.bool_], window: str
     ) -> npt.NDArray[np.bool_]:
-        """All rows are fresh."""
+        """True for every row: none was ever seen."""
         del is_valid, window
         return np.ones(len(hashes), dtype=bool)
 
     def known_mask(self, hashes: npt.NDArray[np.uint8], window: str) -> npt.NDArray[np.bool_]:
-        """No row is known."""
+        """False for every row: nothing is remembered."""
         del window
         return np.zeros(len(hashes), dtype=bool)
 

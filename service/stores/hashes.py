@@ -156,7 +156,7 @@ def ordered(high: npt.NDArray[np.uint64], low: npt.NDArray[np.uint64]) -> npt.ND
 
 
 def is_first(high: npt.NDArray[np.uint64], low: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
-    """Of ordered hashes, each that differs from the one before it."""
+    """True for each hash of an ordered column that differs from the one before it."""
     is_new = np.ones(len(high), dtype=bool)
     is_new[1:] = (high[1:] != high[:-1]) | (low[1:] != low[:-1])
     return is_new

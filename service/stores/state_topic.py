@@ -34,7 +34,7 @@ _NO_TOPIC_SETTING = frozenset({"topic", "partitions", "replication.factor", "fil
 
 @dataclass(frozen=True, slots=True)
 class StateTopicSettings:
-    """Of the settings a topic has, those that its readers and writers go by."""
+    """The settings of a topic that its readers and writers go by."""
 
     batch_bytes_max: int
     """``max.message.bytes``: what a batch of records may take."""

@@ -26,12 +26,12 @@ class ConnectorKafka:
     offset_topics: OffsetTopics
     dedupe: DedupeStore
     replication: int | None
-    """Of the worker's own topics where they are made; None: min(3, brokers)."""
+    """Replication factor of the worker's own topics where they are made; None: min(3, brokers)."""
     resolution: Callable[[Properties], Resolved]
     """Values for the variables of a config; may block."""
 
     def settings(self, role: str, connector: Properties) -> KafkaSettings:
-        """Of the client that does a connector's work as ``role``: producer, consumer or admin. May block."""
+        """Settings of the client that does a connector's work as ``role``: producer, consumer or admin. May block."""
         return self.clients.of(role, self.resolution(connector).properties)
 
     async def offsets(self, connector: Properties) -> ConnectorOffsets:

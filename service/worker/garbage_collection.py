@@ -16,7 +16,7 @@ GROWTH = 2.0
 """Everything is looked at again when so many times the objects are set aside that were alive at the last such look."""
 _OLDEST = 2
 _THRESHOLDS = (700, 10, 5)
-"""Of Python's own, the last is 10: a full collection meets half as many new objects, in some 30 ms."""
+"""Python's own last threshold is 10: a full collection meets half as many new objects, in some 30 ms."""
 
 
 @dataclass(slots=True)

@@ -32,7 +32,7 @@ from service.worker.supervising import RunnableTask, TaskSupervisor, restart_pol
 from service.worker.turnstile import Turnstile
 
 _HEADER_CONVERTER = "org.apache.kafka.connect.storage.SimpleHeaderConverter"
-"""Of every task that names none: headers are bytes here."""
+"""Header converter of every task that names none: headers are passed on as bytes."""
 STARTS_AT_ONCE = 32
 START_COUNTED_SECONDS_MAX = 5.0
 """A start that takes longer waits for something, and makes room for the next."""
@@ -177,7 +177,7 @@ class InstanceMaker:
         )
 
     def life(self, instance: InstanceId, desired: Desired) -> InstanceLife:
-        """Of a connector or a task; nothing runs yet."""
+        """The life of a connector or a task; nothing runs yet."""
         parts = self.parts
         listener: InstanceReporter
         if isinstance(instance, TaskId):

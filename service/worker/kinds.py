@@ -35,15 +35,15 @@ class ConnectorTraits:
     class_aliases: Sequence[str] = ()
     """Other names of the class, such as that of the Java class it stands for."""
     version: str
-    """Of the class, or of the installed package that it comes from."""
+    """Version of the class, or of the installed package that it comes from."""
     converter_classes: tuple[str, str]
-    """Of keys and of values, by the names they are shown under."""
+    """Classes of the key's and of the value's converter, by the names they are shown under."""
     tasks_max: int
     """``tasks.max``."""
 
     @classmethod
     def of(cls, kind: str, definition: Definition) -> Self:
-        """``kind``: ``source`` or ``sink``."""
+        """What is told of a connector whose config was read as ``definition``; ``kind``: ``source`` or ``sink``."""
         return cls(
             kind=kind,
             class_name=definition.plugin.name,

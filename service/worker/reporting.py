@@ -26,7 +26,7 @@ class InstanceReporter(Protocol):
     """Hears what becomes of one instance, from its supervisor."""
 
     version: str | None
-    """Of the instance's class, once it is known; told with every state."""
+    """Version of the instance's class, once it is known; told with every state."""
 
     def on_state(
         self, state: State, *, reason: str = "", trace: str | None = None, failure: Recovery | None = None
@@ -34,13 +34,13 @@ class InstanceReporter(Protocol):
         """The instance has entered a state; ``failure`` is the recovery of the error that made it FAILED."""
 
     def on_failure(self, error: BaseException, *, trace: str) -> None:
-        """It has failed for good; the state FAILED follows."""
+        """The instance has failed for good; the state FAILED follows."""
 
     def on_restart(self, attempt: int) -> None:
-        """It starts again by itself, for the ``attempt``-th time in a row."""
+        """The instance starts again by itself, for the ``attempt``-th time in a row."""
 
     def on_stop(self, *, left_records: int, seconds: float, is_complete: bool) -> None:
-        """It has stopped, and how much it left undelivered."""
+        """The instance has stopped; tells how much it left undelivered."""
 
 
 @dataclass(slots=True)
@@ -50,7 +50,7 @@ class TaskReporter:
     events: TaskEvents
     observer: InstanceObserver | None = None
     version: str | None = None
-    """Of the task's class, once it is known."""
+    """Version of the task's class, once it is known."""
 
     def on_state(
         self, state: State, *, reason: str = "", trace: str | None = None, failure: Recovery | None = None
@@ -82,7 +82,7 @@ class ConnectorReporter:
     emit: Emit
     observer: InstanceObserver
     connector_class: str = ""
-    """As configured, until the class itself is known."""
+    """Class as the config names it, until the class itself is known."""
     kind: str = "source"
     version: str | None = None
 

@@ -23,7 +23,7 @@ class DefinedSource:
     definition: ConnectorDefinition
 
     def split(self) -> Sequence[Mapping[str, str]]:
-        """Ask the connector."""
+        """For each task the keys it has besides the connector's own; runs the connector's ``task_configs``."""
         return self._connector().task_configs(self.definition.common.tasks_max)
 
     def prepare_task(self, task_id: TaskId, use_topic: UseTopic, confirm: Confirm) -> MakeTask:

@@ -103,7 +103,7 @@ class TaskSupervisor:
     """Why the state is FAILED, for people."""
     _current: RunnableTask | None = None
     _patience: asyncio.Timeout | None = None
-    """Of the wait for a place among those who start, while there is one."""
+    """Limits the wait for a place among the tasks that start; None when nobody waits."""
     _stop: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self) -> None:

@@ -20,7 +20,7 @@ class TaskWriter:
 
     writer: Writer
     own_topics: frozenset[str]
-    """Of offsets, de-duplication, dead letters: they have no schema, and are not among the topics of the connector."""
+    """Topics of offsets, de-duplication and dead letters: without schemas, and not among the connector's topics."""
     use_topic: Callable[[str], None]
 
     @property

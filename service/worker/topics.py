@@ -42,7 +42,7 @@ class ConnectorTopics:
             await self._topics.ensure(topics_of(definition))
 
     async def close(self) -> None:
-        """Disconnect from Kafka."""
+        """Disconnect from Kafka; the next use connects again."""
         await self._topics.close()
 
     async def _ensure_dedupe_topic(self) -> None:

@@ -88,7 +88,7 @@ def _finding(rule: Rule, expected: str) -> PlanFinding:
 
 
 def _first_words(text: str) -> str:
-    """Of a syntax error the first line is empty."""
+    """First line with text: that of a syntax error is empty."""
     return next(filter(None, (line.strip() for line in text.splitlines())), "")[:200]
 
 

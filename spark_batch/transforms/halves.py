@@ -86,7 +86,7 @@ class Origins:
     """Where the records of a half come from, for transformations that add it."""
 
     topic: str
-    """As the routers before have made it."""
+    """Topic at this step, after the routers before it."""
     partitions: ArrowColumn
     offsets: ArrowColumn
     timestamps: ArrowColumn

@@ -44,7 +44,7 @@ _NOT_LINEAR = re.compile(r"\(\?(?:[=!>]|<[=!])|\\(?:k<|[1-9])|[*+?}]\+")
 _LACKING = "look-around, references to groups and possessive quantifiers cannot be had in linear time"
 
 CHARACTERS_MAX = 4096
-"""Of one expression."""
+"""Length of one expression, in characters."""
 STEPS_MAX = 1024
 """RE2's instructions for one expression: each character of a name costs so many steps at most."""
 
@@ -76,7 +76,7 @@ class JavaPattern:
 
 
 class JavaMatch(Protocol):
-    """Where an expression matches."""
+    """Where an expression matches, as indexes into the text."""
 
     def __getitem__(self, group: int | str, /) -> str | None:
         """Text of a group; None where it takes no part."""
@@ -85,7 +85,7 @@ class JavaMatch(Protocol):
         """Index of the first character."""
 
     def end(self) -> int:
-        """Index after the last."""
+        """Index after the last matched character."""
 
 
 @lru_cache(maxsize=256)

@@ -29,7 +29,7 @@ class FakeClock:
         self._driver: asyncio.Handle | None = None
 
     def now(self) -> datetime:
-        """Wall clock, aware, UTC."""
+        """The time of day in virtual time, aware, in UTC."""
         return self.start + timedelta(seconds=self._seconds) + self._wall_shift
 
     def monotonic(self) -> float:
@@ -41,7 +41,7 @@ class FakeClock:
         self._wall_shift += timedelta(seconds=seconds)
 
     async def sleep(self, seconds: float) -> None:
-        """Wait in virtual time."""
+        """Wait for so many virtual seconds; returns as soon as everybody sleeps, or ``advance`` gets there."""
         self.slept.append(seconds)
         if seconds <= 0:
             await asyncio.sleep(0)
@@ -55,7 +55,7 @@ class FakeClock:
 
     @property
     def sleepers(self) -> int:
-        """How many wait now."""
+        """How many calls of ``sleep`` have not returned yet."""
         return sum(not wake.done() for _, _, wake in self._sleepers)
 
     async def wait_for_sleeper(self) -> None:

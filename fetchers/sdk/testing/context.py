@@ -1,4 +1,4 @@
-"""A worker for one task, made of memory."""
+"""A stand-in for the worker: a context that keeps in memory what a fetcher tells it, for tests to look at."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PartitionKey = tuple[tuple[str, Any], ...]
 
 
 class FakeContext:
-    """A ``FetchContext`` that records what it is told."""
+    """A ``FetchContext`` that keeps what it is told: ``events``, ``rounds``, ``lags``, ``limit_waits``."""
 
     def __init__(
         self,
@@ -73,18 +73,18 @@ class FakeContext:
         return self._http
 
     def emit(self, event: Event) -> None:
-        """Keep the event."""
+        """Add the event to ``events``."""
         self.events.append(event)
 
     def finish_round(self) -> None:
-        """Count the round."""
+        """Add one to ``rounds``, and call ``on_round`` with the sum."""
         self.rounds += 1
         if self.on_round is not None:
             self.on_round(self.rounds)
 
     @contextmanager
     def waiting_for_limit(self) -> Iterator[None]:
-        """Count the wait."""
+        """Add one to ``limit_waits``; ``is_waiting_for_limit`` is true inside the block."""
         self.limit_waits += 1
         self.is_waiting_for_limit = True
         try:
@@ -118,7 +118,7 @@ class FakeContext:
             raise Retriable(message) from error
 
     def report_lag(self, seconds: float) -> None:
-        """Keep the figure."""
+        """Add the seconds to ``lags``."""
         self.lags.append(seconds)
 
     def commit(self, page: Page, *, default: Partition | None = None) -> None:

@@ -152,7 +152,7 @@ class SharedHttp:
         return self._bound is not None and host in self._bound.internal_hosts
 
     def for_task(self, asker: Asker) -> TaskHttp:
-        """Access for this task."""
+        """The client as one task uses it: requests and waits are counted for ``asker``."""
         return TaskHttp(self, asker)
 
     async def tls_context(self, settings: TlsSettings) -> ssl.SSLContext:

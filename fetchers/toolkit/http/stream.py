@@ -31,7 +31,7 @@ class ResponseStream:
 
     @property
     def status(self) -> int:
-        """HTTP status code."""
+        """The HTTP status code, such as 200."""
         return self._response.status
 
     @property
@@ -46,7 +46,7 @@ class ResponseStream:
 
     @property
     def links(self) -> Sequence[str]:
-        """Every ``Link`` field."""
+        """Every value of the ``Link`` header field, as it was sent (RFC 8288)."""
         return tuple(self._response.headers.getall("Link", ()))
 
     @property
