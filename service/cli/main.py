@@ -178,6 +178,33 @@ def validate(files: tuple[Path, ...], worker: Path | None, *, is_json: bool) -> 
 
 
 @main.command()
+@click.argument("file", metavar="CONNECTOR", type=click.Path(dir_okay=False, exists=True, path_type=Path))
+@click.option(
+    "--worker", type=click.Path(dir_okay=False, exists=True, path_type=Path), help="Worker file to read it with."
+)
+@click.option(
+    "--max", "records_max", type=click.IntRange(1, 100_000), default=20, show_default=True, help="Records to show."
+)
+@click.option(
+    "--timeout",
+    "seconds_max",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0.1),
+    default=30.0,
+    show_default=True,
+    help="How long the source may take.",
+)
+@click.option("--json", "is_json", is_flag=True, help="Everything as one JSON object.")
+def preview(file: Path, worker: Path | None, *, records_max: int, seconds_max: float, is_json: bool) -> None:
+    """Show what a source connector would do with the first records of its source; writes nothing, needs no Kafka."""
+    from service.cli.preview import run_preview  # noqa: PLC0415 - as above
+    from service.preview.sampling import SampleLimits  # noqa: PLC0415 - as above
+
+    limits = SampleLimits(records_max=records_max, seconds_max=seconds_max)
+    sys.exit(run_preview(file, worker, limits, is_json=is_json))
+
+
+@main.command()
 @click.argument("dead_letter_topic")
 @click.argument("worker", type=click.Path(dir_okay=False, path_type=Path))
 @click.argument("connectors", nargs=-1, required=True, type=click.Path(dir_okay=False, path_type=Path))
