@@ -28,7 +28,7 @@ from spark_batch.convert_exactly import convert_exactly, is_judged_exactly
 from spark_batch.plan import ConversionPlan, ConverterKind
 from spark_batch.plan_findings import plan_findings
 from spark_batch.plan_transforms import key_schema, value_schema
-from spark_batch.transforms.tracks import lay
+from spark_batch.transforms.applied import applied_steps
 
 _KEY_ID, _VALUE_ID = 1, 2
 """In place of the registry's ids: nothing is registered for a preview, and what is shown is decoded."""
@@ -150,7 +150,9 @@ async def _records(
             is_seen = row["dedupe"] is not None and (window, row["dedupe"], is_rejected) in seen
             if row["dedupe"] is not None:
                 seen.add((window, row["dedupe"], is_rejected))
-            target = lay(plan.transformations, page.topic or definition.topic, is_tombstone=payload is None).topic
+            target = applied_steps(
+                plan.transformations, page.topic or definition.topic, is_tombstone=payload is None
+            ).topic
             yield JudgedRecord(
                 payload=payload,
                 topic=target,
