@@ -21,13 +21,15 @@ COPY service/__init__.py service/__init__.py
 COPY service/setup service/setup
 RUN PYTHONPATH=/opt/headrace python3 -S -m service.setup --without-archives
 COPY . .
-RUN PYTHONPATH=/opt/headrace python3 -S -m service.setup
+RUN .venv/bin/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --no-index . \
+    && .venv/bin/headrace parts
 
 FROM system
 RUN useradd --uid 10001 --create-home --home-dir /var/lib/headrace --shell /usr/sbin/nologin headrace
-COPY --from=build /opt/headrace /opt/headrace
+COPY --from=build /opt/headrace/.venv /opt/headrace/.venv
+COPY --from=build /opt/headrace/parts /opt/headrace/parts
 ENV HEADRACE_CACHE=/opt/headrace/parts \
-    PYTHONPATH=/opt/headrace \
+    PATH=/opt/headrace/.venv/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1
 USER 10001
 WORKDIR /var/lib/headrace
@@ -35,5 +37,5 @@ VOLUME /var/lib/headrace
 EXPOSE 8083
 HEALTHCHECK --interval=15s --timeout=5s --start-period=60s --retries=3 \
     CMD ["/opt/headrace/.venv/bin/python", "-I", "-S", "-c", "import os, urllib.request; urllib.request.urlopen(os.environ.get('HEADRACE_HEALTH_URL', 'http://127.0.0.1:8083/health/live'), timeout=4)"]
-ENTRYPOINT ["/opt/headrace/.venv/bin/python", "-P", "-m", "service.cli"]
+ENTRYPOINT ["headrace"]
 CMD ["help"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from pathlib import Path
 
@@ -213,6 +214,17 @@ def redrive(dead_letter_topic: str, worker: Path, connectors: tuple[Path, ...]) 
     from service.cli.redrive import run_redrive  # noqa: PLC0415 - as above
 
     sys.exit(asyncio.run(run_redrive(dead_letter_topic, worker, connectors)))
+
+
+@main.command()
+def parts() -> None:
+    """Fetch the JVM parts now, before a command needs them: when an image is built, for example."""
+    from service.embedded.jars import class_path, registry_folder, spark_avro_jar  # noqa: PLC0415 - as above
+
+    # Set-up has run before this command; what it could not get is said here.
+    click.echo(
+        f"{len(class_path('kafka').split(os.pathsep))} jars of Kafka, {spark_avro_jar().name}, {registry_folder()}"
+    )
 
 
 @main.command()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -35,7 +36,7 @@ def class_path(name: str) -> str:
 @cache
 def archive_options(name: str) -> tuple[str, ...]:
     """What lets a JVM (`kafka`, `spark`) start quickly: the class archive that set-up made of it; else nothing."""
-    return ClassArchives(_ROOT, java_program()).options(name)
+    return ClassArchives(_ROOT, java_program(), environment=Path(sys.prefix)).options(name)
 
 
 def spark_avro_jar() -> Path:
@@ -55,8 +56,6 @@ def _complete(name: str) -> JarCache:
     except SetupFailure as failure:
         raise PartsMissing(str(failure)) from failure
     if not cache.is_complete(name):
-        extra = {"connect": " bench", "clients": " test"}.get(name, "")
-        raise PartsMissing(
-            f"the JVM parts '{name}' are not in {cache.folder}: call ./headrace{extra} once to fetch them"
-        )
+        how = {"connect": "./headrace bench", "clients": "./headrace test"}.get(name, "headrace parts")
+        raise PartsMissing(f"the JVM parts '{name}' are not in {cache.folder}: call {how} once to fetch them")
     return cache

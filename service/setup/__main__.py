@@ -1,4 +1,7 @@
-"""`python -m service.setup [--dev] [--set NAME]…`: what the launcher runs before every command.
+"""`python -m service.setup [--dev] [--set NAME]… [--for COMMAND]`: what the launcher runs before every command.
+
+The command `headrace` of an installed wheel runs it too (`--installed`): the environment is there then, and JVM parts
+alone are fetched, at the first command that needs them.
 
 Ready already: a few dozen file states are compared and nothing else happens (well under a tenth of a second,
 no network). Exit code 2 with one line where a person has to do something first.
@@ -7,8 +10,10 @@ no network). Exit code 2 with one line where a person has to do something first.
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -23,18 +28,21 @@ from service.setup.prerequisites import find_java, require_java, require_venv
 EXIT_PREREQUISITE = 2
 ROOT = Path(__file__).resolve().parents[2]
 RUN_SETS = ("kafka", "spark", "registry")
+NEED_NO_JAVA = frozenset(
+    "- --help -h --version help completion connectors create apply config patch delete status logs pause resume stop "  # noqa: SIM905 - two lines are read sooner than 23
+    "restart offsets plugins topics loggers topic".split()
+)
+"""Commands that start no JVM here: they speak to a worker or to Kafka. `-` is a call without a command."""
 
 
-def set_up(root: Path, *, is_development: bool, sets: tuple[str, ...], with_archives: bool) -> None:
+def set_up(environment: Environment, *, locks: tuple[str, ...], sets: tuple[str, ...], with_archives: bool) -> None:
     """Complete the environment, the jar sets and the class archives; what is complete is left alone."""
-    environment = Environment(root)
     java = find_java()
     if sets and not environment.is_java_verified(java):
         java = require_java()
-    locks = ("build.txt", "run.txt", "dev.txt") if is_development else ("build.txt", "run.txt")
-    if not environment.is_complete(locks=locks):
+    if locks and not environment.is_complete(locks=locks):
         require_venv()
-        with exclusive(root / ".venv.lock", on_wait=lambda: say("another set-up is at work here; waiting for it")):
+        with exclusive(environment.lock, on_wait=lambda: say("another set-up is at work here; waiting for it")):
             if not environment.is_complete(locks=locks):
                 say(f"installing locked requirements into {environment.folder} (a few minutes the first time)")
                 environment.complete(locks=locks)
@@ -43,39 +51,45 @@ def set_up(root: Path, *, is_development: bool, sets: tuple[str, ...], with_arch
             environment.remember_java(java)
     cache = JarCache(cache_folder())
     if not all(cache.is_complete(name) for name in sets):
-        fetch_sets(cache, sets, program=ivy_program(environment.site_packages))
+        fetch_sets(cache, sets, program=ivy_program(environment.site_packages if locks else None))
     if sets and java and with_archives:
-        make_archives(root, java, python=environment.python)
+        make_archives(environment, java)
 
 
-def make_archives(root: Path, java: Path, *, python: Path) -> None:
+def make_archives(environment: Environment, java: Path) -> None:
     """Make starts quick; they go without it where that fails, in a read-only checkout for example."""
-    archives = ClassArchives(root, java)
+    archives = ClassArchives(environment.root, java, environment=environment.folder)
     if archives.is_settled():
         return
     try:
-        with exclusive(root / ".venv.lock", on_wait=lambda: say("another set-up is at work here; waiting for it")):
+        with exclusive(environment.lock, on_wait=lambda: say("another set-up is at work here; waiting for it")):
             if archives.is_settled():
                 return
             say("rehearsing a start of Kafka and Spark, so that all others are quicker (a minute, once)")
-            failure = archives.make(python=python)
+            failure = archives.make(python=environment.python)
     except OSError as error:
         failure = str(error)
     if failure:
         say(f"starts stay slow: {failure}")
 
 
-def main() -> int:
-    """Run set-up with the command line's choices and return the exit code."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run set-up with the command line's choices, or those given, and return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m service.setup", description=__doc__)
     parser.add_argument("--dev", action="store_true", help="also what tests and checks need")
     parser.add_argument("--set", action="append", dest="sets", help="also this set of JVM parts")
     parser.add_argument("--without-jars", action="store_true", help="no JVM parts at all")
     parser.add_argument("--without-archives", action="store_true", help="nothing that only makes starts quicker")
-    options = parser.parse_args()
-    sets = () if options.without_jars else (*RUN_SETS, *(options.sets or ()))
+    parser.add_argument("--for", dest="command", help="no JVM parts where this command needs none; '-' is no command")
+    parser.add_argument("--installed", action="store_true", help="the environment is this Python's, and complete")
+    options = parser.parse_args(arguments)
+    needs_jars = not options.without_jars and options.command not in NEED_NO_JAVA
+    sets = (*RUN_SETS, *(options.sets or ())) if needs_jars else ()
+    locks = () if options.installed else ("build.txt", "run.txt", *(("dev.txt",) if options.dev else ()))
+    environment = Environment(ROOT, folder=Path(sys.prefix) if options.installed else None)
+    with_archives = not options.without_archives and (not options.installed or os.access(sys.prefix, os.W_OK))
     try:
-        set_up(ROOT, is_development=options.dev, sets=sets, with_archives=not options.without_archives)
+        set_up(environment, locks=locks, sets=sets, with_archives=with_archives)
     except SetupFailure as failure:
         say(str(failure))
         return EXIT_PREREQUISITE

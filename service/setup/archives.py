@@ -26,12 +26,12 @@ _SILENT = ("-Xlog:cds*=off", "-Xlog:class+path*=off")
 
 
 class ClassArchives:
-    """The archives of one checkout, inside its environment, because they name the environment's jars by their paths."""
+    """The archives of one environment, inside it, because they name the jars of its pyspark by their paths."""
 
-    def __init__(self, root: Path, java: Path) -> None:
-        """Take the checkout's root and the Java that maps them; nothing is made yet."""
+    def __init__(self, root: Path, java: Path, *, environment: Path) -> None:
+        """Take the folder of our packages, the Java that maps them and the environment's; nothing is made yet."""
         self._root = root
-        self._all = root / ".venv" / _FOLDER
+        self._all = environment / _FOLDER
         self.folder = self._all / _key(root / "requirements", java)
 
     def is_settled(self) -> bool:

@@ -39,10 +39,12 @@ _PINNED = re.compile(r"^([A-Za-z0-9._-]+)==([^ ;\\]+)( ;)?", re.MULTILINE)
 class Environment:
     """The folder `.venv` of a checkout and the requirement files that say what belongs into it."""
 
-    def __init__(self, root: Path) -> None:
-        """Take the checkout's root; nothing is read or made yet."""
-        self.folder = root / ".venv"
-        self.python = self.folder / "bin" / "python"
+    def __init__(self, root: Path, *, folder: Path | None = None) -> None:
+        """Take the root of our packages, and the environment's folder if it is another; nothing is read or made yet."""
+        self.root = root
+        self.folder = root / ".venv" if folder is None else folder
+        self.lock = self.folder.with_name(".venv.lock") if folder is None else self.folder / ".headrace.lock"
+        self.python = self.folder / "bin" / "python" if folder is None else Path(sys.executable)
         self.requirements = root / "requirements"
 
     def is_complete(self, *, locks: tuple[str, ...]) -> bool:

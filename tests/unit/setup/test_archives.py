@@ -9,6 +9,7 @@ import pytest
 
 from service.setup.__main__ import make_archives
 from service.setup.archives import NAMES, ClassArchives
+from service.setup.environment import Environment
 
 REHEARSED = 'for name in kafka spark; do echo classes >"$4/$name.jsa"; done'
 """``$4``: after ``-P -m service.rehearsal``."""
@@ -41,7 +42,7 @@ def _python(folder: Path, script: str) -> Path:
 
 def test_archives_are_mapped_once_they_are_made(root: Path, java: Path) -> None:
     """Before, a JVM is given nothing."""
-    archives = ClassArchives(root, java)
+    archives = ClassArchives(root, java, environment=root / ".venv")
     assert not archives.is_settled()
     assert archives.options("kafka") == ()
     assert archives.make(python=_python(root, REHEARSED)) is None
@@ -53,11 +54,11 @@ def test_archives_are_mapped_once_they_are_made(root: Path, java: Path) -> None:
 @pytest.mark.parametrize("changed", ["java", "requirements/run.txt", "requirements/jars.sha256"])
 def test_another_java_or_other_jars_need_others(root: Path, java: Path, changed: str) -> None:
     """The old ones go."""
-    before = ClassArchives(root, java)
+    before = ClassArchives(root, java, environment=root / ".venv")
     before.make(python=_python(root, REHEARSED))
     (root / changed).write_text("another", encoding="utf-8")
     os.utime(root / changed, (1, 1))
-    after = ClassArchives(root, java)
+    after = ClassArchives(root, java, environment=root / ".venv")
     assert not after.is_settled()
     after.make(python=_python(root, REHEARSED))
     assert after.is_settled()
@@ -75,7 +76,7 @@ def test_another_java_or_other_jars_need_others(root: Path, java: Path, changed:
 )
 def test_what_cannot_be_made_is_said_once(root: Path, java: Path, script: str, expected: str) -> None:
     """The next start does not try again; what was made is used."""
-    archives = ClassArchives(root, java)
+    archives = ClassArchives(root, java, environment=root / ".venv")
     assert archives.make(python=_python(root, script)) == expected
     assert archives.is_settled()
     assert archives.options("spark") == ()
@@ -83,7 +84,7 @@ def test_what_cannot_be_made_is_said_once(root: Path, java: Path, script: str, e
 
 def test_an_interrupted_rehearsal_leaves_nothing_that_counts(root: Path, java: Path) -> None:
     """Its folder has another name, and goes with the next."""
-    archives = ClassArchives(root, java)
+    archives = ClassArchives(root, java, environment=root / ".venv")
     leftover = archives.folder.with_name(f"{archives.folder.name}.1")
     leftover.mkdir(parents=True)
     (leftover / "kafka.jsa").touch()
@@ -96,7 +97,9 @@ def test_a_checkout_that_cannot_be_written_to_is_no_obstacle(
     root: Path, java: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It starts slowly, and says why."""
-    (root / ".venv").touch()
-    make_archives(root, java, python=_python(root, REHEARSED))
+    environment = Environment(root)
+    environment.folder.touch()
+    environment.python = _python(root, REHEARSED)
+    make_archives(environment, java)
     assert "starts stay slow: " in capsys.readouterr().err
-    assert not ClassArchives(root, java).is_settled()
+    assert not ClassArchives(root, java, environment=root / ".venv").is_settled()

@@ -81,7 +81,7 @@ def test_a_java_that_cannot_be_noted_is_asked_again(tmp_path: Path) -> None:
     empty.touch()
     (environment.folder / f"{STAMP}-build.txt").write_text(digest(empty), encoding="utf-8")
     (environment.folder / f"{STAMP}-java").mkdir()  # stops root too
-    set_up(tmp_path, is_development=False, sets=("kafka",), with_archives=False)
+    set_up(environment, locks=("build.txt", "run.txt"), sets=("kafka",), with_archives=False)
     assert not environment.is_java_verified(find_java())
 
 

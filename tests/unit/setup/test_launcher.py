@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from service.cli.main import REMOTE_COMMANDS
+from service.setup.__main__ import NEED_NO_JAVA
 from service.setup.prerequisites import java_release
 
 _ROOT = Path(__file__).parents[3]
@@ -56,6 +58,11 @@ def test_missing_java_names_the_package(clone: Path, tmp_path: Path) -> None:
     """Without Java the line says which package brings it, and nothing has been installed."""
     _assert_one_line(_launch(clone, JAVA_HOME=str(tmp_path)), "Java 17", "openjdk-17-jre-headless")
     assert not (clone / ".venv").exists()
+
+
+def test_commands_that_ask_a_worker_need_no_java() -> None:
+    """Each that only speaks to a worker; a new one too."""
+    assert {command.name for command in REMOTE_COMMANDS} <= NEED_NO_JAVA
 
 
 def test_old_java_is_told_with_its_release(clone: Path, tmp_path: Path) -> None:

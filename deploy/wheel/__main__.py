@@ -1,0 +1,5 @@
+"""`python -m headrace`."""
+
+from headrace import main
+
+main()
