@@ -43,7 +43,7 @@ REMOTE_COMMANDS: tuple[click.Command, ...] = (
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=(
         "Of the launcher: 'test' runs every test, 'check' what CI runs first, 'bench' the figures beside a peer's, "
-        "'docs' writes the reference pages."
+        "'docs' writes the reference pages, 'site' makes a site of all pages."
     ),
 )
 @click.version_option(VERSION, prog_name="headrace")

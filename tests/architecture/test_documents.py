@@ -142,8 +142,9 @@ def test_the_readme_names_the_commands_a_user_begins_with() -> None:
 
 
 def test_the_index_lists_every_page() -> None:
-    """docs/index.md leads to every page under docs, or to its folder."""
+    """docs/index.md leads to every page under docs, or to the page of its folder."""
     linked = {Path(link.partition("#")[0]) for link in LINK.findall(text_of("docs/index.md"))}
+    linked |= {page.parent for page in linked if page.name == "README.md"}
     pages = [Path(path).relative_to("docs") for path in PAPERS if path.startswith("docs/") and path != "docs/index.md"]
 
     assert [str(page) for page in pages if not linked & {page, *page.parents[:-1]}] == []
