@@ -100,7 +100,7 @@ def test_third_parties_have_one_door(door: str) -> None:
 
 
 def test_every_room_is_under_a_contract() -> None:
-    """The linter looks at every top-level package of the product; in deploy are settings of other programs and of the wheel."""
+    """The linter looks at every package of the product; deploy has settings of other programs, and the wheel's name."""
     settings = tomllib.loads(text_of("pyproject.toml"))["tool"]["importlinter"]
     packages = {module.path.split("/")[0] for module in modules() if module.path.count("/")} - {"tests", "deploy"}
 
