@@ -113,7 +113,7 @@ async def open_worker(
         parts = await _lend(job, addresses, spark=spark, emit=emit, stack=stack)
         me = advertised(config, urls.main)
         tls = None if rest.tls is None else rest.tls.client
-        control = ControlPlane(parts, me, is_distributed, surface, tls, calls or ForeignCalls())
+        control = ControlPlane(parts, me, is_distributed, surface, tls, calls or ForeignCalls(), lambda: spark.is_ready)
         definitions = job.definitions(registry_url=addresses.registry)
         runs = Runs(job, control, control.plugins(), addresses.rest, started_at, definitions)
         surface.plugins = runs.plugins

@@ -35,6 +35,7 @@ from service.rest.ports import Surface
 from service.stores.kafka_log import LogClients
 from service.stores.opening import StateStores, stores_in_kafka, stores_in_memory
 from service.validation.connectors import find_connector
+from service.validation.outside import Outside
 from service.validation.plugins import ConnectorPlugins
 from service.validation.validator import Validation
 from service.worker.connector_kafka import ConnectorKafka
@@ -76,6 +77,8 @@ class ControlPlane:
     tls: SSLContext | None
     """For requests to other workers."""
     calls: Calls
+    is_spark_ready: Callable[[], bool]
+    """Whether Spark would answer a question now."""
 
     @property
     def clock(self) -> Clock:
@@ -90,7 +93,10 @@ class ControlPlane:
     def plugins(self) -> ConnectorPlugins:
         """What can be run here, and its validation."""
         return ConnectorPlugins(
-            Validation(self.parts.properties, self.parts.resolution), self.calls, self._tell_warnings
+            Validation(self.parts.properties, self.parts.resolution),
+            self.calls,
+            self._tell_warnings,
+            Outside(self.parts.connectors.schemas, self.parts.connectors.check_plan, self.is_spark_ready),
         )
 
     @asynccontextmanager

@@ -36,6 +36,10 @@ FREED_MEMORY_KEPT_MS = 300
 class Conversion(Protocol):
     """What converts micro-batches: Spark, except in tests of the control plane."""
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether it would answer now."""
+
     async def run(self) -> None:
         """Start, however often it takes; runs until it is cancelled."""
 

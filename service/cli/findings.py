@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from service.job import ConfigRefusedError
+from service.job import ConfigRefusedError, SourceFindings
 
 
 def print_refusal(refusal: ConfigRefusedError) -> None:
     """One table on standard error: file, key, value (masked), what was expected."""
-    table = Table(title="Configuration refused", title_justify="left", show_lines=False)
+    _print("Configuration refused", refusal.sources)
+
+
+def print_warnings(warnings: Sequence[SourceFindings]) -> None:
+    """The same of what is odd about a configuration that is taken; nothing where nothing is."""
+    if any(source.findings for source in warnings):
+        _print("Configuration taken, with warnings", warnings)
+
+
+def _print(title: str, sources: Sequence[SourceFindings]) -> None:
+    table = Table(title=title, title_justify="left", show_lines=False)
     for column in ("file", "", "key", "value", "finding"):
         table.add_column(column, overflow="fold")
-    for source in refusal.sources:
+    for source in sources:
         for finding in source.findings:
             cells = (source.source, finding.severity.value, finding.key, finding.value or "", finding.message)
             # As plain text: what users write is no markup.

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from metrics.logging import LogFormat, configure_logging
 from service.app import Addresses, open_worker
-from service.cli.findings import print_refusal
+from service.cli.findings import print_refusal, print_warnings
 from service.cli.progress import LinesAbove, showing, terminal
 from service.embedded.errors import EmbeddedError, StartFailed
 from service.herder.run import WorkerRun
@@ -48,6 +48,7 @@ async def run_to_end(
     """
     try:
         job = read()
+        print_warnings(job.warnings)
         console = terminal()
         configure_job_logging(job, console)
         return await run_job(job, idle_seconds=idle_seconds, is_distributed=is_distributed, tell=tell, console=console)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from aiohttp import web
 
@@ -54,6 +54,7 @@ class PluginRoutes:
                 access=Access.ADMIN,
                 tag="plugins",
                 body=reference("ConfigInput"),
+                query=(Query("warnings", "Our own: true adds `warnings`, what is odd but not wrong.", FLAG),),
                 answers=(Answer(200, "Every key, its value and what is wrong with it.", reference("Validation")),),
                 errors={400: "The class is not that of the path, or there is none such.", 404: _MISSING},
             ),
@@ -74,4 +75,8 @@ class PluginRoutes:
         """Answer 200 with Connect's ConfigInfos, also where there are errors."""
         given = bodies.parse_config(await bodies.read_body(request))
         config = self.secrets.restored(given.get("name") or "", given)
-        return bodies.json_answer(await self.surface.present_plugins.validate(request.match_info["plugin"], config))
+        validated = await self.surface.present_plugins.validate(request.match_info["plugin"], config)
+        if not bodies.parse_flag(request.query.get("warnings", "")):
+            return bodies.json_answer(validated.infos)
+        warnings = [{"key": finding.key, "message": finding.message} for finding in validated.warnings]
+        return bodies.json_answer({**asdict(validated.infos), "warnings": warnings})

@@ -13,7 +13,8 @@ from service.foreground import Foreground
 from service.herder.api import Activity, Herder
 from service.herder.errors import RequestError, StartingError
 from service.rest.health import Health, WorkerPhase
-from service.validation.infos import ConfigInfos, ConfigKeyInfo
+from service.validation.infos import ConfigKeyInfo
+from service.validation.validator import Validated
 
 
 def summary(activity: Activity) -> str:
@@ -65,8 +66,8 @@ class Plugins(Protocol):
     def secret_keys(self, config: Mapping[str, str]) -> Collection[str]:
         """Keys of a connector's or task's config whose values are not for everyone."""
 
-    async def validate(self, plugin: str, config: Mapping[str, str | None]) -> ConfigInfos:
-        """Every key and its value, also when there are errors."""
+    async def validate(self, plugin: str, config: Mapping[str, str | None]) -> Validated:
+        """Every key and its value, also when there are errors; and what is odd about a config that is not wrong."""
 
 
 @dataclass(slots=True, kw_only=True)

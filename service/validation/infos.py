@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,16 @@ class ConfigInfos:
     error_count: int
     groups: tuple[str, ...]
     configs: tuple[ConfigInfo, ...]
+
+    def with_errors(self, found: Iterable[tuple[str, str]]) -> ConfigInfos:
+        """With further errors (key, text), each of which counts; a key that is not there is added."""
+        by_name = {config.value.name: config for config in self.configs}
+        count = self.error_count
+        for name, text in found:
+            known = by_name.get(name) or ConfigInfo(None, ConfigValueInfo(name, None))
+            by_name[name] = replace(known, value=replace(known.value, errors=(*known.value.errors, text)))
+            count += 1
+        return replace(self, error_count=count, configs=tuple(by_name.values()))
 
     @property
     def errors(self) -> tuple[str, ...]:

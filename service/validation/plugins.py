@@ -17,7 +17,8 @@ from service.herder.errors import BadRequestError, NotFoundError, RequestError
 from service.validation.connectors import KnownConnector, find_connector, known_connectors
 from service.validation.converters import CONVERTERS, HEADER_CONVERTERS
 from service.validation.entries import key_info
-from service.validation.infos import ConfigInfos, ConfigKeyInfo
+from service.validation.infos import ConfigKeyInfo
+from service.validation.outside import Outside
 from service.validation.secrets import secret_keys
 from service.validation.validator import Validated, Validation
 from service.validation.versions import CONNECT_VERSION, VersionSyntaxError, is_in_range, range_text
@@ -59,6 +60,8 @@ class ConnectorPlugins:
     validation: Validation
     calls: Calls
     tell_warnings: TellWarnings = _say_nothing
+    outside: Outside | None = None
+    """Who else is asked about a config that is right by itself; None: nobody."""
     _under_way: Counter[str] = field(default_factory=Counter)
     _lock: Lock = field(default_factory=Lock)
     _numbers: Iterator[int] = field(default_factory=count)
@@ -93,9 +96,9 @@ class ConnectorPlugins:
         _check_version(name, installed, version)
         return [key_info(key) for key in keys if not key.is_prefix]
 
-    async def validate(self, plugin: str, config: Mapping[str, str | None]) -> ConfigInfos:
-        """The answer to ``PUT /connector-plugins/{plugin}/config/validate``."""
-        return (await self._validated(config, plugin)).infos
+    async def validate(self, plugin: str, config: Mapping[str, str | None]) -> Validated:
+        """The answer to ``PUT /connector-plugins/{plugin}/config/validate``, and what is odd about the config."""
+        return await self._validated(config, plugin)
 
     def secret_keys(self, config: Mapping[str, str]) -> frozenset[str]:
         """Keys whose values are not for everyone."""
@@ -122,9 +125,12 @@ class ConnectorPlugins:
                 self._count(class_name, -1)
 
         try:
-            return await self.calls.run(call, subject=f"validation {next(self._numbers)}")
+            validated = await self.calls.run(call, subject=f"validation {next(self._numbers)}")
         except Retriable as error:
             raise SlowValidationError(f"Validation of {class_name} did not come back in time") from error
+        if validated.definition is None or self.outside is None:
+            return validated
+        return validated.with_found(await self.outside.findings(validated.definition))
 
     def _count(self, class_name: str, change: int) -> None:
         """In the threads of the calls."""

@@ -9,6 +9,7 @@ from fetchers.catalog import PluginLoadError
 from fetchers.sdk import Finding
 from fetchers.sdk.config import HIDDEN
 from service.config.borrowed_keys import client_key
+from service.config.kinds import Definition
 from service.config.overrides import overrides_of
 from service.config.parts import class_not_found
 from service.config.providers import FAILED_VALUE, ProviderError, Resolved
@@ -37,6 +38,10 @@ def nothing_to_resolve(properties: Mapping[str, str]) -> Resolved:
     return Resolved(dict(properties))
 
 
+def _as_it_is(finding: Finding) -> Finding:
+    return finding
+
+
 @dataclass(frozen=True, slots=True)
 class Validated:
     """The outcome of one validation."""
@@ -44,6 +49,18 @@ class Validated:
     infos: ConfigInfos
     warnings: tuple[Finding, ...] = ()
     """What does not refuse the config, such as keys that nothing reads."""
+    definition: Definition | None = None
+    """What a connector is made from; None where anything is wrong with the config."""
+    hidden: Callable[[Finding], Finding] = _as_it_is
+    """Takes values that came from providers out of a finding."""
+
+    def with_found(self, found: Iterable[Finding]) -> Validated:
+        """What was found besides, once somebody else was asked about the definition."""
+        shown = [self.hidden(finding) for finding in found]
+        errors = [finding for finding in shown if finding.is_error]
+        warnings = (*self.warnings, *(finding for finding in shown if not finding.is_error))
+        infos = self.infos.with_errors((finding.key, finding.message) for finding in errors)
+        return replace(self, infos=infos, warnings=warnings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +77,17 @@ class Validation:
         class_name = _class_name(given, plugin)
         resolved = self._resolved({**given, "connector.class": class_name})
         connector = _connector(resolved.properties["connector.class"].strip(), self.worker)
-        entries, warnings = self._entries(resolved.properties, connector)
+        entries, warnings, definition = self._entries(resolved.properties, connector)
         for key in (key for key, value in config.items() if value is None):
             entries.refuse_null(connector.key(key), key)
         _hide(entries, resolved)
-        return Validated(entries.infos(class_name), (*map(resolved.hidden, warnings), *resolved.warnings))
+        infos = entries.infos(class_name)
+        return Validated(
+            infos,
+            (*map(resolved.hidden, warnings), *resolved.warnings),
+            None if infos.error_count else definition,
+            resolved.hidden,
+        )
 
     def _resolved(self, properties: Mapping[str, str]) -> Resolved:
         try:
@@ -72,9 +95,12 @@ class Validation:
         except ProviderError as error:
             raise BadRequestError(str(error)) from error
 
-    def _entries(self, properties: Mapping[str, str], connector: KnownConnector) -> tuple[Entries, tuple[Finding, ...]]:
+    def _entries(
+        self, properties: Mapping[str, str], connector: KnownConnector
+    ) -> tuple[Entries, tuple[Finding, ...], Definition | None]:
         common, own = connector.kind.common_class, connector.plugin.load().config_class
-        findings = _unique([*common.parse(properties).findings, *connector.findings(properties, self.worker)])
+        reading = connector.kind.read(properties, worker=self.worker)
+        findings = _unique([*common.parse(properties).findings, *reading.findings])
         entries = Entries()
         entries.add(common.config_keys(), properties, findings, classes=class_lookups())
         entries.add(own.config_keys(), properties, findings)
@@ -86,7 +112,7 @@ class Validation:
             if finding.is_error and _is_news(finding, entries):
                 entries.fail(finding.key, finding.message, is_counted_once=True)
         warnings = tuple(finding for finding in findings if not finding.is_error)
-        return entries, (*warnings, *alias_warnings(properties))
+        return entries, (*warnings, *alias_warnings(properties)), reading.definition
 
 
 def _class_name(given: Mapping[str, str], plugin: str | None) -> str:

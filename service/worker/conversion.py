@@ -46,6 +46,11 @@ class ConversionService:
         self._is_missed = asyncio.Event()
         self._use = SparkUse()
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether there is a session, as far as anybody has noticed."""
+        return self._is_started.is_set() and not self._is_missed.is_set()
+
     async def run(self) -> None:
         """Start Spark, however often it takes, and whenever it is missed; run it beside everything else."""
         self._take(SessionChange(is_ready=False, detail="starting"))

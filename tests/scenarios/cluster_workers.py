@@ -29,6 +29,8 @@ TOPIC_LOOK_SECONDS = 0.4
 class InstantConversion:
     """Takes every record for valid, at once."""
 
+    is_ready = True
+
     async def run(self) -> None:
         """Nothing to start."""
 

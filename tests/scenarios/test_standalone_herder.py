@@ -142,6 +142,37 @@ async def test_a_wrong_rule_is_refused_before_any_connector_begins(cluster: Clus
     assert await cluster.lines(path) == []
 
 
+async def test_a_wrong_rule_of_a_request_is_a_mistake_of_the_request(cluster: Cluster) -> None:
+    """HTTP 400 before anything is written, for who creates as for who changes; who validates sees it at its key."""
+    path = cluster.file(["{}"])
+    contract = {
+        "contract.schema": '{"type":"record","name":"R","fields":[{"name":"a","type":"long"}]}',
+        "contract.rules.x": "a > 1",
+    }
+    right = cluster.source(path)
+    wrong = {**right, **contract}
+    job = make_job(cluster.properties(), [{"name": "right", **right}])
+    async with open_worker(job, conversion=NoRule()) as running, asyncio.TaskGroup() as group:
+        group.create_task(running.worker.run(), name="worker")
+        await cluster.wait_lines(path, ["{}"])
+        async with aiohttp.ClientSession(running.addresses.rest) as client:
+            for method, url, body in (
+                ("POST", "/connectors", {"name": "wrong", "config": wrong}),
+                ("PUT", "/connectors/wrong/config", wrong),
+                ("PUT", "/connectors/right/config", wrong),
+                ("PATCH", "/connectors/right/config", contract),
+            ):
+                async with client.request(method, url, json=body) as answer:
+                    assert (answer.status, "no rule at all" in await answer.text()) == (400, True), url
+            named = {"name": "wrong", **wrong}
+            async with client.put("/connector-plugins/FileStreamSource/config/validate", json=named) as answer:
+                configs = (await answer.json())["configs"]
+            assert [each["value"]["name"] for each in configs if each["value"]["errors"]] == ["contract.rules.x"]
+            async with client.get("/connectors") as answer:
+                assert await answer.json() == ["right"]
+        running.worker.request_stop("asked")
+
+
 async def test_a_worker_that_waits_for_spark_to_look_at_rules_can_be_stopped(cluster: Cluster) -> None:
     """And answers meanwhile."""
     rules = {
@@ -169,6 +200,8 @@ class NoRule(InstantConversion):
 
 class NoSparkYet(InstantConversion):
     """Never there to look at rules."""
+
+    is_ready = False
 
     def __init__(self) -> None:
         """Not asked yet."""

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import click
+from rich.console import Console
 from rich.text import Text
 
-from service.cli.remote.client import RemoteWorker
+from service.cli.remote.client import AnsweredError, RemoteWorker
 from service.cli.remote.figures import COLUMNS, figure_cells, figures_by_connector, tell_trouble
 from service.cli.remote.running import Exit, Output, Work, asks_worker
 from service.cli.remote.states import (
@@ -96,6 +97,7 @@ def create(
             request["initial_state"] = initial_state
         answer = await worker.ask("POST", "connectors", body=request)
         output.say(f"{name} created", _unless_waited(answer.body, wait=wait))
+        await _tell_warnings(worker, config)
         if not wait:
             return Exit.OK
         if initial_state is not None and initial_state.upper() != "RUNNING":
@@ -119,6 +121,7 @@ def apply(file: Path | None, settings: tuple[str, ...], *, wait: bool, timeout: 
         answer = await worker.ask("PUT", "connectors", name, "config", body=config)
         is_new = answer.status == HTTPStatus.CREATED
         output.say(f"{name} {'created' if is_new else 'changed'}", _unless_waited(answer.body, wait=wait))
+        await _tell_warnings(worker, config)
         if not wait:
             return Exit.OK
         settled_seconds = 0.0 if is_new else SETTLED_SECONDS
@@ -152,6 +155,7 @@ def patch(name: str, changes: tuple[str, ...]) -> Work:
     async def work(worker: RemoteWorker, output: Output) -> Exit:
         answer = await worker.ask("PATCH", "connectors", name, "config", body=patched)
         output.say(f"{name} changed", answer.body)
+        await _tell_warnings(worker, answer.body["config"])
         return Exit.OK
 
     return work
@@ -170,6 +174,23 @@ def delete(names: tuple[str, ...]) -> Work:
         return Exit.OK
 
     return work
+
+
+async def _tell_warnings(worker: RemoteWorker, config: Mapping[str, str]) -> None:
+    """Print to standard error what is odd about a config that was taken; Kafka Connect's own workers do not say."""
+    class_name = config.get("connector.class", "")
+    if not class_name:
+        return
+    query = {"warnings": "true"}
+    try:
+        answer = await worker.ask(
+            "PUT", "connector-plugins", class_name, "config", "validate", query=query, body=config
+        )
+    except AnsweredError:
+        return
+    console = Console(stderr=True, highlight=False)
+    for warning in answer.body.get("warnings", ()):
+        console.print(Text(f"warning: {warning['key']}: {warning['message']}", style="yellow"), soft_wrap=True)
 
 
 def _unless_waited(body: object, *, wait: bool) -> object:

@@ -163,6 +163,25 @@ def test_restarts_say_what_restarts(worker: FakeWorker, words: list[str], path: 
     assert worker.asked[0][1] == path
 
 
+def test_what_is_odd_about_a_config_that_is_taken_is_told(worker: FakeWorker, tmp_path: Path) -> None:
+    """On standard error, so that the answer as JSON stays one; nothing where a worker does not say."""
+    file = tmp_path / "c.properties"
+    file.write_text("name=c\nconnector.class=FileStreamSource\ntopic=a\ntopik=b\n")
+    info = {**INFO, "config": {"name": "c", "connector.class": "FileStreamSource"}}
+    worker.answer("POST", "/connectors", (201, info))
+    worker.answer("PUT", "/connectors/c/config", (200, info))
+    worker.answer("PATCH", "/connectors/c/config", (200, info))
+    commands = [("create", "-f", str(file)), ("apply", "-f", str(file)), ("patch", "c", "topik=b")]
+    for words in commands:
+        assert call(worker, *words, "--json").stderr == ""
+    told = {"warnings": [{"key": "topik", "message": "Nothing reads it; did you mean topic?"}]}
+    worker.answer("PUT", "/connector-plugins/FileStreamSource/config/validate", (200, told))
+    for words in commands:
+        result = call(worker, *words, "--json")
+        assert (json.loads(result.stdout), result.exit_code) == (info, Exit.OK)
+        assert result.stderr == "warning: topik: Nothing reads it; did you mean topic?\n"
+
+
 def test_patch_sets_and_removes(worker: FakeWorker) -> None:
     """KEY=VALUE and KEY-; a value may end with a dash."""
     worker.answer("PATCH", "/connectors/c/config", (200, INFO))

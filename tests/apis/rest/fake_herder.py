@@ -7,12 +7,14 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+from fetchers.sdk import Finding, Severity
 from service.domain.cluster import ConnectorInfo, ConnectorStatus, InstanceStatus, Properties, RestartRequest
 from service.domain.ids import TaskId
 from service.domain.states import State, TargetState
 from service.herder.api import Activity, Herder, OffsetEntry, Signature
 from service.herder.errors import BadRequestError, ConflictError, ElsewhereError, NotFoundError
 from service.validation.infos import ConfigInfo, ConfigInfos, ConfigKeyInfo, ConfigValueInfo
+from service.validation.validator import Validated
 
 FILE_KEY = ConfigKeyInfo("file", "STRING", True, None, "HIGH", "Path.", None, -1, "NONE", "file")  # noqa: FBT003
 WORKER_ID = "127.0.0.1:8083"
@@ -251,12 +253,13 @@ class FakePlugins:
         """Passwords."""
         return frozenset(key for key in config if key.endswith("password"))
 
-    async def validate(self, plugin: str, config: Mapping[str, str | None]) -> ConfigInfos:
-        """One error."""
+    async def validate(self, plugin: str, config: Mapping[str, str | None]) -> Validated:
+        """One error, one warning."""
         self.validated.append((plugin, dict(config)))
         value = ConfigValueInfo("file", None, ("a", "b"), ("It is missing.",))
         stranger = ConfigInfo(None, ConfigValueInfo("x", "1"))
-        return ConfigInfos(plugin, 1, ("Common",), (ConfigInfo(FILE_KEY, value), stranger))
+        infos = ConfigInfos(plugin, 1, ("Common",), (ConfigInfo(FILE_KEY, value), stranger))
+        return Validated(infos, (Finding("x", "1", "Nothing reads it.", Severity.WARNING),))
 
 
 def elsewhere(url: str) -> FakeHerder:

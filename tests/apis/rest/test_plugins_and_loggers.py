@@ -62,6 +62,14 @@ async def test_keys_of_a_plugin(worker: Served) -> None:
     assert wrong.error == (400, "Invalid version specification: no version")
 
 
+async def test_warnings_are_told_to_who_asks_for_them(worker: Served) -> None:
+    """Behind Connect's own fields, which stay as they are."""
+    path = "/connector-plugins/Source/config/validate"
+    plain = await worker.ask("PUT", path, {"x": "1"})
+    asked = await worker.ask("PUT", f"{path}?warnings=true", {"x": "1"})
+    assert asked.body == {**plain.body, "warnings": [{"key": "x", "message": "Nothing reads it."}]}
+
+
 async def test_a_config_is_validated(worker: Served) -> None:
     """As it was sent, nulls too: what is wrong with it is for the validation to say."""
     body = {"connector.class": "Source", "tasks.max": 1, "topic": None}
