@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from spark_batch.avro_types import JsonValue
 
+PAYLOAD_ATTRIBUTES = {"json.name", "json.coerce", "json.pattern", "json.zone"}
+"""Attributes of a field that say how it stands in the payload."""
+
 
 def namespace_of(document: JsonValue) -> str:
     """Namespace of a named type, which may stand in its name."""
@@ -15,7 +18,7 @@ def namespace_of(document: JsonValue) -> str:
 
 
 def without_json_names(document: JsonValue) -> JsonValue:
-    """The schema without `json.name`: it speaks of the payload, and registered schemas should not change with it."""
+    """The schema without `json.name` and the like: they speak of payloads, and registered schemas are not to change."""
     if isinstance(document, list):
         return [without_json_names(item) for item in document]
     if not isinstance(document, dict):
@@ -23,7 +26,7 @@ def without_json_names(document: JsonValue) -> JsonValue:
     return {
         key: item if key == "default" else without_json_names(item)
         for key, item in document.items()
-        if key != "json.name"
+        if key not in PAYLOAD_ATTRIBUTES
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -23,12 +24,14 @@ from spark_batch.avro_types import (
     Temporal,
     Uuid,
 )
+from spark_batch.coercion import COUNTED_FIELDS_MAX, Coerce, Coercion, InstantPattern, PatternError, instant_pattern
 
 DECIMAL_PRECISION_MAX = 38
 """Spark's widest decimal."""
 FIXED_BYTES_MAX = 1 << 20
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NAMED = {"record", "enum", "fixed"}
+_NUMBERS = {Primitive.INT, Primitive.LONG, Primitive.FLOAT, Primitive.DOUBLE}
 
 
 @dataclass(frozen=True)
@@ -46,12 +49,17 @@ class ParsedSchema:
 
     record: Record | None
     findings: tuple[SchemaFinding, ...]
+    coerced_fields: tuple[str, ...] = ()
+    """Dotted Avro names of the fields that may be coerced; of a type that is used again, where it is defined."""
 
 
 @lru_cache(maxsize=256)
-def parse_schema(text: str) -> ParsedSchema:
-    """Parse Avro schema text; never raises for bad text, it is a finding."""
-    reader = _Reader()
+def parse_schema(text: str, coerce: frozenset[Coerce] = frozenset()) -> ParsedSchema:
+    """Parse Avro schema text; never raises for bad text, it is a finding.
+
+    `coerce`: what every field takes that does not say otherwise by its attribute `json.coerce`.
+    """
+    reader = _Reader(coerce)
     try:
         document = json.loads(text)
         parsed = reader.type(document, "", namespace="")
@@ -60,15 +68,27 @@ def parse_schema(text: str) -> ParsedSchema:
     if parsed is not None and not isinstance(parsed, Record):
         reader.find("", str(document)[:80], "a record at the top of the schema")
     record = parsed if isinstance(parsed, Record) and not reader.findings else None
-    return ParsedSchema(record, tuple(reader.findings))
+    return ParsedSchema(record, tuple(reader.findings), tuple(reader.coerced))
+
+
+@dataclass(frozen=True)
+class _Taken:
+    """What the field that is being read takes for its value."""
+
+    field: str = ""
+    kinds: frozenset[Coerce] = frozenset()
+    pattern: InstantPattern | None = None
 
 
 @dataclass
 class _Reader:
     """Walks the schema document once; named types may be used again by name, but not inside themselves."""
 
+    coerce: frozenset[Coerce] = frozenset()
     findings: list[SchemaFinding] = field(default_factory=list)
     named: dict[str, AvroType | None] = field(default_factory=dict)
+    coerced: list[str] = field(default_factory=list)
+    taken: _Taken = _Taken()
 
     def find(self, path: str, seen: object, expected: str) -> None:
         self.findings.append(SchemaFinding(path, "nothing" if seen is None else str(seen)[:80], expected))
@@ -76,13 +96,25 @@ class _Reader:
     def slot(self, document: JsonValue, path: str, *, namespace: str) -> Slot | None:
         if not isinstance(document, list):
             parsed = self.type(document, path, namespace=namespace)
-            return None if parsed is None else Slot(parsed, is_nullable=parsed is Primitive.NULL)
+            return None if parsed is None else self._slot(parsed, is_nullable=parsed is Primitive.NULL)
         others = [branch for branch in document if branch != "null"]
         if len(document) != 2 or len(others) != 1:  # noqa: PLR2004 - "T or null" has two branches
             self.find(path, json.dumps(document), 'a union of "null" and one other type')
             return None
         parsed = self.type(others[0], path, namespace=namespace)
-        return None if parsed is None else Slot(parsed, is_nullable=True)
+        return None if parsed is None else self._slot(parsed, is_nullable=True)
+
+    def _slot(self, kind: AvroType, *, is_nullable: bool) -> Slot:
+        taken = self.taken
+        is_taken = _coerced_by(kind) in taken.kinds or (taken.pattern is not None and isinstance(kind, Temporal))
+        is_empty_null = Coerce.EMPTY in taken.kinds and is_nullable and not _is_empty_a_value(kind)
+        if not is_taken and not is_empty_null:
+            return Slot(kind, is_nullable)
+        if taken.field not in self.coerced:
+            self.coerced.append(taken.field)
+        bit = min(self.coerced.index(taken.field), COUNTED_FIELDS_MAX)
+        pattern = taken.pattern if isinstance(kind, Temporal) else None
+        return Slot(kind, is_nullable, Coercion(bit, is_taken, is_empty_null, pattern))
 
     def type(self, document: JsonValue, path: str, *, namespace: str) -> AvroType | None:  # noqa: PLR0911 - one a form
         if isinstance(document, str):
@@ -224,7 +256,9 @@ class _Reader:
         if not isinstance(json_name, str):
             self.find(own, json_name, "json.name as text")
             return None
+        outer, self.taken = self.taken, self._taken(document, own)
         slot = self.slot(document.get("type"), own, namespace=namespace)
+        self.taken = outer
         if slot is None:
             return None
         default = None
@@ -233,6 +267,56 @@ class _Reader:
             if default is None:
                 self.find(own, json.dumps(document["default"]), "a default of the (first) type")
         return Field(name, json_name, slot, default, doc=_text(document.get("doc")))
+
+    def _taken(self, document: dict[str, JsonValue], path: str) -> _Taken:
+        wanted = document.get("json.coerce", sorted(self.coerce))
+        if isinstance(wanted, bool):
+            wanted = list(Coerce) if wanted else []
+        if not isinstance(wanted, list) or not all(word in set(Coerce) for word in wanted):
+            self.find(path, json.dumps(wanted), f"json.coerce as true, false or a list of {', '.join(Coerce)}")
+            return _Taken()
+        return _Taken(path, frozenset(map(Coerce, wanted)), self._pattern(document, path))
+
+    def _pattern(self, document: dict[str, JsonValue], path: str) -> InstantPattern | None:
+        pattern, zone = document.get("json.pattern"), document.get("json.zone")
+        if pattern is None and zone is None:
+            return None
+        logical = next(_logical_types(document.get("type")), None)
+        if not isinstance(pattern, str) or not isinstance(zone, str | None) or logical not in set(Temporal):
+            self.find(path, f"json.pattern {pattern}", "a pattern as text, for a date or time")
+            return None
+        try:
+            return instant_pattern(pattern, logical, zone)
+        except PatternError as error:
+            self.find(path, f"json.pattern {pattern}", str(error))
+        return None
+
+
+def _is_empty_a_value(kind: AvroType) -> bool:
+    """Whether an empty text is a value of the type, or no text ever is."""
+    return isinstance(kind, (Record, Array, Map)) or kind in {Primitive.STRING, Primitive.BYTES, Primitive.NULL}
+
+
+def _coerced_by(kind: AvroType) -> Coerce | None:
+    """The word of `contract.coerce` that concerns values of the type."""
+    if isinstance(kind, Temporal):
+        return Coerce.INSTANTS
+    if isinstance(kind, Enum):
+        return Coerce.ENUMS
+    if kind is Primitive.BOOLEAN:
+        return Coerce.BOOLEANS
+    is_number = isinstance(kind, Decimal) or kind in _NUMBERS
+    return Coerce.NUMBERS if is_number else None
+
+
+def _logical_types(document: JsonValue) -> Iterator[str]:
+    """Logical types of a field's own value, or of the items and values in it."""
+    for branch in document if isinstance(document, list) else [document]:
+        if isinstance(branch, dict):
+            if isinstance(branch.get("logicalType"), str):
+                yield branch["logicalType"]
+            for key in ("type", "items", "values"):
+                yield from _logical_types(branch.get(key))
 
 
 def _full_name(name: str, namespace: str) -> str:

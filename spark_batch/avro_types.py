@@ -2,7 +2,8 @@
 
 Only what the conversion can express without changing a value is accepted (Avro 1.12 specification, sections "Schema
 Declaration" and "Logical Types"); everything else is a finding, never a silent fallback. Recursive records and unions
-other than "T or null" are such findings. The attribute `json.name` of a field names it in the payload.
+other than "T or null" are such findings. The attribute `json.name` of a field names it in the payload; `json.coerce`,
+`json.pattern` and `json.zone` say which texts are taken for its value (see `coercion`).
 """
 
 from __future__ import annotations
@@ -11,7 +12,10 @@ import datetime as dt
 from dataclasses import dataclass
 from decimal import Decimal as ExactNumber
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from spark_batch.coercion import Coercion
 
 
 class Primitive(StrEnum):
@@ -83,10 +87,11 @@ class Fixed:
 
 @dataclass(frozen=True)
 class Slot:
-    """A place for a value: its type, and whether null may stand there."""
+    """A place for a value: its type, whether null may stand there, and what texts are taken for a value."""
 
     type: AvroType
     is_nullable: bool = False
+    coercion: Coercion | None = None
 
 
 @dataclass(frozen=True)

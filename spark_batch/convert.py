@@ -5,6 +5,7 @@ Blocking; `runner` calls it from threads.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,6 +24,7 @@ from spark_batch.draft import (
 )
 from spark_batch.exact.verdicts import Verdict, exact_verdict
 from spark_batch.job import (
+    COERCED,
     DEDUPE,
     FIRST_RULE,
     KEY,
@@ -44,7 +46,7 @@ from spark_batch.variant_paths import PAYLOAD
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_WRITTEN = {"value": VALUE, "key": KEY, "timestamp": TIMESTAMP, "dedupe": DEDUPE}
+_WRITTEN = {"value": VALUE, "key": KEY, "timestamp": TIMESTAMP, "dedupe": DEDUPE, "coerced": COERCED}
 
 
 def convert_table(session: SparkSession, compiled: CompiledPlan, batch: pa.Table) -> pa.Table:
@@ -141,5 +143,5 @@ def _run_canonical(
             draft.rows[at] = Verdict(_rule_rejection(compiled.plan, row[VERDICT]), dedupe=dedupe)
         else:
             value = row[VALUE] if is_value_written(compiled.plan) else judged[at].value
-            found = Verdict(value=value, key=row.get(KEY), timestamp=row.get(TIMESTAMP), dedupe=dedupe)
+            found = replace(judged[at], value=value, key=row.get(KEY), timestamp=row.get(TIMESTAMP))
             draft.rows[at] = completed(draft, at, found)

@@ -7,7 +7,7 @@ path decides. So a proof may be too careful, but never too trusting.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -32,6 +32,8 @@ from spark_batch.avro_types import (
     Uuid,
     unit_range,
 )
+from spark_batch.coerced_arrow import decimal_text
+from spark_batch.coerced_columns import CoercedValue, coerced_literal, coerced_symbol, is_read_as_variant
 from spark_batch.shapes import canonical_type
 from spark_batch.variant_paths import is_bare, keys_at, variant_at
 
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pyspark.sql import Column
+
+    from spark_batch.coercion import Coercion
 
 
 @dataclass(frozen=True)
@@ -63,10 +67,14 @@ class Place:
 
 @dataclass(frozen=True)
 class Decoded:
-    """A typed value, and a column that is true where the value is exact and allowed (None: always)."""
+    """A typed value, and a column that is true where the value is exact and allowed (None: always).
+
+    `coerced`: the bits of the fields in which a text was taken for a value (None: of none).
+    """
 
     value: Column
     proof: Column | None
+    coerced: Column | None = None
 
 
 def decode_record(record: Record, raw: Column, *, is_unknown_refused: bool) -> Decoded:
@@ -78,7 +86,9 @@ def _record(record: Record, raw: Column, place: Place) -> Decoded:
     parts = [(field, _field(field, raw.getField(field.json_name), place)) for field in record.fields]
     value = F.struct(*[part.value.alias(field.name) for field, part in parts])
     known = _only_known(record, place) if place.is_unknown_refused else None
-    return Decoded(value, _all([known, *(part.proof for _, part in parts)]))
+    bits = [part.coerced for _, part in parts if part.coerced is not None]
+    coerced = reduce(lambda left, right: left.bitwiseOR(right), bits) if bits else None
+    return Decoded(value, _all([known, *(part.proof for _, part in parts)]), coerced)
 
 
 def _only_known(record: Record, place: Place) -> Column:
@@ -96,19 +106,41 @@ def _field(field: Field, raw: Column, place: Place) -> Decoded:
         return decoded
     written = own.look_up()
     if written is None:
-        return Decoded(decoded.value, raw.isNotNull() & _or_true(decoded.proof))
+        return Decoded(decoded.value, raw.isNotNull() & _or_true(decoded.proof), decoded.coerced)
     is_missing = raw.isNull() & written.isNull()
     value = F.when(is_missing, canonical_literal(field)).otherwise(decoded.value)
-    return Decoded(value, is_missing | _or_true(decoded.proof))
+    return Decoded(value, is_missing | _or_true(decoded.proof), decoded.coerced)
 
 
 def _slot(slot: Slot, raw: Column, place: Place) -> Decoded:
-    raw = _without_variant_null(slot.type, raw)
-    decoded = _value(slot.type, raw, place)
+    raw = _without_variant_null(slot, raw)
+    decoded = _value(slot.type, raw, place) if slot.coercion is None else _coerced(slot, slot.coercion, raw, place)
     value = F.when(raw.isNotNull(), decoded.value) if isinstance(slot.type, Record) else decoded.value
     if slot.is_nullable:
-        return Decoded(value, None if decoded.proof is None else raw.isNull() | decoded.proof)
-    return Decoded(value, raw.isNotNull() & _or_true(decoded.proof))
+        return Decoded(value, None if decoded.proof is None else raw.isNull() | decoded.proof, decoded.coerced)
+    return Decoded(value, raw.isNotNull() & _or_true(decoded.proof), decoded.coerced)
+
+
+def _coerced(slot: Slot, coercion: Coercion, raw: Column, place: Place) -> Decoded:
+    """Inside arrays and maps no column counts, so that texts taken for values are left to the exact path."""
+    kind = slot.type
+    if is_read_as_variant(slot):
+        found = coerced_literal(slot, coercion, raw)
+        value = typed_instant(kind, found.value) if isinstance(kind, Temporal) else found.value
+        found = replace(found, value=value)
+    elif isinstance(kind, Enum):
+        found = coerced_symbol(kind, coercion, raw)
+        found = replace(found, proof=found.proof & _is_text(raw, place))
+    else:
+        plain = _text(kind, raw, place)
+        found = CoercedValue(plain.value, _or_true(plain.proof), F.lit(False))  # noqa: FBT003 - a literal
+    if coercion.is_empty_null and not is_read_as_variant(slot):
+        # Nothing but an empty text is read as one.
+        is_empty = raw == ""
+        found = CoercedValue(F.when(~is_empty, found.value), is_empty | found.proof, is_empty | found.is_coerced)
+    if place.names is None:
+        return Decoded(found.value, found.proof & ~found.is_coerced)
+    return Decoded(found.value, found.proof, F.when(found.is_coerced, F.lit(coercion.mask)).otherwise(F.lit(0)))
 
 
 def _value(kind: AvroType, raw: Column, place: Place) -> Decoded:  # noqa: PLR0911 - one line a type
@@ -158,9 +190,14 @@ def _or_same_text(proof: Column, kind: Array | Map, raw: Column, place: Place) -
     return proof | (is_same if inner.is_nullable else is_same & ~has_nulls)
 
 
-def _text(kind: AvroType, raw: Column, place: Place) -> Decoded:
+def _is_text(raw: Column, place: Place) -> Column:
+    """Where what was read as text stood in quotes, surely."""
     written = place.look_up()
-    proof = ~is_bare(raw) if written is None else ~is_bare(raw) | F.to_json(written).startswith('"')
+    return ~is_bare(raw) if written is None else ~is_bare(raw) | F.to_json(written).startswith('"')
+
+
+def _text(kind: AvroType, raw: Column, place: Place) -> Decoded:
+    proof = _is_text(raw, place)
     if isinstance(kind, Enum):
         return Decoded(raw, raw.isin(*kind.symbols) & proof)
     if isinstance(kind, Uuid):
@@ -174,11 +211,8 @@ def _text(kind: AvroType, raw: Column, place: Place) -> Decoded:
 
 
 def _decimal(kind: Decimal, raw: Column) -> Decoded:
-    whole = kind.precision - kind.scale
-    digits = "0" if whole == 0 else f"(0|[1-9][0-9]{{0,{whole - 1}}})"
-    fraction = f"(\\.[0-9]{{1,{kind.scale}}})?" if kind.scale else ""
     text = F.to_json(raw)
-    is_exact = text.rlike(rf"\A-?{digits}{fraction}\z") & (F.schema_of_variant(raw) != "DOUBLE")
+    is_exact = text.rlike(decimal_text(kind)) & (F.schema_of_variant(raw) != "DOUBLE")
     return Decoded(F.when(is_exact, text).cast(f"decimal({kind.precision},{kind.scale})"), is_exact)
 
 
@@ -234,8 +268,8 @@ def canonical_literal(field: Field) -> Column:
     return canonical_value(kind, parsed.getField("default"))
 
 
-def _without_variant_null(kind: AvroType, raw: Column) -> Column:
-    if isinstance(kind, (Decimal, Temporal)):
+def _without_variant_null(slot: Slot, raw: Column) -> Column:
+    if isinstance(slot.type, (Decimal, Temporal)) or is_read_as_variant(slot):
         return F.when(~F.is_variant_null(raw), raw)
     return raw
 

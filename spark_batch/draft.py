@@ -5,7 +5,7 @@ Shared by the conversion in Spark and the one by the exact path alone, so that t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,7 @@ from spark_batch.plan_transforms import is_reshaped
 from spark_batch.prepass import is_larger, pc, read_utf8
 from spark_batch.transforms.catalog import Side
 
-_TYPES = {"value": pa.binary(), "key": pa.binary(), "timestamp": pa.int64(), "dedupe": pa.binary()}
+_TYPES = {name: OUTCOME_SCHEMA.field(name).type for name in ("value", "key", "timestamp", "dedupe", "coerced")}
 
 UNREADABLE = "record: valid, but Spark cannot express it"
 
@@ -127,7 +127,7 @@ def completed(draft: Draft, at: int, verdict: Verdict) -> Verdict:
         return verdict
     stamp = draft.columns["timestamp"][at].as_py() if verdict.timestamp is None else verdict.timestamp
     key = verdict.key if draft.plan.key_fields else draft.columns["key"][at].as_py()
-    return Verdict(value=verdict.value, key=key, timestamp=stamp, dedupe=verdict.dedupe)
+    return replace(verdict, key=key, timestamp=stamp)
 
 
 def refuse_early_timestamps(draft: Draft) -> None:

@@ -54,6 +54,8 @@ STAMP = "__headrace_page_timestamp"
 """Column of the page's timestamps, in milliseconds; there only for plans whose transformations ask for them."""
 TIMESTAMP = "__headrace_timestamp"
 DEDUPE = "__headrace_dedupe"
+COERCED = "__headrace_coerced"
+"""Bits of the coerced fields, only for plans that coerce."""
 VALID, SUSPICIOUS, FIRST_RULE = 0, 1, 2
 """Numbers in the job's column of verdicts, one a row; FIRST_RULE + n means that rule n of the contract failed."""
 _PARSED, _SWIFT = "__headrace_parsed", "__headrace_swift"
@@ -92,7 +94,7 @@ def swift_job(plan: ConversionPlan, rules: Rules, *, has_key: bool) -> Job:
     parsed = [] if plan.record is None else [F.from_json(F.col(PAYLOAD), payload_shape(plan.record), _JSON_OPTIONS)]
     first = [F.col(ORDINAL), F.col(PAYLOAD), *kept, parsed_payload().alias(VARIANT)]
     first += [column.alias(_PARSED) for column in parsed]
-    proof = is_one_value()
+    proof, is_coerced = is_one_value(), False
     second = [F.col(ORDINAL), F.col(PAYLOAD), *kept, F.col(VARIANT)]
     if plan.record is not None and plan.contract is not None:
         is_refused = plan.contract.unknown_fields is UnknownFields.REJECT
@@ -100,6 +102,9 @@ def swift_job(plan: ConversionPlan, rules: Rules, *, has_key: bool) -> Job:
         proof = proof & (F.ascii(F.ltrim(PAYLOAD)) == ord("{")) & F.col(_PARSED).getField(CORRUPT).isNull()
         proof = _certain(proof if decoded.proof is None else proof & decoded.proof)
         second.append(F.when(proof, decoded.value).alias(RECORD))
+        if decoded.coerced is not None:
+            is_coerced = True
+            second.append(F.coalesce(decoded.coerced, F.lit(0)).cast("bigint").alias(COERCED))
     second.append(_certain(proof).alias(_SWIFT))
     hashed = dedupe_fields(plan.dedupe_fields, plan.record)
     second += dedupe_texts(hashed)
@@ -109,6 +114,7 @@ def swift_job(plan: ConversionPlan, rules: Rules, *, has_key: bool) -> Job:
         proof = proof & F.col(_HASHED).isNotNull()
         dedupe = dedupe_hash(F.col(_HASHED), count=len(hashed))
     last = _outputs(plan, rules, proof, has_key=has_key, dedupe=dedupe)
+    last += (F.col(COERCED),) if is_coerced else ()
     return Job((tuple(first), tuple(second), *third, *_scope_for_rules(plan), last))
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.errors import AnalysisException, PySparkException
 
 from spark_batch.errors import ConversionFatal
-from spark_batch.job import KEY, ORDINAL, RECORD, STAMP, SUSPICIOUS, VERDICT, Job
+from spark_batch.job import COERCED, KEY, ORDINAL, RECORD, STAMP, SUSPICIOUS, VERDICT, Job
 from spark_batch.proof import Proof, prove
 from spark_batch.recovery import Remedy, judged
 from spark_batch.variant_paths import PAYLOAD
@@ -118,6 +118,8 @@ def run_columns(session: SparkSession, compiled: CompiledPlan, text: ArrowColumn
         return run(_swift(compiled), _swift_frame(compiled, np.arange(len(text), dtype=np.int32), text, page))
     ordinals = np.flatnonzero(proof.is_proven).astype(np.int32)
     parts = [run(typed.job, _typed_frame(ordinals, proof.records, page))]
+    if compiled.plan.coerced_fields:
+        parts[0] = parts[0].append_column(COERCED, pa.array(proof.coerced))
     others = np.flatnonzero(~proof.is_proven).astype(np.int32)
     if not len(others):
         return parts[0]

@@ -55,6 +55,7 @@ _OUTCOME: dict[str, pa.DataType] = {
     "value": pa.binary(),
     "timestamp": pa.int64(),
     "dedupe": pa.binary(),
+    "coerced": pa.int64(),
     "topic": pa.string(),
     "stage": pa.string(),
     "reason": pa.string(),
@@ -67,5 +68,6 @@ OUTCOME_SCHEMA = pa.schema(_OUTCOME)
 """One row for each input row, in the input's order.
 
 `reason` null means valid; a rejected row has neither key nor value (the caller holds the original bytes). `dedupe` is a
-16-byte hash where the plan names fields for it; `topic` null means the configured one.
+16-byte hash where the plan names fields for it; `coerced` has a bit for each field in which a text was taken for its
+value (`ConversionPlan.coerced_fields`; null: none); `topic` null means the configured one.
 """

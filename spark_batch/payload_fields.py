@@ -77,7 +77,8 @@ def _dedupe_field(names: tuple[str, ...], record: Record | None) -> DedupeField:
     avro_names: list[str] = []
     for name in names:
         found = next((f for f in kind.fields if f.json_name == name), None) if isinstance(kind, Record) else None
-        if found is None or found.has_value_default:
+        if found is None or found.has_value_default or found.slot.coercion is not None:
+            # What is compared is what the payload says: "21" is not 21, whatever it is taken for.
             return DedupeField(names, None, ())
         avro_names.append(found.name)
         kind = found.slot.type

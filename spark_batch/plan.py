@@ -11,7 +11,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from spark_batch.avro_documents import definitions, inlined, namespace_of, without_json_names
-from spark_batch.avro_schema import parse_schema
+from spark_batch.avro_schema import ParsedSchema, parse_schema
+from spark_batch.coercion import Coerce, counted_fields
 from spark_batch.transforms.applied import AppliedSteps, applied_steps
 
 if TYPE_CHECKING:
@@ -72,6 +73,13 @@ class Contract:
     schema: str
     rules: tuple[Rule, ...] = ()
     unknown_fields: UnknownFields = UnknownFields.IGNORE
+    coerce: frozenset[Coerce] = frozenset()
+    """What texts every field takes for its value, where the schema does not say it of the field."""
+
+    @property
+    def parsed(self) -> ParsedSchema:
+        """The schema, read."""
+        return parse_schema(self.schema, self.coerce)
 
 
 @dataclass(frozen=True)
@@ -136,7 +144,12 @@ class ConversionPlan:
     @property
     def record(self) -> Record | None:
         """The contract's record; None without contract or with a schema that has findings."""
-        return None if self.contract is None else parse_schema(self.contract.schema).record
+        return None if self.contract is None else self.contract.parsed.record
+
+    @property
+    def coerced_fields(self) -> tuple[str, ...]:
+        """The fields whose coercions are counted, by the bit that stands for each in an outcome."""
+        return () if self.contract is None else counted_fields(self.contract.parsed.coerced_fields)
 
     def plain_value_schema(self) -> str:
         """Avro schema text of values before their transformations."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from spark_batch.avro_schema import parse_schema
 from spark_batch.avro_types import AvroType, Enum, Map, Primitive, Record, Temporal, Uuid
 from spark_batch.plan import ConversionPlan, PlanFinding
 from spark_batch.plan_transforms import misfits
@@ -28,7 +27,7 @@ def _schema_findings(plan: ConversionPlan) -> list[PlanFinding]:
         return []
     findings = [
         PlanFinding("contract.schema", f"{finding.path or 'schema'}: {finding.seen}", finding.expected)
-        for finding in parse_schema(plan.contract.schema).findings
+        for finding in plan.contract.parsed.findings
     ]
     names = [rule.name for rule in plan.contract.rules]
     findings += [

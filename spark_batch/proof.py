@@ -62,6 +62,8 @@ class Proof:
 
     records: ArrowColumn
     is_proven: np.ndarray
+    coerced: np.ndarray
+    """For each of the records the bits of its coerced fields."""
 
 
 class ProofHabit:
@@ -100,7 +102,7 @@ def proof_shape(plan: ConversionPlan) -> ProofShape | None:
 
 def prove(text: ArrowColumn, shape: ProofShape) -> Proof | None:
     """Typed records of the payloads (UTF-8, null: not asked about), or None where less than half is proven."""
-    found: dict[int, tuple[ArrowColumn, np.ndarray]] = {}
+    found: dict[int, _Chunk] = {}
     try:
         failed = _read_chunks(text, shape, found)
     except _TooWide:
@@ -108,18 +110,19 @@ def prove(text: ArrowColumn, shape: ProofShape) -> Proof | None:
     if len(failed) <= max(1, len(found)):
         _read_halves(text, shape, failed, found)
     is_proven = np.zeros(len(text), dtype=bool)
-    records = []
-    for start, (column, is_doubtful) in sorted(found.items(), key=lambda item: item[0]):
-        is_proven[start : start + len(column)] = ~is_doubtful
-        records.append(column.filter(pa.array(~is_doubtful)) if is_doubtful.any() else column)
+    records, coerced = [], []
+    for start, chunk in sorted(found.items(), key=lambda item: item[0]):
+        is_sure = ~chunk.is_doubtful
+        is_proven[start : start + len(is_sure)] = is_sure
+        records.append(chunk.records.filter(pa.array(is_sure)) if chunk.is_doubtful.any() else chunk.records)
+        coerced.append(chunk.coerced[is_sure])
     if 2 * np.count_nonzero(is_proven) < len(text):
         return None
-    return Proof(records[0] if len(records) == 1 else pa.concat_arrays(records), is_proven)
+    joined = records[0] if len(records) == 1 else pa.concat_arrays(records)
+    return Proof(joined, is_proven, np.concatenate(coerced))
 
 
-def _read_chunks(
-    text: ArrowColumn, shape: ProofShape, found: dict[int, tuple[ArrowColumn, np.ndarray]]
-) -> list[tuple[int, int]]:
+def _read_chunks(text: ArrowColumn, shape: ProofShape, found: dict[int, _Chunk]) -> list[tuple[int, int]]:
     """Read chunk by chunk; gives the chunks (start, length) that failed, and raises where keys are data.
 
     The first is small: it tells of the rest.
@@ -142,7 +145,7 @@ def _read_halves(
     text: ArrowColumn,
     shape: ProofShape,
     failed: list[tuple[int, int]],
-    found: dict[int, tuple[ArrowColumn, np.ndarray]],
+    found: dict[int, _Chunk],
 ) -> None:
     waiting = [half for chunk in failed for half in _halves(*chunk)]
     for _ in range(SPLITS_MAX):
@@ -164,8 +167,17 @@ class _TooWide(Exception):
     """Keys are data."""
 
 
-def _read(text: ArrowColumn, shape: ProofShape) -> tuple[ArrowColumn, np.ndarray]:
-    """The payloads of one chunk as records, and which of them are doubtful; raises Unproven.
+@dataclass(frozen=True)
+class _Chunk:
+    """The payloads of one chunk as records, which of them are doubtful, and the bits of their coerced fields."""
+
+    records: ArrowColumn
+    is_doubtful: np.ndarray
+    coerced: np.ndarray
+
+
+def _read(text: ArrowColumn, shape: ProofShape) -> _Chunk:
+    """Raises Unproven.
 
     Every payload stands in an object of its own, before a mark that cannot be guessed. As many rows as payloads, a mark
     in each and nothing beside it: then each payload is one value, and none reaches into the next.
@@ -190,14 +202,15 @@ def _read(text: ArrowColumn, shape: ProofShape) -> tuple[ArrowColumn, np.ndarray
     return _checked(table, text, shape)
 
 
-def _checked(table: pa.Table, text: ArrowColumn, shape: ProofShape) -> tuple[ArrowColumn, np.ndarray]:
+def _checked(table: pa.Table, text: ArrowColumn, shape: ProofShape) -> _Chunk:
     column: ArrowColumn = table.column(_PAYLOAD)
     column = column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
     if _leaves(column.type) > COLUMNS_MAX:
         raise _TooWide
     if has_strange_number(column):
         raise Unproven
-    records, is_doubtful = RecordCheck(shape.is_unknown_refused).record(shape.record, column)
+    coerced = np.zeros(len(column), dtype=np.int64)
+    records, is_doubtful = RecordCheck(shape.is_unknown_refused).record(shape.record, column, coerced)
     is_doubtful |= np.asarray(column.is_null())
     for path, name in shape.told_apart:
         is_null = np.asarray(pc.struct_field(records, list(path)).is_null())
@@ -207,7 +220,7 @@ def _checked(table: pa.Table, text: ArrowColumn, shape: ProofShape) -> tuple[Arr
     if shape.hashed:
         nulls = [np.asarray(pc.struct_field(records, list(path)).is_null()) for path in shape.hashed]
         is_doubtful |= np.logical_and.reduce(nulls)
-    return records, is_doubtful
+    return _Chunk(records, is_doubtful, coerced)
 
 
 def _is_surely_missing(text: ArrowColumn, name: str) -> np.ndarray:

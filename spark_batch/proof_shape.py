@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_batch.avro_types import UUID, Array, AvroType, Enum, Primitive, Record, Slot, Temporal, Uuid, unit_range
+from spark_batch.coerced_arrow import CoercedColumn, coerced_column, is_coercible, read_coerced_type
 from spark_batch.outcome import ArrowColumn
 from spark_batch.prepass import pc
 
@@ -31,21 +32,36 @@ class Unproven(Exception):
     """Some payload of the chunk is not what the contract says; which one is not told."""
 
 
-def read_type(kind: AvroType) -> ArrowType | None:
+def read_type(kind: AvroType, *, is_listed: bool = False) -> ArrowType | None:
     """How Arrow is to read values of the type; None where it could not vouch for them.
 
     Floats are not here because they would be rounded twice, decimals, bytes and maps because Arrow reads none, defaults
-    inside arrays because no row tells whether they are taken.
+    inside arrays because no row tells whether they are taken. Where a text may be taken for a value, Arrow may find out
+    what stands there, except inside arrays (`is_listed`), where no row tells either.
     """
     if isinstance(kind, Record):
-        fields = [(field.json_name, read_type(field.slot.type)) for field in kind.fields]
-        return None if any(found is None for _, found in fields) else pa.struct(fields)  # type: ignore[arg-type]
+        return _record_type(kind, is_listed=is_listed)
     if isinstance(kind, Array):
-        items = read_type(kind.items.type)
+        items = read_type(kind.items.type, is_listed=True)
         return None if items is None or fields_with_default(kind.items.type) else pa.list_(items)
     if isinstance(kind, Temporal):
         return _PRIMITIVES[kind.base]
     return pa.string() if isinstance(kind, (Enum, Uuid)) else _PRIMITIVES.get(kind)
+
+
+def _record_type(kind: Record, *, is_listed: bool) -> ArrowType | None:
+    """Fields that the type does not name are read as they are found."""
+    fields = []
+    for field in kind.fields:
+        is_coerced = field.slot.coercion is not None and not is_listed
+        if is_coerced and not is_coercible(field.slot):
+            return None
+        found = read_coerced_type(field.slot) if is_coerced else read_type(field.slot.type, is_listed=is_listed)
+        if found is not None:
+            fields.append((field.json_name, found))
+        elif not is_coerced:
+            return None
+    return pa.struct(fields)
 
 
 def fields_with_default(kind: AvroType) -> list[tuple[tuple[str, ...], str]]:
@@ -69,33 +85,41 @@ class RecordCheck:
 
     is_unknown_refused: bool
     is_always_there: bool = True
+    is_listed: bool = False
 
-    def record(self, record: Record, column: ArrowColumn) -> tuple[ArrowColumn, np.ndarray]:
+    def record(self, record: Record, column: ArrowColumn, coerced: np.ndarray) -> tuple[ArrowColumn, np.ndarray]:
         """The records under their Avro names without unknown fields, and where a record may not be valid.
 
-        A missing field with a default is null. Raises Unproven where doubts have no row.
+        A missing field with a default is null. `coerced` (64-bit, one for each row) takes the bits of the fields in
+        which a text was taken for their value. Raises Unproven where doubts have no row.
         """
-        if self.is_unknown_refused and column.type.num_fields != len(record.fields):
+        if self.is_unknown_refused and _names(column) - {field.json_name for field in record.fields}:
             raise Unproven
         is_doubtful = np.zeros(len(column), dtype=bool)
         is_there = np.asarray(column.is_valid())
         children, fields = [], []
         for field in record.fields:
-            raw = column.field(column.type.get_field_index(field.json_name))
+            at = column.type.get_field_index(field.json_name)
+            raw = None if at < 0 else column.field(at)
             # Null may mean that it is missing and takes its default; the caller finds that out.
-            slot = Slot(field.slot.type, field.slot.is_nullable or field.has_value_default)
-            child, is_child_doubtful = self._slot(slot, raw)
+            slot = replace(field.slot, is_nullable=field.slot.is_nullable or field.has_value_default)
+            if slot.coercion is not None and not self.is_listed:
+                found = coerced_column(slot, slot.coercion, raw, len(column))
+                coerced[found.is_coerced & is_there] |= slot.coercion.mask
+                child, is_child_doubtful = found.column, _is_coerced_doubtful(slot, found)
+            else:
+                child, is_child_doubtful = self._slot(slot, raw, coerced)
             is_doubtful |= is_child_doubtful & is_there
             children.append(child)
             fields.append(pa.field(field.name, child.type, nullable=slot.is_nullable or not self.is_always_there))
         mask = column.is_null() if column.null_count else None
         return pa.StructArray.from_arrays(children, fields=fields, mask=mask), is_doubtful
 
-    def _slot(self, slot: Slot, raw: ArrowColumn) -> tuple[ArrowColumn, np.ndarray]:
+    def _slot(self, slot: Slot, raw: ArrowColumn, coerced: np.ndarray) -> tuple[ArrowColumn, np.ndarray]:
         column = raw
         if isinstance(slot.type, Record):
             inside = replace(self, is_always_there=self.is_always_there and not slot.is_nullable)
-            column, is_doubtful = inside.record(slot.type, raw)
+            column, is_doubtful = inside.record(slot.type, raw, coerced)
         elif isinstance(slot.type, Array):
             column = self._list(slot.type, raw)
             is_doubtful = np.zeros(len(raw), dtype=bool)
@@ -106,11 +130,21 @@ class RecordCheck:
         return column, is_doubtful
 
     def _list(self, kind: Array, raw: ArrowColumn) -> ArrowColumn:
-        items, is_doubtful = replace(self, is_always_there=False)._slot(kind.items, raw.values)  # noqa: SLF001 - itself
+        inside, uncounted = replace(self, is_always_there=False, is_listed=True), np.zeros(0, dtype=np.int64)
+        items, is_doubtful = inside._slot(kind.items, raw.values, uncounted)  # noqa: SLF001 - itself
         if is_doubtful.any():
             raise Unproven
         mask = raw.is_null() if raw.null_count else None
         return pa.ListArray.from_arrays(raw.offsets, items, mask=mask)
+
+
+def _names(column: ArrowColumn) -> set[str]:
+    return {column.type.field(at).name for at in range(column.type.num_fields)}
+
+
+def _is_coerced_doubtful(slot: Slot, found: CoercedColumn) -> np.ndarray:
+    is_doubtful = found.is_doubtful | _is_doubtful(slot.type, found.column)
+    return is_doubtful if slot.is_nullable else is_doubtful | np.asarray(found.column.is_null())
 
 
 def _is_doubtful(kind: AvroType, column: ArrowColumn) -> np.ndarray:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from pyspark.sql import types as spark
 
-from spark_batch.avro_types import Array, AvroType, Decimal, Fixed, Map, Primitive, Record, Temporal
+from spark_batch.avro_types import Array, AvroType, Decimal, Fixed, Map, Primitive, Record, Slot, Temporal
+from spark_batch.coerced_columns import is_read_as_variant
 
 CORRUPT = "__headrace_corrupt"
 """Column of the parsed struct that holds the text of a payload which does not fit the types."""
@@ -46,20 +47,26 @@ def _record(record: Record, *, is_canonical: bool) -> spark.StructType:
         [
             spark.StructField(
                 field.name if is_canonical else field.json_name,
-                _type(field.slot.type, is_canonical=is_canonical),
+                _slot(field.slot, is_canonical=is_canonical),
             )
             for field in record.fields
         ],
     )
 
 
+def _slot(slot: Slot, *, is_canonical: bool) -> spark.DataType:
+    if not is_canonical and is_read_as_variant(slot):
+        return spark.VariantType()
+    return _type(slot.type, is_canonical=is_canonical)
+
+
 def _type(kind: AvroType, *, is_canonical: bool) -> spark.DataType:  # noqa: PLR0911 - one line a type
     if isinstance(kind, Record):
         return _record(kind, is_canonical=is_canonical)
     if isinstance(kind, Array):
-        return spark.ArrayType(_type(kind.items.type, is_canonical=is_canonical))
+        return spark.ArrayType(_slot(kind.items, is_canonical=is_canonical))
     if isinstance(kind, Map):
-        return spark.MapType(spark.StringType(), _type(kind.values.type, is_canonical=is_canonical))
+        return spark.MapType(spark.StringType(), _slot(kind.values, is_canonical=is_canonical))
     if isinstance(kind, Decimal):
         return spark.DecimalType(kind.precision, kind.scale) if is_canonical else spark.VariantType()
     if isinstance(kind, Temporal):

@@ -10,6 +10,7 @@ import base64
 import binascii
 import math
 import re
+from dataclasses import dataclass
 from decimal import Decimal as ExactNumber
 from json.encoder import encode_basestring
 from typing import TYPE_CHECKING, NoReturn, cast
@@ -32,6 +33,7 @@ from spark_batch.avro_types import (
     Temporal,
     Uuid,
 )
+from spark_batch.exact.coercing import taken_for
 from spark_batch.exact.instants import InstantError, parse_instant
 from spark_batch.exact.json_text import Number, RejectedPayload
 from spark_batch.exact.numbers import DIGITS_MAX, exact_number, is_zero
@@ -40,13 +42,24 @@ from spark_batch.outcome import Reason
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from spark_batch.coercion import Coercion
+
 _INTEGER = re.compile(r"-?[0-9]+")
 _UUID = re.compile(UUID)
 
 
-def canonical_record(record: Record, value: JsonValue, *, is_unknown_refused: bool) -> str:
-    """Canonical text of a valid payload; raises RejectedPayload, naming the field, for any other."""
-    return _Judge(is_unknown_refused=is_unknown_refused).record(record, value, "")
+@dataclass(frozen=True)
+class CanonicalRecord:
+    """A valid payload: its canonical text, and the bits of the fields in which a text was taken for their value."""
+
+    text: str
+    coerced: int
+
+
+def canonical_record(record: Record, value: JsonValue, *, is_unknown_refused: bool) -> CanonicalRecord:
+    """The canonical form of a valid payload; raises RejectedPayload, naming the field, for any other."""
+    judge = _Judge(is_unknown_refused=is_unknown_refused)
+    return CanonicalRecord(judge.record(record, value, ""), judge.coerced)
 
 
 class _Judge:
@@ -54,6 +67,7 @@ class _Judge:
 
     def __init__(self, *, is_unknown_refused: bool) -> None:
         self._is_unknown_refused = is_unknown_refused
+        self.coerced = 0
 
     def record(self, record: Record, value: JsonValue, path: str) -> str:
         if not isinstance(value, dict):
@@ -77,11 +91,22 @@ class _Judge:
         return _refuse(Reason.MISSING_FIELD, own, "a value")
 
     def slot(self, slot: Slot, value: JsonValue, path: str) -> str:
+        if slot.coercion is not None:
+            value = self._taken(slot, slot.coercion, value, path)
         if value is None:
             if slot.is_nullable:
                 return "null"
             _refuse(Reason.NULL_NOT_ALLOWED, path, "a value other than null")
         return self._value(slot.type, value, path)
+
+    def _taken(self, slot: Slot, coercion: Coercion, value: JsonValue, path: str) -> JsonValue:
+        try:
+            taken = taken_for(slot, value)
+        except InstantError as error:
+            return _refuse(error.reason, path, str(error).removeprefix("expected "))
+        if taken is not value:
+            self.coerced |= coercion.mask
+        return taken
 
     def _value(self, kind: AvroType, value: JsonValue, path: str) -> str:
         if isinstance(kind, Record):
@@ -209,7 +234,7 @@ def _instant(kind: Temporal, value: JsonValue, path: str) -> str:
     try:
         return str(parse_instant(kind, value, is_number=isinstance(value, Number)))
     except InstantError as error:
-        return _refuse(error.reason, path, str(error))
+        return _refuse(error.reason, path, str(error).removeprefix("expected "))
 
 
 def _join(path: str, name: str) -> str:

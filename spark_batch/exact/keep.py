@@ -1,13 +1,15 @@
 """`contract.unknown.fields=keep`: the payload's own object, with only what the contract changes.
 
-Fields take their Avro names, missing ones with a default get it, dates and instants become numbers; everything else,
+Fields take their Avro names, missing ones with a default get it, dates and instants become numbers, and a text that is
+taken for a value of another type becomes that; everything else,
 unknown fields and the digits of every number included, stays as it was written. An unknown field of the name that a
 field of the contract has is refused.
 """
 
 from __future__ import annotations
 
-from spark_batch.avro_types import Array, AvroType, JsonValue, Map, Record, Slot, Temporal
+from spark_batch.avro_types import Array, JsonValue, Map, Record, Slot, Temporal
+from spark_batch.exact.coercing import taken_for
 from spark_batch.exact.fields import json_text
 from spark_batch.exact.instants import parse_instant
 from spark_batch.exact.json_text import Number, RejectedPayload
@@ -17,7 +19,7 @@ from spark_batch.outcome import Reason
 def is_kept_whole(record: Record) -> bool:
     """Whether every valid payload under this contract is its own kept form."""
     return all(
-        field.name == field.json_name and not field.has_value_default and _is_type_kept(field.slot.type)
+        field.name == field.json_name and not field.has_value_default and _is_slot_kept(field.slot)
         for field in record.fields
     )
 
@@ -30,12 +32,15 @@ def kept_payload(record: Record, value: JsonValue) -> bytes:
     return _record(record, value, "").encode()
 
 
-def _is_type_kept(kind: AvroType) -> bool:
+def _is_slot_kept(slot: Slot) -> bool:
+    kind = slot.type
     if isinstance(kind, Record):
         return is_kept_whole(kind)
     if isinstance(kind, Array):
-        return _is_type_kept(kind.items.type)
-    return _is_type_kept(kind.values.type) if isinstance(kind, Map) else not isinstance(kind, Temporal)
+        return _is_slot_kept(kind.items)
+    if isinstance(kind, Map):
+        return _is_slot_kept(kind.values)
+    return slot.coercion is None and not isinstance(kind, Temporal)
 
 
 def _record(record: Record, value: JsonValue, path: str) -> str:
@@ -61,7 +66,7 @@ def _unknown(record: Record, value: JsonValue, path: str) -> dict[str, JsonValue
 
 
 def _slot(slot: Slot, value: JsonValue, path: str) -> str:
-    kind = slot.type
+    kind, value = slot.type, taken_for(slot, value)
     if value is None:
         return "null"
     if isinstance(kind, Record):

@@ -32,6 +32,8 @@ class Verdict:
     key: bytes | None = None
     timestamp: int | None = None
     dedupe: bytes | None = None
+    coerced: int | None = None
+    """Bits of the fields in which a text was taken for their value (`ConversionPlan.coerced_fields` names them)."""
 
 
 def exact_verdict(plan: ConversionPlan, payload: bytes) -> Verdict:
@@ -60,7 +62,7 @@ def _judged(plan: ConversionPlan, payload: bytes, value: JsonValue, dedupe: byte
         canonical = canonical_record(plan.record, value, is_unknown_refused=policy is UnknownFields.REJECT)
         is_rewritten = policy is UnknownFields.KEEP and not is_kept_whole(plan.record)
         kept = kept_payload(plan.record, value) if is_rewritten else payload
-        return Verdict(canonical=canonical, value=kept, dedupe=dedupe)
+        return Verdict(canonical=canonical.text, value=kept, dedupe=dedupe, coerced=canonical.coerced or None)
     timestamp = None
     if plan.timestamp_field is not None:
         try:
