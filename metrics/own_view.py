@@ -159,6 +159,11 @@ def _(event: events.RecordsRejected, into: Instruments) -> None:
 
 
 @measure.register
+def _(event: events.RecordsCoerced, into: Instruments) -> None:
+    into.add(own.RECORDS_COERCED, event.count, event.connector, event.task, event.field)
+
+
+@measure.register
 def _(event: events.RecordsDeduplicated, into: Instruments) -> None:
     into.add(own.RECORDS_DEDUPLICATED, event.count, event.connector, event.task)
 

@@ -167,7 +167,7 @@ def _instants(kind: Temporal, coercion: Coercion, raw: ArrowColumn) -> tuple[np.
 
 
 def _parsed(kind: Temporal, raw: ArrowColumn, expression: str, coercion: Coercion) -> tuple[np.ndarray, np.ndarray]:
-    """Numbers of texts that match, and which those are: with a day of the calendar and no digits finer than the unit."""
+    """Numbers of texts that match, and which do: with a day of the calendar and no digits finer than the unit."""
     parts = pc.extract_regex(raw, rf"\A(?:{expression})\z")
     names = [field.name for field in parts.type]
     is_read = np.asarray(parts.is_valid())

@@ -106,7 +106,7 @@ def _record_verdict(plan: ConversionPlan, judged: Verdict, canonical: str, stamp
     told = stamp if own is None else own
     value = _written(plan, Side.VALUE, record, told) if is_value_written(plan) else judged.value
     key = _written(plan, Side.KEY, _key_of(plan, record), told) if plan.key_fields else None
-    return Verdict(value=value, key=key, timestamp=own, dedupe=judged.dedupe)
+    return replace(judged, canonical=None, value=value, key=key, timestamp=own)
 
 
 def _key_of(plan: ConversionPlan, record: JsonValue) -> JsonValue:

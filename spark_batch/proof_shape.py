@@ -143,8 +143,10 @@ def _names(column: ArrowColumn) -> set[str]:
 
 
 def _is_coerced_doubtful(slot: Slot, found: CoercedColumn) -> np.ndarray:
-    is_doubtful = found.is_doubtful | _is_doubtful(slot.type, found.column)
-    return is_doubtful if slot.is_nullable else is_doubtful | np.asarray(found.column.is_null())
+    is_doubtful: np.ndarray = found.is_doubtful | _is_doubtful(slot.type, found.column)
+    if not slot.is_nullable:
+        is_doubtful |= np.asarray(found.column.is_null())
+    return is_doubtful
 
 
 def _is_doubtful(kind: AvroType, column: ArrowColumn) -> np.ndarray:

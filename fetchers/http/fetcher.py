@@ -74,6 +74,11 @@ class HttpSource(SourceConnector[HttpSourceConfig]):
 
     payload_kind = PayloadKind.JSON
 
+    @property
+    def is_typeless(self) -> bool:
+        """So is CSV."""
+        return self.config.http_format == "csv"
+
     def findings(self) -> Sequence[Finding]:
         """What does not fit together."""
         return tuple(settings.findings(self.config))

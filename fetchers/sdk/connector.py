@@ -73,6 +73,14 @@ class SourceConnector(ABC, Generic[C]):
         """What is wrong with values that are each right by themselves; no I/O here."""
         return ()
 
+    @property
+    def is_typeless(self) -> bool:
+        """Whether every field of the payloads is text because their format has no types, as CSV has none.
+
+        ``contract.coerce`` then has another default: numbers, booleans, instants and empty texts are taken for values.
+        """
+        return False
+
     def check_offsets(self, offsets: Sequence[tuple[Partition, Offset | None]]) -> None:
         """Look at offsets that a person wants to set (None: to forget); ValueError refuses them, with a text for it."""
         del offsets

@@ -249,6 +249,12 @@ RECORDS_REJECTED = Metric(
     "Records that failed validation or conversion.",
     (*TASK, "stage", "reason"),
 )
+RECORDS_COERCED = Metric(
+    "headrace_records_coerced_total",
+    Kind.COUNTER,
+    "Delivered records in which a text was taken for the value of a field.",
+    (*TASK, "field"),
+)
 CONVERSIONS_RUNNING = Metric("headrace_conversions_running", Kind.GAUGE, "Conversions running on this worker.")
 CONVERSIONS_WAITING = Metric("headrace_conversions_waiting", Kind.GAUGE, "Conversions waiting for a slot.")
 CONVERSION_SLOTS = Metric("headrace_conversion_slots", Kind.GAUGE, "Conversions that may run at once.")

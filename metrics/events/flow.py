@@ -246,6 +246,18 @@ class RecordsRejected(TaskEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RecordsCoerced(TaskEvent):
+    """In ``count`` delivered records a text was taken for the value of ``field`` (``contract.coerce``).
+
+    ``field`` is a dotted name of the contract; fields beyond the first 62 are ``(other)``.
+    """
+
+    logger: ClassVar[str] = "headrace.convert"
+    field: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RecordRejectedLogged(TaskEvent):
     """One rejected record, told because ``errors.log.enable`` asks for it; never its content.
 

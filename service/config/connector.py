@@ -12,6 +12,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import BeforeValidator, Field, field_validator
 
 from fetchers.sdk import Boolean, ConfigModel, Importance, Key, NameList
+from spark_batch.coercion import Coerce
 
 COMMON, ERRORS, EXACTLY_ONCE, TOPICS = "Common", "Error Handling", "Exactly Once Support", "Topic Creation"
 TRANSFORMS, PREDICATES, OFFSETS = "Transforms", "Predicates", "offsets.topic"
@@ -221,6 +222,10 @@ class SourceConnectorConfig(ConnectorConfig):
         "ignore"
     )
     """What is done about fields the schema does not name; ``keep`` needs a JSON converter."""
+    contract_coerce: Annotated[NameList | None, _key(CONTRACT, 8, "Coerced Texts", example="numbers,booleans")] = None
+    """Texts that are taken for values: ``numbers`` (``"21"`` for 21), ``instants`` (``"1602611311"``), ``booleans``
+    (``"true"``), ``enums`` (another case), ``empty`` (``""`` for null). Nothing when empty, and when not given, but for
+    sources of CSV: ``numbers,instants,booleans,empty``."""
     key_fields: Annotated[NameList, _key(CONTRACT, 3, "Key Fields", importance=Importance.MEDIUM)] = ()
     """Fields of the contract that make the record's key."""
     timestamp_field: Annotated[str | None, _key(CONTRACT, 4, "Timestamp Field")] = None
@@ -244,6 +249,15 @@ class SourceConnectorConfig(ConnectorConfig):
     """… or at this age, or at once while nothing is being converted."""
     batch_conversions_max: Annotated[int, Field(ge=1), _key(FLOW, 7, "Micro-batches in Flight")] = 2
     """Micro-batches of a task in conversion at once."""
+
+    @field_validator("contract_coerce")
+    @classmethod
+    def _known_words(cls, words: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        unknown = [word for word in words or () if word not in set(Coerce)]
+        if unknown:
+            message = f"Expected words of {', '.join(Coerce)}, and found {', '.join(unknown)}"
+            raise ValueError(message)
+        return words
 
     @field_validator("topic_creation_groups")
     @classmethod

@@ -20,6 +20,7 @@ from service.config.reach import ConnectorReach, class_refusal, reach_of
 from service.config.topic_creation import TopicCreation, read_topic_creation
 from service.config.transformations import read_transformations
 from service.kafka.topic_names import TOPIC_NAME_RULE, is_topic_name
+from spark_batch.coercion import TYPELESS, Coerce
 from spark_batch.plan import Contract, ConversionPlan, PayloadFormat, PlanFinding, Rule, UnknownFields
 from spark_batch.plan_findings import plan_findings
 from spark_batch.transforms.applied import applied_steps
@@ -115,7 +116,9 @@ class ConnectorDefinition:
                 for key, expression in sorted(self.properties.items())
                 if key.startswith(RULES_PREFIX)
             )
-            contract = Contract(contract_schema, rules, UnknownFields(common.contract_unknown_fields))
+            contract = Contract(
+                contract_schema, rules, UnknownFields(common.contract_unknown_fields), coerce=self._coerce()
+            )
         dedupe = self.connector_class.default_dedupe_fields if common.dedupe_fields is None else common.dedupe_fields
         return ConversionPlan(
             payload_format=self._payload_format(),
@@ -129,6 +132,13 @@ class ConnectorDefinition:
             transformations=self.transformations,
             topic=self.topic if self.transformations else "",
         )
+
+    def _coerce(self) -> frozenset[Coerce]:
+        """What texts are taken for; by default something only where the source has nothing but texts."""
+        words = self.common.contract_coerce
+        if words is not None:
+            return frozenset(map(Coerce, words))
+        return frozenset(TYPELESS if self.connector_class(self.own).is_typeless else ())
 
     def _payload_format(self) -> PayloadFormat:
         """What the payloads are; text whose fetcher itself knows fields in it is read as JSON."""

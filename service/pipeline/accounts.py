@@ -16,6 +16,7 @@ from metrics.events import (
     EndToEndMeasured,
     OffsetCommitted,
     RecordRejectedLogged,
+    RecordsCoerced,
     RecordsDeduplicated,
     RecordsDelivered,
     RecordsRejected,
@@ -52,6 +53,8 @@ class Accounts:
         self.events(OffsetCommitted, seconds=seconds)
         if settlement.delivered:
             self.events(RecordsDelivered, records=settlement.delivered, bytes=_bytes(settlement.records))
+        for name, count in settlement.coerced:
+            self.events(RecordsCoerced, field=name, count=count)
         if settlement.deduplicated:
             self.events(RecordsDeduplicated, count=settlement.deduplicated)
         for (stage, reason), count in letters.counts.items():

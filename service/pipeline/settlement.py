@@ -56,6 +56,8 @@ class Settlement:
     delivered: int
     deduplicated: int
     failure: FirstFailure | None = None
+    coerced: tuple[tuple[str, int], ...] = ()
+    """Fields in which texts were taken for values, and in how many of the delivered records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,8 @@ class SettlementRules:
     """Source partition of pages that name none."""
     is_tolerant: bool
     has_dedupe: bool
+    coerced_fields: tuple[str, ...] = ()
+    """Names of the bits of the outcome's column ``coerced``."""
 
 
 def settle(
@@ -98,7 +102,17 @@ def settle(
         delivered=int(delivered.sum()),
         deduplicated=rows.count - int(fresh.sum()),
         failure=failure,
+        coerced=_coerced(rows, delivered, rules.coerced_fields),
     )
+
+
+def _coerced(rows: Rows, delivered: Mask, names: tuple[str, ...]) -> tuple[tuple[str, int], ...]:
+    if not names:
+        return ()
+    column: Any = contiguous(rows.outcome.column("coerced"))
+    bits = column.fill_null(0).to_numpy(zero_copy_only=False)[delivered]
+    counts = [(name, int(np.count_nonzero(bits >> at & 1))) for at, name in enumerate(names)]
+    return tuple((name, count) for name, count in counts if count)
 
 
 def _last_offsets(pages: tuple[QueuedPage, ...], rules: SettlementRules) -> tuple[tuple[Partition, Offset], ...]:

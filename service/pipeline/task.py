@@ -168,6 +168,7 @@ class SourceTask:
                 partition=self.connector.partition(),
                 is_tolerant=settings.is_tolerant,
                 has_dedupe=bool(settings.plan.dedupe_fields),
+                coerced_fields=settings.plan.coerced_fields,
             ),
             dead_letters=settings.dead_letters,
             on_committed=self.connector.on_committed,

@@ -13,7 +13,8 @@ import io
 import math
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from dataclasses import field as dataclass_field
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -166,16 +167,146 @@ def read_json(payload: bytes) -> Any:
         sys.setrecursionlimit(usual)
 
 
-def judged(schema: dict[str, Any], payload: bytes, *, is_unknown_refused: bool = False) -> Any:
+@dataclass(frozen=True)
+class Taking:
+    """Which texts a field takes for its value, and the fields (dotted Avro names) in which that was done."""
+
+    words: frozenset[str] = frozenset()
+    default: frozenset[str] = frozenset()
+    field: str = ""
+    path: str = ""
+    """The field, and what stands around a value inside of it."""
+    pattern: str | None = None
+    zone: str | None = None
+    done: set[str] = dataclass_field(default_factory=set)
+
+    def of(self, field: dict[str, Any]) -> Taking:
+        """For a field of a record at this place."""
+        words = field.get("json.coerce", self.default)
+        chosen = frozenset(_WORDS if words is True else () if words is False else words)
+        name = f"{self.path}.{field['name']}".lstrip(".")
+        return replace(
+            self, words=chosen, field=name, path=name, pattern=field.get("json.pattern"), zone=field.get("json.zone")
+        )
+
+
+_WORDS = ("numbers", "instants", "booleans", "enums", "empty")
+
+
+def judged(
+    schema: dict[str, Any], payload: bytes, *, is_unknown_refused: bool = False, taking: Taking | None = None
+) -> Any:
     """The record as it must be read back from Avro; raises NotValid where it must be rejected."""
-    value = _typed(schema, read_json(payload), is_unknown_refused=is_unknown_refused)
-    return through_avro(schema, value)
+    value = taken(schema, read_json(payload), taking or Taking())
+    return through_avro(schema, _typed(schema, value, is_unknown_refused=is_unknown_refused))
 
 
-def kept(schema: dict[str, Any], payload: bytes) -> Any:
+def kept(schema: dict[str, Any], payload: bytes, taking: Taking | None = None) -> Any:
     """The JSON that is to go out where unknown fields are kept, as `read_json` reads it; raises NotValid."""
-    judged(schema, payload)
-    return _kept(schema, read_json(payload))
+    judged(schema, payload, taking=taking)
+    return _kept(schema, taken(schema, read_json(payload), taking or Taking()))
+
+
+def taken(schema: Any, value: Any, taking: Taking) -> Any:
+    """The payload with values in place of the texts that are taken for them; all else as it is."""
+    is_nullable = isinstance(schema, list) or schema == "null"
+    if isinstance(schema, list):
+        schema = next(branch for branch in schema if branch != "null")
+    if isinstance(schema, str):
+        schema = {"type": schema}
+    kind = schema["type"]
+    if kind == "record" and isinstance(value, dict):
+        fields = {field.get("json.name", field["name"]): field for field in schema["fields"]}
+        return {
+            key: taken(fields[key]["type"], item, taking.of(fields[key])) if key in fields else item
+            for key, item in value.items()
+        }
+    if kind == "array" and isinstance(value, list):
+        return [taken(schema["items"], item, replace(taking, path=f"{taking.path}[]")) for item in value]
+    if kind == "map" and isinstance(value, dict):
+        inside = replace(taking, path=f"{taking.path}{{}}")
+        return {key: taken(schema["values"], item, inside) for key, item in value.items()}
+    if not isinstance(value, str) or kind in {"record", "array", "map"}:
+        return value
+    found = _taken(schema, value, taking, is_nullable=is_nullable)
+    if found is not value:
+        taking.done.add(taking.field)
+    return found
+
+
+def _taken(  # noqa: PLR0911 - one line a type
+    schema: dict[str, Any], text: str, taking: Taking, *, is_nullable: bool
+) -> Any:
+    kind, logical = schema["type"], schema.get("logicalType")
+    is_plain = logical is None
+    if not text and is_nullable and "empty" in taking.words:
+        return text if kind == "null" or (is_plain and kind in {"string", "bytes"}) else None
+    if logical not in {None, "decimal", "uuid"}:
+        if taking.pattern is not None:
+            return Literal(str(_by_pattern(logical, text, taking)))
+        is_whole = re.fullmatch("-?(0|[1-9][0-9]*)", text) is not None
+        return Literal(text) if "instants" in taking.words and is_whole else text
+    if logical == "decimal" or kind in {"int", "long", "float", "double"}:
+        is_number = _NUMBER.fullmatch(text) is not None
+        return Literal(text) if "numbers" in taking.words and is_number else text
+    if kind == "boolean" and "booleans" in taking.words and text.isascii():
+        return {"TRUE": True, "FALSE": False}.get(text.upper(), text)
+    if kind == "enum" and "enums" in taking.words and text not in schema["symbols"] and text.isascii():
+        meant = [symbol for symbol in schema["symbols"] if symbol.upper() == text.upper()]
+        return meant[0] if len(meant) == 1 else text
+    return text
+
+
+_STRPTIME = {"y": "%Y", "M": "%m", "d": "%d", "H": "%H", "m": "%M", "s": "%S", "X": "%z"}
+
+
+def _by_pattern(logical: str, text: str, taking: Taking) -> int:
+    """Python's `strptime`, which is lenient, and what it found written by the pattern again."""
+    assert taking.pattern is not None
+    tokens = re.findall(r"y+|M+|d+|H+|m+|s+|S+|X+|'[^']*'|.", taking.pattern.replace("u", "y"))
+    _demand(text.isascii())
+    fraction = next((len(token) for token in tokens if token[0] == "S"), 0)
+    form = "".join(
+        "%f" if token[0] == "S" else _STRPTIME.get(token[0], token.strip("'").replace("%", "%%")) for token in tokens
+    )
+    try:
+        found = dt.datetime.strptime(text, form)  # noqa: DTZ007 - the zone is asked below
+    except ValueError as error:
+        raise NotValid("pattern") from error
+    _demand(any(_written_by(tokens, found, text, is_padded=padded) for padded in _PADDINGS))
+    zone = dt.UTC if taking.zone in {None, "Z"} else dt.datetime.strptime(str(taking.zone), "%z").tzinfo
+    if found.tzinfo is None:
+        found = found.replace(tzinfo=zone)
+    if logical.startswith("time-"):
+        found = found.replace(year=1970, month=1, day=1)
+    per_second = 1_000 if logical.endswith("millis") else 1_000_000
+    micros = (found - _EPOCH) // dt.timedelta(microseconds=1)
+    if logical == "date":
+        return micros // 86_400_000_000
+    _demand(fraction <= 6 and micros * per_second % 1_000_000 == 0)
+    return micros * per_second // 1_000_000
+
+
+_PADDINGS = [(month, day, hour) for month in (True, False) for day in (True, False) for hour in (True, False)]
+
+
+def _written_by(tokens: list[str], found: dt.datetime, text: str, *, is_padded: tuple[bool, bool, bool]) -> bool:
+    padded = dict(zip("MdH", is_padded, strict=True))
+    parts = {"y": found.year, "M": found.month, "d": found.day, "H": found.hour, "m": found.minute, "s": found.second}
+    written = ""
+    for token in tokens:
+        letter = token[0]
+        if letter == "S":
+            written += f"{found.microsecond:06}"[: len(token)]
+        elif letter == "X":
+            offset = found.strftime("%z")
+            written += "Z" if text.endswith("Z") else f"{offset[:3]}:{offset[3:]}" if len(token) == 3 else offset
+        elif letter in parts:
+            width = len(token) if len(token) > 1 else 2 if padded[letter] else 1
+            written += f"{parts[letter]:0{width}}"
+        else:
+            written += token.strip("'")
+    return written == text
 
 
 def _kept(schema: Any, value: Any) -> Any:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from spark_batch.coercion import Coerce
 from spark_batch.outcome import Reason
 from spark_batch.plan import (
     Contract,
@@ -21,9 +22,10 @@ from spark_batch.plan import (
 )
 from spark_batch.plan_findings import plan_findings
 from spark_batch.plan_transforms import value_schema
+from tests.spark.coerced import coercing_cases
 from tests.spark.engines import Engine, table
 from tests.spark.generated import payloads, schemas
-from tests.spark.oracle import Literal, NotValid, judged, kept, read_avro, read_json
+from tests.spark.oracle import Literal, NotValid, Taking, judged, kept, read_avro, read_json
 
 RECORDS = 60
 WITHOUT_SHRINKING = settings(
@@ -44,10 +46,10 @@ def cases(draw: st.DrawFn) -> tuple[dict[str, Any], list[bytes], bool]:
     return schema, texts, draw(st.integers(0, 3)) == 0
 
 
-def expected(schema: dict[str, Any], payload: bytes, *, is_unknown_refused: bool) -> Any:
+def expected(schema: dict[str, Any], payload: bytes, *, is_unknown_refused: bool, taking: Taking | None = None) -> Any:
     """The oracle's record, or None where it rejects (a record is never None)."""
     try:
-        return judged(schema, payload, is_unknown_refused=is_unknown_refused)
+        return judged(schema, payload, is_unknown_refused=is_unknown_refused, taking=taking)
     except NotValid:
         return None
 
@@ -59,20 +61,23 @@ def in_order(value: Any) -> Any:
     return [in_order(item) for item in value] if isinstance(value, list) else value
 
 
-def disagreements(engine: Engine, case: tuple[dict[str, Any], list[bytes], bool]) -> list[str]:
+def disagreements(
+    engine: Engine, case: tuple[dict[str, Any], list[bytes], bool], coerce: frozenset[Coerce] = frozenset()
+) -> list[str]:
     """Every record on which Spark and the oracle differ, told for a reader."""
     schema, texts, is_unknown_refused = case
     policy = UnknownFields.REJECT if is_unknown_refused else UnknownFields.IGNORE
     plan = ConversionPlan(
         PayloadFormat.JSON,
-        Contract(json.dumps(schema), unknown_fields=policy),
+        Contract(json.dumps(schema), unknown_fields=policy, coerce=coerce),
         value_converter=AVRO,
     )
     assert plan_findings(plan) == []
     written = json.loads(value_schema(plan) or "")
     found = []
     for payload, row in zip(texts, engine.convert(plan, table(texts)).to_pylist(), strict=True):
-        wanted = expected(schema, payload, is_unknown_refused=is_unknown_refused)
+        taking = Taking(default=frozenset(map(str, coerce)))
+        wanted = expected(schema, payload, is_unknown_refused=is_unknown_refused, taking=taking)
         if row["reason"] is not None:
             assert row["value"] is None
             assert row["reason"] in set(Reason) - {Reason.UNREPRESENTABLE}
@@ -80,6 +85,10 @@ def disagreements(engine: Engine, case: tuple[dict[str, Any], list[bytes], bool]
         else:
             assert row["value"][:5] == b"\x00\x00\x00\x00\x09"
             seen = read_avro(written, row["value"][5:])
+            bits = row["coerced"] or 0
+            counted = {name for at, name in enumerate(plan.coerced_fields) if bits >> at & 1}
+            if counted != taking.done:
+                found.append(f"{payload!r}\n  oracle counts {taking.done}\n  spark  {counted}")
         if repr(in_order(seen)) != repr(in_order(wanted)):
             found.append(f"{payload!r}\n  oracle {wanted!r}\n  spark  {seen!r} {row['reason']} {row['message']}")
     return found
@@ -93,6 +102,17 @@ def test_verdicts_and_values_equal_the_oracles(
     """On generated schemas and payloads, rejected means rejected and valid means the very same value."""
     found = disagreements(local_engine, case)
     assert not found, "\n".join([repr(case[0]), *found[:5]])
+
+
+@settings(parent=WITHOUT_SHRINKING, max_examples=10)
+@given(case=coercing_cases(records=RECORDS), is_unknown_refused=st.booleans())
+def test_texts_taken_for_values_equal_the_oracle_s(
+    local_engine: Engine, case: tuple[dict[str, Any], frozenset[Coerce], list[bytes]], *, is_unknown_refused: bool
+) -> None:
+    """The same where contracts coerce: verdicts, values, and the fields in which it was done."""
+    schema, coerce, texts = case
+    found = disagreements(local_engine, (schema, texts, is_unknown_refused), coerce)
+    assert not found, "\n".join([repr(schema), repr(coerce), *found[:5]])
 
 
 @settings(parent=WITHOUT_SHRINKING, max_examples=10)

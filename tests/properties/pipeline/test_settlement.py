@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -287,3 +288,14 @@ def test_a_rejected_copy_of_what_was_delivered_is_a_duplicate() -> None:
     fresh, noted = fresh_among(judged, seen, window="")
     assert fresh.tolist() == [False, True]
     assert [row.tobytes() for row in ~noted] == [bytes(15) + b"\2"]
+
+
+def test_coerced_fields_are_counted_in_what_is_delivered() -> None:
+    """By the bits of the outcome; rejected records count nowhere, and nothing is looked at where nothing is coerced."""
+    batch = converted(page(b"a", b"b", b"bad", b"c"))
+    bits = pa.array([1, 3, 2, None], pa.int64())
+    at = batch.outcome.schema.get_field_index("coerced")
+    coerced = replace(batch, outcome=batch.outcome.set_column(at, batch.outcome.schema.field(at), bits))
+    rules = SettlementRules(TOPIC, PARTITION, is_tolerant=True, has_dedupe=False, coerced_fields=("x", "y", "z"))
+    assert settle(coerced, rules, MemoryDedupe()).coerced == (("x", 2), ("y", 1))
+    assert settle(coerced, replace(rules, coerced_fields=()), MemoryDedupe()).coerced == ()

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_batch.avro_types import Array, AvroType, Primitive, Record
+from spark_batch.avro_types import Array, AvroType, Decimal, Primitive, Record
 from spark_batch.exact.verdicts import exact_verdict
 from spark_batch.plan import Contract, ConversionPlan, PayloadFormat, UnknownFields
 from spark_batch.prepass import is_unsure, pc, read_utf8
@@ -105,7 +105,7 @@ def typed(kind: AvroType, value: Any) -> Any:
         return {f.name: typed(f.slot.type, taken[f.name]) for f in kind.fields}
     if isinstance(kind, Array):
         return [typed(kind.items.type, item) for item in value]
-    return float(value) if kind is Primitive.DOUBLE else value
+    return float(value) if kind is Primitive.DOUBLE or isinstance(kind, Decimal) else value
 
 
 def cases() -> list[bytes]:

@@ -9,6 +9,7 @@ import pytest
 
 from fetchers.sdk import Severity
 from service.config.definition import ConnectorDefinition, read_definition
+from spark_batch.coercion import TYPELESS, Coerce
 from spark_batch.plan import ConverterKind, PayloadFormat, Rule
 
 WORKER = {"key.converter": "string", "value.converter": "json"}
@@ -286,3 +287,21 @@ def test_more_replicas_than_kafka_can_count_are_refused(factor: str) -> None:
     key = "errors.deadletterqueue.topic.replication.factor"
     assert errors({**FILE, key: factor}).keys() == {key}
     defined({**FILE, key: "-1"})
+
+
+def test_texts_are_taken_for_values_by_default_only_where_the_format_has_no_types() -> None:
+    """CSV has none; whatever the format, the config has the last word."""
+    http = {"name": "h", "connector.class": "HttpSource", "topic": "t", "http.url": "http://127.0.0.1/x"}
+    http |= {"contract.schema": SCHEMA, "http.offset.mode": "snapshot"}
+    csv = http | {"http.format": "csv"}
+    for properties, wanted in (
+        (http, ()),
+        (csv, TYPELESS),
+        (csv | {"contract.coerce": ""}, ()),
+        (csv | {"contract.coerce": "numbers,enums"}, (Coerce.NUMBERS, Coerce.ENUMS)),
+        (http | {"contract.coerce": "numbers"}, (Coerce.NUMBERS,)),
+    ):
+        contract = defined(properties).plan(SCHEMA).contract
+        assert contract is not None
+        assert contract.coerce == frozenset(wanted)
+    assert "numbers, instants, booleans, enums, empty" in errors(csv | {"contract.coerce": "number"})["contract.coerce"]

@@ -25,6 +25,7 @@ from metrics.events import (
     PageFetched,
     QueueWaitBegan,
     RecordRejectedLogged,
+    RecordsCoerced,
     RecordsDeduplicated,
     RecordsDelivered,
     RecordsRejected,
@@ -135,6 +136,7 @@ def test_a_settled_batch_leaves_no_record_active(scene: Scene) -> None:
     scene.task(RecordsRejected, stage="VALUE_CONVERTER", reason="wrong_type", count=7)
     scene.task(DeadLettersWritten, count=7)
     scene.task(RecordsDeduplicated, count=3)
+    scene.task(RecordsCoerced, field="price", count=5)
     scene.task(TransactionCommitted, records=97, seconds=0.02, source_records=100)
 
     assert scene.of_task("kafka_connect_source_task_source_record_active_count") == 0
@@ -146,6 +148,7 @@ def test_a_settled_batch_leaves_no_record_active(scene: Scene) -> None:
     assert scene.of_task("headrace_records_fetched_total") == 100
     assert scene.of_task("headrace_records_delivered_total") == 90
     assert scene.of_task("headrace_records_deduplicated_total") == 3
+    assert scene.of_task("headrace_records_coerced_total", field="price") == 5
     assert scene.of_task("headrace_dead_letters_total") == 7
     rejected = scene.of_task("headrace_records_rejected_total", stage="VALUE_CONVERTER", reason="wrong_type")
     assert rejected == 7

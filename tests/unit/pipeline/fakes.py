@@ -75,6 +75,7 @@ def verdicts(plan: ConversionPlan, records: pa.Table) -> pa.Table:
         "value": [None if is_bad else payload for is_bad, payload in rows],
         "timestamp": records.column("timestamp").to_pylist(),
         "dedupe": hashes if plan.dedupe_fields else [None] * len(rows),
+        "coerced": [None] * len(rows),
         "topic": [_route(payload) for _, payload in rows],
         "stage": ["VALUE_CONVERTER" if is_bad else None for is_bad, _ in rows],
         "reason": ["malformed_json" if is_bad else None for is_bad, _ in rows],
