@@ -53,7 +53,7 @@ def coerced_symbol(kind: Enum, coercion: Coercion, raw: Column) -> CoercedValue:
         folded = F.translate(raw, ASCII_UPPER, ASCII_LOWER)
         meant = [F.when(folded == F.lit(text), F.lit(symbol)) for text, symbol in folded_symbols(kind.symbols).items()]
         value = F.coalesce(exact, *meant)
-    return CoercedValue(value, value.isNotNull(), exact.isNull())
+    return CoercedValue(value, value.isNotNull(), raw.isNotNull() & exact.isNull())
 
 
 def _literal(kind: AvroType, text: Column, found: Column, is_text: Column) -> tuple[Column, Column]:
