@@ -104,7 +104,7 @@ def swift_job(plan: ConversionPlan, rules: Rules, *, has_key: bool) -> Job:
         second.append(F.when(proof, decoded.value).alias(RECORD))
         if decoded.coerced is not None:
             is_coerced = True
-            second.append(F.coalesce(decoded.coerced, F.lit(0)).cast("bigint").alias(COERCED))
+            second.append(decoded.coerced.cast("bigint").alias(COERCED))
     second.append(_certain(proof).alias(_SWIFT))
     hashed = dedupe_fields(plan.dedupe_fields, plan.record)
     second += dedupe_texts(hashed)
@@ -114,7 +114,7 @@ def swift_job(plan: ConversionPlan, rules: Rules, *, has_key: bool) -> Job:
         proof = proof & F.col(_HASHED).isNotNull()
         dedupe = dedupe_hash(F.col(_HASHED), count=len(hashed))
     last = _outputs(plan, rules, proof, has_key=has_key, dedupe=dedupe)
-    last += (F.col(COERCED),) if is_coerced else ()
+    last += (F.nullif(F.col(COERCED), F.lit(0)).alias(COERCED),) if is_coerced else ()
     return Job((tuple(first), tuple(second), *third, *_scope_for_rules(plan), last))
 
 

@@ -119,7 +119,7 @@ def run_columns(session: SparkSession, compiled: CompiledPlan, text: ArrowColumn
     ordinals = np.flatnonzero(proof.is_proven).astype(np.int32)
     parts = [run(typed.job, _typed_frame(ordinals, proof.records, page))]
     if compiled.plan.coerced_fields:
-        parts[0] = parts[0].append_column(COERCED, pa.array(proof.coerced))
+        parts[0] = parts[0].append_column(COERCED, pa.array(proof.coerced, mask=proof.coerced == 0))
     others = np.flatnonzero(~proof.is_proven).astype(np.int32)
     if not len(others):
         return parts[0]

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from spark_batch.coercion import Coerce
+from spark_batch.convert_exactly import convert_exactly
 from spark_batch.outcome import Reason
 from spark_batch.plan import (
     Contract,
@@ -112,6 +113,9 @@ def test_texts_taken_for_values_equal_the_oracle_s(
     """The same where contracts coerce: verdicts, values, and the fields in which it was done."""
     schema, coerce, texts = case
     found = disagreements(local_engine, (schema, texts, is_unknown_refused), coerce)
+    plan = ConversionPlan(PayloadFormat.JSON, Contract(json.dumps(schema), coerce=coerce), value_converter=AVRO)
+    exact, spark = (each(plan, table(texts)) for each in (convert_exactly, local_engine.convert))
+    assert exact.select(["reason", "coerced"]).equals(spark.select(["reason", "coerced"]))
     assert not found, "\n".join([repr(schema), repr(coerce), *found[:5]])
 
 
