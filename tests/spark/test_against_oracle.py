@@ -105,7 +105,7 @@ def test_verdicts_and_values_equal_the_oracles(
     assert not found, "\n".join([repr(case[0]), *found[:5]])
 
 
-@settings(parent=WITHOUT_SHRINKING, max_examples=10)
+@settings(parent=WITHOUT_SHRINKING, max_examples=6)
 @given(case=coercing_cases(records=RECORDS), is_unknown_refused=st.booleans())
 def test_texts_taken_for_values_equal_the_oracle_s(
     local_engine: Engine, case: tuple[dict[str, Any], frozenset[Coerce], list[bytes]], *, is_unknown_refused: bool
