@@ -116,7 +116,7 @@ async def open_worker(
         control = ControlPlane(parts, me, is_distributed, surface, tls, calls or ForeignCalls(), lambda: spark.is_ready)
         definitions = job.definitions(registry_url=addresses.registry)
         runs = Runs(job, control, control.plugins(), addresses.rest, started_at, definitions)
-        surface.plugins = runs.plugins
+        surface.plugins, surface.previews = runs.plugins, control.previews()
         yield RunningWorker(runs.new(), runs.new, addresses, definitions, parts.connectors, progress)
 
 

@@ -31,6 +31,8 @@ from service.herder.offsets import SinkOffsetAccess, SourceOffsetAccess
 from service.herder.peers import HttpPeers
 from service.herder.ports import ClusterDoors, HerderSettings, InstanceObserver, Membership
 from service.herder.view import ClusterView
+from service.preview.judging import PreviewParts
+from service.preview.requested import RequestedPreviews
 from service.rest.ports import Surface
 from service.stores.kafka_log import LogClients
 from service.stores.opening import StateStores, stores_in_kafka, stores_in_memory
@@ -97,6 +99,14 @@ class ControlPlane:
             self.calls,
             self._tell_warnings,
             Outside(self.parts.connectors.schemas, self.parts.connectors.check_plan, self.is_spark_ready),
+        )
+
+    def previews(self) -> RequestedPreviews:
+        """What would be written of sources' first records."""
+        lent = self.parts.connectors
+        parts = PreviewParts(lent.schemas.contract_of, lent.flow.convert, lent.check_plan)
+        return RequestedPreviews(
+            parts, self.parts.properties, self.parts.resolution, self.calls, self.surface.health.hide
         )
 
     @asynccontextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -37,20 +38,24 @@ def _is_named(document: dict[str, JsonValue]) -> bool:
 
 def definitions(document: JsonValue, namespace: str) -> dict[str, JsonValue]:
     """Every named type of the schema by full name."""
+    return dict(each_definition(document, namespace))
+
+
+def each_definition(document: JsonValue, namespace: str) -> Iterator[tuple[str, JsonValue]]:
+    """Every place where a type is named, with its full name; Avro allows one for each name."""
     if isinstance(document, list):
-        return {name: found for item in document for name, found in definitions(item, namespace).items()}
+        for item in document:
+            yield from each_definition(item, namespace)
     if not isinstance(document, dict):
-        return {}
-    found: dict[str, JsonValue] = {}
+        return
     if _is_named(document):
         name = document["name"]
         namespace = name.rpartition(".")[0] or document.get("namespace", namespace)
         short = name.rpartition(".")[2]
         full = f"{namespace}.{short}" if namespace else short
-        found[full] = {**document, "namespace": namespace} if namespace else document
+        yield full, {**document, "namespace": namespace} if namespace else document
     for key in ("type", "items", "values", "fields"):
-        found.update(definitions(document.get(key), namespace))
-    return found
+        yield from each_definition(document.get(key), namespace)
 
 
 def inlined(document: JsonValue, definitions: dict[str, JsonValue], written: set[str], namespace: str) -> JsonValue:

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 
-from spark_batch.avro_documents import definitions, inlined, namespace_of, without_json_names
+from spark_batch.avro_documents import definitions, each_definition, inlined, namespace_of, without_json_names
 from spark_batch.avro_types import Array, AvroType, Enum, Map, Primitive, Record, Slot, Temporal, Uuid
 from spark_batch.plan import ConversionPlan, ConverterKind, PayloadFormat, UnknownFields
 from spark_batch.transforms.applied import shape_after
@@ -219,6 +219,10 @@ def _check_form(shape: Shape, kind: str, key: str) -> None:
         for name in _names(shape.slot.type):
             if not _AVRO_NAME.fullmatch(name):
                 raise Misfit(key, kind, f"names of fields that Avro allows, not {name}")
+        names = [name for name, _ in each_definition(json.loads(shape.avro), "")]
+        for name in names:
+            if names.count(name) > 1:
+                raise Misfit(key, kind, f"JSON, or one record of the name {name} alone: Avro allows each name once")
 
 
 def _has_string_form(kind: AvroType) -> bool:

@@ -52,6 +52,10 @@ class FileStreamSource(SourceConnector[FileStreamConfig]):
         """The file as configured; nothing for standard input, where no offset makes sense."""
         return {} if self.config.file is None else {"filename": self.config.file}
 
+    def taken_by_reading(self) -> str | None:
+        """A file stays as it is."""
+        return "lines of standard input" if self.config.file is None else None
+
     def check_offsets(self, offsets: Sequence[tuple[Partition, Offset | None]]) -> None:
         """As Kafka Connect's file source does: positions of files, and none for standard input."""
         if self.config.file is None:

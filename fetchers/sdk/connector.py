@@ -85,6 +85,14 @@ class SourceConnector(ABC, Generic[C]):
         """Look at offsets that a person wants to set (None: to forget); ValueError refuses them, with a text for it."""
         del offsets
 
+    def taken_by_reading(self) -> str | None:
+        """What a mere read takes away for good, in words, such as ``lines of standard input``.
+
+        None where what was read can be read again until ``on_committed``. A preview by REST, which reads beside a
+        connector that may be running, refuses any other source.
+        """
+        return None
+
     async def on_committed(self, partition: Partition, offset: Offset) -> None:
         """Hear that the page with this offset is in Kafka, for sources that release their log or want a receipt.
 

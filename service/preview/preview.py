@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -170,11 +171,11 @@ class _Shown:
 
     @classmethod
     def of(cls, value: Any, secrets: list[str]) -> _Shown:
-        """As it is, and the beginning of its JSON text where that is too long."""
+        """As JSON has it (dates, decimals and bytes of Avro as text); only its beginning where that is too long."""
         text = as_json_text(value)
         if len(text) > SHOWN_BYTES_MAX:
             return cls(_masked(text[:SHOWN_BYTES_MAX], secrets), is_cut=True)
-        return cls(_masked(value, secrets))
+        return cls(_masked(json.loads(text), secrets))
 
 
 def _masked(value: Any, secrets: list[str]) -> Any:

@@ -6,6 +6,7 @@ answers with 500 because the client was wrong is a 400 here.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -18,6 +19,7 @@ from service.domain.ids import TaskId
 from service.domain.states import TargetState
 from service.herder.api import OffsetEntry
 from service.herder.errors import BadRequestError
+from service.rest.ports import PREVIEW_RECORDS_DEFAULT, PREVIEW_RECORDS_MAX
 
 Json = dict[str, Any]
 NO_VERSION = "undefined"
@@ -100,6 +102,7 @@ _LIST = msgspec.json.Decoder(list[msgspec.Raw])
 _MAP = msgspec.json.Decoder(dict[str, Any])
 _STRING = msgspec.json.Decoder(str)
 _INITIAL_STATES = {"RUNNING": TargetState.STARTED, "PAUSED": TargetState.PAUSED, "STOPPED": TargetState.STOPPED}
+_NUMBER = re.compile("[0-9]{1,9}")
 _MISMATCH = "Connector name configuration ({}) doesn't match connector name in the URL ({})"
 _INVALID = """\
 Connector configuration is invalid and contains the following {count} error(s):
@@ -163,6 +166,20 @@ def complete_config(config: Mapping[str, str | None], *, name: str) -> dict[str,
     if nulls:
         raise BadRequestError(_INVALID.format(count=len(nulls), errors="\n".join([_NULL_VALUE] * len(nulls))))
     return {**{key: value for key, value in config.items() if value is not None}, "name": name}
+
+
+def parse_preview(body: bytes) -> tuple[dict[str, str | None], int]:
+    """A config, and how many records at most."""
+    fields = _object(body, about="the request")
+    _refuse_strangers(fields, known=("config", "max"))
+    config = fields.get("config")
+    if config is None or bytes(config) == b"null":
+        raise BadRequestError("The request needs a config.")
+    text = _text("max", fields["max"]) if "max" in fields else None
+    count = PREVIEW_RECORDS_DEFAULT if text is None else int(text) if _NUMBER.fullmatch(text) else 0
+    if not 0 < count <= PREVIEW_RECORDS_MAX:
+        raise BadRequestError(f"Invalid max {text}: expected a number of records from 1 to {PREVIEW_RECORDS_MAX}")
+    return _texts(_object(bytes(config), about="the config")), count
 
 
 def parse_offsets(body: bytes) -> list[OffsetEntry]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from metrics.log_levels import LoggerLevel
 from metrics.progress import ProgressView
@@ -70,6 +70,19 @@ class Plugins(Protocol):
         """Every key and its value, also when there are errors; and what is odd about a config that is not wrong."""
 
 
+PREVIEW_RECORDS_MAX, PREVIEW_RECORDS_DEFAULT = 500, 20
+
+
+class Previews(Protocol):
+    """What would be written of a source's first records (``service.preview``)."""
+
+    async def preview(self, config: Mapping[str, str], *, records_max: int) -> Mapping[str, Any]:
+        """A JSON-like value, written as it is, also where the source failed.
+
+        Raises ``BadRequestError`` for a config that is refused, ``ConflictError`` while too many are under way.
+        """
+
+
 @dataclass(slots=True, kw_only=True)
 class Surface:
     """What the routes speak to. HTTP listens before there is a herder, so that health can be asked from the start."""
@@ -83,8 +96,9 @@ class Surface:
     foreground: Foreground = field(default_factory=Foreground)
     """Where requests that go first are known to the rest."""
     plugins: Plugins | None = None
+    previews: Previews | None = None
     herder: Herder | None = None
-    """Both are given by the composition as soon as they are made."""
+    """All are given by the composition as soon as they are made."""
 
     @property
     def is_stopping(self) -> bool:
@@ -111,3 +125,10 @@ class Surface:
         if self.plugins is None:
             raise self.absence
         return self.plugins
+
+    @property
+    def present_previews(self) -> Previews:
+        """Previews; ``absence`` until they are there."""
+        if self.previews is None:
+            raise self.absence
+        return self.previews

@@ -35,6 +35,7 @@ from service.rest.loggers import LoggerRoutes
 from service.rest.offsets import OffsetRoutes
 from service.rest.plugins import PluginRoutes
 from service.rest.ports import Surface
+from service.rest.previews import PreviewRoutes
 from service.rest.progress import PEERS, Peers, ProgressRoutes
 from service.rest.root import RootRoutes
 from service.rest.routes import Access, Answer, Route, add_routes
@@ -159,6 +160,7 @@ def interface(surface: Surface, settings: RestSettings) -> tuple[Route, ...]:
         *OffsetRoutes(surface).routes(),
         *ProgressRoutes(surface).routes(),
         *PluginRoutes(surface, secrets).routes(),
+        *PreviewRoutes(surface, secrets).routes(),
         *LoggerRoutes(surface).routes(),
         *InternalRoutes(surface, settings.connections.seconds_max).routes(),
     )

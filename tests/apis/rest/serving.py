@@ -15,12 +15,19 @@ from yarl import URL
 from metrics.events import Event
 from metrics.log_levels import LogLevels
 from metrics.prometheus import PrometheusObserver
+from service.config.definition import ConnectorDefinition
 from service.config.listeners import Listener
+from service.config.worker import with_defaults
 from service.herder.api import Herder
+from service.preview.judging import PreviewParts
+from service.preview.requested import RequestedPreviews
 from service.rest.health import Health, WorkerPhase
 from service.rest.ports import Surface
 from service.rest.server import ServedUrls, serving_rest
 from service.rest.settings import RestSettings
+from service.validation.validator import nothing_to_resolve
+from service.worker.foreign_calls import ForeignCalls
+from spark_batch.errors import SparkUnavailable
 from tests.apis.rest.fake_herder import FakeHerder, FakePlugins
 
 LOOPBACK = Listener("http", "127.0.0.1", 0)
@@ -76,6 +83,25 @@ class Served:
             return Answer(answer.status, await answer.text(), answer.headers)
 
 
+async def _contract_of(definition: ConnectorDefinition) -> str | None:
+    return definition.contract_source.text if definition.contract_source else None
+
+
+async def _no_spark(*_: Any, **__: Any) -> Any:
+    raise SparkUnavailable("there is no Spark here")
+
+
+def previews(worker: Mapping[str, str] | None = None) -> RequestedPreviews:
+    """Those of a real worker (of defaults), without a registry and without Spark."""
+    return RequestedPreviews(
+        PreviewParts(_contract_of, _no_spark, _no_spark),
+        with_defaults(worker or {}),
+        nothing_to_resolve,
+        ForeignCalls(),
+        lambda text: text,
+    )
+
+
 def settings(**changes: Any) -> RestSettings:
     """One listener on the loopback, no proof."""
     return RestSettings(**{"listeners": (LOOPBACK,), **changes})
@@ -92,6 +118,7 @@ async def served(herder: FakeHerder | None = None, rest: RestSettings | None = N
         loggers=LogLevels(),
         version="1.2.3",
         plugins=plugins,
+        previews=previews(),
         herder=behind,
     )
     async with (

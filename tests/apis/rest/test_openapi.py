@@ -23,7 +23,7 @@ ENDPOINTS = """
     PUT /connector-plugins/{p}/config/validate | GET /admin/loggers | GET /admin/loggers/{l} | PUT /admin/loggers/{l}
 """
 """Connect's table."""
-OWN = {"GET /health/live", "GET /health/ready", "GET /metrics", "GET /openapi.json", "GET /progress"}
+OWN = {"GET /health/live", "GET /health/ready", "GET /metrics", "GET /openapi.json", "GET /progress", "POST /preview"}
 
 
 async def document(worker: Served) -> Any:

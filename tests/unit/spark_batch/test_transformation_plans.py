@@ -168,6 +168,16 @@ def test_kept_unknown_fields_cannot_be_transformed() -> None:
     assert plan_findings(with_steps(plan, RegexRouter("t", "u"))) == []
 
 
+@pytest.mark.parametrize(("spec", "is_refused"), [(AVRO, True), (JSON, False)])
+def test_two_records_of_one_name_are_found_before_avro_refuses_every_record(
+    spec: ConverterSpec,
+    is_refused: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    """Each ``HoistField`` makes a record of the one name that Confluent's converter gives it; Spark would fail."""
+    plan = with_steps(LINES, HOIST, HoistField(VALUE, "outer"), value_converter=spec)
+    assert [finding.key for finding in plan_findings(plan)] == ["value.converter"] * is_refused
+
+
 @pytest.mark.parametrize("kind", list(ConverterKind))
 def test_a_router_alone_changes_no_schema(kind: ConverterKind) -> None:
     """Records are written as they would be without it."""
