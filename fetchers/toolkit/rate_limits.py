@@ -7,10 +7,10 @@ import hashlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from weakref import WeakSet
+from weakref import WeakKeyDictionary, WeakSet
 
 from fetchers.sdk.asker import Asker
-from fetchers.sdk.clock import Clock
+from fetchers.sdk.clock import Clock, SystemClock
 from fetchers.sdk.retry import BackOff
 from fetchers.toolkit.limit_headers import LimitHeaders
 from metrics.events import RateLimitWaited
@@ -174,8 +174,10 @@ class _Ledger:
         self.requests = [request for request in self.requests if request.counts(now, request.counts_seconds)]
 
 
-_ledgers: dict[str, _Ledger] = {}
-"""By hash of the credential."""
+_ledgers: WeakKeyDictionary[Clock, dict[str, _Ledger]] = WeakKeyDictionary()
+"""By clock, since times of one say nothing on another, and by hash of the credential."""
+_MACHINE = SystemClock()
+"""Stands for every clock of its kind: all of them tell the same time."""
 
 
 def shared_budget(
@@ -192,8 +194,9 @@ def shared_budget(
     is started again does not start with a fresh allowance.
     """
     now = clock.monotonic()
-    for known, ledger in list(_ledgers.items()):
+    ledgers = _ledgers.setdefault(_MACHINE if isinstance(clock, SystemClock) else clock, {})
+    for known, ledger in list(ledgers.items()):
         if ledger.is_idle(now):
-            del _ledgers[known]
-    ledger = _ledgers.setdefault(hashlib.sha256(credential.encode()).hexdigest(), _Ledger())
+            del ledgers[known]
+    ledger = ledgers.setdefault(hashlib.sha256(credential.encode()).hexdigest(), _Ledger())
     return RateBudget(windows, back_off=back_off, headers=headers, ledger=ledger)

@@ -189,3 +189,11 @@ async def test_a_restarted_task_gets_no_fresh_allowance() -> None:
     await context.clock.advance(120.0)
     shared_budget("somebody else", windows, clock=context.clock)
     assert ledger() is None
+
+
+async def test_a_clock_of_its_own_has_a_budget_of_its_own() -> None:
+    """Times of one clock say nothing on another: what one test has asked must not hold up the next."""
+    for _ in range(2):
+        context = FakeContext()
+        context.clock.is_automatic = False
+        assert await _ask(shared_budget("each", [RateWindow(2, 60.0)], clock=context.clock), context, 2) == [0.0, 0.0]
