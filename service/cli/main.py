@@ -216,6 +216,28 @@ def redrive(dead_letter_topic: str, worker: Path, connectors: tuple[Path, ...]) 
     sys.exit(asyncio.run(run_redrive(dead_letter_topic, worker, connectors)))
 
 
+@main.group()
+def new() -> None:
+    """Begin a connector of your own."""
+
+
+@new.command("source")
+@click.argument("name")
+@click.option("--http", "is_http", is_flag=True, help="One that reads lists of a JSON API, incremental and paged.")
+@click.option(
+    "--in",
+    "parent",
+    type=click.Path(file_okay=False, exists=True, path_type=Path),
+    default=Path(),
+    help="Folder to make its own folder in; the current one if not given.",
+)
+def new_source(name: str, parent: Path, *, is_http: bool) -> None:
+    """Write a source that runs, its connector file, and its test with the contract suite, which passes."""
+    from service.cli.new import run_new_source  # noqa: PLC0415 - as above
+
+    sys.exit(run_new_source(name, parent, is_http=is_http))
+
+
 @main.command()
 def parts() -> None:
     """Fetch the JVM parts now, before a command needs them: when an image is built, for example."""

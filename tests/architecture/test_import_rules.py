@@ -16,9 +16,10 @@ DOORS = {
     "aiokafka": ("service/kafka/",),
     "pyspark": ("spark_batch/",),
     "prometheus_client": ("metrics/",),
-    "aiohttp.web": ("service/rest/", "service/simulators/"),
+    "aiohttp.web": ("service/rest/", "service/simulators/", "fetchers/sdk/testing/"),
 }
-"""Third parties that one room alone speaks to. (Simulators are servers of their own, for demo and tests.)"""
+"""Third parties that one room alone speaks to. (Simulators, and the contract suite, have servers of
+their own.)"""
 LINT = "import sys; from importlinter.cli import lint_imports_command; sys.exit(lint_imports_command())"
 
 

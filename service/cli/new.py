@@ -1,0 +1,224 @@
+"""``headrace new``: writes a source of one's own that runs and passes the contract suite, to begin from."""
+
+from __future__ import annotations
+
+import keyword
+import re
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
+
+
+class NewRefusedError(ValueError):
+    """A name that cannot be taken, or a folder that is there already; the message says what to do."""
+
+
+def run_new_source(name: str, parent: Path, *, is_http: bool) -> int:
+    """Write it and say what to do next; the exit code: 2 where the name cannot be taken."""
+    try:
+        files = new_source(name, parent, is_http=is_http)
+    except (NewRefusedError, OSError) as error:
+        print(f"headrace: {error}", file=sys.stderr)
+        return 2
+    folder = files[0].parent
+    print("\n".join(f"written: {file}" for file in files))
+    print(f"test it:    headrace test {folder}")
+    print(f"look at it: PYTHONPATH={folder} headrace preview {folder / name}.properties")
+    return 0
+
+
+def new_source(name: str, parent: Path, *, is_http: bool) -> list[Path]:
+    """Write the folder ``name`` under ``parent``; gives its files. Raises ``NewRefusedError``, OSError."""
+    if not NAME.match(name) or keyword.iskeyword(name):
+        message = f"{name!r} cannot be the name of a module: take small letters, digits and _, such as my_source"
+        raise NewRefusedError(message)
+    folder = parent / name
+    if folder.exists():
+        message = f"{folder} is there already: take another name, or remove it"
+        raise NewRefusedError(message)
+    if find_spec(name) is not None:
+        message = f"there is a Python module {name} already, which would be imported instead: take another name"
+        raise NewRefusedError(message)
+    code, test, keys = (HTTP_SOURCE, HTTP_TEST, HTTP_KEYS) if is_http else (SOURCE, TEST, KEYS)
+    files = {f"{name}.py": code, f"test_{name}.py": test, f"{name}.properties": PROPERTIES + keys}
+    folder.mkdir(parents=True)
+    for file, text in files.items():
+        (folder / file).write_text(_filled(text, name), encoding="utf-8")
+    return [folder / file for file in files]
+
+
+def _filled(template: str, name: str) -> str:
+    """The template for a module of that name, and a class named like it."""
+    class_name = "".join(part.capitalize() for part in name.split("_"))
+    return template.lstrip("\n").replace("@name@", name).replace("@Name@", class_name)
+
+
+PROPERTIES = """
+name=@name@
+connector.class=@name@:@Name@
+topic=@name@
+poll.interval.ms=60000
+"""
+HTTP_KEYS = """\
+url=https://api.example.com/v1/items
+token=your-access-token
+"""
+KEYS = """\
+database=/path/to/your.db
+"""
+HTTP_SOURCE = '''
+from collections.abc import AsyncIterator
+
+from fetchers.sdk import FetchContext, FetcherConfig, HttpUrl, Page, Secret, SourceConnector
+from fetchers.toolkit.auth import BearerAuth
+from fetchers.toolkit.ordered_list import OrderedList
+from fetchers.toolkit.rate_limits import RateWindow, shared_budget
+
+
+class @Name@Config(FetcherConfig):
+    url: HttpUrl
+    """List to read, oldest first."""
+    token: Secret
+    """Access token."""
+
+
+class @Name@(SourceConnector[@Name@Config]):
+    async def fetch(self, context: FetchContext) -> AsyncIterator[Page]:
+        token = self.config.token.get_secret_value()
+        budget = shared_budget(token, [RateWindow(count=10, seconds=1)], clock=context.clock)
+        items = OrderedList(
+            url=self.config.url, query={"sort": "updated_at", "per_page": "20"}, page_records=20,
+            records="items", sorted_by="updated_at", begin_at="since", key="id",
+            every_seconds=self.config.poll_interval, options={"auth": BearerAuth(token), "budget": budget},
+        )  # fmt: skip
+        async for page in items.pages(context):
+            yield page
+'''
+HTTP_TEST = """
+from aiohttp import web
+
+from fetchers.catalog import shared_http
+from fetchers.sdk.testing import FetcherContract, HttpCase
+from @name@ import @Name@
+
+
+class @Name@Case(HttpCase):
+    connector = @Name@
+    properties = {"topic": "@name@", "token": "tok-5fd0c2e9b7"}
+    secrets = ("tok-5fd0c2e9b7",)
+
+    def record(self, number):
+        return {"id": number, "updated_at": f"2026-01-01T00:00:{number // 4:02}Z"}  # four share each time stamp
+
+    def answer(self, request, records):
+        if request.headers.get("Authorization") != "Bearer tok-5fd0c2e9b7":
+            return web.Response(status=401)
+        since = request.query.get("since", "")
+        return {"items": [record for record in records if record["updated_at"] >= since][:20]}
+
+
+class Test@Name@(FetcherContract):
+    case = @Name@Case()
+    open_http = staticmethod(shared_http)
+"""
+SOURCE = '''
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import closing
+from functools import partial
+
+from fetchers.sdk import Fatal, FetchContext, FetcherConfig, Page, SourceConnector
+
+PAGE_RECORDS = 20
+
+
+class @Name@Config(FetcherConfig):
+    database: str
+    """SQLite file with a table ``records``, read in the order of ``id``: put your own system in its place."""
+
+
+class @Name@(SourceConnector[@Name@Config]):
+    async def fetch(self, context: FetchContext) -> AsyncIterator[Page]:
+        last = context.offset.get("id", 0)
+        while True:
+            rows = await context.run_blocking(partial(self.rows_after, last), subject="database")
+            if rows:
+                last = rows[-1][0]
+                yield Page([payload for _, payload in rows], offset={"id": last})
+            else:
+                context.finish_round()
+                await context.clock.sleep(self.config.poll_interval)
+
+    def rows_after(self, last):
+        """Number and payload of the next records; runs in a thread, so it may block."""
+        query = "select id, payload from records where id > ? order by id limit ?"
+        try:
+            with closing(sqlite3.connect(f"file:{self.config.database}?mode=ro", uri=True)) as database:
+                return database.execute(query, (last, PAGE_RECORDS)).fetchall()
+        except sqlite3.OperationalError as error:
+            raise Fatal(f"the database cannot be read: {error}") from error
+'''
+TEST = '''
+import asyncio
+import sqlite3
+from contextlib import asynccontextmanager, closing
+
+from fetchers.sdk.testing import BadConfig, FetcherCase, FetcherContract, ScriptedSource
+from @name@ import @Name@
+
+
+class Database(ScriptedSource):
+    """A small database of the test's own; put what your system needs in its place."""
+
+    def __init__(self, folder):
+        self.path, self.count = folder / "@name@.db", 0
+        self.execute("create table records (id integer primary key, payload blob)")
+        self.insert(45)
+
+    @property
+    def properties(self):
+        return {"topic": "@name@", "database": str(self.path)}
+
+    @property
+    def expected(self):
+        return [self.payload(number) for number in range(self.count)]
+
+    async def add(self):
+        self.insert(5)
+
+    async def hang(self):
+        """A database without new rows gives none."""
+
+    async def wait_until_asked(self):
+        await asyncio.sleep(0.1)  # nothing tells when somebody reads a file
+
+    async def refuse(self):
+        self.execute("drop table records")
+
+    def payload(self, number):
+        return b'{"number": %d}' % number
+
+    def insert(self, count):
+        for number in range(self.count, self.count + count):
+            self.execute("insert into records (payload) values (?)", self.payload(number))
+        self.count += count
+
+    def execute(self, statement, *values):
+        with closing(sqlite3.connect(self.path)) as database, database:
+            database.execute(statement, values)
+
+
+class @Name@Case(FetcherCase):
+    connector = @Name@
+    bad_configs = (BadConfig({"database": None, "topic": None}, frozenset({"database", "topic"})),)
+
+    @asynccontextmanager
+    async def source(self, folder):
+        yield Database(folder)
+
+
+class Test@Name@(FetcherContract):
+    case = @Name@Case()
+'''
