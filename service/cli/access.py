@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from fetchers.sdk import Finding
 from service.config.files import ConfigFileError, read_properties
 from service.config.providers import resolve_worker
 from service.config.worker import EMBEDDED, REGISTRY_KEY
+from service.embedded.folder import reading_folder
 from service.job import ConfigRefusedError, SourceFindings
 from service.kafka.client import KafkaSettings
 from service.kafka.properties import read_settings
@@ -18,7 +20,21 @@ from service.registry.settings import RegistrySettings
 BOOTSTRAP_KEY = "bootstrap.servers"
 BOOTSTRAP_VARIABLE, REGISTRY_VARIABLE = "HEADRACE_BOOTSTRAP", "HEADRACE_REGISTRY"
 BOOTSTRAP_DEFAULT = "127.0.0.1:9092"
-_EMBEDDED_ADVICE = "expected an address: only the running worker knows that of an embedded one; give it as an option"
+_EMBEDDED_ADVICE = (
+    "expected an address: only the running worker knows it; name its folder by --data, or the address by an option"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessOptions:
+    """What the command line says of where Kafka is."""
+
+    config: Path | None = None
+    """A worker's file, or one of a Kafka client as ``--command-config`` of Kafka's tools takes."""
+    bootstrap: str | None = None
+    registry_url: str | None = None
+    data_dir: Path | None = None
+    """Of an embedded Kafka, that runs or not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +43,20 @@ class TopicAccess:
 
     kafka: KafkaSettings
     registry: RegistrySettings | None
+
+
+@asynccontextmanager
+async def opened_access(options: AccessOptions, *, environ: Mapping[str, str]) -> AsyncIterator[TopicAccess]:
+    """Where Kafka is, for the length of a block; the embedded servers of a data folder run for as long, at least.
+
+    Raises ``ConfigRefusedError``, and ``EmbeddedError`` where the servers of the folder cannot be used.
+    """
+    bootstrap, registry_url = options.bootstrap, options.registry_url
+    async with AsyncExitStack() as stack:
+        if options.data_dir is not None:
+            found = await stack.enter_async_context(reading_folder(options.data_dir))
+            bootstrap, registry_url = bootstrap or found.kafka, registry_url or found.registry
+        yield read_access(options.config, bootstrap=bootstrap, registry_url=registry_url, environ=environ)
 
 
 def read_access(

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import functools
 import sys
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 from click.shell_completion import get_completion_class
@@ -129,6 +132,42 @@ def broker(port: int, *, registry: bool, data: Path) -> None:
     sys.exit(asyncio.run(run_broker(data_dir=data, port=port, has_registry=registry)))
 
 
+def access_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command that reads topics the options of where Kafka is, as one mapping named ``access``."""
+
+    @click.option(
+        "--config",
+        type=click.Path(dir_okay=False, exists=True, path_type=Path),
+        help="Properties of a worker or of a Kafka client: addresses and logins.",
+    )
+    @click.option("--bootstrap", help="Kafka brokers; else of the file, of $HEADRACE_BOOTSTRAP, or 127.0.0.1:9092.")
+    @click.option(
+        "--registry", "registry_url", help="Schema registry URL, for Avro; else of the file, or of $HEADRACE_REGISTRY."
+    )
+    @click.option(
+        "--data",
+        "data_dir",
+        type=click.Path(file_okay=False, exists=True, path_type=Path),
+        help="Folder of an embedded Kafka; one that does not run is started for the reading.",
+    )
+    @functools.wraps(command)
+    def run(
+        *, config: Path | None, bootstrap: str | None, registry_url: str | None, data_dir: Path | None, **rest: Any
+    ) -> None:
+        access = {"config": config, "bootstrap": bootstrap, "registry_url": registry_url, "data_dir": data_dir}
+        command(access=access, **rest)
+
+    return run
+
+
+def run_interruptible(work: Coroutine[Any, Any, int]) -> int:
+    """Run to its end; Ctrl-C is how somebody ends a reading, and no failure."""
+    try:
+        return asyncio.run(work)
+    except KeyboardInterrupt:
+        return 0
+
+
 @main.group()
 def topic() -> None:
     """Look into topics of the worker's Kafka."""
@@ -136,31 +175,31 @@ def topic() -> None:
 
 @topic.command("read")
 @click.argument("name")
-@click.option(
-    "--config",
-    type=click.Path(dir_okay=False, exists=True, path_type=Path),
-    help="Properties of a worker or of a Kafka client: addresses and logins.",
-)
-@click.option("--bootstrap", help="Kafka brokers; else of the file, of $HEADRACE_BOOTSTRAP, or 127.0.0.1:9092.")
-@click.option("--registry", help="Schema registry URL, for Avro; else of the file, or of $HEADRACE_REGISTRY.")
+@access_options
+@click.option("--from", "begin", metavar="PLACE", help="Offset (-5: the last five), time, 10m (ago), beginning or end.")
+@click.option("--to", "end", metavar="PLACE", help="Where to stop, excluded; as --from.")
+@click.option("--partition", "partitions", type=click.IntRange(min=0), multiple=True, help="Only this; repeatable.")
+@click.option("--key", help="Only records with this key.")
+@click.option("--headers", "has_headers", is_flag=True, help="Show times and headers too.")
+@click.option("--follow", "is_following", is_flag=True, help="Go on with what comes, until interrupted.")
 @click.option("--max", "records_max", type=click.IntRange(min=1), default=None, help="Stop after so many records.")
+@click.option(
+    "--wait",
+    "wait_seconds",
+    type=click.FloatRange(min=0),
+    default=5.0,
+    show_default=True,
+    help="Seconds to wait for a topic that is not there yet.",
+)
 @click.option("--json", "is_json", is_flag=True, help="One JSON object a line.")
-def read_topic(
-    name: str,
-    config: Path | None,
-    *,
-    bootstrap: str | None,
-    registry: str | None,
-    records_max: int | None,
-    is_json: bool,
-) -> None:
-    """Print committed records: decoded values, key, headers, partition, offset."""
-    from service.cli.topics import run_read_topic  # noqa: PLC0415 - as above
+def read_topic(name: str, access: Mapping[str, Any], begin: str | None, end: str | None, **rest: Any) -> None:
+    """Print committed records: decoded values and keys, offsets as PARTITION:OFFSET."""
+    from service.cli.access import AccessOptions  # noqa: PLC0415 - as above
+    from service.cli.topics import Wanted, read_wanted_span, run_read_topic  # noqa: PLC0415 - as above
 
-    work = run_read_topic(
-        name, config, bootstrap=bootstrap, registry_url=registry, records_max=records_max, is_json=is_json
-    )
-    sys.exit(asyncio.run(work))
+    where = {name: rest.pop(name) for name in ("partitions", "is_following", "wait_seconds")}
+    wanted = Wanted(span=read_wanted_span(begin, end, **where), **rest)
+    sys.exit(run_interruptible(run_read_topic(name, AccessOptions(**access), wanted)))
 
 
 @main.command()

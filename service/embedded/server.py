@@ -14,6 +14,8 @@ from service.embedded.ownership import owned
 from service.embedded.ports import free_ports, require_free
 
 START_ATTEMPTS_MAX = 3
+ADDRESS_FILE = "address"
+"""In the server's folder, while it runs: for who finds the folder in use, and wants to read."""
 OWNER_STOP_SECONDS_MAX = 5.0
 """For an earlier owner of the data to let go, besides what its server may take to stop."""
 
@@ -122,8 +124,10 @@ async def serving(
         server = EmbeddedServer(make_program(lock), port=port)
         try:
             await server.start()
+            (folder / ADDRESS_FILE).write_text(f"{server.address}\n", encoding="utf-8")
             yield server
         finally:
+            (folder / ADDRESS_FILE).unlink(missing_ok=True)
             await server.stop()
 
 

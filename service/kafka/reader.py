@@ -158,6 +158,22 @@ class TopicFeed:
         for partition, offset in positions.items():
             self._consumer.seek(partition, offset)
 
+    def keep(self, partitions: list[TopicPartition]) -> None:
+        """Read these partitions and no others, from their beginnings."""
+        if partitions != self.partitions:
+            self._consumer.assign(partitions)
+            self.partitions = partitions
+
+    async def offsets_at(self, timestamp_ms: int) -> Ends:
+        """Offset of the first record of that time or later in each partition; its end where there is none."""
+        ends = await self.ends()
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS_MAX):
+                found = await self._consumer.offsets_for_times(dict.fromkeys(self.partitions, timestamp_ms))
+        except CLIENT_ERRORS as error:
+            raise classify(error, doing=f"finding a time in topic '{self._topic}'") from error
+        return {place: ends[place] if at is None else at.offset for place, at in found.items()}
+
     async def positions(self) -> Ends:
         """Offset that comes next in each partition; aborted records and markers at the end are passed over."""
         return await self._behind(dict.fromkeys(self.partitions, _FOR_EVER))

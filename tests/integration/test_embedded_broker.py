@@ -14,6 +14,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
 from service.embedded.broker import BrokerJvm, embedded_kafka
 from service.embedded.errors import DataDirectoryBusy, PortBusy, StartFailed
+from service.embedded.folder import NoDataError, reading_folder
 from service.embedded.ports import free_ports
 from service.embedded.server import EmbeddedServer
 from service.embedded.supervision import keep_running
@@ -85,7 +86,18 @@ async def test_second_worker_on_the_same_data_is_refused(tmp_path: Path) -> None
         with pytest.raises(DataDirectoryBusy, match="in use by another worker"):
             async with embedded_kafka(data_dir=tmp_path):
                 pass
+        # Who only reads is shown where the one that runs is.
+        async with reading_folder(tmp_path) as found:
+            assert (found.kafka, found.registry) == (broker.address, None)
         assert broker.is_alive()
+
+
+async def test_a_folder_that_is_none_is_refused_and_not_made(tmp_path: Path) -> None:
+    """A path that was mistyped must not become an empty Kafka."""
+    with pytest.raises(NoDataError, match="there is no embedded Kafka in"):
+        async with reading_folder(tmp_path / "mistyped"):
+            pass
+    assert not (tmp_path / "mistyped").exists()
 
 
 async def test_taken_port_is_named(tmp_path: Path) -> None:
@@ -116,10 +128,10 @@ async def test_killed_worker_takes_its_broker_along_and_the_next_goes_on(tmp_pat
     worker.send_signal(signal.SIGKILL)
     await worker.wait()
     # At once, as an init system would: the old broker is still on its way out.
-    async with embedded_kafka(data_dir=tmp_path) as broker:
+    async with reading_folder(tmp_path) as found:
         assert not jvm.is_running()
-        await _produce(broker.address, topic_name, [b"three"], is_committed=True)
-        assert await _committed(broker.address, topic_name, 3) == [b"one", b"two", b"three"]
+        await _produce(found.kafka, topic_name, [b"three"], is_committed=True)
+        assert await _committed(found.kafka, topic_name, 3) == [b"one", b"two", b"three"]
 
 
 @pytest.mark.faults

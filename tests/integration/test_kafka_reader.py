@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaProducer
 
 from service.kafka.admin import KafkaAdmin
 from service.kafka.client import KafkaSettings
+from service.kafka.errors import DeliveryFatal
 from service.kafka.producer import TransactionalWriter
 from service.kafka.reader import STALL_SECONDS_MAX, StoredRecord, TopicFeed, last_ends, read_topic
+from service.kafka.span import END, Place, Span, read_span
 from tests.stack import KafkaStack
 
 pytestmark = pytest.mark.integration
@@ -90,3 +94,41 @@ async def test_a_topic_is_read_up_to_where_it_ended_at_the_call(
 ) -> None:
     """However much is written while it is read, a reading ends."""
     assert await writers.interrupt(read_topic(settings, topic_name)) == [b"seen", b"held"]
+
+
+async def test_a_span_of_a_topic(settings: KafkaSettings, topic_name: str) -> None:
+    """From and to an offset or a time, one partition, the last few, and what comes later."""
+    async with KafkaAdmin.opened(settings) as admin:
+        await admin.ensure_topic(topic_name, partitions=2)
+    producer = AIOKafkaProducer(bootstrap_servers=settings.bootstrap)
+    async with producer:
+        for number in range(6):
+            await producer.send_and_wait(topic_name, b"%d" % number, partition=0, timestamp_ms=1_000 * (number + 1))
+        await producer.send_and_wait(topic_name, b"other", partition=1, timestamp_ms=1_000)
+
+        async def found(**span: Any) -> list[str]:
+            batches = read_span(settings, topic_name, Span(**span))
+            return sorted([(record.value or b"").decode() async for records in batches for record in records])
+
+        only: dict[str, Any] = {"partitions": frozenset({0})}
+        assert await found() == ["0", "1", "2", "3", "4", "5", "other"]
+        assert await found(begin=Place(offset=2), end=Place(offset=4), **only) == ["2", "3"]
+        assert await found(begin=Place(offset=-2), **only) == ["4", "5"]
+        assert await found(begin=Place(offset=-100), end=Place(offset=-5)) == ["0"]
+        assert await found(begin=Place(timestamp_ms=2_500), end=Place(timestamp_ms=4_000)) == ["2"]
+        assert await found(begin=Place(offset=100)) == await found(begin=Place(offset=END)) == []
+        with pytest.raises(DeliveryFatal, match="no partition 7: there are 2"):
+            await found(partitions=frozenset({7}))
+        with pytest.raises(DeliveryFatal, match="does not exist"):
+            async for _ in read_span(settings, f"{topic_name}-none", Span()):
+                pass
+
+        following = read_span(settings, topic_name, Span(begin=Place(offset=END), is_following=True, **only))
+        async with asyncio.TaskGroup() as group:
+            coming = group.create_task(anext(following), name="what comes")
+            while not coming.done():
+                # Sent until it is seen: nobody tells from where on the reading looks.
+                await producer.send_and_wait(topic_name, b"new", partition=0)
+                await asyncio.wait([coming], timeout=0.2)
+        assert {record.value for record in coming.result()} == {b"new"}
+        await following.aclose()

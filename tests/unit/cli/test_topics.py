@@ -6,15 +6,26 @@ import io
 import json
 import sys
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from service.cli import topics
 from service.cli.access import TopicAccess
-from service.cli.topics import TABLE_RECORDS_MAX, print_lines, print_tables, print_topic, shown
+from service.cli.topics import (
+    TABLE_RECORDS_MAX,
+    Wanted,
+    print_as_they_come,
+    print_lines,
+    print_tables,
+    print_topic,
+    read_place,
+    shown,
+)
 from service.kafka.client import KafkaSettings
 from service.kafka.reader import StoredRecord
+from service.kafka.span import END, Place
 from service.reading.decoding import Decoder
 
 
@@ -56,7 +67,9 @@ async def test_a_table_is_printed_in_every_character_set(encoding: str, monkeypa
     """Nothing raises; what cannot be shown is escaped."""
     terminal = _Terminal(encoding)
     monkeypatch.setattr(sys, "stdout", terminal)
-    await print_tables("tøpic", each(record(1, value="😀", headers={"h": "\udcff", "b": {"base64": "/w=="}})))
+    await print_tables(
+        "tøpic", each(record(1, value="😀", headers={"h": "\udcff", "b": {"base64": "/w=="}})), has_headers=True
+    )
     assert "\\udcff" in terminal.text
     assert ("😀" in terminal.text) is (encoding == "utf-8")
     assert '{"base64": "/w=="}' in terminal.text
@@ -130,9 +143,9 @@ async def test_avro_without_a_registry_is_told_once(
         raw.value = value
         yield [raw, raw]
 
-    monkeypatch.setattr(topics, "read_topic", stored)
+    monkeypatch.setattr(topics, "read_span", stored)
     access = TopicAccess(kafka=KafkaSettings(bootstrap="nowhere:1"), registry=None)
-    assert await print_topic("t", access, records_max=None, is_json=True) == 0
+    assert await print_topic("t", access, Wanted(is_json=True)) == 0
     out, err = capsys.readouterr()
     assert len(out.splitlines()) == 2
     assert err.replace("\n", " ").count("--registry") == is_hinted
@@ -149,3 +162,79 @@ class _Raw:
         ("twice", b"1"),
         ("twice", None),
     )
+
+
+NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("120", Place(offset=120)),
+        ("-5", Place(offset=-5)),
+        ("beginning", Place(offset=0)),
+        ("end", Place(offset=END)),
+        ("10m", Place(timestamp_ms=1769860200000)),
+        ("1.5h", Place(timestamp_ms=1769855400000)),
+        ("2026-01-31", Place(timestamp_ms=1769817600000)),
+        ("2026-01-31T12:00:00Z", Place(timestamp_ms=1769860800000)),
+        ("2026-01-31T13:00:00+01:00", Place(timestamp_ms=1769860800000)),
+    ],
+)
+def test_places_are_offsets_and_times(text: str, place: Place) -> None:
+    """Without a zone a time is UTC."""
+    assert read_place(text, now=NOW) == place
+
+
+@pytest.mark.parametrize("text", ["", "yesterday", "1x", "1e3", "9" * 19])
+def test_what_is_no_place_is_said_with_all_that_are(text: str) -> None:
+    """One sentence that names every form."""
+    with pytest.raises(ValueError, match=r"no place in a topic: expected an offset .*beginning, end, a time .*10m"):
+        read_place(text, now=NOW)
+
+
+@pytest.mark.parametrize(("key", "found"), [("a", 1), ('"a"', 1), ('{"id": 1}', 1), ("b", 0)])
+async def test_a_key_is_wanted_as_it_is_shown(
+    key: str, found: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A text with or without quotation marks, else JSON; ``--max`` counts what is shown."""
+
+    async def stored(*_: object) -> AsyncIterator[list[StoredRecord]]:
+        for written in (b"a", b'{"id": 1}', None, b"a"):
+            raw: StoredRecord = _Raw()
+            raw.key = written
+            yield [raw]
+
+    monkeypatch.setattr(topics, "read_span", stored)
+    access = TopicAccess(kafka=KafkaSettings(bootstrap="nowhere:1"), registry=None)
+    assert await print_topic("t", access, Wanted(key=key, records_max=1, is_json=True)) == 0
+    assert len(capsys.readouterr().out.splitlines()) == found
+
+
+@pytest.mark.parametrize("has_headers", [True, False])
+async def test_a_table_is_read_on_eighty_columns(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *, has_headers: bool
+) -> None:
+    """Whatever the length of keys and values; times and headers are there where they are wanted."""
+    monkeypatch.setenv("COLUMNS", "80")
+    long = record(
+        123_456_789, key="k" * 100, value={"text": "v" * 300}, timestamp=1769860800000, headers={"who": "x" * 90}
+    )
+    await print_tables("t", each(long), has_headers=has_headers)
+    out = capsys.readouterr().out
+    assert max(map(len, out.splitlines())) <= 80
+    assert "0:123456789" in out
+    assert ("2026-01-31 12:00:00" in out, "who:" in out) == (has_headers, has_headers)
+
+
+async def test_what_is_followed_is_shown_as_it_comes(capsys: pytest.CaptureFixture[str]) -> None:
+    """One line for each record, however long, before the next has come."""
+    seen: list[int] = []
+
+    async def coming() -> AsyncIterator[dict[str, Any]]:
+        for number in range(3):
+            seen.append(len(capsys.readouterr().out.splitlines()))
+            yield record(number, key="k", value="x" * 500)
+
+    await print_as_they_come(coming(), has_headers=False)
+    assert seen == [0, 1, 1]
