@@ -81,6 +81,8 @@ class Page:
     position_name: str = "position"
     origins: Sequence[tuple[Partition, Offset]] | None = None
     """Where each record really came from, when it comes through another place (a dead letter put in again)."""
+    tries: Sequence[int] | None = None
+    """How often each record was tried before, one and more, when it was rejected then (a dead letter put in again)."""
     told_offset: Offset | None = None
     """What dead letters and logs tell of the offset where the whole is long; None: all of it."""
     rejections: tuple[Rejection, ...] = ()
@@ -103,7 +105,7 @@ class Page:
             values = getattr(self, name)
             if values is not None:
                 self._set(name, _column(values, kind))
-        for name in ("keys", "timestamps_ms", "positions", "headers", "origins"):
+        for name in ("keys", "timestamps_ms", "positions", "headers", "origins", "tries"):
             values = getattr(self, name)
             if values is not None and len(values) != len(self.payloads):
                 message = f"page has {len(self.payloads)} payloads and {len(values)} {name}"

@@ -217,6 +217,28 @@ def validate(files: tuple[Path, ...], worker: Path | None, *, is_json: bool) -> 
     sys.exit(run_validate(files, worker, is_json=is_json))
 
 
+@main.command("dead-letters")
+@click.argument("connector")
+@access_options
+@click.option("--topic", help="Dead-letter topic; CONNECTOR-dead-letters when not given.")
+@click.option(
+    "--offsets",
+    "offsets_topic",
+    help="Topic that knows what was redriven: offset.storage.topic of --config, else headrace-offsets.",
+)
+@click.option("--open", "is_listed", is_flag=True, help="Each open letter by itself.")
+@click.option(
+    "--export", metavar="FILE", help="Write open letters there, one JSON object a line; - is standard output."
+)
+@click.option("--json", "is_json", is_flag=True, help="As JSON.")
+def dead_letters(access: Mapping[str, Any], **wanted: Any) -> None:
+    """Show what a connector rejected and no redrive has delivered since: by reason and field, with examples."""
+    from service.cli.access import AccessOptions  # noqa: PLC0415 - as above
+    from service.cli.dead_letters import LettersWanted, run_dead_letters  # noqa: PLC0415 - as above
+
+    sys.exit(run_interruptible(run_dead_letters(AccessOptions(**access), LettersWanted(**wanted))))
+
+
 @main.command()
 @click.argument("file", metavar="CONNECTOR", type=click.Path(dir_okay=False, exists=True, path_type=Path))
 @click.option(

@@ -86,6 +86,8 @@ HEADERS = {
     "__headrace.errors.page.topic": "Topic that the fetcher chose for the record, where it did.",
     "__headrace.errors.source.timestamp": "Timestamp that the fetcher gave the record, where it did: milliseconds "
     "since 1970, UTC. That of the letter is the time of its writing, by which its topic forgets.",
+    "__headrace.errors.tries": "How often the record was rejected, where a redrive tried it again: 2 and more. This "
+    "letter takes the place of the one before.",
 }
 
 STAGES = {

@@ -37,6 +37,8 @@ TIMESTAMP_HEADER = "__headrace.errors.source.timestamp"
 """Not the letter's own timestamp: by that a topic forgets, and may refuse what is old."""
 DELIVER_STAGE = "KAFKA_PRODUCE"
 """Connect's name of the stage at which a topic does not take a record."""
+TRIES_HEADER = "__headrace.errors.tries"
+"""Only where they are more than one: a redrive tried the record again, and the letter stands for the one before."""
 FETCH_STAGE = "TASK_POLL"
 """Connect's name of the stage at which a fetcher itself could not vouch for a record."""
 PORTION_LETTERS_MAX = 5_000
@@ -84,6 +86,8 @@ class DeadLetter:
     """That its page gave it."""
     headers: Sequence[Header] = ()
     """Those that its page gave it."""
+    tries: int = 1
+    """How often it was rejected, this time included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +134,7 @@ class PageLetters:
             if self.page.timestamps_ms is None
             else cast("Any", self.page.timestamps_ms[index]).as_py(),
             headers=() if self.page.headers is None else self.page.headers[index],
+            tries=1 if self.page.tries is None else self.page.tries[index] + 1,
         )
 
     def _origin(self, index: int) -> tuple[str, str]:
@@ -241,6 +246,8 @@ def dead_letter_headers(letter: DeadLetter, task_id: TaskId, *, class_name: str)
         texts[PAGE_TOPIC_HEADER] = letter.page_topic
     if letter.timestamp_ms is not None:
         texts[TIMESTAMP_HEADER] = str(letter.timestamp_ms)
+    if letter.tries > 1:
+        texts[TRIES_HEADER] = str(letter.tries)
     return [(name, text.encode(errors="backslashreplace")) for name, text in texts.items()]
 
 

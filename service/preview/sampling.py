@@ -34,7 +34,7 @@ pc: Any = pyarrow.compute
 CLOSE_SECONDS_MAX = 2.0
 """For a fetcher to end once it is told to; one that does not is left behind."""
 _COLUMNS = ("payloads", "keys", "timestamps_ms", "positions")
-_LISTS = ("headers", "origins")
+_LISTS = ("headers", "origins", "tries")
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,8 +37,10 @@ from service.pipeline.dead_letters import (
     STAGE_HEADER,
     TIMESTAMP_HEADER,
     TOPIC_HEADER,
+    TRIES_HEADER,
 )
 
+_TRIES = re.compile(rb"[1-9][0-9]{0,8}")
 _TIMESTAMP = re.compile(rb"-?[0-9]{1,18}")
 _NAME, _CONNECTOR, _NUMBER, _OFFSET = "dead.letters", "connector", "partition", "offset"
 
@@ -105,11 +107,11 @@ class DeadLetterSource(SourceConnector[RedriveConfig]):
                     yield page
 
     def _partition(self, number: int) -> Partition:
-        return {_NAME: self.config.topic, _CONNECTOR: self._feed.connector, _NUMBER: number}
+        return letter_partition(self.config.topic, self._feed.connector, number)
 
     def _begin(self, context: FetchContext, number: int, end: int) -> int:
         """Where the last redrive stopped in this partition; 0 where that lies beyond its end."""
-        begin = int(context.offset_of(self._partition(number)).get(_OFFSET) or 0)
+        begin = redriven_to(context.offset_of(self._partition(number)))
         if begin <= end:
             return begin
         context.emit(
@@ -138,6 +140,7 @@ class DeadLetterSource(SourceConnector[RedriveConfig]):
                 timestamps_ms=[_timestamp_ms(record) for record in own],
                 headers=[_own_headers(record) for record in own],
                 origins=[_origin(record, partition) for record in own],
+                tries=[tries_of(record.headers) for record in own],
                 rejections=tuple(_own_verdicts(own)),
             )
 
@@ -154,6 +157,22 @@ class DeadLetterSource(SourceConnector[RedriveConfig]):
         if self._feed.nameless is Nameless.OTHERS:
             self._feed.passed_over.add(record)
         return self._feed.nameless is Nameless.OWN
+
+
+def redrive_name(topic: str, connector: str) -> str:
+    """The name under which the redrives of a connector's letters keep how far they have read."""
+    return f"redrive-{topic}-{connector}"
+
+
+def letter_partition(topic: str, connector: str, number: int) -> Partition:
+    """The source partition of a redrive: a partition of a dead-letter topic, and whose letters are read of it."""
+    return {_NAME: topic, _CONNECTOR: connector, _NUMBER: number}
+
+
+def redriven_to(offset: Mapping[str, object]) -> int:
+    """Up to which offset of its partition the letters were redriven: each was delivered, or has another further on."""
+    told = offset.get(_OFFSET)
+    return told if isinstance(told, int) else 0
 
 
 def _own_verdicts(records: Sequence[StoredRecord]) -> Iterator[Rejection]:
@@ -180,6 +199,12 @@ def _own_headers(record: StoredRecord) -> Sequence[Header]:
     if CONNECTOR_HEADER not in names or TOPIC_HEADER not in names:
         return headers
     return headers[: len(names) - 1 - names[::-1].index(TOPIC_HEADER)]
+
+
+def tries_of(headers: Sequence[Header]) -> int:
+    """How often the record of a letter was rejected; 1 where nothing is told that can be a number of tries."""
+    told = dict(headers).get(TRIES_HEADER) or b""
+    return int(told) if _TRIES.fullmatch(told) else 1
 
 
 def _timestamp_ms(record: StoredRecord) -> int | None:

@@ -16,7 +16,7 @@ from service.kafka.admin import KafkaAdmin
 from service.kafka.errors import DeliveryRetriable
 from service.pipeline.task import SourceTask
 from service.redrive.remembered import FIRST_TASK, RememberedByTasks
-from service.redrive.source import DeadLetterFeed, DeadLetterSource, Nameless, PassedOver, RedriveConfig
+from service.redrive.source import DeadLetterFeed, DeadLetterSource, Nameless, PassedOver, RedriveConfig, redrive_name
 from service.stores.dedupe_store import StoredDedupe
 from service.worker.connectors import ConnectorParts, StandIn, make_source_task, plan_of
 from service.worker.lending import ClientSettings
@@ -43,7 +43,7 @@ class Redrive:
 
     def life(self) -> InstanceLife:
         """That of a task of its own name, so that its offsets are its own; it runs until it is no longer wanted."""
-        task_id = TaskId(f"redrive-{self.topic}-{self.definition.name}", 0)
+        task_id = TaskId(redrive_name(self.topic, self.definition.name), 0)
         clock, emit = self.parts.flow.clock, self.parts.flow.emit
         reporter = TaskReporter(TaskEvents(emit, task_id.connector, task_id.task))
 

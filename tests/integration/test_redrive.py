@@ -104,9 +104,21 @@ def test_what_passes_the_mended_contract_is_delivered_once_and_the_rest_stays(
     assert committed_values(kafka.bootstrap, topic_name) == {b'{"id":1,"by":"Ada"}': 1}
     assert committed_values(kafka.bootstrap, letters).total() == 3
 
+    asked = ("dead-letters", topic_name, "--bootstrap", kafka.bootstrap, "--offsets", f"{topic_name}-offsets", "--json")
+    before = json.loads(headrace(*asked).stdout)
+    assert {(each["reason"], each["field"]): each["open"] for each in before["groups"]} == {
+        ("missing_field", "by"): 1,
+        ("null_not_allowed", "by"): 1,
+        ("wrong_type", "id"): 1,
+    }
+
     mended = job(kafka, topic_name, tmp_path, MENDED, remote=spark_remote)
     assert redriven(letters, *mended) == (2, 0, 1)
     assert redriven(letters, *mended) == (0, 0, 1)
+    after = json.loads(headrace(*asked).stdout)
+    assert (after["open"], after["redriven"]) == (1, 4)
+    (group,) = after["groups"]
+    assert (group["reason"], group["tries_max"], group["samples"][0]["offending"]) == ("wrong_type", 3, 'id: "four"')
     values = {b'{"id":1,"by":"Ada"}': 1, b'{"id":2,"by":null}': 1, b'{"id":3,"by":null}': 1}
     assert committed_values(kafka.bootstrap, topic_name) == values
 
