@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
 import functools
+import os
 import sys
 from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
@@ -65,7 +64,7 @@ def standalone(worker: Path, connectors: tuple[Path, ...], until_idle: float | N
     from service.cli.standalone import run_to_end  # noqa: PLC0415 - help must not wait for Spark's imports
     from service.job import read_job  # noqa: PLC0415 - as above
 
-    sys.exit(asyncio.run(run_to_end(lambda: read_job(worker, connectors), idle_seconds=until_idle)))
+    sys.exit(run(run_to_end(lambda: read_job(worker, connectors), idle_seconds=until_idle)))
 
 
 @main.command()
@@ -75,7 +74,7 @@ def worker(worker: Path) -> None:
     from service.cli.standalone import run_to_end  # noqa: PLC0415 - as above
     from service.job import read_job  # noqa: PLC0415 - as above
 
-    sys.exit(asyncio.run(run_to_end(lambda: read_job(worker, ()), is_distributed=True)))
+    sys.exit(run(run_to_end(lambda: read_job(worker, ()), is_distributed=True)))
 
 
 @main.command()
@@ -95,7 +94,7 @@ def dev(port: int, kafka_port: int, registry_port: int, data: Path) -> None:
     """Run an embedded Kafka, a schema registry and one worker; 0 picks a free port."""
     from service.cli.dev import run_dev  # noqa: PLC0415 - as above
 
-    sys.exit(asyncio.run(run_dev(data_dir=data, rest_port=port, kafka_port=kafka_port, registry_port=registry_port)))
+    sys.exit(run(run_dev(data_dir=data, rest_port=port, kafka_port=kafka_port, registry_port=registry_port)))
 
 
 @main.command()
@@ -112,7 +111,7 @@ def demo(json_file: Path | None, *, keep: bool, data: Path) -> None:
     """Run the main job on an embedded real Kafka, and prove that the accounts balance."""
     from service.cli.demo import run_demo  # noqa: PLC0415 - as above
 
-    sys.exit(asyncio.run(run_demo(folder=data, json_file=json_file, is_kept=keep)))
+    sys.exit(run(run_demo(folder=data, json_file=json_file, is_kept=keep)))
 
 
 @main.command()
@@ -129,7 +128,7 @@ def broker(port: int, *, registry: bool, data: Path) -> None:
     """Run the embedded Kafka alone, in the foreground; prints one line `ready …` when usable."""
     from service.embedded.command import run_broker  # noqa: PLC0415 - as above
 
-    sys.exit(asyncio.run(run_broker(data_dir=data, port=port, has_registry=registry)))
+    sys.exit(run(run_broker(data_dir=data, port=port, has_registry=registry)))
 
 
 def access_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -151,19 +150,26 @@ def access_options(command: Callable[..., None]) -> Callable[..., None]:
         help="Folder of an embedded Kafka; one that does not run is started for the reading.",
     )
     @functools.wraps(command)
-    def run(
+    def reading(
         *, config: Path | None, bootstrap: str | None, registry_url: str | None, data_dir: Path | None, **rest: Any
     ) -> None:
         access = {"config": config, "bootstrap": bootstrap, "registry_url": registry_url, "data_dir": data_dir}
         command(access=access, **rest)
 
-    return run
+    return reading
+
+
+def run(work: Coroutine[Any, Any, int]) -> int:
+    """Run to its end, and give its exit code."""
+    import asyncio  # noqa: PLC0415 - help and the commands that ask a worker must not wait for it
+
+    return asyncio.run(work)
 
 
 def run_interruptible(work: Coroutine[Any, Any, int]) -> int:
-    """Run to its end; Ctrl-C is how somebody ends a reading, and no failure."""
+    """The same; Ctrl-C is how somebody ends a reading, and no failure."""
     try:
-        return asyncio.run(work)
+        return run(work)
     except KeyboardInterrupt:
         return 0
 
@@ -274,7 +280,7 @@ def redrive(dead_letter_topic: str, worker: Path, connectors: tuple[Path, ...]) 
     """Put dead letters through their connector's conversion again; what passes goes to the topic, exactly once."""
     from service.cli.redrive import run_redrive  # noqa: PLC0415 - as above
 
-    sys.exit(asyncio.run(run_redrive(dead_letter_topic, worker, connectors)))
+    sys.exit(run(run_redrive(dead_letter_topic, worker, connectors)))
 
 
 @main.group()

@@ -15,7 +15,6 @@ import re
 import shutil
 import subprocess
 import sys
-from importlib.metadata import PathDistribution
 from pathlib import Path
 
 from service.setup.failure import SetupFailure
@@ -168,6 +167,8 @@ def damaged_distributions(site_packages: Path) -> list[Path]:
 
 
 def _is_damaged(dist_info: Path) -> bool:
+    from importlib.metadata import PathDistribution  # noqa: PLC0415 - takes long, and is for what is damaged
+
     files = PathDistribution(dist_info).files
     if not files:
         return True

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import base64
+import http.client
+import json
 import ssl
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
-
-import aiohttp
-import msgspec
-from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, wait_fixed
+from urllib.parse import SplitResult, quote, urlencode, urlsplit
 
 DEFAULT_URL = "http://127.0.0.1:8083"
 REQUEST_SECONDS_MAX = 95.0
@@ -85,74 +84,94 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class RemoteWorker:
-    """An open connection; use it inside ``opened``."""
+    """A worker that is asked; by the standard library's client, since others take long to import."""
 
-    session: aiohttp.ClientSession
-    url: str
+    settings: RemoteSettings
+    tls: ssl.SSLContext | None
 
     @classmethod
-    @asynccontextmanager
-    async def opened(cls, settings: RemoteSettings) -> AsyncIterator[RemoteWorker]:
-        """Connect for the length of a block; raises ``UnreachableError`` for unusable TLS files."""
+    @contextmanager
+    def opened(cls, settings: RemoteSettings) -> Iterator[RemoteWorker]:
+        """For the length of a block; raises ``UnreachableError`` for unusable TLS files, and what is no URL."""
+        place = _place(settings.url)
         try:
-            context = settings.ssl_context()
+            context = settings.ssl_context() if place.scheme == "https" else None
         except OSError as error:
             message = f"TLS files cannot be used: {error}"
             raise UnreachableError(message) from error
-        async with aiohttp.ClientSession(
-            headers=settings.headers(),
-            connector=aiohttp.TCPConnector(ssl=context),
-            timeout=aiohttp.ClientTimeout(total=REQUEST_SECONDS_MAX),
-        ) as session:
-            yield cls(session, settings.url.rstrip("/"))
+        yield cls(settings, context)
 
-    async def get(self, *path: str, query: Mapping[str, str] | None = None) -> Any:
+    def get(self, *path: str, query: Mapping[str, str] | None = None) -> Any:
         """The body of a 200."""
-        return (await self.ask("GET", *path, query=query)).body
+        return (self.ask("GET", *path, query=query)).body
 
-    async def ask(
+    def ask(
         self,
         method: str,
         *path: str,
         query: Mapping[str, str] | list[tuple[str, str]] | None = None,
         body: object = None,
     ) -> Answer:
-        """One request, its path by segments (quoted here); raises ``RemoteError``."""
-        tries = AsyncRetrying(
-            retry=retry_if_exception_type(ConflictError),
-            stop=stop_after_attempt(CONFLICT_TRIES),
-            wait=wait_fixed(CONFLICT_WAIT_SECONDS),
-            reraise=True,
-        )
-        answer = Answer(0, None)
-        async for attempt in tries:
-            with attempt:
-                answer = await self._ask(method, "/".join(quote(part, safe="") for part in path), query, body)
-        return answer
+        """One request, its path by segments (quoted here); raises ``RemoteError``. A conflict is tried again."""
+        target = "/".join(quote(part, safe="") for part in path)
+        target = f"{target}?{urlencode(query)}" if query else target
+        for _ in range(CONFLICT_TRIES - 1):
+            try:
+                return self._send(method, target, body)
+            except ConflictError:
+                wait(CONFLICT_WAIT_SECONDS)
+        return self._send(method, target, body)
 
-    async def _ask(
-        self, method: str, path: str, query: Mapping[str, str] | list[tuple[str, str]] | None, body: object
-    ) -> Answer:
-        data = None if body is None else msgspec.json.encode(body)
+    def _send(self, method: str, target: str, body: object) -> Answer:
+        place = _place(self.settings.url)
+        data = None if body is None else json.dumps(body).encode()
         headers = {"Accept": "application/json"} | ({} if body is None else {"Content-Type": "application/json"})
+        connection = self._connection(place.hostname or "", place.port)
         try:
-            async with self.session.request(
-                method, f"{self.url}/{path}", params=query, headers=headers, data=data
-            ) as response:
-                text = await response.read()
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            message = f"no worker answers at {self.url}: {str(error) or type(error).__name__}"
+            connection.request(
+                method, f"{place.path.rstrip('/')}/{target}", body=data, headers=headers | self.settings.headers()
+            )
+            response = connection.getresponse()
+            text = response.read()
+        except (http.client.HTTPException, OSError) as error:
+            message = f"no worker answers at {self.settings.url}: {str(error) or type(error).__name__}"
             raise UnreachableError(message) from error
+        finally:
+            connection.close()
         found = _decoded(text)
-        if response.ok:
+        if response.status < HTTPStatus.MULTIPLE_CHOICES:
             return Answer(response.status, found)
         raise _error(response.status, found, text)
+
+    def _connection(self, host: str, port: int | None) -> http.client.HTTPConnection:
+        if self.tls is None:
+            return http.client.HTTPConnection(host, port, timeout=REQUEST_SECONDS_MAX)
+        return http.client.HTTPSConnection(host, port, timeout=REQUEST_SECONDS_MAX, context=self.tls)
+
+
+def wait(seconds: float) -> None:
+    """Until so much time has passed, or Ctrl-C."""
+    threading.Event().wait(seconds)
+
+
+def _place(url: str) -> SplitResult:
+    """The parts of the worker's URL; raises ``UnreachableError``."""
+    try:
+        place = urlsplit(url)
+        _ = place.port
+    except ValueError as error:
+        message = f"'{url}' is no URL of a worker: {error}"
+        raise UnreachableError(message) from error
+    if place.scheme not in {"http", "https"} or not place.hostname:
+        message = f"'{url}' is no URL of a worker: expected http://HOST:PORT or https://HOST:PORT"
+        raise UnreachableError(message)
+    return place
 
 
 def _decoded(text: bytes) -> Any:
     try:
-        return msgspec.json.decode(text) if text.strip() else None
-    except msgspec.DecodeError:
+        return json.loads(text) if text.strip() else None
+    except ValueError:
         return None
 
 

@@ -9,12 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.text import Text
 
 from service.cli.remote.client import AnsweredError, RemoteWorker
 from service.cli.remote.figures import COLUMNS, figure_cells, figures_by_connector, tell_trouble
-from service.cli.remote.running import Exit, Output, Work, asks_worker
+from service.cli.remote.running import Exit, Output, Work, asks_worker, complain
 from service.cli.remote.states import (
     SETTLED_SECONDS,
     WAIT_SECONDS,
@@ -23,7 +21,6 @@ from service.cli.remote.states import (
     wait_for_commit,
     wait_for_state,
 )
-from service.config.files import ConfigFileError, read_properties
 
 _EXPANDED = [("expand", "status"), ("expand", "info")]
 _STATES = click.Choice(["RUNNING", "PAUSED", "STOPPED"], case_sensitive=False)
@@ -48,10 +45,10 @@ def _settings(command: Callable[..., Any]) -> Callable[..., Any]:
 def list_connectors() -> Work:
     """List all connectors: states, counts, rate, lag, last commit, and what troubles them."""
 
-    async def work(worker: RemoteWorker, output: Output) -> Exit:
-        found = (await worker.ask("GET", "connectors", query=_EXPANDED)).body
+    def work(worker: RemoteWorker, output: Output) -> Exit:
+        found = (worker.ask("GET", "connectors", query=_EXPANDED)).body
         by_name = dict(sorted(found.items()))
-        figures = await figures_by_connector(worker)
+        figures = figures_by_connector(worker)
         known = figures or {}
         if output.is_json:
             output.show_json({name: _with_figures(entry, known.get(name)) for name, entry in by_name.items()})
@@ -65,7 +62,7 @@ def list_connectors() -> Work:
         for name, entry in by_name.items():
             failures = [f"{name}: {failure_of(state)}" for state in failed_of(entry.get("status"))]
             for text in failures:
-                output.console.print(Text(text, style="red"), soft_wrap=True)
+                output.tell(text, "red")
             if not failures:
                 tell_trouble(output, name, known.get(name))
         return Exit.OK
@@ -91,18 +88,18 @@ def create(
     config = _config(file, settings)
     name = _name_of(config)
 
-    async def work(worker: RemoteWorker, output: Output) -> Exit:
+    def work(worker: RemoteWorker, output: Output) -> Exit:
         request: dict[str, Any] = {"name": name, "config": config}
         if initial_state is not None:
             request["initial_state"] = initial_state
-        answer = await worker.ask("POST", "connectors", body=request)
+        answer = worker.ask("POST", "connectors", body=request)
         output.say(f"{name} created", _unless_waited(answer.body, wait=wait))
-        await _tell_warnings(worker, config)
+        _tell_warnings(worker, config)
         if not wait:
             return Exit.OK
         if initial_state is not None and initial_state.upper() != "RUNNING":
-            return await wait_for_state(worker, output, name, initial_state.upper(), seconds=timeout)
-        return await wait_for_commit(worker, output, name, seconds=timeout)
+            return wait_for_state(worker, output, name, initial_state.upper(), seconds=timeout)
+        return wait_for_commit(worker, output, name, seconds=timeout)
 
     return work
 
@@ -117,15 +114,15 @@ def apply(file: Path | None, settings: tuple[str, ...], *, wait: bool, timeout: 
     config = _config(file, settings)
     name = _name_of(config)
 
-    async def work(worker: RemoteWorker, output: Output) -> Exit:
-        answer = await worker.ask("PUT", "connectors", name, "config", body=config)
+    def work(worker: RemoteWorker, output: Output) -> Exit:
+        answer = worker.ask("PUT", "connectors", name, "config", body=config)
         is_new = answer.status == HTTPStatus.CREATED
         output.say(f"{name} {'created' if is_new else 'changed'}", _unless_waited(answer.body, wait=wait))
-        await _tell_warnings(worker, config)
+        _tell_warnings(worker, config)
         if not wait:
             return Exit.OK
         settled_seconds = 0.0 if is_new else SETTLED_SECONDS
-        return await wait_for_commit(worker, output, name, seconds=timeout, settled_seconds=settled_seconds)
+        return wait_for_commit(worker, output, name, seconds=timeout, settled_seconds=settled_seconds)
 
     return work
 
@@ -136,8 +133,8 @@ def apply(file: Path | None, settings: tuple[str, ...], *, wait: bool, timeout: 
 def config(name: str) -> Work:
     """Show the config of a connector, as the worker has it."""
 
-    async def work(worker: RemoteWorker, output: Output) -> Exit:
-        found = await worker.get("connectors", name, "config")
+    def work(worker: RemoteWorker, output: Output) -> Exit:
+        found = worker.get("connectors", name, "config")
         output.show(found, ("key", "value"), sorted(found.items()))
         return Exit.OK
 
@@ -152,10 +149,10 @@ def patch(name: str, changes: tuple[str, ...]) -> Work:
     """Change single keys of a connector's config: KEY=VALUE sets, KEY- removes."""
     patched = _patch_of(changes)
 
-    async def work(worker: RemoteWorker, output: Output) -> Exit:
-        answer = await worker.ask("PATCH", "connectors", name, "config", body=patched)
+    def work(worker: RemoteWorker, output: Output) -> Exit:
+        answer = worker.ask("PATCH", "connectors", name, "config", body=patched)
         output.say(f"{name} changed", answer.body)
-        await _tell_warnings(worker, answer.body["config"])
+        _tell_warnings(worker, answer.body["config"])
         return Exit.OK
 
     return work
@@ -167,30 +164,27 @@ def patch(name: str, changes: tuple[str, ...]) -> Work:
 def delete(names: tuple[str, ...]) -> Work:
     """Delete connectors; what they have delivered stays."""
 
-    async def work(worker: RemoteWorker, output: Output) -> Exit:
+    def work(worker: RemoteWorker, output: Output) -> Exit:
         for name in names:
-            await worker.ask("DELETE", "connectors", name)
+            worker.ask("DELETE", "connectors", name)
             output.say(f"{name} deleted")
         return Exit.OK
 
     return work
 
 
-async def _tell_warnings(worker: RemoteWorker, config: Mapping[str, str]) -> None:
+def _tell_warnings(worker: RemoteWorker, config: Mapping[str, str]) -> None:
     """Print to standard error what is odd about a config that was taken; Kafka Connect's own workers do not say."""
     class_name = config.get("connector.class", "")
     if not class_name:
         return
     query = {"warnings": "true"}
     try:
-        answer = await worker.ask(
-            "PUT", "connector-plugins", class_name, "config", "validate", query=query, body=config
-        )
+        answer = worker.ask("PUT", "connector-plugins", class_name, "config", "validate", query=query, body=config)
     except AnsweredError:
         return
-    console = Console(stderr=True, highlight=False)
     for warning in answer.body.get("warnings", ()):
-        console.print(Text(f"warning: {warning['key']}: {warning['message']}", style="yellow"), soft_wrap=True)
+        complain(f"warning: {warning['key']}: {warning['message']}", "yellow")
 
 
 def _unless_waited(body: object, *, wait: bool) -> object:
@@ -222,6 +216,8 @@ def _tasks_told(states: Sequence[str]) -> str:
 
 
 def _config(file: Path | None, settings: tuple[str, ...]) -> dict[str, str]:
+    from service.config.files import ConfigFileError, read_properties  # noqa: PLC0415 - help must not wait for parsers
+
     try:
         base = {} if file is None else read_properties(_STANDARD_INPUT if str(file) == "-" else file)
     except ConfigFileError as error:

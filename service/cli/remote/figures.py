@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from rich.text import Text
-
 from service.cli.figures import ago, count, lag, rate
 from service.cli.remote.client import AnsweredError, RemoteWorker
 from service.cli.remote.running import Output
@@ -16,10 +14,10 @@ COLUMNS = ("delivered", "rejected", "records/s", "lag", "last commit")
 NO_FIGURES = ("", "", "", "", "")
 
 
-async def figures_by_connector(worker: RemoteWorker, *names: str) -> Mapping[str, Any] | None:
+def figures_by_connector(worker: RemoteWorker, *names: str) -> Mapping[str, Any] | None:
     """By name; None where the worker has no such route, as Kafka Connect's own has none."""
     try:
-        answer = await worker.ask("GET", "progress", query=[("connector", name) for name in names])
+        answer = worker.ask("GET", "progress", query=[("connector", name) for name in names])
     except AnsweredError:
         return None
     found = answer.body.get("connectors") if isinstance(answer.body, dict) else None
@@ -45,7 +43,7 @@ def tell_trouble(output: Output, who: str, figures: Mapping[str, Any] | None) ->
     if trouble is None:
         return
     told = f"{who}: {trouble['message']} ({_ago(trouble['at'])}{', over' if trouble['is_over'] else ''})"
-    output.console.print(Text(told, style="dim" if trouble["is_over"] else "red"), soft_wrap=True)
+    output.tell(told, "dim" if trouble["is_over"] else "red")
 
 
 def _ago(instant: str | None) -> str:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
 import click
-import msgspec
 
 from service.cli.remote.client import RemoteWorker
 from service.cli.remote.running import Exit, Output, Work, asks_worker
@@ -23,8 +23,8 @@ def offsets() -> None:
 def show_offsets(name: str) -> Work:
     """Show where a connector stands: source offsets, or a sink's consumer offsets."""
 
-    async def work(worker: RemoteWorker, output: Output) -> Exit:
-        found = await worker.get("connectors", name, "offsets")
+    def work(worker: RemoteWorker, output: Output) -> Exit:
+        found = worker.get("connectors", name, "offsets")
         rows = [(_text(entry["partition"]), _text(entry["offset"])) for entry in found["offsets"]]
         output.show(found, ("partition", "offset"), rows)
         return Exit.OK
@@ -41,8 +41,8 @@ def set_offset(name: str, partition: str, offset: str) -> Work:
     """Set the offset of one partition; null forgets it."""
     entry = {"partition": _json(partition), "offset": _json(offset)}
 
-    async def work(worker: RemoteWorker, output: Output) -> Exit:
-        answer = await worker.ask("PATCH", "connectors", name, "offsets", body={"offsets": [entry]})
+    def work(worker: RemoteWorker, output: Output) -> Exit:
+        answer = worker.ask("PATCH", "connectors", name, "offsets", body={"offsets": [entry]})
         output.say(_message(answer.body), answer.body)
         return Exit.OK
 
@@ -55,8 +55,8 @@ def set_offset(name: str, partition: str, offset: str) -> Work:
 def reset_offsets(name: str) -> Work:
     """Forget all offsets: the connector begins at its beginning."""
 
-    async def work(worker: RemoteWorker, output: Output) -> Exit:
-        answer = await worker.ask("DELETE", "connectors", name, "offsets")
+    def work(worker: RemoteWorker, output: Output) -> Exit:
+        answer = worker.ask("DELETE", "connectors", name, "offsets")
         output.say(_message(answer.body), answer.body)
         return Exit.OK
 
@@ -64,13 +64,13 @@ def reset_offsets(name: str) -> Work:
 
 
 def _text(value: object) -> str:
-    return msgspec.json.encode(value).decode()
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
 def _json(text: str) -> Any:
     try:
-        return msgspec.json.decode(text)
-    except msgspec.DecodeError as error:
+        return json.loads(text)
+    except ValueError as error:
         message = f"'{text}' is not JSON: {error}"
         raise click.UsageError(message) from error
 

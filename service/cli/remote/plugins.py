@@ -22,8 +22,8 @@ def plugins() -> None:
 def list_plugins(*, is_all: bool) -> Work:
     """List the plugins that the worker can run."""
 
-    async def work(worker: RemoteWorker, output: Output) -> Exit:
-        found = await worker.get("connector-plugins", query={"connectorsOnly": str(not is_all).lower()})
+    def work(worker: RemoteWorker, output: Output) -> Exit:
+        found = worker.get("connector-plugins", query={"connectorsOnly": str(not is_all).lower()})
         rows = [(entry["class"], entry.get("type"), entry.get("version")) for entry in found]
         output.show(found, ("class", "type", "version"), rows)
         return Exit.OK
@@ -37,8 +37,8 @@ def list_plugins(*, is_all: bool) -> Work:
 def plugin_config(name: str) -> Work:
     """Show the keys of one."""
 
-    async def work(worker: RemoteWorker, output: Output) -> Exit:
-        found = await worker.get("connector-plugins", name, "config")
+    def work(worker: RemoteWorker, output: Output) -> Exit:
+        found = worker.get("connector-plugins", name, "config")
         output.show(found, ("key", "type", "default", "importance", "meaning"), map(_key_row, found))
         return Exit.OK
 
@@ -52,12 +52,12 @@ def plugin_config(name: str) -> Work:
 def used_topics(name: str, *, reset: bool) -> Work:
     """Show the topics a connector has used."""
 
-    async def work(worker: RemoteWorker, output: Output) -> Exit:
+    def work(worker: RemoteWorker, output: Output) -> Exit:
         if reset:
-            await worker.ask("PUT", "connectors", name, "topics", "reset")
+            worker.ask("PUT", "connectors", name, "topics", "reset")
             output.say(f"{name}: topics forgotten")
             return Exit.OK
-        found = await worker.get("connectors", name, "topics")
+        found = worker.get("connectors", name, "topics")
         output.show(found, ("topic",), [(topic,) for topic in sorted(found[name]["topics"])])
         return Exit.OK
 
@@ -72,14 +72,14 @@ def used_topics(name: str, *, reset: bool) -> Work:
 def loggers(logger: str | None, level: str | None, *, cluster: bool) -> Work:
     """Show levels of loggers, or set one."""
 
-    async def work(worker: RemoteWorker, output: Output) -> Exit:
+    def work(worker: RemoteWorker, output: Output) -> Exit:
         if logger is not None and level is not None:
             query = {"scope": "cluster" if cluster else "worker"}
-            answer = await worker.ask("PUT", "admin", "loggers", logger, query=query, body={"level": level})
+            answer = worker.ask("PUT", "admin", "loggers", logger, query=query, body={"level": level})
             output.say(f"{logger} is {level}", answer.body)
             return Exit.OK
         path = ("admin", "loggers") if logger is None else ("admin", "loggers", logger)
-        found = await worker.get(*path)
+        found = worker.get(*path)
         named: Mapping[str, Any] = found if logger is None else {logger: found}
         output.show(found, ("logger", "level"), [(name, entry["level"]) for name, entry in sorted(named.items())])
         return Exit.OK

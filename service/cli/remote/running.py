@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
+import json
+import os
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-import msgspec
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from service.cli.figures import STATE_STYLES
 from service.cli.remote.client import (
@@ -27,6 +24,10 @@ from service.cli.remote.client import (
     RemoteWorker,
     UnreachableError,
 )
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
 
 
 class Exit(IntEnum):
@@ -48,41 +49,70 @@ _EXITS: Mapping[int, Exit] = {HTTPStatus.NOT_FOUND: Exit.NOT_FOUND, HTTPStatus.C
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Tables for people, JSON for scripts. Colours only on a terminal, never where ``NO_COLOR`` is set."""
+    """Tables for people, JSON for scripts. Colours only on a terminal, never where ``NO_COLOR`` is set.
+
+    What draws tables is imported when one is drawn: a worker is asked often, and by scripts.
+    """
 
     is_json: bool
-    console: Console
 
     def show(self, body: object, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
         """The worker's own body as JSON, or a table of it."""
         if self.is_json:
             self.show_json(body)
             return
+        from rich.table import Table  # noqa: PLC0415 - see above
+
         table = Table(box=None, pad_edge=False, header_style="bold")
         for column in columns:
             table.add_column(column, overflow="fold")
         for row in rows:
             table.add_row(*(_cell(value) for value in row))
-        self.console.print(table)
+        _console().print(table)
 
     def show_json(self, body: object) -> None:
         """Indented, keys in the worker's order."""
-        click.echo(msgspec.json.format(msgspec.json.encode(body), indent=2).decode())
+        click.echo(json.dumps(body, indent=2, ensure_ascii=False))
 
     def say(self, text: str, body: object = None) -> None:
         """One line; in JSON mode ``body``, if there is one."""
         if not self.is_json:
-            self.console.print(Text(text))
+            self.tell(text)
         elif body is not None:
             self.show_json(body)
 
+    def tell(self, text: str, style: str = "") -> None:
+        """One line for people, not broken and never taken for markup."""
+        click.echo(click.style(text, **_STYLES.get(style, {})), color=_COLOUR)
+
+
+_COLOUR = False if "NO_COLOR" in os.environ else None
+_STYLES: Mapping[str, Mapping[str, Any]] = {
+    "red": {"fg": "red"},
+    "bold": {"bold": True},
+    "dim": {"dim": True},
+}
+
+
+def complain(text: str, colour: str) -> None:
+    """One line on standard error, in colour where that is a terminal."""
+    click.secho(text, fg=colour, err=True, color=_COLOUR)
+
+
+def _console() -> Console:
+    from rich.console import Console  # noqa: PLC0415 - as above
+
+    return Console(highlight=False)
+
 
 def _cell(value: object) -> Text:
+    from rich.text import Text  # noqa: PLC0415 - as above
+
     text = "" if value is None else str(value)
     return Text(text, style=STATE_STYLES.get(text, ""))
 
 
-Work = Callable[[RemoteWorker, Output], Awaitable[Exit]]
+Work = Callable[[RemoteWorker, Output], Exit]
 
 
 def asks_worker(command: Callable[..., Work]) -> Callable[..., None]:
@@ -118,18 +148,18 @@ def asks_worker(command: Callable[..., Work]) -> Callable[..., None]:
         **options: Any,
     ) -> None:
         settings = RemoteSettings(url, user, token, ca_file, certificate_file)
-        output = Output(is_json, Console(highlight=False))
-        sys.exit(asyncio.run(_run(settings, output, command(*arguments, **options))))
+        output = Output(is_json)
+        sys.exit(_run(settings, output, command(*arguments, **options)))
 
     return run
 
 
-async def _run(settings: RemoteSettings, output: Output, work: Work) -> Exit:
+def _run(settings: RemoteSettings, output: Output, work: Work) -> Exit:
     try:
-        async with RemoteWorker.opened(settings) as worker:
-            return await work(worker, output)
+        with RemoteWorker.opened(settings) as worker:
+            return work(worker, output)
     except RemoteError as error:
-        Console(stderr=True, highlight=False).print(Text(f"headrace: {error}", style="red"), soft_wrap=True)
+        complain(f"headrace: {error}", "red")
         return exit_of(error)
 
 

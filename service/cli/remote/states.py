@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Iterator, Mapping
 from http import HTTPStatus
 from typing import Any
 
 import click
-from rich.text import Text
 
-from service.cli.remote.client import AnsweredError, RemoteWorker
+from service.cli.remote.client import AnsweredError, RemoteWorker, wait
 from service.cli.remote.figures import COLUMNS, NO_FIGURES, figure_cells, figures_by_connector, tell_trouble
 from service.cli.remote.running import Exit, Output, Work, asks_worker
 
@@ -31,11 +29,11 @@ _TARGETS = click.Choice(["RUNNING", "PAUSED", "STOPPED"], case_sensitive=False)
 def status(name: str, *, awaited: str | None, timeout: float) -> Work:
     """Show a connector's and its tasks' states, counts, rate, lag, last commit; exit code 1 where one is FAILED."""
 
-    async def work(worker: RemoteWorker, output: Output) -> Exit:
+    def work(worker: RemoteWorker, output: Output) -> Exit:
         if awaited is not None:
-            return await wait_for_state(worker, output, name, awaited.upper(), seconds=timeout)
-        found = await worker.get("connectors", name, "status")
-        show_status(output, found, (await figures_by_connector(worker, name) or {}).get(name))
+            return wait_for_state(worker, output, name, awaited.upper(), seconds=timeout)
+        found = worker.get("connectors", name, "status")
+        show_status(output, found, (figures_by_connector(worker, name) or {}).get(name))
         return Exit.FAILED if "FAILED" in set(states_of(found)) else Exit.OK
 
     return work
@@ -48,10 +46,10 @@ def status(name: str, *, awaited: str | None, timeout: float) -> Work:
 def logs(name: str, *, follow: bool) -> Work:
     """Show why a connector or its tasks failed: their traces."""
 
-    async def work(worker: RemoteWorker, output: Output) -> Exit:
+    def work(worker: RemoteWorker, output: Output) -> Exit:
         told: dict[str, Mapping[str, Any]] = {}
         while True:
-            found = await worker.get("connectors", name, "status")
+            found = worker.get("connectors", name, "status")
             now = dict(_instances(found))
             for who, state in now.items():
                 if told.get(who) != state and (follow or "trace" in state):
@@ -59,7 +57,7 @@ def logs(name: str, *, follow: bool) -> Work:
             told = now
             if not follow:
                 return Exit.FAILED if "FAILED" in set(states_of(found)) else Exit.OK
-            await asyncio.sleep(1.0)
+            wait(1.0)
 
     return work
 
@@ -97,13 +95,13 @@ def stop(names: tuple[str, ...]) -> Work:
 def restart(name: str, *, task: int | None, has_tasks: bool, is_failed_only: bool) -> Work:
     """Restart a connector, one of its tasks, or whatever is FAILED."""
 
-    async def work(worker: RemoteWorker, output: Output) -> Exit:
+    def work(worker: RemoteWorker, output: Output) -> Exit:
         if task is not None:
-            await worker.ask("POST", "connectors", name, "tasks", str(task), "restart")
+            worker.ask("POST", "connectors", name, "tasks", str(task), "restart")
             output.say(f"{name}-{task} restarts")
             return Exit.OK
         query = {"includeTasks": str(has_tasks).lower(), "onlyFailed": str(is_failed_only).lower()}
-        answer = await worker.ask("POST", "connectors", name, "restart", query=query)
+        answer = worker.ask("POST", "connectors", name, "restart", query=query)
         if answer.body is None:
             output.say(f"{name} restarts")
         else:
@@ -130,7 +128,7 @@ def show_status(output: Output, found: Mapping[str, Any], figures: Mapping[str, 
     output.show(found, ("", "state", *(COLUMNS if is_counted else ()), "worker"), rows)
     for who, state in _instances(found):
         if "trace" in state:
-            output.console.print(Text(f"{who}: {failure_of(state)}", style="red"), soft_wrap=True)
+            output.tell(f"{who}: {failure_of(state)}", "red")
         else:
             tell_trouble(output, who, tasks.get(who))
 
@@ -150,7 +148,7 @@ def states_of(found: Mapping[str, Any]) -> Iterator[str]:
     return (state["state"] for _, state in _instances(found))
 
 
-async def wait_for_state(
+def wait_for_state(
     worker: RemoteWorker, output: Output, name: str, state: str, *, seconds: float, settled_seconds: float = 0.0
 ) -> Exit:
     """Until the connector and its tasks are in a state, one is FAILED, or the time is over.
@@ -160,7 +158,7 @@ async def wait_for_state(
     ends_at = time.monotonic() + seconds
     before, since = None, time.monotonic()
     while True:
-        found = await _status_or_none(worker, name)
+        found = _status_or_none(worker, name)
         now = time.monotonic()
         if found != before:
             before, since = found, now
@@ -173,10 +171,10 @@ async def wait_for_state(
         if now > ends_at:
             output.say(f"{name} has no state yet")
             return Exit.FAILED
-        await asyncio.sleep(_LOOK_SECONDS)
+        wait(_LOOK_SECONDS)
 
 
-async def wait_for_commit(
+def wait_for_commit(
     worker: RemoteWorker, output: Output, name: str, *, seconds: float, settled_seconds: float = 0.0
 ) -> Exit:
     """Until something is committed, something fails, or the source turns out to have nothing; says which.
@@ -186,20 +184,20 @@ async def wait_for_commit(
     ends_at = time.monotonic() + seconds
     before, since = None, time.monotonic()
     while True:
-        found = await _status_or_none(worker, name)
+        found = _status_or_none(worker, name)
         now = time.monotonic()
         if found != before:
             before, since = found, now
         states = () if found is None else tuple(states_of(found))
         outcome, figures = None, None
         if found is not None and now - since >= settled_seconds:
-            figures = await figures_by_connector(worker, name) if "FAILED" not in states else None
+            figures = figures_by_connector(worker, name) if "FAILED" not in states else None
             outcome = _outcome(found, states, figures, name)
         if outcome is None and now > ends_at:
             outcome = Exit.FAILED, f"nothing was committed within {seconds:g} s, and nothing has failed"
         if outcome is not None:
             return _tell_outcome(output, found, (figures or {}).get(name), outcome, name=name)
-        await asyncio.sleep(_LOOK_SECONDS)
+        wait(_LOOK_SECONDS)
 
 
 _Outcome = tuple[Exit, str]
@@ -256,10 +254,10 @@ def _tell_outcome(
     return code
 
 
-async def _status_or_none(worker: RemoteWorker, name: str) -> Mapping[str, Any] | None:
+def _status_or_none(worker: RemoteWorker, name: str) -> Mapping[str, Any] | None:
     """None right after the creation, when nobody has told a state yet."""
     try:
-        found: Mapping[str, Any] = await worker.get("connectors", name, "status")
+        found: Mapping[str, Any] = worker.get("connectors", name, "status")
     except AnsweredError as error:
         if error.status == HTTPStatus.NOT_FOUND:
             return None
@@ -268,9 +266,9 @@ async def _status_or_none(worker: RemoteWorker, name: str) -> Mapping[str, Any] 
 
 
 def _target(verb: str, state: str, names: tuple[str, ...]) -> Work:
-    async def work(worker: RemoteWorker, output: Output) -> Exit:
+    def work(worker: RemoteWorker, output: Output) -> Exit:
         for name in names:
-            await worker.ask("PUT", "connectors", name, verb)
+            worker.ask("PUT", "connectors", name, verb)
             output.say(f"{name}: {state} asked for")
         return Exit.OK
 
@@ -287,6 +285,6 @@ def _tell(output: Output, who: str, state: Mapping[str, Any]) -> None:
     if output.is_json:
         output.show_json({"name": who, **state})
         return
-    output.console.print(Text.assemble((who, "bold"), f" {state['state']} on {state.get('worker_id')}"))
+    output.tell(f"{who} {state['state']} on {state.get('worker_id')}", "bold")
     if "trace" in state:
-        output.console.print(Text(state["trace"].rstrip()))
+        output.tell(state["trace"].rstrip())
