@@ -183,7 +183,7 @@ def page() -> str:
 
 def header_names() -> list[str]:
     """Names of a dead letter's headers, as they are written."""
-    letter = DeadLetter(None, None, "", "", "", "", "", "", page_topic="", timestamp_ms=0)
+    letter = DeadLetter(None, None, "", "", "", "", "", "", page_topic="", timestamp_ms=0, tries=2)
     return [name for name, _ in dead_letter_headers(letter, TaskId("connector", 0), class_name="")]
 
 
