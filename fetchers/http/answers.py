@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import cast
 
 import msgspec
@@ -11,8 +12,9 @@ import msgspec
 from fetchers.sdk import HttpResponse, Rejection
 from fetchers.sdk.errors import Retriable
 from fetchers.toolkit.fields import UNDECODABLE, field_reader
-from fetchers.toolkit.marks import Column, Mark, key_hash
+from fetchers.toolkit.marks import ORDERS, Column, Mark, RecordOrder, key_hash
 from fetchers.toolkit.records import RecordSlices
+from fetchers.toolkit.watermark import Reached, order_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,24 @@ class CutAnswer:
             seen = frozenset((*mark.unreadable, *(() if beyond is None else beyond.unreadable)))
             found = sorted((*found, *(at for at in self.rejections if self._key_of(at) not in seen)))
         return [position for position in found if position >= skip] if skip else found
+
+    def before(self, mark: Mark) -> Reached:
+        """The highest value of these records below that of ``mark``; None where there is none."""
+        if self.column is None or mark.value is None:
+            return None
+        top = order_of(mark.value)[1]
+        below = [row for row, order in enumerate(self.column.orders) if order < top]
+        return self.column.values[max(below, key=self.column.orders.__getitem__)] if below else None
+
+    def reaches(self, mark: Mark) -> bool:
+        """Whether one of these records has the very value of ``mark``."""
+        return self.column is not None and mark.value is not None and order_of(mark.value)[1] in self.column.orders
+
+    def order(self) -> RecordOrder:
+        """In what order of the offset field these records are."""
+        pairs = list(pairwise(self.column.orders)) if self.column is not None else []
+        is_rising, is_falling = any(a < b for a, b in pairs), any(a > b for a, b in pairs)
+        return ORDERS[is_rising, is_falling]
 
     def raise_mark(self, mark: Mark, news: Sequence[int]) -> Mark:
         """The mark with these records handed over as well."""

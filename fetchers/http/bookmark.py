@@ -19,7 +19,7 @@ from fetchers.sdk import Offset, Scalar
 from fetchers.sdk.errors import Fatal
 from fetchers.toolkit.marks import Mark, RecordOrder
 from fetchers.toolkit.pagination import Place
-from fetchers.toolkit.watermark import Reached
+from fetchers.toolkit.watermark import Reached, Watermark
 
 KEYS = "read.keys"
 UNREADABLE = "read.unreadable"
@@ -34,6 +34,9 @@ LOWEST = "round.lowest"
 LOWEST_KEYS = "round.lowest.keys"
 RECORDS = "round.records"
 AGAIN = "round.again"
+BEFORE = "read.before"
+CHANGED = "parent.changed"
+SETTLED = "parent.is_settled"
 _LONG = frozenset({KEYS, UNREADABLE, HIGHEST_KEYS, HIGHEST_UNREADABLE, LOWEST_KEYS})
 
 
@@ -60,6 +63,12 @@ class Bookmark:
     """Records of this round that were handed over."""
     is_again: bool = False
     """Whether this round has begun again since records moved, and passes over what its order says it has read."""
+    before: Watermark = None
+    """With pages that begin at the mark: the highest value read below the mark's, if there was one."""
+    changed: Watermark = None
+    """What the parent said of changes in the list before it was last read to its end."""
+    is_settled: bool = False
+    """Whether it was read once more since, and the parent still said the same."""
 
     @property
     def frontier(self) -> Mark:
@@ -108,7 +117,11 @@ class Bookmark:
             found |= {ORDER: self.order.value, RECORDS: self.records}
         if self.order is RecordOrder.DOWN and self.lowest.value is not None:
             found |= _stored(self.lowest, _of_round(LOWEST, names), LOWEST_KEYS, "")
-        return found | {AGAIN: True} if self.is_again else found
+        if self.is_again:
+            found[AGAIN] = True
+        if self.before is not None:
+            found[BEFORE] = self.before
+        return found if self.changed is None else found | {CHANGED: self.changed, SETTLED: self.is_settled}
 
     @classmethod
     def of_offset(cls, offset: Offset, names: Sequence[str], *, initial: Reached) -> Bookmark:
@@ -138,6 +151,9 @@ class Bookmark:
             lowest,
             records=records if isinstance(records, int) else 0,
             is_again=offset.get(AGAIN) is True,
+            before=_scalar(offset.get(BEFORE)),
+            changed=_scalar(offset.get(CHANGED)),
+            is_settled=offset.get(SETTLED) is True,
         )
 
 
@@ -175,6 +191,10 @@ def _value(offset: Mapping[str, Scalar], names: Sequence[str]) -> Reached:
     if len(names) == 1:
         return values[0] if values else None
     return tuple(values)
+
+
+def _scalar(value: Scalar) -> Watermark:
+    return value if isinstance(value, str | int | float) else None
 
 
 def _split(offset: Mapping[str, Scalar], key: str) -> tuple[str, ...]:

@@ -13,13 +13,15 @@ _AUTH = Key(group="Authentication")
 _RECORDS = Key(group="Records")
 _OFFSET = Key(group="Offset")
 _PAGES = Key(group="Pagination")
+_PARENTS = Key(group="Parents")
 _RHYTHM = Key(group="Rhythm", importance=Importance.LOW)
 _LIMITS = Key(group="Limits", importance=Importance.LOW)
 _TLS = Key(group="TLS", importance=Importance.LOW)
 _TLS_FILE = Key(group="TLS", importance=Importance.LOW, is_path=True)
 
 AuthType = Literal["none", "basic", "bearer", "api_key", "oauth2"]
-PaginationType = Literal["none", "page_number", "offset", "cursor", "link", "next_url"]
+PaginationType = Literal["none", "page_number", "offset", "cursor", "link", "next_url", "mark"]
+ParentPaginationType = Literal["none", "page_number", "offset", "cursor", "link", "next_url"]
 
 
 class HttpSourceConfig(FetcherConfig):
@@ -28,15 +30,17 @@ class HttpSourceConfig(FetcherConfig):
     http_url: Annotated[
         HttpUrl, Key(importance=Importance.HIGH, group="Request", example="https://api.example.com/orders")
     ]
-    """URL to ask. May hold {offset} and {offset.<field>}, which stand for what was read last."""
+    """URL to ask. May hold {offset} and {offset.<field>}, which stand for what was read last; {offset:s} and
+    {offset:ms} stand for the same instant in seconds or milliseconds since 1970, and {parent} for an id (see
+    http.parent.url)."""
     http_method: Annotated[Literal["GET", "POST"], _REQUEST] = "GET"
     """Method of the request. POST is for queries only: it is repeated after failures."""
     http_header: Annotated[SecretMap, Field(default_factory=dict), _REQUEST]
     """Header fields: http.header.<name>. Their values are treated as secrets."""
     http_query: Annotated[TextMap, Field(default_factory=dict), _REQUEST]
-    """Query fields: http.query.<name>; may hold {offset}. For keys and tokens use http.auth."""
+    """Query fields: http.query.<name>; may hold {offset} and {parent}. For keys and tokens use http.auth."""
     http_body: Annotated[str | None, _REQUEST] = None
-    """Body of the request; may hold {offset}."""
+    """Body of the request; may hold {offset} and {parent}."""
 
     http_auth_type: Annotated[AuthType, _AUTH] = "none"
     """How the source knows who asks."""
@@ -93,7 +97,12 @@ class HttpSourceConfig(FetcherConfig):
     """Value to begin with, itself included; of several fields the values of all, separated by commas."""
 
     http_pagination_type: Annotated[PaginationType, _PAGES] = "none"
-    """How an answer of many pages is read.
+    """How an answer of many pages is read; docs/guides/http-sources.md says which way suits which source.
+
+    mark needs a source that can be asked for the records from a value on, in its order: each page is asked for anew
+    with {offset}, which is then what the page before ended with, so that nothing is lost where pages shift. A full page
+    (http.pagination.limit) of records that were all read before fails the task: more of them have one value than a page
+    holds, or the source does not go by {offset}. So do records with the newest first; in no order they are tried again.
 
     A page of page_number and offset with the very records of the page before fails the task: the source does not
     read the count, and would give that page for ever."""
@@ -109,7 +118,8 @@ class HttpSourceConfig(FetcherConfig):
     leaves in the time of two requests. In a list in another order an update on a page that has been read is passed over
     when a later page of the same round holds a later one: let the source sort by the offset field.
 
-    A cursor is trusted to leave nothing out. Where a URL of the source holds one, or nothing ever leaves its place,
+    With http.pagination.cursor.field it is the same: the record that is the cursor may leave its place. A cursor of the
+    source's own is trusted to leave nothing out. Where a URL of the source holds one, or nothing ever leaves its place,
     false saves up to half of the requests."""
     http_pagination_page_parameter: Annotated[str, _PAGES] = "page"
     """Query field of the page number."""
@@ -118,11 +128,25 @@ class HttpSourceConfig(FetcherConfig):
     http_pagination_offset_parameter: Annotated[str, _PAGES] = "offset"
     """Query field of the offset."""
     http_pagination_limit_parameter: Annotated[str, _PAGES] = "limit"
-    """Query field of the limit that goes with the offset."""
+    """Query field of the limit, with offset and mark."""
     http_pagination_limit: Annotated[int, Field(ge=1), _PAGES] = 100
-    """Records to ask for at once, with offset."""
+    """Records to ask for at once, with offset and mark. With mark it must not be more than the source gives at once,
+    for it tells full pages; three pages on end with the same smaller number of records fail the task."""
+    http_pagination_in: Annotated[Literal["query", "body"], _PAGES] = "query"
+    """Where these fields stand in a request: in its query, or as members of a JSON object in its body."""
+    http_pagination_first_query: Annotated[TextMap, Field(default_factory=dict), _PAGES]
+    """Query fields of the first page only: http.pagination.first.query.<name>, for sources whose cursor or URL of a
+    next page stands for them and allows no others beside it. May hold {offset}."""
     http_pagination_cursor_path: Annotated[str | None, _PAGES] = None
     """Where the cursor is in the answer."""
+    http_pagination_cursor_field: Annotated[str | None, _PAGES] = None
+    """Field of a page's last record that is the cursor, in place of http.pagination.cursor.path, such as id where the
+    next page is asked for by starting_after=<id>."""
+    http_pagination_more_path: Annotated[str | None, _PAGES] = None
+    """Where an answer says by true that another page follows, and by false that none does, such as has_more."""
+    http_pagination_end_path: Annotated[str | None, _PAGES] = None
+    """Where an answer says by true that it is the last, such as end_of_stream. With http.pagination.continues the next
+    round begins with the cursor that this answer names."""
     http_pagination_cursor_parameter: Annotated[str, _PAGES] = "cursor"
     """Query field of the cursor."""
     http_pagination_next_path: Annotated[str, _PAGES] = "next"
@@ -134,7 +158,27 @@ class HttpSourceConfig(FetcherConfig):
     http_pagination_continues: Annotated[Boolean, _PAGES] = False
     """For sources that only ever append: a round begins where the last one ended, not at the first page."""
     http_pagination_stops_at_known: Annotated[Boolean, _PAGES] = False
-    """For sources that give the newest first: a page without new records ends the round."""
+    """For sources that give the newest first: a page without new records ends the round, where the records of the round
+    have come in falling order of http.offset.field; in any other order all pages are read."""
+
+    http_parent_url: Annotated[HttpUrl | None, _PARENTS] = None
+    """URL of a list whose records each have a list of their own, which is read with {parent} for the id.
+
+    A round asks for this list, and then for that of each id. Each has an offset of its own, in the source partition
+    {url, parent}. The records of this list itself are not delivered: that is another connector."""
+    http_parent_query: Annotated[TextMap, Field(default_factory=dict), _PARENTS]
+    """Query fields of that request: http.parent.query.<name>."""
+    http_parent_records_path: Annotated[str, _PARENTS] = ""
+    """Where the records are in its JSON answer, such as data.items."""
+    http_parent_field: Annotated[str, _PARENTS] = "id"
+    """Field of its records that stands for {parent}."""
+    http_parent_changed_field: Annotated[str | None, _PARENTS] = None
+    """Field that changes whenever something does in the list of that id, such as updated_at: only then is it read
+    again, and once more in the round after, for what came in while its value stayed the same."""
+    http_parent_pagination_type: Annotated[ParentPaginationType | None, _PARENTS] = None
+    """How that list is paged, by the same parameters; http.pagination.type when not given (with mark: none)."""
+    http_parent_count_max: Annotated[int, Field(ge=1), _PARENTS] = 10_000
+    """Ids of one round; more fail the task."""
 
     http_catchup_interval_ms: Annotated[int | None, Field(ge=0), _RHYTHM] = None
     """Milliseconds between two rounds when the last one brought new records; poll.interval.ms when not given."""

@@ -3,42 +3,38 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TypeVar, TypeVarTuple
 
 from yarl import URL
 
-from fetchers.http import settings
-from fetchers.http.answers import CutAnswer, RecordLayout, cut
+from fetchers.http import asking, findings, settings
+from fetchers.http.anew import Anew
+from fetchers.http.answers import CutAnswer
+from fetchers.http.asking import Answered, Endpoint
 from fetchers.http.bookmark import Bookmark, told
 from fetchers.http.config import HttpSourceConfig
-from fetchers.http.templates import RequestTemplate
-from fetchers.http.walk import BegunAgainError, Walk, Way
+from fetchers.http.parents import parents
+from fetchers.http.walk import BegunAgainError, Walk
 from fetchers.sdk import (
     FetchContext,
     Finding,
-    HttpResponse,
     Page,
     Partition,
     PayloadKind,
-    RequestOptions,
+    Rejection,
     Retriable,
     SourceConnector,
 )
 from fetchers.sdk.ahead import Ahead
-from fetchers.toolkit.marks import Mark
-from fetchers.toolkit.pagination import PageAnswer, PageGuard, PageRequest, Pagination, Place
-from fetchers.toolkit.rate_limits import shared_budget
+from fetchers.toolkit.pagination import PageGuard, Place
 from fetchers.toolkit.watermark import instant_of
 from metrics.events import PagesMoved
 
 Result = TypeVar("Result")
 Arguments = TypeVarTuple("Arguments")
-
-BODY_BYTES_ON_LOOP_MAX = 64 * 1024
-"""A larger answer is cut in a thread, so that nobody else on the event loop waits for it; some 6 µs a record."""
 
 RECORDS_ON_LOOP_MAX = 5_000
 """In a page with more records, also what is new is found in a thread."""
@@ -48,31 +44,40 @@ BEGUN_AGAIN_MAX = 3
 
 
 @dataclass(frozen=True, slots=True)
-class _Answered:
-    """One answer, cut, and where the source says to go on."""
+class _List:
+    """A list of records, and the source partition that it is."""
 
-    place: Place
-    answer: CutAnswer
-    following: Place
-    is_growing: bool = False
-    """Whether there may be more at ``place`` by the time of a restart: it begins there again, then."""
+    endpoint: Endpoint
+    names: Sequence[str]
+    """The offset fields."""
+    partition: Partition
 
+    def page(self, answer: CutAnswer, news: Sequence[int], bookmark: Bookmark) -> Page:
+        """These records of an answer."""
+        is_whole = len(news) == len(answer.records)
+        payloads = list(answer.records) if is_whole else [answer.records[position] for position in news]
+        return self._page(payloads, bookmark, answer.rejections_among(news))
 
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    """Everything that stays the same while a task runs."""
+    def empty_page(self, bookmark: Bookmark) -> Page:
+        """A page that only says where to go on."""
+        return self._page([], bookmark, ())
 
-    template: RequestTemplate
-    pagination: Pagination
-    way: Way
-    layout: RecordLayout
-    options: RequestOptions
+    def _page(self, payloads: list[bytes], bookmark: Bookmark, rejections: tuple[Rejection, ...]) -> Page:
+        offset = bookmark.offset(self.names)
+        return Page(payloads, offset, self.partition, told_offset=told(offset), rejections=rejections)
 
 
 class HttpSource(SourceConnector[HttpSourceConfig]):
     """Polls an endpoint: each round is one way through its pages, filtered by what was read before."""
 
     payload_kind = PayloadKind.JSON
+
+    def __init__(self, config: HttpSourceConfig) -> None:
+        super().__init__(config)
+        self._names = config.http_offset_field
+        self._read: set[str] = set()
+        """Parents whose lists this round has read to the end, in the life of ``_read_by``."""
+        self._read_by: FetchContext | None = None
 
     @property
     def is_typeless(self) -> bool:
@@ -81,7 +86,7 @@ class HttpSource(SourceConnector[HttpSourceConfig]):
 
     def findings(self) -> Sequence[Finding]:
         """What does not fit together."""
-        return tuple(settings.findings(self.config))
+        return tuple(findings.findings(self.config))
 
     def partition(self) -> Partition:
         """The endpoint, without its query: that may hold secrets."""
@@ -93,99 +98,163 @@ class HttpSource(SourceConnector[HttpSourceConfig]):
 
         Raises ``Retriable`` and ``Fatal`` as the http client does, and ``Retriable`` where the list moves too fast.
         """
-        plan = self._plan(context)
-        names, initial = self.config.http_offset_field, settings.initial(self.config)
-        bookmark = Bookmark.of_offset(context.offset, names, initial=initial)
-        begun_again = 0
+        endpoint = asking.endpoint(self.config, clock=context.clock)
+        of_parents = asking.parents_endpoint(self.config, clock=context.clock)
+        bookmarks: dict[str | None, Bookmark] = {}
+        """Where to go on, by parent; that of None where there are none."""
         while True:
             started = context.clock.monotonic()
             records = 0
+            if of_parents is None:
+                pages = self._one_list(context, _List(endpoint, self._names, self.partition()), bookmarks, None)
+            else:
+                pages = self._lists(context, endpoint, of_parents, bookmarks)
+            async with aclosing(pages):
+                async for page in pages:
+                    records += len(page)
+                    yield page
+            context.finish_round()
+            self._report_lag(context, bookmarks.values(), has_news=records > 0)
+            rest = started + self._interval(has_news=records > 0) - context.clock.monotonic()
+            await context.clock.sleep(max(0.0, rest))
+
+    async def _lists(
+        self, context: FetchContext, endpoint: Endpoint, of_parents: Endpoint, bookmarks: dict[str | None, Bookmark]
+    ) -> AsyncGenerator[Page, None]:
+        """One round through the list of every parent.
+
+        A retry goes on behind those whose lists it has read to the end: else a source that ever refuses in the middle
+        of its parents would never be asked for the last of them.
+        """
+        if self._read_by is not context:
+            self._read_by, self._read = context, set()
+        found = await parents(context, of_parents, self.config)
+        for gone in bookmarks.keys() - {parent.id for parent in found}:
+            del bookmarks[gone]
+        for parent in found:
+            if parent.id in self._read:
+                continue
+            one = _List(endpoint.under(parent.id), self._names, {**self.partition(), "parent": parent.id})
+            before = bookmarks.setdefault(parent.id, self._stored(context, one.partition))
+            if not parent.is_read(before):
+                async with aclosing(self._one_list(context, one, bookmarks, parent.id)) as pages:
+                    async for page in pages:
+                        yield page
+                after = parent.read_to(bookmarks[parent.id], before)
+                if after != bookmarks[parent.id]:
+                    bookmarks[parent.id] = after
+                    yield one.empty_page(after)
+            self._read.add(parent.id)
+        self._read.clear()
+
+    async def _one_list(
+        self, context: FetchContext, one: _List, bookmarks: dict[str | None, Bookmark], parent: str | None
+    ) -> AsyncGenerator[Page, None]:
+        """One round through a list, to its end; ``bookmarks[parent]`` is where it goes on.
+
+        Raises ``Retriable`` where it moves too fast.
+        """
+        bookmark = bookmarks.get(parent) or self._stored(context, one.partition)
+        bookmarks[parent] = bookmark
+        is_anew = self.config.http_pagination_type == "mark"
+        begun_again = 0
+        while True:
             try:
-                async with aclosing(self._round(context, plan, bookmark)) as pages:
+                walked = self._anew(context, one, bookmark) if is_anew else self._round(context, one, bookmark)
+                async with aclosing(walked) as pages:
                     async for page, reached in pages:
-                        bookmark = reached  # where the next round goes on
-                        records += len(page)
+                        bookmarks[parent] = reached  # where the next round goes on
                         yield page
             except BegunAgainError as error:
                 begun_again += 1
                 if begun_again > BEGUN_AGAIN_MAX:
                     message = f"the list moved by whole pages while it was paged, {begun_again} times in one round"
                     raise Retriable(message) from error
-                bookmark = error.bookmark
+                bookmarks[parent] = bookmark = error.bookmark
                 context.emit(PagesMoved(context.connector, context.task, is_repeating=not bookmark.is_again))
-                yield Page([], bookmark.offset(names))
-                continue
-            begun_again = 0
-            context.finish_round()
-            self._report_lag(context, bookmark, has_news=records > 0)
-            rest = started + self._interval(has_news=records > 0) - context.clock.monotonic()
-            await context.clock.sleep(max(0.0, rest))
+                yield one.empty_page(bookmark)
+            else:
+                return
+
+    def _stored(self, context: FetchContext, partition: Partition) -> Bookmark:
+        offset = context.offset_of(partition)
+        return Bookmark.of_offset(offset, self._names, initial=settings.initial(self.config))
+
+    async def _anew(
+        self, context: FetchContext, one: _List, bookmark: Bookmark
+    ) -> AsyncGenerator[tuple[Page, Bookmark], None]:
+        """One way through a list by requests that each begin at the mark.
+
+        It ends after ``http.pagination.pages.max`` pages too: the next one goes on there.
+        """
+        anew = Anew(bookmark, fields=tuple(self._names), limit=self.config.http_pagination_limit)
+        async with Ahead[Answered]() as ahead:
+            ahead.start(one.endpoint.ask(context, None, bookmark.mark.value), name="next page")
+            for _ in range(self.config.http_pagination_pages_max):
+                answered = await ahead.take()
+                if await _run_step(anew.must_ask_before, answered.answer):
+                    answered = await one.endpoint.ask(context, None, anew.bookmark.before)
+                news = await _run_step(anew.take, answered.answer)
+                if not news:
+                    return
+                bookmark = await _run_step(anew.hand_over, answered.answer, news)
+                ahead.start(one.endpoint.ask(context, None, bookmark.mark.value), name="next page")
+                yield one.page(answered.answer, news, bookmark), bookmark
 
     async def _round(
-        self, context: FetchContext, plan: _Plan, bookmark: Bookmark
+        self, context: FetchContext, one: _List, bookmark: Bookmark
     ) -> AsyncGenerator[tuple[Page, Bookmark], None]:
-        """One way through the pages; the next is fetched while the last waits to be taken.
+        """One way through the pages of a list; the next is fetched while the last waits to be taken.
 
         Raises ``BegunAgainError`` where the pages have moved so much that they must be read from the first one on.
         """
+        plan = one.endpoint
         guard = PageGuard(is_counted=plan.pagination.is_counted, pages_max=self.config.http_pagination_pages_max)
-        base, names = bookmark.mark, self.config.http_offset_field
+        base = bookmark.mark.value
         first = plan.pagination.first()
         place = first if bookmark.place is None else bookmark.place
         walk = Walk(bookmark, plan.way, is_at_first_page=place == first)
         rest = (bookmark.place, bookmark.skip, bookmark.last)
         stored, is_first, is_last = bookmark, True, False
-        async with Ahead[_Answered]() as ahead:
-            ahead.start(self._ask(context, plan, place, base), name="next page")
+        async with Ahead[Answered]() as ahead:
+            ahead.start(plan.ask(context, place, base), name="next page")
             while not is_last:
                 guard.pass_by(place)
                 answered = await ahead.take()
                 records = answered.answer.records
                 skip = bookmark.skip if is_first else 0
                 if not is_first and await _run_step(walk.must_look_back, answered.answer):
-                    before = await self._ask(context, plan, walk.place_before, base)
+                    before = await plan.ask(context, walk.place_before, base)
                     if slipped := await _run_step(walk.slipped, before.answer):
                         await _run_step(walk.hand_over, before.answer, slipped)
                         stored = self._after(walk, before, rest, is_last=False)
-                        yield _page(before.answer, slipped, stored, names), stored
+                        yield one.page(before.answer, slipped, stored), stored
                 news = await _run_step(walk.begin if is_first else walk.go_on, answered.answer, place)
                 if walk.has_moved:
                     context.emit(PagesMoved(context.connector, context.task, is_repeating=False))
                 await _run_step(walk.hand_over, answered.answer, news)
-                is_last = self._is_last(answered, has_news=bool(news) or skip > 0)
+                is_last = self._is_last(walk, answered, has_news=bool(news) or skip > 0)
                 if not is_last:
                     guard.go_on_from(place, records, has_moved=walk.has_moved)
-                    ahead.start(self._ask(context, plan, answered.following, base), name="next page")
-                if len(records) > skip:
-                    rest = (answered.place, len(records), walk.last_identity())
+                    ahead.start(plan.ask(context, answered.following, base), name="next page")
+                rest = _rest(plan, answered, rest, skip=skip, last=walk.last_identity())
                 following = self._after(walk, answered, rest, is_last=is_last)
                 # Without news only the end of the round is worth an offset, and only where it says something new: a
                 # page more for every answer would make the source look busy for ever.
                 if news or (is_last and following != stored):
                     stored = following
-                    yield _page(answered.answer, news, following, names), following
+                    yield one.page(answered.answer, news, following), following
                 place, is_first = answered.following, False
 
-    async def _ask(self, context: FetchContext, plan: _Plan, place: Place, mark: Mark) -> _Answered:
-        """Fetch and cut the page at ``place``."""
-        filled = plan.template.filled(plan.layout.fields, mark.value)
-        asked = plan.pagination.request(place, PageRequest(filled.url, filled.query))
-        options = plan.options.copy()
-        options["query"], options["body"] = asked.query, filled.body
-        response = await context.http.request(self.config.http_method, asked.url, **options)
-        if len(response.body) > BODY_BYTES_ON_LOOP_MAX:
-            return await asyncio.to_thread(_answered, plan, place, response)
-        return _answered(plan, place, response)
-
-    def _is_last(self, answered: _Answered, *, has_news: bool) -> bool:
-        if answered.following is None or (self.config.http_pagination_stops_at_known and not has_news):
+    def _is_last(self, walk: Walk, answered: Answered, *, has_news: bool) -> bool:
+        if answered.is_end or answered.following is None:
+            return True
+        if self.config.http_pagination_stops_at_known and not has_news and walk.is_falling(answered.answer):
             return True
         # A source at its end may give the cursor it was asked with, and nothing else.
         return answered.following == answered.place and not answered.answer.records
 
-    def _after(
-        self, walk: Walk, answered: _Answered, rest: tuple[Place, int, str | None], *, is_last: bool
-    ) -> Bookmark:
+    def _after(self, walk: Walk, answered: Answered, rest: tuple[Place, int, str | None], *, is_last: bool) -> Bookmark:
         """The bookmark after a page."""
         bookmark = walk.bookmark
         if not is_last:
@@ -202,56 +271,34 @@ class HttpSource(SourceConnector[HttpSourceConfig]):
         catchup = self.config.http_catchup_interval_ms
         return catchup / 1000 if has_news and catchup is not None else self.config.poll_interval
 
-    def _report_lag(self, context: FetchContext, bookmark: Bookmark, *, has_news: bool) -> None:
+    def _report_lag(self, context: FetchContext, bookmarks: Iterable[Bookmark], *, has_news: bool) -> None:
         """Tell how old the newest record is, where its field (of several the first) is a time; 0 when none was new."""
         if not has_news:
             context.report_lag(0.0)
             return
-        reached = bookmark.mark.value
-        newest = instant_of(reached[0] if isinstance(reached, tuple) else reached)
+        reached = [bookmark.mark.value for bookmark in bookmarks]
+        instants = [instant_of(value[0] if isinstance(value, tuple) else value) for value in reached]
+        newest = max(filter(None, instants), default=None)
         if newest is not None:
             context.report_lag(max(0.0, (context.clock.now() - newest).total_seconds()))
 
-    def _plan(self, context: FetchContext) -> _Plan:
-        config = self.config
-        secrets = settings.secrets(config)
-        auth = settings.auth(config, clock=context.clock)
-        credential = "\n".join((str(URL(config.http_url).origin()), config.http_auth_user or "", *secrets))
-        options: RequestOptions = {
-            "headers": {name: value.get_secret_value() for name, value in config.http_header.items()},
-            "auth": auth,
-            "limits": settings.limits(config),
-            "statuses": settings.statuses(config),
-            "tls": settings.tls(config),
-            "secrets": secrets,
-            "is_page_refused": config.http_format != "json",  # JSON proves by itself that it is no page
-            "budget": shared_budget(
-                credential,
-                settings.rate_windows(config),
-                clock=context.clock,
-                headers=settings.limit_headers(config),
-            ),
-        }
-        layout = RecordLayout(
-            format=config.http_format,
-            path=config.http_records_path,
-            is_path_optional=config.http_records_missing == "empty",
-            fields=config.http_offset_field,
-            key=config.http_offset_key,
-            has_identities=settings.can_slip(config),
-        )
-        pagination = settings.pagination(config, secret_texts=secrets)
-        way = Way(settings.can_slip(config), settings.is_checked(config))
-        return _Plan(settings.template(config), pagination, way, layout, options)
 
+def _rest(
+    plan: Endpoint, answered: Answered, rest: tuple[Place, int, str | None], *, skip: int, last: str | None
+) -> tuple[Place, int, str | None]:
+    """Where a round goes on that begins where this one ends: page, records of it that are known, the last of them.
 
-def _answered(plan: _Plan, place: Place, response: HttpResponse) -> _Answered:
-    answer = cut(response, plan.layout)
-    if response.is_skipped:
-        return _Answered(place, answer, None)
-    is_growing = plan.way.is_checked or plan.pagination.is_page_growing
-    told = PageAnswer(response.url, response.body, response.links, len(answer.records))
-    return _Answered(place, answer, plan.pagination.following(place, told), is_growing)
+    A cursor of the source's own goes on behind all that it stands for. Everything else is a count of records, or may
+    be, and the page that was read last may have more by then.
+    """
+    is_cursor = not plan.pagination.is_counted and not plan.way.can_slip
+    if is_cursor and answered.following is not None:
+        return (answered.following, 0, None)
+    if is_cursor and not answered.answer.records and answered.place is not None:
+        return (answered.place, 0, None)
+    if len(answered.answer.records) > skip:
+        return (answered.place, len(answered.answer.records), last)
+    return rest
 
 
 async def _run_step(
@@ -261,10 +308,3 @@ async def _run_step(
     if len(answer.records) > RECORDS_ON_LOOP_MAX:
         return await asyncio.to_thread(lambda: step(answer, *arguments))
     return step(answer, *arguments)
-
-
-def _page(answer: CutAnswer, news: Sequence[int], bookmark: Bookmark, names: Sequence[str]) -> Page:
-    is_whole = len(news) == len(answer.records)
-    payloads = list(answer.records) if is_whole else [answer.records[position] for position in news]
-    offset = bookmark.offset(names)
-    return Page(payloads, offset, told_offset=told(offset), rejections=answer.rejections_among(news))

@@ -1,6 +1,8 @@
 """Stored offsets inside requests: ``{offset}`` is the value read last, ``{offset.<field>}`` the same by name.
 
-Where several fields make the offset, each has its own value, and only the names tell which is meant.
+Where several fields make the offset, each has its own value, and only the names tell which is meant. ``{offset:s}`` and
+``{offset:ms}`` are instants in seconds and milliseconds since 1970, rounded down: asking from a little earlier brings
+nothing that is not known. ``{parent}`` is the id of the record whose list is asked for.
 """
 
 from __future__ import annotations
@@ -8,12 +10,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import cast
 from urllib.parse import quote
 
-from fetchers.toolkit.watermark import Reached
+from fetchers.sdk.errors import Fatal
+from fetchers.toolkit.watermark import Reached, order_of
 
-_PLACEHOLDER = re.compile(r"\{offset(?:\.([^{}]+))?\}")
+_PLACEHOLDER = re.compile(r"\{(?:offset(?:\.([^{}:]+))?(?::(s|ms))?|(parent))\}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,19 +28,46 @@ class RequestTemplate:
     url: str
     query: Mapping[str, str]
     body: str | None
+    first_query: Mapping[str, str] = field(default_factory=dict)
+    """Query fields of the first page only."""
+    parent: str | None = None
+    """What stands for ``{parent}``; None leaves it as it is."""
 
     def fields(self) -> set[str | None]:
-        """Names asked for; None for the bare ``{offset}``."""
-        texts = (self.url, *self.query.values(), self.body or "")
-        return {match.group(1) for text in texts for match in _PLACEHOLDER.finditer(text)}
+        """Names of offset fields asked for; None for the bare ``{offset}``."""
+        return {match.group(1) for match in self._placeholders() if not match.group(3)}
 
-    def filled(self, names: Sequence[str], reached: Reached) -> FilledRequest:
-        """The request for everything from what was ``reached`` on; encoded as each place needs it."""
-        texts = _texts(names, reached)
+    @property
+    def has_parent(self) -> bool:
+        """Whether ``{parent}`` is asked for."""
+        return any(match.group(3) for match in self._placeholders())
+
+    def _placeholders(self) -> Sequence[re.Match[str]]:
+        texts = (self.url, *self.query.values(), *self.first_query.values(), self.body or "")
+        return [match for text in texts for match in _PLACEHOLDER.finditer(text)]
+
+    def filled(self, names: Sequence[str], reached: Reached, *, is_first: bool = True) -> FilledRequest:
+        """The request for everything from what was ``reached`` on; encoded as each place needs it.
+
+        ``is_first``: for the first page. Raises Fatal where an instant is asked for and none was reached.
+        """
+        values = _values(names, reached)
         is_json = self.body is not None and self.body.lstrip()[:1] in {"{", "["}
-        body = None if self.body is None else _fill(self.body, texts, _in_json if is_json else str)
-        query = {name: _fill(part, texts, str) for name, part in self.query.items()}
-        return FilledRequest(_fill(self.url, texts, _in_url), query, None if body is None else body.encode())
+
+        def fill(template: str, encode: Callable[[str], str]) -> str:
+            return _PLACEHOLDER.sub(lambda match: encode(self._text(match, values)), template)
+
+        body = None if self.body is None else fill(self.body, _in_json if is_json else str).encode()
+        query = {**self.query, **(self.first_query if is_first else {})}
+        return FilledRequest(fill(self.url, _in_url), {name: fill(part, str) for name, part in query.items()}, body)
+
+    def _text(self, match: re.Match[str], values: Mapping[str | None, str | float | None]) -> str:
+        if match.group(3):
+            return match.group() if self.parent is None else self.parent
+        value = values[match.group(1)]
+        if match.group(2) and value is not None:
+            return _epoch(value, match.group(2))
+        return "" if value is None else str(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,16 +79,24 @@ class FilledRequest:
     body: bytes | None
 
 
-def _texts(names: Sequence[str], reached: Reached) -> Mapping[str | None, str]:
+def _values(names: Sequence[str], reached: Reached) -> Mapping[str | None, str | float | None]:
     """What stands for each placeholder; None is the bare one."""
     if isinstance(reached, tuple):
-        return dict(zip(names, map(str, reached), strict=True))
-    text = "" if reached is None else str(reached)
-    return {None: text, **dict.fromkeys(names, text)}
+        return dict(zip(names, reached, strict=True))
+    return {None: reached, **dict.fromkeys(names, reached)}
 
 
-def _fill(template: str, texts: Mapping[str | None, str], encode: Callable[[str], str]) -> str:
-    return _PLACEHOLDER.sub(lambda match: encode(texts[match.group(1)]), template)
+def _epoch(value: str | float, unit: str) -> str:
+    """An instant as whole seconds or milliseconds since 1970; a number is one already."""
+    kind, order = order_of(value)
+    if kind == "number":
+        return str(value)
+    if kind != "time":
+        message = "the request asks for the offset as an instant, and the offset field holds none (ISO 8601)"
+        raise Fatal(message)
+    instant, fraction = cast("tuple[datetime, str]", order)
+    seconds = int(instant.timestamp())
+    return str(seconds if unit == "s" else seconds * 1000 + int(f"{fraction}000"[:3]))
 
 
 def _in_url(text: str) -> str:

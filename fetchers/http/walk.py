@@ -23,7 +23,7 @@ from typing import Any
 
 from fetchers.http.answers import CutAnswer
 from fetchers.http.bookmark import Bookmark
-from fetchers.toolkit.marks import RecordOrder, TooManyAlikeError, check_kinds
+from fetchers.toolkit.marks import ORDERS, RecordOrder, TooManyAlikeError, check_kinds
 from fetchers.toolkit.pagination import Place
 
 RECENT_RECORDS_MAX = 20_000
@@ -31,12 +31,6 @@ RECENT_RECORDS_MAX = 20_000
 
 _RISING = {RecordOrder.UP, RecordOrder.MIXED}
 _FALLING = {RecordOrder.DOWN, RecordOrder.MIXED}
-_ORDERS = {
-    (False, False): RecordOrder.UNKNOWN,
-    (True, False): RecordOrder.UP,
-    (False, True): RecordOrder.DOWN,
-    (True, True): RecordOrder.MIXED,
-}
 
 
 class BegunAgainError(Exception):
@@ -86,6 +80,8 @@ class Walk:
         self._passed_over = 0
         """Records that only their place in the order says to have been handed over."""
         self._seen: _Seen | None = None
+        self._top: Any = None
+        """Order of the first value that was read; None where there was none yet."""
         self._last_order: tuple[str, Any] | None = None
         """Kind and order of the last value of the page before; None where there is none to be compared with."""
 
@@ -215,6 +211,14 @@ class Walk:
         else:
             self.bookmark = replace(self.bookmark, lowest=replace(lowest, unreadable=()))
 
+    def is_falling(self, answer: CutAnswer) -> bool:
+        """Whether the page in hand shows that the newest records come first: what follows it is older, then."""
+        order = answer.order()
+        if answer.column is None or order is not RecordOrder.UNKNOWN:
+            return order is RecordOrder.DOWN
+        orders = answer.column.orders
+        return bool(orders) and self._top is not None and self._top > orders[-1]
+
     def last_identity(self) -> str | None:
         """What the last record of the page in hand is known again by."""
         return self._seen.identities[-1] if self._way.is_checked and self._seen and self._seen.identities else None
@@ -238,6 +242,8 @@ class Walk:
 
     def _pass(self, place: Place, answer: CutAnswer, *, has_news: bool) -> None:
         """Remember a page."""
+        if self._top is None and answer.column is not None and answer.column.orders:
+            self._top = answer.column.orders[0]
         if not self._way.can_slip:
             return
         identities = answer.identities()
@@ -263,7 +269,7 @@ class Walk:
         order = self.bookmark.order
         is_rising = order in _RISING or any(a < b for a, b in pairwise(orders))
         is_falling = order in _FALLING or any(a > b for a, b in pairwise(orders))
-        self._go_by(_ORDERS[is_rising, is_falling])
+        self._go_by(ORDERS[is_rising, is_falling])
 
     def _go_by(self, order: RecordOrder) -> None:
         self.bookmark = replace(self.bookmark, order=order)

@@ -59,6 +59,14 @@ class RecordOrder(StrEnum):
     MIXED = "mixed"
 
 
+ORDERS = {
+    (False, False): RecordOrder.UNKNOWN,
+    (True, False): RecordOrder.UP,
+    (False, True): RecordOrder.DOWN,
+    (True, True): RecordOrder.MIXED,
+}
+"""The order of records, by whether a later one was higher and whether a later one was lower."""
+
 _IS_BEYOND = {RecordOrder.UP: operator.gt, RecordOrder.DOWN: operator.lt}
 
 

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import ClassVar, Protocol, TypeAlias
 
 import msgspec
-from yarl import URL
 
 from fetchers.sdk.errors import Fatal
-from fetchers.toolkit.fields import raw_field
-from fetchers.toolkit.http import redirects
+from fetchers.toolkit.fields import raw_field, text_at
 
 Place: TypeAlias = "str | int | None"
 
@@ -27,8 +25,6 @@ _INTEGERS = range(-(2**63), 2**63)
 _DIGITS_MAX = len(str(-(2**63)))
 _NO_PAGE = frozenset({b"null", b"false", b'""', b"[]", b"{}"})
 """How sources say that there is no further page."""
-_LINK = re.compile(r"""<([^>]*)>((?:\s*;\s*[^\s=;,]+\s*(?:=\s*(?:"[^"]*"|[^\s;,"]*))?)*)""")
-_REL = re.compile(r""";\s*rel\s*=\s*(?:"([^"]*)"|([^\s;,"]*))""", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +44,7 @@ class PageAnswer:
     links: Sequence[str]
     records: int
     """Count of records in the answer, old ones included."""
+    last_record: bytes | None = None
 
 
 class Pagination(Protocol):
@@ -168,90 +165,83 @@ class CursorInBody:
     def following(self, place: Place, answer: PageAnswer) -> Place:
         """The cursor of the answer."""
         del place
-        return _in_body(answer.body, self.path)
+        return in_body(answer.body, self.path)
 
 
 @dataclass(frozen=True, slots=True)
-class _NextUrls:
-    """What the two ways by URL have in common: the host must stay, and secrets are not stored."""
+class CursorOfRecord:
+    """The next page is asked for by a field of the last record of this one (Stripe's ``starting_after``).
 
-    hosts: Collection[str] = ()
-    """Further hosts (``host`` or ``host:port``) that may be followed to; credentials are sent there."""
-    secrets: Sequence[str] = field(default=(), repr=False)
-    """Query fields with these texts are left out of the place; they are asked with again from the config."""
+    The page after the last is empty. A record that is updated may take the cursor with it to another place.
+    """
+
+    path: str = "id"
+    parameter: str = "starting_after"
 
     is_page_growing: ClassVar[bool] = False
-    """Taken for a URL that leaves nothing out; whoever cannot be sure looks back at the page before."""
+    """The next page begins after the last record that was read, wherever that stands now."""
     is_counted: ClassVar[bool] = False
 
     def first(self) -> Place:
-        """None: the first page is at the configured URL."""
+        """The first page has no cursor."""
         return None
 
     def request(self, place: Place, base: PageRequest) -> PageRequest:
-        """The URL that the source gave, with what it lacks of the configured query."""
-        if place is None:
-            return base
-        url = URL(str(place))
-        self._check(URL(base.url), url)
-        return PageRequest(str(url), {name: text for name, text in base.query.items() if name not in url.query})
+        """The last record's field in the query."""
+        return base if place is None else PageRequest(base.url, {**base.query, self.parameter: str(place)})
 
-    def _place(self, answer: PageAnswer, target: str | None) -> Place:
-        if not target:
+    def following(self, place: Place, answer: PageAnswer) -> Place:
+        """The field of the last record; None after an empty page. Raises Fatal where the record has no such field."""
+        del place
+        if answer.last_record is None:
             return None
-        here = URL(answer.url)
-        try:
-            url = here.join(URL(target))
-        except ValueError as error:
-            message = "the source names a next page that is no URL"
-            raise Fatal(message) from error
-        self._check(here, url)
-        shown = [item for item in url.query.items() if not any(text and text in item[1] for text in self.secrets)]
-        return str(url if len(shown) == len(url.query) else url.with_query(shown))
-
-    def _check(self, here: URL, url: URL) -> None:
-        is_allowed = url.host in self.hosts or f"{url.host}:{url.port}" in self.hosts
-        is_downgrade = (here.scheme, url.scheme) == ("https", "http")  # credentials would go there unencrypted
-        if (
-            url.scheme not in {"http", "https"}
-            or is_downgrade
-            or not (redirects.is_same_place(here, url) or is_allowed)
-        ):
-            message = f"the source names a next page on another host ({url.host}); allow it if that is right"
+        found = in_body(answer.last_record, self.path)
+        if found is None:
+            message = f"the last record of a page has no text or number in {self.path!r}, by which to ask for the next"
             raise Fatal(message)
+        return found
 
 
 @dataclass(frozen=True, slots=True)
-class LinkHeader(_NextUrls):
-    """``Link: <…>; rel="next"`` (RFC 8288)."""
+class FromMark:
+    """Each page is a request of its own, which begins at what was read last; the source must sort by it."""
+
+    limit: int = 100
+    limit_parameter: str = "limit"
+
+    is_page_growing: ClassVar[bool] = False
+    is_counted: ClassVar[bool] = False
+
+    def first(self) -> Place:
+        """None: the stored offset is the place."""
+        return None
+
+    def request(self, place: Place, base: PageRequest) -> PageRequest:
+        """The limit in the query."""
+        del place
+        return PageRequest(base.url, {**base.query, self.limit_parameter: str(self.limit)})
 
     def following(self, place: Place, answer: PageAnswer) -> Place:
-        """The first target that is ``next``."""
-        del place
-        return self._place(answer, next_link(answer.links))
+        """None: the mark after this page tells where the next begins."""
+        del place, answer
+        return None
 
 
 @dataclass(frozen=True, slots=True)
-class NextUrl(_NextUrls):
-    """The answer holds the URL of the next page at ``path``."""
+class EndSign:
+    """A field of the answer that says whether it is the last: ``has_more``, ``end_of_stream``."""
 
-    path: str = "next"
+    path: str
+    is_last_if: str
+    """What stands there on the last page: ``true`` or ``false``."""
 
-    def following(self, place: Place, answer: PageAnswer) -> Place:
-        """The URL of the answer."""
-        del place
-        target = _in_body(answer.body, self.path)
-        return self._place(answer, None if target is None else str(target))
-
-
-def next_link(links: Sequence[str]) -> str | None:
-    """The target of ``rel=next`` in the values of ``Link`` fields."""
-    for value in links:
-        for target, parameters in _LINK.findall(value):
-            relations = next((quoted or bare for quoted, bare in _REL.findall(parameters)), "")
-            if "next" in relations.lower().split():
-                return str(target)
-    return None
+    def says_last(self, body: bytes) -> bool:
+        """Whether this is the last page. Raises Fatal where there is neither true nor false."""
+        found = text_at(body, self.path)
+        if found not in {"true", "false"}:
+            message = f"the answer does not say by true or false at {self.path!r} whether it is the last page"
+            raise Fatal(message)
+        return found == self.is_last_if
 
 
 class PageGuard:
@@ -290,7 +280,7 @@ class PageGuard:
         self._last = records
 
 
-def _in_body(body: bytes, path: str) -> str | int | None:
+def in_body(body: bytes, path: str) -> str | int | None:
     """The text or number that names the next page; None for null, "", false, and where there is nothing."""
     raw = raw_field(body, path)
     if raw is None or raw.translate(None, b" \t\r\n") in _NO_PAGE:

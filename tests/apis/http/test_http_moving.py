@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fetchers.catalog import shared_http
-from fetchers.http import answers, fetcher
+from fetchers.http import answers, asking, fetcher
 from fetchers.http.answers import CutAnswer
 from fetchers.http.fetcher import HttpSource
 from fetchers.sdk import Page, Retriable
@@ -317,7 +317,7 @@ async def test_large_pages_are_judged_in_a_thread_and_their_records_hashed_once(
     for name in ("identities", "news", "raise_mark"):
         monkeypatch.setattr(CutAnswer, name, watched(getattr(CutAnswer, name)))
     monkeypatch.setattr(answers, "key_hash", watched(key_hash))
-    monkeypatch.setattr(fetcher, "BODY_BYTES_ON_LOOP_MAX", 10)
+    monkeypatch.setattr(asking, "BODY_BYTES_ON_LOOP_MAX", 10)
     monkeypatch.setattr(fetcher, "RECORDS_ON_LOOP_MAX", -1)
     table = Moving(items(*range(1, 13)), size=4)
     table.after = {2: lambda: table.touch(0)}

@@ -55,7 +55,49 @@ def test_the_smallest_config() -> None:
         ),
         ({"http_query_a": "{offset.t}{offset.id}", "http_offset_field": "t,id", "http_offset_initial": "0,1"}, set()),
         ({"http_offset_field": "t", "http_offset_initial": "2024-01-01T00:00:00,5"}, set()),
+        ({"http_pagination_type": "mark"}, {"http.offset.field"}),
+        ({"http_pagination_type": "mark", "http_offset_field": "t"}, {"http.pagination.type"}),
+        (
+            {
+                "http_pagination_type": "mark",
+                "http_offset_field": "t",
+                "http_offset_initial": "0",
+                "http_query_since": "{offset:ms}",
+                "http_pagination_continues": "true",
+            },
+            {"http.pagination.continues"},
+        ),
+        (
+            {"http_pagination_type": "cursor", "http_pagination_cursor_field": "id", "http_format": "ndjson"},
+            set(),
+        ),
+        (
+            {
+                "http_pagination_type": "cursor",
+                "http_pagination_cursor_field": "id",
+                "http_pagination_cursor_path": "next",
+                "http_pagination_more_path": "more",
+                "http_pagination_end_path": "end",
+            },
+            {"http.pagination.cursor.field", "http.pagination.end.path"},
+        ),
+        ({"http_format": "csv", "http_pagination_end_path": "end"}, {"http.pagination.end.path"}),
+        ({"http_pagination_in": "body"}, {"http.pagination.in"}),
+        (
+            {
+                "http_pagination_in": "body",
+                "http_pagination_type": "page_number",
+                "http_method": "POST",
+                "http_body": "[]",
+            },
+            {"http.body"},
+        ),
+        ({"http_query_a": "{parent}"}, {"http.parent.url"}),
+        ({"http_parent_url": "https://host/p"}, {"http.parent.url"}),
+        ({"http_parent_changed_field": "t"}, {"http.parent.changed.field"}),
+        ({"http_parent_url": "https://host/p", "http_query_a": "{parent}"}, set()),
         ({"http_status_retry": "404,4x4,99"}, {"http.status.retry"}),
+        ({"http_status_limited": "403 header.a=0, 403 Retry-After, 200 body.ok=false"}, {"http.status.limited"}),
         ({"http_rate_limits": "3/s,0/h"}, {"http.rate.limits"}),
         ({"http_url": "https://u:p@host/"}, {"http.url"}),
         ({"http_url": "https://{offset}/"}, {"http.url", "http.offset.field"}),
@@ -78,7 +120,7 @@ def test_lines_have_no_place_for_a_cursor(way: str, form: str) -> None:
     found = errors(http_format=form, http_pagination_type=way, http_pagination_cursor_path="next")
     assert found == {
         "http.pagination.type": f"Invalid value {way} for configuration http.pagination.type: Expected none, "
-        f"page_number, offset or link with http.format={form}: the next page is looked up in JSON answers only."
+        f"page_number, offset, link or mark with http.format={form}: the next page is looked up in JSON answers only."
     }
     assert errors(http_format=form, http_pagination_type="link") == {}
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from fetchers.sdk import Fatal
+from fetchers.toolkit.next_urls import LinkHeader, NextUrl, next_link
 from fetchers.toolkit.pagination import (
     CursorInBody,
-    LinkHeader,
-    NextUrl,
     OffsetLimit,
     PageAnswer,
     PageGuard,
@@ -17,7 +16,6 @@ from fetchers.toolkit.pagination import (
     Pagination,
     Place,
     SinglePage,
-    next_link,
 )
 
 BASE = PageRequest("https://host/list?a=1", {"b": "2"})
