@@ -125,6 +125,9 @@ PLUGINS: tuple[Plugin, ...] = (
         ("org.apache.kafka.connect.file.FileStreamSourceConnector",),
     ),
     Plugin("HttpSource", "fetchers.http.fetcher:HttpSource", SourceConnector),
+    Plugin("NdjsonStreamSource", "fetchers.ndjson.fetcher:NdjsonStreamSource", SourceConnector),
+    Plugin("SseSource", "fetchers.sse.fetcher:SseSource", SourceConnector),
+    Plugin("WebSocketSource", "fetchers.websocket.fetcher:WebSocketSource", SourceConnector),
     Plugin(
         "MixpanelSource",
         "fetchers.mixpanel.fetcher:MixpanelSource",

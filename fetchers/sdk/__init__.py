@@ -36,7 +36,7 @@ from fetchers.sdk.config import (
 )
 from fetchers.sdk.connector import ConnectorSettingsError, SourceConnector
 from fetchers.sdk.context import FetchContext, partition_key
-from fetchers.sdk.errors import Disconnected, Fatal, FetchError, RateLimited, Retriable
+from fetchers.sdk.errors import Disconnected, Fatal, FetchError, RateLimited, Retriable, SocketClosed
 from fetchers.sdk.http import (
     AnswerRule,
     Authorizer,
@@ -46,9 +46,11 @@ from fetchers.sdk.http import (
     HttpLimits,
     HttpResponse,
     HttpStream,
+    HttpWebSocket,
     Records,
     RequestBudget,
     RequestOptions,
+    SocketMessage,
     StatusTable,
     StatusVerdict,
     TlsSettings,
@@ -81,6 +83,7 @@ __all__ = [
     "HttpResponse",
     "HttpStream",
     "HttpUrl",
+    "HttpWebSocket",
     "Importance",
     "Inbox",
     "InboxLimits",
@@ -104,6 +107,8 @@ __all__ = [
     "Secret",
     "SecretMap",
     "Severity",
+    "SocketClosed",
+    "SocketMessage",
     "SourceConnector",
     "SourceEnded",
     "StatusTable",

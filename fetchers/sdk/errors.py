@@ -36,5 +36,14 @@ class Disconnected(Retriable):
     """A connection could not be made, broke, fell silent, or the source has ended it."""
 
 
+class SocketClosed(Disconnected):
+    """The other side has closed a WebSocket, with a code (RFC 6455 §7.4)."""
+
+    def __init__(self, message: str, code: int) -> None:
+        """``code``: such as 1001, or one of the service's own from 4000 on."""
+        super().__init__(message)
+        self.code = code
+
+
 class Fatal(FetchError):
     """Nothing that waiting mends: wrong credentials, a wrong parameter, a missing permission."""

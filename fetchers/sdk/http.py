@@ -276,6 +276,42 @@ class HttpAccess(Protocol):
     ) -> AbstractAsyncContextManager[HttpStream]:
         """One request whose body is read in chunks and never held whole."""
 
+    def websocket(
+        self, url: str, *, message_bytes_max: int, **options: Unpack[RequestOptions]
+    ) -> AbstractAsyncContextManager[HttpWebSocket]:
+        """A WebSocket, open as long as the block lasts; ``ws(s)://`` and ``http(s)://`` are the same. No redirects.
+
+        ``message_bytes_max``: a larger message ends the connection.
+        """
+
+
+class SocketMessage(Protocol):
+    """One message of a WebSocket, its fragments joined; or only a sign of life."""
+
+    @property
+    def payload(self) -> bytes | None:
+        """The bytes as they came; None for a ping or pong, which are answered by themselves."""
+
+    @property
+    def is_text(self) -> bool:
+        """Whether it was sent as text, which nobody has decoded yet."""
+
+
+class HttpWebSocket(Protocol):
+    """A WebSocket that is open (RFC 6455)."""
+
+    async def send(self, text: str) -> None:
+        """Send one text message."""
+
+    async def ping(self) -> None:
+        """Show that we are here, also while we do not read."""
+
+    async def receive(self) -> SocketMessage:
+        """The next message. Not reading holds the source back.
+
+        Raises ``Disconnected`` when the other side closes or breaks the connection, Fatal for a message over the limit.
+        """
+
 
 class HttpDoor(Protocol):
     """The worker's one http client, from which every task gets its own access."""

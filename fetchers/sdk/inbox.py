@@ -149,7 +149,7 @@ class Inbox:
         the next page.
         """
         size = payloads.nbytes if isinstance(payloads, pa.Array) else sum(map(len, payloads))
-        await self._put(_Held(payloads, self._stored(offset), size, rejections))
+        await self._put(_Held(payloads, self.stored(offset), size, rejections))
 
     async def put_page(self, page: Page) -> None:
         """Put in a page that has keys, a topic or a source partition of its own; waits while the inbox is full."""
@@ -191,7 +191,8 @@ class Inbox:
             asker.emit(InboxWaited(asker.connector, asker.task, seconds=seconds))
         self.health.rearm()
 
-    def _stored(self, offset: Offset | None) -> Offset:
+    def stored(self, offset: Offset | None) -> Offset:
+        """The offset of what came now; where the source cannot be resumed, the time."""
         return {RECEIVED_AT: self._now_ms()} if offset is None else offset
 
     def _now_ms(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, nullcontext
@@ -32,11 +33,13 @@ from fetchers.toolkit.http.failures import outside_errors, place_of
 from fetchers.toolkit.http.headers import is_page
 from fetchers.toolkit.http.retry_after import retry_after_seconds
 from fetchers.toolkit.http.stream import ResponseStream, TooLargeError
+from fetchers.toolkit.http.websocket import CLOSE_SECONDS_MAX, HandshakeRefusedError, OpenSocket
 from metrics.events import FetchCompleted
 
 REQUESTS_OPEN_MAX = 16
 """Requests that one task may have open at once."""
 _UNAUTHORIZED = 401
+_SOCKET_SCHEME = re.compile(r"^ws(?=s?:)", re.IGNORECASE)
 _SUCCESS = range(200, 300)
 
 
@@ -150,6 +153,62 @@ class TaskHttp:
             if stream is not None or outcome != "ok":
                 received = stream.bytes_received if stream is not None else 0
                 self._emit(outcome, received, clock.monotonic() - started)
+
+    @asynccontextmanager
+    async def websocket(
+        self, url: str, *, message_bytes_max: int, **options: Unpack[RequestOptions]
+    ) -> AsyncIterator[OpenSocket]:
+        """A WebSocket that is open as long as the block lasts."""
+        request = _Request("GET", _url(_SOCKET_SCHEME.sub("http", url), options), options)
+        clock = self._asker.clock
+        started, outcome, socket = clock.monotonic(), "ok", None
+        await self._enter(request)
+        try:
+            auth = options.get("auth")
+            if auth is not None:
+                request = replace(request, credentials=await auth.credentials(self))
+            socket = await self._connected(request, message_bytes_max)
+            yield socket
+        except FetchError as error:
+            outcome = _outcome(error)
+            raise
+        finally:
+            self._open_requests.release()
+            if socket is not None:
+                await socket.close()
+            if socket is not None or outcome != "ok":
+                received = socket.bytes_received if socket is not None else 0
+                self._emit(outcome, received, clock.monotonic() - started)
+
+    async def _connected(self, request: _Request, message_bytes_max: int) -> OpenSocket:
+        """Shake hands, and judge an answer that is none."""
+        limits = request.options.get("limits", HttpLimits())
+        tls = await self._shared.tls_context(request.options.get("tls", TlsSettings()))
+        url = request.url.update_query(request.credentials.query) if request.credentials.query else request.url
+        try:
+            with outside_errors(request.place):
+                async with asyncio.timeout(limits.connect_seconds):
+                    socket = await self._shared.session(url, is_strangers=False).ws_connect(
+                        url,
+                        headers=request.headers,
+                        ssl=tls,
+                        autoping=False,
+                        autoclose=True,
+                        decode_text=False,
+                        max_msg_size=message_bytes_max,
+                        timeout=aiohttp.ClientWSTimeout(ws_close=CLOSE_SECONDS_MAX),
+                    )
+        except HandshakeRefusedError as error:
+            refusal = ResponseStream(error.response, place=request.place, secrets=request.secrets, is_skipped=False)
+            try:
+                await self._judge(refusal, request)
+                words = f"no WebSocket is spoken here, {_status_words(refusal.status)}"
+                raise Fatal(await _quoting(refusal, request, words)) from None
+            finally:
+                refusal.close()
+        return OpenSocket(
+            socket, place=request.place, secrets=tuple(request.secrets), message_bytes_max=message_bytes_max
+        )
 
     def _emit(self, outcome: str, received: int, seconds: float) -> None:
         asker = self._asker

@@ -18,6 +18,7 @@ from fetchers.sdk.errors import Fatal
 from fetchers.sdk.http import TlsSettings
 from fetchers.sdk.reach import AllowedAddresses, AllowedPaths, PathRefusedError, is_internal
 from fetchers.toolkit.http.access import TaskHttp
+from fetchers.toolkit.http.websocket import refuse_handshake
 
 READ_BUFFER_BYTES = 256 * 1024
 """A connection that is not read stops reading from the network at twice this."""
@@ -119,6 +120,7 @@ class SharedHttp:
             read_bufsize=READ_BUFFER_BYTES,
             max_field_size=REQUEST_BYTES_IN_HEADERS_MAX,
             max_line_size=REQUEST_BYTES_IN_HEADERS_MAX,
+            middlewares=(refuse_handshake,),
         )
 
     async def __aexit__(

@@ -1,0 +1,1 @@
+"""Endless HTTP bodies of JSON texts, by lines or by lengths."""

@@ -1,0 +1,268 @@
+"""What listeners on HTTP share: their keys, how they ask, where they go on, and which messages are for the topic."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+from urllib.parse import quote
+
+import pyarrow as pa
+from pydantic import Field
+
+from fetchers.sdk import (
+    Authorizer,
+    Boolean,
+    Fatal,
+    FetcherConfig,
+    Finding,
+    HttpLimits,
+    Importance,
+    Inbox,
+    Key,
+    NameList,
+    Offset,
+    Rejection,
+    RequestOptions,
+    Secret,
+    SecretMap,
+    TlsSettings,
+)
+from fetchers.toolkit.auth import ApiKeyAuth, BasicAuth, BearerAuth
+from fetchers.toolkit.fields import field_reader
+from fetchers.toolkit.http.failures import excerpt
+
+_REQUEST = Key(group="Request")
+_AUTH = Key(group="Authentication")
+_LISTENER = Key(group="Listener", importance=Importance.LOW)
+_TLS = Key(group="TLS", importance=Importance.LOW)
+_TLS_FILE = Key(group="TLS", importance=Importance.LOW, is_path=True)
+_MATCH = re.compile(r"([^=\s]+)=(.*)\Z", re.DOTALL)
+_PLACEHOLDER = "{offset}"
+CURSOR = "cursor"
+"""In the source offset: the value of the cursor's field in the last message that had one."""
+_NEEDS = {
+    "none": (),
+    "basic": ("http.auth.user", "http.auth.password"),
+    "bearer": ("http.auth.token",),
+    "api_key": ("http.auth.key",),
+}
+_HARMLESS_HEADERS = frozenset({"accept", "accept-language", "origin", "user-agent"})
+
+
+class ListenerConfig(FetcherConfig):
+    """Keys of every listener that speaks HTTP."""
+
+    http_header: Annotated[SecretMap, Field(default_factory=dict), _REQUEST]
+    """Header fields: http.header.<name>. Their values are treated as secrets."""
+    http_auth_type: Annotated[Literal["none", "basic", "bearer", "api_key"], _AUTH] = "none"
+    """How the source knows who asks."""
+    http_auth_user: Annotated[str | None, _AUTH] = None
+    """User for basic."""
+    http_auth_password: Annotated[Secret | None, _AUTH] = None
+    """Password for basic."""
+    http_auth_token: Annotated[Secret | None, _AUTH] = None
+    """Token for bearer."""
+    http_auth_key: Annotated[Secret | None, _AUTH] = None
+    """Key for api_key."""
+    http_auth_key_header: Annotated[str, _AUTH] = "X-API-Key"
+    """Header that carries the key, unless http.auth.key.query is given."""
+    http_auth_key_query: Annotated[str | None, _AUTH] = None
+    """Query field that carries the key."""
+
+    listener_silence_ms: Annotated[int, Field(ge=1), _LISTENER] = 120_000
+    """Milliseconds after which a connection on which nothing comes, not even a keep-alive, is made anew."""
+    listener_message_bytes_max: Annotated[int, Field(ge=1), _LISTENER] = 1_048_576
+    """Size of one message; the first bytes of a larger one become a dead letter."""
+    listener_skip: Annotated[NameList, Key(group="Listener")] = ()
+    """JSON messages that are not for the topic, such as type=heartbeat,method=subscribe: a field (dots between names)
+    and its value. They are passed over."""
+    listener_fatal: Annotated[NameList, Key(group="Listener")] = ()
+    """JSON messages by which the source refuses us, such as type=error: the task fails, and shows what they say."""
+
+    http_timeout_connect_ms: Annotated[int, Field(ge=1), _LISTENER] = 10_000
+    """Milliseconds for a connection."""
+    http_tls_ca_file: Annotated[str | None, _TLS_FILE] = None
+    """PEM file of authorities to trust, in place of the system's."""
+    http_tls_certificate_file: Annotated[str | None, _TLS_FILE] = None
+    """PEM file of our own certificate."""
+    http_tls_key_file: Annotated[str | None, _TLS_FILE] = None
+    """PEM file of the key of our own certificate."""
+    http_tls_verify: Annotated[Boolean, _TLS] = True
+    """Whether the source's certificate is checked."""
+
+    @property
+    def silence_seconds(self) -> float:
+        """``listener.silence.ms`` in seconds."""
+        return self.listener_silence_ms / 1000
+
+    def request(self, headers: dict[str, str] | None = None) -> RequestOptions:
+        """What each connection is asked for with."""
+        own = {name: value.get_secret_value() for name, value in self.http_header.items()}
+        return RequestOptions(
+            headers={**(headers or {}), **own},
+            auth=self._auth(),
+            limits=HttpLimits(connect_seconds=self.http_timeout_connect_ms / 1000, read_seconds=self.silence_seconds),
+            tls=TlsSettings(
+                ca_file=self.http_tls_ca_file,
+                certificate_file=self.http_tls_certificate_file,
+                key_file=self.http_tls_key_file,
+                is_verified=self.http_tls_verify,
+            ),
+            secrets=self.secret_texts(),
+            is_page_refused=True,
+        )
+
+    def secret_texts(self) -> tuple[str, ...]:
+        """Texts of the config that must show up in no message."""
+        headers = [
+            value.get_secret_value()
+            for name, value in self.http_header.items()
+            if name.lower() not in _HARMLESS_HEADERS
+        ]
+        single = (self.http_auth_password, self.http_auth_token, self.http_auth_key)
+        return tuple(text for text in (*headers, *map(_plain, single)) if text)
+
+    def _auth(self) -> Authorizer | None:
+        match self.http_auth_type:
+            case "basic":
+                return BasicAuth(self.http_auth_user or "", _plain(self.http_auth_password))
+            case "bearer":
+                return BearerAuth(_plain(self.http_auth_token))
+            case "api_key":
+                query = self.http_auth_key_query
+                header = None if query else self.http_auth_key_header
+                return ApiKeyAuth(_plain(self.http_auth_key), header=header, query=query)
+            case "none":
+                return None
+
+    def findings(self) -> Iterator[Finding]:
+        """What is wrong with values that are each right by themselves."""
+        for key in _NEEDS[self.http_auth_type]:
+            if getattr(self, key.replace(".", "_")) is None:
+                yield Finding(key, None, f"Missing: http.auth.type={self.http_auth_type} needs it.")
+        if self.http_tls_key_file is not None and self.http_tls_certificate_file is None:
+            yield odd_value(
+                "http.tls.key.file", self.http_tls_key_file, "There is no http.tls.certificate.file to go with it."
+            )
+        for key in ("listener.skip", "listener.fatal"):
+            for text in getattr(self, key.replace(".", "_")):
+                if not _MATCH.match(text):
+                    yield odd_value(key, text, "Expected a field and its value, such as type=heartbeat.")
+
+
+def odd_value(key: str, value: str, message: str) -> Finding:
+    """A finding about a value that is there."""
+    return Finding(key, value, f"Invalid value {value} for configuration {key}: {message}")
+
+
+def address_finding(key: str, url: str) -> Iterator[Finding]:
+    """Credentials in a URL would be shown in every answer and log."""
+    if "@" in url.partition("://")[2].partition("/")[0]:
+        yield Finding(key, None, f"Invalid value for configuration {key}: Credentials go into http.auth.")
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """Goes on where it was: a field of the messages, whose last value is sent when connecting again."""
+
+    field: str | None
+    initial: str | None
+    """What is sent the first time."""
+
+    def findings(self, prefix: str, templates: Sequence[str], *, asked_by: str) -> Iterator[Finding]:
+        """``prefix``: of its keys; ``templates``: texts that may hold ``{offset}``, of the key ``asked_by``."""
+        is_asked = any(_PLACEHOLDER in text for text in templates)
+        if is_asked and self.field is None:
+            yield Finding(f"{prefix}.cursor.field", None, f"Missing: {{offset}} is used in {asked_by}.")
+        if is_asked and self.initial is None:
+            message = "Missing: the first connection has no other value for {offset}."
+            yield Finding(f"{prefix}.cursor.initial", None, message)
+        if self.field is not None and not is_asked:
+            yield odd_value(
+                f"{prefix}.cursor.field", self.field, f"There is no {{offset}} in {asked_by} to send it by."
+            )
+
+    def filled(self, template: str, offset: Offset, *, encode: Callable[[str], str]) -> str:
+        """The text with what was read last in place of ``{offset}``."""
+        value = offset.get(CURSOR)
+        text = (self.initial or "") if value is None else str(value)
+        return template.replace(_PLACEHOLDER, encode(text))
+
+    def after(self, payloads: Sequence[bytes] | pa.Array[Any], offset: Offset) -> Offset | None:
+        """Where to resume after these messages: by the last one that has the field. None without a cursor."""
+        if self.field is None:
+            return None
+        reader = field_reader(self.field)
+        for index in range(len(payloads) - 1, -1, -1):
+            payload = payloads[index]
+            raw = payload if isinstance(payload, bytes) else payload.as_py()
+            (found,) = reader.of_each((raw,))
+            if found is not None and found[0] is not None:
+                return {CURSOR: found[0]}
+        return dict(offset)
+
+
+def in_url(text: str) -> str:
+    """As it stands in a URL."""
+    return quote(text, safe="")
+
+
+def in_json(text: str) -> str:
+    """As it stands between quotation marks; numbers may stand without them."""
+    return json.dumps(text, ensure_ascii=False)[1:-1]
+
+
+class Sorting:
+    """Tells messages for the topic from those that are about the connection."""
+
+    def __init__(self, config: ListenerConfig) -> None:
+        self._secrets = config.secret_texts()
+        self._skip = _matches(config.listener_skip)
+        self._fatal = _matches(config.listener_fatal)
+
+    async def put(
+        self,
+        inbox: Inbox,
+        payloads: Sequence[bytes] | pa.Array[Any],
+        *,
+        offset: Offset | None,
+        rejections: tuple[Rejection, ...] = (),
+    ) -> None:
+        """Put in what is for the topic. Raises Fatal, with the words of the source, where it refuses us."""
+        if not self._skip and not self._fatal:
+            await inbox.put(payloads, offset=offset, rejections=rejections)
+            return
+        values = [each if isinstance(each, bytes) else each.as_py() for each in payloads]
+        bad = {rejection.index: rejection for rejection in rejections}
+        kept: list[bytes] = []
+        moved: list[Rejection] = []
+        for index, value in enumerate(values):
+            if index in bad:
+                moved.append(Rejection(len(kept), bad[index].reason, bad[index].message))
+            elif _is_any(self._fatal, value):
+                await inbox.put(kept, offset=inbox.offset if offset is not None else None, rejections=tuple(moved))
+                raise Fatal(f"the source refuses: {excerpt(value, self._secrets)}")
+            elif _is_any(self._skip, value):
+                continue
+            kept.append(value)
+        await inbox.put(kept, offset=offset, rejections=tuple(moved))
+
+
+def _matches(texts: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    found = (_MATCH.match(text) for text in texts)
+    return tuple((match[1], match[2]) for match in found if match)
+
+
+def _is_any(matches: tuple[tuple[str, str], ...], value: bytes) -> bool:
+    for path, text in matches:
+        (found,) = field_reader(path).of_each((value,))
+        if found is not None and found[0] is not None and str(found[0]) == text:
+            return True
+    return False
+
+
+def _plain(secret: Secret | None) -> str:
+    return "" if secret is None else secret.get_secret_value()

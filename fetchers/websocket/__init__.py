@@ -1,0 +1,1 @@
+"""Messages of a WebSocket (RFC 6455)."""
