@@ -19,8 +19,10 @@ PAD = b"x" * 8_000
 class Talker(TalkingSource):
     """Says its records to every connection, and waits for more; a subclass knows the protocol."""
 
+    first_records = 20
+
     def __init__(self) -> None:
-        self.items = [self.item(number) for number in range(20)]
+        self.items = [self.item(number) for number in range(self.first_records)]
         self.url = ""
         self.given = 0
         self.mood = "well"

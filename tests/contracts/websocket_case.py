@@ -19,6 +19,9 @@ from tests.contracts.talking import TOKEN, Talker
 class Feed(Talker):
     """Confirms a subscription, then says what comes after the number in it."""
 
+    first_records = 5
+    """Each may be a page of its own, and the suite resumes after every page."""
+
     @property
     @override
     def properties(self) -> Mapping[str, str]:
