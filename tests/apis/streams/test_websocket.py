@@ -15,7 +15,6 @@ from fetchers.sdk.testing import FakeContext
 from tests.apis.streams.listening import hear, in_turn, socket
 
 NAME = "WebSocketSource"
-CURSOR = {"websocket_cursor_field": "data.seq", "websocket_cursor_initial": "0"}
 
 
 async def test_subscriptions_carry_the_cursor() -> None:
@@ -32,7 +31,14 @@ async def test_subscriptions_carry_the_cursor() -> None:
         return opened
 
     subscribe = '{"op":"auth"}\n{"op":"subscribe","after":"{offset}"}'
-    heard = await hear(NAME, feed, records=4, websocket_subscribe=subscribe, **CURSOR)
+    heard = await hear(
+        NAME,
+        feed,
+        records=4,
+        websocket_subscribe=subscribe,
+        websocket_cursor_field="data.seq",
+        websocket_cursor_initial="0",
+    )
     assert [json.loads(text) for text in sent[:4]] == [
         {"op": "auth"},
         {"op": "subscribe", "after": "0"},
