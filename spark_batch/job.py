@@ -7,7 +7,7 @@ judged and rewritten. All end in the same rules and serializers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -15,6 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the customary name
 
 from spark_batch.avro_types import AvroType, Record, Temporal
 from spark_batch.decode import canonical_value, decode_record, proven_record
+from spark_batch.driver_run import DriverRuns
 from spark_batch.payload_fields import (
     dedupe_fields,
     dedupe_hash,
@@ -77,6 +78,7 @@ class Job:
     """What Spark is asked to select, in steps: each step selects from the columns of the one before."""
 
     steps: tuple[tuple[Column, ...], ...]
+    driver_runs: DriverRuns = field(default_factory=DriverRuns, compare=False, repr=False)
 
     def applied(self, frame: DataFrame) -> DataFrame:
         """The frame (columns ORDINAL, PAYLOAD as text, and KEY where asked for) with the job applied."""

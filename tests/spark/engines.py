@@ -90,6 +90,11 @@ class LocalEngine:
         """The outcome of the batch by such a plan."""
         return convert_table(self._ready(), compiled, batch)
 
+    @property
+    def session(self) -> SparkSession:
+        """The session that the next conversion takes place in."""
+        return self._ready()
+
     def check(self, plan: ConversionPlan) -> list[PlanFinding]:
         """What Spark finds in the plan's rules."""
         return rule_findings(self._ready(), plan)

@@ -10,6 +10,7 @@ import signal
 from collections.abc import AsyncIterator, Iterator
 
 import psutil
+import pyarrow as pa
 import pytest
 import pytest_asyncio
 from pyspark.sql.pandas.serializers import ArrowStreamSerializer
@@ -98,6 +99,7 @@ async def test_full_disk_kills_no_jvm(runner: ConversionRunner, monkeypatch: pyt
     pid, restarts = runner.jvm_pid, runner.statistics.restarts
     with monkeypatch.context() as patched:
         patched.setattr(ArrowStreamSerializer, "dump_stream", written)
+        patched.setattr(pa.ipc, "new_stream", written)
         with pytest.raises(SparkUnavailable, match="No space left"):
             await runner.convert(PLAN, table([b"{}"]))
     assert (await runner.convert(PLAN, table([b"{}"]))).num_rows == 1

@@ -11,6 +11,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.errors.exceptions.connect import SparkConnectException
 
+from spark_batch.driver_run import DriverRuns
 from spark_batch.job import ORDINAL, VALID, VERDICT, Job
 from spark_batch.job_run import RAISED, run_job
 
@@ -52,8 +53,11 @@ class FakeSession:
         return frame
 
 
+@dataclass
 class FakeJob:
     """Finds every row valid."""
+
+    driver_runs: DriverRuns = field(default_factory=DriverRuns)
 
     def applied(self, frame: pa.Table) -> FakeJob:
         """The job on a frame."""

@@ -1,0 +1,193 @@
+"""A job run by the driver itself: its columns are compiled once, and each micro-batch only passes through them.
+
+A Spark job of its own for every micro-batch is analysed, optimized, planned, scheduled and compiled anew each time, at
+many times the cost of converting its records, and keeps HotSpot compiling all that machinery. Where executors are
+threads of the driver (``local``, ``local[N]``) nothing is gained by it: here Spark's optimizer and code generator make
+of the job's columns a projection from rows to rows, as a task of the job would, and every later micro-batch goes
+through that, as Arrow on both sides.
+
+It is no other judge: what it cannot run, and every micro-batch on which it fails, is left to a Spark job.
+Names of Spark 4.1.1 are used that Spark promises nobody; its version is pinned.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from spark_batch.proof import ProofHabit
+from spark_batch.session import is_remote
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+    from spark_batch.job import Job
+
+_ZONE = "UTC"
+_BATCH_ROWS_MAX = 100_000
+"""Rows of one Arrow batch, in either direction."""
+_NAMES_DIFFER, _LARGE_TYPES = True, False
+"""No struct has two fields of one name; 32-bit offsets, as PySpark gives and takes them."""
+_PROJECT, _ROWS = "Project", "LogicalRDD"
+
+
+class DriverRuns:
+    """How the driver runs one job: a compiled form for each that runs at once, used by one thread at a time.
+
+    Expressions keep buffers between records, so no two threads may share a compiled form.
+    """
+
+    def __init__(self) -> None:
+        self._idle: dict[pa.Schema, list[_Compiled]] = {}
+        self._lock = threading.Lock()
+        self._is_possible = True
+        self._habit = ProofHabit()
+
+    def run(self, session: SparkSession, job: Job, frame: pa.Table) -> pa.Table | None:
+        """The job's rows in the order of the frame; None where a Spark job has to run. Raises nothing of a record."""
+        if not (self._is_possible and frame.num_rows) or is_remote(session) or not self._habit.is_tried():
+            return None
+        try:
+            compiled = self._taken(frame.schema) or _compiled(session, job, frame)
+            if compiled is None:
+                self._is_possible = False
+                return None
+            written = compiled.run(session, frame)
+        except (PySparkException, Py4JError, OSError):
+            # A rule that raises, a full disk, a JVM that is gone: the Spark job meets it too, and tells which it is.
+            self._habit.tell(was_worth_while=False)
+            return None
+        self._habit.tell(was_worth_while=True)
+        with self._lock:
+            self._idle.setdefault(frame.schema, []).append(compiled)
+        return written
+
+    def _taken(self, schema: pa.Schema) -> _Compiled | None:
+        with self._lock:
+            idle = self._idle.get(schema)
+            return idle.pop() if idle else None
+
+
+@dataclass(frozen=True)
+class _Compiled:
+    """Java objects; valid for one session."""
+
+    projections: tuple[Any, ...]
+    """From the rows that come in to those that go out."""
+    rows: Any
+    """Type of the rows that come in."""
+    outcome: Any
+    """Type of the rows that go out."""
+    converters: Any
+    contexts: Any
+    nobody: Any
+    """Scala's None."""
+
+    def run(self, session: SparkSession, frame: pa.Table) -> pa.Table:
+        """The frame through all projections; blocks. Raises what Spark raises, and OSError where a disk is full."""
+        jvm: Any = session._jvm  # noqa: SLF001 - PySpark offers no public way to Spark's driver
+        with _files(session) as (coming, going):
+            with pa.OSFile(str(coming), "wb") as file, pa.ipc.new_stream(file, frame.schema) as stream:
+                stream.write_table(frame, max_chunksize=_BATCH_ROWS_MAX)
+            context = self.contexts.empty()
+            try:
+                batches = jvm.PythonSQLUtils.readArrowStreamFromFile(str(coming))
+                rows = self.converters.fromBatchIterator(
+                    batches, self.rows, _ZONE, _NAMES_DIFFER, _LARGE_TYPES, context
+                )
+                for projection in self.projections:
+                    rows = rows.map(projection)
+                written = self.converters.toBatchIterator(
+                    rows, self.outcome, _BATCH_ROWS_MAX, _ZONE, _NAMES_DIFFER, _LARGE_TYPES, context
+                )
+                self._write(jvm, written, going)
+            finally:
+                # Gives back the memory outside of the heap, also of what was not read to its end.
+                context.markTaskCompleted(self.nobody)
+            with pa.OSFile(str(going), "rb") as file:
+                return pa.ipc.open_stream(file).read_all()
+
+    def _write(self, jvm: Any, batches: Any, path: Path) -> None:
+        output = jvm.java.io.FileOutputStream(str(path))
+        try:
+            writer = jvm.org.apache.spark.sql.execution.arrow.ArrowBatchStreamWriter(
+                self.outcome, output, _ZONE, _NAMES_DIFFER, _LARGE_TYPES
+            )
+            writer.writeBatches(batches)
+            writer.end()
+        finally:
+            output.close()
+
+
+def _compiled(session: SparkSession, job: Job, frame: pa.Table) -> _Compiled | None:
+    """The job compiled for frames like this one; None where only a Spark job can do it."""
+    jvm: Any = session._jvm  # noqa: SLF001 - PySpark offers no public way to Spark's driver
+    context: Any = session.sparkContext
+    if not context._jsc.sc().isLocal() or context._encryption_enabled:  # noqa: SLF001 - no public way
+        return None
+    source: Any = session.createDataFrame(frame.slice(0, 1))
+    applied: Any = job.applied(source)._jdf  # noqa: SLF001 - no public way
+    steps = _steps(jvm, applied.queryExecution())
+    if steps is None:
+        return None
+    incoming = source._jdf.schema()  # noqa: SLF001 - no public way
+    # Copied as for a task: expressions keep buffers, and the columns of a rule are one tree for all who use them.
+    copied = [(jvm.org.apache.commons.lang3.SerializationUtils.clone(columns), rows) for columns, rows in steps]
+    create = jvm.org.apache.spark.sql.catalyst.expressions.UnsafeProjection.create
+    return _Compiled(
+        # The scan of a job, too, gives rows of Spark's own form first: not every expression reads Arrow's faithfully.
+        projections=(create(incoming), *(create(columns, rows) for columns, rows in copied)),
+        rows=incoming,
+        outcome=applied.schema(),
+        converters=_scala_object(jvm.org.apache.spark.sql.execution.arrow, "ArrowConverters"),
+        contexts=_scala_object(jvm.org.apache.spark, "TaskContext"),
+        nobody=_scala_object(jvm.scala, "None"),
+    )
+
+
+def _steps(jvm: Any, execution: Any) -> list[tuple[Any, Any]] | None:
+    """Columns and the attributes they are made of, from the rows on; None for a plan that is more than columns.
+
+    Nor may it ask for the time of day, which the optimizer replaces by that of its run, or for chance.
+    """
+    patterns = _scala_object(jvm.org.apache.spark.sql.catalyst.trees, "TreePattern")
+    if execution.analyzed().containsPattern(patterns.CURRENT_LIKE()):
+        return None
+    steps: list[tuple[Any, Any]] = []
+    plan = execution.optimizedPlan()
+    while plan.nodeName() == _PROJECT:
+        if not plan.deterministic():
+            return None
+        steps.append((plan.projectList(), plan.child().output()))
+        plan = plan.child()
+    return steps[::-1] if steps and plan.nodeName() == _ROWS else None
+
+
+def _scala_object(package: Any, name: str) -> Any:
+    return getattr(getattr(package, f"{name}$"), "MODULE$")
+
+
+@contextmanager
+def _files(session: SparkSession) -> Iterator[tuple[Path, Path]]:
+    """Two files in the folder of Spark's own, gone afterwards."""
+    folder = session.sparkContext._temp_dir  # noqa: SLF001 - where PySpark, too, puts what it hands over
+    handle, name = tempfile.mkstemp(dir=folder)
+    os.close(handle)
+    coming = Path(name)
+    going = coming.with_suffix(".outcome")
+    try:
+        yield coming, going
+    finally:
+        coming.unlink(missing_ok=True)
+        going.unlink(missing_ok=True)

@@ -1,0 +1,108 @@
+"""Jobs that the driver runs itself: the same rows as by a Spark job, and a Spark job wherever that is not certain."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame
+
+from spark_batch.job import Job
+from spark_batch.plan import Contract, ConversionPlan, ConverterKind, ConverterSpec, PayloadFormat, Rule
+from tests.spark.engines import LocalEngine, table
+
+AVRO = ConverterSpec(ConverterKind.AVRO, schema_id=9)
+SCHEMA = json.dumps(
+    {
+        "type": "record",
+        "name": "R",
+        "fields": [
+            {"name": "x", "type": "long"},
+            {"name": "text", "type": "string"},
+            {"name": "items", "type": {"type": "array", "items": ["null", "int"]}},
+        ],
+    }
+)
+TYPED = ConversionPlan(PayloadFormat.JSON, Contract(SCHEMA), value_converter=AVRO)
+SWIFT = ConversionPlan(PayloadFormat.JSON, dedupe_fields=("x",), value_converter=ConverterSpec(ConverterKind.JSON))
+
+
+def by_rule(expression: str) -> ConversionPlan:
+    """Avro by a contract with one rule."""
+    return ConversionPlan(PayloadFormat.JSON, Contract(SCHEMA, (Rule("r", expression),)), value_converter=AVRO)
+
+
+def payloads(start: int, count: int = 3_000) -> pa.Table:
+    """Records of different lengths."""
+    body = b'{"x":%d,"text":"%s","items":[%d,null]}'
+    return table([body % (n, b"t" * (n % 50), n) for n in range(start, start + count)])
+
+
+@pytest.fixture(name="jobs")
+def jobs_fixture(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The rows of each frame to which a Spark job, or a compilation for the driver, was applied."""
+    seen: list[int] = []
+    applied = Job.applied
+
+    def counted(job: Job, frame: DataFrame) -> DataFrame:
+        seen.append(frame.count())
+        return applied(job, frame)
+
+    monkeypatch.setattr(Job, "applied", counted)
+    return seen
+
+
+@pytest.mark.parametrize("plan", [TYPED, SWIFT, by_rule("x % 3 <> 0")], ids=["typed", "swift", "rule"])
+def test_the_driver_gives_what_a_spark_job_gives(
+    local_engine: LocalEngine, plan: ConversionPlan, jobs: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Row by row, with a compilation for the first micro-batch and nothing but the projection for the next."""
+    batches = [payloads(start) for start in (0, 10_000, 20_000)]
+    compiled = local_engine.compiled(plan)
+    by_driver = [local_engine.convert_by(compiled, batch) for batch in batches]
+    assert jobs in ([], [1])  # none where another test has had it compiled
+    monkeypatch.setattr("spark_batch.driver_run.DriverRuns.run", lambda *_: None)
+    assert [local_engine.convert_by(compiled, batch) for batch in batches] == by_driver
+    assert jobs[-3:] == [3_000] * 3
+
+
+def test_threads_share_no_buffers(local_engine: LocalEngine) -> None:
+    """Micro-batches of one plan, converted side by side, come out as one after the other."""
+    compiled = local_engine.compiled(by_rule("text rlike '^t*$'"))
+    batches = [payloads(start) for start in range(0, 24_000, 1_000)]
+    alone = [local_engine.convert_by(compiled, batch) for batch in batches]
+    with ThreadPoolExecutor(4) as threads:
+        together = list(threads.map(lambda batch: local_engine.convert_by(compiled, batch), batches))
+    assert together == alone
+
+
+def test_a_rule_that_raises_is_left_to_a_spark_job(local_engine: LocalEngine, jobs: list[int]) -> None:
+    """Only its records are rejected, no memory is kept, and the next micro-batches are not tried for a while."""
+    compiled = local_engine.compiled(by_rule("if(x = 3, raise_error('no') is null, true)"))
+    outcome = local_engine.convert_by(compiled, payloads(0, 6))
+    assert outcome.column("reason").to_pylist() == [None, None, None, "rule_failed", None, None]
+    assert memory_held(local_engine) == 0
+    jobs.clear()
+    assert local_engine.convert_by(compiled, payloads(10, 6)).column("reason").null_count == 6
+    assert jobs == [6]
+    jobs.clear()
+    assert local_engine.convert_by(compiled, payloads(10, 6)).column("reason").null_count == 6
+    assert jobs == [1]
+    assert memory_held(local_engine) == 0
+
+
+def test_a_rule_of_the_clock_is_asked_in_each_micro_batch(local_engine: LocalEngine, jobs: list[int]) -> None:
+    """The optimizer writes down the time at which it runs, so what it has optimized is not kept."""
+    compiled = local_engine.compiled(by_rule("unix_micros(current_timestamp()) > x"))
+    for _ in range(2):
+        assert local_engine.convert_by(compiled, payloads(0, 6)).column("reason").null_count == 6
+    assert jobs == [1, 6, 6]
+
+
+def memory_held(engine: LocalEngine) -> int:
+    """Bytes outside of the JVM's heap that Spark's Arrow has not given back."""
+    session: Any = engine.session
+    return int(session._jvm.org.apache.spark.sql.util.ArrowUtils.rootAllocator().getAllocatedMemory())
