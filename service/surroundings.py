@@ -5,6 +5,7 @@ Each may be a part of this process's own (embedded servers, a Spark driver) or s
 
 from __future__ import annotations
 
+import ctypes
 import os
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
@@ -31,6 +32,10 @@ LOOK_SECONDS = 2.0
 """Between two looks at brokers that are not embedded."""
 FREED_MEMORY_KEPT_MS = 300
 """Longer than from one micro-batch under load to the next."""
+FREED_BYTES_KEPT = 8 * 1024 * 1024
+"""At the end of each of the heaps of the C library. Parts of a page of records are far smaller, and come and go."""
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+"""Of glibc's ``mallopt``."""
 
 
 class Conversion(Protocol):
@@ -111,11 +116,16 @@ def return_freed_memory() -> None:
     """Let Arrow give back what it frees once the next micro-batch has not taken it.
 
     Kept for longer it comes to a quarter of the process. Given back at once, its pages are cleared by the system for
-    each micro-batch anew, at a tenth of the throughput. Who names an allocator in the environment has decided already.
+    each micro-batch anew, at a tenth of the throughput. So it is with what numpy and Python free: glibc by itself gives
+    back every array of more than 128 KiB at once. Who names an allocator in the environment has decided already.
     """
     if "ARROW_DEFAULT_MEMORY_POOL" not in os.environ and "jemalloc" in pa.supported_memory_backends():
         pa.set_memory_pool(pa.jemalloc_memory_pool())
         pa.jemalloc_set_decay_ms(FREED_MEMORY_KEPT_MS)
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "mallopt") and not any(name.startswith("MALLOC_") for name in os.environ):
+        libc.mallopt(_M_MMAP_THRESHOLD, FREED_BYTES_KEPT // 2)
+        libc.mallopt(_M_TRIM_THRESHOLD, FREED_BYTES_KEPT)
 
 
 def spark_settings(job: Job) -> SparkSettings:
