@@ -28,11 +28,9 @@ from spark_batch.proof import ProofHabit
 from spark_batch.session import is_remote
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-    from pyspark.sql import SparkSession
-
-    from spark_batch.job import Job
+    from pyspark.sql import DataFrame, SparkSession
 
 _ZONE = "UTC"
 _BATCH_ROWS_MAX = 100_000
@@ -54,12 +52,15 @@ class DriverRuns:
         self._is_possible = True
         self._habit = ProofHabit()
 
-    def run(self, session: SparkSession, job: Job, frame: pa.Table) -> pa.Table | None:
-        """The job's rows in the order of the frame; None where a Spark job has to run. Raises nothing of a record."""
+    def run(self, session: SparkSession, applied: Callable[[DataFrame], DataFrame], frame: pa.Table) -> pa.Table | None:
+        """The rows of the job that ``applied`` makes of a frame, in order; None where a Spark job has to run.
+
+        Raises nothing of a record.
+        """
         if not (self._is_possible and frame.num_rows) or is_remote(session) or not self._habit.is_tried():
             return None
         try:
-            compiled = self._taken(frame.schema) or _compiled(session, job, frame)
+            compiled = self._taken(frame.schema) or _compiled(session, applied, frame)
             if compiled is None:
                 self._is_possible = False
                 return None
@@ -130,15 +131,15 @@ class _Compiled:
             output.close()
 
 
-def _compiled(session: SparkSession, job: Job, frame: pa.Table) -> _Compiled | None:
+def _compiled(session: SparkSession, applied: Callable[[DataFrame], DataFrame], frame: pa.Table) -> _Compiled | None:
     """The job compiled for frames like this one; None where only a Spark job can do it."""
     jvm: Any = session._jvm  # noqa: SLF001 - PySpark offers no public way to Spark's driver
     context: Any = session.sparkContext
     if not context._jsc.sc().isLocal() or context._encryption_enabled:  # noqa: SLF001 - no public way
         return None
     source: Any = session.createDataFrame(frame.slice(0, 1))
-    applied: Any = job.applied(source)._jdf  # noqa: SLF001 - no public way
-    steps = _steps(jvm, applied.queryExecution())
+    outgoing: Any = applied(source)._jdf  # noqa: SLF001 - no public way
+    steps = _steps(jvm, outgoing.queryExecution())
     if steps is None:
         return None
     incoming = source._jdf.schema()  # noqa: SLF001 - no public way
@@ -149,7 +150,7 @@ def _compiled(session: SparkSession, job: Job, frame: pa.Table) -> _Compiled | N
         # The scan of a job, too, gives rows of Spark's own form first: not every expression reads Arrow's faithfully.
         projections=(create(incoming), *(create(columns, rows) for columns, rows in copied)),
         rows=incoming,
-        outcome=applied.schema(),
+        outcome=outgoing.schema(),
         converters=_scala_object(jvm.org.apache.spark.sql.execution.arrow, "ArrowConverters"),
         contexts=_scala_object(jvm.org.apache.spark, "TaskContext"),
         nobody=_scala_object(jvm.scala, "None"),

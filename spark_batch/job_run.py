@@ -39,7 +39,7 @@ def run_job(session: SparkSession, job: Job, frame: pa.Table, *, has_rules: bool
     Spark has no way to catch an error of any expression, and an error of one row ends the whole job: where the plan has
     rules, halves of the frame are tried until the rows that raise stand alone. A lost session is no rule that raises.
     """
-    if (written := job.driver_runs.run(session, job, frame)) is not None:
+    if (written := job.driver_runs.run(session, job.applied, frame)) is not None:
         return written
     try:
         return in_order(job.applied(session.createDataFrame(frame)).toArrow())
