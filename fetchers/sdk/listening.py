@@ -30,8 +30,8 @@ from metrics.events import ReconnectCeilingReached
 Receive = Callable[[Inbox], Awaitable[None]]
 """Connects from ``inbox.offset`` on, calls ``inbox.connected``, puts what comes, and returns when the source ends it.
 
-It is cancelled when the task stops, and lets go of its connection in ``finally``. Raises ``Disconnected`` or another
-``Retriable`` to be called again, ``SourceEnded`` when nothing will ever come, and ``Fatal``.
+It is cancelled when the task stops, and lets go of its connection in ``finally``. Raises ``Disconnected``, another
+``Retriable`` or a ConnectionError to be called again, ``SourceEnded`` when nothing will ever come, and ``Fatal``.
 """
 
 
@@ -107,6 +107,10 @@ async def _receive_once(receive: Receive, inbox: Inbox, silence_seconds: float |
         return silence
     except Retriable as error:
         return error
+    except ConnectionError as error:
+        lost = Disconnected(f"the connection was refused or broke ({error.strerror or type(error).__name__})")
+        lost.__cause__ = error
+        return lost
     finally:
         health.watch = None
     return Disconnected("the source ended the connection")

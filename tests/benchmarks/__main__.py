@@ -19,13 +19,13 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from tests.benchmarks import cluster, control, kills, service_level, throughput
+from tests.benchmarks import cluster, control, kills, service_level, streams, throughput
 from tests.benchmarks.processes import ROOT, servers
 from tests.benchmarks.rows import Row
 from tests.benchmarks.throughput import Field, run_name
 from tests.benchmarks.watching import Passage
 
-FIGURES = ("throughput", "sources", "latency", "start", "control", "cluster", "memory")
+FIGURES = ("throughput", "sources", "latency", "streams", "start", "control", "cluster", "memory")
 ON_REQUEST = ("kills",)
 """Takes hours."""
 RESULTS = ROOT / "docs" / "benchmarks"
@@ -120,6 +120,24 @@ async def measure_latency(field: Field) -> list[Row]:
     ]
 
 
+async def measure_streams(field: Field, *, seconds: float) -> list[Row]:
+    """A listener at a high rate, and at a low one."""
+    seen = await streams.steady(field, run_name(0), seconds=seconds)
+    growth = seen.memory_late_bytes / seen.memory_early_bytes - 1
+    p50, p99, _ = await streams.latency(field, run_name(0))
+    return [
+        Row(
+            f"NDJSON stream at {streams.RATE_PER_SECOND:,}/s for {seconds:.0f} s, last message behind by",
+            f"{seen.behind_seconds:.1f} s, {seen.gaps} gaps",
+            "keeps up, nothing dropped",
+            seen.behind_seconds < 2.0 and not seen.gaps,
+        ),
+        Row("growth of its Python process from a tenth to the end", f"{growth:+.1%}", "flat (≤ 10 %)", growth <= 0.1),
+        Row("message sent → readable at 200/s, p50", f"{p50:.3f} s", "≤ 0.3 s", p50 <= 0.3),
+        Row("message sent → readable at 200/s, p99", f"{p99:.3f} s", "≤ 1 s", p99 <= 1.0),
+    ]
+
+
 async def measure_memory(field: Field, *, records: int) -> list[Row]:
     """A long run."""
     seen = await service_level.memory(field, run_name(0), records=records)
@@ -187,6 +205,7 @@ class Amounts:
     connectors: int
     kills: int
     seed: int
+    stream_seconds: int
 
 
 async def _measure(names: tuple[str, ...], amounts: Amounts) -> list[Row]:
@@ -207,6 +226,8 @@ async def _measure(names: tuple[str, ...], amounts: Amounts) -> list[Row]:
                 rows += await measure_latency(field)
             if "start" in names:
                 rows += await measure_start(field, records=amounts.records)
+            if "streams" in names:
+                rows += await measure_streams(field, seconds=amounts.stream_seconds)
             if "memory" in names:
                 rows += await measure_memory(field, records=amounts.memory_records)
             if "control" in names:
@@ -243,6 +264,7 @@ def _report(rows: list[Row], *, seconds: float) -> str:
 @click.option("--connectors", default=1_000, show_default=True, help="Of the worker that has many.")
 @click.option("--kills", default=300, show_default=True, help="Of each kind, for kills.")
 @click.option("--seed", default=20261123, show_default=True, help="What is killed when.")
+@click.option("--stream-seconds", default=600, show_default=True, help="Of the stream at a high rate.")
 @click.option("--output", type=click.Path(dir_okay=False, path_type=Path), default=None)
 def main(names: tuple[str, ...], *, output: Path | None, **amounts: int) -> None:
     """Measure, print, and write the results with machine and date."""

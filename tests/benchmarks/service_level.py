@@ -19,7 +19,7 @@ from tests.benchmarks.watching import watch
 RATE_PER_SECOND = 100
 LATENCY_SECONDS = 30.0
 WARM_UP_SECONDS = 5.0
-_TIMED_SCHEMA = {
+TIMED_SCHEMA = {
     "type": "record",
     "name": "Timed",
     "fields": [{"name": "sent_at", "type": "double"}, {"name": "number", "type": "long"}],
@@ -45,7 +45,7 @@ async def latency(field: Field, run: str) -> Latency:
         "file": str(file),
         "poll.interval.ms": "50",
         "value.converter": "json",
-        "contract.schema": json.dumps(_TIMED_SCHEMA),
+        "contract.schema": json.dumps(TIMED_SCHEMA),
     }
     files = str(field.worker(name)), str(field.connector(name, properties))
     with headrace("standalone", *files, log=field.folder / f"{name}.log"):
@@ -53,9 +53,9 @@ async def latency(field: Field, run: str) -> Latency:
         await watch(field.servers.bootstrap, name, records=1)
         async with asyncio.TaskGroup() as group:
             group.create_task(_append(file, seconds=LATENCY_SECONDS))
-            consuming = group.create_task(_delays(field.servers.bootstrap, name, seconds=LATENCY_SECONDS))
+            consuming = group.create_task(delays_of(field.servers.bootstrap, name, seconds=LATENCY_SECONDS))
     delays = sorted(consuming.result())
-    return Latency(_quantile(delays, 0.5), _quantile(delays, 0.99), len(delays))
+    return Latency(quantile(delays, 0.5), quantile(delays, 0.99), len(delays))
 
 
 async def _append(file: Path, *, seconds: float) -> None:
@@ -68,7 +68,8 @@ async def _append(file: Path, *, seconds: float) -> None:
             await asyncio.sleep(1 / RATE_PER_SECOND)
 
 
-async def _delays(bootstrap: str, topic: str, *, seconds: float) -> list[float]:
+async def delays_of(bootstrap: str, topic: str, *, seconds: float) -> list[float]:
+    """Seconds from ``sent_at`` to a consumer's hands, of each record that comes meanwhile, after a warm-up."""
     consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, isolation_level="read_committed", group_id=None)
     await consumer.start()
     delays: list[float] = []
@@ -87,7 +88,8 @@ async def _delays(bootstrap: str, topic: str, *, seconds: float) -> list[float]:
     return delays
 
 
-def _quantile(values: Sequence[float], share: float) -> float:
+def quantile(values: Sequence[float], share: float) -> float:
+    """Of sorted values."""
     return values[min(len(values) - 1, int(len(values) * share))]
 
 

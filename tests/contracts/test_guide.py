@@ -1,4 +1,4 @@
-"""Runs ``docs/guides/add-a-fetcher.md``: its fetcher, its config and its tests, as they stand there."""
+"""Runs the guides to a fetcher and to a listener: their classes, configs and tests, as they stand there."""
 
 from __future__ import annotations
 
@@ -13,29 +13,31 @@ import pytest
 from aiohttp import web
 
 from fetchers.catalog import find_plugin, shared_http
-from fetchers.sdk.testing import FakeContext, FetcherContract, collect
+from fetchers.sdk.testing import FakeContext, FetcherContract, ListenerContract, collect
 from tests.contracts.loopback import serve
 
 ROOT = Path(__file__).parents[2]
-GUIDE = ROOT / "docs" / "guides" / "add-a-fetcher.md"
+GUIDES = (ROOT / "docs" / "guides" / "add-a-fetcher.md", ROOT / "docs" / "guides" / "add-a-listener.md")
 _BLOCK = re.compile(r"^```\w+ file=(\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-LINES_MAX = 20
+LINES_MAX = {"quakes.py": 20, "meters.py": 25}
 SOURCE_LINES_MAX = 40
 SECONDS_MAX = 90
 
 
 @pytest.fixture(name="folder")
 def folder_fixture(tmp_path: Path) -> Path:
-    """A folder with the files of the guide."""
-    for name, text in _BLOCK.findall(GUIDE.read_text(encoding="utf-8")):
-        (tmp_path / name).write_text(text, encoding="utf-8")
+    """A folder with the files of the guides."""
+    for guide in GUIDES:
+        for name, text in _BLOCK.findall(guide.read_text(encoding="utf-8")):
+            (tmp_path / name).write_text(text, encoding="utf-8")
     return tmp_path
 
 
 def test_a_useful_fetcher_has_few_lines(folder: Path) -> None:
-    """The fetcher of the guide is as short as the guide's readers are promised."""
-    lines = (folder / "quakes.py").read_text(encoding="utf-8").splitlines()
-    assert len([line for line in lines if line.strip()]) <= LINES_MAX
+    """The fetcher and the listener are as short as the guides' readers are promised."""
+    for name, lines_max in LINES_MAX.items():
+        lines = (folder / name).read_text(encoding="utf-8").splitlines()
+        assert len([line for line in lines if line.strip()]) <= lines_max
 
 
 async def test_the_fetcher_works(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,12 +73,15 @@ def test_an_incremental_source_and_its_suite_have_few_lines(folder: Path) -> Non
     assert len([line for line in lines if line.strip()]) <= SOURCE_LINES_MAX
 
 
-async def test_its_tests_pass(folder: Path) -> None:
-    """The test file of the guide runs the whole contract suite, and passes; its source cannot tell what it gave."""
+@pytest.mark.parametrize(
+    ("test_file", "suite", "skipped"), [("test_quakes.py", FetcherContract, 1), ("test_meters.py", ListenerContract, 0)]
+)
+async def test_its_tests_pass(folder: Path, test_file: str, suite: type[FetcherContract], skipped: int) -> None:
+    """The test file of a guide runs the whole contract suite, and passes; quakes cannot tell what they gave."""
     pytest_run = (sys.executable, "-m", "pytest", "-q", "-o", "asyncio_mode=auto", "-p", "no:cacheprovider")
     process = await asyncio.create_subprocess_exec(
         *pytest_run,
-        "test_quakes.py",
+        test_file,
         cwd=folder,
         env={**os.environ, "PYTHONPATH": f"{folder}:{ROOT}"},
         stdout=asyncio.subprocess.PIPE,
@@ -85,5 +90,6 @@ async def test_its_tests_pass(folder: Path) -> None:
     async with asyncio.timeout(SECONDS_MAX):
         output, _ = await process.communicate()
     assert process.returncode == 0, output.decode()
-    suite = [name for name in vars(FetcherContract) if name.startswith("test_")]
-    assert f"{len(suite) - 1} passed, 1 skipped" in output.decode()
+    tests = [name for name in dir(suite) if name.startswith("test_")]
+    told = f"{len(tests) - skipped} passed" + (f", {skipped} skipped" if skipped else "")
+    assert told in output.decode()
