@@ -230,10 +230,17 @@ async def _measure(names: tuple[str, ...], amounts: Amounts) -> list[Row]:
                 rows += await measure_streams(field, seconds=amounts.stream_seconds)
             if "memory" in names:
                 rows += await measure_memory(field, records=amounts.memory_records)
-            if "control" in names:
-                rows += await measure_control(field, connectors=amounts.connectors)
-            if "cluster" in names:
-                rows += await cluster.measure_cluster(running.bootstrap, folder / "cluster")
+            rows += await _measure_control(names, field, amounts)
+    return rows
+
+
+async def _measure_control(names: tuple[str, ...], field: Field, amounts: Amounts) -> list[Row]:
+    """What is asked of workers and of their group, not of a flow."""
+    rows: list[Row] = []
+    if "control" in names:
+        rows += await measure_control(field, connectors=amounts.connectors)
+    if "cluster" in names:
+        rows += await cluster.measure_cluster(field.servers.bootstrap, field.folder / "cluster")
     return rows
 
 

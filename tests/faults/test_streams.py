@@ -23,7 +23,7 @@ PROGRESS_SECONDS_MAX = 120.0
 def test_a_killed_listener_loses_nothing_it_can_have_again_and_no_more_than_it_tells(
     kafka: KafkaStack, topic_name: str, tmp_path: Path
 ) -> None:
-    """Events with ids stand once each; of lines one run at most is missing for each gap that was told. Then it is idle."""
+    """Events with ids stand once each; of lines one run is missing for each gap that was told. Then it is idle."""
     events, lines = f"{topic_name}-events", f"{topic_name}-lines"
     counting = Counting()
     with counting.running():
