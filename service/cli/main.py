@@ -272,6 +272,53 @@ def preview(file: Path, worker: Path | None, *, records_max: int, seconds_max: f
     sys.exit(run_preview(file, worker, limits, is_json=is_json))
 
 
+@main.group()
+def contract() -> None:
+    """Make a contract from a sample of records, or hold a sample against one."""
+
+
+@contract.command("infer")
+@click.argument("source", metavar="CONNECTOR.properties|FILE|TOPIC")
+@click.option("--max", "records_max", type=click.IntRange(1, 1_000_000), default=10_000, show_default=True)
+@click.option(
+    "--out", type=click.Path(dir_okay=False, path_type=Path), help="New file for the schema; else it is shown."
+)
+@click.option(
+    "--worker", type=click.Path(dir_okay=False, exists=True, path_type=Path), help="Worker file of the connector."
+)
+@click.option(
+    "--config", type=click.Path(dir_okay=False, exists=True, path_type=Path), help="Of a topic, as for topic read."
+)
+@click.option("--bootstrap", help="Of a topic, as for topic read.")
+@click.option("--registry", help="Of a topic, as for topic read.")
+def infer_contract(source: str, records_max: int, out: Path | None, worker: Path | None, **access: Any) -> None:
+    """Print an Avro schema that every record of a sample meets; what was not certain is said in it.
+
+    The sample is the beginning of a connector's source (its file ends in .properties), a file of JSON (a record a line,
+    or an array), or a topic. Nothing else is written or registered.
+    """
+    from service.cli.contract import run_infer  # noqa: PLC0415 - as above
+    from service.preview.samples import SampleSource  # noqa: PLC0415 - as above
+
+    sampled = SampleSource(source, worker, access["config"], access["bootstrap"], access["registry"])
+    sys.exit(run_infer(sampled, records_max=records_max, out=out))
+
+
+@contract.command("check")
+@click.argument("schema", type=click.Path(dir_okay=False, exists=True, path_type=Path))
+@click.argument("file", type=click.Path(dir_okay=False, exists=True, path_type=Path))
+@click.option("--coerce", default="", help="As contract.coerce: numbers, instants, booleans, enums, empty.")
+@click.option(
+    "--unknown-fields", type=click.Choice(("ignore", "reject")), default="ignore", help="As contract.unknown.fields."
+)
+@click.option("--json", "is_json", is_flag=True, help="The verdicts as JSON.")
+def check_contract(schema: Path, file: Path, *, coerce: str, unknown_fields: str, is_json: bool) -> None:
+    """Judge the records of a JSON file by an Avro schema, without Spark; exit code 2 where any is rejected."""
+    from service.cli.contract import run_check  # noqa: PLC0415 - as above
+
+    sys.exit(run_check(schema, file, coerce=coerce, unknown_fields=unknown_fields, is_json=is_json))
+
+
 @main.command()
 @click.argument("dead_letter_topic")
 @click.argument("worker", type=click.Path(dir_okay=False, path_type=Path))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sys
 import threading
 import traceback
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
@@ -21,6 +20,7 @@ from rich.text import Text
 
 from fetchers.sdk import FetchError, Finding
 from service.cli.findings import print_refusal
+from service.cli.printing import printable
 from service.config.definition import ConnectorDefinition
 from service.config.files import ConfigFileError, read_connector, read_properties
 from service.config.worker import EMBEDDED, PLACEHOLDER_REGISTRY
@@ -45,6 +45,8 @@ EXIT_SHOWN, EXIT_FAILED, EXIT_CONFIG, EXIT_INTERRUPTED = 0, 1, 2, 130
 ENDING_SECONDS_MAX = 3.0
 """After Ctrl-C: what has not ended by then ends with the process."""
 CELL_CHARACTERS_MAX = 400
+_OF_CONTRACT = ("contract.", "key.", "value.", "timestamp.field", "dedupe.", "transforms", "predicates")
+"""Beginnings of keys that say what becomes of records, not where they come from."""
 _STYLES = {"valid": "green", "rejected": "red", "duplicate": "yellow"}
 
 
@@ -52,8 +54,8 @@ def run_preview(file: Path, worker: Path | None, limits: SampleLimits, *, is_jso
     """Exit code: 0 shown, 1 the source, the registry or Spark failed, 2 configuration, 130 interrupted."""
     console = Console(stderr=True, soft_wrap=True)
     try:
-        job = _read(file, worker)
-        shown = _interruptible(_previewed(job, str(file), limits, console))
+        job = read_source(file, worker)
+        shown = interruptible(_previewed(job, str(file), limits, console))
     except ConfigRefusedError as refusal:
         print_refusal(refusal)
         return EXIT_CONFIG
@@ -74,13 +76,18 @@ def run_preview(file: Path, worker: Path | None, limits: SampleLimits, *, is_jso
     return EXIT_FAILED if shown.has_failed else EXIT_SHOWN
 
 
-def _read(file: Path, worker: Path | None) -> Job:
-    """The connector's file, and the worker's or one of defaults; raises ``ConfigRefusedError``."""
+def read_source(file: Path, worker: Path | None, *, is_contract_read: bool = True) -> Job:
+    """The connector's file, and the worker's or one of defaults; raises ``ConfigRefusedError``.
+
+    ``is_contract_read``: false where only the source is wanted, whose contract may be still to be made.
+    """
     source = str(worker)
     try:
         worker_properties = read_properties(worker) if worker else {}
         source = str(file)
         properties = read_connector(file).properties
+        if not is_contract_read:
+            properties = {key: value for key, value in properties.items() if not key.startswith(_OF_CONTRACT)}
     except ConfigFileError as error:
         raise ConfigRefusedError([SourceFindings(source, (Finding("", None, str(error)),))]) from error
     job = make_job(worker_properties, [properties], sources=[str(worker or "worker"), str(file)])
@@ -153,7 +160,7 @@ async def _spark(job: Job, console: Console) -> AsyncIterator[tuple[Any, Any]]:
             await started.stop()
 
 
-def _interruptible(work: Coroutine[Any, Any, T]) -> T:
+def interruptible(work: Coroutine[Any, Any, T]) -> T:
     """Run it; Ctrl-C cancels it, which raises CancelledError, and ends the process where that is not heeded.
 
     A fetcher may hold the event loop, or swallow its cancellation. Children of ours end with the process.
@@ -212,7 +219,7 @@ def _table(records: Sequence[dict[str, Any]]) -> Table:
         table.add_row(
             str(number),
             Text(record["verdict"], style=_STYLES[record["verdict"]]),
-            Text(_printable(record["topic"])),
+            Text(printable(record["topic"])),
             Text("" if record["key"] is None else _cell(record["key"])),
             Text(written) if why is None else Text("\n").join([Text(written), why]),
         )
@@ -222,17 +229,10 @@ def _table(records: Sequence[dict[str, Any]]) -> Table:
 def _why(record: dict[str, Any]) -> str:
     if record["reason"] is None:
         return "equal by dedupe.fields to one before it"
-    return _printable(f"{record['reason']}: {record['message']}")
+    return printable(f"{record['reason']}: {record['message']}")
 
 
 def _cell(value: Any) -> str:
     text = value if isinstance(value, str) else as_json_text(value)
     cut = text if len(text) <= CELL_CHARACTERS_MAX else f"{text[:CELL_CHARACTERS_MAX]}…"
-    return _printable(cut)
-
-
-def _printable(text: str) -> str:
-    """As standard output can take it: what its character set does not have, and signs of control, are escaped."""
-    encoding = sys.stdout.encoding or "utf-8"
-    shown = "".join(letter if letter.isprintable() or letter == "\n" else repr(letter)[1:-1] for letter in text)
-    return shown.encode(encoding, "backslashreplace").decode(encoding)
+    return printable(cut)
