@@ -10,10 +10,11 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from service.cli.access import TopicAccess, read_access
+from service.cli.access import AccessOptions, TopicAccess, opened_access
 from service.cli.findings import print_refusal
 from service.cli.preview import interruptible, read_source
 from service.cli.printing import printable
+from service.embedded.errors import EmbeddedError
 from service.job import ConfigRefusedError
 from service.kafka.errors import KafkaFailure
 from service.kafka.reader import read_topic
@@ -51,14 +52,11 @@ def sample_elsewhere(source: SampleSource, records_max: int) -> PayloadSample:
         if "/" in source.name:
             message = "there is no such file, and a topic has no / in its name"
             raise SampleError(message)
-        access = read_access(
-            source.config, bootstrap=source.bootstrap, registry_url=source.registry_url, environ=os.environ
-        )
-        return interruptible(_of_topic(source.name, access, records_max))
+        return interruptible(_of_topic(source, records_max))
     except ConfigRefusedError as refusal:
         print_refusal(refusal)
         raise SampleToldError(EXIT_REFUSED) from refusal
-    except (_SourceFailedError, KafkaFailure, RegistryFailure) as error:
+    except (_SourceFailedError, EmbeddedError, KafkaFailure, RegistryFailure) as error:
         console = Console(stderr=True, soft_wrap=True, highlight=False)
         console.print(Text(printable(f"headrace: {source.name}: {error}"), style="red"))
         raise SampleToldError(EXIT_FAILED) from error
@@ -79,7 +77,12 @@ async def _of_connector(file: Path, worker: Path | None, records_max: int) -> Pa
     return PayloadSample(payloads, connector.is_typeless)
 
 
-async def _of_topic(topic: str, access: TopicAccess, records_max: int) -> PayloadSample:
+async def _of_topic(source: SampleSource, records_max: int) -> PayloadSample:
+    async with opened_access(AccessOptions(**source.access), environ=os.environ) as access:
+        return await topic_sample(source.name, access, records_max)
+
+
+async def topic_sample(topic: str, access: TopicAccess, records_max: int) -> PayloadSample:
     """Values of committed records; those in Avro as JSON, where a registry is named."""
     decoder, payloads = Decoder(), list[bytes]()
     async with AsyncExitStack() as stack:

@@ -286,12 +286,10 @@ def contract() -> None:
 @click.option(
     "--worker", type=click.Path(dir_okay=False, exists=True, path_type=Path), help="Worker file of the connector."
 )
-@click.option(
-    "--config", type=click.Path(dir_okay=False, exists=True, path_type=Path), help="Of a topic, as for topic read."
-)
-@click.option("--bootstrap", help="Of a topic, as for topic read.")
-@click.option("--registry", help="Of a topic, as for topic read.")
-def infer_contract(source: str, records_max: int, out: Path | None, worker: Path | None, **access: Any) -> None:
+@access_options
+def infer_contract(
+    source: str, *, records_max: int, out: Path | None, worker: Path | None, access: Mapping[str, Any]
+) -> None:
     """Print an Avro schema that every record of a sample meets; what was not certain is said in it.
 
     The sample is the beginning of a connector's source (its file ends in .properties), a file of JSON (a record a line,
@@ -300,8 +298,7 @@ def infer_contract(source: str, records_max: int, out: Path | None, worker: Path
     from service.cli.contract import run_infer  # noqa: PLC0415 - as above
     from service.preview.samples import SampleSource  # noqa: PLC0415 - as above
 
-    sampled = SampleSource(source, worker, access["config"], access["bootstrap"], access["registry"])
-    sys.exit(run_infer(sampled, records_max=records_max, out=out))
+    sys.exit(run_infer(SampleSource(source, worker, access), records_max=records_max, out=out))
 
 
 @contract.command("check")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import msgspec
 
@@ -32,9 +32,9 @@ class SampleSource:
 
     name: str
     worker: Path | None = None
-    config: Path | None = None
-    bootstrap: str | None = None
-    registry_url: str | None = None
+    """Worker's file of a connector."""
+    access: Mapping[str, Any] = field(default_factory=dict)
+    """Of a topic: what ``service.cli.access.AccessOptions`` is made of."""
 
 
 def file_payloads(path: Path) -> Iterator[bytes]:
