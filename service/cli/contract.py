@@ -31,6 +31,9 @@ PORTION_RECORDS = 2_000
 VERDICTS_MAX = 1_000
 """Different reasons of a sample that are told apart."""
 NOTES_SHOWN_MAX = 40
+CONNECTOR_BYTES_MAX = 1 << 20
+"""A larger file is no connector's."""
+CLASS_KEY = "connector.class"
 
 
 def run_infer(source: SampleSource, *, records_max: int, out: Path | None) -> int:
@@ -56,13 +59,27 @@ def run_infer(source: SampleSource, *, records_max: int, out: Path | None) -> in
 
 def _inferred(source: SampleSource, records_max: int) -> Inference:
     path = Path(source.name)
-    if path.exists() and path.suffix != ".properties":
+    if path.exists() and not _is_connector(path):
         return inferred(islice(file_payloads(path), records_max), name=path.stem.partition(".")[0])
     # Files need neither Kafka's client nor fetchers, whose imports take longer than a sample.
     from service.cli.contract_sources import sample_elsewhere  # noqa: PLC0415 - as said
 
     found = sample_elsewhere(source, records_max)
     return inferred(found.payloads, name=path.stem.partition(".")[0], is_typeless=found.is_typeless)
+
+
+def _is_connector(path: Path) -> bool:
+    """By its name, or as JSON that names a connector's class, in Connect's two forms."""
+    if path.suffix == ".properties":
+        return True
+    try:
+        if not path.is_file() or path.stat().st_size > CONNECTOR_BYTES_MAX:
+            return False
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return False
+    inner = found.get("config") if isinstance(found, dict) else None
+    return any(isinstance(each, dict) and CLASS_KEY in each for each in (found, inner))
 
 
 def _write(found: Inference, out: Path | None) -> None:

@@ -47,7 +47,7 @@ def sample_elsewhere(source: SampleSource, records_max: int) -> PayloadSample:
     """
     path = Path(source.name)
     try:
-        if path.suffix == ".properties":
+        if path.suffix == ".properties" or path.exists():
             return interruptible(_of_connector(path, source.worker, records_max))
         if "/" in source.name:
             message = "there is no such file, and a topic has no / in its name"

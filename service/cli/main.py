@@ -278,8 +278,15 @@ def contract() -> None:
 
 
 @contract.command("infer")
-@click.argument("source", metavar="CONNECTOR.properties|FILE|TOPIC")
-@click.option("--max", "records_max", type=click.IntRange(1, 1_000_000), default=10_000, show_default=True)
+@click.argument("source", metavar="CONNECTOR|FILE|TOPIC")
+@click.option(
+    "--max",
+    "records_max",
+    type=click.IntRange(1, 1_000_000),
+    default=10_000,
+    show_default=True,
+    help="Records of the sample.",
+)
 @click.option(
     "--out", type=click.Path(dir_okay=False, path_type=Path), help="New file for the schema; else it is shown."
 )
@@ -292,8 +299,8 @@ def infer_contract(
 ) -> None:
     """Print an Avro schema that every record of a sample meets; what was not certain is said in it.
 
-    The sample is the beginning of a connector's source (its file ends in .properties), a file of JSON (a record a line,
-    or an array), or a topic. Nothing else is written or registered.
+    The sample is the beginning of a connector's source (named by its file), a file of JSON (a record a line, or an
+    array), or a topic. Nothing else is written or registered.
     """
     from service.cli.contract import run_infer  # noqa: PLC0415 - as above
     from service.preview.samples import SampleSource  # noqa: PLC0415 - as above
