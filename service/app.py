@@ -13,7 +13,7 @@ from functools import partial
 
 from fetchers.catalog import shared_http
 from fetchers.sdk.clock import SystemClock
-from metrics.events import ConfigWarning, Emit, WorkerStarted
+from metrics.events import ConfigWarning, Emit, WorkerStarted, discard
 from metrics.fanout import Emitter
 from metrics.log_levels import LogLevels
 from metrics.logging import LogObserver
@@ -21,6 +21,7 @@ from metrics.progress import ProgressView
 from metrics.prometheus import PrometheusObserver
 from service.config.definition import SOURCES, ConnectorDefinition
 from service.config.reach import reach_of
+from service.config.worker import EMBEDDED
 from service.control import ControlPlane, WorkerParts, advertised
 from service.domain.states import TargetState
 from service.herder.herder import WorkerHerder
@@ -45,9 +46,11 @@ from service.surroundings import (
     start_kafka,
     start_registry,
 )
+from service.validation.deep import DeepChecks
+from service.validation.outside import Outside
 from service.validation.plugins import ConnectorPlugins
 from service.version import VERSION
-from service.worker.connectors import ConnectorParts, rule_findings
+from service.worker.connectors import RULES_SECONDS_MAX, ConnectorParts, rule_findings
 from service.worker.conversion import ConversionService
 from service.worker.foreign_calls import Calls, ForeignCalls
 from service.worker.kinds import KindMaker, Kinds
@@ -113,7 +116,7 @@ async def open_worker(
         parts = await _lend(job, addresses, spark=spark, emit=emit, stack=stack)
         me = advertised(config, urls.main)
         tls = None if rest.tls is None else rest.tls.client
-        control = ControlPlane(parts, me, is_distributed, surface, tls, calls or ForeignCalls(), lambda: spark.is_ready)
+        control = ControlPlane(parts, me, is_distributed, surface, tls, calls or ForeignCalls())
         definitions = job.definitions(registry_url=addresses.registry)
         runs = Runs(job, control, control.plugins(), addresses.rest, started_at, definitions)
         surface.plugins, surface.previews = runs.plugins, control.previews()
@@ -222,7 +225,29 @@ async def _lend(job: Job, addresses: Addresses, *, spark: Conversion, emit: Emit
             KindMaker(SOURCES, properties, partial(DefinedSource, parts)),
         )
     )
-    return WorkerParts(config, properties, resolution, kinds, parts)
+    deep = DeepChecks(Outside(schemas, spark.check, lambda: spark.is_ready), schemas, http, config, clients, blocking)
+    return WorkerParts(config, properties, resolution, kinds, parts, deep)
+
+
+@asynccontextmanager
+async def open_deep_checks(job: Job, *, needs_spark: bool) -> AsyncIterator[DeepChecks]:
+    """What ``validate --deep`` asks in a worker's place; nothing that the worker embeds is started but Spark."""
+    config, reach = job.worker, reach_of(job.worker_with(None))
+    async with AsyncExitStack() as stack:
+        spark = ConversionService(spark_settings(job), config, clock=SystemClock(), emit=discard)
+        if needs_spark:
+            await start_conversion(spark, stack)
+        url = config.schema_registry_url
+        registry = _contract_registry(job, Addresses("", "", None if url == EMBEDDED else url))
+        schemas = RegistrySchemas(contract_registry=registry, addresses=reach.addresses)
+        await stack.enter_async_context(schemas)
+        http = shared_http(version=VERSION, paths=reach.paths, addresses=reach.addresses)
+        is_embedded = config.bootstrap_servers == EMBEDDED
+        clients = None if is_embedded else ClientSettings(job.worker_properties, config.bootstrap_servers)
+        calls = ForeignCalls()
+        stack.callback(calls.close)
+        outside = Outside(schemas, spark.check, lambda: True, seconds_max=RULES_SECONDS_MAX)
+        yield DeepChecks(outside, schemas, await stack.enter_async_context(http), config, clients, calls)
 
 
 def _contract_registry(job: Job, addresses: Addresses) -> RegistrySettings | None:

@@ -37,7 +37,7 @@ from service.rest.ports import Surface
 from service.stores.kafka_log import LogClients
 from service.stores.opening import StateStores, stores_in_kafka, stores_in_memory
 from service.validation.connectors import find_connector
-from service.validation.outside import Outside
+from service.validation.deep import DeepChecks
 from service.validation.plugins import ConnectorPlugins
 from service.validation.validator import Validation
 from service.worker.connector_kafka import ConnectorKafka
@@ -58,6 +58,8 @@ class WorkerParts:
     """A connector's config with values for its variables, and what came from a variable; may block."""
     kinds: Kinds
     connectors: ConnectorParts
+    deep: DeepChecks
+    """Who else is asked about a config that is to be written."""
 
     @property
     def kafka(self) -> ConnectorKafka:
@@ -79,8 +81,6 @@ class ControlPlane:
     tls: SSLContext | None
     """For requests to other workers."""
     calls: Calls
-    is_spark_ready: Callable[[], bool]
-    """Whether Spark would answer a question now."""
 
     @property
     def clock(self) -> Clock:
@@ -98,7 +98,7 @@ class ControlPlane:
             Validation(self.parts.properties, self.parts.resolution),
             self.calls,
             self._tell_warnings,
-            Outside(self.parts.connectors.schemas, self.parts.connectors.check_plan, self.is_spark_ready),
+            self.parts.deep,
         )
 
     def previews(self) -> RequestedPreviews:

@@ -6,6 +6,7 @@ records are bytes too. Values are the lines' bytes as they are, keys and timesta
 
 from __future__ import annotations
 
+import glob
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from threading import Event
 from typing import ClassVar, TypeVar
 
 from fetchers.file.config import FileStreamConfig
-from fetchers.file.disk import ANY_PATH, ByteSource, FileLook, Opener, PlainFile, fetch_error
+from fetchers.file.disk import ANY_PATH, ByteSource, FileLook, Opener, PlainFile, fetch_error, look_at
 from fetchers.file.fileset import OPEN_MAX, FileSet, Looks
 from fetchers.file.followed import FollowedFile
 from fetchers.file.gz import GzipFile
@@ -24,7 +25,18 @@ from fetchers.file.mark import StoredOffset, stored_offset
 from fetchers.file.reading import Reading, ReadResult
 from fetchers.file.stdin import read_standard_input
 from fetchers.file.threads import FileThread, shared_looks
-from fetchers.sdk import FetchContext, Offset, Page, Partition, PayloadKind, Retriable, SourceConnector
+from fetchers.sdk import (
+    FetchContext,
+    FetchError,
+    Finding,
+    Offset,
+    Page,
+    Partition,
+    PayloadKind,
+    Retriable,
+    Severity,
+    SourceConnector,
+)
 from fetchers.sdk.reach import AllowedPaths
 
 T = TypeVar("T")
@@ -65,6 +77,22 @@ class FileStreamSource(SourceConnector[FileStreamConfig]):
             )
         for partition, offset in offsets:
             _check_offset(partition, offset)
+
+    async def check(self, context: FetchContext) -> Sequence[Finding]:
+        """Open the file, or the first that matches the pattern; that none is there yet is no error."""
+        del context
+        file = self.config.file
+        if file is None:
+            return ()
+        thread = FileThread()
+        try:
+            is_there = await _run(thread, partial(_can_be_opened, file, self.allowed_paths), file)
+        except FetchError as error:
+            return (Finding("file", file, f"{error}; Expected a file that can be read"),)
+        finally:
+            thread.rest()
+        text = "no such file is there; it is waited for"
+        return () if is_there else (Finding("file", file, text, Severity.WARNING),)
 
     async def fetch(self, context: FetchContext) -> AsyncIterator[Page]:
         """Yield pages of whole lines, one file after the other; for ever, except from standard input."""
@@ -254,6 +282,16 @@ def _reading(config: FileStreamConfig, context: FetchContext, opener: Opener) ->
         last_line_idle_seconds=idle_seconds,
         pattern=config.file or "",
     )
+
+
+def _can_be_opened(file: str, allowed: AllowedPaths) -> bool:
+    """Whether there is such a file, or one that matches. Raises OSError, Fatal where it cannot be opened. Blocks."""
+    is_pattern = glob.has_magic(file) and look_at(file) is None
+    path = next(glob.iglob(file, recursive=True), None) if is_pattern else file  # noqa: PTH207 - paths stay texts
+    if path is None or look_at(path) is None:
+        return False
+    with PlainFile(path, allowed):
+        return True
 
 
 def _check_offset(partition: Partition, offset: Offset | None) -> None:

@@ -20,12 +20,14 @@ from fetchers.http.parents import parents
 from fetchers.http.walk import BegunAgainError, Walk
 from fetchers.sdk import (
     FetchContext,
+    FetchError,
     Finding,
     Page,
     Partition,
     PayloadKind,
     Rejection,
     Retriable,
+    Severity,
     SourceConnector,
 )
 from fetchers.sdk.ahead import Ahead
@@ -92,6 +94,19 @@ class HttpSource(SourceConnector[HttpSourceConfig]):
         """The endpoint, without its query: that may hold secrets."""
         url = URL(self.config.http_url)
         return {"url": str(url.with_user(None).with_query(None).with_fragment(None))}
+
+    async def check(self, context: FetchContext) -> Sequence[Finding]:
+        """Ask for the first page, as a first round does."""
+        plan, shown = self._plan(context), self.partition()["url"]
+        mark = Bookmark.of_offset({}, self.config.http_offset_field, initial=settings.initial(self.config)).mark
+        try:
+            answered = await self._ask(context, plan, plan.pagination.first(), mark)
+        except FetchError as error:
+            return (Finding("http.url", str(shown), f"{error}; Expected a first page of records"),)
+        if answered.answer.records:
+            return ()
+        text = "the first page holds no records; Expected some, where the source has any: look at http.records.path"
+        return (Finding("http.url", str(shown), text, Severity.WARNING),)
 
     async def fetch(self, context: FetchContext) -> AsyncIterator[Page]:
         """Pages of new records, round after round, until the task is cancelled.

@@ -7,7 +7,7 @@ round will read it.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
@@ -19,7 +19,7 @@ from fetchers.mixpanel.config import MixpanelConfig
 from fetchers.mixpanel.export import DayNotOverError, Export
 from fetchers.mixpanel.lines import LineCutter, Lines
 from fetchers.mixpanel.windows import ONE_DAY, Window, end_of, last_finished, windows_between
-from fetchers.sdk import FetchContext, Offset, Page, Partition, PayloadKind, SourceConnector
+from fetchers.sdk import FetchContext, FetchError, Finding, Offset, Page, Partition, PayloadKind, SourceConnector
 from metrics.events import ConfigWarning
 
 DAY_GRACE = timedelta(seconds=60)
@@ -58,6 +58,18 @@ class MixpanelSource(SourceConnector[MixpanelConfig]):
         """By project; that of the 2016 connector where no project is named."""
         project = self.config.mixpanel_project_id
         return {"service": "mixpanel"} if project is None else {"service": "mixpanel", "project": str(project)}
+
+    async def check(self, context: FetchContext) -> Sequence[Finding]:
+        """Ask for the first day's export, and leave before its events come: one query of the sixty an hour."""
+        day = self.config.from_date
+        try:
+            async with self._export.stream(Window(day, day, day.isoformat()), context):
+                return ()
+        except DayNotOverError:
+            return ()
+        except FetchError as error:
+            text = f"{error}; Expected an export that these credentials may read"
+            return (Finding("mixpanel.base.url", self.config.base_url, text),)
 
     async def fetch(self, context: FetchContext) -> AsyncIterator[Page]:
         """Rounds without end, or until ``mixpanel.to.date`` is read."""

@@ -93,6 +93,16 @@ class SourceConnector(ABC, Generic[C]):
         """
         return None
 
+    async def check(self, context: FetchContext) -> Sequence[Finding]:
+        """Ask the source once, and as cheaply as it can be asked, whether it can be read with this config.
+
+        For ``validate --deep``, on an instance of its own, without stored offsets. Return what is wrong by key (the
+        values masked), or raise as ``fetch`` does; whoever asks waits for half a minute at most. Nothing may be
+        changed or acknowledged by it.
+        """
+        del context
+        return ()
+
     async def on_committed(self, partition: Partition, offset: Offset) -> None:
         """Hear that the page with this offset is in Kafka, for sources that release their log or want a receipt.
 

@@ -216,11 +216,12 @@ def read_topic(name: str, access: Mapping[str, Any], begin: str | None, end: str
     "--worker", type=click.Path(dir_okay=False, exists=True, path_type=Path), help="Worker file to hold them against."
 )
 @click.option("--json", "is_json", is_flag=True, help="The findings as JSON.")
-def validate(files: tuple[Path, ...], worker: Path | None, *, is_json: bool) -> None:
+@click.option("--deep", "is_deep", is_flag=True, help="Ask Spark, the schema registry, the source and Kafka too.")
+def validate(files: tuple[Path, ...], worker: Path | None, *, is_json: bool, is_deep: bool) -> None:
     """Say all that is wrong with connector files, without a worker; exit code 2 where anything is."""
     from service.cli.validate import run_validate  # noqa: PLC0415 - as above
 
-    sys.exit(run_validate(files, worker, is_json=is_json))
+    sys.exit(run_validate(files, worker, is_json=is_json, is_deep=is_deep))
 
 
 @main.command("dead-letters")

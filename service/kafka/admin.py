@@ -28,7 +28,7 @@ ADMIN_SECONDS_MAX = 30.0
 LEADERS_SECONDS_MAX = 10.0
 CLOSE_SECONDS_MAX = 5.0
 BROKER_DEFAULT = -1
-_REPLICATION_MAX = 3
+REPLICATION_MAX = 3
 _POLL_SECONDS = 0.1
 _QUOTED_LETTERS_MAX = 250
 """As long as a legal name; what is none may be of any length."""
@@ -135,7 +135,7 @@ class KafkaAdmin:
             # A cluster that has just started may not have counted its brokers yet.
             while not (brokers := await self.brokers()):
                 await asyncio.sleep(_POLL_SECONDS)
-            replication = min(_REPLICATION_MAX, len(brokers))
+            replication = min(REPLICATION_MAX, len(brokers))
             response = await self._client.create_topics([topic.request(replication) for topic in missing])
             for name, error_code, *rest in response.topic_errors:
                 if error_code != kafka.TopicAlreadyExistsError.errno:

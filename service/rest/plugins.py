@@ -54,7 +54,10 @@ class PluginRoutes:
                 access=Access.ADMIN,
                 tag="plugins",
                 body=reference("ConfigInput"),
-                query=(Query("warnings", "Our own: true adds `warnings`, what is odd but not wrong.", FLAG),),
+                query=(
+                    Query("warnings", "Our own: true adds `warnings`, what is odd but not wrong.", FLAG),
+                    Query("deep", "Our own: true asks the registry, the source and Kafka as well.", FLAG),
+                ),
                 answers=(Answer(200, "Every key, its value and what is wrong with it.", reference("Validation")),),
                 errors={400: "The class is not that of the path, or there is none such.", 404: _MISSING},
             ),
@@ -75,8 +78,10 @@ class PluginRoutes:
         """Answer 200 with Connect's ConfigInfos, also where there are errors."""
         given = bodies.parse_config(await bodies.read_body(request))
         config = self.secrets.restored(given.get("name") or "", given)
-        validated = await self.surface.present_plugins.validate(request.match_info["plugin"], config)
-        if not bodies.parse_flag(request.query.get("warnings", "")):
+        is_deep = bodies.parse_flag(request.query.get("deep"))
+        plugins = self.surface.present_plugins
+        validated = await plugins.validate(request.match_info["plugin"], config, is_deep=is_deep)
+        if not bodies.parse_flag(request.query.get("warnings")):
             return bodies.json_answer(validated.infos)
         warnings = [{"key": finding.key, "message": finding.message} for finding in validated.warnings]
         return bodies.json_answer({**asdict(validated.infos), "warnings": warnings})

@@ -66,8 +66,11 @@ class Plugins(Protocol):
     def secret_keys(self, config: Mapping[str, str]) -> Collection[str]:
         """Keys of a connector's or task's config whose values are not for everyone."""
 
-    async def validate(self, plugin: str, config: Mapping[str, str | None]) -> Validated:
-        """Every key and its value, also when there are errors; and what is odd about a config that is not wrong."""
+    async def validate(self, plugin: str, config: Mapping[str, str | None], *, is_deep: bool) -> Validated:
+        """Every key and its value, also when there are errors; and what is odd about a config that is not wrong.
+
+        ``is_deep``: also by what the registry, the source and Kafka say.
+        """
 
 
 PREVIEW_RECORDS_MAX, PREVIEW_RECORDS_DEFAULT = 500, 20

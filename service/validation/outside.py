@@ -29,6 +29,7 @@ class Outside:
     check_plan: PlanCheck
     is_spark_ready: Callable[[], bool]
     """Whether Spark would answer now; a request does not wait for its start."""
+    seconds_max: float = SPARK_SECONDS_MAX
     _one_at_a_time: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Requests take one of the places for conversions, however many of them there are."""
 
@@ -39,11 +40,11 @@ class Outside:
         if not self.is_spark_ready():
             return (_not_asked(definition, "it has not started yet"),)
         try:
-            async with asyncio.timeout(SPARK_SECONDS_MAX), self._one_at_a_time:
+            async with asyncio.timeout(self.seconds_max), self._one_at_a_time:
                 plan = definition.plan(await self.schemas.contract_of(definition))
                 return as_findings(await self.check_plan(plan), definition.properties)
         except TimeoutError:
-            return (_not_asked(definition, f"there was no answer within {SPARK_SECONDS_MAX:g} s"),)
+            return (_not_asked(definition, f"there was no answer within {self.seconds_max:g} s"),)
         except (ConversionError, RegistryFailure) as error:
             return (_not_asked(definition, str(error)),)
 

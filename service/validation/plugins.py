@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -16,9 +17,9 @@ from service.config.transforms import PREDICATES, TRANSFORMATIONS, find_class
 from service.herder.errors import BadRequestError, NotFoundError, RequestError
 from service.validation.connectors import KnownConnector, find_connector, known_connectors
 from service.validation.converters import CONVERTERS, HEADER_CONVERTERS
+from service.validation.deep import DeepChecks
 from service.validation.entries import key_info
 from service.validation.infos import ConfigKeyInfo
-from service.validation.outside import Outside
 from service.validation.secrets import secret_keys
 from service.validation.validator import Validated, Validation
 from service.validation.versions import CONNECT_VERSION, VersionSyntaxError, is_in_range, range_text
@@ -60,8 +61,9 @@ class ConnectorPlugins:
     validation: Validation
     calls: Calls
     tell_warnings: TellWarnings = _say_nothing
-    outside: Outside | None = None
-    """Who else is asked about a config that is right by itself; None: nobody."""
+    deep: DeepChecks | None = None
+    """Who else is asked about a config that is right by itself: Spark always, the others by ``is_deep``."""
+    _deep_alone: asyncio.Lock = field(default_factory=asyncio.Lock)
     _under_way: Counter[str] = field(default_factory=Counter)
     _lock: Lock = field(default_factory=Lock)
     _numbers: Iterator[int] = field(default_factory=count)
@@ -96,9 +98,12 @@ class ConnectorPlugins:
         _check_version(name, installed, version)
         return [key_info(key) for key in keys if not key.is_prefix]
 
-    async def validate(self, plugin: str, config: Mapping[str, str | None]) -> Validated:
-        """The answer to ``PUT /connector-plugins/{plugin}/config/validate``, and what is odd about the config."""
-        return await self._validated(config, plugin)
+    async def validate(self, plugin: str, config: Mapping[str, str | None], *, is_deep: bool = False) -> Validated:
+        """The answer to ``PUT /connector-plugins/{plugin}/config/validate``, and what is odd about the config.
+
+        ``is_deep``: the registry, the source and Kafka are asked as well.
+        """
+        return await self._validated(config, plugin, is_deep=is_deep)
 
     def secret_keys(self, config: Mapping[str, str]) -> frozenset[str]:
         """Keys whose values are not for everyone."""
@@ -112,7 +117,9 @@ class ConnectorPlugins:
             self.tell_warnings(config.get("name", ""), validated.warnings)
         return errors
 
-    async def _validated(self, config: Mapping[str, str | None], plugin: str | None) -> Validated:
+    async def _validated(
+        self, config: Mapping[str, str | None], plugin: str | None, *, is_deep: bool = False
+    ) -> Validated:
         class_name = config.get("connector.class") or plugin or ""
         if self._under_way[class_name] >= HANGING_MAX:
             raise SlowValidationError(f"Earlier validations of {class_name} have not come back yet")
@@ -128,9 +135,13 @@ class ConnectorPlugins:
             validated = await self.calls.run(call, subject=f"validation {next(self._numbers)}")
         except Retriable as error:
             raise SlowValidationError(f"Validation of {class_name} did not come back in time") from error
-        if validated.definition is None or self.outside is None:
+        if validated.definition is None or self.deep is None:
             return validated
-        return validated.with_found(await self.outside.findings(validated.definition))
+        if not is_deep:
+            return validated.with_found(await self.deep.spark.findings(validated.definition))
+        async with self._deep_alone:
+            answers = await self.deep.answers(validated.definition)
+        return validated.with_found(finding for answer in answers for finding in answer.findings)
 
     def _count(self, class_name: str, change: int) -> None:
         """In the threads of the calls."""

@@ -9,7 +9,7 @@ from typing import Self
 from fetchers.sdk.reach import AllowedAddresses
 from service.config.definition import ConnectorDefinition
 from service.registry.client import RegistryClient
-from service.registry.errors import RegistryFatal
+from service.registry.errors import IncompatibleSchema, RegistryFatal
 from service.registry.settings import RegistrySettings
 from spark_batch.plan import ConversionPlan
 from spark_batch.plan_transforms import key_schema, value_schema
@@ -82,13 +82,37 @@ class RegistrySchemas:
                 message = f"the schema has the id {own} for topic '{topic}', and {written} for '{definition.topic}'"
                 raise RegistryFatal(message)
 
+    async def refusals(
+        self, definition: ConnectorDefinition, plan: ConversionPlan
+    ) -> dict[tuple[str, bool], str | None]:
+        """Why subjects would not take the plan's schemas, None where they would; nothing is registered.
+
+        By subject, and whether it is that of keys. Raises ``RegistryRetriable``, ``RegistryFatal``.
+        """
+        found: dict[tuple[str, bool], str | None] = {}
+        for topic in definition.record_topics:
+            for converter, schema, is_key in (
+                (definition.key_converter, key_schema(plan), True),
+                (definition.value_converter, value_schema(plan), False),
+            ):
+                # The other topics are those of tombstones, which have no values.
+                has_schema = is_key or topic == definition.record_topic
+                if converter.registry is None or schema is None or not has_schema:
+                    continue
+                subject = _subject(converter.registry, topic, schema, is_key=is_key)
+                try:
+                    await (await self.registry(converter.registry)).check_compatible(subject, schema)
+                    found[subject, is_key] = None
+                except IncompatibleSchema as refusal:
+                    found[subject, is_key] = str(refusal)
+        return found
+
     async def _id(
         self, settings: RegistrySettings | None, topic: str, schema: str | None, *, is_key: bool
     ) -> int | None:
         if settings is None or schema is None:
             return None
-        strategy = settings.key_strategy if is_key else settings.value_strategy
-        subject = strategy.subject(topic, schema, is_key=is_key)
+        subject = _subject(settings, topic, schema, is_key=is_key)
         client = await self.registry(settings)
         await client.check_compatible(subject, schema)
         return await client.register(subject, schema)
@@ -98,3 +122,8 @@ class RegistrySchemas:
         if settings not in self._clients:
             self._clients[settings] = await self._stack.enter_async_context(RegistryClient(settings, self._addresses))
         return self._clients[settings]
+
+
+def _subject(settings: RegistrySettings, topic: str, schema: str, *, is_key: bool) -> str:
+    strategy = settings.key_strategy if is_key else settings.value_strategy
+    return strategy.subject(topic, schema, is_key=is_key)

@@ -15,6 +15,8 @@ from service.embedded.broker import BrokerJvm, embedded_kafka
 from service.embedded.broker_settings import broker_properties
 from service.embedded.ports import LOOPBACK, free_ports
 from service.embedded.running import running
+from service.kafka.access import AccessQuestions, Operation, TopicAccess
+from service.kafka.admin import KafkaAdmin, MissingTopic
 from service.kafka.client import KafkaSettings
 from service.kafka.errors import DeliveryFatal, DeliveryRetriable
 from service.kafka.producer import TransactionalWriter
@@ -88,6 +90,27 @@ async def test_a_user_without_permission_is_told_so(guarded: str, topic_name: st
     with pytest.raises(DeliveryFatal, match="Authorization"):
         await writer.start()
     await writer.stop()
+
+
+async def test_brokers_tell_users_what_they_may_do(guarded: str, topic_name: str) -> None:
+    """Of topics that exist and that would be made, of transactional ids and of groups; nothing is made by that."""
+    alice, bob = settings_of(guarded, "alice", "a'1"), settings_of(guarded, "bob", "b")
+    async with KafkaAdmin.opened(alice) as admin:
+        await admin.ensure_topic(topic_name, partitions=1)
+    missing = f"{topic_name}-missing"
+    async with AccessQuestions.opened(alice) as questions:
+        told = await questions.topics([topic_name, missing])
+        assert told[topic_name] == TopicAccess(is_there=True, operations=frozenset(Operation))
+        assert not told[missing].is_there
+        assert await questions.refused_creations([MissingTopic(missing), MissingTopic(topic_name)]) == {}
+        assert "replication" in (await questions.refused_creations([MissingTopic(missing, 1, 9)]))[missing].lower()
+        assert (await questions.may_transact("t"), await questions.may_join("g")) == (True, True)
+        assert not (await questions.topics([missing]))[missing].is_there
+    async with AccessQuestions.opened(bob) as questions:
+        for access in (await questions.topics([topic_name, missing])).values():
+            assert access == TopicAccess(is_there=True, operations=frozenset()), "he may not know whether it is"
+        assert "Authorization" in (await questions.refused_creations([MissingTopic(missing, 1, 1)]))[missing]
+        assert (await questions.may_transact("t"), await questions.may_join("g")) == (False, False)
 
 
 async def test_a_wrong_password_is_hinted_at_and_not_shown(guarded: str, topic_name: str) -> None:

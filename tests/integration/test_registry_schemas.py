@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from service.config.definition import ConnectorDefinition, read_definition
-from service.registry import IncompatibleSchema, RegistryClient, RegistrySettings
+from service.registry import IncompatibleSchema, RegistryClient, RegistrySettings, SchemaNotFound
 from service.worker.schemas import RegistrySchemas
 from tests.stack import RegistryStack
 
@@ -60,3 +60,19 @@ async def test_a_topic_of_tombstones_that_refuses_the_keys_is_found_before_anyth
         await client.register(f"{topic_name}-gone-key", OTHER_KEY)
         with pytest.raises(IncompatibleSchema, match=f"{topic_name}-gone-key"):
             await schemas.with_ids(definition, definition.plan(SCHEMA))
+
+
+async def test_what_a_registry_would_refuse_is_told_without_registering(
+    registry: RegistryStack, topic_name: str
+) -> None:
+    """Of every subject that would get a schema; those that take theirs, and are new, stay as they are."""
+    definition = routed(registry, topic_name)
+    async with RegistrySchemas() as schemas, RegistryClient(RegistrySettings(urls=(registry.url,))) as client:
+        await client.register(f"{topic_name}-gone-key", OTHER_KEY)
+        found = await schemas.refusals(definition, definition.plan(SCHEMA))
+        refused = found.pop((f"{topic_name}-gone-key", True))
+        assert refused is not None
+        assert f"{topic_name}-gone-key" in refused
+        assert found == {(f"{topic_name}-key", True): None, (f"{topic_name}-value", False): None}
+        with pytest.raises(SchemaNotFound):
+            await client.latest(f"{topic_name}-key")

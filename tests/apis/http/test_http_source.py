@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 
 from fetchers.catalog import shared_http
-from fetchers.sdk import Fatal, Page, RateLimited, Retriable
+from fetchers.sdk import Fatal, Page, RateLimited, Retriable, Severity
 from fetchers.sdk.testing import FakeClock, FakeContext, collect, running
 from fetchers.toolkit.http import SharedHttp
 from tests.apis.http.paged import WAYS, Table, ids, items, resume, source
@@ -289,3 +289,34 @@ async def test_a_next_url_with_the_key_in_it_stores_no_key(http: SharedHttp) -> 
         assert ids(pages) == [1, 2, 3]
         assert key not in str([page.offset for page in pages])
         assert ids(await collect(made, resume(made, http, pages[:1]))) == [2, 3]
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "found"),
+    [
+        (200, '{"items": [{"id": 1}]}', []),
+        (200, '{"items": []}', [(Severity.WARNING, "holds no records")]),
+        (200, "{}", [(Severity.ERROR, "Expected a first page of records")]),
+        (401, "{}", [(Severity.ERROR, "401")]),
+        (503, "{}", [(Severity.ERROR, "503")]),
+    ],
+)
+async def test_a_check_asks_for_the_first_page(
+    http: SharedHttp, status: int, body: str, found: list[tuple[Severity, str]]
+) -> None:
+    """Once, with the credentials; what is wrong stands at the URL, without what may be secret in it."""
+    asked: list[str] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        asked.append(request.headers["Authorization"])
+        return web.Response(status=status, text=body, content_type="application/json")
+
+    async with serve(answer) as url:
+        keys = {"http_auth_type": "bearer", "http_auth_token": "hunter22", "http_records_path": "items"}
+        made = source(f"{url}/list?key=hunter33", **keys, **WAYS["cursor"])
+        seen = await made.check(FakeContext(http=http))
+    assert asked == ["Bearer hunter22"]
+    for finding, (severity, told) in zip(seen, found, strict=True):
+        assert (finding.key, finding.value, finding.severity) == ("http.url", f"{url}/list", severity)
+        assert told in finding.message
+        assert "hunter" not in finding.message

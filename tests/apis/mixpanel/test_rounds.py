@@ -245,3 +245,16 @@ async def test_pages_say_where_they_come_from() -> None:
         assert [(page.dedupe.window, page.dedupe.oldest_open) for page in pages if page.dedupe] == [
             ("2024-01-10", "2024-01-10")
         ] * 2
+
+
+@pytest.mark.parametrize(("status", "told"), [(200, None), (401, "does not know these credentials"), (503, "503")])
+async def test_a_check_asks_for_one_day(status: int, told: str | None) -> None:
+    """The first; one query of the sixty an hour, and no event of it is read."""
+    async with scripted_export({str(DAY): [Scripted(line("a"), status=status)]}) as export, shared_http() as http:
+        source = source_of(properties(PROJECT, export.url))
+        found = await source.check(FakeContext(http=http, clock=FakeClock(NOON)))
+        assert [asked["from_date"] for asked in export.asked] == [str(DAY)]
+    assert [(finding.key, told in finding.message) for finding in found if told] == (
+        [("mixpanel.base.url", True)] if told else []
+    )
+    assert len(found) == (told is not None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from fetchers.sdk import Finding, Severity
@@ -253,11 +253,12 @@ class FakePlugins:
         """Passwords."""
         return frozenset(key for key in config if key.endswith("password"))
 
-    async def validate(self, plugin: str, config: Mapping[str, str | None]) -> Validated:
+    async def validate(self, plugin: str, config: Mapping[str, str | None], *, is_deep: bool) -> Validated:
         """One error, one warning."""
         self.validated.append((plugin, dict(config)))
         value = ConfigValueInfo("file", None, ("a", "b"), ("It is missing.",))
         stranger = ConfigInfo(None, ConfigValueInfo("x", "1"))
+        value = replace(value, value="asked" if is_deep else None)
         infos = ConfigInfos(plugin, 1, ("Common",), (ConfigInfo(FILE_KEY, value), stranger))
         return Validated(infos, (Finding("x", "1", "Nothing reads it.", Severity.WARNING),))
 

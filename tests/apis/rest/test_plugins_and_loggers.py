@@ -70,6 +70,14 @@ async def test_warnings_are_told_to_who_asks_for_them(worker: Served) -> None:
     assert asked.body == {**plain.body, "warnings": [{"key": "x", "message": "Nothing reads it."}]}
 
 
+async def test_others_are_asked_of_a_config_where_a_client_wants_it(worker: Served) -> None:
+    """By a parameter of our own."""
+    path = "/connector-plugins/Source/config/validate"
+    for query, told in (("", None), ("?deep=true", "asked")):
+        answer = await worker.ask("PUT", path + query, {"x": "1"})
+        assert answer.body["configs"][0]["value"]["value"] == told
+
+
 async def test_a_config_is_validated(worker: Served) -> None:
     """As it was sent, nulls too: what is wrong with it is for the validation to say."""
     body = {"connector.class": "Source", "tasks.max": 1, "topic": None}

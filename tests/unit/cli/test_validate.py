@@ -43,3 +43,30 @@ def test_a_worker_file_lends_its_converters_and_providers(tmp_path: Path) -> Non
     alone = CliRunner().invoke(main, ["validate", str(file)])
     with_worker = CliRunner().invoke(main, ["validate", str(file), "--worker", str(worker)])
     assert (alone.exit_code, with_worker.exit_code) == (0, 2)
+
+
+def test_others_are_asked_of_what_is_right_by_itself(tmp_path: Path) -> None:
+    """Who is not there to be asked says so; what they find counts like the rest."""
+    good, missing, wrong = (tmp_path / f"{name}.properties" for name in ("good", "missing", "wrong"))
+    (tmp_path / "in.txt").write_text("x\n")
+    good.write_text(f"name=c\nconnector.class=FileStreamSource\ntopic=t\nfile={tmp_path / 'in.txt'}\n")
+    missing.write_text(f"name=c\nconnector.class=FileStreamSource\ntopic=t\nfile={tmp_path}\n")
+    wrong.write_text("name=c\nconnector.class=FileStreamSource\n")
+    worker = tmp_path / "worker.properties"
+    worker.write_text("bootstrap.servers=embedded\n")
+    files = [str(path) for path in (good, missing, wrong)]
+    result = CliRunner().invoke(main, ["validate", "--deep", "--json", "--worker", str(worker), *files])
+    found = json.loads(result.stdout)
+    assert result.exit_code == 2
+    assert [each["valid"] for each in found] == [True, False, False]
+    assert {asked: told.partition(":")[0] for asked, told in found[0]["asked"].items()} == {
+        "Spark": "not asked",
+        "registry": "not asked",
+        "source": "answers",
+        "Kafka": "is embedded in the worker",
+    }
+    assert [(finding["key"], finding["severity"]) for finding in found[1]["findings"]] == [("file", "error")]
+    assert "asked" not in found[2], "what is wrong by itself is put right first"
+    shown = CliRunner().invoke(main, ["validate", "--deep", "--worker", str(worker), str(good)])
+    assert f"{good}: source: answers" in shown.output.replace("\n", "")
+    assert shown.exit_code == 0

@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from fetchers.catalog import find_plugin
+from fetchers.file.config import FileStreamConfig
 from fetchers.file.disk import fetch_error
 from fetchers.file.fetcher import FileStreamSource
 from fetchers.file.reading import FileFollowed, FileMissing, FilePassedOver
-from fetchers.sdk import Fatal, Page, PayloadKind, Retriable
+from fetchers.sdk import Fatal, Page, PayloadKind, Retriable, Severity
 from fetchers.sdk.testing import FakeContext, collect, running
 
 MakeSource = Callable[..., FileStreamSource]
@@ -329,3 +330,16 @@ def open_files() -> list[Path]:
 
 async def _next(pages: AsyncIterator[Page]) -> Page:
     return await anext(pages)
+
+
+async def test_a_check_opens_the_file(tmp_path: Path) -> None:
+    """Or the first that matches; none yet is odd, but no error, for it is waited for."""
+    (tmp_path / "a.log").write_text("x")
+    (tmp_path / "folder").mkdir()
+    told = {}
+    for name in ("a.log", "*.log", "b.log", "*.txt", "folder"):
+        parsed = FileStreamSource.config_class.parse({"topic": "t", "file": str(tmp_path / name)})
+        assert isinstance(parsed.config, FileStreamConfig)
+        told[name] = [(each.key, each.severity) for each in await FileStreamSource(parsed.config).check(FakeContext())]
+    waiting, wrong = [("file", Severity.WARNING)], [("file", Severity.ERROR)]
+    assert told == {"a.log": [], "*.log": [], "b.log": waiting, "*.txt": waiting, "folder": wrong}

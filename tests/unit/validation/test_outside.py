@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -43,8 +45,8 @@ async def silent(plan: ConversionPlan) -> Sequence[PlanFinding]:
 
 def plugins(check: PlanCheck, *, schemas: Schemas | None = None, is_ready: bool = True) -> ConnectorPlugins:
     """Of a worker whose Spark answers so."""
-    outside = Outside(schemas or Inline(), check, lambda: is_ready)
-    return ConnectorPlugins(Validation(WORKER), ForeignCalls(), outside=outside)
+    deep: Any = SimpleNamespace(spark=Outside(schemas or Inline(), check, lambda: is_ready))
+    return ConnectorPlugins(Validation(WORKER), ForeignCalls(), deep=deep)
 
 
 async def test_a_rule_that_spark_refuses_is_an_error_of_the_config() -> None:
