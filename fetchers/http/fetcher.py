@@ -96,17 +96,22 @@ class HttpSource(SourceConnector[HttpSourceConfig]):
         return {"url": str(url.with_user(None).with_query(None).with_fragment(None))}
 
     async def check(self, context: FetchContext) -> Sequence[Finding]:
-        """Ask for the first page, as a first round does."""
-        plan, shown = self._plan(context), self.partition()["url"]
-        mark = Bookmark.of_offset({}, self.config.http_offset_field, initial=settings.initial(self.config)).mark
+        """Ask for the first page, as a first round does; of two levels that of the parents."""
+        key, url = "http.url", self.config.http_url
+        asked = asking.endpoint(self.config, clock=context.clock)
+        of_parents = asking.parents_endpoint(self.config, clock=context.clock)
+        if of_parents is not None:
+            key, url, asked = "http.parent.url", self.config.http_parent_url or "", of_parents
+        shown = str(URL(url).with_user(None).with_query(None).with_fragment(None))
+        place = None if self.config.http_pagination_type == "mark" else asked.pagination.first()
         try:
-            answered = await self._ask(context, plan, plan.pagination.first(), mark)
+            first = await asked.ask(context, place, self._stored(context, {}).mark.value)
         except FetchError as error:
-            return (Finding("http.url", str(shown), f"{error}; Expected a first page of records"),)
-        if answered.answer.records:
+            return (Finding(key, shown, f"{error}; Expected a first page of records"),)
+        if first.answer.records:
             return ()
         text = "the first page holds no records; Expected some, where the source has any: look at http.records.path"
-        return (Finding("http.url", str(shown), text, Severity.WARNING),)
+        return (Finding(key, shown, text, Severity.WARNING),)
 
     async def fetch(self, context: FetchContext) -> AsyncIterator[Page]:
         """Pages of new records, round after round, until the task is cancelled.
