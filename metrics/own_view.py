@@ -53,6 +53,11 @@ def _(event: events.PagesMoved, into: Instruments) -> None:
 
 
 @measure.register
+def _(event: events.ListenerConnected, into: Instruments) -> None:
+    into.add(own.LISTENER_CONNECTS, 1, event.connector, event.task)
+
+
+@measure.register
 def _(event: events.SourceGap, into: Instruments) -> None:
     task = (event.connector, event.task)
     into.add(own.SOURCE_GAPS, 1, *task)

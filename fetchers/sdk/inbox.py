@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from fetchers.sdk.asker import Asker
 from fetchers.sdk.page import Offset, Page, Rejection
-from metrics.events import InboxChanged, InboxWaitBegan, InboxWaited, SourceGap
+from metrics.events import InboxChanged, InboxWaitBegan, InboxWaited, ListenerConnected, SourceGap
 
 RECEIVED_AT = "received_at_ms"
 """In the offset of a source that cannot be resumed: when its last message came, in milliseconds since the epoch."""
@@ -118,6 +118,8 @@ class Inbox:
             seconds = max(0.0, (self._now_ms() - self.health.heard_at_ms) / 1000)
             self.gap("disconnected" if self._has_listened else "restarted", seconds=seconds)
         self._has_listened = True
+        asker = self._asker
+        asker.emit(ListenerConnected(asker.connector, asker.task, is_resumed=is_resumed))
         self._asker.finish_round()
 
     def heard(self) -> None:

@@ -82,6 +82,12 @@ PAGES_MOVED = Metric(
     "Times that a list moved over a page border while it was paged, and pages were read again for it.",
     TASK,
 )
+LISTENER_CONNECTS = Metric(
+    "headrace_listener_connects_total",
+    Kind.COUNTER,
+    "Connections that the source of a listener has accepted.",
+    TASK,
+)
 SOURCE_GAPS = Metric(
     "headrace_source_gaps_total",
     Kind.COUNTER,

@@ -73,6 +73,15 @@ class PagesMoved(TaskEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ListenerConnected(TaskEvent):
+    """The source of a listener has accepted a connection; ``is_resumed``: it goes on where the last one ended."""
+
+    logger: ClassVar[str] = "headrace.fetch"
+    level: ClassVar[Level] = Level.INFO
+    is_resumed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SourceGap(TaskEvent):
     """Something that the source had is lost, or may be: it was sent, or would have been, while nobody listened.
 

@@ -12,6 +12,7 @@ from metrics.events import (
     ComponentStateChanged,
     Event,
     FetchCompleted,
+    ListenerConnected,
     PageFetched,
     RetryScheduled,
     SinkRecordsPut,
@@ -25,6 +26,7 @@ from metrics.events import (
 
 _RECOVERIES: dict[type[TaskEvent], str] = {
     PageFetched: "fetch",
+    ListenerConnected: "fetch",
     SourceLagMeasured: "fetch",
     BatchConverted: "convert",
     SinkRecordsPut: "put",

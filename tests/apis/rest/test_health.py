@@ -9,6 +9,7 @@ from metrics.events import (
     ComponentStateChanged,
     Event,
     FetchCompleted,
+    ListenerConnected,
     PageFetched,
     RetryScheduled,
     SinkRecordsPut,
@@ -81,6 +82,7 @@ def test_a_retry_is_told_and_the_worker_still_ready() -> None:
     [
         ("fetch", PageFetched("c", 0, records=1, bytes=1)),
         ("fetch", FetchCompleted("c", 0, outcome="ok", bytes=1, seconds=1)),
+        ("fetch", ListenerConnected("c", 0, is_resumed=True)),
         ("convert", BatchConverted("c", 0, records=1, seconds=1)),
         ("put", SinkRecordsPut("c", 0, records=1, seconds=1)),
         ("fetch", RUNNING),
