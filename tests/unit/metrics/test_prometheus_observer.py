@@ -19,16 +19,11 @@ from metrics.events import (
     EndToEndMeasured,
     Event,
     FetchCompleted,
-    InboxChanged,
-    InboxWaitBegan,
-    InboxWaited,
-    ListenerConnected,
     MemoryHeldChanged,
     MemoryWaitBegan,
     OffsetCommitted,
     PageFetched,
     QueueWaitBegan,
-    ReconnectCeilingReached,
     RecordRejectedLogged,
     RecordsCoerced,
     RecordsDeduplicated,
@@ -36,7 +31,6 @@ from metrics.events import (
     RecordsRejected,
     RequestAnswered,
     RetryScheduled,
-    SourceGap,
     TaskEvents,
     TaskFailed,
     TaskRemoved,
@@ -158,28 +152,6 @@ def test_a_settled_batch_leaves_no_record_active(scene: Scene) -> None:
     assert scene.of_task("headrace_dead_letters_total") == 7
     rejected = scene.of_task("headrace_records_rejected_total", stage="VALUE_CONVERTER", reason="wrong_type")
     assert rejected == 7
-
-
-def test_what_a_listener_misses_is_counted_from_nought_on(scene: Scene) -> None:
-    """Gaps with their seconds and messages where they are known; and whether it does not read for want of room."""
-    scene.task(TaskStarted, is_success=True, seconds=1.0)
-    names = ("gaps", "gap_seconds", "gap_messages")
-    assert [scene.of_task(f"headrace_source_{name}_total") for name in names] == [0, 0, 0]
-    scene.task(ListenerConnected, is_resumed=False)
-    scene.task(SourceGap, reason="restarted", seconds=2.5)
-    scene.task(SourceGap, reason="dropped", messages=7)
-    scene.task(ReconnectCeilingReached, attempt=9, wait_seconds=320.0, message="away")
-    assert [scene.of_task(f"headrace_source_{name}_total") for name in names] == [2, 2.5, 7]
-    assert scene.of_task("headrace_listener_connects_total") == 1
-    assert scene.of_task("headrace_reconnect_ceilings_total") == 1
-    scene.task(InboxWaitBegan)
-    assert scene.of_task("headrace_inbox_waiting") == 1
-    scene.task(InboxWaited, seconds=1.5)
-    scene.task(InboxChanged, records=3, bytes=40)
-    assert scene.of_task("headrace_inbox_waiting") == 0
-    assert scene.of_task("headrace_inbox_wait_seconds_sum") == 1.5
-    assert scene.of_task("headrace_inbox_records") == 3
-    assert scene.of_task("headrace_inbox_bytes") == 40
 
 
 def test_errors_count_as_connect_counts_them(scene: Scene) -> None:
