@@ -16,12 +16,7 @@ from fetchers.http.answers import CutAnswer
 from fetchers.http.bookmark import Bookmark
 from fetchers.sdk import Fatal, Retriable
 from fetchers.toolkit.marks import RecordOrder
-
-CAPPED_PAGES = 3
-"""Pages on end with the same number of records, fewer than were asked for, after which the source is taken not to give
-more at once. Then a page is full with fewer than ``http.pagination.limit``, and nobody could tell."""
-CAPPED_RECORDS_MIN = 5
-"""Fewer are equal by chance where records come in while a list is read."""
+from fetchers.toolkit.watermark import Reached
 
 
 class Anew:
@@ -33,8 +28,8 @@ class Anew:
         self._name = ", ".join(fields)
         self._is_keyset = len(fields) > 1
         self._limit = limit
-        self._counts: list[int] = []
-        """Records of each page with news."""
+        self._last: tuple[Reached, int] | None = None
+        """What the page before was asked for from, and how many records it had."""
 
     def must_ask_before(self, answer: CutAnswer) -> bool:
         """Whether records with the mark's own value may be missing here: ask from ``bookmark.before``, then.
@@ -54,10 +49,34 @@ class Anew:
         count = len(answer.records)
         if not news and count >= self._limit:
             raise Fatal(self._full_words(answer))
-        if news:
-            self._counts.append(count)
-            self._check_count()
         return news
+
+    def must_ask_again(self, answer: CutAnswer) -> bool:
+        """Whether the page before must be asked for once more: it was short like this one, and yet more followed.
+
+        Either records came in meanwhile, or the source gives no more than that at once.
+        """
+        return self._last is not None and self._last[1] == len(answer.records) < self._limit
+
+    @property
+    def asked_before(self) -> Reached:
+        """What the page before was asked for from."""
+        return None if self._last is None else self._last[0]
+
+    def check_limit(self, again: CutAnswer, answer: CutAnswer) -> None:
+        """Raise Fatal where the page before, asked for ``again``, ends before the records of this one, and is short.
+
+        Then a page is full with fewer records than were asked for, and nobody could tell.
+        """
+        if again.column is None or answer.column is None or not again.column.orders or not answer.column.orders:
+            return
+        count = len(again.records)
+        if count < self._limit and max(again.column.orders) < max(answer.column.orders):
+            message = (
+                f"the source gives no more than {count} records at once, and {self._limit} are asked for: "
+                f"set http.pagination.limit={count}, or a full page cannot be told from the last one"
+            )
+            raise Fatal(message)
 
     def hand_over(self, answer: CutAnswer, news: list[int]) -> Bookmark:
         """Move the mark behind these records, and give the bookmark after them."""
@@ -69,6 +88,7 @@ class Anew:
             if below is None and moved.mark.value != known.mark.value:
                 below = known.mark.value
             before = before if below is None or isinstance(below, tuple) else below
+        self._last = (known.mark.value, len(answer.records))
         self.bookmark = replace(moved, before=before)
         return self.bookmark
 
@@ -81,15 +101,6 @@ class Anew:
         if order is RecordOrder.MIXED:
             message = f"the source gives the records in no order; {wanted}"
             raise Retriable(message)
-
-    def _check_count(self) -> None:
-        last = self._counts[-CAPPED_PAGES:]
-        if len(last) == CAPPED_PAGES and len(set(last)) == 1 and CAPPED_RECORDS_MIN <= last[0] < self._limit:
-            message = (
-                f"the source gives no more than {last[0]} records at once, and {self._limit} are asked for: "
-                f"set http.pagination.limit={last[0]}, or a full page cannot be told from the last one"
-            )
-            raise Fatal(message)
 
     def _full_words(self, answer: CutAnswer) -> str:
         count, value = len(answer.records), self.bookmark.mark.value

@@ -131,7 +131,7 @@ class HttpSourceConfig(FetcherConfig):
     """Query field of the limit, with offset and mark."""
     http_pagination_limit: Annotated[int, Field(ge=1), _PAGES] = 100
     """Records to ask for at once, with offset and mark. With mark it must not be more than the source gives at once,
-    for it tells full pages; three pages on end with the same smaller number of records fail the task."""
+    for it tells full pages; where a smaller page turns out to have been full, the task fails."""
     http_pagination_in: Annotated[Literal["query", "body"], _PAGES] = "query"
     """Where these fields stand in a request: in its query, or as members of a JSON object in its body."""
     http_pagination_first_query: Annotated[TextMap, Field(default_factory=dict), _PAGES]

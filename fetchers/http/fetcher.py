@@ -217,6 +217,9 @@ class HttpSource(SourceConnector[HttpSourceConfig]):
                 news = await _run_step(anew.take, answered.answer)
                 if not news:
                     return
+                if anew.must_ask_again(answered.answer):
+                    again = await one.endpoint.ask(context, None, anew.asked_before)
+                    await _run_step(anew.check_limit, again.answer, answered.answer)
                 bookmark = await _run_step(anew.hand_over, answered.answer, news)
                 ahead.start(one.endpoint.ask(context, None, bookmark.mark.value), name="next page")
                 yield one.page(answered.answer, news, bookmark), bookmark
