@@ -22,7 +22,8 @@ from service.config.files import read_properties
 from service.job import read_job
 from spark_batch.exact.verdicts import exact_verdict
 from spark_batch.plan_findings import plan_findings
-from tests.apis.http.vendors import VENDORS, GitHubIssues, Vendor, without_hosts
+from tests.apis.http.vendor import GitHubIssues, Vendor, without_hosts
+from tests.apis.http.vendors import VENDORS
 from tests.architecture.tracked import ROOT
 from tests.contracts.loopback import serve
 
