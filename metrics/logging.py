@@ -126,6 +126,9 @@ def _level_of(event: Event) -> Level:
     match event:
         case TaskStarted(is_success=False) | ConnectorStarted(is_success=False):
             return Level.ERROR
+        case ComponentStateChanged(is_ready=False, detail="starting" | "joining"):
+            # Nobody has had it yet: a first start is no alarm.
+            return event.level
         case ComponentStateChanged(is_ready=False) | StopReported(is_complete=False):
             return Level.WARNING
         case _:

@@ -140,6 +140,9 @@ def read_job(worker_file: Path, connector_files: Sequence[Path]) -> Job:
     worker = _read(worker_file, read_properties, problems)
     read = [(str(path), _read(path, read_connector, problems)) for path in connector_files]
     present = [(source, connector) for source, connector in read if connector is not None]
+    misplaced = _misplaced(str(worker_file), worker, [(source, each.properties) for source, each in present])
+    if misplaced:
+        raise ConfigRefusedError(misplaced)
     sources, properties = [source for source, _ in present], [connector.properties for _, connector in present]
     if worker is None:
         told = [source for source in _findings_without_worker(sources, properties) if source.findings]
@@ -147,6 +150,26 @@ def read_job(worker_file: Path, connector_files: Sequence[Path]) -> Job:
     job = _checked(worker, properties, [str(worker_file), *sources]).job(also_found=problems)
     states = {each.properties["name"]: each.initial_state for _, each in present if each.initial_state}
     return replace(job, initial_states=states)
+
+
+_USAGE = "the worker's file comes first, then the connectors' (./headrace standalone WORKER CONNECTOR...)"
+_OF_WORKERS = ("bootstrap.servers", "group.id", "listeners", "offset.storage.topic", "data.dir")
+
+
+def _misplaced(
+    worker_file: str, worker: Mapping[str, str] | None, connectors: Sequence[tuple[str, Mapping[str, str]]]
+) -> list[SourceFindings]:
+    """Files that stand in each other's place: one sentence each, for what their keys are told would be beside it."""
+    found = []
+    if worker is not None and "connector.class" in worker:
+        found.append((worker_file, f"this is a connector's file, in the place of the worker's: {_USAGE}"))
+    for source, properties in connectors:
+        if "connector.class" not in properties and any(key in properties for key in _OF_WORKERS):
+            found.append((source, f"this is a worker's file, in the place of a connector's: {_USAGE}"))
+    names = [source for source, _ in connectors]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    found += [(name, "this connector's file is given twice") for name in twice]
+    return [SourceFindings(source, (Finding("", None, text),)) for source, text in found]
 
 
 def _read(path: Path, read: Callable[[Path], Content], problems: list[SourceFindings]) -> Content | None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -150,7 +151,7 @@ class _Reader:
             return self._primitive(Primitive(name), document or {}, path)
         full = _full_name(name, namespace) if isinstance(name, str) else None
         if full not in self.named:
-            self.find(path, name, "a known Avro type")
+            self.find(path, name, _known_type(name, self.named))
             return None
         known = self.named[full]
         if known is None:
@@ -333,3 +334,17 @@ def _is_whole(value: object) -> bool:
 
 def _text(value: object) -> str | None:
     return value if isinstance(value, str) else None
+
+
+def _known_type(name: JsonValue, named: Iterable[str]) -> str:
+    """What a type could be, and what was probably meant by this one."""
+    text = str(name)
+    known = "one of Avro's types (" + ", ".join([*Primitive, *sorted(_NAMED), "array", "map"]) + ")"
+    if text.lower() in {"object", "integer", "number"}:
+        meant = {"object": "record", "integer": "long", "number": "double"}[text.lower()]
+        return f"{known}; '{text}' is JSON Schema's word, Avro's is '{meant}'"
+    if text.endswith("?") or text.lower() in {"optional", "nullable"}:
+        inner = text.rstrip("?") or "int"
+        return f'{known}; what may be null is ["null", "{inner}"]'
+    close = difflib.get_close_matches(text.lower(), [*Primitive, *_NAMED, "array", "map", *named], n=1)
+    return f"{known}; did you mean '{close[0]}'?" if close else f"{known}, or a type that the schema names before"

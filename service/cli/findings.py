@@ -23,6 +23,17 @@ def print_warnings(warnings: Sequence[SourceFindings]) -> None:
 
 
 def _print(title: str, sources: Sequence[SourceFindings]) -> None:
+    if all(not finding.key for source in sources for finding in source.findings):
+        # What is about files as a whole is a sentence, and no row of a table.
+        for source in sources:
+            for finding in source.findings:
+                text = (
+                    finding.message
+                    if finding.message.startswith(source.source)
+                    else f"{source.source}: {finding.message}"
+                )
+                Console(stderr=True, soft_wrap=True, highlight=False).print(Text(f"headrace: {text}"))
+        return
     table = Table(title=title, title_justify="left", show_lines=False)
     for column in ("file", "", "key", "value", "finding"):
         table.add_column(column, overflow="fold")

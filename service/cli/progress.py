@@ -7,6 +7,7 @@ import io
 import sys
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 from rich.console import Console, Group
@@ -117,7 +118,9 @@ def summary_table(found: Iterable[ConnectorProgress]) -> Table:
     """What each connector has done by the end."""
     table = _table("last commit")
     for each in found:
-        table.add_row(*_cells(each, ago(each.last_commit_seconds)))
+        # At the end no task is anybody's: that is not news.
+        ended = replace(each, state="ended") if each.state == "UNASSIGNED" else each
+        table.add_row(*_cells(ended, ago(each.last_commit_seconds)))
     return table
 
 

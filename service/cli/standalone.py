@@ -19,7 +19,7 @@ from metrics.logging import LogFormat, configure_logging
 from service.app import Addresses, open_worker
 from service.cli.findings import print_refusal, print_warnings
 from service.cli.progress import LinesAbove, showing, terminal
-from service.embedded.errors import EmbeddedError, StartFailed
+from service.embedded.errors import EmbeddedError, PortBusy, StartFailed
 from service.herder.run import WorkerRun
 from service.job import ConfigRefusedError, Job
 from service.kafka.errors import DeliveryFatal
@@ -62,7 +62,8 @@ async def run_to_end(
 
 def exit_code_of(error: Exception) -> int:
     """Of what kept a worker from running: whether it is worth another try, or somebody has to change something."""
-    if isinstance(error, StartFailed):
+    # A port that is taken may be free the next time, whoever it is that listens there.
+    if isinstance(error, (PortBusy, StartFailed)):
         return EXIT_FAILED
     if not isinstance(error, OSError):
         return EXIT_CONFIG

@@ -37,8 +37,11 @@ def read_connector(path: Path) -> ConnectorFile:
     try:
         # Editors on Windows put a mark before the text, which would become part of the first key.
         text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        message = f"{path}: cannot be read: it is not UTF-8 text (byte {error.start}); save it as UTF-8"
+        raise ConfigFileError(message) from error
     except (OSError, ValueError) as error:
-        message = f"{path}: cannot be read: {error}"
+        message = f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}"
         raise ConfigFileError(message) from error
     if path.suffix == ".json" or text.lstrip().startswith("{"):
         return _from_json(text, path)

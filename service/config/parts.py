@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -91,9 +92,14 @@ def known_keys(*config_classes: type[ConfigModel]) -> tuple[ConfigKey, ...]:
 
 def class_not_found(class_name: str, available: Iterable[str]) -> str:
     """What Kafka Connect says to a class that no plugin has: the name asked for, and those that there are."""
+    names = tuple(available)
+    own = class_name.rpartition(".")[2]
+    by_name = {name.rpartition(".")[2].lower(): name for name in reversed(names)}
+    close = difflib.get_close_matches(own.lower(), by_name, n=1, cutoff=0.75)
+    advice = f"; did you mean {by_name[close[0]]}?" if close else ""
     return (
         f"Failed to find any class that implements Connector and which name matches {class_name}, "
-        f"available connectors are: {', '.join(available)}"
+        f"available connectors are: {', '.join(names)}{advice}"
     )
 
 

@@ -43,6 +43,7 @@ class BrokerProgram:
     """How the broker is formatted, configured and started."""
 
     name = "the embedded Kafka broker"
+    port_key = "embedded.kafka.port"
     port_taken_text = "Address already in use"
 
     def __init__(self, folder: Path, jvm: BrokerJvm, *, lock: int) -> None:

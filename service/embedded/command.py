@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from service.embedded.broker import embedded_kafka
-from service.embedded.errors import EmbeddedError, StartFailed
+from service.embedded.errors import EmbeddedError, PortBusy, StartFailed
 from service.embedded.registry import embedded_registry
 from service.embedded.server import EmbeddedServer
 
@@ -24,7 +24,8 @@ async def run_broker(*, data_dir: Path, port: int = 0, has_registry: bool = Fals
     """Run the servers until SIGTERM or SIGINT, a second one not waiting for their grace; return the exit code.
 
     Prints one line `ready bootstrap=HOST:PORT[ registry=URL]` once clients can use them. 0 after a signal,
-    1 where a server does not start or ends by itself, 2 where the directory, a port or the set-up is at fault.
+    1 where a server does not start, its port is taken, or it ends by itself, 2 where the directory or the set-up is at
+    fault.
     """
     loop = asyncio.get_running_loop()
     task = asyncio.current_task()
@@ -40,7 +41,7 @@ async def run_broker(*, data_dir: Path, port: int = 0, has_registry: bool = Fals
         return EXIT_CLEAN
     except EmbeddedError as error:
         print(f"headrace: {error}", file=sys.stderr, flush=True)
-        return EXIT_FAILED if isinstance(error, StartFailed) else EXIT_CONFIGURATION
+        return EXIT_FAILED if isinstance(error, (PortBusy, StartFailed)) else EXIT_CONFIGURATION
     finally:
         for number in _STOP_SIGNALS:
             loop.remove_signal_handler(number)

@@ -27,11 +27,13 @@ def free_ports(count: int) -> list[int]:
     raise EmbeddedError(f"no {count} free ports found between {CHOICE.start} and {CHOICE.stop}")
 
 
-def require_free(port: int) -> None:
-    """Raise PortBusy where somebody listens on the port."""
+def require_free(port: int, *, key: str = "") -> None:
+    """Raise PortBusy where somebody listens on the port that ``key`` names."""
     reason = _reason_against(port)
     if reason:
-        raise PortBusy(f"port {port} of {LOOPBACK} cannot be used ({reason}): give another one")
+        raise PortBusy(
+            f"port {port} of {LOOPBACK} cannot be used ({reason}): give {key or 'it'} another, 0 is a free one"
+        )
 
 
 def _reason_against(port: int) -> str | None:

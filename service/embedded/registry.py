@@ -29,6 +29,7 @@ class RegistryProgram:
     """How the registry is configured and started."""
 
     name = "the embedded schema registry"
+    port_key = "embedded.registry.port"
     # What Quarkus says when it cannot bind.
     port_taken_text = "seems to be in use by another process"
 

@@ -28,6 +28,10 @@ class Program(Protocol):
         """What the server is called in messages to people."""
 
     @property
+    def port_key(self) -> str:
+        """Key of a worker's file that names its port."""
+
+    @property
     def port_taken_text(self) -> str:
         """What its log says where somebody was quicker with the port."""
 
@@ -100,7 +104,7 @@ class EmbeddedServer:
             if self._is_port_chosen and self._jvm is None:
                 (self._port,) = free_ports(1)
             else:
-                require_free(self._port)
+                require_free(self._port, key=self._program.port_key)
             try:
                 self._jvm = await self._program.launch(self._port)
             except StartFailed as failure:

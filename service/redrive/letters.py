@@ -73,7 +73,7 @@ class Letter:
     def field(self) -> str:
         """Path of the field that is at fault; empty where it is the record as a whole, or no message says it."""
         found = _FIELD.match(self.message)
-        return "" if found is None or found["field"] == "record" else found["field"]
+        return "" if found is None or found["field"] == "record" or self.reason == "rule_failed" else found["field"]
 
     @property
     def place(self) -> str:

@@ -144,7 +144,8 @@ async def _listen(
         except OSError as error:
             reason = error.strerror or type(error).__name__
             raise ListenError(
-                f"Cannot listen on {listener.scheme}://{listener.host}:{listener.port}: {reason}"
+                f"Cannot listen on {listener.scheme}://{listener.host}:{listener.port}: {reason} "
+                "(key listeners, or admin.listeners; port 0 is a free one)"
             ) from error
         urls.append(listener.url(site.port))
     return tuple(urls)

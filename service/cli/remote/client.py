@@ -134,7 +134,8 @@ class RemoteWorker:
             response = connection.getresponse()
             text = response.read()
         except (http.client.HTTPException, OSError) as error:
-            message = f"no worker answers at {self.settings.url}: {str(error) or type(error).__name__}"
+            reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            message = f"no worker answers at {self.settings.url}: {reason} (--url or $HEADRACE_URL names another)"
             raise UnreachableError(message) from error
         finally:
             connection.close()

@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[3]
 LONG = "a folder of this name " * 10
 REFUSALS: list[tuple[Exception, int]] = [
     (DataDirectoryBusy(LONG), 2),
-    (PortBusy("port 1"), 2),
+    (PortBusy("port 1"), 1),
     (StartFailed("kafka was not ready within 60 s"), 1),
     (EmbeddedError("x"), 2),
     (ListenError("Cannot listen on http://127.0.0.1:8083: taken"), 1),

@@ -35,6 +35,7 @@ def refused_listener(number: int) -> ListenError:
     "error",
     [
         StartFailed("kafka was not ready within 60 s"),
+        PortBusy("something else listens there"),
         ConnectionResetError("reset by peer"),
         OSError(errno.ENOSPC, "No space left on device"),
         refused_listener(errno.EADDRINUSE),
@@ -52,7 +53,6 @@ async def test_what_may_pass_is_worth_another_try(error: Exception, capsys: pyte
     [
         PartsMissing("something has to be installed"),
         DataDirectoryBusy("another worker uses it"),
-        PortBusy("something else listens there"),
         DeliveryFatal("Topic 'offsets' is required to have 'cleanup.policy=compact'"),
         PermissionError(errno.EACCES, "Permission denied", "/data"),
         FileNotFoundError(errno.ENOENT, "No such file or directory", "/data"),
