@@ -12,7 +12,7 @@ from typing_extensions import override
 from fetchers.sdk.testing import TalkingSource
 
 TOKEN = "tok-51b0d2c9a7e84f63"
-FLOOD_RECORDS = 5_000
+FLOOD_RECORDS = 6_000
 PAD = b"x" * 8_000
 
 

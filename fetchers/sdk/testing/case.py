@@ -69,7 +69,7 @@ class TalkingSource(ScriptedSource):
 
     @abstractmethod
     async def add_flood(self) -> None:
-        """Bring about much more than any buffer on the way holds: at least ``flood_records`` of some kilobytes each."""
+        """Bring about much more than any buffer on the way holds: 6,000 records of 8 kB will do."""
 
     @abstractmethod
     async def be_away(self) -> None:
@@ -121,6 +121,8 @@ class ListenerCase(FetcherCase):
     is_resumable: bool = True
     """Whether a connection goes on where the last one ended. If not, each new one must tell a gap."""
     is_paged = False
+    records_ahead_max = 5_500
+    """Of a flood of 6,000 records of 8 kB: what an inbox holds, and the buffers of both sides of a connection."""
 
     @property
     def listens(self) -> bool:

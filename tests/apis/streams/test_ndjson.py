@@ -146,7 +146,7 @@ async def test_a_stream_that_never_sends_a_byte_is_made_anew() -> None:
 
     turns = in_turn(silent, headers_only, body(b"{}\n", content_type=JSON))
     heard = await hear(NAME, turns, records=1, listener_silence_ms="500")
-    assert len(heard.requests) == 3
+    assert len(heard.requests) >= 3
     assert {type(error) for error, _ in heard.context.retries} == {Disconnected}
 
 

@@ -37,8 +37,14 @@ async def certificate_fixture(tmp_path: Path) -> Path:
 async def url_fixture(certificate: Path) -> AsyncIterator[str]:
     """An https server with that certificate; it tells whether its client has shown one."""
 
-    async def answer(request: web.Request) -> web.Response:
+    async def answer(request: web.Request) -> web.StreamResponse:
         assert request.transport is not None
+        if request.headers.get("Upgrade"):
+            socket = web.WebSocketResponse(timeout=0.1)
+            await socket.prepare(request)
+            await socket.send_str("hello")
+            await socket.close()
+            return socket
         return web.Response(text=str(bool(request.transport.get_extra_info("peercert"))))
 
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(certificate))
@@ -84,3 +90,16 @@ async def test_an_unusable_file_is_fatal(context: FakeContext, url: str, tmp_pat
         path.write_text("no certificate")
     with pytest.raises(Fatal, match="TLS file"):
         await context.http.request("GET", url, tls=TlsSettings(ca_file=str(path)))
+
+
+async def test_a_websocket_trusts_whom_the_config_names_and_nobody_else(
+    context: FakeContext, url: str, certificate: Path
+) -> None:
+    """As every request does."""
+    address = url.replace("https", "wss")
+    with pytest.raises(Fatal, match="certificate of the source is not trusted"):
+        async with context.http.websocket(address, message_bytes_max=100):
+            pass
+    trusted = TlsSettings(ca_file=str(certificate))
+    async with context.http.websocket(address, message_bytes_max=100, tls=trusted) as socket:
+        assert (await socket.receive()).payload == b"hello"
