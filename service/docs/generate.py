@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from metrics import reference as metrics_reference
-from service.docs import commands, configuration, errors, rules
+from service.docs import commands, configuration, errors, rules, sdk
 
 ROOT = Path(__file__).parents[2]
 PAGES: Mapping[str, Callable[[], str]] = {
@@ -17,6 +17,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "docs/reference/errors.md": errors.page,
     "docs/reference/metrics.md": metrics_reference.page,
     "docs/reference/rules.md": rules.page,
+    "docs/reference/sdk.md": sdk.page,
 }
 """Each generated page, relative to the root of the repository, and what writes it."""
 

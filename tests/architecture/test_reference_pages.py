@@ -9,7 +9,9 @@ from pathlib import Path
 import click
 import pytest
 
+from fetchers import sdk
 from fetchers.catalog import PLUGINS
+from fetchers.sdk import testing
 from fetchers.sdk.config import ConfigKey, ConfigModel
 from service.cli.main import main as command_line
 from service.config.borrowed_keys import (
@@ -26,6 +28,7 @@ from service.config.sink import SinkConnectorConfig
 from service.config.worker import WorkerConfig
 from service.docs import commands, configuration, errors
 from service.docs.generate import PAGES, stale_pages, write_pages
+from service.docs.sdk import EXAMPLES
 from service.kafka.properties import read_settings
 from service.registry.settings import RegistrySettings
 from service.sinks.catalog import SINKS
@@ -250,3 +253,11 @@ def test_the_launcher_documents_what_it_does_itself() -> None:
 
     assert set(commands.LAUNCHER_COMMANDS) <= words
     assert "test" in words
+
+
+def test_every_name_of_the_sdk_is_in_an_example() -> None:
+    """What an author imports is shown at work; where this fails, add it to ``tests/contracts/sdk_examples.py``."""
+    nodes = [node for path in EXAMPLES for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
+    used = {node.id for node in nodes if isinstance(node, ast.Name)}
+
+    assert {*sdk.__all__, *testing.__all__} - used == set()
