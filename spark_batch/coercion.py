@@ -17,6 +17,9 @@ COUNTED_FIELDS_MAX = 62
 OTHER_FIELDS = "(other)"
 """Where the fields beyond are counted."""
 
+PATTERN_LETTERS_MAX = 100
+"""Of a date's pattern."""
+
 
 class Coerce(StrEnum):
     """What may be coerced, by the words of `contract.coerce`."""
@@ -94,6 +97,9 @@ def instant_pattern(pattern: str, logical_type: str, zone: str | None = None) ->
     `dd`, `d`, `HH`, `H`, `mm`, `ss`, `S` to `SSSSSSSSS`, `XXX` (`Z`, `+01:00`) and `XX` (`Z`, `+0100`); text in single
     quotes, and signs that are no letters, stand for themselves.
     """
+    if len(pattern) > PATTERN_LETTERS_MAX:
+        message = f"at most {PATTERN_LETTERS_MAX} letters"
+        raise PatternError(message)
     parts: list[str] = []
     groups: list[str] = []
     for match in _TOKEN.finditer(pattern):

@@ -72,10 +72,10 @@ class HttpSourceConfig(FetcherConfig):
     http_format: Annotated[Literal["json", "ndjson", "csv"], _RECORDS] = "json"
     """Format of answers. Rows of CSV become JSON objects of texts, named by the first row.
 
-    A contract's numbers and booleans reject such texts: declare the fields as string. A row that has not the fields of
-    the first one, has stray quotation marks or is not UTF-8 is a dead letter. Where a stray mark may have swallowed the
-    rows of several lines, the task fails and names them. With http.offset.field, which comes with a memory of bad
-    rows, more than 10,000 of them in one round fail it as well.
+    A contract takes such texts for numbers, times, booleans and null unless ``contract.coerce`` says otherwise. A row
+    that has not the fields of the first one, has stray quotation marks or is not UTF-8 is a dead letter. Where a stray
+    mark may have swallowed the rows of several lines, the task fails and names them. With http.offset.field, which
+    comes with a memory of bad rows, more than 10,000 of them in one round fail it as well.
 
     A web page (text/html) in place of ndjson or csv is tried again: a proxy or a login wall answers for the source."""
     http_records_path: Annotated[str, _RECORDS] = ""

@@ -89,12 +89,19 @@ def _write(found: Inference, out: Path | None) -> None:
         print(text)
         return
     try:
-        with out.open("x", encoding="utf-8") as file:
-            file.write(f"{text}\n")
+        file = out.open("x", encoding="utf-8")
     except FileExistsError as error:
         message = f"{out} is there already: expected the name of a new file"
         raise SampleError(message) from error
     except OSError as error:
+        message = f"{out} cannot be written: {error.strerror or error}"
+        raise SampleError(message) from error
+    try:
+        with file:
+            file.write(f"{text}\n")
+    except OSError as error:
+        # A part of a schema, as a full disk leaves it, would stand in the way of the next attempt.
+        out.unlink(missing_ok=True)
         message = f"{out} cannot be written: {error.strerror or error}"
         raise SampleError(message) from error
 

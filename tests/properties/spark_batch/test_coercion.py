@@ -193,6 +193,7 @@ def _tokens(pattern: str, when: Any) -> list[tuple[str, Any]]:
         ("yyyy-MM-dd[ HH:mm]", "local-timestamp-millis", None, "signs other than"),
         ("HH:mm.SSS", "time-millis", None, "a pattern for time-millis"),
         ("yyyy-MM-dd'", "date", None, "single quotes"),
+        ("yyyy-MM-dd" + " " * 100, "date", None, "at most 100 letters"),
     ],
 )
 def test_patterns_that_cannot_be_used(pattern: str, logical: str, zone: str | None, expected: str) -> None:
@@ -212,6 +213,13 @@ def test_words_that_are_none(wanted: Any) -> None:
     contract = plan_of(one_field("long", **{"json.coerce": wanted}), frozenset()).contract
     assert contract is not None
     assert "json.coerce as true, false or a list of numbers" in contract.parsed.findings[0].expected
+
+
+def test_the_registered_schema_says_nothing_of_payloads() -> None:
+    """It does not change with what is taken for what."""
+    kind = {"type": "int", "logicalType": "date"}
+    schema = one_field(kind, **{"json.name": "F", "json.coerce": ["numbers"], "json.pattern": "d.M.yyyy"})
+    assert json.loads(plan_of(schema, ALL).plain_value_schema()) == one_field(kind)
 
 
 def test_fields_beyond_those_counted_by_themselves() -> None:

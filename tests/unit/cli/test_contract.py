@@ -66,7 +66,8 @@ def test_the_schema_goes_to_a_new_file_only(tmp_path: Path) -> None:
     refused = called("infer", file, "--out", out)
     assert (refused.exit_code, out.read_bytes()) == (2, written)
     assert "is there already" in refused.stderr
-    assert "cannot be written" in called("infer", file, "--out", tmp_path / "no" / "folder").stderr
+    for nowhere in (tmp_path / "no" / "folder", file / "below"):
+        assert "cannot be written" in called("infer", file, "--out", nowhere).stderr
 
 
 def test_a_sample_has_a_limit(tmp_path: Path) -> None:
