@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -37,6 +37,10 @@ CHUNK_BYTES = 4 << 20
 """A chunk is about so large: for the processor's caches, and because of the next limit."""
 COLUMNS_MAX = 500
 """Arrow makes a column of every key it meets; where keys are data (a map from users, say) that would be millions."""
+MENDS_MAX = 4
+"""Payloads, or values, that are taken out of a chunk one after the other because Arrow names them."""
+ALIKE_MAX = 16
+"""Payloads of a chunk that may hold the value which Arrow names."""
 SPLITS_MAX = 40
 """Reads spent on finding the payloads that spoil their chunks; each takes a millisecond or more."""
 SKIPS_MAX = 64
@@ -113,7 +117,7 @@ def prove(text: ArrowColumn, shape: ProofShape) -> Proof | None:
     records, coerced = [], []
     for start, chunk in sorted(found.items(), key=lambda item: item[0]):
         is_sure = ~chunk.is_doubtful
-        is_proven[start : start + len(is_sure)] = is_sure
+        is_proven[start + (np.arange(len(is_sure)) if chunk.rows is None else chunk.rows)] = is_sure
         records.append(chunk.records.filter(pa.array(is_sure)) if chunk.is_doubtful.any() else chunk.records)
         coerced.append(chunk.coerced[is_sure])
     if 2 * np.count_nonzero(is_proven) < len(text):
@@ -130,15 +134,59 @@ def _read_chunks(text: ArrowColumn, shape: ProofShape, found: dict[int, _Chunk])
     average = max(1, text.nbytes // max(1, len(text)))
     rows = max(1, min(CHUNK_ROWS, CHUNK_BYTES // average))
     failed: list[tuple[int, int]] = []
+    mends_left = MENDS_MAX + len(text) // (FIRST_ROWS // 2)
     start, length = 0, min(rows, FIRST_ROWS)
     while start < len(text):
         length = min(length, len(text) - start)
+        chunk = text.slice(start, length)
         try:
-            found[start] = _read(text.slice(start, length), shape)
-        except Unproven:
-            failed.append((start, length))
+            found[start] = _read(chunk, shape)
+        except Unproven as failure:
+            rows = min(rows, FIRST_ROWS)
+            if length > rows:
+                # From here on in small chunks: less is read in vain before a bad payload.
+                length = rows
+                continue
+            mended, mends = _read_mended(chunk, shape, failure, mends_max=min(MENDS_MAX, mends_left))
+            mends_left -= mends
+            if mended is None:
+                failed.append((start, length))
+            else:
+                found[start] = mended
         start, length = start + length, rows
     return failed
+
+
+def _read_mended(
+    chunk: ArrowColumn, shape: ProofShape, failure: Unproven, *, mends_max: int
+) -> tuple[_Chunk | None, int]:
+    """Read without the payloads that Arrow says it failed at, which are left to others; and how often that was tried.
+
+    Where it names the wrong ones nothing is lost: only what it reads in the end counts.
+    """
+    rows = np.arange(len(chunk))
+    for mends in range(mends_max):
+        is_bad = _named_by(failure, chunk)
+        if is_bad is None:
+            return None, mends
+        chunk, rows = chunk.filter(pa.array(~is_bad)), rows[~is_bad]
+        try:
+            return replace(_read(chunk, shape), rows=rows), mends + 1
+        except Unproven as another:
+            failure = another
+    return None, mends_max
+
+
+def _named_by(failure: Unproven, chunk: ArrowColumn) -> np.ndarray | None:
+    """The payload at whose row Arrow failed, or those few with the number that it could not convert."""
+    told = str(failure.__cause__)
+    if (row := _ROW.search(told)) is not None and int(row[1]) < len(chunk):
+        return np.asarray(np.arange(len(chunk)) == int(row[1]))
+    if (value := _VALUE.search(told)) is None:
+        return None
+    found = pc.match_substring_regex(chunk, rf"[:,\[]\s*{re.escape(value[1])}\s*[,}}\]]")
+    is_alike = np.asarray(pc.fill_null(found, fill_value=False))
+    return is_alike if 0 < np.count_nonzero(is_alike) <= ALIKE_MAX else None
 
 
 def _read_halves(
@@ -174,6 +222,8 @@ class _Chunk:
     records: ArrowColumn
     is_doubtful: np.ndarray
     coerced: np.ndarray
+    rows: np.ndarray | None = None
+    """Where in the chunk they stand; None: all of it, one after the other."""
 
 
 def _read(text: ArrowColumn, shape: ProofShape) -> _Chunk:
@@ -238,6 +288,9 @@ def _leaves(kind: ArrowType) -> int:
     return 1 + _leaves(kind.value_type) if pa.types.is_list(kind) else 1
 
 
+_ROW = re.compile(r" in row (\d+)$")
+_VALUE = re.compile(r"couldn't parse:\s*([-+.\w]+)$")
+"""How Arrow ends what it says of a text that it cannot read, and of a number that is not of its field's type."""
 _PLAIN_NAME = re.compile(r"[ !#-.0-\[\]-~]+")
 """Printable ASCII but quote, slash and backslash: such a character has one escape, which begins as the next says."""
 _ESCAPED_ASCII = r"\\u00[2-7]"

@@ -270,3 +270,25 @@ def test_habit() -> None:
     habit.tell(was_worth_while=True)
     assert habit.is_tried()
     assert SPLITS_MAX > 0
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        b'{"a":"x","whole":1',
+        b'{"a":"x"},{"a":"y"}',
+        b'{"a":"x","a":"y"}',
+        b'{"a":"x","whole":"1"}',
+        b'{"a":"x","whole":99999999999999999999}',
+        b'{"a":"x","small":1.5}',
+    ],
+)
+def test_a_bad_payload_in_a_thousand_spoils_no_other(bad: bytes) -> None:
+    """Arrow names the payload, or the number, at which it fails: that is left to the exact path, and nothing else."""
+    good = [b'{"a":"%d","whole":%d,"inner":{"x":"i"}}' % (n, n) for n in range(20_000)]
+    found: list[bytes | None] = [bad if n % 1_000 == 700 else payload for n, payload in enumerate(good)]
+    proof = proof_of(PLAN, found)
+    assert proof is not None
+    assert np.flatnonzero(~proof.is_proven).tolist() == list(range(700, 20_000, 1_000))
+    assert len(proof.records) == np.count_nonzero(proof.is_proven)
+    assert pc.struct_field(proof.records, "known").to_pylist()[-1] == "19999"
