@@ -19,6 +19,8 @@ pc: ArrowColumn = pyarrow.compute
 _SURROGATE_ESCAPE = r"\\u[dD][89a-fA-F]"
 _SURROGATE_PAIR = r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 _ESCAPED_BACKSLASH = "\\\\u"
+_SINGLE_ROWS_MAX = 16
+"""So few rows are looked at one by one rather than in halves."""
 _FLAT_BYTES = 2 * DEPTH_MAX
 
 
@@ -31,13 +33,21 @@ class Text:
 
 
 def read_utf8(column: ArrowColumn) -> Text:
-    """Check all at once; only a column that holds invalid text is looked at row by row."""
+    """Check all at once; a column that holds invalid text is halved until few rows are looked at one by one."""
     nowhere = np.zeros(len(column), dtype=bool)
     try:
         return Text(column.cast(pa.string()), nowhere)
     except pa.ArrowInvalid:
         pass
-    is_invalid = np.fromiter((_is_invalid(value) for value in column), dtype=bool, count=len(column))
+    is_invalid = nowhere
+    waiting = [(0, len(column))]
+    while waiting:
+        start, length = waiting.pop()
+        part = column.slice(start, length)
+        if length <= _SINGLE_ROWS_MAX:
+            is_invalid[start : start + length] = [_is_invalid(value) for value in part]
+        elif not _is_utf8(part):
+            waiting += [(start, length // 2), (start + length // 2, length - length // 2)]
     masked = pc.if_else(pa.array(is_invalid), pa.scalar(None, pa.binary()), column)
     return Text(masked.cast(pa.string()), is_invalid)
 
@@ -78,6 +88,14 @@ def _is_unpaired(text: ArrowColumn) -> np.ndarray:
 def _is_crowded(text: ArrowColumn) -> np.ndarray:
     openers = pc.add(pc.count_substring(text, "["), pc.count_substring(text, "{"))
     return np.asarray(openers) > DEPTH_MAX
+
+
+def _is_utf8(column: ArrowColumn) -> bool:
+    try:
+        column.cast(pa.string())
+    except pa.ArrowInvalid:
+        return False
+    return True
 
 
 def _is_invalid(value: ArrowColumn) -> bool:
