@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 EXIT_SHOWN, EXIT_FAILED, EXIT_CONFIG, EXIT_INTERRUPTED = 0, 1, 2, 130
-ENDING_SECONDS_MAX = 3.0
+ENDING_SECONDS_MAX = 5.0
 """After Ctrl-C: what has not ended by then ends with the process."""
 CELL_CHARACTERS_MAX = 400
 _OF_CONTRACT = ("contract.", "key.", "value.", "timestamp.field", "dedupe.", "transforms", "predicates")
