@@ -201,6 +201,8 @@ def _print(shown: Preview, hide: Callable[[str], str]) -> None:
     console.print(Text(f"{counts['records']:,} records: {', '.join(parts)}" if parts else "no records"))
     for reason, count in counts["reasons"].items():
         console.print(Text(f"  {count:,} {reason}"))
+    for field, count in counts["coerced"].items():
+        console.print(Text(printable(f"  {count:,} coerced: {field}")))
     source = told["source"]
     if source["records_left"]:
         console.print(Text(f"The source has more: {source['records_left']:,} records on the last page are not shown."))

@@ -7,6 +7,7 @@ only contracts with rules need Spark, because rules are expressions of Spark SQL
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -74,6 +75,8 @@ class JudgedRecord:
     """Milliseconds since the epoch; None: the time of delivery."""
     verdict: str
     """``valid``, ``rejected``, or ``duplicate``: equal by ``dedupe.fields`` to one before it in the sample."""
+    coerced: tuple[str, ...] = ()
+    """Fields in which a text was taken for their value, as ``contract.coerce`` allows."""
     stage: str | None = None
     reason: str | None = None
     field: str | None = None
@@ -91,6 +94,11 @@ class Judged:
     def count(self, verdict: str) -> int:
         """Records of one verdict."""
         return sum(record.verdict == verdict for record in self.records)
+
+    @property
+    def coerced(self) -> dict[str, int]:
+        """In how many valid records each field was coerced."""
+        return dict(Counter(name for record in self.records if record.reason is None for name in record.coerced))
 
     @property
     def reasons(self) -> dict[str, int]:
@@ -160,6 +168,7 @@ async def _records(
                 value=None if is_rejected else await decoded.value(row["value"]),
                 timestamp=row["timestamp"],
                 verdict="duplicate" if is_seen else "rejected" if is_rejected else "valid",
+                coerced=tuple(name for bit, name in enumerate(plan.coerced_fields) if (row["coerced"] or 0) >> bit & 1),
                 stage=row["stage"],
                 reason=row["reason"],
                 field=field_of(row["message"]),

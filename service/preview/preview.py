@@ -118,6 +118,7 @@ def as_json(shown: Preview, *, hide: Callable[[str], str]) -> dict[str, Any]:
             "records": len(judged.records),
             **{verdict: judged.count(verdict) for verdict in ("valid", "rejected", "duplicate")},
             "reasons": judged.reasons,
+            "coerced": judged.coerced,
         },
         "source": {
             "end": taken.end.value,
@@ -140,6 +141,7 @@ def _record(record: JudgedRecord, secrets: list[str]) -> dict[str, Any]:
         "field": record.field,
         "message": record.message,
         "topic": record.topic,
+        "coerced": list(record.coerced),
         "timestamp": record.timestamp,
         "key": shown["key"].value,
         "value": shown["value"].value,

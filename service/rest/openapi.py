@@ -174,6 +174,7 @@ COMPONENTS: Mapping[str, Json] = {
         field=OPTIONAL_TEXT,
         message=OPTIONAL_TEXT,
         topic=TEXT,
+        coerced=array_of(TEXT),
         timestamp={"type": ["integer", "null"]},
         key={},
         value={},
@@ -186,7 +187,14 @@ COMPONENTS: Mapping[str, Json] = {
         topic=TEXT,
         judged_by={"type": "string", "enum": ["exact", "spark"]},
         records=array_of(reference("PreviewedRecord")),
-        counts=record(records=NUMBER, valid=NUMBER, rejected=NUMBER, duplicate=NUMBER, reasons=map_of(NUMBER)),
+        counts=record(
+            records=NUMBER,
+            valid=NUMBER,
+            rejected=NUMBER,
+            duplicate=NUMBER,
+            reasons=map_of(NUMBER),
+            coerced=map_of(NUMBER),
+        ),
         source=record(
             end={"type": "string", "enum": ["source", "records", "bytes", "time", "error"]},
             has_more={"type": ["boolean", "null"]},

@@ -66,7 +66,14 @@ def test_json_has_all_that_the_table_shows_and_the_source_besides(tmp_path: Path
     assert (second["reason"], second["field"], second["stage"]) == ("wrong_type", "id", "VALUE_CONVERTER")
     assert (third["reason"], third["field"], third["payload"]) == ("malformed_json", None, "not JSON")
     reasons = {"malformed_json": 1, "missing_field": 1, "wrong_type": 1}
-    assert found["counts"] == {"records": 4, "valid": 1, "rejected": 3, "duplicate": 0, "reasons": reasons}
+    assert found["counts"] == {
+        "records": 4,
+        "valid": 1,
+        "rejected": 3,
+        "duplicate": 0,
+        "reasons": reasons,
+        "coerced": {},
+    }
     source = found["source"]
     assert (source["end"], source["has_more"], source["records_left"]) == ("records", True, 1)
     assert source["offsets"][0]["offset"]["position"] == len("".join(f"{line}\n" for line in LINES))
@@ -78,6 +85,15 @@ def test_avro_is_decoded_and_no_registry_is_asked_where_none_is_needed(tmp_path:
     keys = {"value.converter": "avro", "value.converter.schema.registry.url": "http://127.0.0.1:9"}
     found = as_json(previewed(tmp_path, LINES[0], contract_schema=json.dumps(SCHEMA), options=("--json",), **keys))
     assert found["records"][0]["value"] == {"id": 1, "by": "ann"}
+
+
+def test_coerced_fields_are_counted(tmp_path: Path) -> None:
+    """What ``contract.coerce`` takes is told of each record, and summed up."""
+    keys = {"contract.schema": json.dumps(SCHEMA), "contract.coerce": "numbers"}
+    found = as_json(previewed(tmp_path, *LINES[:2], options=("--json",), **keys))
+    assert [(record["value"]["id"], record["coerced"]) for record in found["records"]] == [(1, []), (2, ["id"])]
+    assert found["counts"]["coerced"] == {"id": 1}
+    assert "1 coerced: id" in previewed(tmp_path, *LINES[:2], options=(), **keys).output
 
 
 def test_duplicates_in_the_sample_are_told(tmp_path: Path) -> None:
