@@ -11,7 +11,6 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from spark_batch.coercion import Coerce
 from spark_batch.convert_exactly import RulesNeedSparkError, convert_exactly
 from spark_batch.outcome import OUTCOME_SCHEMA
 from spark_batch.plan import (
@@ -120,14 +119,14 @@ def plans(draw: st.DrawFn, schema: dict[str, Any] | None) -> ConversionPlan:
         topic="t-u",
     )
     contract = wished.contract
-    policies, taken = st.sampled_from(UnknownFields), st.frozensets(st.sampled_from(Coerce))
+    policies = st.sampled_from(UnknownFields)
     choices: list[dict[str, Any]] = [
         {"value_converter": draw(st.sampled_from(SPECS))},
         {"key_fields": tuple(draw(st.lists(st.sampled_from(names or ["f0", "b"]), max_size=2, unique=True)))},
         {"key_converter": draw(st.sampled_from(SPECS))},
         {"timestamp_field": draw(st.sampled_from(paths or ["f0"]))},
         {"dedupe_fields": tuple(draw(st.lists(st.sampled_from(paths or ["f0"]), max_size=2, unique=True)))},
-        {"contract": contract and replace(contract, unknown_fields=draw(policies), coerce=draw(taken))},
+        {"contract": contract and replace(contract, unknown_fields=draw(policies))},
         {"record_bytes_max": draw(st.sampled_from([1 << 20, 40]))},
         *(
             {"transformations": tuple(Step(f"s{at}", each) for at, each in enumerate(steps[:count]))}
