@@ -59,6 +59,27 @@ async def test_equal_stamps_across_requests_come_once(is_itself_included: bool) 
             assert ids(pages[:cut]) + ids(rest) == [0, 1, 2, 3, 4, 5]
 
 
+async def test_by_the_mark_all_rows_come_in_one_round() -> None:
+    """More rows with one stamp than a page holds: the second field leads on, and every offset resumes."""
+    table = KeySet()
+    table.items = items(1, 1, 1, 1, 1, 2)
+    async with shared_http() as http, serve(table.answer) as url:
+        made = source(
+            url,
+            http_query_t="{offset.t}",
+            http_query_id="{offset.id}",
+            http_offset_field="t,id",
+            http_offset_initial="0,-1",
+            http_pagination_type="mark",
+            http_pagination_limit="2",
+        )
+        pages = await collect(made, resume(made, http, []))
+        assert ids(pages) == [0, 1, 2, 3, 4, 5]
+        assert len(table.asked) == 4
+        for cut in range(len(pages)):
+            assert ids([*pages[:cut], *await collect(made, resume(made, http, pages[:cut]))]) == [0, 1, 2, 3, 4, 5]
+
+
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.lists(st.integers(0, 1), max_size=5), min_size=1, max_size=4), st.booleans(), st.data())
 async def test_every_row_once(arrivals: list[list[int]], included: bool, data: st.DataObject) -> None:  # noqa: FBT001
