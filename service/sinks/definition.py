@@ -94,7 +94,7 @@ def read_sink_definition(properties: Mapping[str, str], *, worker: Mapping[str, 
         reach=reach_of(worker),
         steps=transformations.steps,
     )
-    findings = reading.with_checks(connector_class(definition.own).findings())
+    findings = reading.with_checks(definition.new_connector().findings())
     is_refused = any(finding.is_error for finding in findings)
     return Reading(None if is_refused else definition, findings)
 

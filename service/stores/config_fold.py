@@ -84,7 +84,9 @@ def _with_target(fold: ConfigFold, name: str, state: TargetState | None) -> Conf
 
 def _without(fold: ConfigFold, name: str) -> ConfigFold:
     connectors = {key: entry for key, entry in fold.config.connectors.items() if key != name}
-    return _with_nothing_waiting(replace(fold, config=replace(fold.config, connectors=connectors)), name)
+    # One of the same name is pending again with its first tasks; how many there were stays, for whoever fences them.
+    config = replace(fold.config, connectors=connectors, fencing_pending=fold.config.fencing_pending - {name})
+    return _with_nothing_waiting(replace(fold, config=config), name)
 
 
 def _with_tasks(fold: ConfigFold, name: str, count: int) -> ConfigFold:

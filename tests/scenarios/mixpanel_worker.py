@@ -113,7 +113,8 @@ class MemoryWorker:
             for payload in page.values():
                 assert payload is not None
                 key = known_by(payload)
-                if key in known:
+                # As the worker's own state does: in every window that is open, not in the page's alone.
+                if any(key in others for others in self.seen.values()):
                     self.dropped += 1
                 else:
                     known.add(key)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, cast
@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from service.sinks.batch import RefusalReason
 from service.sinks.contract import (
+    Finding,
     Importance,
     Key,
     Offsets,
@@ -44,7 +45,10 @@ class FileStreamSinkConfig(SinkConfig):
     """Appends each value and a line feed to a file; without a file, to standard output."""
 
     file: Annotated[Path | None, Key(importance=Importance.HIGH, is_path=True)] = None
-    """File that lines are appended to; made if it is missing. Standard output when not given."""
+    """File that lines are appended to; made if it is missing. Standard output when not given.
+
+    It must be given where ``connector.allowed.paths`` bounds what connectors write, and on workers that others reach.
+    """
 
 
 class FileStreamSink(SinkConnector[FileStreamSinkConfig]):
@@ -58,6 +62,16 @@ class FileStreamSink(SinkConnector[FileStreamSinkConfig]):
         self._thread: ThreadPoolExecutor | None = None
         self._file: SinkFile | None = None
         self._context: SinkContext | None = None
+
+    def findings(self) -> Sequence[Finding]:
+        """Standard output is the worker's own, and is written to only where connectors may write anywhere."""
+        if self.config.file is not None or self.allowed_paths.roots is None:
+            return ()
+        text = (
+            'Missing required configuration "file": without one values go to the standard output of this worker, which '
+            "lets connectors write only below connector.allowed.paths"
+        )
+        return (Finding("file", None, text),)
 
     async def start(self, context: SinkContext) -> None:
         """The file itself is made with the first partitions."""

@@ -258,3 +258,18 @@ async def test_a_check_asks_for_one_day(status: int, told: str | None) -> None:
         [("mixpanel.base.url", True)] if told else []
     )
     assert len(found) == (told is not None)
+
+
+async def test_an_event_that_two_days_exports_hold_comes_once() -> None:
+    """As long as the first day's window is open for late events, which the pages say by their scopes."""
+    both, days = line("both"), ("2024-01-17", "2024-01-18", "2024-01-19")
+    answers = {day: [Scripted(both + line(day))] for day in days}
+    async with scripted_export(answers) as export, shared_http() as http:
+        delivered = {}
+        for window_days in ("5", "0"):
+            changes = {"from_date": days[0], "mixpanel_attribution_window_days": window_days}
+            worker = MemoryWorker(properties(PROJECT, export.url, **changes), http, clock=FakeClock(NOON))
+            await worker.run()
+            delivered[window_days] = worker.delivered.count(both.rstrip())
+            assert sum(map(len, (worker.delivered,))) == len(days) + delivered[window_days]
+    assert delivered["5"] == 1 < delivered["0"]

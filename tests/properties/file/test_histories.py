@@ -281,7 +281,8 @@ class Pattern(RuleBasedStateMachine):
         """One look, and some reads of each file that needs them."""
         looks = self.files.look()
         if not self.files.is_arranged(looks):
-            self.waiting += filter(None, self.files.arrange(looks))
+            # A page without records, which stores where a renamed file is, is no truth by itself.
+            self.waiting += [page for page in self.files.arrange(looks) if page is not None]
         active = self.files.needing_turn(looks)
         for _ in range(count):
             for followed in tuple(active):

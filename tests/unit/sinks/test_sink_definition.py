@@ -37,6 +37,25 @@ def test_a_good_config_has_no_finding() -> None:
 
 
 @pytest.mark.parametrize(
+    ("bounds", "is_refused"),
+    [
+        ({}, False),
+        ({"listeners": "http://127.0.0.1:8083"}, False),
+        ({"listeners": "http://0.0.0.0:8083"}, True),
+        ({"connector.allowed.paths": "/tmp"}, True),
+    ],
+)
+def test_the_workers_standard_output_is_bounded_as_files_are(bounds: dict[str, str], *, is_refused: bool) -> None:
+    """Who may write a config of a worker that others reach does not thereby write into its log."""
+    config = {key: value for key, value in GOOD.items() if key != "file"}
+    reading = read_sink_definition(config, worker={**WORKER, **bounds})
+    assert ("file" in errors(reading)) is is_refused
+    assert (reading.definition is None) is is_refused
+    if is_refused:
+        assert "connector.allowed.paths" in errors(reading)["file"]
+
+
+@pytest.mark.parametrize(
     ("changes", "expected"),
     [
         ({"topics__regex": "x"}, "topics and topics.regex are mutually exclusive options, but both are set."),

@@ -146,5 +146,8 @@ def test_fencing_is_pending_from_a_commit_to_its_count() -> None:
     """The count says how many tasks the next generation has to fence."""
     committed: list[ConfigRecord] = [ConnectorConfig("c", {}), TaskConfig("c", 0, {}), TaskCommit("c", 1)]
     assert fold_of(*committed).fencing_pending == {"c"}
+    deleted: list[ConfigRecord] = [*committed, ConnectorConfig("c", None)]
+    assert fold_of(*deleted).fencing_pending == frozenset(), "names of connectors that are gone are not kept"
+    assert fold_of(*deleted, *committed).fencing_pending == {"c"}
     fenced = fold_of(*committed, TaskCount("c", 1))
     assert (fenced.fencing_pending, fenced.task_counts) == (frozenset(), {"c": 1})
