@@ -340,3 +340,21 @@ async def test_a_page_that_stays_costs_one_request_more_only_where_news_are(http
         table.items += [{"id": 20, "t": 21}]
         assert ids(await collect(made, resume(made, http, pages))) == [20]
     assert len(table.asked) == 11 + 1 + 2
+
+
+@pytest.mark.parametrize("way", POSITIONAL)
+async def test_what_was_left_to_the_next_round_is_not_passed_by_where_the_order_ends(
+    http: SharedHttp, way: str
+) -> None:
+    """A newer record came in at the front; then one with a higher value stands in the middle: both are read again."""
+    table = Moving(items(*range(10)), is_newest_first=True)
+
+    def disorder() -> None:
+        table.items[-1]["t"] = 1000
+
+    table.after = {1: lambda: table.add(10), 3: disorder}
+    async with serve(table.moving_answer) as url:
+        made = source(f"{url}/list", **keys(way))
+        context = resume(made, http, [])
+        pages = await collect(made, context, rounds=3)
+    assert table.versions <= set(versions(pages))
