@@ -155,6 +155,8 @@ COMPONENTS: Mapping[str, Json] = {
         name=TEXT, value=OPTIONAL_TEXT, recommended_values=array_of(OPTIONAL_TEXT), errors=array_of(TEXT), visible=FLAG
     ),
     "Validation": record(
+        optional=("warnings",),
+        warnings=array_of(record(key=TEXT, message=TEXT)),
         name=TEXT,
         error_count=NUMBER,
         groups=array_of(TEXT),
