@@ -11,6 +11,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from spark_batch.coercion import Coerce
 from spark_batch.convert_exactly import RulesNeedSparkError, convert_exactly
 from spark_batch.outcome import OUTCOME_SCHEMA
 from spark_batch.plan import (
@@ -119,14 +120,14 @@ def plans(draw: st.DrawFn, schema: dict[str, Any] | None) -> ConversionPlan:
         topic="t-u",
     )
     contract = wished.contract
-    policies = st.sampled_from(UnknownFields)
+    policies, taken = st.sampled_from(UnknownFields), st.frozensets(st.sampled_from(Coerce))
     choices: list[dict[str, Any]] = [
         {"value_converter": draw(st.sampled_from(SPECS))},
         {"key_fields": tuple(draw(st.lists(st.sampled_from(names or ["f0", "b"]), max_size=2, unique=True)))},
         {"key_converter": draw(st.sampled_from(SPECS))},
         {"timestamp_field": draw(st.sampled_from(paths or ["f0"]))},
         {"dedupe_fields": tuple(draw(st.lists(st.sampled_from(paths or ["f0"]), max_size=2, unique=True)))},
-        {"contract": contract and replace(contract, unknown_fields=draw(policies))},
+        {"contract": contract and replace(contract, unknown_fields=draw(policies), coerce=draw(taken))},
         {"record_bytes_max": draw(st.sampled_from([1 << 20, 40]))},
         *(
             {"transformations": tuple(Step(f"s{at}", each) for at, each in enumerate(steps[:count]))}
