@@ -31,7 +31,7 @@ from fetchers.sdk import (
     SourceConnector,
 )
 from fetchers.sdk.ahead import Ahead
-from fetchers.toolkit.pagination import PageGuard, Place
+from fetchers.toolkit.pagination import CursorOfRecord, PageGuard, Place
 from fetchers.toolkit.watermark import instant_of
 from metrics.events import PagesMoved
 
@@ -232,7 +232,11 @@ class HttpSource(SourceConnector[HttpSourceConfig]):
         Raises ``BegunAgainError`` where the pages have moved so much that they must be read from the first one on.
         """
         plan = one.endpoint
-        guard = PageGuard(is_counted=plan.pagination.is_counted, pages_max=self.config.http_pagination_pages_max)
+        guard = PageGuard(
+            is_counted=plan.pagination.is_counted,
+            pages_max=self.config.http_pagination_pages_max,
+            is_moving=isinstance(plan.pagination, CursorOfRecord),
+        )
         base = bookmark.mark.value
         first = plan.pagination.first()
         place = first if bookmark.place is None else bookmark.place

@@ -14,7 +14,7 @@ from typing import ClassVar, Protocol, TypeAlias
 
 import msgspec
 
-from fetchers.sdk.errors import Fatal
+from fetchers.sdk.errors import Fatal, Retriable
 from fetchers.toolkit.fields import raw_field, text_at
 
 Place: TypeAlias = "str | int | None"
@@ -247,19 +247,23 @@ class EndSign:
 class PageGuard:
     """Watches one round: every place once, not more than so many, and no counted place that leads nowhere."""
 
-    def __init__(self, *, is_counted: bool, pages_max: int = PAGES_MAX) -> None:
-        """``is_counted``: of the round's pagination."""
+    def __init__(self, *, is_counted: bool, pages_max: int = PAGES_MAX, is_moving: bool = False) -> None:
+        """``is_counted``: of the round's pagination; ``is_moving``: whether places are records, which may move."""
+        self._circle = Retriable if is_moving else Fatal
         self.pages_max = pages_max
         self._is_counted = is_counted
         self._seen: set[bytes] = set()
         self._last: Sequence[bytes] = ()
 
     def pass_by(self, place: Place) -> None:
-        """Count the page at ``place``. Raises Fatal for one that was passed before, and over ``pages_max``."""
+        """Count the page at ``place``. Raises Fatal for one that was passed before, and over ``pages_max``.
+
+        For one that was passed before it is Retriable where places move.
+        """
         mark = hashlib.blake2b(repr(place).encode(), digest_size=8).digest()
         if mark in self._seen:
             message = f"the pages go in a circle: after {len(self._seen)} pages the source names one of them again"
-            raise Fatal(message)
+            raise self._circle(message)
         if len(self._seen) >= self.pages_max:
             message = f"one round has more than {self.pages_max} pages"
             raise Fatal(message)
