@@ -23,7 +23,7 @@ from service.cli.findings import print_refusal
 from service.cli.printing import printable
 from service.config.definition import ConnectorDefinition
 from service.config.files import ConfigFileError, read_connector, read_properties
-from service.config.worker import EMBEDDED, PLACEHOLDER_REGISTRY
+from service.config.worker import EMBEDDED, PLACEHOLDER_REGISTRY, REGISTRY_KEY
 from service.job import ConfigRefusedError, Job, SourceFindings, make_job
 from service.preview.judging import PreviewParts, PreviewRefusedError
 from service.preview.preview import Preview, as_json, preview
@@ -83,7 +83,8 @@ def read_source(file: Path, worker: Path | None, *, is_contract_read: bool = Tru
     """
     source = str(worker)
     try:
-        worker_properties = read_properties(worker) if worker else {}
+        # Which registry the worker has is not known without its file, and a preview does not ask it for what Avro writes.
+        worker_properties = read_properties(worker) if worker else {REGISTRY_KEY: EMBEDDED}
         source = str(file)
         properties = read_connector(file).properties
         if not is_contract_read:

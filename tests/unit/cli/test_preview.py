@@ -96,6 +96,13 @@ def test_coerced_fields_are_counted(tmp_path: Path) -> None:
     assert "1 coerced: id" in previewed(tmp_path, *LINES[:2], options=(), **keys).output
 
 
+def test_avro_needs_no_worker_file_that_names_a_registry(tmp_path: Path) -> None:
+    """The connector's file alone says what its records become."""
+    result = previewed(tmp_path, *LINES[:1], contract_schema=json.dumps(SCHEMA), value_converter="avro")
+    assert result.exit_code == 0, result.output
+    assert "1 valid" in result.output
+
+
 def test_duplicates_in_the_sample_are_told(tmp_path: Path) -> None:
     """A worker writes the first of equal records."""
     found = as_json(
