@@ -83,7 +83,7 @@ def read_source(file: Path, worker: Path | None, *, is_contract_read: bool = Tru
     """
     source = str(worker)
     try:
-        # Which registry the worker has is not known without its file, and a preview does not ask it for what Avro writes.
+        # Without its file the worker's registry is not known, and a preview does not ask it for what Avro writes.
         worker_properties = read_properties(worker) if worker else {REGISTRY_KEY: EMBEDDED}
         source = str(file)
         properties = read_connector(file).properties
