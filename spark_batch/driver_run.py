@@ -37,6 +37,8 @@ _BATCH_ROWS_MAX = 100_000
 """Rows of one Arrow batch, in either direction."""
 _NAMES_DIFFER, _LARGE_TYPES = True, False
 """No struct has two fields of one name; 32-bit offsets, as PySpark gives and takes them."""
+JOBS_KEY, ALWAYS = "spark.headrace.jobs", "always"
+"""Setting of a session by which every micro-batch is a Spark job: to see each in Spark's listeners, or to compare."""
 _PROJECT, _ROWS = "Project", "LogicalRDD"
 
 
@@ -136,6 +138,8 @@ def _compiled(session: SparkSession, applied: Callable[[DataFrame], DataFrame], 
     jvm: Any = session._jvm  # noqa: SLF001 - PySpark offers no public way to Spark's driver
     context: Any = session.sparkContext
     if not context._jsc.sc().isLocal() or context._encryption_enabled:  # noqa: SLF001 - no public way
+        return None
+    if session.conf.get(JOBS_KEY, "") == ALWAYS:
         return None
     source: Any = session.createDataFrame(frame.slice(0, 1))
     outgoing: Any = applied(source)._jdf  # noqa: SLF001 - no public way

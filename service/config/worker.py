@@ -157,7 +157,8 @@ class WorkerConfig(ConfigModel):
 
     spark_master: Annotated[str, Key(importance=Importance.MEDIUM)] = "local[2]"
     """Spark master of the conversion job: ``local[N]``, ``spark://host:port``, ``k8s://…`` or ``yarn``; other
-    ``spark.*`` keys pass through, except those that verdicts rest on."""
+    ``spark.*`` keys pass through, except those that verdicts rest on. With ``local[N]`` the driver itself runs the
+    columns that Spark has compiled once; ``spark.headrace.jobs=always`` makes every micro-batch a Spark job again."""
     spark_remote: Annotated[str | None, Key(importance=Importance.MEDIUM)] = None
     """Spark Connect server (``sc://host:port``), instead of a driver of our own."""
     conversion_seconds_max: Annotated[float, Field(gt=0), Key(importance=Importance.LOW)] = 120.0

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame
 
+from spark_batch.driver_run import ALWAYS, JOBS_KEY
 from spark_batch.job import Job
 from spark_batch.plan import Contract, ConversionPlan, ConverterKind, ConverterSpec, PayloadFormat, Rule
 from tests.spark.engines import LocalEngine, table
@@ -100,6 +101,18 @@ def test_a_rule_of_the_clock_is_asked_in_each_micro_batch(local_engine: LocalEng
     for _ in range(2):
         assert local_engine.convert_by(compiled, payloads(0, 6)).column("reason").null_count == 6
     assert jobs == [1, 6, 6]
+
+
+def test_every_micro_batch_is_a_job_where_that_is_asked_for(local_engine: LocalEngine, jobs: list[int]) -> None:
+    """The way back, without another build: a setting of the session."""
+    local_engine.session.conf.set(JOBS_KEY, ALWAYS)
+    try:
+        compiled = local_engine.compiled(by_rule("x >= 0"))
+        for _ in range(2):
+            assert local_engine.convert_by(compiled, payloads(0, 6)).column("reason").null_count == 6
+    finally:
+        local_engine.session.conf.unset(JOBS_KEY)
+    assert jobs == [6, 6]
 
 
 def memory_held(engine: LocalEngine) -> int:
