@@ -140,10 +140,10 @@ def _options(config: HttpSourceConfig, clock: Clock) -> RequestOptions:
     windows, headers = settings.rate_windows(config), settings.limit_headers(config)
     return {
         "headers": {name: value.get_secret_value() for name, value in config.http_header.items()},
-        "auth": settings.auth(config, clock=clock),
+        "auth": config.auth(clock=clock),
         "limits": settings.limits(config),
         "statuses": settings.statuses(config),
-        "tls": settings.tls(config),
+        "tls": config.tls(),
         "secrets": secrets,
         "is_page_refused": config.http_format != "json",  # JSON proves by itself that it is no page
         "budget": shared_budget(credential, windows, clock=clock, headers=headers),

@@ -6,25 +6,22 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from fetchers.sdk import Boolean, FetcherConfig, HttpUrl, Importance, Key, NameList, Secret, SecretMap, TextMap
+from fetchers.sdk import Boolean, HttpUrl, Importance, Key, NameList, TextMap
+from fetchers.toolkit.access import HttpAccessConfig
 
 _REQUEST = Key(group="Request")
-_AUTH = Key(group="Authentication")
 _RECORDS = Key(group="Records")
 _OFFSET = Key(group="Offset")
 _PAGES = Key(group="Pagination")
 _PARENTS = Key(group="Parents")
 _RHYTHM = Key(group="Rhythm", importance=Importance.LOW)
 _LIMITS = Key(group="Limits", importance=Importance.LOW)
-_TLS = Key(group="TLS", importance=Importance.LOW)
-_TLS_FILE = Key(group="TLS", importance=Importance.LOW, is_path=True)
 
-AuthType = Literal["none", "basic", "bearer", "api_key", "oauth2"]
 PaginationType = Literal["none", "page_number", "offset", "cursor", "link", "next_url", "mark"]
 ParentPaginationType = Literal["none", "page_number", "offset", "cursor", "link", "next_url"]
 
 
-class HttpSourceConfig(FetcherConfig):
+class HttpSourceConfig(HttpAccessConfig):
     """Records from any endpoint that answers with JSON, NDJSON or CSV."""
 
     http_url: Annotated[
@@ -35,39 +32,10 @@ class HttpSourceConfig(FetcherConfig):
     http.parent.url)."""
     http_method: Annotated[Literal["GET", "POST"], _REQUEST] = "GET"
     """Method of the request. POST is for queries only: it is repeated after failures."""
-    http_header: Annotated[SecretMap, Field(default_factory=dict), _REQUEST]
-    """Header fields: http.header.<name>. Their values are treated as secrets."""
     http_query: Annotated[TextMap, Field(default_factory=dict), _REQUEST]
     """Query fields: http.query.<name>; may hold {offset} and {parent}. For keys and tokens use http.auth."""
     http_body: Annotated[str | None, _REQUEST] = None
     """Body of the request; may hold {offset} and {parent}."""
-
-    http_auth_type: Annotated[AuthType, _AUTH] = "none"
-    """How the source knows who asks."""
-    http_auth_user: Annotated[str | None, _AUTH] = None
-    """User for basic."""
-    http_auth_password: Annotated[Secret | None, _AUTH] = None
-    """Password for basic."""
-    http_auth_token: Annotated[Secret | None, _AUTH] = None
-    """Token for bearer."""
-    http_auth_key: Annotated[Secret | None, _AUTH] = None
-    """Key for api_key; for basic the key that is sent as the user, without a password, where the source wants it so."""
-    http_auth_key_header: Annotated[str, _AUTH] = "X-API-Key"
-    """Header that carries the key, unless http.auth.key.query is given."""
-    http_auth_key_query: Annotated[str | None, _AUTH] = None
-    """Query field that carries the key."""
-    http_auth_token_url: Annotated[HttpUrl | None, _AUTH] = None
-    """Token server for oauth2 (client credentials)."""
-    http_auth_client_id: Annotated[str | None, _AUTH] = None
-    """Client id for oauth2."""
-    http_auth_client_secret: Annotated[Secret | None, _AUTH] = None
-    """Client secret for oauth2."""
-    http_auth_scope: Annotated[str, _AUTH] = ""
-    """Scope to ask for with oauth2."""
-    http_auth_audience: Annotated[str, _AUTH] = ""
-    """Audience to ask for with oauth2, where the token server wants one."""
-    http_auth_secret_in_body: Annotated[Boolean, _AUTH] = False
-    """Send the client's id and secret in the body of the token request in place of a Basic header."""
 
     http_format: Annotated[Literal["json", "ndjson", "csv"], _RECORDS] = "json"
     """Format of answers. Rows of CSV become JSON objects of texts, named by the first row.
@@ -226,12 +194,3 @@ class HttpSourceConfig(FetcherConfig):
     """Milliseconds for a whole answer."""
     http_response_bytes_max: Annotated[int, Field(ge=1), _LIMITS] = 67_108_864
     """Size of a whole answer, unpacked."""
-
-    http_tls_ca_file: Annotated[str | None, _TLS_FILE] = None
-    """PEM file of authorities to trust, in place of the system's."""
-    http_tls_certificate_file: Annotated[str | None, _TLS_FILE] = None
-    """PEM file of our own certificate."""
-    http_tls_key_file: Annotated[str | None, _TLS_FILE] = None
-    """PEM file of the key of our own certificate."""
-    http_tls_verify: Annotated[Boolean, _TLS] = True
-    """Whether the source's certificate is checked."""

@@ -8,39 +8,26 @@ import msgspec
 from yarl import URL
 
 from fetchers.http.config import HttpSourceConfig
-from fetchers.http.settings import RATE, SLIPPING, STATUS, STATUS_VERDICTS, initial, is_key_the_user, plain, template
+from fetchers.http.settings import RATE, SLIPPING, STATUS, STATUS_VERDICTS, initial, template
 from fetchers.sdk import Finding, Severity
+from fetchers.toolkit.access import odd_value
 
 COUNTED = frozenset({"page_number", "offset"})
 """Ways by places that are surely counted: there records always move where one leaves its place."""
-_NEEDS = {
-    "none": (),
-    "basic": ("http.auth.user", "http.auth.password"),
-    "bearer": ("http.auth.token",),
-    "api_key": ("http.auth.key",),
-    "oauth2": ("http.auth.token.url", "http.auth.client.id", "http.auth.client.secret"),
-}
 
 
 def findings(config: HttpSourceConfig) -> Iterator[Finding]:
     """Everything that is wrong with values that are each right by themselves."""
+    yield from config.access_findings()
     yield from _missing(config)
-    yield from _user_findings(config)
     yield from _pages_findings(config)
     yield from _initial_findings(config)
     yield from _template_findings(config)
     yield from _parent_findings(config)
     yield from _unreadable(config)
-    if config.http_tls_key_file is not None and config.http_tls_certificate_file is None:
-        yield _odd(
-            "http.tls.key.file", config.http_tls_key_file, "There is no http.tls.certificate.file to go with it."
-        )
 
 
 def _missing(config: HttpSourceConfig) -> Iterator[Finding]:
-    for key in () if is_key_the_user(config) else _NEEDS[config.http_auth_type]:
-        if _is_missing(getattr(config, key.replace(".", "_")), may_be_empty=key == "http.auth.password"):
-            yield Finding(key, None, f"Missing: http.auth.type={config.http_auth_type} needs it.")
     has_cursor = config.http_pagination_cursor_path or config.http_pagination_cursor_field
     if config.http_pagination_type == "cursor" and not has_cursor:
         yield Finding("http.pagination.cursor.path", None, "Missing: http.pagination.type=cursor needs it.")
@@ -48,30 +35,7 @@ def _missing(config: HttpSourceConfig) -> Iterator[Finding]:
         for key in ("http.offset.key", "http.offset.initial"):
             value = getattr(config, key.replace(".", "_"))
             if value is not None:
-                yield _odd(key, value, "There is no http.offset.field that it belongs to.")
-
-
-def _is_missing(value: object, *, may_be_empty: bool) -> bool:
-    """Whether nothing was given. Where an API takes its key for the user, the password is there and empty."""
-    return value is None if may_be_empty else not value
-
-
-def _user_findings(config: HttpSourceConfig) -> Iterator[Finding]:
-    """A user is shown like any other text; only a key that is given as one is hidden in every log and answer."""
-    if config.http_auth_type != "basic":
-        return
-    user, password = config.http_auth_user, config.http_auth_password
-    if is_key_the_user(config):
-        for key, value in (("http.auth.user", user), ("http.auth.password", plain(password))):
-            if value:
-                yield Finding(
-                    key, None, "Not sent: http.auth.key is, as a user without password. Give one or the other."
-                )
-    elif user and password is not None and not plain(password):
-        message = (
-            "Better as http.auth.key: a key that is given for the user is shown in answers and logs of the worker."
-        )
-        yield Finding("http.auth.user", None, message, Severity.WARNING)
+                yield odd_value(key, value, "There is no http.offset.field that it belongs to.")
 
 
 def _pages_findings(config: HttpSourceConfig) -> Iterator[Finding]:
@@ -81,16 +45,18 @@ def _pages_findings(config: HttpSourceConfig) -> Iterator[Finding]:
         yield from _move_findings(config)
     if form != "json" and (way == "next_url" or (way == "cursor" and config.http_pagination_cursor_field is None)):
         expected = f"Expected none, page_number, offset, link or mark with http.format={form}"
-        yield _odd("http.pagination.type", way, f"{expected}: the next page is looked up in JSON answers only.")
+        yield odd_value("http.pagination.type", way, f"{expected}: the next page is looked up in JSON answers only.")
     for key in ("http.pagination.more.path", "http.pagination.end.path"):
         value = getattr(config, key.replace(".", "_"))
         if value is not None and form != "json":
-            yield _odd(key, value, f"It is looked up in JSON answers only, not with http.format={form}.")
+            yield odd_value(key, value, f"It is looked up in JSON answers only, not with http.format={form}.")
     if config.http_pagination_more_path is not None and config.http_pagination_end_path is not None:
-        yield _odd("http.pagination.end.path", config.http_pagination_end_path, "http.pagination.more.path says it.")
+        yield odd_value(
+            "http.pagination.end.path", config.http_pagination_end_path, "http.pagination.more.path says it."
+        )
     if config.http_pagination_cursor_path is not None and config.http_pagination_cursor_field is not None:
         value = config.http_pagination_cursor_field
-        yield _odd(
+        yield odd_value(
             "http.pagination.cursor.field", value, "http.pagination.cursor.path is the cursor. Give one of them."
         )
     if way == "mark":
@@ -108,15 +74,15 @@ def _mark_findings(config: HttpSourceConfig) -> Iterator[Finding]:
         yield Finding("http.pagination.type", "mark", message)
     for key in ("http.pagination.continues", "http.pagination.stops.at.known"):
         if getattr(config, key.replace(".", "_")):
-            yield _odd(key, "true", "http.pagination.type=mark always goes on at what was read last.")
+            yield odd_value(key, "true", "http.pagination.type=mark always goes on at what was read last.")
 
 
 def _body_findings(config: HttpSourceConfig) -> Iterator[Finding]:
     way = config.http_pagination_type
     if way not in {"page_number", "offset", "cursor", "mark"}:
-        yield _odd("http.pagination.in", "body", f"http.pagination.type={way} adds nothing to a request.")
+        yield odd_value("http.pagination.in", "body", f"http.pagination.type={way} adds nothing to a request.")
     if config.http_method != "POST":
-        yield _odd("http.pagination.in", "body", "Expected http.method=POST with it.")
+        yield odd_value("http.pagination.in", "body", "Expected http.method=POST with it.")
     try:
         msgspec.json.decode(config.http_body or "{}", type=dict[str, msgspec.Raw])
     except msgspec.MsgspecError:
@@ -132,7 +98,7 @@ def _parent_findings(config: HttpSourceConfig) -> Iterator[Finding]:
             yield Finding("http.parent.url", None, "Missing: {parent} is used in the request.")
         elif config.http_parent_changed_field is not None:
             value = config.http_parent_changed_field
-            yield _odd("http.parent.changed.field", value, "There is no http.parent.url that it belongs to.")
+            yield odd_value("http.parent.changed.field", value, "There is no http.parent.url that it belongs to.")
         return
     if not has_parent:
         yield Finding(
@@ -158,7 +124,7 @@ def _initial_findings(config: HttpSourceConfig) -> Iterator[Finding]:
     found = initial(config)
     if len(names) > 1 and isinstance(found, tuple) and len(found) != len(names):
         expected = f"Expected {len(names)} values separated by commas, one for each of http.offset.field."
-        yield _odd("http.offset.initial", text or "", expected)
+        yield odd_value("http.offset.initial", text or "", expected)
 
 
 def _unreadable(config: HttpSourceConfig) -> Iterator[Finding]:
@@ -177,10 +143,10 @@ def _unreadable(config: HttpSourceConfig) -> Iterator[Finding]:
                 expected = (
                     "Expected a status such as 404 or 5xx, or 403 header.<name>=<text> or 200 body.<path>=<text>."
                 )
-                yield _odd(key, text, expected)
+                yield odd_value(key, text, expected)
     for text in config.http_rate_limits:
         if not RATE.match(text):
-            yield _odd("http.rate.limits", text, "Expected a count per unit, such as 3/s or 60/h.")
+            yield odd_value("http.rate.limits", text, "Expected a count per unit, such as 3/s or 60/h.")
 
 
 def _template_findings(config: HttpSourceConfig) -> Iterator[Finding]:
@@ -198,7 +164,3 @@ def _template_findings(config: HttpSourceConfig) -> Iterator[Finding]:
         yield Finding("http.offset.field", ",".join(names), message)
     for name in sorted(map(str, fields - {None, *names})):
         yield Finding("http.offset.field", ",".join(names), f"The request asks for {{offset.{name}}}.")
-
-
-def _odd(key: str, value: str, message: str) -> Finding:
-    return Finding(key, value, f"Invalid value {value} for configuration {key}: {message}")

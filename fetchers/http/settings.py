@@ -8,15 +8,10 @@ from fetchers.http.config import HttpSourceConfig, PaginationType
 from fetchers.http.templates import RequestTemplate
 from fetchers.sdk import (
     AnswerRule,
-    Authorizer,
-    Clock,
     HttpLimits,
-    Secret,
     StatusTable,
     StatusVerdict,
-    TlsSettings,
 )
-from fetchers.toolkit.auth import ApiKeyAuth, BasicAuth, BearerAuth, ClientCredentials, OAuth2Auth
 from fetchers.toolkit.limit_headers import LimitHeaders
 from fetchers.toolkit.next_urls import LinkHeader, NextUrl
 from fetchers.toolkit.pagination import (
@@ -47,12 +42,6 @@ _UNIT_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 SLIPPING = frozenset({"page_number", "offset", "link", "next_url"})
 """Ways by places that are counted, or may be: a URL that the source gives can hold a page number."""
 _SECRET_NAME = re.compile(r"key|token|secret|passw|sig|auth|session", re.IGNORECASE)
-_HARMLESS_HEADERS = frozenset({"accept", "accept-language", "content-type", "user-agent"})
-
-
-def is_key_the_user(config: HttpSourceConfig) -> bool:
-    """Whether Basic carries a key in place of a user, and no password."""
-    return config.http_auth_type == "basic" and bool(plain(config.http_auth_key))
 
 
 def initial(config: HttpSourceConfig) -> Reached:
@@ -77,16 +66,6 @@ def limits(config: HttpSourceConfig) -> HttpLimits:
         read_seconds=config.http_timeout_read_ms / 1000,
         total_seconds=config.http_timeout_total_ms / 1000,
         response_bytes_max=config.http_response_bytes_max,
-    )
-
-
-def tls(config: HttpSourceConfig) -> TlsSettings:
-    """The authorities and certificates with which https is spoken."""
-    return TlsSettings(
-        ca_file=config.http_tls_ca_file,
-        certificate_file=config.http_tls_certificate_file,
-        key_file=config.http_tls_key_file,
-        is_verified=config.http_tls_verify,
     )
 
 
@@ -120,33 +99,6 @@ def rate_windows(config: HttpSourceConfig) -> tuple[RateWindow, ...]:
     """The limits of ``http.rate.limits``: requests allowed in so many seconds."""
     found = (RATE.match(text) for text in config.http_rate_limits)
     return tuple(RateWindow(int(match[1]), _UNIT_SECONDS[match[2]]) for match in found if match)
-
-
-def auth(config: HttpSourceConfig, *, clock: Clock) -> Authorizer | None:
-    """Who asks. The config has no findings, so what the type needs is there."""
-    match config.http_auth_type:
-        case "basic":
-            if is_key_the_user(config):
-                return BasicAuth(plain(config.http_auth_key), "")
-            return BasicAuth(config.http_auth_user or "", plain(config.http_auth_password))
-        case "bearer":
-            return BearerAuth(plain(config.http_auth_token))
-        case "api_key":
-            query = config.http_auth_key_query
-            header = None if query else config.http_auth_key_header
-            return ApiKeyAuth(plain(config.http_auth_key), header=header, query=query)
-        case "oauth2":
-            client = ClientCredentials(
-                token_url=config.http_auth_token_url or "",
-                client_id=config.http_auth_client_id or "",
-                client_secret=plain(config.http_auth_client_secret),
-                scope=config.http_auth_scope,
-                audience=config.http_auth_audience,
-                is_secret_in_body=config.http_auth_secret_in_body,
-            )
-            return OAuth2Auth(client, clock=clock, tls=tls(config))
-        case "none":
-            return None
 
 
 def can_slip(config: HttpSourceConfig) -> bool:
@@ -196,18 +148,6 @@ def pagination(config: HttpSourceConfig, kind: PaginationType) -> Pagination:
 
 def secrets(config: HttpSourceConfig) -> tuple[str, ...]:
     """Texts of the config that must show up in no message and no offset."""
-    headers = [
-        value.get_secret_value() for name, value in config.http_header.items() if name.lower() not in _HARMLESS_HEADERS
-    ]
     maps = (config.http_query, config.http_pagination_first_query, config.http_parent_query)
     queries = [value for one in maps for name, value in one.items() if _SECRET_NAME.search(name)]
-    single = (config.http_auth_password, config.http_auth_token, config.http_auth_key, config.http_auth_client_secret)
-    own = [value.get_secret_value() for value in single if value is not None]
-    if config.http_auth_type == "basic" and not plain(config.http_auth_password):
-        own.append(config.http_auth_user or "")  # without a password the user is the key
-    return tuple(text for text in (*headers, *queries, *own) if text)
-
-
-def plain(secret: Secret | None) -> str:
-    """The text of a secret; empty where there is none."""
-    return "" if secret is None else secret.get_secret_value()
+    return (*config.access_secrets(), *filter(None, queries))

@@ -13,6 +13,7 @@ import msgspec
 
 from fetchers.ndjson.config import NdjsonStreamConfig
 from fetchers.sdk import (
+    Authorizer,
     Disconnected,
     FetchContext,
     Finding,
@@ -38,9 +39,10 @@ class NdjsonStreamSource(SourceConnector[NdjsonStreamConfig]):
 
     def fetch(self, context: FetchContext) -> AsyncIterator[Page]:
         """Messages until the task is stopped."""
-        return listen(context, partial(self._receive, context), silence_seconds=self.config.silence_seconds)
+        auth = self.config.auth(clock=context.clock)
+        return listen(context, partial(self._receive, context, auth), silence_seconds=self.config.silence_seconds)
 
-    async def _receive(self, context: FetchContext, inbox: Inbox) -> None:
+    async def _receive(self, context: FetchContext, auth: Authorizer | None, inbox: Inbox) -> None:
         config, cursor = self.config, self.config.cursor
         framing: Framing
         if config.stream_framing == "length":
@@ -49,7 +51,7 @@ class NdjsonStreamSource(SourceConnector[NdjsonStreamConfig]):
             framing = LineFraming(config.listener_message_bytes_max)
         sorting = Sorting(config)
         url = cursor.filled(config.stream_url, inbox.offset, encode=in_url)
-        async with context.http.stream("GET", url, **config.request()) as answer:
+        async with context.http.stream("GET", url, **config.request(auth)) as answer:
             if answer.is_skipped:
                 raise Disconnected("the source has nothing to say now")
             inbox.connected(is_resumed=cursor.field is not None)

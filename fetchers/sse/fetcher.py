@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Sequence
 from functools import partial
 
 from fetchers.sdk import (
+    Authorizer,
     Disconnected,
     Fatal,
     FetchContext,
@@ -25,8 +26,9 @@ from fetchers.sdk import (
 )
 from fetchers.sse.config import SseConfig
 from fetchers.sse.events import EventParser, ServerEvent
+from fetchers.toolkit.access import odd_value
 from fetchers.toolkit.framing import CUT_OFF, TOO_LARGE
-from fetchers.toolkit.listener import Sorting, address_finding, odd_value
+from fetchers.toolkit.listener import Sorting, address_finding
 
 _DEFAULT_TYPE = b"message"
 _NO_CONTENT = 204
@@ -55,9 +57,10 @@ class SseSource(SourceConnector[SseConfig]):
 
     def fetch(self, context: FetchContext) -> AsyncIterator[Page]:
         """Events until the task is stopped, or the source says 204: no more."""
-        return listen(context, partial(self._receive, context), silence_seconds=self.config.silence_seconds)
+        auth = self.config.auth(clock=context.clock)
+        return listen(context, partial(self._receive, context, auth), silence_seconds=self.config.silence_seconds)
 
-    async def _receive(self, context: FetchContext, inbox: Inbox) -> None:
+    async def _receive(self, context: FetchContext, auth: Authorizer | None, inbox: Inbox) -> None:
         config = self.config
         last_id = str(inbox.offset.get("id") or "")
         headers = {"Accept": "text/event-stream", "Cache-Control": "no-store"}
@@ -65,7 +68,7 @@ class SseSource(SourceConnector[SseConfig]):
             headers["Last-Event-ID"] = last_id
         parser = EventParser(event_bytes_max=config.listener_message_bytes_max, last_id=last_id.encode())
         try:
-            async with context.http.stream("GET", config.sse_url, **config.request(headers)) as answer:
+            async with context.http.stream("GET", config.sse_url, **config.request(auth, headers)) as answer:
                 if answer.status == _NO_CONTENT:
                     raise SourceEnded
                 _demand_events(answer.headers.get("Content-Type", ""), config.sse_url)

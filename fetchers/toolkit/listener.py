@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -14,9 +14,7 @@ from pydantic import Field
 
 from fetchers.sdk import (
     Authorizer,
-    Boolean,
     Fatal,
-    FetcherConfig,
     Finding,
     HttpLimits,
     Importance,
@@ -26,51 +24,20 @@ from fetchers.sdk import (
     Offset,
     Rejection,
     RequestOptions,
-    Secret,
-    SecretMap,
-    TlsSettings,
 )
-from fetchers.toolkit.auth import ApiKeyAuth, BasicAuth, BearerAuth
+from fetchers.toolkit.access import HttpAccessConfig, odd_value
 from fetchers.toolkit.fields import field_reader
 from fetchers.toolkit.http.failures import excerpt
 
-_REQUEST = Key(group="Request")
-_AUTH = Key(group="Authentication")
 _LISTENER = Key(group="Listener", importance=Importance.LOW)
-_TLS = Key(group="TLS", importance=Importance.LOW)
-_TLS_FILE = Key(group="TLS", importance=Importance.LOW, is_path=True)
 _MATCH = re.compile(r"([^=\s]+)=(.*)\Z", re.DOTALL)
 _PLACEHOLDER = "{offset}"
 CURSOR = "cursor"
 """In the source offset: the value of the cursor's field in the last message that had one."""
-_NEEDS = {
-    "none": (),
-    "basic": ("http.auth.user", "http.auth.password"),
-    "bearer": ("http.auth.token",),
-    "api_key": ("http.auth.key",),
-}
-_HARMLESS_HEADERS = frozenset({"accept", "accept-language", "origin", "user-agent"})
 
 
-class ListenerConfig(FetcherConfig):
+class ListenerConfig(HttpAccessConfig):
     """Keys of every listener that speaks HTTP."""
-
-    http_header: Annotated[SecretMap, Field(default_factory=dict), _REQUEST]
-    """Header fields: http.header.<name>. Their values are treated as secrets."""
-    http_auth_type: Annotated[Literal["none", "basic", "bearer", "api_key"], _AUTH] = "none"
-    """How the source knows who asks."""
-    http_auth_user: Annotated[str | None, _AUTH] = None
-    """User for basic."""
-    http_auth_password: Annotated[Secret | None, _AUTH] = None
-    """Password for basic."""
-    http_auth_token: Annotated[Secret | None, _AUTH] = None
-    """Token for bearer."""
-    http_auth_key: Annotated[Secret | None, _AUTH] = None
-    """Key for api_key."""
-    http_auth_key_header: Annotated[str, _AUTH] = "X-API-Key"
-    """Header that carries the key, unless http.auth.key.query is given."""
-    http_auth_key_query: Annotated[str | None, _AUTH] = None
-    """Query field that carries the key."""
 
     listener_silence_ms: Annotated[int, Field(ge=1), _LISTENER] = 120_000
     """Milliseconds after which a connection on which nothing comes, not even a keep-alive, is made anew."""
@@ -84,78 +51,30 @@ class ListenerConfig(FetcherConfig):
 
     http_timeout_connect_ms: Annotated[int, Field(ge=1), _LISTENER] = 10_000
     """Milliseconds for a connection."""
-    http_tls_ca_file: Annotated[str | None, _TLS_FILE] = None
-    """PEM file of authorities to trust, in place of the system's."""
-    http_tls_certificate_file: Annotated[str | None, _TLS_FILE] = None
-    """PEM file of our own certificate."""
-    http_tls_key_file: Annotated[str | None, _TLS_FILE] = None
-    """PEM file of the key of our own certificate."""
-    http_tls_verify: Annotated[Boolean, _TLS] = True
-    """Whether the source's certificate is checked."""
 
     @property
     def silence_seconds(self) -> float:
         """``listener.silence.ms`` in seconds."""
         return self.listener_silence_ms / 1000
 
-    def request(self, headers: dict[str, str] | None = None) -> RequestOptions:
-        """What each connection is asked for with."""
-        own = {name: value.get_secret_value() for name, value in self.http_header.items()}
+    def request(self, auth: Authorizer | None, headers: dict[str, str] | None = None) -> RequestOptions:
+        """What each connection is asked for with; ``auth`` is made once for a task (``auth``)."""
         return RequestOptions(
-            headers={**(headers or {}), **own},
-            auth=self._auth(),
+            headers={**(headers or {}), **self.headers()},
+            auth=auth,
             limits=HttpLimits(connect_seconds=self.http_timeout_connect_ms / 1000, read_seconds=self.silence_seconds),
-            tls=TlsSettings(
-                ca_file=self.http_tls_ca_file,
-                certificate_file=self.http_tls_certificate_file,
-                key_file=self.http_tls_key_file,
-                is_verified=self.http_tls_verify,
-            ),
-            secrets=self.secret_texts(),
+            tls=self.tls(),
+            secrets=self.access_secrets(),
             is_page_refused=True,
         )
 
-    def secret_texts(self) -> tuple[str, ...]:
-        """Texts of the config that must show up in no message."""
-        headers = [
-            value.get_secret_value()
-            for name, value in self.http_header.items()
-            if name.lower() not in _HARMLESS_HEADERS
-        ]
-        single = (self.http_auth_password, self.http_auth_token, self.http_auth_key)
-        return tuple(text for text in (*headers, *map(_plain, single)) if text)
-
-    def _auth(self) -> Authorizer | None:
-        match self.http_auth_type:
-            case "basic":
-                return BasicAuth(self.http_auth_user or "", _plain(self.http_auth_password))
-            case "bearer":
-                return BearerAuth(_plain(self.http_auth_token))
-            case "api_key":
-                query = self.http_auth_key_query
-                header = None if query else self.http_auth_key_header
-                return ApiKeyAuth(_plain(self.http_auth_key), header=header, query=query)
-            case "none":
-                return None
-
     def findings(self) -> Iterator[Finding]:
         """What is wrong with values that are each right by themselves."""
-        for key in _NEEDS[self.http_auth_type]:
-            if getattr(self, key.replace(".", "_")) is None:
-                yield Finding(key, None, f"Missing: http.auth.type={self.http_auth_type} needs it.")
-        if self.http_tls_key_file is not None and self.http_tls_certificate_file is None:
-            yield odd_value(
-                "http.tls.key.file", self.http_tls_key_file, "There is no http.tls.certificate.file to go with it."
-            )
+        yield from self.access_findings()
         for key in ("listener.skip", "listener.fatal"):
             for text in getattr(self, key.replace(".", "_")):
                 if not _MATCH.match(text):
                     yield odd_value(key, text, "Expected a field and its value, such as type=heartbeat.")
-
-
-def odd_value(key: str, value: str, message: str) -> Finding:
-    """A finding about a value that is there."""
-    return Finding(key, value, f"Invalid value {value} for configuration {key}: {message}")
 
 
 def address_finding(key: str, url: str) -> Iterator[Finding]:
@@ -219,7 +138,7 @@ class Sorting:
     """Tells messages for the topic from those that are about the connection."""
 
     def __init__(self, config: ListenerConfig) -> None:
-        self._secrets = config.secret_texts()
+        self._secrets = config.access_secrets()
         self._skip = _matches(config.listener_skip)
         self._fatal = _matches(config.listener_fatal)
 
@@ -262,7 +181,3 @@ def _is_any(matches: tuple[tuple[str, str], ...], value: bytes) -> bool:
         if found is not None and found[0] is not None and str(found[0]) == text:
             return True
     return False
-
-
-def _plain(secret: Secret | None) -> str:
-    return "" if secret is None else secret.get_secret_value()

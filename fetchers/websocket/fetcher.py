@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Sequence
 from functools import partial
 
 from fetchers.sdk import (
+    Authorizer,
     Disconnected,
     Fatal,
     FetchContext,
@@ -25,8 +26,9 @@ from fetchers.sdk import (
     listen,
 )
 from fetchers.sdk.ahead import Ahead
+from fetchers.toolkit.access import odd_value
 from fetchers.toolkit.framing import KEPT_BYTES, TOO_LARGE
-from fetchers.toolkit.listener import Sorting, address_finding, in_json, in_url, odd_value
+from fetchers.toolkit.listener import Sorting, address_finding, in_json, in_url
 from fetchers.websocket.config import WebSocketConfig
 
 HARD_LIMIT_FACTOR = 4
@@ -56,13 +58,14 @@ class WebSocketSource(SourceConnector[WebSocketConfig]):
 
     def fetch(self, context: FetchContext) -> AsyncIterator[Page]:
         """Messages until the task is stopped."""
-        return listen(context, partial(self._receive, context), silence_seconds=self.config.silence_seconds)
+        auth = self.config.auth(clock=context.clock)
+        return listen(context, partial(self._receive, context, auth), silence_seconds=self.config.silence_seconds)
 
-    async def _receive(self, context: FetchContext, inbox: Inbox) -> None:
+    async def _receive(self, context: FetchContext, auth: Authorizer | None, inbox: Inbox) -> None:
         config, cursor = self.config, self.config.cursor
         url = cursor.filled(config.websocket_url, inbox.offset, encode=in_url)
         hard_limit = config.listener_message_bytes_max * HARD_LIMIT_FACTOR
-        async with context.http.websocket(url, message_bytes_max=hard_limit, **config.request()) as socket:
+        async with context.http.websocket(url, message_bytes_max=hard_limit, **config.request(auth)) as socket:
             for text in config.subscriptions:
                 await socket.send(cursor.filled(text, inbox.offset, encode=in_json))
             inbox.connected(is_resumed=cursor.field is not None)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 from fetchers.catalog import PLUGINS, Plugin
-from fetchers.sdk.config import ConfigKey
+from fetchers.sdk.config import ConfigKey, Importance
 from service.config.borrowed_keys import (
     ASKED_FOR,
     CONNECTION_KEYS,
@@ -204,10 +204,10 @@ def _refused() -> Iterable[tuple[str, str]]:
 
 
 def _groups(keys: Iterable[ConfigKey]) -> list[str]:
-    """A table for each group, in the order in which groups first appear; keys without a group come first."""
+    """A table for each group, in the order in which groups first appear, keys without one first; then by importance."""
     listed = sorted(keys, key=lambda key: key.extras.group is not None)
     order = list(dict.fromkeys(key.extras.group for key in listed))
-    listed.sort(key=lambda key: order.index(key.extras.group))
+    listed.sort(key=lambda key: (order.index(key.extras.group), list(Importance).index(key.extras.importance)))
     found = []
     for group, members in groupby(listed, key=lambda key: key.extras.group):
         heading = f"### {group}\n\n" if group else ""

@@ -7,6 +7,7 @@ from aiohttp import web
 
 from fetchers.sdk import Fatal
 from tests.apis.streams.listening import body, headers_of, hear, in_turn
+from tests.contracts.loopback import serve
 
 NAME = "SseSource"
 EVENTS = "text/event-stream"
@@ -72,6 +73,23 @@ async def test_the_source_may_end_it() -> None:
     heard = await hear(NAME, in_turn(body(b"data: 1\n\n", content_type=EVENTS), no_more), records=9)
     assert heard.payloads == [b"1"]
     assert len(heard.requests) == 2
+
+
+async def test_a_token_is_asked_for_once_and_sent_by_every_connection() -> None:
+    """OAuth 2 client credentials (RFC 6749 §4.4), as for every other source on HTTP."""
+    events = in_turn(body(b"id: 1\ndata: 1\n\n", content_type=EVENTS), body(b"data: 2\n\n", content_type=EVENTS))
+    asked: list[str] = []
+
+    async def give(request: web.Request) -> web.Response:
+        asked.append((await request.text()).partition("&")[0])
+        return web.json_response({"access_token": "t0k3n", "token_type": "Bearer", "expires_in": 3600})
+
+    async with serve(give) as token_url:
+        keys = {"http_auth_type": "oauth2", "http_auth_client_id": "me", "http_auth_client_secret": "s3cr3t"}
+        heard = await hear(NAME, events, records=2, http_auth_token_url=token_url, **keys)
+    assert heard.payloads == [b"1", b"2"]
+    assert headers_of(heard.requests[:2], "Authorization") == ["Bearer t0k3n"] * 2
+    assert asked == ["grant_type=client_credentials"]
 
 
 async def test_wrong_credentials_end_after_one_request() -> None:

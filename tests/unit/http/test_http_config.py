@@ -6,7 +6,7 @@ import pytest
 
 from fetchers.http.config import HttpSourceConfig
 from fetchers.http.fetcher import HttpSource
-from fetchers.http.settings import auth, rate_windows, secrets, statuses
+from fetchers.http.settings import rate_windows, secrets, statuses
 from fetchers.sdk import Severity, StatusVerdict
 from fetchers.sdk.config import unknown_keys
 from fetchers.sdk.testing import FakeClock
@@ -131,7 +131,7 @@ def test_a_key_may_be_the_user() -> None:
     config = HttpSourceConfig.parse({**GOOD, "http.auth.type": "basic", "http.auth.key": "k3y-4711"}).config
     assert config is not None
     assert not HttpSource(config).findings()
-    assert (secrets(config), auth(config, clock=FakeClock())) == (("k3y-4711",), sent)
+    assert (secrets(config), config.auth(clock=FakeClock())) == (("k3y-4711",), sent)
     assert "k3y-4711" not in str(config.texts())
     both = errors(http_auth_type="basic", http_auth_key="k", http_auth_user="u", http_auth_password="p")
     assert set(both) == {"http.auth.user", "http.auth.password"}
