@@ -85,8 +85,15 @@ async def test_a_token_is_asked_for_once_and_sent_by_every_connection() -> None:
         return web.json_response({"access_token": "t0k3n", "token_type": "Bearer", "expires_in": 3600})
 
     async with serve(give) as token_url:
-        keys = {"http_auth_type": "oauth2", "http_auth_client_id": "me", "http_auth_client_secret": "s3cr3t"}
-        heard = await hear(NAME, events, records=2, http_auth_token_url=token_url, **keys)
+        heard = await hear(
+            NAME,
+            events,
+            records=2,
+            http_auth_type="oauth2",
+            http_auth_client_id="me",
+            http_auth_client_secret="s3cr3t",
+            http_auth_token_url=token_url,
+        )
     assert heard.payloads == [b"1", b"2"]
     assert headers_of(heard.requests[:2], "Authorization") == ["Bearer t0k3n"] * 2
     assert asked == ["grant_type=client_credentials"]
