@@ -11,7 +11,7 @@ from service.cli.main import main
 from service.docs.markdown import NOTICE, cell, code, table
 
 LAUNCHER_COMMANDS = {
-    "test": "Set up everything and run every test; arguments go to pytest.",
+    "test": "Set up everything and run every test; arguments go to pytest. Of a folder of yours: its tests only.",
     "check": "Format, lint, types, import rules and the tests of the architecture: what CI runs first.",
     "site": "Make the documentation a site with search, under .headrace/site; a link that leads nowhere fails it.",
     "bench": "Measure headrace beside Kafka Connect and write the figures into docs/benchmarks; names choose figures.",

@@ -67,7 +67,7 @@ means that the same request may succeed in a moment.
 | code | meaning |
 |---|---|
 | 0 | ended cleanly: asked to stop, or idle for the time of `--until-idle` |
-| 1 | a task is FAILED |
+| 1 | a task is FAILED, or the start failed on what may pass, such as a port that is taken |
 | 2 | the configuration is refused; all findings are on standard error. Also: something has to be installed first |
 """
 
