@@ -15,14 +15,14 @@ class Ahead(Generic[Result]):
 
     Made for async generators, which a TaskGroup alone does not suit: its child's failure would cancel whoever
     happens to iterate at that moment, and closing the generator would come out as an exception group. Here a
-    failure waits until the result is taken.
+    failure, also a ``SystemExit`` of foreign code, waits until the result is taken.
     """
 
     def __init__(self) -> None:
         self._group = asyncio.TaskGroup()
         self._task: asyncio.Task[Result | None] | None = None
         self._work: Coroutine[Any, Any, Result] | None = None
-        self._failure: Exception | None = None
+        self._failure: Exception | SystemExit | None = None
 
     async def __aenter__(self) -> Self:
         """Begin."""
@@ -63,6 +63,7 @@ class Ahead(Generic[Result]):
     async def _kept(self, work: Coroutine[Any, Any, Result]) -> Result | None:
         try:
             return await work
-        except Exception as error:  # noqa: BLE001 - not handled here: ``take`` raises it
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - not handled here: ``take`` raises it
+            # asyncio would carry a SystemExit out of the event loop, past whoever takes the result.
             self._failure = error
             return None

@@ -23,6 +23,9 @@ RECEIVED_AT = "received_at_ms"
 """In the offset of a source that cannot be resumed: when its last message came, in milliseconds since the epoch."""
 HEALTHY_SECONDS = 60.0
 """A connection that has lasted for so long was a healthy one, also where only keep-alives came."""
+MESSAGE_HEALTHY_SECONDS = 5.0
+"""The same where a message came. A source that refuses us in a message and hangs up, or whose document is at its end,
+would otherwise be asked again and again at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +63,27 @@ class _Held:
 class _Health:
     """Signs of life of the connection of the moment."""
 
-    on_message: Callable[[], None] = lambda: None
     watch: asyncio.Timeout | None = None
     silence_seconds: float | None = None
     connected_at: float | None = None
+    first_message_at: float | None = None
+    is_long_lived: bool = False
+    """Something came after ``HEALTHY_SECONDS``."""
     heard_at_ms: int | None = None
     """Wall clock, of anything that came."""
+
+    def begin(self, watch: asyncio.Timeout, silence_seconds: float | None) -> None:
+        """A connection is about to be made."""
+        self.watch, self.silence_seconds = watch, silence_seconds
+        self.connected_at, self.first_message_at, self.is_long_lived = None, None, False
+
+    def end(self) -> bool:
+        """The connection has ended; gives whether it was a healthy one."""
+        self.watch = None
+        if self.first_message_at is None:
+            return self.is_long_lived
+        since = self.first_message_at if self.connected_at is None else self.connected_at
+        return asyncio.get_running_loop().time() - since >= MESSAGE_HEALTHY_SECONDS
 
     def rearm(self) -> None:
         """Something has come: the silence begins anew."""
@@ -128,8 +146,7 @@ class Inbox:
         health.rearm()
         if health.connected_at is not None:
             health.heard_at_ms = self._now_ms()
-            if asyncio.get_running_loop().time() - health.connected_at > HEALTHY_SECONDS:
-                health.on_message()
+            health.is_long_lived = asyncio.get_running_loop().time() - health.connected_at > HEALTHY_SECONDS
 
     def gap(self, reason: str, *, seconds: float | None = None, messages: int | None = None) -> None:
         """Tell that something of the source is lost: an event, a metric and a line of the log."""
@@ -169,7 +186,8 @@ class Inbox:
             self.records += count
             self.bytes += size
             self._changed.set()
-            self.health.on_message()
+            if self.health.first_message_at is None:
+                self.health.first_message_at = held.since
         elif self._held and self._held[-1].page is None:
             self._held[-1].offset = held.offset
         # A source that always has more would otherwise keep the loop until the inbox is full.

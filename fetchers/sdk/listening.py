@@ -16,12 +16,13 @@ connected and no message has come for so long; keep-alives are none.
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import suppress
 
 from fetchers.sdk.ahead import Ahead
 from fetchers.sdk.context import FetchContext
-from fetchers.sdk.errors import Disconnected, Retriable
+from fetchers.sdk.errors import Disconnected, Fatal, Retriable
 from fetchers.sdk.inbox import Inbox, InboxLimits
 from fetchers.sdk.page import Page
 from fetchers.sdk.retry import Failures, Reconnect
@@ -30,8 +31,10 @@ from metrics.events import ReconnectCeilingReached
 Receive = Callable[[Inbox], Awaitable[None]]
 """Connects from ``inbox.offset`` on, calls ``inbox.connected``, puts what comes, and returns when the source ends it.
 
-It is cancelled when the task stops, and lets go of its connection in ``finally``. Raises ``Disconnected``, another
-``Retriable`` or a ConnectionError to be called again, ``SourceEnded`` when nothing will ever come, and ``Fatal``.
+It is cancelled when the task stops, and lets go of its connection in ``finally``. Raises ``Disconnected`` or another
+``Retriable`` to be called again, ``SourceEnded`` when nothing will ever come, and ``Fatal``. An OSError (a refused or
+broken connection, no route, no such host, a time-out, TLS) and an IncompleteReadError count as ``Disconnected``, but for
+those that name a file; a certificate that is not trusted counts as ``Fatal``.
 """
 
 
@@ -69,11 +72,12 @@ async def listen(
 async def _receive_for_ever(
     context: FetchContext, receive: Receive, inbox: Inbox, failures: Failures, *, silence_seconds: float | None
 ) -> None:
-    inbox.health.on_message = failures.forget
     try:
         with suppress(SourceEnded):
             while True:
-                error = await _receive_once(receive, inbox, silence_seconds)
+                error, was_healthy = await _receive_once(receive, inbox, silence_seconds)
+                if was_healthy:
+                    failures.forget()
                 wait_seconds, is_new_ceiling = failures.note(error)
                 if is_new_ceiling:
                     context.emit(
@@ -90,27 +94,33 @@ async def _receive_for_ever(
         inbox.close()
 
 
-async def _receive_once(receive: Receive, inbox: Inbox, silence_seconds: float | None) -> Retriable:
-    """Listen as long as one connection lasts; gives what ended it."""
-    health = inbox.health
-    health.connected_at, health.silence_seconds = None, silence_seconds
+async def _receive_once(receive: Receive, inbox: Inbox, silence_seconds: float | None) -> tuple[Retriable, bool]:
+    """Listen as long as one connection lasts; gives what ended it, and whether it was a healthy one."""
     watch = asyncio.timeout(silence_seconds)
+    inbox.health.begin(watch, silence_seconds)
+    ended: Retriable = Disconnected("the source ended the connection")
     try:
         async with watch:
-            health.watch = watch
             await receive(inbox)
-    except TimeoutError as error:
-        if not watch.expired():
-            raise
-        silence = Disconnected(f"the source said nothing for {silence_seconds:g} s")
-        silence.__cause__ = error
-        return silence
     except Retriable as error:
-        return error
-    except ConnectionError as error:
-        lost = Disconnected(f"the connection was refused or broke ({error.strerror or type(error).__name__})")
-        lost.__cause__ = error
-        return lost
+        ended = error
+    except ssl.SSLCertVerificationError as error:
+        message = f"the certificate of the source is not trusted ({error.strerror or type(error).__name__})"
+        raise Fatal(message) from error
+    except (OSError, asyncio.IncompleteReadError) as error:
+        if isinstance(error, OSError) and error.filename is not None:
+            raise
+        ended = Disconnected(_words(error, silence_seconds if watch.expired() else None))
+        ended.__cause__ = error
     finally:
-        health.watch = None
-    return Disconnected("the source ended the connection")
+        was_healthy = inbox.health.end()
+    return ended, was_healthy
+
+
+def _words(error: OSError | asyncio.IncompleteReadError, silence_seconds: float | None) -> str:
+    """Say it without the library's text; ``silence_seconds``: what the source was silent for, if that is the reason."""
+    if isinstance(error, TimeoutError):
+        return "no answer in time" if silence_seconds is None else f"the source said nothing for {silence_seconds:g} s"
+    if isinstance(error, OSError):
+        return f"the connection was refused or broke ({error.strerror or type(error).__name__})"
+    return "the connection broke in the middle of a message"

@@ -79,7 +79,8 @@ class Linear:
 class Reconnect:
     """When a listener connects again, by what it was that failed.
 
-    Each kind counts its own failures; a message that is received begins all of them anew, a connection alone does not.
+    Each kind counts its own failures. A connection that brought a message and stood for five seconds, or stood for a
+    minute, begins all of them anew; a shorter one does not, whatever it brought.
     The defaults are what a vendor of a large stream asks its clients for
     (https://docs.x.com/x-api/fundamentals/handling-disconnections).
     """

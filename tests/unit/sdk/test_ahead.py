@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator
 
 import pytest
@@ -48,6 +49,20 @@ async def test_a_failure_waits_until_it_is_asked_for() -> None:
     assert started == [1, 2, 3]
     with pytest.raises(LookupError, match="no three"):
         await anext(numbers)
+
+
+async def test_what_wants_to_end_the_process_is_kept_like_a_failure() -> None:
+    """Out of a task of its own it would go through the event loop, and end the worker with all its connectors."""
+
+    async def leave() -> None:
+        sys.exit(3)
+
+    async with Ahead[None]() as ahead:
+        ahead.start(leave(), name="leave")
+        for _ in range(5):
+            await asyncio.sleep(0)
+        with pytest.raises(SystemExit):
+            await ahead.take()
 
 
 @pytest.mark.parametrize("has_run", [True, False])

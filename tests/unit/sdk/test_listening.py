@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import socket
+import ssl
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
@@ -21,6 +25,7 @@ from fetchers.sdk import (
     SystemClock,
     listen,
 )
+from fetchers.sdk.inbox import MESSAGE_HEALTHY_SECONDS
 from fetchers.sdk.testing import FakeContext
 from fetchers.sdk.testing.tasks import watched_family
 from metrics.events import ReconnectCeilingReached
@@ -48,13 +53,14 @@ class Source:
         await step(inbox)
 
 
-def say(*payloads: bytes) -> Callable[[Inbox], Awaitable[None]]:
-    """Connect, put these, and end the connection."""
+def say(*payloads: bytes, stands_seconds: float = MESSAGE_HEALTHY_SECONDS) -> Callable[[Inbox], Awaitable[None]]:
+    """Connect, put these, and end the connection after so long."""
 
     async def run(inbox: Inbox) -> None:
         inbox.connected(is_resumed=True)
         for payload in payloads:
             await inbox.put([payload], offset={"last": payload.decode()})
+        await asyncio.sleep(stands_seconds)
 
     return run
 
@@ -93,6 +99,79 @@ async def test_a_connection_alone_is_no_health_and_a_message_is() -> None:
     context = FakeContext()
     await heard(Source(say(), say(), say(), say(b"a"), say()), context)
     assert [wait for _, wait in context.retries] == [0.0, 0.25, 0.5, 0.0, 0.25]
+
+
+async def test_a_message_on_a_connection_that_does_not_last_is_no_health() -> None:
+    """Such as the words by which a source refuses us, or a document that is whole: it would be asked without pause."""
+    context = FakeContext()
+    short = [say(b"invalid token", stands_seconds=1.0)] * 5
+    await heard(Source(*short, say(b"a"), *short[:2]), context)
+    assert [wait for _, wait in context.retries] == [0.0, 0.25, 0.5, 0.75, 1.0, 0.0, 0.25, 0.5]
+
+
+async def test_a_minute_of_keep_alives_is_health() -> None:
+    """Nothing may have happened at the source."""
+
+    async def quiet(inbox: Inbox) -> None:
+        inbox.connected(is_resumed=True)
+        for _ in range(7):
+            await asyncio.sleep(10)
+            inbox.heard()
+
+    context = FakeContext()
+    await heard(Source(say(), say(), quiet, say()), context)
+    assert [wait for _, wait in context.retries] == [0.0, 0.25, 0.0, 0.25]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError("Multiple exceptions: [Errno 111] Connect call failed, [Errno 101] Network is unreachable"),
+        OSError(errno.EHOSTUNREACH, "No route to host"),
+        TimeoutError(errno.ETIMEDOUT, "Connection timed out"),
+        TimeoutError(),
+        ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused"),
+        socket.gaierror(socket.EAI_NONAME, "Name or service not known"),
+        ssl.SSLError("the other side speaks no TLS"),
+        asyncio.IncompleteReadError(b"half", 8),
+    ],
+    ids=repr,
+)
+async def test_whatever_a_network_does_is_a_lost_connection(error: Exception) -> None:
+    """As the libraries raise it, whatever its class: the author need not know them all."""
+    context = FakeContext()
+    failing = Source()
+    failing.steps = [error, say(b"a")]
+    assert await heard(failing, context, silence_seconds=60.0) == [b"a"]
+    assert [type(each) for each, _ in context.retries] == [Disconnected, Disconnected]
+    assert context.retries[0][0].__cause__ is error
+
+
+async def test_a_certificate_that_is_not_trusted_is_for_a_person_to_mend() -> None:
+    """Asking again changes nothing, and whoever answers may be a stranger."""
+    untrusted = ssl.SSLCertVerificationError(1, "self-signed certificate")
+    with pytest.raises(Fatal, match="certificate of the source is not trusted"):
+        await heard(Source(untrusted), FakeContext())
+
+
+async def test_a_file_that_is_missing_is_no_lost_connection() -> None:
+    """It is on this machine: a mistake of the config or of the code."""
+    missing = FileNotFoundError(errno.ENOENT, "No such file or directory", "meter.pem")
+    with pytest.raises(FileNotFoundError):
+        await heard(Source(missing), FakeContext())
+
+
+async def test_a_receiver_that_wants_to_end_the_process_ends_its_fetch_alone() -> None:
+    """It is raised where the worker makes a failed task of it; what came before is handed over."""
+
+    async def leave(inbox: Inbox) -> None:
+        await say(b"a")(inbox)
+        sys.exit(3)
+
+    found: list[Page] = []
+    with pytest.raises(SystemExit):
+        await _into(found, listen(FakeContext(), Source(leave).receive))
+    assert [value for page in found for value in page.values()] == [b"a"]
 
 
 async def test_the_ceiling_is_told_once() -> None:
