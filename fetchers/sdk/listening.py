@@ -32,9 +32,9 @@ Receive = Callable[[Inbox], Awaitable[None]]
 """Connects from ``inbox.offset`` on, calls ``inbox.connected``, puts what comes, and returns when the source ends it.
 
 It is cancelled when the task stops, and lets go of its connection in ``finally``. Raises ``Disconnected`` or another
-``Retriable`` to be called again, ``SourceEnded`` when nothing will ever come, and ``Fatal``. An OSError (a refused or
-broken connection, no route, no such host, a time-out, TLS) and an IncompleteReadError count as ``Disconnected``, but for
-those that name a file; a certificate that is not trusted counts as ``Fatal``.
+``Retriable`` to be called again, ``SourceEnded`` when nothing will ever come, and ``Fatal``. An OSError that names no
+file (a refused or broken connection, no route, no such host, a time-out, TLS) and an IncompleteReadError count as
+``Disconnected``; a certificate that is not trusted counts as ``Fatal``.
 """
 
 
