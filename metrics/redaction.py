@@ -90,13 +90,18 @@ class Redactor:
 
     def redact(self, text: str) -> str:
         """Return ``text`` without secrets, known ones and those that can be told by their place."""
-        return redact_by_place(self._without_known(text))
+        return redact_by_place(self.hide_known(text))
 
-    def _without_known(self, text: str) -> str:
+    def hide_known(self, text: str, *, length_max: int | None = None) -> str:
+        """Return ``text`` without known secrets, and nothing else hidden.
+
+        ``length_max``: only of its first characters; a secret that goes beyond them is hidden whole, not cut.
+        """
         forms, pieces, end = self._forms, list[str](), 0
+        shown = len(text) if length_max is None else min(len(text), length_max)
         if not forms:
-            return text
-        size, starts = SECRET_LENGTH_MIN, range(len(text) - SECRET_LENGTH_MIN + 1)
+            return text[:shown]
+        size, starts = SECRET_LENGTH_MIN, range(min(shown, len(text) - SECRET_LENGTH_MIN + 1))
         for start in [start for start in starts if text[start : start + size] in forms]:
             lengths, known = forms[text[start : start + size]] if start >= end else ((), set())
             # The longest first: else one that begins with another would be hidden in part.
@@ -105,7 +110,7 @@ class Redactor:
                     pieces += (text[end:start], HIDDEN)
                     end = start + length
                     break
-        return "".join((*pieces, text[end:])) if pieces else text
+        return "".join((*pieces, text[end:shown]))
 
     def redact_value(self, value: object) -> object:
         """Return what may be shown of a field: plain values, texts redacted, all else as text."""

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from service.cli.printing import printable
+from service.cli.printing import printable, printable_json
 from service.preview.inference import Inference, InferenceRefusedError, inferred
 from service.preview.samples import SampleError, SampleSource, SampleToldError, file_payloads
 from service.reading.decoding import as_json_text
@@ -130,7 +130,7 @@ def run_check(schema: Path, file: Path, *, coerce: str, unknown_fields: str, is_
         console.print(Text(printable(f"headrace: {file} has no records: expected JSON, one record a line or an array")))
         return EXIT_REFUSED
     if is_json:
-        print(as_json_text(_as_json(found)))
+        print(printable_json(as_json_text(_as_json(found))))
     else:
         _print(found)
     return EXIT_REFUSED if found.rejected else EXIT_CLEAN

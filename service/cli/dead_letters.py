@@ -17,6 +17,7 @@ from rich.text import Text
 
 from service.cli.access import AccessOptions, opened_access
 from service.cli.findings import print_refusal
+from service.cli.printing import printable, printable_json
 from service.config.files import read_properties
 from service.embedded.errors import EmbeddedError
 from service.job import ConfigRefusedError
@@ -95,11 +96,12 @@ async def _show(settings: KafkaSettings, wanted: LettersWanted, error_console: C
                 if letter.is_open and wanted.is_listed:
                     print_letter(letter, is_json=wanted.is_json)
                 if letter.is_open and export is not None:
-                    export.write(f"{as_json_text(letter.exported())}\n")
+                    line = as_json_text(letter.exported())
+                    export.write(f"{printable_json(line) if wanted.export == '-' else line}\n")
     if wanted.export == "-" or (wanted.is_listed and wanted.is_json):
         return
     if wanted.is_json:
-        print(as_json_text(summary_body(summary, wanted)))
+        print(printable_json(as_json_text(summary_body(summary, wanted))))
     else:
         print_summary(summary, wanted)
 
@@ -141,15 +143,15 @@ def _export(path: str | None) -> Iterator[TextIO | None]:
 def print_letter(letter: Letter, *, is_json: bool) -> None:
     """One letter: two lines for people, one of JSON."""
     if is_json:
-        print(as_json_text({**letter.exported(), "offending": letter.offending}))
+        print(printable_json(as_json_text({**letter.exported(), "offending": letter.offending})))
         return
     console = Console(soft_wrap=True, highlight=False)
     tries = f", tried {letter.tries} times" if letter.tries > 1 else ""
     head = f"{letter.place}  {letter.reason}{tries}  {letter.message}"
     if letter.source_partition:
         head += f"  (from {letter.source_partition} {letter.source_offset})"
-    console.print(Text(head, style="bold"))
-    console.print(Text(f"    {letter.offending}"))
+    console.print(Text(printable(head), style="bold"))
+    console.print(Text(printable(f"    {letter.offending}")))
 
 
 def summary_body(summary: LetterSummary, wanted: LettersWanted) -> dict[str, Any]:
@@ -195,5 +197,5 @@ def _table(summary: LetterSummary) -> Table:
     for reason, name, group in summary.by_count():
         samples = "\n".join(f"{letter.place}  {letter.offending}" for letter in group.samples)
         cells = (reason, name, f"{group.count:,}", str(group.tries_max), samples)
-        table.add_row(*(Text(cell) for cell in cells))
+        table.add_row(*(Text(printable(cell)) for cell in cells))
     return table

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from service.cli.printing import printable
 from service.job import ConfigRefusedError, SourceFindings
 
 
@@ -32,7 +33,7 @@ def _print(title: str, sources: Sequence[SourceFindings]) -> None:
                     if finding.message.startswith(source.source)
                     else f"{source.source}: {finding.message}"
                 )
-                Console(stderr=True, soft_wrap=True, highlight=False).print(Text(f"headrace: {text}"))
+                Console(stderr=True, soft_wrap=True, highlight=False).print(Text(printable(f"headrace: {text}")))
         return
     table = Table(title=title, title_justify="left", show_lines=False)
     for column in ("file", "", "key", "value", "finding"):
@@ -41,5 +42,5 @@ def _print(title: str, sources: Sequence[SourceFindings]) -> None:
         for finding in source.findings:
             cells = (source.source, finding.severity.value, finding.key, finding.value or "", finding.message)
             # As plain text: what users write is no markup.
-            table.add_row(*(Text(cell) for cell in cells))
+            table.add_row(*(Text(printable(cell)) for cell in cells))
     Console(stderr=True, width=None).print(table)

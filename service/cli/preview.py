@@ -20,7 +20,7 @@ from rich.text import Text
 
 from fetchers.sdk import FetchError, Finding
 from service.cli.findings import print_refusal
-from service.cli.printing import printable
+from service.cli.printing import printable, printable_json
 from service.config.definition import ConnectorDefinition
 from service.config.files import ConfigFileError, read_connector, read_properties
 from service.config.worker import EMBEDDED, PLACEHOLDER_REGISTRY, REGISTRY_KEY
@@ -60,19 +60,19 @@ def run_preview(file: Path, worker: Path | None, limits: SampleLimits, *, is_jso
         print_refusal(refusal)
         return EXIT_CONFIG
     except (RegistryFailure, ConversionError) as error:
-        console.print(Text(f"headrace: {error}", style="red"))
+        console.print(Text(printable(f"headrace: {error}"), style="red"))
         return EXIT_FAILED
     except asyncio.CancelledError:
         console.print("headrace: interrupted; nothing was written")
         return EXIT_INTERRUPTED
     hide = job.providers.redactor.redact
     if is_json:
-        print(as_json_text(as_json(shown, hide=hide)))
+        print(printable_json(as_json_text(as_json(shown, hide=hide))))
     else:
         _print(shown, hide)
     if shown.sample.error is not None and not isinstance(shown.sample.error, FetchError):
         # A mistake in the connector's own code: whoever writes it wants to see where.
-        console.print(Text(hide("".join(traceback.format_exception(shown.sample.error)))))
+        console.print(Text(printable(hide("".join(traceback.format_exception(shown.sample.error))))))
     return EXIT_FAILED if shown.has_failed else EXIT_SHOWN
 
 
@@ -105,7 +105,7 @@ async def _previewed(job: Job, source: str, limits: SampleLimits, console: Conso
         job.providers.redactor.learn(secret)
     for told in job.warnings:
         for finding in told.findings:
-            console.print(Text(f"headrace: {finding.severity.value}: {finding.key}: {finding.message}"))
+            console.print(Text(printable(f"headrace: {finding.severity.value}: {finding.key}: {finding.message}")))
     url = None if job.worker.schema_registry_url == EMBEDDED else job.worker.schema_registry_url
     (definition,) = job.definitions(registry_url=url)
     registry = None if url is None else RegistrySettings.parse({**job.worker_properties, "schema.registry.url": url})[0]
@@ -201,14 +201,14 @@ def _print(shown: Preview, hide: Callable[[str], str]) -> None:
     parts = [f"{counts[word]:,} {word}" for word in ("valid", "rejected", "duplicate") if counts[word]]
     console.print(Text(f"{counts['records']:,} records: {', '.join(parts)}" if parts else "no records"))
     for reason, count in counts["reasons"].items():
-        console.print(Text(f"  {count:,} {reason}"))
+        console.print(Text(printable(f"  {count:,} {reason}")))
     for field, count in counts["coerced"].items():
         console.print(Text(printable(f"  {count:,} coerced: {field}")))
     source = told["source"]
     if source["records_left"]:
         console.print(Text(f"The source has more: {source['records_left']:,} records on the last page are not shown."))
     for note in told["notes"]:
-        console.print(Text(note))
+        console.print(Text(printable(note)))
 
 
 def _table(records: Sequence[dict[str, Any]]) -> Table:

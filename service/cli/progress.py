@@ -19,6 +19,7 @@ from metrics.events import Emit, Progress
 from metrics.progress import ConnectorProgress, ProgressView
 from service.background import Background
 from service.cli.figures import STATE_STYLES, ago, count, lag, rate
+from service.cli.printing import printable
 
 REFRESH_SECONDS = 0.5
 LOG_SECONDS = 60.0
@@ -103,7 +104,7 @@ def live_lines(found: Iterable[ConnectorProgress]) -> Group:
     for each in ordered[:ROWS_MAX]:
         table.add_row(*_cells(each, rate(each.records_per_second)))
         if each.trouble is not None and _is_in_trouble(each):
-            told = f"{each.connector}: {each.trouble.message}"
+            told = printable(f"{each.connector}: {each.trouble.message}")
             below.append(Text(told, style="red", overflow="ellipsis", no_wrap=True))
     if len(ordered) > ROWS_MAX:
         below.append(Text(f"and {len(ordered) - ROWS_MAX} more: ./headrace connectors", style="dim"))

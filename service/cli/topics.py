@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from rich.text import Text
 from fetchers.sdk.clock import SystemClock
 from service.cli.access import AccessOptions, TopicAccess, opened_access
 from service.cli.findings import print_refusal
+from service.cli.printing import printable, printable_json
 from service.embedded.errors import EmbeddedError
 from service.job import ConfigRefusedError
 from service.kafka.client import KafkaSettings
@@ -187,8 +187,7 @@ def _header(value: bytes | None) -> Any:
 async def print_lines(records: AsyncIterator[dict[str, Any]]) -> None:
     """One line of valid JSON for each record, in whatever character set the output has."""
     async for record in records:
-        line = as_json_text(record)
-        print(line if _printable(line) == line else as_json_text(record, is_ascii=True))
+        print(printable_json(as_json_text(record)))
 
 
 async def print_as_they_come(records: AsyncIterator[dict[str, Any]], *, has_headers: bool) -> None:
@@ -215,7 +214,7 @@ async def print_tables(topic: str, records: AsyncIterator[dict[str, Any]], *, ha
 
 
 def _table(topic: str, *, has_headers: bool) -> Table:
-    table = Table(title=Text(_printable(topic)), title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    table = Table(title=Text(printable(topic)), title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
     # Partition and offset in one: what is read on 80 columns is the value.
     table.add_column("offset", justify="right", no_wrap=True)
     if has_headers:
@@ -235,7 +234,7 @@ def _cells(record: dict[str, Any], *, has_headers: bool) -> tuple[str, ...]:
             for name, value in record["headers"].items()
         )
         cells[-1] = "\n".join((cells[-1], *headers))
-    return tuple(map(_printable, cells))
+    return tuple(map(printable, cells))
 
 
 def _time(timestamp_ms: int) -> str:
@@ -244,9 +243,3 @@ def _time(timestamp_ms: int) -> str:
         return datetime.fromtimestamp(timestamp_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
     except (OverflowError, OSError, ValueError):
         return "-"
-
-
-def _printable(text: str) -> str:
-    """The text as standard output can take it: what its character set does not have is escaped."""
-    encoding = sys.stdout.encoding or "utf-8"
-    return text.encode(encoding, "backslashreplace").decode(encoding)

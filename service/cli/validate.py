@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fetchers.sdk import Finding
+from service.cli.printing import printable
 from service.validation.deep import Answer
 from service.validation.files import FileVerdict, validate_file
 
@@ -117,10 +118,10 @@ def _print(looked: Sequence[_Looked], worker: Path | None) -> None:
         for source, finding in found:
             cells = (source, finding.severity.value, finding.key, finding.value or "", finding.message)
             # As plain text: what users write is no markup.
-            table.add_row(*(Text(cell) for cell in cells))
+            table.add_row(*(Text(printable(cell)) for cell in cells))
     if table.row_count:
         console.print(table)
     for each in looked:
         for answer in each.answers:
-            console.print(Text(f"{each.path}: {answer.asked}: {answer.told}"))
+            console.print(Text(printable(f"{each.path}: {answer.asked}: {answer.told}")))
         console.print(Text(f"{each.path}: {'valid' if each.verdict.is_valid else 'refused'}"))

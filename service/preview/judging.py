@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Self
 
 import pyarrow as pa
+from fastavro.types import Schema
 
 from fetchers.sdk import Finding, Page
 from service.config.definition import ConnectorDefinition, as_findings
@@ -22,7 +23,7 @@ from service.pipeline.converting import Convert, input_table, shares_of
 from service.pipeline.dead_letters import FETCH_STAGE
 from service.pipeline.queue import QueuedPage
 from service.preview.sampling import Sample
-from service.reading.decoding import Decoder, as_base64, plain
+from service.reading.decoding import as_base64, framed, parsed, plain
 from service.stores.dedupe import NO_WINDOW
 from service.worker.connectors import PlanCheck
 from spark_batch.convert_exactly import convert_exactly, is_judged_exactly
@@ -31,12 +32,17 @@ from spark_batch.plan_findings import plan_findings
 from spark_batch.plan_transforms import key_schema, value_schema
 from spark_batch.transforms.applied import applied_steps
 
+SHOWN_BYTES_MAX = 32 * 1024
+"""Of one payload, key or value in an answer; what is longer is cut, and says so. Verdicts are on the whole record."""
+AVRO_BYTES_MAX = 1 << 20
+"""What is longer is not decoded; its text is longer than its bytes, but its reading keeps other threads waiting."""
+JUDGES = ThreadPoolExecutor(max_workers=2, thread_name_prefix="preview")
+"""Threads in which a preview does what takes long: the event loop is that of the worker's connectors."""
 _KEY_ID, _VALUE_ID = 1, 2
 """In place of the registry's ids: nothing is registered for a preview, and what is shown is decoded."""
 _EXPECTED = ": expected "
 _NO_FIELDS = frozenset({"record", "key", "rules"})
 _NO_FIELD_PREFIXES = ("rule ", "transformation ")
-_JUDGES = ThreadPoolExecutor(max_workers=2, thread_name_prefix="preview")
 
 
 class PreviewRefusedError(Exception):
@@ -70,7 +76,10 @@ class JudgedRecord:
     """Where it goes if it is valid."""
     key: Any
     value: Any
-    """Both as they would be written, decoded to JSON-like values; None where the record is rejected."""
+    """Both as they would be written, decoded to JSON-like values; None where the record is rejected.
+
+    Bytes where it is too long to be decoded: ``SHOWN_BYTES_MAX``, and for Avro ``AVRO_BYTES_MAX``.
+    """
     timestamp: int | None
     """Milliseconds since the epoch; None: the time of delivery."""
     verdict: str
@@ -134,16 +143,21 @@ async def judge(definition: ConnectorDefinition, plan: ConversionPlan, sample: S
         outcome = await (parts.convert(share.plan, part) if is_by_spark else _converted(share.plan, part))
         outcomes |= share.cut(outcome)
     outcome = pa.concat_tables([outcomes[start] for start in sorted(outcomes)])
-    return Judged(tuple([record async for record in _records(definition, plan, sample.pages, outcome)]), is_by_spark)
+    return Judged(
+        await asyncio.get_running_loop().run_in_executor(
+            JUDGES, lambda: tuple(_records(definition, plan, sample.pages, outcome))
+        ),
+        is_by_spark,
+    )
 
 
 async def _converted(plan: ConversionPlan, records: pa.Table) -> pa.Table:
-    return await asyncio.get_running_loop().run_in_executor(_JUDGES, convert_exactly, plan, records)
+    return await asyncio.get_running_loop().run_in_executor(JUDGES, convert_exactly, plan, records)
 
 
-async def _records(
+def _records(
     definition: ConnectorDefinition, plan: ConversionPlan, pages: Sequence[Page], outcome: pa.Table
-) -> AsyncIterator[JudgedRecord]:
+) -> Iterator[JudgedRecord]:
     seen: set[tuple[str, bytes, bool]] = set()
     decoded = _Decoding.of(plan)
     rows = iter(outcome.to_pylist())
@@ -164,8 +178,8 @@ async def _records(
             yield JudgedRecord(
                 payload=payload,
                 topic=target,
-                key=None if is_rejected else await decoded.key(row["key"]),
-                value=None if is_rejected else await decoded.value(row["value"]),
+                key=None if is_rejected else decoded.key(row["key"]),
+                value=None if is_rejected else decoded.value(row["value"]),
                 timestamp=row["timestamp"],
                 verdict="duplicate" if is_seen else "rejected" if is_rejected else "valid",
                 coerced=tuple(name for bit, name in enumerate(plan.coerced_fields) if (row["coerced"] or 0) >> bit & 1),
@@ -189,31 +203,29 @@ class _Decoding:
     """Reads keys and values back, each by its converter."""
 
     plan: ConversionPlan
-    avro: Decoder
+    key_schema: Schema | None
+    value_schema: Schema | None
 
     @classmethod
     def of(cls, plan: ConversionPlan) -> Self:
-        schemas = {_KEY_ID: key_schema(plan), _VALUE_ID: value_schema(plan)}
+        return cls(plan, parsed(key_schema(plan) or '"bytes"'), parsed(value_schema(plan) or '"bytes"'))
 
-        async def schema_by_id(schema_id: int) -> str:
-            return schemas[schema_id] or '"bytes"'
+    def key(self, data: bytes | None) -> Any:
+        return _decoded(data, self.plan.key_converter.kind, self.key_schema)
 
-        return cls(plan, Decoder(schema_by_id))
+    def value(self, data: bytes | None) -> Any:
+        return _decoded(data, self.plan.value_converter.kind, self.value_schema)
 
-    async def key(self, data: bytes | None) -> Any:
-        return await self._decoded(data, self.plan.key_converter.kind)
 
-    async def value(self, data: bytes | None) -> Any:
-        return await self._decoded(data, self.plan.value_converter.kind)
-
-    async def _decoded(self, data: bytes | None, kind: ConverterKind) -> Any:
-        if data is None:
-            return None
-        if kind is ConverterKind.AVRO:
-            return await self.avro.decode(data)
-        if kind is ConverterKind.JSON:
-            return plain(data)
-        try:
-            return data.decode()
-        except UnicodeDecodeError:
-            return as_base64(data)
+def _decoded(data: bytes | None, kind: ConverterKind, schema: Schema | None) -> Any:
+    """What is long stays as it is: only its beginning is shown."""
+    if data is None or len(data) > (AVRO_BYTES_MAX if kind is ConverterKind.AVRO else SHOWN_BYTES_MAX):
+        return data
+    if kind is ConverterKind.AVRO:
+        return framed(data, schema)
+    if kind is ConverterKind.JSON:
+        return plain(data)
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return as_base64(data)

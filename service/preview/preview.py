@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from fetchers.sdk import FetchError, Retriable, SourceConnector
-from metrics.redaction import HIDDEN
+from metrics.redaction import Redactor
 from service.config.definition import ConnectorDefinition
 from service.domain.errors import described
-from service.preview.judging import Judged, JudgedRecord, PreviewParts, judge, plan_to_judge_by
+from service.preview.judging import SHOWN_BYTES_MAX, Judged, JudgedRecord, PreviewParts, judge, plan_to_judge_by
 from service.preview.sampling import Sample, SampleEnd, SampleLimits, sample
 from service.reading.decoding import as_base64, as_json_text
 from service.validation.secrets import secrets_of_connector
 from spark_batch.outcome import Reason
-
-SHOWN_BYTES_MAX = 32 * 1024
-"""Of one payload, key or value in an answer; what is longer is cut, and says so. Verdicts are on the whole record."""
-_SECRET_LENGTH_MIN = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,20 +96,18 @@ def as_json(shown: Preview, *, hide: Callable[[str], str]) -> dict[str, Any]:
     Secrets of the connector's own config are hidden in records too: a source may echo what it was asked with.
     """
     judged, taken = shown.judged, shown.sample
-    secrets = sorted(
-        (
-            text
-            for text in set(secrets_of_connector(shown.definition.properties, {}))
-            if len(text) >= _SECRET_LENGTH_MIN
-        ),
-        key=len,
-        reverse=True,
-    )
+    own = Redactor()
+    for secret in secrets_of_connector(shown.definition.properties, {}):
+        own.learn(secret)
+
+    def hide_all(text: str) -> str:
+        return hide(own.hide_known(text))
+
     return {
         "connector": shown.definition.name,
         "topic": shown.definition.topic,
         "judged_by": "spark" if judged.is_by_spark else "exact",
-        "records": [_record(record, secrets) for record in judged.records],
+        "records": [_record(record, own) for record in judged.records],
         "counts": {
             "records": len(judged.records),
             **{verdict: judged.count(verdict) for verdict in ("valid", "rejected", "duplicate")},
@@ -124,23 +118,26 @@ def as_json(shown: Preview, *, hide: Callable[[str], str]) -> dict[str, Any]:
             "end": taken.end.value,
             "has_more": taken.has_more,
             "records_left": taken.left,
-            "offsets": [{"partition": partition, "offset": offset} for partition, offset in taken.offsets],
-            "error": None if taken.error is None else hide(described(taken.error)),
+            "offsets": [
+                {"partition": _hidden(partition, own), "offset": _hidden(offset, own)}
+                for partition, offset in taken.offsets
+            ],
+            "error": None if taken.error is None else hide_all(described(taken.error)),
         },
-        "notes": list(notes(shown, hide=hide)),
+        "notes": list(notes(shown, hide=hide_all)),
     }
 
 
-def _record(record: JudgedRecord, secrets: list[str]) -> dict[str, Any]:
-    shown = {name: _Shown.of(value, secrets) for name, value in (("key", record.key), ("value", record.value))}
-    payload = _Shown.of_payload(record.payload, secrets)
+def _record(record: JudgedRecord, own: Redactor) -> dict[str, Any]:
+    shown = {name: _Shown.of(value, own) for name, value in (("key", record.key), ("value", record.value))}
+    payload = _Shown(None) if record.payload is None else _Shown.of_bytes(record.payload, own)
     return {
         "verdict": record.verdict,
         "stage": record.stage,
         "reason": record.reason,
-        "field": record.field,
-        "message": record.message,
-        "topic": record.topic,
+        "field": _hidden(record.field, own),
+        "message": _hidden(record.message, own),
+        "topic": _hidden(record.topic, own),
         "coerced": list(record.coerced),
         "timestamp": record.timestamp,
         "key": shown["key"].value,
@@ -153,38 +150,43 @@ def _record(record: JudgedRecord, secrets: list[str]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """A value as an answer has it."""
+    """A value as an answer has it: secrets are hidden first, and then it is cut."""
 
     value: Any
     is_cut: bool = False
 
     @classmethod
-    def of_payload(cls, payload: bytes | None, secrets: list[str]) -> _Shown:
-        """Text, or ``{"base64": …}`` where it is none."""
-        if payload is None:
-            return cls(None)
-        is_cut = len(payload) > SHOWN_BYTES_MAX
-        begin = payload[:SHOWN_BYTES_MAX]
+    def of_bytes(cls, data: bytes, own: Redactor) -> _Shown:
+        """Text, or ``{"base64": …}`` where it is none; only the beginning where that is too long."""
         try:
-            text = payload.decode()
+            text, errors = data.decode(), "ignore"
         except UnicodeDecodeError:
-            return cls(as_base64(begin), is_cut)
-        return cls(_masked(begin.decode(errors="ignore") if is_cut else text, secrets), is_cut)
+            text, errors = data.decode(errors="surrogateescape"), "surrogateescape"
+        shown = own.hide_known(text, length_max=len(data[:SHOWN_BYTES_MAX].decode(errors=errors)))
+        is_cut = len(data) > SHOWN_BYTES_MAX
+        return cls(shown if errors == "ignore" else as_base64(shown.encode(errors=errors)), is_cut)
 
     @classmethod
-    def of(cls, value: Any, secrets: list[str]) -> _Shown:
+    def of(cls, value: Any, own: Redactor) -> _Shown:
         """As JSON has it (dates, decimals and bytes of Avro as text); only its beginning where that is too long."""
+        if isinstance(value, bytes) and len(value) > SHOWN_BYTES_MAX:
+            return cls.of_bytes(value, own)
         text = as_json_text(value)
         if len(text) > SHOWN_BYTES_MAX:
-            return cls(_masked(text[:SHOWN_BYTES_MAX], secrets), is_cut=True)
-        return cls(_masked(json.loads(text), secrets))
+            return cls(own.hide_known(text, length_max=SHOWN_BYTES_MAX), is_cut=True)
+        return cls(_hidden(json.loads(text), own))
 
 
-def _masked(value: Any, secrets: list[str]) -> Any:
+def _hidden(value: Any, own: Redactor) -> Any:
+    """A JSON-like value without secrets, be they texts, numbers or names; what was a number is a text then."""
     if isinstance(value, str):
-        for secret in secrets:
-            value = value.replace(secret, HIDDEN)
+        return own.hide_known(value)
+    if isinstance(value, Mapping):
+        return {own.hide_known(name): _hidden(item, own) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_hidden(item, own) for item in value]
+    if value is None or isinstance(value, bool):
         return value
-    if isinstance(value, dict):
-        return {name: _masked(item, secrets) for name, item in value.items()}
-    return [_masked(item, secrets) for item in value] if isinstance(value, list) else value
+    text = as_json_text(value)
+    hidden = own.hide_known(text)
+    return value if hidden == text else hidden

@@ -16,7 +16,7 @@ from fetchers.sdk import Retriable, SourceConnector
 from service.config.definition import ConnectorDefinition, read_definition
 from service.config.providers import ProviderError, Resolved
 from service.herder.errors import BadRequestError, ConflictError, RequestError
-from service.preview.judging import PreviewParts, PreviewRefusedError
+from service.preview.judging import JUDGES, PreviewParts, PreviewRefusedError
 from service.preview.preview import as_json, preview
 from service.preview.sampling import SampleLimits, sampled_connector
 from service.registry.errors import RegistryFailure
@@ -68,7 +68,7 @@ class RequestedPreviews:
                 raise _refusal([finding.message for finding in refusal.findings]) from refusal
             except (RegistryFailure, ConversionError) as error:
                 raise RequestError(f"No preview is possible now: {error}") from error
-            return as_json(shown, hide=self.hide)
+            return await asyncio.get_running_loop().run_in_executor(JUDGES, lambda: as_json(shown, hide=self.hide))
 
     async def _read(self, config: Mapping[str, str]) -> tuple[ConnectorDefinition, SourceConnector[Any]]:
         """In a thread: imports the class and runs its checks, which may block."""

@@ -33,6 +33,8 @@ pc: Any = pyarrow.compute
 
 CLOSE_SECONDS_MAX = 2.0
 """For a fetcher to end once it is told to; one that does not is left behind."""
+WAIT_SECONDS_MIN = 1.0
+"""Before a source is asked again, also where it asks for less: one that says 0 for ever is not to be hammered."""
 _COLUMNS = ("payloads", "keys", "timestamps_ms", "positions")
 _LISTS = ("headers", "origins", "tries")
 
@@ -127,10 +129,12 @@ async def sample_of(connector: SourceConnector[Any], limits: SampleLimits, *, na
     context.patience_seconds = -1.0
     rounds.is_listening = lambda: context.is_listening
     end, error = SampleEnd.TIME, None
-    with suppress(TimeoutError):
-        async with asyncio.timeout(limits.seconds_max):
-            end, error = await _fetched(connector, context, rounds, taken)
-    blocking.close()
+    try:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(limits.seconds_max):
+                end, error = await _fetched(connector, context, rounds, taken)
+    finally:
+        blocking.close()
     return Sample(tuple(taken.pages), end, taken.left, tuple(taken.offsets.values()), error)
 
 
@@ -202,12 +206,10 @@ async def _fetched(
     while True:
         try:
             return await _fetched_once(connector, context, rounds, taken), None
-        except SystemExit as error:
-            return SampleEnd.ERROR, ConnectorExitError.of(error)
         except Retriable as error:
             if error.wait_seconds is None:
                 return SampleEnd.ERROR, error
-            await asyncio.sleep(error.wait_seconds)
+            await asyncio.sleep(max(error.wait_seconds, WAIT_SECONDS_MIN))
         except Exception as error:  # noqa: BLE001 - a connector's own code may raise anything; it is told, not hidden
             return SampleEnd.ERROR, error
 
@@ -229,16 +231,20 @@ async def _fetched_once(
 
 
 async def _taken_until_full(connector: SourceConnector[Any], context: TaskContext, taken: _Taken) -> SampleEnd:
-    stream = connector.fetch(context)
     try:
-        async for page in stream:
-            context.advance(page)
-            if (end := taken.take(page)) is not None:
-                return end
-            # One that never waits would keep the event loop, and with it the time limit.
-            await asyncio.sleep(0)
-        return SampleEnd.SOURCE
-    finally:
-        close = getattr(stream, "aclose", None)
-        if close is not None:
-            await close()
+        stream = connector.fetch(context)
+        try:
+            async for page in stream:
+                context.advance(page)
+                if (end := taken.take(page)) is not None:
+                    return end
+                # One that never waits would keep the event loop, and with it the time limit.
+                await asyncio.sleep(0)
+            return SampleEnd.SOURCE
+        finally:
+            close = getattr(stream, "aclose", None)
+            if close is not None:
+                await close()
+    except SystemExit as error:
+        # Here, not where the task is awaited: an event loop ends with the first task that ends with it.
+        raise ConnectorExitError.of(error) from error

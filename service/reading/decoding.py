@@ -56,11 +56,7 @@ class Decoder:
         if self.schema_by_id is None:
             self.has_missed_schemas = True
             return plain(data)
-        schema = await self._schema(int.from_bytes(data[1:_HEADER_BYTES], "big"), self.schema_by_id)
-        try:
-            return plain(data) if schema is None else _avro(schema, data[_HEADER_BYTES:])
-        except _BAD_BODY:
-            return plain(data)
+        return framed(data, await self._schema(int.from_bytes(data[1:_HEADER_BYTES], "big"), self.schema_by_id))
 
     async def _schema(self, schema_id: int, schema_by_id: SchemaById) -> Schema | None:
         if schema_id > _ID_MAX:
@@ -69,10 +65,18 @@ class Decoder:
             if len(self._schemas) >= _SCHEMAS_MAX:
                 self._schemas.clear()
             try:
-                self._schemas[schema_id] = _parsed(await schema_by_id(schema_id))
+                self._schemas[schema_id] = parsed(await schema_by_id(schema_id))
             except SchemaNotFound:
                 self._schemas[schema_id] = None
         return self._schemas[schema_id]
+
+
+def framed(data: bytes, schema: Schema | None) -> Any:
+    """Avro in Confluent's framing by its schema, as ``parsed`` gave it; as ``plain`` where it is not that."""
+    try:
+        return plain(data) if schema is None else _avro(schema, data[_HEADER_BYTES:])
+    except _BAD_BODY:
+        return plain(data)
 
 
 def plain(data: bytes) -> Any:
@@ -102,7 +106,8 @@ def as_json_text(value: object, *, is_ascii: bool = False) -> str:
         return json.dumps(_finite(value), ensure_ascii=is_ascii, allow_nan=False, default=_text)
 
 
-def _parsed(schema: str) -> Schema | None:
+def parsed(schema: str) -> Schema | None:
+    """A schema to decode by; None where it is none."""
     try:
         return fastavro.parse_schema(json.loads(schema))
     except (SchemaParseException, *_BAD_BODY):

@@ -52,12 +52,14 @@ class ForeignCalls:
         self._running: set[Hashable] = set()
         self._errands: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._threads_idle = 0
+        self._is_closed = False
 
     async def run(self, call: Callable[[], T], *, subject: Hashable, seconds_max: float | None = None) -> T:
         """See ``Calls``."""
         if subject in self._running:
             message = f"{subject}: an earlier call of the connector's own code still hangs"
             raise ForeignCallHangsError(message)
+        self._is_closed = False
         limit_seconds = seconds_max or self._seconds_max
         place = await self._turnstile.enter()
         try:
@@ -97,14 +99,15 @@ class ForeignCalls:
         return answer
 
     def _thread_is_free(self) -> None:
-        """Keep it for the next call, but no more threads than may be wanted at once."""
-        if self._threads_idle < CALLS_AT_ONCE:
+        """Keep it for the next call, but no more threads than may be wanted at once; none after ``close``."""
+        if self._threads_idle < CALLS_AT_ONCE and not self._is_closed:
             self._threads_idle += 1
         else:
             self._errands.put(None)
 
     def close(self) -> None:
-        """See ``Calls``."""
+        """See ``Calls``. A thread whose call is still running ends with it."""
+        self._is_closed = True
         for _ in range(self._threads_idle):
             self._errands.put(None)
         self._threads_idle = 0

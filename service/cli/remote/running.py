@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from service.cli.figures import STATE_STYLES
+from service.cli.printing import printable, printable_json
 from service.cli.remote.client import (
     DEFAULT_URL,
     AnsweredError,
@@ -72,7 +73,7 @@ class Output:
 
     def show_json(self, body: object) -> None:
         """Indented, keys in the worker's order."""
-        click.echo(json.dumps(body, indent=2, ensure_ascii=False))
+        click.echo(printable_json(json.dumps(body, indent=2, ensure_ascii=False)))
 
     def say(self, text: str, body: object = None) -> None:
         """One line; in JSON mode ``body``, if there is one."""
@@ -83,7 +84,7 @@ class Output:
 
     def tell(self, text: str, style: str = "") -> None:
         """One line for people, not broken and never taken for markup."""
-        click.echo(click.style(text, **_STYLES.get(style, {})), color=_COLOUR)
+        click.echo(click.style(printable(text), **_STYLES.get(style, {})), color=_COLOUR)
 
 
 _COLOUR = False if "NO_COLOR" in os.environ else None
@@ -96,7 +97,7 @@ _STYLES: Mapping[str, Mapping[str, Any]] = {
 
 def complain(text: str, colour: str) -> None:
     """One line on standard error, in colour where that is a terminal."""
-    click.secho(text, fg=colour, err=True, color=_COLOUR)
+    click.secho(printable(text), fg=colour, err=True, color=_COLOUR)
 
 
 def _console() -> Console:
@@ -108,7 +109,7 @@ def _console() -> Console:
 def _cell(value: object) -> Text:
     from rich.text import Text  # noqa: PLC0415 - as above
 
-    text = "" if value is None else str(value)
+    text = "" if value is None else printable(str(value))
     return Text(text, style=STATE_STYLES.get(text, ""))
 
 

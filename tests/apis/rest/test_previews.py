@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import pytest_asyncio
 
 from metrics.events import ChangeAudited
 from service.preview import requested
-from service.preview.preview import preview
+from service.preview.preview import as_json, preview
 from tests.apis.rest.serving import Served, previews, served
 
 SCHEMA = {"type": "record", "name": "R", "fields": [{"name": "id", "type": "long"}]}
@@ -99,6 +100,23 @@ async def test_a_worker_that_others_reach_previews_only_what_it_lets_connectors_
         answer = await worker.ask("POST", "/preview", {"config": url})
         assert answer.status == 200
         assert "connector.allowed.addresses" in answer.body["source"]["error"]
+
+
+async def test_an_answer_is_made_outside_of_the_event_loop(
+    worker: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker's connectors and its place in the group must not wait for some megabytes of a source."""
+    threads: list[threading.Thread] = []
+
+    def made(*arguments: Any, **options: Any) -> Any:
+        threads.append(threading.current_thread())
+        return as_json(*arguments, **options)
+
+    monkeypatch.setattr(requested, "as_json", made)
+    answer = await worker.ask("POST", "/preview", {"config": config(tmp_path, '{"id":1}')})
+    assert answer.body["counts"]["valid"] == 1
+    assert len(threads) == 1
+    assert threading.current_thread() not in threads
 
 
 async def test_previews_at_once_are_bounded(worker: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

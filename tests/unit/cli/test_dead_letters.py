@@ -76,6 +76,23 @@ def test_each_open_letter_can_be_listed() -> None:
     assert [each["offset"] for each in listed] == [1, 2]
 
 
+@pytest.mark.parametrize("words", [(), ("--open",), ("--json",), ("--open", "--json"), ("--export", "-")], ids="_".join)
+def test_signs_of_control_do_nothing_to_the_terminal(words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a source sends, and what is said about it, is text to look at; as JSON it stays the same."""
+    escapes = "\x1b[2J\x9b31m"
+
+    async def letters(*_: object) -> AsyncIterator[Letter]:
+        value = json.dumps({escapes: escapes}, ensure_ascii=False).encode()
+        yield stored(1, f"{escapes}: expected {escapes}", value)
+
+    monkeypatch.setattr(dead_letters, "read_letters", letters)
+    result = call(*words)
+    assert result.exit_code == 0, result.output
+    assert not {"\x1b", "\x9b"} & set(result.output)
+    if "--open" in words and "--json" in words:
+        assert json.loads(result.output)["message"] == f"{escapes}: expected {escapes}"
+
+
 def test_an_export_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The payloads as they are; a file that was there stays until the new one is complete."""
     file = tmp_path / "letters.jsonl"

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
+from fetchers.file.fetcher import FileStreamSource
+from fetchers.sdk import Fatal, Page
 from service.cli.main import main
 
 SCHEMA = {
@@ -148,9 +151,32 @@ def test_huge_records_are_judged_whole_and_shown_in_part(tmp_path: Path) -> None
     assert len(table.output) < 5_000
 
 
-def test_signs_of_control_in_records_do_nothing_to_the_terminal(tmp_path: Path) -> None:
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_signs_of_control_in_records_do_nothing_to_the_terminal(tmp_path: Path, options: tuple[str, ...]) -> None:
     """What a source sends is text to look at."""
-    assert "\x1b[31m" not in previewed(tmp_path, "\x1b[31mred").output
+    output = previewed(tmp_path, "\x1b[31mred\x9b31m", options=options).output
+    assert "red" in output
+    assert not {"\x1b", "\x9b"} & set(output)
+
+
+@pytest.mark.parametrize("is_bug", [False, True])
+def test_signs_of_control_in_what_a_source_says_do_nothing_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_bug: bool
+) -> None:
+    """An excerpt of an answer in an error, the trace of a mistake in a connector's own code."""
+    escapes = "\x1b[2J\x9b31m"
+
+    async def fetch(*_: object) -> AsyncIterator[Page]:
+        for page in list[Page]():
+            yield page
+        raise ValueError(escapes) if is_bug else Fatal(f"status 500: {escapes}")
+
+    monkeypatch.setattr(FileStreamSource, "fetch", fetch)
+    result = previewed(tmp_path)
+    assert result.exit_code == 1
+    assert r"\x1b[2J\x9b31m" in result.output
+    assert ("Traceback" in result.output) == is_bug
+    assert not {"\x1b", "\x9b"} & set(result.output)
 
 
 @pytest.mark.parametrize(

@@ -75,6 +75,21 @@ async def test_a_table_is_printed_in_every_character_set(encoding: str, monkeypa
     assert '{"base64": "/w=="}' in terminal.text
 
 
+ESCAPES = "\x1b[2J\x9b31m\x07\x7f"
+"""What clears a screen, colours it, rings, and deletes."""
+
+
+async def test_signs_of_control_do_nothing_to_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    """Whoever may write into a topic does not command the terminal of its reader, by no part of a record."""
+    evil = record(1, key=ESCAPES, value={ESCAPES: ESCAPES}, headers={ESCAPES: ESCAPES, "list": [ESCAPES]})
+    await print_tables(f"t{ESCAPES}", each(evil), has_headers=True)
+    await print_as_they_come(each(evil), has_headers=True)
+    await print_lines(each(evil))
+    out = capsys.readouterr().out
+    assert not {"\x1b", "\x9b", "\x07", "\x7f"} & set(out)
+    assert json.loads(out.splitlines()[-1]) == evil
+
+
 async def test_a_table_ends_before_the_topic_does(capsys: pytest.CaptureFixture[str]) -> None:
     """No more than a table's records are held at once, and all are shown in order."""
     printed_at: list[int] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,8 +14,18 @@ from fetchers.sdk import Page
 from fetchers.sdk.page import DedupeScope, Rejection
 from service.config.definition import ConnectorDefinition, read_definition
 from service.config.worker import with_defaults
-from service.preview.judging import Judged, PreviewParts, PreviewRefusedError, field_of, judge, plan_to_judge_by
+from service.preview import judging
+from service.preview.judging import (
+    SHOWN_BYTES_MAX,
+    Judged,
+    PreviewParts,
+    PreviewRefusedError,
+    field_of,
+    judge,
+    plan_to_judge_by,
+)
 from service.preview.sampling import Sample, SampleEnd
+from service.reading.decoding import plain
 from spark_batch.convert_exactly import convert_exactly
 from spark_batch.plan import Contract, ConversionPlan, PlanFinding
 
@@ -132,6 +143,36 @@ async def test_records_go_where_their_pages_and_routers_say() -> None:
 async def test_no_records_are_no_verdicts() -> None:
     """Nothing is converted for them."""
     assert (await judged(defined())).records == ()
+
+
+@pytest.mark.parametrize("converter", ["json", "string", "avro"])
+async def test_what_is_long_is_judged_whole_and_not_decoded(converter: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its beginning is all that is shown of it; decoding some megabytes takes seconds. Avro may be longer."""
+    monkeypatch.setattr(judging, "AVRO_BYTES_MAX", SHOWN_BYTES_MAX + 1000)
+    registry = {"value.converter.schema.registry.url": "http://127.0.0.1:9"}
+    schema = SCHEMA.replace("long", "string")
+    definition = defined(**{"contract.schema": schema, "value.converter": converter}, **registry)
+    rest = judging.AVRO_BYTES_MAX if converter == "avro" else SHOWN_BYTES_MAX
+    long, short = (b'{"id":"%s"}' % (b"x" * (length - 100)) for length in (rest + 200, rest))
+    first, second = (await judged(definition, page(long, short))).records
+    assert (first.verdict, isinstance(first.value, bytes)) == ("valid", True)
+    assert not isinstance(second.value, bytes)
+
+
+async def test_keys_and_values_are_decoded_outside_of_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is that of the worker's connectors, where a client asks for the preview."""
+    threads: set[threading.Thread] = set()
+
+    def decoded(data: bytes) -> Any:
+        threads.add(threading.current_thread())
+        return plain(data)
+
+    monkeypatch.setattr(judging, "plain", decoded)
+    assert [
+        record.value for record in (await judged(defined(**{"contract.schema": SCHEMA}), page(b'{"id":1}'))).records
+    ]
+    assert threads
+    assert threading.current_thread() not in threads
 
 
 @pytest.mark.parametrize(

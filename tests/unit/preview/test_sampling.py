@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from pathlib import Path
@@ -27,6 +29,7 @@ from fetchers.sdk import (
 from fetchers.sdk.page import Rejection
 from service.config.definition import read_definition
 from service.config.worker import with_defaults
+from service.domain.errors import ConnectorExitError
 from service.preview.sampling import Sample, SampleEnd, SampleLimits, first_records, sample, sample_of
 from tests.unit.pipeline.fakes import HttpUnused
 
@@ -45,8 +48,10 @@ class Scripted(SourceConnector[FetcherConfig]):
     async def fetch(self, context: FetchContext) -> AsyncIterator[Page]:
         """Follow the script."""
         try:
-            async for page in self.script(context):
-                yield page
+            script: Any = self.script(context)
+            async with aclosing(script) as pages:
+                async for page in pages:
+                    yield page
         finally:
             self.has_cleaned_up = True
 
@@ -167,6 +172,73 @@ async def test_what_the_fetcher_raises_ends_the_sample_with_what_it_has(error: E
 
     taken = await sampled(failing)
     assert (payloads(taken), taken.end, taken.error) == ([b"1"], SampleEnd.ERROR, error)
+
+
+@pytest.mark.parametrize("is_closing", [False, True])
+async def test_a_fetcher_that_wants_to_end_the_process_ends_the_sample_only(is_closing: bool) -> None:  # noqa: FBT001
+    """``sys.exit`` in a source's own code, also while it cleans up: the worker that previews it goes on."""
+
+    async def leaving(_: FetchContext) -> AsyncIterator[Page]:
+        try:
+            yield page_of(b"1")
+            if not is_closing:
+                sys.exit("no licence")
+        finally:
+            if is_closing:
+                sys.exit("no licence")
+
+    taken = await sampled(leaving, records_max=1 if is_closing else 9)
+    assert (payloads(taken), taken.end) == ([b"1"], SampleEnd.ERROR)
+    assert isinstance(taken.error, ConnectorExitError)
+    assert "SystemExit: no licence" in str(taken.error)
+
+
+@pytest.mark.looptime
+async def test_a_source_that_asks_for_no_wait_is_not_asked_without_a_pause() -> None:
+    """One that answers ``Retry-After: 0`` for ever, within a time limit of ten seconds."""
+    asked = 0
+
+    async def limited(_: FetchContext) -> AsyncIterator[Page]:
+        nonlocal asked
+        asked += 1
+        if asked > 100:
+            raise Fatal("asked without a pause")
+        for page in list[Page]():
+            yield page
+        raise RateLimited("429", wait_seconds=0.0)
+
+    taken = await sampled(limited, seconds_max=10.0)
+    assert taken.end is SampleEnd.TIME
+    assert 5 <= asked <= 10
+
+
+@pytest.mark.parametrize("is_calling", [False, True])
+async def test_a_cancelled_sample_leaves_no_thread(is_calling: bool) -> None:  # noqa: FBT001
+    """Neither one that waits for calls, nor one whose call returns when nobody waits for it any more."""
+    threads: list[threading.Thread] = []
+    reached, is_let_go = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+
+    def call() -> None:
+        threads.append(threading.current_thread())
+        if is_calling:
+            loop.call_soon_threadsafe(reached.set)
+            is_let_go.wait()
+
+    async def asking(context: FetchContext) -> AsyncIterator[Page]:
+        await context.run_blocking(call, subject="database")
+        reached.set()
+        await asyncio.Event().wait()
+        yield page_of()
+
+    async with asyncio.TaskGroup() as group:
+        sampling = group.create_task(sample_of(Scripted(asking), SampleLimits(), name="c", http=HttpUnused()))
+        await reached.wait()
+        sampling.cancel()
+    is_let_go.set()
+    (thread,) = threads
+    await asyncio.to_thread(thread.join, 10)
+    assert not thread.is_alive()
 
 
 @pytest.mark.looptime
