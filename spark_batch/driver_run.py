@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
@@ -39,6 +40,8 @@ _NAMES_DIFFER, _LARGE_TYPES = True, False
 """No struct has two fields of one name; 32-bit offsets, as PySpark gives and takes them."""
 JOBS_KEY, ALWAYS = "spark.headrace.jobs", "always"
 """Setting of a session by which every micro-batch is a Spark job: to see each in Spark's listeners, or to compare."""
+_KEPT_BYTES_MAX = 128 * 1024
+"""Of one value: a compiled form keeps buffers as large as the largest that has passed it, so one that has is let go."""
 _PROJECT, _ROWS = "Project", "LogicalRDD"
 
 
@@ -72,8 +75,9 @@ class DriverRuns:
             self._habit.tell(was_worth_while=False)
             return None
         self._habit.tell(was_worth_while=True)
-        with self._lock:
-            self._idle.setdefault(frame.schema, []).append(compiled)
+        if _longest_bytes(frame) <= _KEPT_BYTES_MAX and _longest_bytes(written) <= _KEPT_BYTES_MAX:
+            with self._lock:
+                self._idle.setdefault(frame.schema, []).append(compiled)
         return written
 
     def _taken(self, schema: pa.Schema) -> _Compiled | None:
@@ -133,6 +137,12 @@ class _Compiled:
             output.close()
 
 
+def _longest_bytes(rows: pa.Table) -> int:
+    """Of the binary values in the top columns; 0 without any."""
+    lengths = [pc.max(pc.binary_length(column)).as_py() for column in rows.columns if pa.types.is_binary(column.type)]
+    return max((length for length in lengths if length is not None), default=0)
+
+
 def _compiled(session: SparkSession, applied: Callable[[DataFrame], DataFrame], frame: pa.Table) -> _Compiled | None:
     """The job compiled for frames like this one; None where only a Spark job can do it."""
     jvm: Any = session._jvm  # noqa: SLF001 - PySpark offers no public way to Spark's driver
@@ -166,8 +176,7 @@ def _steps(jvm: Any, execution: Any) -> list[tuple[Any, Any]] | None:
 
     Nor may it ask for the time of day, which the optimizer replaces by that of its run, or for chance.
     """
-    patterns = _scala_object(jvm.org.apache.spark.sql.catalyst.trees, "TreePattern")
-    if execution.analyzed().containsPattern(patterns.CURRENT_LIKE()):
+    if _asks_for_the_time(jvm, execution.analyzed()):
         return None
     steps: list[tuple[Any, Any]] = []
     plan = execution.optimizedPlan()
@@ -177,6 +186,19 @@ def _steps(jvm: Any, execution: Any) -> list[tuple[Any, Any]] | None:
         steps.append((plan.projectList(), plan.child().output()))
         plan = plan.child()
     return steps[::-1] if steps and plan.nodeName() == _ROWS else None
+
+
+def _asks_for_the_time(jvm: Any, analyzed: Any) -> bool:
+    """Whether it holds ``current_timestamp()`` or the like, or a text such as ``now`` that is cast to a time.
+
+    The optimizer's own rule is asked for the texts: it takes what can be worked out beforehand, however it is put.
+    """
+    patterns = _scala_object(jvm.org.apache.spark.sql.catalyst.trees, "TreePattern")
+    if analyzed.containsPattern(patterns.CURRENT_LIKE()):
+        return True
+    rules: Any = jvm.org.apache.spark.sql.catalyst.optimizer
+    replaced = _scala_object(rules, "ReplaceExpressions").apply(analyzed)
+    return not _scala_object(rules, "SpecialDatetimeValues").apply(replaced).fastEquals(replaced)
 
 
 def _scala_object(package: Any, name: str) -> Any:

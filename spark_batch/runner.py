@@ -17,7 +17,7 @@ from spark_batch.plan import ConversionPlan, ConverterKind, ConverterSpec, Paylo
 from spark_batch.plan_findings import plan_findings
 from spark_batch.recovery import Judgement, Remedy, judged
 from spark_batch.rules.columns import rule_findings
-from spark_batch.session import SessionChange, SparkSettings, is_session_answering, start_session
+from spark_batch.session import SessionChange, SparkSettings, go_by_settings_of, is_session_answering, start_session
 from spark_batch.session_keeper import ANSWER_SECONDS_MAX, Launch, SessionKeeper
 
 if TYPE_CHECKING:
@@ -200,15 +200,19 @@ class ConversionRunner:
         return judgement
 
     def _convert(self, plan: ConversionPlan, batch: pa.Table) -> pa.Table:
+        # Asked for before the session: what a session compiles that is replaced meanwhile is kept for its generation.
+        generation = self._sessions.generation
         session = self._sessions.present()
+        go_by_settings_of(session)
         try:
-            compiled = self._compiled.of(session, plan, generation=self._sessions.generation)
+            compiled = self._compiled.of(session, plan, generation=generation)
         except ValueError as error:
             raise ConversionFatal(str(error)) from error
         return convert_table(session, compiled, batch)
 
     def _check(self, plan: ConversionPlan) -> list[PlanFinding]:
         session = self._sessions.present()
+        go_by_settings_of(session)
         findings = rule_findings(session, plan)
         if findings and not is_session_answering(session):
             message = "the session was lost while it was asked for rules"

@@ -174,6 +174,17 @@ def is_session_answering(session: SparkSession) -> bool:
         return False
 
 
+def go_by_settings_of(session: SparkSession) -> None:
+    """Have the calling thread's part of the JVM go by this session's settings; for a conversion, before anything else.
+
+    Spark asks for them in the thread that parses, compiles or runs an expression, and takes its own defaults where that
+    thread has no active session: with them a cast raises that gives null by ours, and texts are times of another zone.
+    """
+    if not is_remote(session):
+        jvm: Any = session._jvm  # noqa: SLF001 - what PySpark itself does in createDataFrame, offered nowhere
+        SparkSession._get_j_spark_session_class(jvm).setActiveSession(session._jsparkSession)  # noqa: SLF001
+
+
 def is_remote(session: SparkSession) -> bool:
     """By what it is: PySpark's own question goes by the environment."""
     return hasattr(session, "session_id")

@@ -13,7 +13,8 @@ from pyspark.sql import DataFrame
 from spark_batch.driver_run import ALWAYS, JOBS_KEY
 from spark_batch.job import Job
 from spark_batch.plan import Contract, ConversionPlan, ConverterKind, ConverterSpec, PayloadFormat, Rule
-from tests.spark.engines import LocalEngine, table
+from spark_batch.runner import ConversionRunner
+from tests.spark.engines import LocalEngine, local_settings, table
 
 AVRO = ConverterSpec(ConverterKind.AVRO, schema_id=9)
 SCHEMA = json.dumps(
@@ -119,3 +120,33 @@ def memory_held(engine: LocalEngine) -> int:
     """Bytes outside of the JVM's heap that Spark's Arrow has not given back."""
     session: Any = engine.session
     return int(session._jvm.org.apache.spark.sql.util.ArrowUtils.rootAllocator().getAllocatedMemory())
+
+
+@pytest.mark.parametrize(
+    ("expression", "body"),
+    [
+        ("coalesce(cast(text as int), 0) >= 0", b'{"x":1,"text":"abc","items":[]}'),
+        ("timestamp_micros(x) = TIMESTAMP '2026-01-01 00:00:00'", b'{"x":1767225600000000,"text":"","items":[]}'),
+    ],
+    ids=["cast", "zone"],
+)
+def test_every_thread_goes_by_the_settings_of_the_session(
+    local_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch, expression: str, body: bytes
+) -> None:
+    """One that has never used the session, too: Spark asks for settings in the thread that parses and that runs."""
+    runner = ConversionRunner(local_settings(), slots=1, job_seconds_max=60)
+    monkeypatch.setattr(type(runner._sessions), "present", lambda _: local_engine.session)
+    with ThreadPoolExecutor(1) as fresh:
+        outcome = fresh.submit(runner._convert, by_rule(expression), table([body])).result(60)
+    assert outcome.column("reason").to_pylist() == [None]
+
+
+@pytest.mark.parametrize("word", ["cast('now' as timestamp)", "to_timestamp('n' || 'ow')"])
+def test_words_for_the_time_of_day_are_read_in_each_micro_batch(
+    local_engine: LocalEngine, jobs: list[int], word: str
+) -> None:
+    """The optimizer writes down what ``now`` or ``today`` means as it runs, so what it has optimized is not kept."""
+    compiled = local_engine.compiled(by_rule(f"x <= unix_micros({word})"))
+    for _ in range(2):
+        assert local_engine.convert_by(compiled, payloads(0, 6)).column("reason").null_count == 6
+    assert jobs == [1, 6, 6]
