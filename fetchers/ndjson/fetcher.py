@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Sequence
 from functools import partial
 
 import msgspec
+import pyarrow as pa
 
 from fetchers.ndjson.config import NdjsonStreamConfig
 from fetchers.sdk import (
@@ -24,7 +25,7 @@ from fetchers.sdk import (
     SourceConnector,
     listen,
 )
-from fetchers.toolkit.framing import CUT_OFF, Framing, LengthFraming, LineFraming
+from fetchers.toolkit.framing import CUT_OFF, Frames, Framing, LengthFraming, LineFraming
 from fetchers.toolkit.listener import Sorting, address_finding, in_url
 
 
@@ -61,15 +62,23 @@ class NdjsonStreamSource(SourceConnector[NdjsonStreamConfig]):
                     inbox.heard()
                     frames = framing.feed(chunk)
                     if frames is not None:
-                        offset = cursor.after(frames.payloads, inbox.offset)
-                        await sorting.put(inbox, frames.payloads, offset=offset, rejections=frames.rejections)
+                        await self._put(sorting, inbox, frames)
                 is_clean = answer.is_framed
             except Retriable:
-                await self._put_rest(inbox, framing.finish(), is_clean=False)
+                await self._put_rest(sorting, inbox, framing.finish(), is_clean=False)
                 raise
-            await self._put_rest(inbox, framing.finish(), is_clean=is_clean)
+            await self._put_rest(sorting, inbox, framing.finish(), is_clean=is_clean)
 
-    async def _put_rest(self, inbox: Inbox, rest: bytes, *, is_clean: bool) -> None:
+    async def _put(self, sorting: Sorting, inbox: Inbox, frames: Frames) -> None:
+        cursor, before = self.config.cursor, inbox.offset
+        await sorting.put(
+            inbox,
+            frames.payloads,
+            offset_after=lambda count: cursor.after(frames.payloads[:count], before),
+            rejections=frames.rejections,
+        )
+
+    async def _put_rest(self, sorting: Sorting, inbox: Inbox, rest: bytes, *, is_clean: bool) -> None:
         """The message in whose middle the connection ended, where the source will not send it again.
 
         It may be whole and only lack its line end: an object ends with its bracket, a number only with a clean end.
@@ -79,7 +88,7 @@ class NdjsonStreamSource(SourceConnector[NdjsonStreamConfig]):
         if not rest or (cursor.field is not None and not is_whole):
             return
         rejections = () if is_whole else (Rejection(0, CUT_OFF, "the connection ended in the middle of this message"),)
-        await inbox.put([rest], offset=cursor.after([rest], inbox.offset), rejections=rejections)
+        await self._put(sorting, inbox, Frames(pa.array([rest], pa.binary()), rejections))
 
 
 def _is_json(text: bytes) -> bool:

@@ -90,13 +90,15 @@ class SseSource(SourceConnector[SseConfig]):
             events = parser.feed(chunk)
             if not events:
                 continue
-            offset = _offset(events[-1])
+            last = events[-1]
             if wanted:
                 events = [event for event in events if (event.type or _DEFAULT_TYPE) in wanted]
-            await self._put(events, offset, sorting, inbox)
+            await self._put(events, last, sorting, inbox)
         raise Disconnected("the source ended the stream")
 
-    async def _put(self, events: list[ServerEvent], offset: Offset | None, sorting: Sorting, inbox: Inbox) -> None:
+    async def _put(self, events: list[ServerEvent], last: ServerEvent, sorting: Sorting, inbox: Inbox) -> None:
+        """``last``: of all that came, also of those that are no records."""
+        offset = _offset(last)
         rejections = tuple(
             Rejection(index, TOO_LARGE, _too_large(event))
             for index, event in enumerate(events)
@@ -105,7 +107,12 @@ class SseSource(SourceConnector[SseConfig]):
         payloads = [event.data for event in events]
         name = self.config.sse_event_header
         if name is None or not events:
-            await sorting.put(inbox, payloads, offset=offset, rejections=rejections)
+            await sorting.put(
+                inbox,
+                payloads,
+                offset_after=lambda count: offset if count == len(events) else _offset(events[count - 1]),
+                rejections=rejections,
+            )
             return
         headers = [((name, event.type or _DEFAULT_TYPE),) for event in events]
         stored = inbox.stored(offset)

@@ -107,12 +107,11 @@ class LengthFraming:
             if self._wanted is None:
                 end = self._held.find(b"\n", at)
                 if end < 0:
-                    self._demand_number(bytes(self._held[at:]).rstrip(b"\r"))
+                    self._demand_number(self._held[at:])
                     break
-                line = bytes(self._held[at:end]).rstrip(b"\r")
+                line = self._demand_number(self._held[at:end])
                 at = end + 1
                 if line:
-                    self._demand_number(line)
                     self._wanted = int(line)
                 continue
             missing = self._wanted - self._left_out - (len(self._held) - at)
@@ -146,9 +145,13 @@ class LengthFraming:
             del self._held[at + kept :]
         return at
 
-    def _demand_number(self, line: bytes) -> None:
-        if line and not (line.isdigit() and len(line) <= _DIGITS_MAX):
-            raise Fatal(f"the stream has no length where one is due, but {line[:40]!r}: is it delimited by lines?")
+    def _demand_number(self, line: bytearray) -> bytes:
+        """The digits of a line, none where it is blank; also of its beginning, which is held no longer than that."""
+        digits = bytes(line[: _DIGITS_MAX + 2]).rstrip(b"\r")
+        if len(line) > _DIGITS_MAX + 1 or len(digits) > _DIGITS_MAX or (digits and not digits.isdigit()):
+            shown = bytes(line[:40])
+            raise Fatal(f"the stream has no length where one is due, but {shown!r}: is it delimited by lines?")
+        return digits
 
 
 def _frames(data: bytes, oversized: tuple[bytes, int] | None, bytes_max: int) -> Frames | None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 from urllib.parse import quote
 
+import msgspec
 import pyarrow as pa
 from pydantic import Field
 
@@ -26,14 +27,14 @@ from fetchers.sdk import (
     RequestOptions,
 )
 from fetchers.toolkit.access import HttpAccessConfig, odd_value
-from fetchers.toolkit.fields import field_reader
+from fetchers.toolkit.fields import UNDECODABLE, raw_field, text_at
 from fetchers.toolkit.http.failures import excerpt
 
 _LISTENER = Key(group="Listener", importance=Importance.LOW)
 _MATCH = re.compile(r"([^=\s]+)=(.*)\Z", re.DOTALL)
 _PLACEHOLDER = "{offset}"
 CURSOR = "cursor"
-"""In the source offset: the value of the cursor's field in the last message that had one."""
+"""In the source offset: the value of the cursor's field in the last message that had one, as it is written there."""
 
 
 class ListenerConfig(HttpAccessConfig):
@@ -45,7 +46,7 @@ class ListenerConfig(HttpAccessConfig):
     """Size of one message; the first bytes of a larger one become a dead letter."""
     listener_skip: Annotated[NameList, Key(group="Listener")] = ()
     """JSON messages that are not for the topic, such as type=heartbeat,method=subscribe: a field (dots between names)
-    and its value. They are passed over."""
+    and its value, as it is written there if it is no text, such as success=true. They are passed over."""
     listener_fatal: Annotated[NameList, Key(group="Listener")] = ()
     """JSON messages by which the source refuses us, such as type=error: the task fails, and shows what they say."""
 
@@ -114,14 +115,22 @@ class Cursor:
         """Where to resume after these messages: by the last one that has the field. None without a cursor."""
         if self.field is None:
             return None
-        reader = field_reader(self.field)
         for index in range(len(payloads) - 1, -1, -1):
             payload = payloads[index]
             raw = payload if isinstance(payload, bytes) else payload.as_py()
-            (found,) = reader.of_each((raw,))
-            if found is not None and found[0] is not None:
-                return {CURSOR: found[0]}
+            place = _place(raw_field(raw, self.field))
+            if place:
+                return {CURSOR: place}
         return dict(offset)
+
+
+def _place(raw: bytes | None) -> str | None:
+    """A text, or a number with all its digits; None for anything else."""
+    try:
+        value = None if raw is None else msgspec.json.decode(raw, type=str | int | float | None)
+    except UNDECODABLE:
+        return None
+    return value if raw is None or value is None or isinstance(value, str) else raw.decode()
 
 
 def in_url(text: str) -> str:
@@ -147,12 +156,15 @@ class Sorting:
         inbox: Inbox,
         payloads: Sequence[bytes] | pa.Array[Any],
         *,
-        offset: Offset | None,
+        offset_after: Callable[[int], Offset | None],
         rejections: tuple[Rejection, ...] = (),
     ) -> None:
-        """Put in what is for the topic. Raises Fatal, with the words of the source, where it refuses us."""
+        """Put in what is for the topic. Raises Fatal, with the words of the source, where it refuses us.
+
+        ``offset_after``: where to resume after so many of the payloads; None where the source cannot be resumed.
+        """
         if not self._skip and not self._fatal:
-            await inbox.put(payloads, offset=offset, rejections=rejections)
+            await inbox.put(payloads, offset=offset_after(len(payloads)), rejections=rejections)
             return
         values = [each if isinstance(each, bytes) else each.as_py() for each in payloads]
         bad = {rejection.index: rejection for rejection in rejections}
@@ -162,12 +174,13 @@ class Sorting:
             if index in bad:
                 moved.append(Rejection(len(kept), bad[index].reason, bad[index].message))
             elif _is_any(self._fatal, value):
-                await inbox.put(kept, offset=inbox.offset if offset is not None else None, rejections=tuple(moved))
+                if kept:
+                    await inbox.put(kept, offset=offset_after(index), rejections=tuple(moved))
                 raise Fatal(f"the source refuses: {excerpt(value, self._secrets)}")
             elif _is_any(self._skip, value):
                 continue
             kept.append(value)
-        await inbox.put(kept, offset=offset, rejections=tuple(moved))
+        await inbox.put(kept, offset=offset_after(len(payloads)), rejections=tuple(moved))
 
 
 def _matches(texts: Sequence[str]) -> tuple[tuple[str, str], ...]:
@@ -176,8 +189,4 @@ def _matches(texts: Sequence[str]) -> tuple[tuple[str, str], ...]:
 
 
 def _is_any(matches: tuple[tuple[str, str], ...], value: bytes) -> bool:
-    for path, text in matches:
-        (found,) = field_reader(path).of_each((value,))
-        if found is not None and found[0] is not None and str(found[0]) == text:
-            return True
-    return False
+    return any(text_at(value, path) == text for path, text in matches)

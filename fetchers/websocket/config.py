@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
+import msgspec
 from pydantic import BeforeValidator
 
-from fetchers.sdk import Importance, Key, NameList
+from fetchers.sdk import Importance, Key, NameList, Secret
+from fetchers.toolkit.access import plain
 from fetchers.toolkit.listener import Cursor, ListenerConfig
 
 _CURSOR = Key(group="Offset")
+_HARMLESS_NAMES = frozenset({"action", "channel", "channels", "event", "jsonrpc", "method", "op", "type"})
+"""Fields that name the kind of a message; the text in any other may be a key."""
 _SCHEMES = ("ws://", "wss://", "http://", "https://")
 
 
@@ -29,8 +34,9 @@ class WebSocketConfig(ListenerConfig):
         Key(importance=Importance.HIGH, group="Request", example="wss://feed.example.com"),
     ]
     """Address to connect to. May hold {offset}: the value of websocket.cursor.field in the last message."""
-    websocket_subscribe: Annotated[str, Key(group="Request")] = ""
-    """What is sent once the connection stands, each line as one message; may hold {offset}."""
+    websocket_subscribe: Annotated[Secret | None, Key(group="Request")] = None
+    """What is sent once the connection stands, each line as one message; may hold {offset}. Feeds that log in by a
+    message have their keys here, so it is treated as a secret."""
     websocket_binary: Annotated[Literal["reject", "accept"], Key(group="Records")] = "reject"
     """Whether a binary message is a record like any other, or a dead letter with its bytes."""
     websocket_cursor_field: Annotated[str | None, _CURSOR] = None
@@ -50,4 +56,25 @@ class WebSocketConfig(ListenerConfig):
     @property
     def subscriptions(self) -> list[str]:
         """The messages of ``websocket.subscribe``."""
-        return [line.strip() for line in self.websocket_subscribe.splitlines() if line.strip()]
+        return [line.strip() for line in plain(self.websocket_subscribe).splitlines() if line.strip()]
+
+    def access_secrets(self) -> tuple[str, ...]:
+        """Also the subscriptions, and the texts in them that do not merely name the kind of the message."""
+        lines = self.subscriptions
+        return (*super().access_secrets(), *lines, *(text for line in lines for text in _texts_of(line)))
+
+
+def _texts_of(line: str) -> Iterator[str]:
+    """The texts in a JSON message, at any depth; those that hold {offset} are none that anybody keeps secret."""
+    try:
+        left = [msgspec.json.decode(line)]
+    except (msgspec.MsgspecError, RecursionError):
+        return
+    while left:
+        item = left.pop()
+        if isinstance(item, dict):
+            left += (value for name, value in item.items() if name not in _HARMLESS_NAMES)
+        elif isinstance(item, list):
+            left += item
+        elif isinstance(item, str) and "{offset}" not in item:
+            yield item

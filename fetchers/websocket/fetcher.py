@@ -45,7 +45,7 @@ class WebSocketSource(SourceConnector[WebSocketConfig]):
     def findings(self) -> Sequence[Finding]:
         """What does not fit together."""
         config = self.config
-        texts = [config.websocket_url, config.websocket_subscribe]
+        texts = [config.websocket_url, *config.subscriptions]
         asked_by = "websocket.subscribe or websocket.url"
         found = [*config.findings(), *address_finding("websocket.url", config.websocket_url)]
         found += config.cursor.findings("websocket", texts, asked_by=asked_by)
@@ -96,7 +96,7 @@ class WebSocketSource(SourceConnector[WebSocketConfig]):
             elif not message.is_text and config.websocket_binary == "reject":
                 rejections = (Rejection(0, BINARY, "the message is binary, and websocket.binary=reject"),)
             offset = config.cursor.after([payload], inbox.offset)
-            await sorting.put(inbox, [payload], offset=offset, rejections=rejections)
+            await sorting.put(inbox, [payload], offset_after=lambda _, offset=offset: offset, rejections=rejections)
 
     @property
     def _kept_bytes(self) -> int:

@@ -12,7 +12,16 @@ REDIRECTS_MAX = 5
 STATUSES = frozenset({301, 302, 303, 307, 308})
 _KEEPS_METHOD = frozenset({307, 308})
 _HARMLESS_HEADERS = frozenset(
-    {"accept", "accept-encoding", "accept-language", "content-type", "if-modified-since", "if-none-match", "user-agent"}
+    {
+        "accept",
+        "accept-encoding",
+        "accept-language",
+        "cache-control",
+        "content-type",
+        "if-modified-since",
+        "if-none-match",
+        "user-agent",
+    }
 )
 
 

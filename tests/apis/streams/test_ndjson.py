@@ -97,6 +97,34 @@ async def test_what_is_about_the_connection_is_passed_over_and_a_refusal_is_show
     assert heard.payloads == [b'{"v":1}']
 
 
+async def test_what_came_before_a_refusal_does_not_come_again() -> None:
+    """Its page ends with its own last message, so that a restart asks for what follows it."""
+    chunk = b'{"seq":8}\n{"seq":9}\n{"type":"error"}\n{"seq":10}\n'
+    cursor = {"stream_cursor_field": "seq", "stream_cursor_initial": "0", "path": "/?since={offset}"}
+    heard = await hear(NAME, body(chunk, content_type=JSON), records=2, listener_fatal="type=error", **cursor)
+    assert heard.payloads == [b'{"seq":8}', b'{"seq":9}']
+    assert heard.pages[-1].offset == {"cursor": "9"}
+
+
+async def test_a_refusal_without_a_line_end_is_one() -> None:
+    """Such as the only line of a body, and it is no record."""
+    for is_framed in (True, False):
+        refusal = body(b'{"type":"error","message":"no plan"}', content_type=JSON, is_framed=is_framed)
+        with pytest.raises(Fatal, match="no plan"):
+            await hear(NAME, refusal, records=1, listener_fatal="type=error")
+
+
+async def test_true_false_and_numbers_are_matched_as_they_are_written() -> None:
+    """A field need not be a text."""
+    messages = b'{"ping":true}\n{"code":1.50}\n{"ping":false}\n{"code":1.5}\n{"success":false,"why":"no plan"}\n'
+    with pytest.raises(Fatal, match="no plan"):
+        await hear(NAME, body(messages, content_type=JSON), records=9, listener_fatal="success=false")
+    heard = await hear(
+        NAME, body(messages, content_type=JSON), records=3, listener_skip="ping=true,code=1.50,success=false"
+    )
+    assert heard.payloads[:2] == [b'{"ping":false}', b'{"code":1.5}']
+
+
 @pytest.mark.parametrize("status", [400, 401, 403])
 async def test_wrong_credentials_end_after_one_request_with_the_words_of_the_service(status: int) -> None:
     """Asked again and again, it would be a 429 in the end."""

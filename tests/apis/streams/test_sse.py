@@ -50,6 +50,26 @@ async def test_types_are_chosen_and_told() -> None:
     assert heard.pages[0].offset == {"id": "9"}
 
 
+async def test_what_came_before_a_refusal_does_not_come_again() -> None:
+    """Its page has the id of its own last event."""
+    stream = b'id: 8\ndata: {"v":1}\n\nid: 9\ndata: {"type":"error"}\n\n'
+    heard = await hear(NAME, body(stream, content_type=EVENTS), records=1, listener_fatal="type=error")
+    assert (heard.payloads, heard.pages[-1].offset) == ([b'{"v":1}'], {"id": "8"})
+
+
+async def test_a_redirect_to_another_host_is_followed_without_credentials() -> None:
+    """What the standard has every request for events send is no secret."""
+    async with serve(body(b"data: 1\n\n", content_type=EVENTS)) as other:
+
+        async def move(_: web.Request) -> web.Response:
+            raise web.HTTPFound(other)
+
+        heard = await hear(NAME, move, records=1)
+        assert heard.payloads == [b"1"]
+        with pytest.raises(Fatal, match="credentials are not sent there"):
+            await hear(NAME, move, records=1, http_auth_type="bearer", http_auth_token="t0k3n")
+
+
 async def test_an_event_over_the_limit_is_a_dead_letter() -> None:
     """Its first bytes are kept, and the next one is whole."""
     stream = b"data: " + b"x" * 500 + b"\n\ndata: {}\n\n"

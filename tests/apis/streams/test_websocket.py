@@ -122,6 +122,16 @@ async def test_a_refusal_in_a_message_fails_the_task_with_its_words() -> None:
         await hear(NAME, socket(error), records=1, listener_fatal="type=error")
 
 
+async def test_what_logs_in_by_a_message_is_not_repeated() -> None:
+    """Neither from a refusal nor from the reason of a close; what everybody may know is."""
+    subscribe = '{"op":"subscribe","args":{"key":"AK12345","sign":["s1gn"]}}\nLOGIN hunter2'
+    refusal = '{"type":"error","message":"cannot subscribe: AK12345 s1gn LOGIN hunter2"}'
+    with pytest.raises(Fatal, match=r"cannot subscribe: \[hidden\] \[hidden\] \[hidden\]"):
+        await hear(NAME, socket(refusal), records=1, listener_fatal="type=error", websocket_subscribe=subscribe)
+    with pytest.raises(Fatal, match=r"closed with code 4401: no such key \[hidden\]"):
+        await hear(NAME, socket(close=4401, reason=b"no such key AK12345"), records=1, websocket_subscribe=subscribe)
+
+
 async def test_what_speaks_no_websocket_is_told() -> None:
     """A plain answer is fatal, a web page of a login wall may pass, a redirect is not followed."""
 

@@ -54,6 +54,21 @@ def test_the_cursor_is_that_of_the_last_message_that_has_one() -> None:
     assert Cursor(None, None).after(messages, {}) is None
 
 
+@pytest.mark.parametrize(
+    ("last", "expected"),
+    [
+        (b'{"seq":1700000000.123456789}', "1700000000.123456789"),
+        (b'{"seq":18446744073709551617}', "18446744073709551617"),
+        (b'{"seq":-0.0}', "-0.0"),
+        (b'{"seq":"a\\u00e9"}', "a\u00e9"),
+        *((b'{"seq":%b}' % value, "7") for value in (b'""', b"null", b"true", b'{"a":1}', b"[1]", b"NaN")),
+    ],
+)
+def test_the_cursor_is_what_the_source_has_written(last: bytes, expected: str) -> None:
+    """A number that is rounded would skip messages, or ask for them again; nothing is not sent as a place."""
+    assert Cursor("seq", "0").after([b'{"seq":7}', last], {}) == {"cursor": expected}
+
+
 def test_the_cursor_is_sent_as_its_place_needs_it() -> None:
     """The first value, and then what was read."""
     cursor = Cursor("seq", "a b")

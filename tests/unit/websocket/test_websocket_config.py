@@ -41,6 +41,20 @@ def test_each_line_is_a_subscription() -> None:
     assert config_of(websocket_subscribe='{"a":1}\n\n {"b":2} \n').subscriptions == ['{"a":1}', '{"b":2}']
 
 
+def test_a_subscription_is_shown_nowhere() -> None:
+    """Feeds of exchanges log in by it."""
+    config = config_of(websocket_subscribe='{"key":"AK12345"}')
+    assert "AK12345" not in f"{config!r} {config}"
+    kinds = {key.name: key.kind for key in WebSocketConfig.config_keys()}
+    assert kinds["websocket.subscribe"] == "PASSWORD"
+
+
+def test_what_is_secret_of_a_subscription_are_its_lines_and_texts() -> None:
+    """But for what names the kind of the message, which every reader of an error wants to see."""
+    text = '{"op":"auth","args":[{"apiKey":"k3y1","n":1,"more":{"sign":"s1gn"}}],"channels":["trades"],"at":"{offset}"}'
+    assert set(config_of(websocket_subscribe=f"{text}\n[1\n").access_secrets()) == {text, "k3y1", "s1gn", "[1"}
+
+
 def test_what_does_not_fit_together_is_found_at_once() -> None:
     """Close codes, matches, and a cursor that nothing sends."""
     found = findings(websocket_close_fatal="4401,never", listener_fatal="error", websocket_cursor_field="seq")
