@@ -82,21 +82,23 @@ class WebSocketSource(SourceConnector[WebSocketConfig]):
                     raise
 
     async def _read(self, socket: HttpWebSocket, inbox: Inbox) -> None:
-        config, sorting = self.config, Sorting(self.config)
+        sorting = Sorting(self.config)
         while True:
             message = await socket.receive()
-            payload = message.payload
             inbox.heard()
-            if payload is None:
-                continue
-            rejections: tuple[Rejection, ...] = ()
-            if len(payload) > config.listener_message_bytes_max:
-                rejections = (Rejection(0, TOO_LARGE, self._too_large(len(payload))),)
-                payload = payload[: self._kept_bytes]
-            elif not message.is_text and config.websocket_binary == "reject":
-                rejections = (Rejection(0, BINARY, "the message is binary, and websocket.binary=reject"),)
-            offset = config.cursor.after([payload], inbox.offset)
-            await sorting.put(inbox, [payload], offset_after=lambda _, offset=offset: offset, rejections=rejections)
+            if message.payload is not None:
+                await self._put(message.payload, sorting, inbox, is_text=message.is_text)
+
+    async def _put(self, payload: bytes, sorting: Sorting, inbox: Inbox, *, is_text: bool) -> None:
+        config = self.config
+        rejections: tuple[Rejection, ...] = ()
+        if len(payload) > config.listener_message_bytes_max:
+            rejections = (Rejection(0, TOO_LARGE, self._too_large(len(payload))),)
+            payload = payload[: self._kept_bytes]
+        elif not is_text and config.websocket_binary == "reject":
+            rejections = (Rejection(0, BINARY, "the message is binary, and websocket.binary=reject"),)
+        offset = config.cursor.after([payload], inbox.offset)
+        await sorting.put(inbox, [payload], offset_after=lambda _: offset, rejections=rejections)
 
     @property
     def _kept_bytes(self) -> int:

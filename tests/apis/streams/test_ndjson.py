@@ -100,8 +100,15 @@ async def test_what_is_about_the_connection_is_passed_over_and_a_refusal_is_show
 async def test_what_came_before_a_refusal_does_not_come_again() -> None:
     """Its page ends with its own last message, so that a restart asks for what follows it."""
     chunk = b'{"seq":8}\n{"seq":9}\n{"type":"error"}\n{"seq":10}\n'
-    cursor = {"stream_cursor_field": "seq", "stream_cursor_initial": "0", "path": "/?since={offset}"}
-    heard = await hear(NAME, body(chunk, content_type=JSON), records=2, listener_fatal="type=error", **cursor)
+    heard = await hear(
+        NAME,
+        body(chunk, content_type=JSON),
+        records=2,
+        path="/?since={offset}",
+        listener_fatal="type=error",
+        stream_cursor_field="seq",
+        stream_cursor_initial="0",
+    )
     assert heard.payloads == [b'{"seq":8}', b'{"seq":9}']
     assert heard.pages[-1].offset == {"cursor": "9"}
 
