@@ -17,8 +17,7 @@ def main() -> None:
     """The console command `headrace`: fetch the JVM parts if this command needs them and they lack, then run it."""
     from service.setup.__main__ import main as set_up  # noqa: PLC0415 - found by the path set above
 
-    # A shell's completion asks by a variable, without a command.
-    failed = set_up(["--installed", f"--for={next(iter(sys.argv[1:]), '-')}"])
+    failed = set_up(["--installed", "--for", *sys.argv[1:]])
     if failed:
         sys.exit(failed)
     runpy.run_module("service.cli", run_name="__main__", alter_sys=True)

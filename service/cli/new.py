@@ -24,7 +24,7 @@ def run_new_source(name: str, parent: Path, *, is_http: bool) -> int:
         return 2
     folder = files[0].parent
     print("\n".join(f"written: {file}" for file in files))
-    print(f"test it:    headrace test {folder}")
+    print(f"test it:    ./headrace test {folder} (in a clone of headrace)")
     print(f"look at it: PYTHONPATH={folder} headrace preview {folder / name}.properties")
     return 0
 

@@ -1,4 +1,4 @@
-"""`python -m service.setup [--dev] [--set NAME]… [--for COMMAND]`: what the launcher runs before every command.
+"""`python -m service.setup [--dev] [--set NAME]… [--for COMMAND…]`: what the launcher runs before every command.
 
 The command `headrace` of an installed wheel runs it too (`--installed`): the environment is there then, and JVM parts
 alone are fetched, at the first command that needs them.
@@ -29,10 +29,20 @@ EXIT_PREREQUISITE = 2
 ROOT = Path(__file__).resolve().parents[2]
 RUN_SETS = ("kafka", "spark", "registry")
 NEED_NO_JAVA = frozenset(
-    "- --help -h --version help completion connectors create apply config patch delete status logs pause resume stop "  # noqa: SIM905 - two lines are read sooner than 23
-    "restart offsets plugins topics loggers topic".split()
+    "--help -h --version help completion connectors create apply config patch delete status logs pause resume stop "  # noqa: SIM905 - two lines are read sooner than 23
+    "restart offsets plugins topics loggers new".split()
 )
-"""Commands that start no JVM here: they speak to a worker or to Kafka. `-` is a call without a command."""
+"""Commands that start no JVM here: they speak to a worker, or only write and print."""
+READ_KAFKA = frozenset({"topic", "dead-letters"})
+"""Commands that need a JVM only for a Kafka that they start themselves, in the folder of `--data`."""
+
+
+def needs_java(arguments: Sequence[str]) -> bool:
+    """Whether a command line starts a JVM here; one without a command does not, as a shell's completion calls it."""
+    command, *options = arguments or ("help",)
+    if command in READ_KAFKA:
+        return any(option.partition("=")[0] == "--data" for option in options)
+    return command not in NEED_NO_JAVA
 
 
 def set_up(environment: Environment, *, locks: tuple[str, ...], sets: tuple[str, ...], with_archives: bool) -> None:
@@ -75,15 +85,20 @@ def make_archives(environment: Environment, java: Path) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run set-up with the command line's choices, or those given, and return the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m service.setup", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m service.setup", description=__doc__, allow_abbrev=False)
     parser.add_argument("--dev", action="store_true", help="also what tests and checks need")
     parser.add_argument("--set", action="append", dest="sets", help="also this set of JVM parts")
     parser.add_argument("--without-jars", action="store_true", help="no JVM parts at all")
     parser.add_argument("--without-archives", action="store_true", help="nothing that only makes starts quicker")
-    parser.add_argument("--for", dest="command", help="no JVM parts where this command needs none; '-' is no command")
     parser.add_argument("--installed", action="store_true", help="the environment is this Python's, and complete")
+    parser.add_argument(
+        "--for",
+        dest="line",
+        nargs=argparse.REMAINDER,
+        help="no JVM parts where the command line that follows, which may be empty, needs none",
+    )
     options = parser.parse_args(arguments)
-    needs_jars = not options.without_jars and options.command not in NEED_NO_JAVA
+    needs_jars = not options.without_jars and (options.line is None or needs_java(options.line))
     sets = (*RUN_SETS, *(options.sets or ())) if needs_jars else ()
     locks = () if options.installed else ("build.txt", "run.txt", *(("dev.txt",) if options.dev else ()))
     environment = Environment(ROOT, folder=Path(sys.prefix) if options.installed else None)

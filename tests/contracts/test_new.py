@@ -77,6 +77,12 @@ def test_the_guide_shows_what_is_written(sources: Path) -> None:
     assert len(shown) == 2
 
 
+def test_what_is_said_to_do_next_can_be_done(tmp_path: Path) -> None:
+    """A wheel has no tests to run by; a clone has, by its launcher."""
+    _, output = new("told_rows", "--in", str(tmp_path))
+    assert f"./headrace test {tmp_path / 'told_rows'} (in a clone of headrace)" in output
+
+
 @pytest.mark.parametrize(
     ("name", "words"),
     [

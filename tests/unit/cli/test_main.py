@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 from pathlib import Path
-
-from service.cli.main import REMOTE_COMMANDS
 
 ROOT = Path(__file__).parents[3]
 HEAVY = ("aiohttp", "aiokafka", "asyncio", "pyarrow", "pydantic", "pyspark", "rich", "structlog", "tenacity")
@@ -24,12 +21,3 @@ def test_help_and_questions_import_nothing_heavy() -> None:
         check=True,
     ).stdout.split()
     assert [name for name in HEAVY if name in loaded] == []
-
-
-def test_what_asks_a_worker_needs_no_java() -> None:
-    """The launcher looks for a Java before everything but these."""
-    launcher = (ROOT / "headrace").read_text(encoding="utf-8").replace("\\\n", " ")
-    spared = re.search(r"^ +(apply [^)]*)\)\s+set_up --without-jars$", launcher, re.MULTILINE)
-    assert spared is not None
-    words = {word.strip() for word in spared[1].split("|")}
-    assert {command.name for command in REMOTE_COMMANDS} <= words

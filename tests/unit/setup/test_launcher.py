@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 import shutil
 import subprocess
 import sys
@@ -10,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from service.cli.main import REMOTE_COMMANDS
-from service.setup.__main__ import NEED_NO_JAVA
+from service.setup import __main__ as setup
+from service.setup.__main__ import needs_java
 from service.setup.prerequisites import java_release
 
 _ROOT = Path(__file__).parents[3]
@@ -26,9 +28,9 @@ def clone(tmp_path: Path) -> Path:
     return root
 
 
-def _launch(clone: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+def _launch(clone: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [clone / "headrace", "standalone"],
+        [clone / "headrace", *(words or ("standalone",))],
         env={"PATH": "/usr/bin:/bin", "HOME": str(clone), "HEADRACE_PYTHON": sys.executable, **environment},
         capture_output=True,
         text=True,
@@ -54,15 +56,53 @@ def _assert_one_line(ended: subprocess.CompletedProcess[str], *words: str) -> No
         assert word in line
 
 
-def test_missing_java_names_the_package(clone: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("words", [("standalone",), ("dead-letters", "orders", "--data", "folder")])
+def test_missing_java_names_the_package(clone: Path, tmp_path: Path, words: tuple[str, ...]) -> None:
     """Without Java the line says which package brings it, and nothing has been installed."""
-    _assert_one_line(_launch(clone, JAVA_HOME=str(tmp_path)), "Java 17", "openjdk-17-jre-headless")
+    _assert_one_line(_launch(clone, *words, JAVA_HOME=str(tmp_path)), "Java 17", "openjdk-17-jre-headless")
     assert not (clone / ".venv").exists()
 
 
 def test_commands_that_ask_a_worker_need_no_java() -> None:
     """Each that only speaks to a worker; a new one too."""
-    assert {command.name for command in REMOTE_COMMANDS} <= NEED_NO_JAVA
+    assert not [command.name for command in REMOTE_COMMANDS if needs_java([str(command.name)])]
+
+
+@pytest.mark.parametrize(
+    ("line", "is_needed"),
+    [
+        ("", False),
+        ("--version", False),
+        ("new source mine --http", False),
+        ("topic read orders --bootstrap broker:9092", False),
+        ("topic read orders --data folder", True),
+        ("dead-letters orders", False),
+        ("dead-letters orders --data=folder --open", True),
+        ("status orders --data", False),
+        ("standalone worker.properties", True),
+        ("parts", True),
+    ],
+)
+@pytest.mark.parametrize("is_wheel", [False, True])
+def test_java_and_its_parts_are_asked_for_where_a_command_line_needs_them(
+    monkeypatch: pytest.MonkeyPatch,
+    line: str,
+    *,
+    is_needed: bool,
+    is_wheel: bool,
+) -> None:
+    """The same for the launcher of a clone and for the command of a wheel; ``--data`` starts an embedded Kafka."""
+    asked: list[tuple[str, ...]] = []
+    monkeypatch.setattr(setup, "set_up", lambda *_, sets, **__: asked.append(sets))
+    if is_wheel:
+        wheel = runpy.run_path(str(_ROOT / "deploy" / "wheel" / "__init__.py"))
+        monkeypatch.setattr(sys, "argv", ["headrace", *line.split()])
+        monkeypatch.setattr(runpy, "run_module", lambda *_, **__: None)
+        monkeypatch.setattr(sys, "path", [*sys.path])
+        wheel["main"]()
+    else:
+        assert setup.main(["--for", *line.split()]) == 0
+    assert asked == [setup.RUN_SETS if is_needed else ()]
 
 
 def test_old_java_is_told_with_its_release(clone: Path, tmp_path: Path) -> None:
