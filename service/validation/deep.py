@@ -36,6 +36,8 @@ from spark_batch.plan import ConversionPlan
 
 ASKED_SECONDS_MAX = 30.0
 """For the registry, the source and Kafka, each."""
+CLOSE_SECONDS_MAX = 2.0
+"""For a check to end once it is cancelled; one that does not is left behind."""
 _EMBEDDED = "is embedded in the worker: not asked"
 
 
@@ -140,8 +142,7 @@ class DeepChecks:
             blocking=self.calls,
         )
         try:
-            async with asyncio.timeout(ASKED_SECONDS_MAX):
-                return _summed_up("source", "answers", await connector.check(context))
+            return _summed_up("source", "answers", await _checked(connector, context))
         except FetchError as error:
             text = f"{error}; Expected a source that can be read with this config"
             return _summed_up("source", "", (Finding("connector.class", definition.plugin.name, text),))
@@ -198,6 +199,28 @@ class DeepChecks:
                 text = f"topic '{name}' does not exist; nothing is read until it does"
                 found.append(Finding("topics", name, text, Severity.WARNING))
         return _summed_up("Kafka", _topics_told(seen), found)
+
+
+async def _checked(connector: SourceConnector[Any], context: TaskContext) -> Sequence[Finding]:
+    """What a connector's own check says; raises TimeoutError, also where it swallows its cancellation."""
+
+    async def check() -> Sequence[Finding]:
+        try:
+            return await connector.check(context)
+        except SystemExit as error:
+            # Here, not where the task is awaited: an event loop ends with the first task that ends with it.
+            raise ConnectorExitError.of(error) from error
+
+    # In no TaskGroup, which would wait for it for ever.
+    checking = asyncio.get_running_loop().create_task(check(), name="check of a source")
+    try:
+        done, _ = await asyncio.wait((checking,), timeout=ASKED_SECONDS_MAX)
+        if not done:
+            raise TimeoutError
+        return checking.result()
+    finally:
+        checking.cancel()
+        await asyncio.wait((checking,), timeout=CLOSE_SECONDS_MAX)
 
 
 async def _answered(asked: str, ask: Callable[[], Awaitable[Answer]]) -> Answer:

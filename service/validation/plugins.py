@@ -29,6 +29,9 @@ T = TypeVar("T")
 HANGING_MAX = 8
 """Validations of one class that may be under way at once: more of them would only be more hanging threads."""
 
+DEEP_WAIT_SECONDS_MAX = 60.0
+"""For those before it, until a deep validation begins: one is made at a time."""
+
 
 class Calls(Protocol):
     """Runs what may block in threads with a time limit (``service.worker.foreign_calls``)."""
@@ -139,8 +142,15 @@ class ConnectorPlugins:
             return validated
         if not is_deep:
             return validated.with_found(await self.deep.spark.findings(validated.definition))
-        async with self._deep_alone:
+        try:
+            async with asyncio.timeout(DEEP_WAIT_SECONDS_MAX):
+                await self._deep_alone.acquire()
+        except TimeoutError as error:
+            raise SlowValidationError("Earlier deep validations have not come back yet") from error
+        try:
             answers = await self.deep.answers(validated.definition)
+        finally:
+            self._deep_alone.release()
         return validated.with_found(finding for answer in answers for finding in answer.findings)
 
     def _count(self, class_name: str, change: int) -> None:

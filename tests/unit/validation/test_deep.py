@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from types import ModuleType
 from typing import Any
@@ -22,6 +22,7 @@ from service.kafka.errors import DeliveryRetriable
 from service.registry.errors import RegistryRetriable
 from service.validation.deep import ASKED_SECONDS_MAX, Answer, DeepChecks
 from service.validation.outside import Outside
+from service.validation.plugins import ConnectorPlugins, SlowValidationError
 from service.validation.validator import Validation
 from service.worker.foreign_calls import ForeignCalls
 from service.worker.lending import ClientSettings
@@ -55,17 +56,27 @@ class Asked(Unasked):
     """Answers as the test says."""
 
     says: Callable[[], Sequence[Finding]]
+    is_let_go: asyncio.Event
 
     async def check(self, context: FetchContext) -> Sequence[Finding]:
         """Hang, raise or answer."""
         del context
         if type(self).says is hang:
             await asyncio.Event().wait()
+        if type(self).says is swallow:
+            while not self.is_let_go.is_set():
+                with suppress(asyncio.CancelledError):
+                    await self.is_let_go.wait()
         return type(self).says()
 
 
 def hang() -> Sequence[Finding]:
     """No answer."""
+    return ()
+
+
+def swallow() -> Sequence[Finding]:
+    """No answer either, and no end when it is cancelled."""
     return ()
 
 
@@ -209,6 +220,41 @@ class AtOnce:
         """As ForeignCalls'."""
         del subject
         return call()
+
+
+@pytest.mark.looptime
+async def test_a_check_that_swallows_its_cancellation_is_left_behind() -> None:
+    """The others' answers are told all the same, and the next config can be asked about."""
+    Asked.says, Asked.is_let_go = swallow, asyncio.Event()
+    at_once: Any = AtOnce()
+    async with asyncio.timeout(2 * ASKED_SECONDS_MAX):
+        answers = await told(SOURCE, replace(checks(), calls=at_once))
+    assert "no answer within 30 s" in answers["source"].findings[0].message
+    Asked.is_let_go.set()
+    await asyncio.sleep(1)
+
+
+@pytest.mark.looptime
+async def test_who_waits_for_others_waits_so_long_only() -> None:
+    """One deep validation at a time; a client is told that it cannot be now, and the one under way goes on."""
+    is_asked = asyncio.Event()
+
+    class Silent:
+        async def answers(self, definition: Definition) -> Sequence[Answer]:
+            del definition
+            is_asked.set()
+            await asyncio.Event().wait()
+            return ()
+
+    deep: Any = Silent()
+    plugins = ConnectorPlugins(Validation(WORKER), AtOnce(), deep=deep)
+    async with asyncio.TaskGroup() as group:
+        first = group.create_task(plugins.validate("asked_plugin:Asked", SOURCE, is_deep=True))
+        await is_asked.wait()
+        with pytest.raises(SlowValidationError, match="have not come back"):
+            await plugins.validate("asked_plugin:Asked", SOURCE, is_deep=True)
+        assert not first.done()
+        first.cancel()
 
 
 @pytest.mark.looptime
