@@ -20,6 +20,7 @@ _HARMLESS_HEADERS = frozenset(
         "content-type",
         "if-modified-since",
         "if-none-match",
+        "last-event-id",
         "user-agent",
     }
 )

@@ -59,13 +59,15 @@ async def test_what_came_before_a_refusal_does_not_come_again() -> None:
 
 async def test_a_redirect_to_another_host_is_followed_without_credentials() -> None:
     """What the standard has every request for events send is no secret."""
-    async with serve(body(b"data: 1\n\n", content_type=EVENTS)) as other:
+    events = in_turn(body(b"id: 1\ndata: 1\n\n", content_type=EVENTS), body(b"data: 2\n\n", content_type=EVENTS))
+    async with serve(events) as other:
 
         async def move(_: web.Request) -> web.Response:
             raise web.HTTPFound(other)
 
-        heard = await hear(NAME, move, records=1)
-        assert heard.payloads == [b"1"]
+        heard = await hear(NAME, move, records=2)
+        assert heard.payloads == [b"1", b"2"]
+        assert headers_of(heard.requests[:2], "Last-Event-ID") == [None, "1"]
         with pytest.raises(Fatal, match="credentials are not sent there"):
             await hear(NAME, move, records=1, http_auth_type="bearer", http_auth_token="t0k3n")
 
