@@ -71,9 +71,9 @@ class Letter:
 
     @property
     def field(self) -> str:
-        """Path of the field that is at fault; empty where it is the record as a whole, or no message says it."""
+        """Path of the field that is at fault, or ``rule NAME``; empty where it is the record, or no message says it."""
         found = _FIELD.match(self.message)
-        return "" if found is None or found["field"] == "record" or self.reason == "rule_failed" else found["field"]
+        return "" if found is None or found["field"] == "record" else found["field"]
 
     @property
     def place(self) -> str:
@@ -83,7 +83,7 @@ class Letter:
     @property
     def offending(self) -> str:
         """The place in the payload that is at fault, with what stands there, in one short line."""
-        return offending(self.record.value, self.field)
+        return offending(self.record.value, "" if self.reason == "rule_failed" else self.field)
 
     def exported(self) -> dict[str, Any]:
         """Everything of it that mending needs; the payload exactly, as text or as ``{"base64": …}``."""

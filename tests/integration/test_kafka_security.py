@@ -9,7 +9,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from service.cli.topics import run_read_topic
+from service.cli.access import AccessOptions
+from service.cli.topics import Wanted, run_read_topic
 from service.embedded import broker as embedded
 from service.embedded.broker import BrokerJvm, embedded_kafka
 from service.embedded.broker_settings import broker_properties
@@ -135,6 +136,5 @@ async def test_topic_read_logs_in_with_a_file(
         f"bootstrap.servers={guarded}\nsecurity.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n"
         f'sasl.jaas.config={LOGIN} username="alice" password="a\'1";\n'
     )
-    asked = {"bootstrap": None, "registry_url": None, "records_max": None, "is_json": True}
-    assert await run_read_topic(topic_name, config, **asked) == 0  # type: ignore[arg-type]
+    assert await run_read_topic(topic_name, AccessOptions(config=config), Wanted(is_json=True)) == 0
     assert [json.loads(line)["value"] for line in capsys.readouterr().out.splitlines()] == ["x"]

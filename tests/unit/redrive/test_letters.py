@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -69,6 +70,12 @@ def test_a_payload_of_any_depth_is_shown() -> None:
 def test_the_field_is_that_of_the_message(message: str, name: str) -> None:
     """What a message says of no field is about the record."""
     assert read(message).field == name
+
+
+def test_a_rule_is_named_and_the_record_is_shown() -> None:
+    """A rule is about no field in particular."""
+    letter = replace(read("rule some: expected to be true", b'{"pieces": -3}'), reason="rule_failed")
+    assert (letter.field, letter.offending) == ("rule some", '{"pieces": -3}')
 
 
 def test_a_letter_that_fails_again_counts_its_tries() -> None:
