@@ -15,6 +15,7 @@ from functools import partial
 from threading import Event
 from typing import ClassVar, TypeVar
 
+from fetchers.file.calls import LOOK_SECONDS_MAX, FileCalls, shared_changes
 from fetchers.file.config import FileStreamConfig
 from fetchers.file.disk import ANY_PATH, ByteSource, FileLook, Opener, PlainFile, fetch_error, look_at
 from fetchers.file.fileset import OPEN_MAX, FileSet, Looks
@@ -24,7 +25,6 @@ from fetchers.file.lines import LineAssembler
 from fetchers.file.mark import StoredOffset, stored_offset
 from fetchers.file.reading import Reading, ReadResult
 from fetchers.file.stdin import read_standard_input
-from fetchers.file.threads import FileThread, shared_looks
 from fetchers.sdk import (
     FetchContext,
     FetchError,
@@ -80,41 +80,27 @@ class FileStreamSource(SourceConnector[FileStreamConfig]):
 
     async def check(self, context: FetchContext) -> Sequence[Finding]:
         """Open the file, or the first that matches the pattern; that none is there yet is no error."""
-        del context
         file = self.config.file
         if file is None:
             return ()
-        thread = FileThread()
         try:
-            is_there = await _run(thread, partial(_can_be_opened, file, self.allowed_paths), file)
+            with _classing_errors(file):
+                is_there = await context.run_blocking(partial(_can_be_opened, file, self.allowed_paths), subject=file)
         except FetchError as error:
             return (Finding("file", file, f"{error}; Expected a file that can be read"),)
-        finally:
-            thread.rest()
         text = "no such file is there; it is waited for"
         return () if is_there else (Finding("file", file, text, Severity.WARNING),)
 
     async def fetch(self, context: FetchContext) -> AsyncIterator[Page]:
         """Yield pages of whole lines, one file after the other; for ever, except from standard input."""
         if self.config.file is None:
-            pages = self._read_standard_input(context)
+            page_bytes = self.config.file_page_bytes
+            pages = read_standard_input(self.standard_input, self._begun, context, page_bytes=page_bytes)
         else:
             pages = self._read_files(self.config.file, context)
         async with aclosing(pages):
             async for page in pages:
                 yield page
-
-    async def _read_standard_input(self, context: FetchContext) -> AsyncGenerator[Page]:
-        thread = FileThread()
-        try:
-            pages = read_standard_input(
-                self.standard_input, self._begun, thread, context, page_bytes=self.config.file_page_bytes
-            )
-            async with aclosing(pages):
-                async for page in pages:
-                    yield page
-        finally:
-            thread.rest()
 
     async def _read_files(self, file: str, context: FetchContext) -> AsyncGenerator[Page]:
         stopping = Event()
@@ -123,26 +109,25 @@ class FileStreamSource(SourceConnector[FileStreamConfig]):
         files = FileSet(
             file, reading, stored=stored, is_from_end=self.config.file_start == "end", open_max=self.files_open_max
         )
-        thread = FileThread()
+        calls = FileCalls(context, file, stopping=stopping, close=files.close)
         try:
-            async with aclosing(self._follow(files, thread, context)) as pages:
+            async with aclosing(self._follow(files, calls, context)) as pages:
                 async for page in pages:
                     yield page
         finally:
-            stopping.set()
-            thread.rest(files.close)
+            await calls.stop()
 
-    async def _follow(self, files: FileSet, thread: FileThread, context: FetchContext) -> AsyncGenerator[Page]:
+    async def _follow(self, files: FileSet, calls: FileCalls, context: FetchContext) -> AsyncGenerator[Page]:
         backlog = Backlog()
-        found = await _look(files)
+        found = await _look(files, calls)
         while True:
             if not files.is_arranged(found):
-                async with aclosing(_arrange(files, found, thread, context)) as pages:
+                async with aclosing(_arrange(files, found, calls, context)) as pages:
                     async for page in pages:
                         yield page
                 if not files.has_begun:
                     await context.clock.sleep(self.config.poll_interval)
-                    found = await _look(files)
+                    found = await _look(files, calls)
                     continue
             active = files.needing_turn(found)
             outcome = _Outcome()
@@ -150,7 +135,7 @@ class FileStreamSource(SourceConnector[FileStreamConfig]):
                 # Before anything is read: a queue that is full may hold up the first page for long.
                 context.report_lag(backlog.seconds(files.unread(found), context.clock.now()))
                 async with aclosing(
-                    _read_by_and_by(active, thread, context, seconds=self.config.poll_interval)
+                    _read_by_and_by(active, calls, context, seconds=self.config.poll_interval)
                 ) as results:
                     async for result in results:
                         outcome.heed(result)
@@ -158,24 +143,23 @@ class FileStreamSource(SourceConnector[FileStreamConfig]):
                             yield result.page
             context.report_lag(backlog.seconds(files.unread(found), context.clock.now()))
             if not active and files.holds_many:
-                await _run(thread, files.rest, files.name)
+                await _run(calls, files.rest, files.name)
             if not active and not (files.has_more and outcome.has_settled):
                 outcome.is_finished = outcome.is_finished and not files.has_more
-                thread.rest()
                 outcome.tell(context)
-                found = await self._next_look(files, found, context)
+                found = await self._next_look(files, found, calls, context)
             else:
-                found = await _look(files)
+                found = await _look(files, calls)
 
-    async def _next_look(self, files: FileSet, found: Looks, context: FetchContext) -> Looks:
+    async def _next_look(self, files: FileSet, found: Looks, calls: FileCalls, context: FetchContext) -> Looks:
         """After ``poll.interval.ms``; where there is nothing to do before something changes, when it has."""
         if files.needing_turn(found):
             await context.clock.sleep(self.config.poll_interval)
-            return await _look(files)
+            return await _look(files, calls)
         every_seconds = self.config.poll_interval
         with _classing_errors(files.name):
-            return await shared_looks().changed(
-                files.look, since=found, subject=files.name, clock=context.clock, every_seconds=every_seconds
+            return await shared_changes().wait(
+                files.look, since=found, subject=files.name, context=context, every_seconds=every_seconds
             )
 
 
@@ -203,26 +187,26 @@ class _Outcome:
 
 
 async def _read_by_and_by(
-    active: list[FollowedFile], thread: FileThread, context: FetchContext, *, seconds: float
+    active: list[FollowedFile], calls: FileCalls, context: FetchContext, *, seconds: float
 ) -> AsyncGenerator[ReadResult]:
     """One page of each file after the other, for about ``seconds``; takes out of ``active`` what is read to its end."""
     end = context.clock.monotonic() + seconds
     while active and context.clock.monotonic() < end:
         for followed in tuple(active):
-            result = await _read_once(followed, thread, context)
+            result = await _read_once(followed, calls, context)
             if not result.has_more:
                 active.remove(followed)
             yield result
 
 
-async def _look(files: FileSet) -> Looks:
+async def _look(files: FileSet, calls: FileCalls) -> Looks:
     with _classing_errors(files.name):
-        return await shared_looks().run(files.look, subject=files.name)
+        return await calls.run(files.look, seconds_max=LOOK_SECONDS_MAX)
 
 
-async def _arrange(files: FileSet, found: Looks, thread: FileThread, context: FetchContext) -> AsyncGenerator[Page]:
+async def _arrange(files: FileSet, found: Looks, calls: FileCalls, context: FetchContext) -> AsyncGenerator[Page]:
     pages = files.arrange(found, context.clock.monotonic())
-    while (step := await _run(thread, lambda: next(pages, _END), files.name)) is not _END:
+    while (step := await _run(calls, lambda: next(pages, _END), files.name)) is not _END:
         if isinstance(step, Page):
             yield step
     for event in files.events:
@@ -230,9 +214,9 @@ async def _arrange(files: FileSet, found: Looks, thread: FileThread, context: Fe
     files.events.clear()
 
 
-async def _run(thread: FileThread, call: Callable[[], T], path: str) -> T:
+async def _run(calls: FileCalls, call: Callable[[], T], path: str) -> T:
     with _classing_errors(path):
-        return await thread.run(call, subject=path)
+        return await calls.run(call)
 
 
 @contextmanager
@@ -255,10 +239,10 @@ def _stored_offsets(file: str, context: FetchContext) -> dict[str, StoredOffset]
     return {path: offset for path, offset in offsets.items() if offset is not None}
 
 
-async def _read_once(followed: FollowedFile, thread: FileThread, context: FetchContext) -> ReadResult:
-    """Read one page in the task's thread, and tell what happened."""
+async def _read_once(followed: FollowedFile, calls: FileCalls, context: FetchContext) -> ReadResult:
+    """Read one page, and tell what happened."""
     now = context.clock.monotonic()
-    result = await _run(thread, lambda: followed.read_once(now), followed.path)
+    result = await _run(calls, lambda: followed.read_once(now), followed.path)
     for event in result.events:
         context.emit(event)
     return result

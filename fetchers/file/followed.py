@@ -8,7 +8,7 @@
       │    path deleted        │      └────────────── truncated: from byte 0 ◄───────┤
       └────────────────────────┴─────────────────────────────────────────────────────┘
 
-Everything here blocks: it runs in the task's file thread, one call at a time.
+Everything here blocks: it runs in a thread of the worker, one call at a time.
 """
 
 from __future__ import annotations

@@ -7,7 +7,6 @@ import select
 from collections.abc import AsyncGenerator
 
 from fetchers.file.lines import LineAssembler, Lines, LineTooLongError
-from fetchers.file.threads import FileThread
 from fetchers.sdk import Fatal, FetchContext, Page
 
 WAIT_SECONDS = 0.25
@@ -15,14 +14,14 @@ WAIT_SECONDS = 0.25
 
 
 async def read_standard_input(
-    descriptor: int, assembler: LineAssembler, thread: FileThread, context: FetchContext, *, page_bytes: int
+    descriptor: int, assembler: LineAssembler, context: FetchContext, *, page_bytes: int
 ) -> AsyncGenerator[Page]:
     """Yield lines until the input ends; its last line needs no line end.
 
     ``assembler`` outlives a retry: it holds the line that was begun. Raises Fatal for a line that is too long.
     """
     while True:
-        block = await thread.run(lambda: read_available(descriptor, page_bytes), subject="standard input")
+        block = await context.run_blocking(lambda: read_available(descriptor, page_bytes), subject="standard input")
         if block is None:
             context.finish_round()
             continue

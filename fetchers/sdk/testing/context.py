@@ -52,6 +52,9 @@ class FakeContext:
         self.is_waiting_for_limit = False
         self.on_round: Callable[[int], None] | None = None
         """Called with the count of rounds each time one is finished."""
+        self._turns: dict[str, asyncio.Lock] = {}
+        self._running: dict[str, asyncio.Future[Any]] = {}
+        """The last blocking call of each subject."""
         self._own: PartitionKey = partition_key(partition or {})
         self._http = http.for_task(self) if http is not None else None
 
@@ -106,11 +109,22 @@ class FakeContext:
     async def run_blocking(
         self, call: Callable[[], T], *, subject: str = "", seconds_max: float = BLOCKING_SECONDS_MAX
     ) -> T:
-        """In a thread; raises Retriable when it takes too long."""
+        """In a thread; raises Retriable when it takes too long, and for calls of its subject until it has returned."""
+        async with self._turns.setdefault(subject, asyncio.Lock()):
+            return await self._in_thread(call, subject, seconds_max)
+
+    async def _in_thread(self, call: Callable[[], T], subject: str, seconds_max: float) -> T:
+        if (running := self._running.get(subject)) is not None and not running.done():
+            message = f"{subject}: an earlier call still hangs"
+            raise Retriable(message)
         limit = asyncio.timeout(seconds_max)
+        running = self._running[subject] = asyncio.get_running_loop().run_in_executor(None, call)
+        # Nobody may be left to hear of its error.
+        running.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
         try:
             async with limit:
-                return await asyncio.to_thread(call)
+                answer: T = await asyncio.shield(running)
+                return answer
         except TimeoutError as error:
             if not limit.expired():
                 raise
