@@ -33,6 +33,7 @@ from fetchers.sdk.config import (
     SecretMap,
     Severity,
     TextMap,
+    TopicsConfig,
 )
 from fetchers.sdk.connector import ConnectorSettingsError, SourceConnector
 from fetchers.sdk.context import FetchContext, partition_key
@@ -59,6 +60,7 @@ from fetchers.sdk.inbox import Inbox, InboxLimits
 from fetchers.sdk.listening import SourceEnded, listen
 from fetchers.sdk.page import DedupeScope, Offset, Page, Partition, PayloadKind, Rejection, Scalar
 from fetchers.sdk.retry import BackOff, Linear, Reconnect
+from fetchers.sdk.rows import RowSchema
 
 __all__ = [
     "AnswerRule",
@@ -103,6 +105,7 @@ __all__ = [
     "RequestBudget",
     "RequestOptions",
     "Retriable",
+    "RowSchema",
     "Scalar",
     "Secret",
     "SecretMap",
@@ -116,6 +119,7 @@ __all__ = [
     "SystemClock",
     "TextMap",
     "TlsSettings",
+    "TopicsConfig",
     "listen",
     "partition_key",
 ]

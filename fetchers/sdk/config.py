@@ -232,6 +232,12 @@ class FetcherConfig(ConfigModel):
         return self.poll_interval_ms / 1000
 
 
+class TopicsConfig(FetcherConfig):
+    """Base of config classes of sources without the key ``topic``: each of their pages names its topic itself."""
+
+    topic: ClassVar[str] = ""  # type: ignore[misc]
+
+
 def unknown_keys(
     properties: Iterable[str], known: Iterable[str], *, free_prefixes: Iterable[str] = ()
 ) -> tuple[Finding, ...]:
