@@ -35,7 +35,7 @@ def test_a_schema_is_written_as_connect_s_avro_converter_writes_it() -> None:
 @pytest.mark.parametrize("text", ['"string"', '{"type":"record","name":"a","fields":[]}', "{"])
 def test_what_is_no_record_is_no_schema_of_rows(text: str) -> None:
     """Nor is what is no JSON."""
-    with pytest.raises(ValueError, match="Avro record|Expecting"):
+    with pytest.raises(ValueError, match=r"Avro record|Expecting"):
         RowSchema(text)
 
 
