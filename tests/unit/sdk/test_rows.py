@@ -48,7 +48,9 @@ def test_two_columns_that_avro_cannot_tell_apart_are_refused() -> None:
 def test_a_page_of_rows_takes_what_drivers_give() -> None:
     """A table, a record batch, a struct column; a null row is a tombstone, and every record is told as JSON."""
     table = pa.table({"id": [1, 2], "last name": ["x", None]})
-    rows = pa.StructArray.from_arrays([[1, 2], ["x", None]], names=["id", "last name"], mask=pa.array([False, True]))
+    rows = pa.StructArray.from_arrays(
+        [pa.array([1, 2]), pa.array(["x", None])], names=["id", "last name"], mask=pa.array([False, True])
+    )
     key = RowSchema.of("key", {"id": INT64})
     forms: list[Any] = [table, table.to_batches()[0], table.to_struct_array(), rows]
     pages = [Page(form, {}, schema=USERS, keys=table.select(["id"]), key_schema=key) for form in forms]
@@ -122,4 +124,6 @@ def test_a_config_without_a_topic_has_no_such_key() -> None:
     """Sources whose pages name their topics have nothing to say there."""
     assert "topic" in {key.name for key in FetcherConfig.config_keys()}
     assert "topic" not in {key.name for key in TopicsConfig.config_keys()}
-    assert TopicsConfig().topic == ""
+    config = TopicsConfig.parse({}).config
+    assert config is not None
+    assert config.topic == ""
