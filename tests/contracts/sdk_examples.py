@@ -84,6 +84,37 @@ def page__columns() -> None:
     assert list(page.values()) == [b'{"id": 1}', b"broken", None]
 
 
+async def page__rows() -> None:
+    """Rows of a database: typed columns with a schema, a key of their own, a topic by page, and a tombstone."""
+    from collections.abc import AsyncIterator
+
+    import pyarrow as pa
+
+    from fetchers.sdk import FetchContext, Page, PayloadKind, RowSchema, SourceConnector, TopicsConfig
+    from fetchers.sdk.rows import INT64, STRING, optional
+    from fetchers.sdk.testing import FakeContext, collect
+
+    users = RowSchema.of("public.users", {"id": INT64, "name": optional(STRING)})
+    key = RowSchema.of("public.users.Key", {"id": INT64})
+
+    class Users(SourceConnector[TopicsConfig]):
+        payload_kind = PayloadKind.ROWS
+
+        async def fetch(self, context: FetchContext) -> AsyncIterator[Page]:
+            ids, names = pa.array([1, 2]), pa.array(["Ada", None])
+            is_deleted = pa.array([False, True])
+            rows = pa.StructArray.from_arrays([ids, names], names=["id", "name"], mask=is_deleted)
+            keys = pa.table({"id": ids})
+            yield Page(rows, {"log": 7}, topic="public.users", schema=users, keys=keys, key_schema=key)
+            context.finish_round()
+
+    config = TopicsConfig.parse({}).config
+    assert config is not None
+    (page,) = await collect(Users(config), FakeContext())
+    assert list(page.values()) == [b'{"id":1,"name":"Ada"}', None]
+    assert page.original(1) == (b'{"id":2}', None)
+
+
 def config__keys() -> None:
     """Fields are keys: dots for underscores, the docstring is the documentation, all findings come at once."""
     from typing import Annotated
