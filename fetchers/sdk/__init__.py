@@ -36,7 +36,7 @@ from fetchers.sdk.config import (
     TopicsConfig,
 )
 from fetchers.sdk.connector import ConnectorSettingsError, SourceConnector
-from fetchers.sdk.context import FetchContext, partition_key
+from fetchers.sdk.context import FetchContext, WorkContext, partition_key
 from fetchers.sdk.errors import Disconnected, Fatal, FetchError, RateLimited, Retriable, SocketClosed
 from fetchers.sdk.http import (
     AnswerRule,
@@ -120,6 +120,7 @@ __all__ = [
     "TextMap",
     "TlsSettings",
     "TopicsConfig",
+    "WorkContext",
     "listen",
     "partition_key",
 ]

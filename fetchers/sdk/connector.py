@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, ClassVar, Generic, TypeVar, get_args, get_origin
 
 from fetchers.sdk.config import FetcherConfig, Finding
-from fetchers.sdk.context import FetchContext
+from fetchers.sdk.context import FetchContext, WorkContext
 from fetchers.sdk.page import Offset, Page, Partition, PayloadKind
 from fetchers.sdk.reach import AllowedPaths
 
@@ -65,9 +66,25 @@ class SourceConnector(ABC, Generic[C]):
         return {}
 
     def task_configs(self, tasks_max: int) -> Sequence[Mapping[str, str]]:
-        """Split the work: for each task the keys that it has besides (or instead of) the connector's own."""
+        """Split the work: for each task the keys that it has besides (or instead of) the connector's own.
+
+        Runs in a thread, so that it may ask the source by blocking calls; half a minute at most.
+        """
         del tasks_max
         return ({},)
+
+    async def work_changed(self, context: WorkContext) -> None:
+        """Watch the source; return once ``task_configs`` would split the work otherwise, as when a table appeared.
+
+        Called on the instance whose ``task_configs`` has split the work, beside the tasks; cancelled when the
+        connector stops or pauses. After it has returned a new instance splits the work: where its tasks differ, those
+        of this connector are stopped, deliver what they hold, and go on from their offsets as the new tasks; those of
+        other connectors do not notice. This is Connect's ``requestTaskReconfiguration``. What it raises ends the
+        connector's instance: after ``Retriable`` the work is split and watched again, ``Fatal`` makes the connector
+        FAILED, and in both cases its tasks go on. By default the work never changes.
+        """
+        del context
+        await asyncio.Event().wait()
 
     def findings(self) -> Sequence[Finding]:
         """What is wrong with values that are each right by themselves; no I/O here."""

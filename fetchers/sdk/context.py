@@ -12,7 +12,7 @@ from fetchers.sdk.http import HttpAccess, HttpResponse
 from fetchers.sdk.inbox import Inbox, InboxLimits
 from fetchers.sdk.page import Offset, Partition
 
-__all__ = ["Clock", "FetchContext", "HttpAccess", "HttpResponse", "SystemClock", "partition_key"]
+__all__ = ["Clock", "FetchContext", "HttpAccess", "HttpResponse", "SystemClock", "WorkContext", "partition_key"]
 
 T = TypeVar("T")
 BLOCKING_SECONDS_MAX = 300.0
@@ -28,6 +28,17 @@ class BlockingCalls(Protocol):
         ``subject``: whose call it is; one at a time. A call that hangs keeps its thread, and no call of its subject
         is made beside it; those of others go on.
         """
+
+
+class WorkContext(Protocol):
+    """What ``SourceConnector.work_changed`` is given while it watches: a clock, and a door for blocking calls."""
+
+    @property
+    def clock(self) -> Clock:
+        """The clock of the worker; virtual in tests."""
+
+    async def run_blocking(self, call: Callable[[], T], *, seconds_max: float = BLOCKING_SECONDS_MAX) -> T:
+        """What a blocking call returns or raises; one at a time. Raises ``Retriable`` when it is not back in time."""
 
 
 class FetchContext(Asker, Protocol):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from fetchers.sdk import BackOff, Clock
+from fetchers.sdk import BackOff, Clock, WorkContext
 from metrics.events import Emit
 from service.config.converters import Converter
 from service.domain.ids import TaskId
@@ -70,6 +71,11 @@ class DefinedSink:
     def split(self) -> Sequence[Mapping[str, str]]:
         """For each task the keys that it has besides the connector's own; runs the sink's code."""
         return self.definition.new_connector().task_configs(self.definition.common.tasks_max)
+
+    async def work_changed(self, context: WorkContext) -> None:
+        """Never: new topics and partitions are the consumer group's to deal out."""
+        del context
+        await asyncio.Event().wait()
 
     def prepare_task(self, task_id: TaskId, use_topic: UseTopic, confirm: Confirm) -> MakeTask:
         """Make the connector's instance; the rest waits for Kafka, whose consumer group says what is whose."""

@@ -10,9 +10,10 @@ import traceback
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 from fetchers.sdk import Clock
+from fetchers.sdk.context import BLOCKING_SECONDS_MAX
 from metrics.events import ConnectorRemoved, Emit, TaskDescribed, TaskEvents, TaskRemoved
 from service.background import Background
 from service.config.providers import Resolved
@@ -31,6 +32,7 @@ from service.worker.splitting import ConnectorRun, task_class, task_configs, wit
 from service.worker.supervising import RunnableTask, TaskSupervisor, restart_policy
 from service.worker.turnstile import Turnstile
 
+T = TypeVar("T")
 _HEADER_CONVERTER = "org.apache.kafka.connect.storage.SimpleHeaderConverter"
 """Header converter of every task that names none: headers are passed on as bytes."""
 STARTS_AT_ONCE = 32
@@ -213,20 +215,30 @@ class InstanceMaker:
         )
 
     async def _connector(self, instance: ConnectorId, wanted: Desired, telling: ConnectorReporter) -> ConnectorRun:
-        tasks = await self.parts.calls.run(lambda: self._split(wanted, telling), subject=instance)
-        observer = self.parts.observer
+        parts = self.parts
+        resolved, defined, tasks = await parts.calls.run(lambda: self._begun(wanted, telling), subject=instance)
+
+        async def split() -> Sequence[Properties]:
+            return await parts.calls.run(lambda: task_configs(wanted.config, resolved, defined), subject=instance)
+
         return ConnectorRun(
-            tasks, lambda split: observer.on_task_configs(instance, split, wanted.config), self.parts.clock
+            tasks,
+            lambda made: parts.observer.on_task_configs(instance, made, wanted.config),
+            parts.clock,
+            work_changed=lambda: defined.work_changed(ConnectorWatch(instance, parts.clock, parts.calls)),
+            split=split,
         )
 
-    def _split(self, wanted: Desired, telling: ConnectorReporter) -> Sequence[Properties]:
+    def _begun(
+        self, wanted: Desired, telling: ConnectorReporter
+    ) -> tuple[Resolved, DefinedConnector, Sequence[Properties]]:
         """Run the connector's own code, in a thread."""
         telling.connector_class = wanted.config.get("connector.class", "")
         resolved = self.parts.resolve(wanted.config)
         defined = self.parts.kinds.define(resolved.properties)
         traits = defined.traits
         telling.connector_class, telling.kind, telling.version = traits.class_name, traits.kind, traits.version
-        return task_configs(wanted.config, resolved, defined)
+        return resolved, defined, task_configs(wanted.config, resolved, defined)
 
     async def _task(self, instance: TaskId, wanted: Desired, telling: TaskReporter) -> RunnableTask:
         defined, make = await self.parts.calls.run(lambda: self._prepare(instance, wanted), subject=instance)
@@ -245,6 +257,19 @@ class InstanceMaker:
             lambda: parts.confirm(instance, wanted),
         )
         return defined, make
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorWatch:
+    """A ``fetchers.sdk.WorkContext``."""
+
+    connector: ConnectorId
+    clock: Clock
+    calls: Calls
+
+    async def run_blocking(self, call: Callable[[], T], *, seconds_max: float = BLOCKING_SECONDS_MAX) -> T:
+        """In one of the threads in which connectors' code runs."""
+        return await self.calls.run(call, subject=("watch", self.connector), seconds_max=seconds_max)
 
 
 def described(task: TaskId, config: Properties, defined: DefinedConnector) -> TaskDescribed:

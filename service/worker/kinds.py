@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, Self, TypeVar
 
-from fetchers.sdk import Fatal
+from fetchers.sdk import Fatal, WorkContext
 from service.config.kinds import ConnectorKind, Definition
 from service.domain.cluster import Properties
 from service.domain.ids import TaskId
@@ -63,6 +63,9 @@ class DefinedConnector(Protocol):
 
     def split(self) -> Sequence[Mapping[str, str]]:
         """For each task the keys that it has besides, or instead of, the connector's own."""
+
+    async def work_changed(self, context: WorkContext) -> None:
+        """Return once ``split`` would say something else than it last did; runs the connector's code on this loop."""
 
     def prepare_task(self, task_id: TaskId, use_topic: UseTopic, confirm: Confirm) -> MakeTask:
         """For a definition that was read with the task's own keys: what makes its incarnations, once each.

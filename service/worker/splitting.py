@@ -8,7 +8,7 @@ in are turned back to their variables, because the topic is read by many.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from fetchers.sdk import Clock
@@ -18,6 +18,8 @@ from service.pipeline.activity import Signal
 from service.worker.kinds import ConnectorRefusedError, DefinedConnector
 
 TASK_CLASS = "task.class"
+BETWEEN_SPLITS_SECONDS = 1.0
+"""Changes of the work that follow one another are taken together, and a connector that always sees one does no harm."""
 _JAVA_FILE_PACKAGE = "org.apache.kafka.connect.file."
 
 
@@ -46,23 +48,46 @@ class ConnectorRun:
     tasks: Sequence[Properties]
     publish: Callable[[Sequence[Properties]], None]
     clock: Clock
+    work_changed: Callable[[], Awaitable[None]]
+    """Returns once the work would be split otherwise."""
+    split: Callable[[], Awaitable[Sequence[Properties]]]
+    """Splits it anew; runs the connector's own code and raises what that raises."""
     on_running: Signal = _nobody_hears
     activity: IdleSince = field(init=False)
-    _stop: asyncio.Event = field(default_factory=asyncio.Event)
+    _is_stopped: bool = False
+    _watch: asyncio.Timeout = field(default_factory=lambda: asyncio.timeout(None))
+    """Ends the watch at a stop."""
 
     def __post_init__(self) -> None:
         """The work is split."""
         self.activity = IdleSince(self.clock, self.clock.monotonic())
 
     async def run(self) -> None:
-        """Tell how the work is split, then wait for the stop."""
+        """Tell how the work is split, each time that it has changed, until the stop."""
         self.on_running()
-        self.publish(self.tasks)
-        await self._stop.wait()
+        while not self._is_stopped:
+            self.publish(self.tasks)
+            if await self._has_changed():
+                self.tasks = await self.split()
+                self.activity.since = self.clock.monotonic()
+
+    async def _has_changed(self) -> bool:
+        """False at a stop."""
+        self._watch = asyncio.timeout(None)
+        try:
+            async with self._watch:
+                await self.work_changed()
+                await self.clock.sleep(BETWEEN_SPLITS_SECONDS)
+        except TimeoutError:
+            if not self._is_stopped:
+                raise
+            return False
+        return True
 
     def request_stop(self) -> None:
         """There is nothing to deliver."""
-        self._stop.set()
+        self._is_stopped = True
+        self._watch.reschedule(asyncio.get_running_loop().time())
 
 
 def task_configs(config: Properties, resolved: Resolved, defined: DefinedConnector) -> tuple[Properties, ...]:

@@ -49,6 +49,43 @@ def connector__settings() -> None:
         type("Nameless", (SourceConnector,), {})
 
 
+async def connector__work() -> None:
+    """A source of several folders, which sees new ones while it runs: its work is then split anew."""
+    from collections.abc import AsyncIterator, Mapping, Sequence
+    from pathlib import Path
+
+    from fetchers.sdk import FetchContext, FetcherConfig, Page, SourceConnector, WorkContext
+    from fetchers.sdk.testing import FakeContext
+
+    class FoldersConfig(FetcherConfig):
+        under: str
+        """Folder of the folders to read."""
+        folder: str = ""
+        """That of this task."""
+
+    class Folders(SourceConnector[FoldersConfig]):
+        def task_configs(self, tasks_max: int) -> Sequence[Mapping[str, str]]:
+            self.seen = self._look()  # runs in a thread, and may block
+            return [{"folder": name} for name in self.seen[:tasks_max]]
+
+        async def work_changed(self, context: WorkContext) -> None:
+            while await context.run_blocking(self._look) == self.seen:
+                await context.clock.sleep(10)
+
+        def _look(self) -> list[str]:
+            return sorted(path.name for path in Path(self.config.under).iterdir())
+
+        async def fetch(self, context: FetchContext) -> AsyncIterator[Page]:
+            yield Page([self.config.folder.encode()], offset={"at": context.offset.get("at")})
+
+    config = FoldersConfig.parse({"topic": "files", "under": "docs"}).config
+    assert config is not None
+    folders = Folders(config)
+    assert {"folder": "guides"} in folders.task_configs(100)
+    folders.seen.remove("guides")
+    await folders.work_changed(FakeContext())
+
+
 async def context__blocking() -> None:
     """Blocking calls go into threads of the worker; a source partition has a key that can be hashed."""
     from fetchers.sdk import partition_key

@@ -1,12 +1,16 @@
-"""A source of several parts that counts in each; a worker finds it as ``tests.scenarios.counting:Counting``."""
+"""A source of several parts that counts in each; a worker finds it as ``tests.scenarios.counting:Counting``.
+
+Its parts are the names in a file where one is given, and may become more while it runs.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
 from typing import ClassVar
 
-from fetchers.sdk import FetchContext, FetcherConfig, Page, PayloadKind, SourceConnector
+from fetchers.sdk import FetchContext, FetcherConfig, Page, PayloadKind, SourceConnector, WorkContext
 
 PARTS = ("x", "y")
 
@@ -17,6 +21,8 @@ class CountingConfig(FetcherConfig):
     count_to: int = 1
     parts: str = ",".join(PARTS)
     """Of this task."""
+    parts_file: str = ""
+    """A file with a part in each line."""
 
 
 class Counting(SourceConnector[CountingConfig]):
@@ -26,8 +32,18 @@ class Counting(SourceConnector[CountingConfig]):
 
     def task_configs(self, tasks_max: int) -> Sequence[Mapping[str, str]]:
         """One task for each part, or fewer that have several."""
-        count = min(tasks_max, len(PARTS))
-        return [{"parts": ",".join(PARTS[number::count])} for number in range(count)]
+        self.seen = self._look()
+        count = min(tasks_max, len(self.seen))
+        return [{"parts": ",".join(self.seen[number::count])} for number in range(count)]
+
+    async def work_changed(self, context: WorkContext) -> None:
+        """Until the file names other parts."""
+        while not self.config.parts_file or await context.run_blocking(self._look) == self.seen:
+            await context.clock.sleep(0.1)
+
+    def _look(self) -> list[str]:
+        path = self.config.parts_file
+        return Path(path).read_text(encoding="utf-8").split() if path else list(PARTS)
 
     async def fetch(self, context: FetchContext) -> AsyncIterator[Page]:
         """One record a page, from where each part was left."""
@@ -38,6 +54,6 @@ class Counting(SourceConnector[CountingConfig]):
         await asyncio.Event().wait()
 
 
-def counted(count_to: int) -> list[str]:
+def counted(count_to: int, parts: Sequence[str] = PARTS) -> list[str]:
     """All records there are then, sorted."""
-    return sorted(f"{part}{number}" for part in PARTS for number in range(count_to))
+    return sorted(f"{part}{number}" for part in parts for number in range(count_to))

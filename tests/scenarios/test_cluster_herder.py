@@ -147,6 +147,30 @@ async def test_fewer_and_more_tasks_are_fenced_and_started(cluster: Cluster) -> 
             await wait_sorted(cluster, path, counted(count_to))
 
 
+async def test_work_that_becomes_more_gets_tasks_and_other_connectors_do_not_notice(cluster: Cluster) -> None:
+    """Parts appear while their source runs: all of each is delivered once, and only its own tasks begin anew."""
+    path, names, other = cluster.folder / "counted", cluster.folder / "names.txt", cluster.file(["a"])
+    names.write_text("x\n", encoding="utf-8")
+    async with cluster.worker() as first, cluster.worker() as second:
+        await first.done("POST", "/connectors", {"name": "other", "config": cluster.source(other)})
+        more = {"connector.class": "tests.scenarios.counting:Counting", "count.to": "5", "parts.file": str(names)}
+        config = cluster.source(path, **{"tasks.max": "3"}, **more)
+        del config["file"]
+        await first.wait_states("other", RUNNING)
+        begun = await first.done("GET", "/connectors/other/status")
+        await second.done("PUT", "/connectors/c/config", config)
+        await wait_sorted(cluster, path, counted(5, "x"))
+        for parts in ("xy", "xyzw"):
+            names.write_text("".join(f"{part}\n" for part in parts), encoding="utf-8")
+            await wait_sorted(cluster, path, counted(5, parts))
+            tasks = {str(number): "RUNNING" for number in range(min(3, len(parts)))}
+            await first.wait_states("c", {"": "RUNNING", **tasks})
+        assert await first.done("GET", "/connectors/other/status") == begun
+        with other.open("a") as file:
+            file.write("b\n")
+        await cluster.wait_lines(other, ["a", "b"])
+
+
 async def test_a_stop_lets_a_task_deliver_what_it_holds(cluster: Cluster) -> None:
     """It is asked to stop, not cut off: fenced is what has let go. Then it goes on where it ended."""
     path, conversion = cluster.file(["a"]), GatedConversion()

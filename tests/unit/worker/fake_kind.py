@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from fetchers.sdk import SystemClock
+from fetchers.sdk import SystemClock, WorkContext
 from metrics.events import Event
 from service.domain.cluster import Properties
 from service.domain.errors import Recovery, TaskSupersededError
@@ -113,7 +113,15 @@ class FakeDefined:
         error = self.scene.split_failure(self.scene.splits)
         if error is not None:
             raise error
-        return [{"part": str(number)} for number in range(int(self.properties.get("split", "1")))]
+        count = int(self.properties.get("split", "1")) + self.scene.parts_more
+        return [{"part": str(number)} for number in range(count)]
+
+    async def work_changed(self, context: WorkContext) -> None:
+        """As the scene's script says; never where it has none."""
+        if self.scene.work_changed is None:
+            await asyncio.Event().wait()
+        else:
+            await self.scene.work_changed(context)
 
     def prepare_task(self, task_id: TaskId, use_topic: UseTopic, confirm: Confirm) -> MakeTask:
         """By the script of the task."""
@@ -131,6 +139,9 @@ class Scene:
 
     scripts: dict[InstanceId, Script] = field(default_factory=dict)
     split_failure: Callable[[int], Exception | None] = lambda _: None
+    work_changed: Callable[[WorkContext], Awaitable[None]] | None = None
+    parts_more: int = 0
+    """Parts of the work that have appeared beside those that the config names."""
     hanging: set[Hashable] = field(default_factory=set)
     """Subjects whose calls do not return."""
     events: list[Event] = field(default_factory=list)

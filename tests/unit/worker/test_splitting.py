@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from fetchers.sdk import WorkContext
 from service.config.providers import Resolved
 from service.domain.ids import TaskId
 from service.worker.kinds import Confirm, ConnectorRefusedError, ConnectorTraits, MakeTask, UseTopic
@@ -39,6 +40,10 @@ class Defined:
     def split(self) -> Sequence[Mapping[str, str]]:
         """As told."""
         return self.parts
+
+    async def work_changed(self, context: WorkContext) -> None:
+        """Never."""
+        await context.clock.sleep(float("inf"))
 
     def prepare_task(self, task_id: TaskId, use_topic: UseTopic, confirm: Confirm) -> MakeTask:
         """Splitting the work makes no task: whoever calls this has a bug."""
