@@ -179,6 +179,8 @@ class _Redaction:
 def _name_trace(_logger: WrappedLogger, _method: str, fields: EventDict) -> EventDict:
     if "exception" in fields:
         fields["trace"] = fields.pop("exception")
+    if fields.get("trace") == "":
+        del fields["trace"]
     return fields
 
 

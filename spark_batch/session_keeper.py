@@ -29,6 +29,8 @@ START_ENDS_SECONDS_MAX = 10.0
 """For a start to end once its JVM is killed, which takes a fraction of a second."""
 ANSWER_SECONDS_MAX = 10.0
 """For the question whether the JVM is still there, after something unexpected, and for a server's last word."""
+CANNOT_START = "Spark cannot be started"
+"""How the detail of a change begins that tells so."""
 _LOOK_SECONDS = 0.1
 Launch: TypeAlias = "Callable[[SparkSettings], SparkSession]"
 """Makes a session that has shown that it works; blocks for seconds, and raises whatever Spark raises."""
@@ -123,7 +125,7 @@ class SessionKeeper:
                 session = await asyncio.shield(self._starting)
         except Exception as error:
             # Whatever it is: PySpark and py4j have many ways to say that a JVM ended while it started.
-            message = f"Spark cannot be started: {await _told(error)}"
+            message = f"{CANNOT_START}: {await _told(error)}"
             await self._end_start()
             if self._settings.remote is None:
                 await _in_thread(lambda: kill_jvm(None))

@@ -65,7 +65,8 @@ class FetchContext(Asker, Protocol):
     async def wait_to_retry(self, error: Retriable, *, attempt: int, wait_seconds: float) -> None:
         """Tell of a failure after which the fetcher itself tries again, and wait; meanwhile the task is not idle.
 
-        Raises ``error`` where the worker's patience (``errors.retry.timeout``) is over.
+        ``attempt``: failures in a row; 1 says that the source was well before. Raises ``error`` where the worker's
+        patience (``errors.retry.timeout``) with them is over.
         """
 
     async def run_blocking(

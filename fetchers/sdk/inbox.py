@@ -20,7 +20,9 @@ from fetchers.sdk.page import Offset, Page, Rejection
 from metrics.events import InboxChanged, InboxWaitBegan, InboxWaited, ListenerConnected, SourceGap
 
 RECEIVED_AT = "received_at_ms"
-"""In the offset of a source that cannot be resumed: when its last message came, in milliseconds since the epoch."""
+"""In the offset of a source that cannot be resumed: when it was last heard, in milliseconds since the epoch."""
+MARK_SECONDS = 30.0
+"""How often that time is stored while the source sends no messages, though it is heard by keep-alives or connecting."""
 HEALTHY_SECONDS = 60.0
 """A connection that has lasted for so long was a healthy one, also where only keep-alives came."""
 MESSAGE_HEALTHY_SECONDS = 5.0
@@ -121,6 +123,7 @@ class Inbox:
         self._room = asyncio.Event()
         self._is_closed = False
         self._has_listened = False
+        self._is_resumed = True
 
     # --- for whoever reads the source ---------------------------------------------------------------
 
@@ -135,7 +138,8 @@ class Inbox:
         if not is_resumed and self.health.heard_at_ms is not None:
             seconds = max(0.0, (self._now_ms() - self.health.heard_at_ms) / 1000)
             self.gap("disconnected" if self._has_listened else "restarted", seconds=seconds)
-        self._has_listened = True
+        self._has_listened, self._is_resumed = True, is_resumed
+        self.health.heard_at_ms = self._now_ms()
         asker = self._asker
         asker.emit(ListenerConnected(asker.connector, asker.task, is_resumed=is_resumed))
         self._asker.finish_round()
@@ -241,7 +245,12 @@ class Inbox:
         while not self._held:
             if self._is_closed:
                 return None
-            await self._news()
+            try:
+                async with asyncio.timeout(MARK_SECONDS):
+                    await self._news()
+            except TimeoutError:
+                if (mark := self._mark()) is not None:
+                    return mark
         while not (self._is_closed or self._is_starved() or self._is_page_complete()):
             due = self._held[0].since + self._limits.page_age_seconds_max
             try:
@@ -258,6 +267,18 @@ class Inbox:
     async def _news(self) -> None:
         self._changed.clear()
         await self._changed.wait()
+
+    def _mark(self) -> Page | None:
+        """A page without records that says until when the source was heard; the gap after a restart begins there.
+
+        None where the source is resumed by an offset of its own, or was not heard since the last page.
+        """
+        heard_at_ms, stored = self.health.heard_at_ms, _as_number(self.offset.get(RECEIVED_AT))
+        has_own_offset = self._is_resumed or (self.offset and stored is None)
+        if heard_at_ms is None or has_own_offset or heard_at_ms <= (stored or 0):
+            return None
+        self.offset = {RECEIVED_AT: heard_at_ms}
+        return Page(pa.array([], pa.binary()), self.offset)
 
     def _is_page_complete(self) -> bool:
         limits = self._limits

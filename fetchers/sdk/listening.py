@@ -102,6 +102,8 @@ async def _receive_once(receive: Receive, inbox: Inbox, silence_seconds: float |
     try:
         async with watch:
             await receive(inbox)
+            # The source has ended it, so that it was there until now.
+            inbox.heard()
     except Retriable as error:
         ended = error
     except ssl.SSLCertVerificationError as error:

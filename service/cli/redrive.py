@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from service.cli.findings import print_refusal
+from service.cli.printing import printable
 from service.cli.standalone import (
     EXIT_CLEAN,
     EXIT_CONFIG,
@@ -19,11 +20,13 @@ from service.cli.standalone import (
 )
 from service.embedded.errors import EmbeddedError
 from service.job import ConfigRefusedError, read_job
-from service.kafka.errors import DeliveryFatal
+from service.kafka.errors import KafkaFailure
 from service.redrive.run import RedriveReport, UnknownDeadLetterTopicError, redrive
+from service.registry.errors import RegistryFailure
+from spark_batch.errors import ConversionError
 
-_REFUSALS = (UnknownDeadLetterTopicError, EmbeddedError, DeliveryFatal, OSError)
-"""Told in one line: the topic or the servers are not what the files say, or another process has them."""
+_REFUSALS = (UnknownDeadLetterTopicError, EmbeddedError, KafkaFailure, RegistryFailure, ConversionError, OSError)
+"""Told in one line: the topic or the servers are not what the files say, are away, or another process has them."""
 
 
 async def run_redrive(topic: str, worker_file: Path, connector_files: Sequence[Path]) -> int:
@@ -37,9 +40,12 @@ async def run_redrive(topic: str, worker_file: Path, connector_files: Sequence[P
         print_refusal(refusal)
         return EXIT_CONFIG
     except _REFUSALS as error:
-        Console(stderr=True, soft_wrap=True).print(Text(f"headrace: {error}", style="red"))
+        Console(stderr=True, soft_wrap=True).print(Text(printable(f"headrace: {error}"), style="red"))
         return exit_code_of(error)
     Console(soft_wrap=True).print(told(report))
+    if report.is_failed:
+        text = f"headrace: the redrive failed, and goes on from there the next time: {report.failure}"
+        Console(stderr=True, soft_wrap=True).print(Text(printable(text), style="red"))
     return EXIT_FAILED if report.is_failed else EXIT_CLEAN
 
 

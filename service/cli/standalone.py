@@ -22,8 +22,10 @@ from service.cli.progress import LinesAbove, showing, terminal
 from service.embedded.errors import EmbeddedError, PortBusy, StartFailed
 from service.herder.run import WorkerRun
 from service.job import ConfigRefusedError, Job
-from service.kafka.errors import DeliveryFatal
+from service.kafka.errors import DeliveryFatal, DeliveryRetriable
+from service.registry.errors import RegistryRetriable
 from service.worker.garbage_collection import collecting_gently
+from spark_batch.errors import ConversionRetriable
 
 EXIT_CLEAN, EXIT_FAILED, EXIT_CONFIG = 0, 1, 2
 _LASTING = frozenset(
@@ -63,7 +65,7 @@ async def run_to_end(
 def exit_code_of(error: Exception) -> int:
     """Of what kept a worker from running: whether it is worth another try, or somebody has to change something."""
     # A port that is taken may be free the next time, whoever it is that listens there.
-    if isinstance(error, (PortBusy, StartFailed)):
+    if isinstance(error, (PortBusy, StartFailed, DeliveryRetriable, RegistryRetriable, ConversionRetriable)):
         return EXIT_FAILED
     if not isinstance(error, OSError):
         return EXIT_CONFIG

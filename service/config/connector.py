@@ -116,7 +116,8 @@ class ConnectorConfig(ConfigModel):
         int, _key(ERRORS, 1, "Retry Timeout for Errors", importance=_MEDIUM, kind="LONG")
     ] = 0
     """Milliseconds for which a failing fetch is tried again. 0 (Connect's default) and -1: for ever, since a source
-    that is away for an hour is no reason to lose the task."""
+    that is away for an hour is no reason to lose the task. A stream fails as long as its connections end within 5 s of
+    their first message, or without any within a minute."""
     errors_retry_delay_max_ms: Annotated[
         int, _key(ERRORS, 2, "Maximum Delay Between Retries for Errors", importance=_MEDIUM)
     ] = 60_000

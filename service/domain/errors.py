@@ -95,7 +95,12 @@ _RAISED_ON_PURPOSE = (
 )
 
 
+def is_on_purpose(error: BaseException) -> bool:
+    """Whether its message was written for people; otherwise it is a bug."""
+    return isinstance(error, _RAISED_ON_PURPOSE)
+
+
 def described(error: BaseException) -> str:
     """One line for a status: the message too where it was written for people; that of a bug may hold anything."""
     name = type(error).__name__
-    return f"{name}: {error}" if isinstance(error, _RAISED_ON_PURPOSE) else name
+    return f"{name}: {error}" if is_on_purpose(error) else name

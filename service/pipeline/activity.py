@@ -40,17 +40,19 @@ class Activity:
         self.active_at = self.clock.monotonic()
 
     def take_in_hand(self, *, records: int) -> None:
-        """A page was fetched: whatever was being retried works again."""
+        """A page was fetched: whatever was being retried works again. One without records is no activity."""
         self.pages_in_hand += 1
         self.records_in_hand += records
         self.is_retrying = False
-        self.touch()
+        if records:
+            self.touch()
 
     def put_down(self, *, pages: int, records: int) -> None:
         """Note that pages with so many records were committed."""
         self.pages_in_hand -= pages
         self.records_in_hand -= records
-        self.touch()
+        if records:
+            self.touch()
 
     def finish_round(self) -> None:
         """The source has been asked for everything it has.

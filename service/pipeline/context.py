@@ -99,7 +99,7 @@ class TaskContext:
 
     def finish_round(self) -> None:
         """The source has been asked for everything it has, or has accepted to be listened to."""
-        self._failing_since = None
+        self._note_answer()
         if self._activity.is_retrying:
             self._told_lag_seconds = None
         if not self._activity.rounds:
@@ -138,8 +138,11 @@ class TaskContext:
                 inbox.nudge()
 
     async def wait_to_retry(self, error: Retriable, *, attempt: int, wait_seconds: float) -> None:
-        """Tell of a failure and wait; raises it once patience is over."""
-        if self._failing_since is None:
+        """Tell of a failure and wait; raises it once patience is over.
+
+        ``attempt``: failures in a row. The first one says that the source was well before it.
+        """
+        if attempt == 1 or self._failing_since is None:
             self._failing_since = self._clock.monotonic()
         if self.is_patience_over:
             raise error
@@ -168,6 +171,11 @@ class TaskContext:
             return False
         return self._clock.monotonic() - self._failing_since > self.patience_seconds
 
+    def _note_answer(self) -> None:
+        """Failures in a row are over; not those of a listener, whose source may connect, speak and hang up for ever."""
+        if not self.is_listening:
+            self._failing_since = None
+
     async def run_blocking(
         self, call: Callable[[], T], *, subject: str = "", seconds_max: float = BLOCKING_SECONDS_MAX
     ) -> T:
@@ -178,6 +186,6 @@ class TaskContext:
 
     def advance(self, page: Page) -> None:
         """Remember where to resume after a page that was handed over."""
-        self._failing_since = None
+        self._note_answer()
         partition = self._partition if page.partition is None else page.partition
         self._offsets[partition_key(partition)] = page.offset

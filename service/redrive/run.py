@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 
 from fetchers.sdk import Clock
-from metrics.events import DeadLettersWritten, Event, RecordsDeduplicated, RecordsDelivered, TaskFailed
+from metrics.events import (
+    ComponentStateChanged,
+    DeadLettersWritten,
+    Event,
+    RecordsDeduplicated,
+    RecordsDelivered,
+    TaskFailed,
+)
 from service.app import open_worker
 from service.config.definition import ConnectorDefinition
 from service.job import Job
+from service.kafka.sharing import StandbyAdmin
 from service.redrive.source import Nameless
 from service.redrive.task import Redrive
+from service.worker.connectors import ConnectorParts
 from service.worker.life import InstanceLife
+from spark_batch.session_keeper import CANNOT_START
 
 IDLE_SECONDS = 0.5
 LOOK_SECONDS = 0.1
@@ -34,8 +45,15 @@ class RedriveReport:
     failed_again: int = 0
     nameless: int = 0
     """Passed over: they do not say whose they are, and all connectors of the job write headers that say it."""
-    is_failed: bool = False
-    """Whether the redrive itself failed; the log says why."""
+    failure: str = ""
+    """Why the redrive itself failed, in one line; empty where it did not."""
+    is_without_spark: bool = False
+    """Whether Spark cannot be started: a redrive does not wait for better times, as a worker does."""
+
+    @property
+    def is_failed(self) -> bool:
+        """Whether the redrive itself failed."""
+        return bool(self.failure)
 
     def __call__(self, event: Event) -> None:
         """Take an event."""
@@ -46,7 +64,11 @@ class RedriveReport:
         elif isinstance(event, DeadLettersWritten):
             self.failed_again += event.count
         elif isinstance(event, TaskFailed):
-            self.is_failed = True
+            self.failure = _one_line(event.message) or event.error_class
+        elif isinstance(event, ComponentStateChanged) and event.component == "spark":
+            self.is_without_spark = not event.is_ready and event.detail.startswith(CANNOT_START)
+            if self.is_without_spark:
+                self.failure = _one_line(event.detail)
 
 
 async def redrive(topic: str, job: Job) -> RedriveReport:
@@ -54,21 +76,49 @@ async def redrive(topic: str, job: Job) -> RedriveReport:
     report = RedriveReport()
     # The connector's own worker may run meanwhile and hold the listener's port.
     beside = replace(job, worker=job.worker.model_copy(update=_FREE_LISTENER))
-    async with open_worker(beside, observers=(report,)) as running:
+    async with open_worker(beside, observers=(report,)) as running, AsyncExitStack() as stack:
         definitions = definitions_of(topic, running.definitions)
-        redrives = [Redrive(topic, each, running.parts, nameless_of(each, definitions)) for each in definitions]
-        await run_until_idle([each.life() for each in redrives], running.parts.flow.clock, seconds=IDLE_SECONDS)
+        parts = running.parts
+        redrives = [
+            Redrive(topic, each, parts, _admin_for(each, parts, stack), nameless_of(each, definitions))
+            for each in definitions
+        ]
+        await run_until_idle(
+            [each.life() for each in redrives],
+            parts.flow.clock,
+            seconds=IDLE_SECONDS,
+            is_hopeless=lambda: report.is_without_spark,
+        )
         if not any(map(_is_nameless, definitions)):
             report.nameless = max(each.passed_over.count for each in redrives)
     return report
 
 
-async def run_until_idle(lives: Sequence[InstanceLife], clock: Clock, *, seconds: float) -> None:
-    """Run all of them until each has been idle for so many seconds, or is FAILED; then stop them step by step."""
+def _admin_for(definition: ConnectorDefinition, parts: ConnectorParts, stack: AsyncExitStack) -> StandbyAdmin:
+    """One connection for all transactions of a redrive, ended with the stack."""
+    admin = StandbyAdmin(parts.writers.clients.of("admin", definition.properties))
+    stack.push_async_callback(admin.stop)
+    return admin
+
+
+def _one_line(text: str) -> str:
+    """What comes after the first line of an error is for whoever reads traces."""
+    return text.strip().partition("\n")[0]
+
+
+async def run_until_idle(
+    lives: Sequence[InstanceLife], clock: Clock, *, seconds: float, is_hopeless: Callable[[], bool] = lambda: False
+) -> None:
+    """Run all of them until each has been idle for so many seconds, or is FAILED; then stop them step by step.
+
+    ``is_hopeless``: whether to stop them already, for nothing more can come of it.
+    """
     async with asyncio.TaskGroup() as group:
         for life in lives:
             group.create_task(life.run(), name=str(life.instance))
-        while not all(life.idle_seconds is not None and life.idle_seconds >= seconds for life in lives):
+        while not is_hopeless() and not all(
+            life.idle_seconds is not None and life.idle_seconds >= seconds for life in lives
+        ):
             await clock.sleep(LOOK_SECONDS)
         for life in lives:
             life.want(None)

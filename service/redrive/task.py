@@ -12,8 +12,8 @@ from service.domain.cluster import Properties
 from service.domain.ids import TaskId
 from service.domain.states import State, TargetState
 from service.herder.ports import Desired
-from service.kafka.admin import KafkaAdmin
 from service.kafka.errors import DeliveryRetriable
+from service.kafka.sharing import StandbyAdmin
 from service.pipeline.task import SourceTask
 from service.redrive.remembered import FIRST_TASK, RememberedByTasks
 from service.redrive.source import DeadLetterFeed, DeadLetterSource, Nameless, PassedOver, RedriveConfig, redrive_name
@@ -38,6 +38,8 @@ class Redrive:
     topic: str
     definition: ConnectorDefinition
     parts: ConnectorParts
+    admin: StandbyAdmin
+    """Fences the connector's other tasks, in each transaction; whoever made it stops it."""
     nameless: Nameless = Nameless.OTHERS
     passed_over: PassedOver = field(default_factory=PassedOver)
 
@@ -45,7 +47,8 @@ class Redrive:
         """That of a task of its own name, so that its offsets are its own; it runs until it is no longer wanted."""
         task_id = TaskId(redrive_name(self.topic, self.definition.name), 0)
         clock, emit = self.parts.flow.clock, self.parts.flow.emit
-        reporter = TaskReporter(TaskEvents(emit, task_id.connector, task_id.task))
+        events = TaskEvents(emit, task_id.connector, task_id.task)
+        reporter = TaskReporter(events, is_every_failure_traced=False)
 
         def supervisor(wanted: Desired, state: State) -> TaskSupervisor:
             policy = restart_policy(wanted.config)
@@ -93,10 +96,11 @@ class Redrive:
 
     async def _fence(self, tasks: Sequence[int]) -> Mapping[int, Producer]:
         """As a change of offsets does it."""
-        writers = self.parts.writers
-        ids = {TaskId(self.definition.name, task).transactional_id(writers.group_id): task for task in tasks}
-        async with KafkaAdmin.opened(writers.clients.of("admin", self.definition.properties)) as admin:
-            return {ids[name]: producer for name, producer in (await admin.fence_producers(ids)).items()}
+        group_id = self.parts.writers.group_id
+        ids = {TaskId(self.definition.name, task).transactional_id(group_id): task for task in tasks}
+        # Fenced twice after a lost answer, a task looks as if it had been started: the commit is made again.
+        producers = await self.admin.use(lambda admin: admin.fence_producers(ids))
+        return {ids[name]: producer for name, producer in producers.items()}
 
 
 @dataclass(slots=True)

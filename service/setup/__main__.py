@@ -33,8 +33,13 @@ NEED_NO_JAVA = frozenset(
     "restart offsets plugins topics loggers new".split()
 )
 """Commands that start no JVM here: they speak to a worker, or only write and print."""
-READ_KAFKA = frozenset({"topic", "dead-letters"})
+READ_KAFKA = frozenset({"topic", "dead-letters", "contract"})
 """Commands that need a JVM only for a Kafka that they start themselves, in the folder of `--data`."""
+JUDGE_BY_RULES = frozenset({"preview", "validate"})
+"""Commands that need a JVM only for rules, which Spark evaluates; a look that is not `--deep` leaves them alone."""
+RULES = b"contract.rules."
+CONNECTOR_BYTES_MAX = 1 << 20
+"""A larger file is no connector's."""
 
 
 def needs_java(arguments: Sequence[str]) -> bool:
@@ -42,7 +47,19 @@ def needs_java(arguments: Sequence[str]) -> bool:
     command, *options = arguments or ("help",)
     if command in READ_KAFKA:
         return any(option.partition("=")[0] == "--data" for option in options)
+    if command in JUDGE_BY_RULES:
+        is_asked = command == "preview" or "--deep" in options
+        return is_asked and any(map(_has_rules, options))
     return command not in NEED_NO_JAVA
+
+
+def _has_rules(name: str) -> bool:
+    """Whether this argument is a connector's file with rules in its contract."""
+    path = Path(name)
+    try:
+        return path.is_file() and path.stat().st_size <= CONNECTOR_BYTES_MAX and RULES in path.read_bytes()
+    except (OSError, ValueError):
+        return False
 
 
 def set_up(environment: Environment, *, locks: tuple[str, ...], sets: tuple[str, ...], with_archives: bool) -> None:

@@ -16,7 +16,7 @@ from metrics.events import (
     TaskRestarted,
     TaskStateChanged,
 )
-from service.domain.errors import Recovery
+from service.domain.errors import Recovery, is_on_purpose
 from service.domain.ids import ConnectorId, TaskId
 from service.domain.states import State
 from service.herder.ports import InstanceObserver
@@ -51,6 +51,8 @@ class TaskReporter:
     observer: InstanceObserver | None = None
     version: str | None = None
     """Version of the task's class, once it is known."""
+    is_every_failure_traced: bool = True
+    """Otherwise only bugs are: what was raised on purpose says in its message what is wrong."""
 
     def on_state(
         self, state: State, *, reason: str = "", trace: str | None = None, failure: Recovery | None = None
@@ -63,7 +65,9 @@ class TaskReporter:
 
     def on_failure(self, error: BaseException, *, trace: str) -> None:
         """See ``InstanceReporter``."""
-        self.events(TaskFailed, error_class=type(error).__name__, message=str(error), trace=trace)
+        is_traced = self.is_every_failure_traced or not is_on_purpose(error)
+        told = trace if is_traced else ""
+        self.events(TaskFailed, error_class=type(error).__name__, message=str(error), trace=told)
 
     def on_restart(self, attempt: int) -> None:
         """See ``InstanceReporter``."""

@@ -97,6 +97,14 @@ def test_the_console_line_is_for_eyes() -> None:
     )
 
 
+def test_a_failure_without_a_trace_has_no_such_field() -> None:
+    """What is said in a sentence is not followed by an empty word."""
+    stream = io.StringIO()
+    configure_logging(format=LogFormat.CONSOLE, stream=stream)
+    LogObserver()(TaskFailed("c", 0, error_class="Fatal", message="no", trace=""))
+    assert stream.getvalue().endswith("error_class=Fatal message=no\n")
+
+
 def test_no_secret_is_written_by_event_or_library() -> None:
     """A learnt secret is hidden in messages, traces and arguments of libraries' lines."""
     stream, redactor = io.StringIO(), Redactor()

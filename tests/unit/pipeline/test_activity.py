@@ -47,3 +47,15 @@ async def test_a_round_without_news_ends_a_time_of_retrying() -> None:
     assert activity.idle_seconds == 0
     await clock.advance(3)
     assert activity.idle_seconds == 3
+
+
+async def test_a_page_without_records_is_no_activity() -> None:
+    """It stores an offset: a quiet stream stays idle, except while that is under way."""
+    clock = FakeClock(is_automatic=False)
+    activity = Activity(clock)
+    activity.finish_round()
+    await clock.advance(10)
+    activity.take_in_hand(records=0)
+    assert activity.idle_seconds is None
+    activity.put_down(pages=1, records=0)
+    assert activity.idle_seconds == 10

@@ -8,8 +8,9 @@ from typing import TypeVar, cast
 
 import pytest
 
-from fetchers.sdk import InboxLimits, Offset, Retriable, SystemClock
+from fetchers.sdk import Inbox, InboxLimits, Offset, Retriable, SystemClock, listen
 from fetchers.sdk.context import BlockingCalls, partition_key
+from fetchers.sdk.inbox import MESSAGE_HEALTHY_SECONDS
 from metrics.events import Event, RetryScheduled, SourceCaughtUp, SourceLagMeasured
 from service.domain.ids import TaskId
 from service.pipeline.activity import Activity
@@ -82,6 +83,30 @@ async def test_a_fetcher_that_tries_again_by_itself_is_told_of_and_not_idle() ->
     assert retries == [(1, 6.0), (2, 6.0)]
     context.advance(page(b"1"))
     assert not context.is_patience_over
+
+
+@pytest.mark.parametrize(("stands_seconds", "is_ended"), [(0.0, True), (MESSAGE_HEALTHY_SECONDS, False)])
+async def test_a_storm_of_short_connections_ends_with_patience(*, stands_seconds: float, is_ended: bool) -> None:
+    """A source that connects, says something and hangs up is failing; one that stands for a while was well."""
+    told: list[Event] = []
+    context = new_context(told, Activity(SystemClock()))
+    context.patience_seconds = 60.0
+
+    async def receive(inbox: Inbox) -> None:
+        inbox.connected(is_resumed=True)
+        await inbox.put([b"hello"], offset={"id": 1})
+        await asyncio.sleep(stands_seconds)
+
+    async def forward() -> None:
+        async for each in listen(context, receive):
+            context.advance(each)
+
+    with pytest.raises(Retriable if is_ended else TimeoutError):
+        async with asyncio.timeout(3_600):
+            await forward()
+    assert context.is_patience_over == is_ended
+    attempts = [event.attempt for event in told if isinstance(event, RetryScheduled)]
+    assert max(attempts) > 1 if is_ended else set(attempts) == {1}
 
 
 async def test_an_empty_queue_is_when_an_inbox_hands_over_what_it_has() -> None:

@@ -7,9 +7,11 @@ import asyncio
 import pytest
 
 from fetchers.sdk import Fatal, SystemClock
-from metrics.events import StopReported
+from metrics.events import ComponentStateChanged, Event, StopReported, TaskEvents, TaskFailed
 from service.kafka.errors import DeliveryRetriable
 from service.redrive.run import RedriveReport, run_until_idle
+from service.worker.reporting import TaskReporter
+from spark_batch.errors import ConversionFatal
 from tests.unit.pipeline.fake_kafka import TOPIC
 from tests.unit.pipeline.fakes import FakeConversion, World, numbers, payloads
 from tests.unit.worker.lives import life_of
@@ -53,6 +55,47 @@ async def test_a_failed_task_does_not_hold_up_the_end_and_is_remembered() -> Non
         report(event)
     assert report.is_failed
     assert len(well.kafka.values(TOPIC)) == 30
+
+
+async def test_what_is_hopeless_is_not_waited_for() -> None:
+    """Without Spark nothing of the letters can be converted: the redrive ends, and says so in one line."""
+    world, report = World(conversion=FakeConversion(script=lambda _: 3_600.0)), RedriveReport()
+    for detail in ("starting", "Spark cannot be started: [JAVA_GATEWAY_EXITED] it ended\n\tat org.apache.spark"):
+        assert not report.is_failed
+        report(ComponentStateChanged(component="spark", is_ready=False, detail=detail))
+    lives = [life_of(world, numbers(payloads(4)))]
+    await run_until_idle(lives, SystemClock(), seconds=5, is_hopeless=lambda: report.is_without_spark)
+    assert asyncio.get_running_loop().time() < 60
+    assert report.failure == "Spark cannot be started: [JAVA_GATEWAY_EXITED] it ended"
+
+
+async def test_spark_that_comes_back_is_waited_for() -> None:
+    """A JVM that was killed is started anew, and the redrive goes on."""
+    report = RedriveReport()
+    report(ComponentStateChanged(component="spark", is_ready=False, detail="lost during a conversion: gone"))
+    assert not report.is_failed
+    assert not report.is_without_spark
+
+
+@pytest.mark.parametrize(
+    ("error", "is_traced"),
+    [
+        (ConversionFatal("the conversion failed: An error occurred while calling o1.collect."), False),
+        (Fatal("contract.rules.adult: no such field"), False),
+        (KeyError("x"), True),
+    ],
+)
+async def test_a_failure_that_was_raised_on_purpose_is_a_sentence(error: Exception, *, is_traced: bool) -> None:
+    """Its chain of causes ends in Java, which says nothing to whoever redrives; a bug keeps its trace."""
+    told: list[Event] = []
+    reporter = TaskReporter(TaskEvents(told.append, "c", 0), is_every_failure_traced=False)
+    reporter.on_failure(error, trace="Traceback\npy4j.protocol.Py4JJavaError: …")
+    report = RedriveReport()
+    (event,) = told
+    report(event)
+    assert isinstance(event, TaskFailed)
+    assert (event.trace != "") == is_traced
+    assert report.failure == str(error)
 
 
 async def test_a_task_that_waits_for_its_restart_is_not_idle() -> None:

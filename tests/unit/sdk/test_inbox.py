@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fetchers.sdk import InboxLimits, Page, Rejection
-from fetchers.sdk.inbox import RECEIVED_AT, Inbox
+from fetchers.sdk.inbox import MARK_SECONDS, RECEIVED_AT, Inbox
 from fetchers.sdk.testing import FakeContext
 from metrics.events import InboxChanged, InboxWaitBegan, InboxWaited, SourceGap
 from tests.unit.pipeline.virtual_time import run_virtual
@@ -124,6 +124,51 @@ async def test_the_first_connection_of_all_has_no_gap_and_each_later_one_tells_i
     again = FakeContext(offset=page.offset, clock=context.clock)
     again.inbox().connected(is_resumed=False)
     assert [(gap.reason, gap.seconds) for gap in _gaps(again)] == [("restarted", 37.0)]
+
+
+async def test_a_connection_that_brought_nothing_ends_the_gap_before_it() -> None:
+    """What follows is a gap of its own, and no second is told twice."""
+    context = FakeContext()
+    inbox = context.inbox()
+    for seconds in (7, 5, 3):
+        inbox.connected(is_resumed=False)
+        await context.clock.advance(seconds)
+    assert [gap.seconds for gap in _gaps(context)] == [7.0, 5.0]
+
+
+async def test_a_quiet_source_that_cannot_be_resumed_stores_when_it_was_heard() -> None:
+    """The gap after a restart begins when it was last heard, not with its last message; each time is stored once."""
+    context = FakeContext()
+    inbox = context.inbox()
+    inbox.connected(is_resumed=False)
+    await inbox.put([b"1"])
+    await inbox.take()
+    await context.clock.advance(3_600)
+    inbox.heard()
+    mark = await inbox.take()
+    assert mark is not None
+    assert (len(mark), inbox.offset) == (0, mark.offset)
+    await context.clock.advance(7)
+    again = FakeContext(offset=mark.offset, clock=context.clock)
+    again.inbox().connected(is_resumed=False)
+    assert [(gap.reason, gap.seconds) for gap in _gaps(again)] == [("restarted", 7.0)]
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(10 * MARK_SECONDS):
+            await inbox.take()
+
+
+@pytest.mark.parametrize("is_resumed", [False, True])
+async def test_an_offset_of_the_source_is_never_replaced_by_a_time(*, is_resumed: bool) -> None:
+    """It is where the source goes on."""
+    context = FakeContext(offset={"id": 1})
+    inbox = context.inbox()
+    inbox.connected(is_resumed=is_resumed)
+    await context.clock.advance(100)
+    inbox.heard()
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(10 * MARK_SECONDS):
+            await inbox.take()
+    assert inbox.offset == {"id": 1}
 
 
 async def test_a_source_that_goes_on_where_it_was_has_no_gap() -> None:

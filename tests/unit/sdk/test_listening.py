@@ -28,7 +28,7 @@ from fetchers.sdk import (
 from fetchers.sdk.inbox import MESSAGE_HEALTHY_SECONDS
 from fetchers.sdk.testing import FakeContext
 from fetchers.sdk.testing.tasks import watched_family
-from metrics.events import ReconnectCeilingReached
+from metrics.events import ReconnectCeilingReached, SourceGap
 
 pytestmark = pytest.mark.looptime
 STEADY = Reconnect(
@@ -181,6 +181,24 @@ async def test_the_ceiling_is_told_once() -> None:
     await heard(Source(*failures, say(b"a"), *failures), context)
     told = [event for event in context.events if isinstance(event, ReconnectCeilingReached)]
     assert [event.wait_seconds for event in told] == [320.0, 320.0]
+
+
+async def test_a_source_that_ends_the_connection_was_there_until_then() -> None:
+    """A quiet one that cannot be resumed: the gap begins with the end of the connection."""
+    context = FakeContext()
+
+    async def quiet(inbox: Inbox) -> None:
+        inbox.connected(is_resumed=False)
+        await context.clock.advance(1_000)
+
+    async def again(inbox: Inbox) -> None:
+        await context.clock.advance(7)
+        inbox.connected(is_resumed=False)
+
+    await heard(Source(quiet, again), context)
+    waited = sum(seconds for _, seconds in context.retries[:1])
+    gaps = [event.seconds for event in context.events if isinstance(event, SourceGap)]
+    assert gaps == [pytest.approx(7 + waited)]
 
 
 async def test_silence_is_a_lost_connection() -> None:

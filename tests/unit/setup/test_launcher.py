@@ -63,6 +63,25 @@ def test_missing_java_names_the_package(clone: Path, tmp_path: Path, words: tupl
     assert not (clone / ".venv").exists()
 
 
+@pytest.mark.parametrize(
+    ("command", "rule", "is_needed"),
+    [
+        ("preview", "contract.rules.adult=age >= 18", True),
+        ("preview --max 5 --json", "contract.schema=file:order.avsc", False),
+        ("validate", "contract.rules.adult=age >= 18", False),
+        ("validate --deep", "contract.rules.adult=age >= 18", True),
+        ("validate --deep", "contract.schema=file:order.avsc", False),
+    ],
+)
+def test_connectors_are_looked_at_without_java_where_spark_is_not_asked(
+    tmp_path: Path, command: str, rule: str, *, is_needed: bool
+) -> None:
+    """Spark evaluates rules, and nothing else of a sample or a file; names that are no files are passed over."""
+    connector = tmp_path / "orders.properties"
+    connector.write_text(f"name=orders\n{rule}\n", encoding="utf-8")
+    assert needs_java([*command.split(), str(connector), str(tmp_path), "no\0name"]) == is_needed
+
+
 def test_commands_that_ask_a_worker_need_no_java() -> None:
     """Each that only speaks to a worker; a new one too."""
     assert not [command.name for command in REMOTE_COMMANDS if needs_java([str(command.name)])]
@@ -79,6 +98,11 @@ def test_commands_that_ask_a_worker_need_no_java() -> None:
         ("dead-letters orders", False),
         ("dead-letters orders --data=folder --open", True),
         ("status orders --data", False),
+        ("contract infer orders.jsonl", False),
+        ("contract check order.avsc orders.jsonl", False),
+        ("contract infer orders --data folder", True),
+        ("preview absent.properties", False),
+        ("validate absent.properties --deep", False),
         ("standalone worker.properties", True),
         ("parts", True),
     ],
