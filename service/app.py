@@ -214,10 +214,7 @@ async def _lend(job: Job, addresses: Addresses, *, spark: Conversion, emit: Emit
         topics=topics,
         check_plan=spark.check,
     )
-    flush_seconds = config.offset_flush_interval_ms / 1000
-    sinks = SinkParts(
-        clients=clients, registries=schemas, clock=clock, emit=emit, memory=memory, flush_seconds=flush_seconds
-    )
+    sinks = SinkParts(clients, schemas, clock, emit, memory, http, config.offset_flush_interval_ms / 1000)
     # Sinks first: of a class of a user's own only they look whether it is theirs.
     kinds = Kinds(
         (

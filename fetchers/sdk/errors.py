@@ -14,6 +14,8 @@ record is no error of the fetch: it is a ``Rejection`` of the page, or the conve
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 
 class FetchError(Exception):
     """Root of what a fetcher raises on purpose. The message reaches status and log: no secret in it."""
@@ -22,10 +24,14 @@ class FetchError(Exception):
 class Retriable(FetchError):
     """Something that may pass: a time-out, a reset, a 503, an incomplete body."""
 
-    def __init__(self, message: str, *, wait_seconds: float | None = None) -> None:
-        """``wait_seconds``: what the source asked for; the back-off decides when it is None."""
+    def __init__(self, message: str, *, wait_seconds: float | None = None, rows: Collection[int] | None = None) -> None:
+        """``wait_seconds``: what the other side asked for; the back-off decides when it is None.
+
+        ``rows``: raised by a sink's ``put``, which rows of its batch are to come again; the others are done. None: all.
+        """
         super().__init__(message)
         self.wait_seconds = wait_seconds
+        self.rows = rows
 
 
 class RateLimited(Retriable):

@@ -228,6 +228,11 @@ class GroupConsumer:
         offsets = {tuple(partition): known.offset for partition, known in found.items()}
         return {partition: offsets.get(partition) for partition in partitions}
 
+    @property
+    def generation(self) -> int:
+        """The group's generation that this member belongs to; −1 outside of the group."""
+        return library.generation_of(self._client)
+
     def seek(self, offsets: Offsets) -> None:
         """Go on from there; the partitions must be assigned."""
         for partition, offset in offsets.items():

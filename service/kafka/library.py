@@ -117,6 +117,12 @@ async def committed_offsets(
     return found
 
 
+def generation_of(consumer: AIOKafkaConsumer) -> int:
+    """The generation of the group that the consumer is a member of; −1 outside of one."""
+    generation: int = consumer._coordinator.generation  # noqa: SLF001
+    return generation
+
+
 def position_now(consumer: AIOKafkaConsumer, partition: TopicPartition) -> int | None:
     """Offset that comes next in an assigned partition; None where the consumer has to ask for it first."""
     state = consumer._subscription.subscription.assignment.state_value(partition)  # noqa: SLF001

@@ -5,12 +5,17 @@ Authors of sinks import these names from ``service.sinks.contract``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
+
+from fetchers.sdk import BackOff
 
 
 class RefusalReason(StrEnum):
@@ -80,7 +85,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class PutLimits:
-    """How much a sink is handed at once, and how long it may take for it.
+    """How much a sink is handed at once, how long it may take for it, and how often it is tried.
 
     A put that takes too long is given up and tried again with half the records; while puts are quick their size
     grows again.
@@ -90,6 +95,13 @@ class PutLimits:
     bytes_max: int = 16_777_216
     """Of keys and values as they are in Kafka; a single record may have more."""
     seconds_max: float = 120.0
+    puts_max: int = 1
+    """Puts that may be under way at once. More than one is for sinks whose target takes records in any order: what is
+    committed is then the offset before which every record is done."""
+    retries_max: int | None = None
+    """How often in a row a put is tried again; then the task fails. None: as long as ``errors.retry.timeout`` says."""
+    waits: BackOff | None = None
+    """Waits between tries; None: those of ``errors.retry.delay.max.ms``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +133,23 @@ class SinkBatch:
             self.refuse(start + row, reason, message)
 
         return SinkBatch(self.records.slice(start, count), self.key, self.value, refuse)
+
+    def take(self, rows: npt.NDArray[np.int64]) -> SinkBatch:
+        """Some records, ascending, as a batch of their own."""
+
+        def refuse(row: int, reason: str, message: str) -> None:
+            self.refuse(int(rows[row]), reason, message)
+
+        return SinkBatch(self.records.take(rows), self.key, self.value, refuse)
+
+    def by_partition(self) -> Iterator[tuple[Partition, SinkBatch]]:
+        """The records of each partition, as batches of their own and in order; partitions as they are in Kafka."""
+        topics, numbers = (cast("Any", self.records.column(name)) for name in ("original_topic", "partition"))
+        for topic, number in sorted(self.ends):
+            is_here = pc.and_(pc.equal(topics, pa.scalar(topic)), pc.equal(numbers, pa.scalar(number, pa.int32())))
+            rows = np.flatnonzero(is_here.to_numpy())
+            is_whole = len(rows) == len(self)
+            yield (topic, number), (self if is_whole else self.take(rows))
 
     @property
     def ends(self) -> dict[Partition, int]:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
 
 from fetchers.sdk import Clock, Retriable
 from metrics.events import OffsetCommitted, SinkCommitFailed, SinkOffsetsCommitted, TaskEvents
 from service.kafka.errors import DeliveryRetriable
 from service.kafka.group_consumer import CommitOutdated, GroupConsumer
-from service.sinks.batch import Offsets, Partition, ends_of
+from service.sinks.batch import Offsets, Partition
 from service.sinks.contract import SinkConnector
 from service.sinks.dead_letters import Polled, RefusedRecords
 from service.sinks.putting import limited
+from service.sinks.readings import Rows
 
 FLUSH_SECONDS_MAX = 60.0
+ALL = slice(None)
 
 
 @dataclass(slots=True)
@@ -27,27 +32,51 @@ class Commits:
     events: TaskEvents
     clock: Clock
     interval_seconds: float
+    _polls: list[Polled] = field(default_factory=list)
+    """Those of which something is not done, in order."""
     _put: dict[Partition, int] = field(default_factory=dict)
+    """The offset before which everything of a partition is done."""
     _committed: dict[Partition, int] = field(default_factory=dict)
     _records: int = 0
     """Put and not settled by a commit."""
     _number: int = 0
+    _is_requested: bool = False
     _due_at: float = field(init=False)
 
     def __post_init__(self) -> None:
         """The first commit is due with the first put: until then nobody can tell a new group from a reset one."""
         self._due_at = self.clock.monotonic()
 
-    def note_done(self, polled: Polled, *, rows: int) -> None:
-        """The sink has taken, or something has refused, all records of a poll before row ``rows``."""
-        count = rows - polled.rows_done
-        if count:
-            self._put |= ends_of(polled.records.slice(polled.rows_done, count))
-            self._records += count
-            polled.rows_done = rows
+    def note_polled(self, polled: Polled) -> None:
+        """Records have come, to be done in any order."""
+        self._polls.append(polled)
+
+    def note_done(self, polled: Polled, rows: Rows | slice = ALL) -> None:
+        """The sink has taken, or something has refused, these rows of a poll."""
+        polled.is_done[rows] = True
+        waiting: set[Partition] = set()
+        for each in self._polls:
+            for index, (partition, _, end) in enumerate(each.slices):
+                if partition not in waiting:
+                    self._reach(each, index)
+                    if each.reached[index] < end:
+                        waiting.add(partition)
+        self._polls = [each for each in self._polls if any(map(operator.lt, each.reached, each.ends))]
+
+    def _reach(self, polled: Polled, index: int) -> None:
+        """Move on to the first row of this slice that is not done."""
+        partition, _, end = polled.slices[index]
+        begin = polled.reached[index]
+        is_done = polled.is_done[begin:end]
+        row = end if is_done.all() else begin + int(np.argmin(is_done))
+        if row > begin:
+            polled.reached[index] = row
+            self._put[partition] = polled.records.column("offset")[row - 1].as_py() + 1
+            self._records += row - begin
 
     def forget(self) -> None:
         """Drop all that was noted: the partitions are gone."""
+        self._polls.clear()
         self._put.clear()
         self._committed.clear()
         self._records = 0
@@ -56,7 +85,11 @@ class Commits:
     @property
     def is_due(self) -> bool:
         """Whether there is anything to commit, and the interval is over."""
-        return bool(self._news) and self.clock.monotonic() >= self._due_at
+        return bool(self._news) and (self._is_requested or self.clock.monotonic() >= self._due_at)
+
+    def request(self) -> None:
+        """Make what was put due now; `SinkContext.request_flush`."""
+        self._is_requested = True
 
     @property
     def _news(self) -> dict[Partition, int]:
@@ -69,6 +102,7 @@ class Commits:
         RecordRejectedError, and DeliveryRetriable of dead letters.
         """
         self._due_at = self.clock.monotonic() + self.interval_seconds
+        self._is_requested = False
         news = self._news
         if not news:
             return

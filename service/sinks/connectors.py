@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from fetchers.sdk import BackOff, Clock, WorkContext
+from fetchers.sdk import BackOff, Clock, HttpDoor, WorkContext
 from metrics.events import Emit
 from service.config.converters import Converter
 from service.domain.ids import TaskId
@@ -56,6 +56,7 @@ class SinkParts:
     emit: Emit
     memory: MemoryBudget
     """That of all tasks together."""
+    http: HttpDoor
     flush_seconds: float = 60.0
     """``offset.flush.interval.ms``."""
 
@@ -117,6 +118,7 @@ async def sink_task(
         parts.clock,
         parts.emit,
         parts.memory.share(task_id, parts.emit),
+        parts.http,
         use_topic=use_topic,
     )
 
@@ -142,7 +144,7 @@ async def _settings(
         ),
         dead_letters=rules,
         put_limits=replace(limits, seconds_max=put_seconds_max),
-        flush_seconds=parts.flush_seconds,
+        flush_seconds=connector.flush_interval_seconds or parts.flush_seconds,
         put_back_off=BackOff(cap_seconds=common.errors_retry_delay_max_ms / 1000),
         put_retry_seconds_max=retry_seconds if retry_seconds > 0 else None,
     )

@@ -10,21 +10,24 @@ A sink is a config class and a connector class::
         async def put(self, batch: SinkBatch) -> None:
             print(batch.records.column("value").to_pylist())
 
-One instance serves one run of a task. The worker calls, never two at a time: ``start``, then at each assignment
+One instance serves one run of a task. The worker calls, never two at a time (but for puts, see ``PutLimits``):
+``start``, then at each assignment
 ``open``, ``put`` for each batch, ``flush`` before offsets are committed, ``committed`` after, ``close`` before
 partitions go, at last ``stop``. Waiting, retrying, dead letters and the consumer group are the worker's. What an error
 makes the worker do is its class:
 
-- ``Retriable``, and a call that takes too long: ``put`` gets the records again after a wait, ``flush`` is called again
-  when the next commit is due, and after any other call the task starts anew, with a new instance.
+- ``Retriable``, and a call that takes too long: ``put`` gets the records again after a wait, those of ``rows`` where
+  the error names some, ``flush`` is called again when the next commit is due, and after any other call the task starts
+  anew, with a new instance.
 - ``Fatal``, and anything unknown: the task fails.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import InitVar, dataclass, field
 from typing import Any, ClassVar, Generic, TypeVar, get_args, get_origin
 
 from fetchers.sdk import (
@@ -33,6 +36,8 @@ from fetchers.sdk import (
     ConnectorSettingsError,
     Fatal,
     Finding,
+    HttpAccess,
+    HttpDoor,
     Importance,
     Key,
     RateLimited,
@@ -68,14 +73,33 @@ class SinkConfig(ConfigModel):
 C = TypeVar("C", bound=SinkConfig)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SinkContext:
-    """What the worker tells a task of itself, when the task starts."""
+    """What the worker gives a task, when the task starts. The http client asks in its name."""
 
     connector: str
     task: int
     clock: Clock
     emit: Emit
+    door: InitVar[HttpDoor]
+    request_flush: Callable[[], None] = lambda: None
+    """Have what was put flushed and committed now, and not when ``flush_interval_seconds`` are over."""
+    generation: Callable[[], int] = lambda: -1
+    """Number of the group's last assignment: greater with each rebalance of the consumer group, -1 outside of it. A
+    target that remembers the greatest it has seen can refuse a member that the group has given up (a zombie)."""
+    http: HttpAccess = field(init=False)
+    """The worker's http client, with this task's limits; the same that sources have."""
+
+    def __post_init__(self, door: HttpDoor) -> None:
+        """Take a share of the worker's http client."""
+        self.http = door.for_task(self)
+
+    def finish_round(self) -> None:
+        """Part of ``Asker``: a sink asks for nothing, so it has no rounds."""
+
+    def waiting_for_limit(self) -> AbstractContextManager[None]:
+        """Part of ``Asker``: a put that waits is not idle anyway."""
+        return nullcontext()
 
 
 class SinkConnector(ABC, Generic[C]):
@@ -87,7 +111,12 @@ class SinkConnector(ABC, Generic[C]):
 
     config_class: ClassVar[type[SinkConfig]]
     version: ClassVar[str] = "0.1.0"
-    put_limits: ClassVar[PutLimits] = PutLimits()
+    accepts: ClassVar[frozenset[Form]] = frozenset(Form)
+    """Forms of values that it takes; a config whose converter makes another is refused."""
+    put_limits: PutLimits = PutLimits()
+    """How much it takes at once; of the class, or set in ``__init__`` from the config."""
+    flush_interval_seconds: float | None = None
+    """How long what was put waits for its flush and commit; None: ``offset.flush.interval.ms`` of the worker."""
     allowed_paths: AllowedPaths = AllowedPaths()
     """Files that configs may name, set by the worker on each instance. Keys with ``Key(is_path=True)`` were checked;
     whoever opens a file checks it once more, since links may have changed."""
@@ -112,8 +141,9 @@ class SinkConnector(ABC, Generic[C]):
         """Take the records, at once or by the next ``flush``; never block the event loop.
 
         After ``Retriable`` the same records come again; after a put that took longer than ``put_limits`` allow, in
-        smaller batches. Single records that cannot be taken: ``batch.refuse``. When a put has returned, its records
-        may be flushed and committed, also in the middle of what one poll has brought.
+        smaller batches. ``Retriable(rows=…)``: only those rows of the batch come again, the others are done. Single
+        records that will never be taken: ``batch.refuse``, and never for a target that is away. When a put has
+        returned, its records may be flushed and committed, also in the middle of what one poll has brought.
         """
 
     async def flush(self, offsets: Offsets) -> Offsets:

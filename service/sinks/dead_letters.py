@@ -6,11 +6,15 @@ They are as Kafka Connect writes them (KIP-298): the record's own bytes, and hea
 from __future__ import annotations
 
 import json
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, cast
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -27,7 +31,7 @@ from service.kafka.errors import KafkaFailure
 from service.kafka.headers import PackedHeaders
 from service.kafka.producer import Writer
 from service.kafka.records import Header, TopicRecords
-from service.sinks.batch import Refusal
+from service.sinks.batch import Partition, Refusal
 from service.sinks.converters import in_thread
 
 
@@ -48,9 +52,38 @@ class Polled:
     """The records of one poll."""
 
     records: pa.Table
-    """As ``service.kafka.group_consumer.RECORDS_SCHEMA`` says."""
-    rows_done: int = 0
-    """Rows before this one were put, or refused: their offsets may be committed once they are flushed."""
+    """As ``service.kafka.group_consumer.RECORDS_SCHEMA`` says; the records of a partition stand together."""
+    is_done: npt.NDArray[np.bool_] = field(init=False)
+    """For each row whether it was put, or refused."""
+    slices: list[tuple[Partition, int, int]] = field(init=False)
+    """Each partition with its first row and the row after its last."""
+    reached: list[int] = field(init=False)
+    """For each slice the row before which all are done, in this poll and in those before it: their offsets may be
+    committed once they are flushed."""
+
+    def __post_init__(self) -> None:
+        """Nothing is done."""
+        self.is_done = np.zeros(self.records.num_rows, dtype=bool)
+        topics, numbers = (self.records.column(name).combine_chunks() for name in ("topic", "partition"))
+        codes: Any = topics.dictionary_encode()
+        is_first = np.ones(self.records.num_rows, dtype=bool)
+        is_first[1:] = (np.diff(codes.indices.to_numpy()) != 0) | (np.diff(numbers.to_numpy()) != 0)
+        starts = np.flatnonzero(is_first).tolist()
+        self.slices = [
+            ((str(topics[begin]), numbers[begin].as_py()), begin, end)
+            for begin, end in pairwise([*starts, self.records.num_rows])
+        ]
+        self.reached = [begin for _, begin, _ in self.slices]
+
+    @property
+    def ends(self) -> list[int]:
+        """For each slice the row after its last."""
+        return [end for _, _, end in self.slices]
+
+    def is_reached(self, row: int) -> bool:
+        """Whether all of the row's partition up to it is done."""
+        index = bisect_right([begin for _, begin, _ in self.slices], row) - 1
+        return row < self.reached[index]
 
 
 @dataclass(slots=True)
@@ -86,15 +119,16 @@ class RefusedRecords:
             "errors.deadletterqueue.topic.name"
         )
 
-    async def settle(self) -> None:
-        """Write the dead letters of what is done, durably: `Polled.rows_done`.
+    async def settle(self, *, also: tuple[Polled, Collection[int]] | None = None) -> None:
+        """Write the dead letters of what may be committed, durably, and ``also`` those of some rows of a poll.
 
         Raises RecordRejectedError without tolerance, DeliveryRetriable, DeliveryFatal.
         """
         self.demand_tolerance()
         due: list[_Letters] = []
         for polled, refusals in list(self._waiting.items()):
-            rows = sorted(row for row in refusals if row < polled.rows_done)
+            wanted = set() if also is None or also[0] is not polled else set(also[1])
+            rows = sorted(row for row in refusals if row in wanted or polled.is_reached(row))
             if rows:
                 due.append(_Letters(polled, [refusals.pop(row) for row in rows]))
             if not refusals:

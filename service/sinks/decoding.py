@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
+import numpy as np
 import pyarrow as pa
 
 from service.sinks.batch import Refusal, SinkBatch
@@ -37,6 +38,13 @@ class Decoded:
     """For each batch the rows of its records in the poll, ascending from batch to batch."""
     refusals: list[Refusal]
     """By the converters and the transformations."""
+
+    def left_out(self, count: int) -> Rows:
+        """Of ``count`` polled rows those that the sink is not handed."""
+        is_left_out = np.ones(count, dtype=bool)
+        for rows in self.rows:
+            is_left_out[rows] = False
+        return np.flatnonzero(is_left_out)
 
 
 @dataclass(frozen=True, slots=True)

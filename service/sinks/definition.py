@@ -15,8 +15,10 @@ from service.config.reach import ConnectorReach, class_refusal, reach_of
 from service.config.sink import SinkConnectorConfig, group_of, topic_findings
 from service.config.transformations import read_transformations
 from service.kafka.group_consumer import Subscription
+from service.sinks.batch import Form
 from service.sinks.catalog import find_sink, sink_plugins
 from service.sinks.contract import SinkConfig, SinkConnector
+from spark_batch.plan import ConverterKind
 from spark_batch.transforms.catalog import Step
 from spark_batch.transforms.java_pattern import java_pattern
 
@@ -94,9 +96,23 @@ def read_sink_definition(properties: Mapping[str, str], *, worker: Mapping[str, 
         reach=reach_of(worker),
         steps=transformations.steps,
     )
-    findings = reading.with_checks(definition.new_connector().findings())
+    findings = reading.with_checks((*_form_findings(definition), *definition.new_connector().findings()))
     is_refused = any(finding.is_error for finding in findings)
     return Reading(None if is_refused else definition, findings)
+
+
+_FORMS = {ConverterKind.BYTES: Form.BYTES, ConverterKind.STRING: Form.TEXT, ConverterKind.JSON: Form.JSON}
+"""What a converter makes of values; a RECORD otherwise."""
+
+
+def _form_findings(definition: SinkDefinition) -> tuple[Finding, ...]:
+    """What a converter makes is taken by the sink, or made into something else by a transformation."""
+    accepts, converter = definition.connector_class.accepts, definition.value_converter
+    if definition.steps or _FORMS.get(converter.spec.kind, Form.RECORD) in accepts:
+        return ()
+    forms = ", ".join(sorted(accepts))
+    text = f"{definition.plugin.name} takes values of these forms: {forms}; this converter makes another"
+    return (Finding("value.converter", converter.class_name, text),)
 
 
 SINKS = ConnectorKind(

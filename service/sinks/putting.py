@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +19,7 @@ from service.domain.errors import ConnectorExitError, described
 from service.sinks.batch import PutLimits, SinkBatch
 from service.sinks.contract import SinkConnector
 from service.sinks.decoding import Decoded
+from service.sinks.readings import Rows
 
 _QUICK_SHARE = 0.25
 """A put that needs less than this share of its time limit may be followed by one of twice as many records."""
@@ -46,40 +47,23 @@ async def limited(seconds_max: float, *, call: str) -> AsyncIterator[None]:
         raise Retriable(f"{call}: {str(error) or 'timed out'}") from error
 
 
-@dataclass(slots=True)
-class Remainder:
-    """What of one poll has not been put yet: whole batches, and where in the first of them the next put begins."""
+def cut(
+    decoded: Decoded, polled: pa.Table, *, records_max: Callable[[], int], bytes_max: int
+) -> Iterator[tuple[SinkBatch, Rows]]:
+    """What of a poll is put at once, in order, each with the rows of its records in the poll.
 
-    decoded: Decoded
-    polled: pa.Table
-    _index: int = 0
-    _begin: int = 0
-    _ends_bytes: npt.NDArray[np.int64] = field(init=False)
-    """For each row of the poll the bytes of keys and values up to its end."""
-
-    def __post_init__(self) -> None:
-        """Measure the records as they are in Kafka."""
-        self._ends_bytes = np.cumsum(sizes_bytes(self.polled))
-
-    def next_batch(self, *, records_max: int, bytes_max: int) -> SinkBatch | None:
-        """Records to be put next, one at least; None when all were put."""
-        if self._index == len(self.decoded.batches):
-            return None
-        batch, rows = self.decoded.batches[self._index], self.decoded.rows[self._index]
-        ends = self._ends_bytes[rows[self._begin : self._begin + records_max]]
-        begin_row = int(rows[self._begin])
-        before = int(self._ends_bytes[begin_row - 1]) if begin_row else 0
-        count = max(1, int(np.searchsorted(ends, before + bytes_max, side="right")))
-        return batch if count == len(batch) else batch.slice(self._begin, count)
-
-    def advance(self, count: int) -> int:
-        """So many more records were put. Returns the first row of the poll that is not done."""
-        self._begin += count
-        if self._begin == len(self.decoded.batches[self._index]):
-            self._index, self._begin = self._index + 1, 0
-        if self._index == len(self.decoded.batches):
-            return self.polled.num_rows
-        return int(self.decoded.rows[self._index][self._begin])
+    ``records_max`` is asked before each: it changes with how quick the sink is. A record over ``bytes_max`` goes alone.
+    """
+    ends_bytes = np.cumsum(sizes_bytes(polled))
+    for batch, rows in zip(decoded.batches, decoded.rows, strict=True):
+        begin = 0
+        while begin < len(batch):
+            ends = ends_bytes[rows[begin : begin + records_max()]]
+            first = int(rows[begin])
+            before = int(ends_bytes[first - 1]) if first else 0
+            count = max(1, int(np.searchsorted(ends, before + bytes_max, side="right")))
+            yield (batch if count == len(batch) else batch.slice(begin, count)), rows[begin : begin + count]
+            begin += count
 
 
 def sizes_bytes(polled: pa.Table) -> npt.NDArray[np.int64]:
@@ -92,8 +76,28 @@ def sizes_bytes(polled: pa.Table) -> npt.NDArray[np.int64]:
 
 
 @dataclass(slots=True)
+class Put:
+    """One batch on its way to the sink: what of it is left, and how the tries went."""
+
+    batch: SinkBatch
+    rows: Rows
+    """Of its records, in their poll."""
+    attempts: int = 0
+    """In a row that failed."""
+    failing_since: float | None = None
+
+    def keep(self, left: list[int]) -> Rows:
+        """Only these rows of the batch are left, in order; returns the rows of the poll that are done."""
+        is_left = np.zeros(len(self.rows), dtype=bool)
+        is_left[left] = True
+        done = self.rows[~is_left]
+        self.batch, self.rows = self.batch.take(np.flatnonzero(is_left)), self.rows[is_left]
+        return done
+
+
+@dataclass(slots=True)
 class Putter:
-    """Hands batches to the sink of one task, and knows how the last puts went."""
+    """Hands batches to the sink of one task, and knows how quick it is."""
 
     connector: SinkConnector[Any]
     limits: PutLimits
@@ -104,44 +108,61 @@ class Putter:
     events: TaskEvents
     records_max: int = field(init=False)
     """How many records the next put may have: fewer after one that took too long."""
-    _attempts: int = 0
-    _failing_since: float | None = None
 
     def __post_init__(self) -> None:
         """Begin with as many as the sink takes."""
         self.records_max = self.limits.records_max
 
-    async def put(self, batch: SinkBatch) -> Retriable | None:
-        """Try once. Returns what failed for a while; raises what fails the task."""
+    async def put(self, put: Put) -> tuple[Rows, Retriable | None]:
+        """Try once, with as many of its records as a put may have now.
+
+        Returns the rows of the poll that are done now, and what failed for a while; raises what fails the task.
+        """
         began_at = self.clock.monotonic()
+        count = min(len(put.batch), self.records_max)
+        batch = put.batch if count == len(put.batch) else put.batch.slice(0, count)
+        rest = list(range(count, len(put.batch)))
         try:
             async with limited(self.limits.seconds_max, call="put"):
                 await self.connector.put(batch)
         except Retriable as error:
             if isinstance(error, CallTimedOut):
-                self.records_max = max(1, len(batch) // 2)
-            self._attempts += 1
-            self._failing_since = began_at if self._failing_since is None else self._failing_since
-            return error
-        self._attempts, self._failing_since = 0, None
+                self.records_max = max(1, count // 2)
+            left = range(count) if error.rows is None else sorted(set(error.rows))
+            done = put.keep([*left, *rest])
+            if len(done):
+                # What is left is another try's first: a server that takes some of it is not away.
+                # A server that takes some of them is not away: its next refusal is the first.
+                put.attempts, put.failing_since = 0, None
+                self.events(SinkRecordsPut, records=len(done), seconds=self.clock.monotonic() - began_at)
+            put.attempts += 1
+            put.failing_since = began_at if put.failing_since is None else put.failing_since
+            return done, error
+        put.attempts, put.failing_since = 0, None
         seconds = self.clock.monotonic() - began_at
         if seconds < _QUICK_SHARE * self.limits.seconds_max:
             self.records_max = min(self.limits.records_max, self.records_max * 2)
-        self.events(SinkRecordsPut, records=len(batch), seconds=seconds)
-        return None
+        self.events(SinkRecordsPut, records=count, seconds=seconds)
+        return put.keep(rest), None
 
-    def seconds_to_wait(self, error: Retriable) -> float:
-        """How long to wait until the next try. Raises Fatal where ``errors.retry.timeout`` is over."""
-        failing_since = self.clock.monotonic() if self._failing_since is None else self._failing_since
+    def seconds_to_wait(self, put: Put, error: Retriable) -> float:
+        """How long to wait until the next try. Raises Fatal where there is to be none.
+
+        That is where ``errors.retry.timeout`` is over, or the sink's own ``PutLimits.retries_max`` tries have failed.
+        """
+        failing_since = self.clock.monotonic() if put.failing_since is None else put.failing_since
         if self.retry_seconds_max is not None and self.clock.monotonic() - failing_since > self.retry_seconds_max:
             raise Fatal(f"errors.retry.timeout is over: {error}") from error
-        seconds = self.back_off.wait_seconds(self._attempts, asked_seconds=error.wait_seconds)
+        if self.limits.retries_max is not None and put.attempts > self.limits.retries_max:
+            raise Fatal(f"given up after {put.attempts} tries: {error}") from error
+        waits = self.limits.waits or self.back_off
+        seconds = waits.wait_seconds(put.attempts, asked_seconds=error.wait_seconds)
         self.events(
             RetryScheduled,
             stage="put",
             error_class=type(error).__name__,
             message=described(error),
-            attempt=self._attempts,
+            attempt=put.attempts,
             wait_seconds=seconds,
         )
         return seconds

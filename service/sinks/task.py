@@ -11,9 +11,9 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
-from fetchers.sdk import BackOff, Clock, Retriable
+from fetchers.sdk import BackOff, Clock, Fatal, HttpDoor, Retriable
 from metrics.events import (
     Emit,
     SinkLagMeasured,
@@ -23,6 +23,7 @@ from metrics.events import (
     TaskEvents,
     TaskStarted,
 )
+from service.domain.errors import root_of
 from service.domain.ids import TaskId
 from service.kafka.group_consumer import GroupConsumer, GroupListener
 from service.kafka.producer import Writer
@@ -32,8 +33,9 @@ from service.sinks.batch import Offsets, Partition, PutLimits
 from service.sinks.committing import Commits
 from service.sinks.contract import SinkConnector, SinkContext
 from service.sinks.dead_letters import DeadLetterRules, Polled, RefusedRecords
-from service.sinks.decoding import Decoding
-from service.sinks.putting import Putter, Remainder, limited
+from service.sinks.decoding import Decoded, Decoding
+from service.sinks.putting import Put, Putter, cut, limited
+from service.sinks.readings import Rows
 
 POLL_SECONDS = 0.5
 """How long a poll waits for records; a stop is noticed after it at the latest."""
@@ -55,6 +57,33 @@ class SinkSettings:
 
 
 @dataclass(slots=True)
+class Holders:
+    """Who still holds a poll: the flow for the length of a block, and each of its puts. The last one puts it down."""
+
+    put_down: Callable[[], None]
+    _count: int = 0
+
+    def __enter__(self) -> Self:
+        """Hold it."""
+        self.add()
+        return self
+
+    def __exit__(self, *_ended_by: object) -> None:
+        """Let go."""
+        self.remove()
+
+    def add(self) -> None:
+        """One more."""
+        self._count += 1
+
+    def remove(self, _put: object = None) -> None:
+        """One less."""
+        self._count -= 1
+        if not self._count:
+            self.put_down()
+
+
+@dataclass(slots=True)
 class SinkTask:
     """One incarnation of a task; a restart makes a new one."""
 
@@ -68,6 +97,8 @@ class SinkTask:
     emit: Emit
     memory: MemoryShare
     """Of the worker's budget."""
+    http: HttpDoor
+    """The worker's http client."""
     on_running: Signal = lambda: None
     use_topic: Callable[[str], None] = lambda _topic: None
     """Hears of every topic of which records were put, again and again."""
@@ -78,8 +109,15 @@ class SinkTask:
     _commits: Commits = field(init=False)
     _putter: Putter = field(init=False)
     _stop: asyncio.Event = field(init=False, default_factory=asyncio.Event)
-    _sink_lock: asyncio.Lock = field(init=False, default_factory=asyncio.Lock)
-    """Held by whoever speaks to the sink: the flow, or a rebalance."""
+    _group: asyncio.TaskGroup = field(init=False)
+    """Of the puts."""
+    _puts: set[asyncio.Task[None]] = field(init=False, default_factory=set)
+    """Under way, or waiting to be tried again."""
+    _retrying: int = field(init=False, default=0)
+    _turns: asyncio.Semaphore = field(init=False)
+    """One is held by each put that the sink is busy with."""
+    _alone_lock: asyncio.Lock = field(init=False, default_factory=asyncio.Lock)
+    """Held by who takes all turns: of two that each had some of them neither would go on."""
     _rebalances: int = field(init=False, default=0)
     """Counted at each end of an assignment, and at each begin: what was polled before is not this task's to put."""
     _partitions: tuple[Partition, ...] = field(init=False, default=())
@@ -87,6 +125,7 @@ class SinkTask:
     def __post_init__(self) -> None:
         """Prepare; nothing is connected before `run`."""
         self.activity = Activity(self.clock)
+        self._turns = asyncio.Semaphore(self.settings.put_limits.puts_max)
         self.events = TaskEvents(self.emit, self.task_id.connector, self.task_id.task)
 
     def request_stop(self) -> None:
@@ -134,12 +173,21 @@ class SinkTask:
                 await writer.start()
             stack.push_async_exit(self._stop_sink)
             async with limited(CALL_SECONDS_MAX, call="start"):
-                await self.connector.start(
-                    SinkContext(self.task_id.connector, self.task_id.task, self.clock, self.emit)
-                )
+                await self.connector.start(self._context())
             stack.push_async_callback(self._consumer.stop)
             await self._consumer.start()
             yield
+
+    def _context(self) -> SinkContext:
+        return SinkContext(
+            self.task_id.connector,
+            self.task_id.task,
+            self.clock,
+            self.emit,
+            door=self.http,
+            request_flush=self._commits.request,
+            generation=lambda: self._consumer.generation,
+        )
 
     async def _stop_sink(
         self, _kind: type[BaseException] | None, ended_by: BaseException | None, _trace: TracebackType | None
@@ -154,76 +202,120 @@ class SinkTask:
             ended_by.add_note(str(error))
 
     async def _flow(self) -> None:
-        while not self._stop.is_set():
-            records = await self._consumer.poll(seconds_max=POLL_SECONDS)
-            if records is not None:
-                await self._take(Polled(records), self._rebalances)
-            await self._commit_if_due()
-            self._tell_lag(is_quiet=records is None)
-        async with self._sink_lock:
+        try:
+            async with asyncio.TaskGroup() as self._group:
+                while not self._stop.is_set():
+                    records = await self._consumer.poll(seconds_max=POLL_SECONDS)
+                    if records is not None:
+                        await self._take(Polled(records), self._rebalances)
+                    await self._commit_if_due()
+                    self._tell_lag(is_quiet=records is None and not self._puts)
+        except BaseExceptionGroup as group:
+            # Who hears of it is told of the error, not of how puts are run.
+            raise root_of(group) from group
+        async with self._alone():
             await self._commits.run()
             await self._close()
 
     async def _take(self, polled: Polled, rebalances: int) -> None:
-        """Decode and put the records of a poll, unless a rebalance takes their partitions away first."""
+        """Decode and begin to put the records of a poll, unless a rebalance takes their partitions away first."""
         records = polled.records
         self.activity.take_in_hand(records=records.num_rows)
         size_bytes = records.column("key").nbytes + records.column("value").nbytes
         self.events(SinkRecordsRead, records=records.num_rows, bytes=size_bytes)
         # Once as it was polled, and once as it is decoded.
         self.memory.add(2 * size_bytes)
-        try:
+        with Holders(lambda: self._put_down(records.num_rows, 2 * size_bytes)) as holders:
             decoded = await self.settings.decoding.decode(
                 records, refuse=lambda refusal: self._refused.add(polled, refusal)
             )
-            async with self._sink_lock:
-                if rebalances != self._rebalances:
-                    return
-                for refusal in decoded.refusals:
-                    self._refused.add(polled, refusal)
-                self._refused.demand_tolerance()
-            await self._put_all(polled, Remainder(decoded, records), rebalances)
-        finally:
-            self.activity.put_down(pages=1, records=records.num_rows)
-            self.memory.add(-2 * size_bytes)
+            if rebalances != self._rebalances:
+                return
+            for refusal in decoded.refusals:
+                self._refused.add(polled, refusal)
+            self._refused.demand_tolerance()
+            self._commits.note_polled(polled)
+            self._commits.note_done(polled, decoded.left_out(records.num_rows))
+            await self._put_all(polled, decoded, holders)
         for topic in records.column("topic").unique().to_pylist():
             self.use_topic(str(topic))
 
-    async def _put_all(self, polled: Polled, remainder: Remainder, rebalances: int) -> None:
-        """Put batch after batch, each as often as it takes; what is put may be committed before the next."""
-        limits = self.settings.put_limits
-        while not self._stop.is_set():
-            async with self._sink_lock:
+    def _put_down(self, records: int, size_bytes: int) -> None:
+        self.activity.put_down(pages=1, records=records)
+        self.memory.add(-size_bytes)
+
+    async def _put_all(self, polled: Polled, decoded: Decoded, holders: Holders) -> None:
+        """Put batch after batch, as many at once as the sink takes; what is put may be committed before the next."""
+        rebalances, bytes_max = self._rebalances, self.settings.put_limits.bytes_max
+        cuts = cut(decoded, polled.records, records_max=lambda: self._putter.records_max, bytes_max=bytes_max)
+        for batch, rows in cuts:
+            if self._stop.is_set() or rebalances != self._rebalances:
+                return
+            put = self._group.create_task(self._put_out(polled, Put(batch, rows), rebalances))
+            self._puts.add(put)
+            holders.add()
+            put.add_done_callback(holders.remove)
+            put.add_done_callback(self._puts.discard)
+            await self._wait_for_room()
+        await self._settle_letters(rebalances)
+
+    async def _wait_for_room(self) -> None:
+        """Wait until one more put may begin, as a member of the group, which would take the partitions away else."""
+        while len(self._puts) >= self.settings.put_limits.puts_max:
+            await asyncio.wait(self._puts, timeout=POLL_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+            await self._commit_if_due()
+            await self._consumer.keep_membership(seconds_max=0)
+
+    async def _settle_letters(self, rebalances: int) -> None:
+        async with self._alone():
+            if rebalances == self._rebalances:
+                await self._refused.settle()
+
+    async def _put_out(self, polled: Polled, put: Put, rebalances: int) -> None:
+        """Put one batch, as often as it takes."""
+        while len(put.batch) and not self._stop.is_set():
+            async with self._turns:
                 if rebalances != self._rebalances:
                     return
-                batch = remainder.next_batch(records_max=self._putter.records_max, bytes_max=limits.bytes_max)
-                if batch is None:
-                    self._commits.note_done(polled, rows=polled.records.num_rows)
-                    await self._refused.settle()
-                    return
-                error = await self._putter.put(batch)
-                if error is None:
-                    self._commits.note_done(polled, rows=remainder.advance(len(batch)))
-                    self._refused.demand_tolerance()
+                done, error = await self._put_once(polled, put)
+                self._commits.note_done(polled, done)
+                self._refused.demand_tolerance()
             if error is not None:
-                await self._wait_to_retry(self._putter.seconds_to_wait(error))
-            else:
-                await self._commit_if_due()
-                await self._consumer.keep_membership(seconds_max=0)
+                await self._wait_to_retry(self._putter.seconds_to_wait(put, error))
+
+    async def _put_once(self, polled: Polled, put: Put) -> tuple[Rows, Retriable | None]:
+        """Try once. What the sink refused before it failed for good is told in dead letters."""
+        try:
+            return await self._putter.put(put)
+        except Fatal:
+            await self._refused.settle(also=(polled, put.rows.tolist()))
+            raise
 
     async def _wait_to_retry(self, seconds: float) -> None:
-        """Wait as a member of the group, which would take the partitions away from one that is not heard of."""
-        until = self.clock.monotonic() + seconds
+        """Wait for so long, or for a stop; the flow is the group's member meanwhile."""
+        self._retrying += 1
         self.activity.is_retrying = True
         try:
-            while (left_seconds := until - self.clock.monotonic()) > 0 and not self._stop.is_set():
-                await self._consumer.keep_membership(seconds_max=min(left_seconds, POLL_SECONDS))
+            async with asyncio.timeout(seconds):
+                await self._stop.wait()
+        except TimeoutError:
+            pass
         finally:
-            self.activity.is_retrying = False
+            self._retrying -= 1
+            self.activity.is_retrying = self._retrying > 0
+
+    @asynccontextmanager
+    async def _alone(self) -> AsyncIterator[None]:
+        """Speak to the sink when no put is under way; those that wait to be tried again wait longer."""
+        turns = self.settings.put_limits.puts_max
+        async with self._alone_lock, AsyncExitStack() as held:
+            for _ in range(turns):
+                await held.enter_async_context(self._turns)
+            yield
 
     async def _commit_if_due(self) -> None:
         if self._commits.is_due:
-            async with self._sink_lock:
+            async with self._alone():
                 await self._commits.run()
 
     def _tell_lag(self, *, is_quiet: bool) -> None:
@@ -239,7 +331,7 @@ class SinkTask:
     async def on_revoked(self, partitions: Collection[Partition]) -> None:
         """The group takes all partitions back: last chance to commit what was put of them."""
         del partitions  # all of them, always
-        async with self._sink_lock:
+        async with self._alone():
             self._rebalances += 1
             try:
                 await self._commits.run()
@@ -250,7 +342,7 @@ class SinkTask:
 
     async def on_assigned(self, committed: Mapping[Partition, int | None]) -> Offsets:
         """The group gives partitions; nothing of them is polled before this has returned."""
-        async with self._sink_lock:
+        async with self._alone():
             self._rebalances += 1
             self._partitions = tuple(committed)
             async with limited(CALL_SECONDS_MAX, call="open"):

@@ -12,6 +12,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
+from fetchers.catalog import shared_http
 from fetchers.sdk import SystemClock
 from fetchers.sdk.config import HIDDEN
 from metrics.events import discard
@@ -174,7 +175,7 @@ class SinkContract:
     async def _running(self, target: Target, *, task: int = 0) -> AsyncIterator[SinkConnector[Any]]:
         sink = self._connector(target.properties)
         try:
-            await sink.start(SinkContext("sink", task, SystemClock(), discard))
+            await sink.start(SinkContext("sink", task, SystemClock(), discard, shared_http()))
             yield sink
         finally:
             async with asyncio.timeout(STOP_SECONDS_MAX):

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from fetchers.catalog import shared_http
 from fetchers.sdk import SystemClock
 from metrics.events import Event, TaskEvent
 from service.domain.ids import TaskId
@@ -46,7 +47,13 @@ class Sinks:
         """An incarnation of a task; nothing of it runs yet."""
         clients = ClientSettings({}, self.bootstrap)
         parts = SinkParts(
-            clients, self.registries, SystemClock(), self.events.append, MemoryBudget(2**30), self.flush_seconds
+            clients,
+            self.registries,
+            SystemClock(),
+            self.events.append,
+            MemoryBudget(2**30),
+            shared_http(),
+            self.flush_seconds,
         )
         worker = {"key.converter": "string", "value.converter": "string"}
         kind = KindMaker(SINKS, worker, partial(DefinedSink, parts))

@@ -15,6 +15,7 @@ from typing import cast
 import pyarrow as pa
 import pytest
 
+from fetchers.catalog import shared_http
 from fetchers.sdk import Retriable, SystemClock
 from metrics.events import discard
 from service.domain.ids import TaskId
@@ -162,7 +163,9 @@ async def held_task(sink: HeldSink, bootstrap: str, topic: str, folder: Path) ->
     text = {"key.converter": "string", "value.converter": "string"}
     definition = read_sink_definition(sink_properties(topic, topic, folder / "out.txt"), worker=text).definition
     assert definition is not None
-    parts = SinkParts(ClientSettings({}, bootstrap), RegistrySchemas(), SystemClock(), discard, MemoryBudget(2**30))
+    parts = SinkParts(
+        ClientSettings({}, bootstrap), RegistrySchemas(), SystemClock(), discard, MemoryBudget(2**30), shared_http()
+    )
     task = await sink_task(TaskId(topic, 0), definition, parts, connector=sink)
     settings = KafkaSettings(bootstrap=bootstrap, consumer=ConsumerSettings(poll_records_max=3))
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 from aiokafka import ConsumerRebalanceListener
 from aiokafka.structs import ConsumerRecord, OffsetAndMetadata, TopicPartition
 
+from fetchers.catalog import shared_http
 from fetchers.sdk import BackOff, SystemClock
 from metrics.events import Event
 from service.domain.ids import TaskId
@@ -348,6 +349,7 @@ class World:
             SystemClock(),
             self.events.append,
             self.memory.share(TaskId("sink", 0), self.events.append),
+            shared_http(),
         )
 
     def told(self, kind: type[E]) -> list[E]:

@@ -46,7 +46,8 @@ async def test_a_poll_of_dead_letters_does_not_hold_the_event_loop() -> None:
     """Others go on while as many are made as a poll may have records."""
     letters = FakeLetters([])
     refused = RefusedRecords(TASK, RULES, letters, TaskEvents(discard, "sink", 3))
-    table = Polled(polled(numbers(MANY)), rows_done=MANY)
+    table = Polled(polled(numbers(MANY)))
+    table.reached = table.ends
     for row in range(MANY):
         refused.add(table, refusal(row))
     async with asyncio.TaskGroup() as group:

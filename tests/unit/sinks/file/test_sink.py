@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from fetchers.catalog import shared_http
 from fetchers.sdk import SystemClock
 from metrics.events import discard
 from service.sinks.contract import SinkContext
@@ -27,7 +28,7 @@ async def test_a_record_that_is_not_of_its_schema_is_refused_alone(tmp_path: Pat
     )
     file = tmp_path / "out.txt"
     sink = FileStreamSink(FileStreamSinkConfig.model_validate({"file": str(file)}))
-    await sink.start(SinkContext("sink", 0, SystemClock(), discard))
+    await sink.start(SinkContext("sink", 0, SystemClock(), discard, shared_http()))
     await sink.open({("lines", 0): None})
     for count in (3, 4):
         records: pa.Table = table.slice(0, count)
