@@ -127,6 +127,7 @@ PLUGINS: tuple[Plugin, ...] = (
     Plugin("HttpSource", "fetchers.http.fetcher:HttpSource", SourceConnector),
     Plugin("NdjsonStreamSource", "fetchers.ndjson.fetcher:NdjsonStreamSource", SourceConnector),
     Plugin("SseSource", "fetchers.sse.fetcher:SseSource", SourceConnector),
+    Plugin("XStreamSource", "fetchers.x.fetcher:XStreamSource", SourceConnector),
     Plugin("WebSocketSource", "fetchers.websocket.fetcher:WebSocketSource", SourceConnector),
     Plugin(
         "MixpanelSource",

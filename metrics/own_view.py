@@ -66,6 +66,11 @@ def _(event: events.SourceGap, into: Instruments) -> None:
 
 
 @measure.register
+def _(event: events.MessagesPassedOver, into: Instruments) -> None:
+    into.add(own.MESSAGES_PASSED_OVER, event.messages, event.connector, event.task, event.reason)
+
+
+@measure.register
 def _(event: events.ReconnectCeilingReached, into: Instruments) -> None:
     into.add(own.RECONNECT_CEILINGS, 1, event.connector, event.task)
 

@@ -152,11 +152,17 @@ class Inbox:
             health.heard_at_ms = self._now_ms()
             health.is_long_lived = asyncio.get_running_loop().time() - health.connected_at > HEALTHY_SECONDS
 
-    def gap(self, reason: str, *, seconds: float | None = None, messages: int | None = None) -> None:
-        """Tell that something of the source is lost: an event, a metric and a line of the log."""
+    def gap(
+        self, reason: str, *, seconds: float | None = None, messages: int | None = None, message: str | None = None
+    ) -> None:
+        """Tell that something of the source is lost: an event, a metric and a line of the log.
+
+        ``message``: what the source says of it, without a secret.
+        """
         asker = self._asker
-        event = SourceGap(asker.connector, asker.task, reason=reason, seconds=seconds, messages=messages)
-        asker.emit(event)
+        asker.emit(
+            SourceGap(asker.connector, asker.task, reason=reason, seconds=seconds, messages=messages, message=message)
+        )
 
     async def put(
         self,
@@ -298,7 +304,8 @@ class Inbox:
             parts.append(self._held.popleft())
         self.records -= records
         self.bytes -= size
-        return parts[0].page or _joined(parts)
+        page = parts[0].page  # one without records only moves the offset
+        return _joined(parts) if page is None else page
 
 
 def _joined(parts: Sequence[_Held]) -> Page:

@@ -106,6 +106,12 @@ SOURCE_GAP_MESSAGES = Metric(
     "Messages that are missing in these gaps, where their number is known.",
     TASK,
 )
+MESSAGES_PASSED_OVER = Metric(
+    "headrace_messages_passed_over_total",
+    Kind.COUNTER,
+    "Messages of a listener's source that are none for the topic, by the reason for which they were left out.",
+    (*TASK, "reason"),
+)
 RECONNECT_CEILINGS = Metric(
     "headrace_reconnect_ceilings_total",
     Kind.COUNTER,

@@ -85,8 +85,9 @@ class ListenerConnected(TaskEvent):
 class SourceGap(TaskEvent):
     """Something that the source had is lost, or may be: it was sent, or would have been, while nobody listened.
 
-    ``reason``: disconnected | restarted | stopped | dropped. ``seconds`` is the time for which nothing was heard, and
-    ``messages`` how many are missing; each is None where it is not known.
+    ``reason``: disconnected | restarted | stopped | dropped | unrecovered. ``seconds`` is the time for which nothing
+    was heard, and ``messages`` how many are missing; each is None where it is not known. ``message``: what the source
+    says.
     """
 
     logger: ClassVar[str] = "headrace.fetch"
@@ -94,6 +95,22 @@ class SourceGap(TaskEvent):
     reason: str
     seconds: float | None = None
     messages: int | None = None
+    message: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessagesPassedOver(TaskEvent):
+    """A listener has left out messages of its source that are none for the topic.
+
+    ``reason``: unknown (of a kind that nobody knows) | foreign (nobody here has asked for it) | deleted (the source has
+    said before to delete it) | warning (about the connection). ``message``: what the source says, where it does.
+    """
+
+    logger: ClassVar[str] = "headrace.fetch"
+    level: ClassVar[Level] = Level.WARNING
+    reason: str
+    messages: int
+    message: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

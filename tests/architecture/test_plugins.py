@@ -48,8 +48,8 @@ def test_it_says_what_it_is(plugin: Plugin) -> None:
 @by_plugin
 def test_it_has_a_contract_case(plugin: Plugin) -> None:
     """The contract suite knows how to try it."""
-    folder = plugin.target.split(".")[1]
-    case = ROOT / "tests/contracts" / f"{folder}_case.py"
+    _, folder, module = plugin.target.partition(":")[0].split(".")
+    case = ROOT / "tests/contracts" / f"{folder if module == 'fetcher' else module}_case.py"
 
     assert case.is_file()
     assert re.search(r"^CASE\b", case.read_text(encoding="utf-8"), re.MULTILINE)

@@ -16,8 +16,12 @@ HERE = Path(__file__).parent
 
 
 def case_file(plugin: Plugin) -> Path:
-    """Where the case of a plugin stands: ``fetchers.<name>.…`` has ``<name>_case.py`` here."""
-    return HERE / f"{plugin.target.split('.')[1]}_case.py"
+    """Where the case of a plugin stands: ``fetchers.<name>.fetcher`` has ``<name>_case.py`` here.
+
+    A second plugin of a folder, in another module, has ``<module>_case.py``.
+    """
+    _, folder, module = plugin.target.partition(":")[0].split(".")
+    return HERE / f"{folder if module == 'fetcher' else module}_case.py"
 
 
 def load_case(plugin: Plugin) -> FetcherCase:

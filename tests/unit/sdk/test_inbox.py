@@ -98,6 +98,15 @@ async def test_a_page_with_keys_goes_through_as_it_is() -> None:
     assert [page.offset["id"] for page in pages if page is not None] == [1, 2, 3]
 
 
+async def test_a_page_without_records_is_handed_over() -> None:
+    """It moves the offset though nothing comes."""
+    inbox = FakeContext().inbox(SMALL)
+    await inbox.put_page(Page([], {"id": 1}))
+    page = await inbox.take()
+    assert page is not None
+    assert (len(page), page.offset) == (0, {"id": 1})
+
+
 async def test_an_offset_without_records_goes_with_what_is_there() -> None:
     """It is where the next connection begins, in any case."""
     inbox = FakeContext().inbox(SMALL)

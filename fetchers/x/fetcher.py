@@ -1,0 +1,79 @@
+"""``XStreamSource``: posts of X that meet rules, as they are posted.
+
+A post is a record as it came, under its id as the key; a deletion is a tombstone under the key of its post.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+
+from fetchers.sdk import FetchContext, Finding, Offset, Page, Partition, SourceConnector
+from fetchers.x.api import XApi
+from fetchers.x.bookmark import Bookmark
+from fetchers.x.config import XStreamConfig
+from fetchers.x.connection import PostStream, StreamSettings
+from fetchers.x.messages import Kind, Message
+from fetchers.x.rules import Rules, wanted_rules
+
+CONNECTION_OF_THE_APP = "the one connection that X allows an app, and posts that come over it"
+
+
+class XStreamSource(SourceConnector[XStreamConfig]):
+    """Listens to the filtered stream; one task, whatever ``tasks.max`` says, since X allows an app one connection."""
+
+    default_dedupe_fields = ("data.id", "id_str")
+
+    def partition(self) -> Partition:
+        """The only one."""
+        return {"stream": "filtered"}
+
+    def findings(self) -> Sequence[Finding]:
+        """What does not fit together."""
+        return tuple(self.config.findings())
+
+    def check_offsets(self, offsets: Sequence[tuple[Partition, Offset | None]]) -> None:
+        """Times have to be times."""
+        for _, offset in offsets:
+            if offset is not None:
+                try:
+                    Bookmark.of(offset)
+                except Exception as error:
+                    raise ValueError(str(error)) from error
+
+    def taken_by_reading(self) -> str | None:
+        """A second connection takes the first one's place."""
+        return CONNECTION_OF_THE_APP
+
+    async def check(self, context: FetchContext) -> Sequence[Finding]:
+        """Ask X whether it lets us in and takes our rules, without a change to them."""
+        rules = self._rules(context, XApi(self.config.account(), clock=context.clock))
+        refused = await rules.refusals(context.http)
+        return [
+            Finding(rule.key, rule.value, f"X refuses the rule {rule.value!r}: {why.words}") for rule, why in refused
+        ]
+
+    def fetch(self, context: FetchContext) -> AsyncIterator[Page]:
+        """Posts until the task is stopped."""
+        config = self.config
+        api = XApi(config.account(), clock=context.clock)
+        settings = StreamSettings(
+            recovery=config.x_recovery, parameters=config.x_query, message_bytes_max=config.x_message_bytes_max
+        )
+        rules = self._rules(context, api)
+        return PostStream(context, api=api, rules=rules, settings=settings, make_pages=_pages).pages()
+
+    def _rules(self, context: FetchContext, api: XApi) -> Rules:
+        config = self.config
+        wanted = wanted_rules(
+            keywords=("x.keywords", config.x_keywords),
+            user_ids=("x.user.ids", config.x_user_ids),
+            rules=("x.rule", config.x_rule),
+        )
+        return Rules(api, context.connector, wanted)
+
+
+def _pages(messages: Sequence[Message]) -> Sequence[Page]:
+    """One page: posts and notices as they came, tombstones for deletions, each under the id of its post."""
+    payloads = [None if message.kind is Kind.DELETE else message.raw for message in messages]
+    keys = [None if message.id is None else message.id.encode() for message in messages]
+    return (Page(payloads, {}, keys=keys),)
