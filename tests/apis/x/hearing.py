@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
 from fetchers.catalog import shared_http
-from fetchers.sdk import Offset, Page, partition_key
+from fetchers.sdk import Offset, Page
 from fetchers.sdk.testing import FakeClock, FakeContext
 from fetchers.x.config import XStreamConfig
 from fetchers.x.fetcher import XStreamSource
@@ -69,13 +69,12 @@ class Hearing:
     @property
     def records(self) -> list[tuple[bytes | None, bytes | None]]:
         """Keys and payloads, doubles included."""
-        return [
-            (key, value)
-            for page in self.pages
-            for key, value in zip(
-                page.keys.to_pylist() if page.keys is not None else [None] * len(page), page.values(), strict=True
-            )
-        ]
+        found: list[tuple[bytes | None, bytes | None]] = []
+        for page in self.pages:
+            keys: Any = page.keys
+            assert keys is not None
+            found += zip(keys.to_pylist(), page.values(), strict=True)
+        return found
 
     @property
     def texts(self) -> list[str]:
@@ -161,6 +160,3 @@ async def simulated(clock: FakeClock | None = None, **settings: Any) -> AsyncIte
     clock = clock or FakeClock()
     async with XSimulator(XSettings(**({"keep_alive_seconds": 0.05} | settings)), clock=clock) as x:
         yield x, clock
-
-
-__all__ = ["PARTITION", "Hearing", "Sequence", "connector_for", "hearing", "partition_key", "simulated"]
