@@ -102,7 +102,7 @@ def _record_verdict(plan: ConversionPlan, judged: Verdict, canonical: str, stamp
     assert plan.record is not None  # noqa: S101 - told to the type checker: only contracts have canonical texts
     if len(canonical) > LENGTH_READABLE and not is_readable_by_spark(plan.record, record):
         return Verdict(Rejection(Reason.UNREPRESENTABLE, UNREADABLE), dedupe=judged.dedupe)
-    own = None if plan.timestamp_field is None else _timestamp(plan, plan.timestamp_field, record)
+    own = None if plan.timestamp_field is None else record_timestamp(plan, plan.timestamp_field, record)
     told = stamp if own is None else own
     value = _written(plan, Side.VALUE, record, told) if is_value_written(plan) else judged.value
     key = _written(plan, Side.KEY, _key_of(plan, record), told) if plan.key_fields else None
@@ -115,7 +115,7 @@ def _key_of(plan: ConversionPlan, record: JsonValue) -> JsonValue:
     return {name: record[name] for name in plan.key_fields}
 
 
-def _timestamp(plan: ConversionPlan, path: str, record: JsonValue) -> int | None:
+def record_timestamp(plan: ConversionPlan, path: str, record: JsonValue) -> int | None:
     """Milliseconds since the epoch, or None where a record on the way or the field itself is null."""
     kind: AvroType | None = plan.record
     for name in path.split("."):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from fetchers.sdk import Finding, Severity
 from service.config.files import ConfigFileError, read_properties
+from service.config.kinds import Definition
 from service.config.providers import ConfigProviders, ProviderError, Resolved, resolve_worker
 from service.config.worker import PLACEHOLDER_REGISTRY, WorkerConfig, with_defaults, with_registry
 from service.herder.errors import BadRequestError
@@ -45,14 +46,40 @@ def validate_file(path: Path, worker: Path | None = None, *, environ: Mapping[st
         properties = read_properties(path)
     except ConfigFileError as error:
         return FileVerdict("", (Finding("", None, str(error)),))
-    resolved = resolve_worker(worker_properties, environ=environ)
-    parsed = WorkerConfig.parse(resolved.properties)
+    found = validate_properties(properties, worker_properties, environ=environ)
+    parsed = WorkerConfig.parse(found.worker)
+    return FileVerdict(properties.get("name", ""), found.findings, (*found.worker_findings, *parsed.findings))
+
+
+@dataclass(frozen=True, slots=True)
+class PropertiesVerdict:
+    """What was found in a connector's properties, and what they define."""
+
+    findings: tuple[Finding, ...]
+    worker_findings: tuple[Finding, ...]
+    """Of its config providers."""
+    worker: Mapping[str, str]
+    """The worker's properties with the values of variables."""
+    definition: Definition | None
+    """None where anything is wrong; its properties hold the values of variables."""
+
+
+def validate_properties(
+    properties: Mapping[str, str], worker: Mapping[str, str], *, environ: Mapping[str, str]
+) -> PropertiesVerdict:
+    """As ``validate_file``, of properties that were read. Spark's data source calls it too."""
+    resolved = resolve_worker(worker, environ=environ)
     validation = Validation(
         with_defaults(with_registry(resolved.properties, PLACEHOLDER_REGISTRY)), _Resolution(resolved.providers)
     )
-    return FileVerdict(
-        properties.get("name", ""), _findings(validation, properties), (*resolved.findings, *parsed.findings)
-    )
+    try:
+        validated: Validated = validation.validate(properties)
+    except BadRequestError as error:
+        key = "" if isinstance(error.__cause__, ProviderError) else "connector.class"
+        refusal = Finding(key, properties.get(key), str(error))
+        return PropertiesVerdict((refusal,), tuple(resolved.findings), resolved.properties, None)
+    findings = (*errors_of(validated.infos), *validated.warnings)
+    return PropertiesVerdict(findings, tuple(resolved.findings), resolved.properties, validated.definition)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +91,6 @@ class _Resolution:
     def __call__(self, properties: Mapping[str, str]) -> Resolved:
         resolved = self.providers.resolve(properties)
         return replace(resolved, properties=with_registry(resolved.properties, PLACEHOLDER_REGISTRY))
-
-
-def _findings(validation: Validation, properties: Mapping[str, str]) -> tuple[Finding, ...]:
-    try:
-        validated: Validated = validation.validate(properties)
-    except BadRequestError as error:
-        key = "" if isinstance(error.__cause__, ProviderError) else "connector.class"
-        return (Finding(key, properties.get(key), str(error)),)
-    return (*errors_of(validated.infos), *validated.warnings)
 
 
 def errors_of(infos: ConfigInfos) -> tuple[Finding, ...]:
