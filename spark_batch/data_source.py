@@ -24,10 +24,10 @@ class StreamFeed(Protocol):
     """One run of a streaming query, in a process of the driver; Spark calls one method at a time."""
 
     def first_offset(self) -> Offset:
-        """Where a query without a checkpoint begins; called before any other method then."""
+        """Where the query began, or begins; called when its first batch is read."""
 
     def resume(self, offset: Offset) -> None:
-        """Go on from the newest offset of the checkpoint; called again for the offsets of later batches."""
+        """Go on from the newest offset of the checkpoint: called first where there is one, and again for later batches."""
 
     def latest_offset(self) -> Offset:
         """The end of the next batch; the end of the last one where there is nothing new. Blocks for seconds at most."""

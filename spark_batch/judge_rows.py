@@ -57,6 +57,7 @@ def judge_rows(plan: ConversionPlan, batch: pa.Table) -> JudgedRows:
     Blocking; never raises for a bad record. Called where a data source reads.
     """
     draft = begun(plan, batch)
+    draft.columns["value"] = pa.nulls(batch.num_rows, pa.binary())  # nothing is written, and payloads need no copy
     found = _Found(np.zeros(batch.num_rows, dtype=bool), None, {})
     if plan.is_json and batch.num_rows:
         found = _found(draft)
@@ -92,7 +93,7 @@ def _found(draft: Draft) -> _Found:
     exact = {}
     for at in map(int, np.flatnonzero(is_left & ~is_proven)):
         verdict, record = _exactly(plan, draft.payloads[at].as_py())
-        draft.rows[at] = completed(draft, at, verdict)
+        draft.rows[at] = replace(completed(draft, at, verdict), value=None)
         if record is not None:
             exact[at] = record
     return _Found(is_proven, None if proof is None else proof.records, exact)
@@ -124,15 +125,18 @@ def _exactly(plan: ConversionPlan, payload: bytes) -> tuple[Verdict, object | No
 def _tell_of_proven(draft: Draft, record: Record, proof: Proof) -> None:
     """Timestamps, hashes and coercions of the proven records, as whole columns of the draft."""
     plan = draft.plan
-    places = np.cumsum(proof.is_proven) - 1
-    rows: ArrowColumn = pa.array(places, mask=~proof.is_proven)
+    rows: ArrowColumn = pa.array(np.cumsum(proof.is_proven) - 1, mask=~proof.is_proven)
+
+    def spread(column: ArrowColumn) -> ArrowColumn:
+        return column if proof.is_proven.all() else column.take(rows)
+
     if plan.timestamp_field is not None:
-        stamps = _timestamps(record, plan.timestamp_field, proof.records)
-        draft.columns["timestamp"] = pc.coalesce(stamps.take(rows), draft.columns["timestamp"])
+        stamps = spread(_timestamps(record, plan.timestamp_field, proof.records))
+        draft.columns["timestamp"] = pc.coalesce(stamps, draft.columns["timestamp"])
     if plan.dedupe_fields:
-        draft.columns["dedupe"] = _hashes(dedupe_fields(plan.dedupe_fields, record), proof.records).take(rows)
+        draft.columns["dedupe"] = spread(_hashes(dedupe_fields(plan.dedupe_fields, record), proof.records))
     if plan.coerced_fields:
-        draft.columns["coerced"] = pa.array(proof.coerced, mask=proof.coerced == 0).take(rows)
+        draft.columns["coerced"] = spread(pa.array(proof.coerced, mask=proof.coerced == 0))
 
 
 def _timestamps(record: Record, path: str, records: ArrowColumn) -> ArrowColumn:

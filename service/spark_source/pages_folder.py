@@ -51,12 +51,6 @@ class KeptPages:
             described = json.loads((stream.schema.metadata or {})[_PAGES])
             return tuple(_page(each, batch) for each, batch in zip(described, stream, strict=True))
 
-    def delete(self) -> None:
-        """Forget them; it does not matter if they are gone."""
-        filesystem, path = _opened(self.place)
-        if filesystem.get_file_info(path).type is pyarrow.fs.FileType.File:
-            filesystem.delete_file(path)
-
 
 def _opened(place: str) -> tuple[Any, str]:
     if "://" in place:
@@ -96,3 +90,14 @@ def places(folder: str, stream: str, run: str, numbers: range) -> Iterator[KeptP
     """The files of one stream that a run has written."""
     for number in numbers:
         yield KeptPages(f"{folder.rstrip('/')}/{stream}/{number:012d}-{run}.arrow")
+
+
+def delete_up_to(folder: str, stream: str, number: int) -> None:
+    """Forget a stream's files up to a number, whoever wrote them: also those of a run that died before it told of them.
+
+    They are committed, or nobody has logged them and nobody will.
+    """
+    filesystem, path = _opened(f"{folder.rstrip('/')}/{stream}")
+    for file in filesystem.get_file_info(pyarrow.fs.FileSelector(path, allow_not_found=True)):
+        if int(file.base_name.partition("-")[0]) <= number:
+            filesystem.delete_file(file.path)

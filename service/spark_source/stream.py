@@ -23,7 +23,7 @@ from service.config.definition import ConnectorDefinition
 from service.embedded.running import Running, running
 from service.spark_source.fetching import TaskFetch, fetching
 from service.spark_source.options import OptionsRefusedError, SourceOptions
-from service.spark_source.pages_folder import KeptPages, places
+from service.spark_source.pages_folder import KeptPages, delete_up_to, places
 
 FIRST_SECONDS_MAX = 60.0
 """How long a trigger waits for the first page of a source that has not told all it had."""
@@ -47,7 +47,6 @@ class Stream:
     _stack: ExitStack = field(default_factory=ExitStack)
     _unreceipted: deque[tuple[int, Partition, Offset]] = field(default_factory=deque)
     """Pages whose fetcher has not yet heard of their commit, by the number of their file."""
-    _kept: deque[tuple[int, KeptPages]] = field(default_factory=deque)
 
     @classmethod
     def opened(cls, options: SourceOptions, definition: ConnectorDefinition) -> Stream:
@@ -65,9 +64,13 @@ class Stream:
         return cls(definition, options.pages_path, options.trigger_records_max)
 
     def first_offset(self) -> dict[str, Any]:
-        """Of a query that is new: a name for its files that no other query has."""
-        self._end = {"stream": uuid.uuid4().hex, "run": self.run, "number": 0, "offsets": []}
-        return self._end
+        """Before all files; a new query is given a name for its files that no other query has.
+
+        Spark may ask for the newest offset first, and for this one when it reads the first batch, or reads it again.
+        """
+        if self._end is None:
+            self._end = {"stream": uuid.uuid4().hex, "run": self.run, "number": 0, "offsets": []}
+        return {**self._end, "number": 0, "offsets": []}
 
     def resume(self, offset: dict[str, Any]) -> None:
         """See ``StreamFeed``; once something was fetched here, this run knows better."""
@@ -76,7 +79,7 @@ class Stream:
 
     def latest_offset(self) -> dict[str, Any]:
         """Keep what has come, and tell its end."""
-        end = self._told()
+        end = self._end or self.first_offset()
         fetch = self._fetching(end)
         records, begun_at = 0, time.monotonic()
         seconds_max, rest_seconds = FIRST_SECONDS_MAX, REST_SECONDS
@@ -93,8 +96,7 @@ class Stream:
 
     def commit(self, end: dict[str, Any]) -> None:
         """Delete the files up to an offset, and tell the fetcher of their pages."""
-        while self._kept and self._kept[0][0] <= end["number"]:
-            self._kept.popleft()[1].delete()
+        delete_up_to(self.folder, end["stream"], end["number"])
         while self._fetch is not None and self._unreceipted and self._unreceipted[0][0] <= end["number"]:
             _, partition, offset = self._unreceipted.popleft()
             self._fetch.call(methodcaller("committed", partition, offset))
@@ -102,12 +104,6 @@ class Stream:
     def stop(self) -> None:
         """End the fetcher; files that are not committed stay for the next run."""
         self._stack.close()
-
-    def _told(self) -> dict[str, Any]:
-        if self._end is None:
-            message = "Spark asked for an offset before it told where the query begins"
-            raise RuntimeError(message)
-        return self._end
 
     def _fetching(self, end: dict[str, Any]) -> Running[TaskFetch]:
         if self._fetch is None:
@@ -132,7 +128,6 @@ class Stream:
         number = end["number"] + 1
         (place,) = places(self.folder, end["stream"], self.run, range(number, number + 1))
         place.write(pages)
-        self._kept.append((number, place))
         offsets = {partition_key(partition): (partition, offset) for partition, offset in end["offsets"]}
         own = self.definition.for_task({}).partition()
         for page in pages:
