@@ -20,7 +20,8 @@ import pytest
 from service.embedded.jars import archive_options, spark_avro_jar
 from service.embedded.ports import free_ports
 
-GUARD = Path(__file__).parents[1] / "service" / "embedded" / "guard.py"
+ROOT = Path(__file__).parents[1]
+GUARD = ROOT / "service" / "embedded" / "guard.py"
 CONNECT_FLAG = "SPARK_CONNECT_MODE_ENABLED"
 """PySpark's switch between its two kinds of columns; a process normally has one kind only."""
 
@@ -39,7 +40,7 @@ class ConnectServer:
     def __init__(self, folder: Path, *, port: int | None = None) -> None:
         self.port = port or free_ports(1)[0]
         self.url = f"sc://127.0.0.1:{self.port}"
-        home = _spark_home()
+        home = spark_home()
         settings = {
             "spark.ui.enabled": "false",
             "spark.driver.host": "127.0.0.1",
@@ -61,6 +62,9 @@ class ConnectServer:
             **{name: value for name, value in os.environ.items() if name != CONNECT_FLAG},
             "SPARK_HOME": str(home),
             "SPARK_LOCAL_IP": "127.0.0.1",
+            # Its Python processes import the data source.
+            "PYSPARK_PYTHON": sys.executable,
+            "PYTHONPATH": str(ROOT),
             # The server's heap comes from here, not from --driver-memory.
             "SPARK_DAEMON_MEMORY": "768m",
         }
@@ -106,7 +110,7 @@ class ConnectServer:
             raise RuntimeError(b"".join(seen[-20:]).decode(errors="replace"))
 
 
-def _spark_home() -> Path:
+def spark_home() -> Path:
     """Where PySpark is installed; to import it takes a second, in each process of a run."""
     found = importlib.util.find_spec("pyspark")
     assert found is not None

@@ -27,6 +27,7 @@ from service.config.worker import WorkerConfig
 from service.docs.markdown import NOTICE, cell, code, first_paragraph, table
 from service.kafka.client import FIXED, WITHOUT_EFFECT
 from service.sinks.catalog import SINKS
+from service.spark_source.options import ReadOptions
 
 PAGE = """\
 {notice}
@@ -73,6 +74,12 @@ transformation also takes:
 
 {alias}
 {classes}
+## Spark's data source
+
+Options of `spark.read.format("headrace")` and `spark.readStream` besides a connector's own keys
+([guide](../guides/spark-data-source.md)). `config.providers…` and `schema.registry.url` mean what they mean on a worker.
+
+{spark_source}
 ## Config providers
 
 `config.providers=file,env` on the worker names providers, `config.providers.<name>.class` says which each is,
@@ -141,6 +148,7 @@ def page() -> str:
     return PAGE.format(
         notice=NOTICE,
         worker=_keys(WorkerConfig.config_keys()),
+        spark_source=_keys(ReadOptions.config_keys()),
         worker_prefixes=_codes(f"{prefix}*" for prefix in WorkerConfig.free_prefixes),
         connector="\n".join(_groups(SourceConnectorConfig.config_keys())),
         plugins="\n".join(_plugin(plugin) for plugin in PLUGINS),

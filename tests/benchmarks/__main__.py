@@ -19,13 +19,13 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from tests.benchmarks import cluster, control, kills, service_level, streams, throughput
+from tests.benchmarks import cluster, control, kills, service_level, spark_source, streams, throughput
 from tests.benchmarks.processes import ROOT, servers
 from tests.benchmarks.rows import Row
 from tests.benchmarks.throughput import Field, run_name
 from tests.benchmarks.watching import Passage
 
-FIGURES = ("throughput", "sources", "latency", "streams", "start", "control", "cluster", "memory")
+FIGURES = ("throughput", "sources", "spark-source", "latency", "streams", "start", "control", "cluster", "memory")
 ON_REQUEST = ("kills",)
 """Takes hours."""
 RESULTS = ROOT / "docs" / "benchmarks"
@@ -69,6 +69,20 @@ async def measure_sources(field: Field, *, records: int, rounds: int) -> list[Ro
         Row(f"{name}: processor time a record", _cost(runs), _limit(runs), None) for name, runs in passages.items()
     ]
     return rows
+
+
+async def measure_spark_source(field: Field, *, records: int, rounds: int) -> list[Row]:
+    """A backfill by Spark's data source to Parquet, and by the service to Kafka, by turns."""
+    measures: dict[str, Measure] = {"service": throughput.from_mixpanel, "data source": spark_source.from_mixpanel}
+    passages = await _alternate(field, measures, records=records, rounds=rounds)
+    rates = {name: [passage.records_per_second for passage in runs] for name, runs in passages.items()}
+    by_round = [ours / service for ours, service in zip(rates["data source"], rates["service"], strict=True)]
+    share = statistics.median(by_round)
+    told = f"{_rates(rates['data source'])}; rounds: {_each(by_round)}"
+    return [
+        Row(f"Mixpanel backfill, Spark data source ÷ service ({told})", f"{share:.2f}", "≥ 0.7", share >= 0.7),
+        *(Row(f"{name}: processor time a record", _cost(runs), _limit(runs), None) for name, runs in passages.items()),
+    ]
 
 
 async def _alternate(
@@ -222,6 +236,8 @@ async def _measure(names: tuple[str, ...], amounts: Amounts) -> list[Row]:
                 rows += await measure_throughput(field, records=amounts.records, rounds=amounts.rounds)
             if "sources" in names:
                 rows += await measure_sources(field, records=amounts.records, rounds=amounts.rounds)
+            if "spark-source" in names:
+                rows += await measure_spark_source(field, records=amounts.records, rounds=amounts.rounds)
             if "latency" in names:
                 rows += await measure_latency(field)
             if "start" in names:

@@ -89,23 +89,30 @@ async def from_http(field: Field, run: str, *, records: int) -> Passage:
 
 async def from_mixpanel(field: Field, run: str, *, records: int) -> Passage:
     """MixpanelSource on ten days."""
-    first_day = date(2026, 1, 1)
-    settings = MixpanelSettings(first_day=first_day, days=10, events_per_day=records // 10)
-    with ExitStack() as stack:
-        simulator = stack.enter_context(simulator_process(settings, is_prepared=True))
-        properties = {
-            "connector.class": "MixpanelSource",
-            "from_date": first_day.isoformat(),
-            "mixpanel.to.date": settings.last_day.isoformat(),
-            "mixpanel.project.id": settings.project_id,
-            "mixpanel.service.account.username": settings.username,
-            "mixpanel.service.account.secret": settings.secret,
-            "mixpanel.base.url": simulator.url,
-            "errors.tolerance": "all",
-            "contract.schema": f"file:{CONTRACT_PATH}",
-            "value.converter": AVRO["value.converter"],
-        }
+    settings = mixpanel_settings(records)
+    with simulator_process(settings, is_prepared=True) as simulator:
+        properties = mixpanel_properties(settings, simulator.url) | {"value.converter": AVRO["value.converter"]}
         return await run_headrace(field, f"mixpanel-{run}", properties, records=records)
+
+
+def mixpanel_settings(records: int) -> MixpanelSettings:
+    """A project of ten days."""
+    return MixpanelSettings(first_day=date(2026, 1, 1), days=10, events_per_day=records // 10)
+
+
+def mixpanel_properties(settings: MixpanelSettings, url: str) -> dict[str, str]:
+    """A connector of that project, whoever runs it."""
+    return {
+        "connector.class": "MixpanelSource",
+        "from_date": settings.first_day.isoformat(),
+        "mixpanel.to.date": settings.last_day.isoformat(),
+        "mixpanel.project.id": settings.project_id,
+        "mixpanel.service.account.username": settings.username,
+        "mixpanel.service.account.secret": settings.secret,
+        "mixpanel.base.url": url,
+        "errors.tolerance": "all",
+        "contract.schema": f"file:{CONTRACT_PATH}",
+    }
 
 
 def run_name(number: int) -> str:
