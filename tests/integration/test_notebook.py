@@ -51,8 +51,8 @@ def test_the_guide_of_the_data_source_shows_cells_of_its_notebook() -> None:
     cells = [cell.source + "\n" for cell in notebook.cells if cell.cell_type == "code"]
     guide = (_ROOT / "docs" / "guides" / "spark-data-source.md").read_text()
     shown = re.findall(r"^```python\n(.*?)^```$", guide, re.DOTALL | re.MULTILINE)
-    assert len(shown) == 3
-    assert all(block in cells for block in shown[1:])
+    assert len(shown) == 2
+    assert all(block in cells for block in shown)
 
 
 def _executed(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:

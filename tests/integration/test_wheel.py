@@ -87,7 +87,33 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
 def test_everything_is_under_one_name(installed: Installed) -> None:
     """No `service` or `metrics` of ours lands beside other people's packages."""
     names = {name.split("/")[0] for name in zipfile.ZipFile(installed.wheel).namelist()}
-    assert names == {"headrace", f"headrace-{VERSION}.dist-info"}
+    assert names == {"headrace", "pyspark_headrace.py", f"headrace-{VERSION}.dist-info"}
+
+
+def test_spark_s_processes_can_take_the_data_source_up(installed: Installed) -> None:
+    """What Spark pickles brings headrace's packages with it, into a process that has imported nothing of them."""
+    python = str(installed.environment / "bin" / "python")
+
+    def run(program: str, given: bytes = b"") -> bytes:
+        done = subprocess.run([python, "-c", program], input=given, capture_output=True, timeout=100, check=False)
+        assert done.returncode == 0, done.stderr.decode()
+        return done.stdout
+
+    schema = '{"type":"record","name":"R","fields":[{"name":"a","type":"long"}]}'
+    options = {"connector.class": "HttpSource", "http.url": "http://127.0.0.1:1", "contract.schema": schema}
+    pickled = run(
+        "import sys, pyspark_headrace as h; from pyspark.serializers import CloudPickleSerializer as S\n"
+        f"source = h.DefaultSource({options!r})\n"
+        "reader = source.reader(source.schema())\n"
+        "sys.stdout.buffer.write(S().dumps((h.DefaultSource, reader, reader.partitions(), source)))"
+    )
+    told = run(
+        "import sys; from pyspark.serializers import CloudPickleSerializer as S\n"
+        "kind, reader, parts, source = S().loads(sys.stdin.buffer.read())\n"
+        "print(kind.name(), reader.feed.schema.names, len(parts))",
+        pickled,
+    )
+    assert told.decode().split() == ["headrace", "['a']", "1"]
 
 
 def test_versions_agree(installed: Installed) -> None:
