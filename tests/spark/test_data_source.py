@@ -35,7 +35,7 @@ PROJECT = MixpanelSettings(
 )
 READY_SECONDS_MAX = 120.0
 STEP_SECONDS_MAX = 280.0
-pytestmark = pytest.mark.timeout(900)
+TEST_SECONDS_MAX = 900
 
 
 class Program:
@@ -78,6 +78,11 @@ class Program:
             line = self._lines[found[0]]
             del self._lines[: found[0] + 1]
             return line
+
+    def demand_alive(self) -> None:
+        """Fail with what it has said where it has ended."""
+        with self._news:
+            assert self._process.poll() is None, "".join(self._lines[-60:])
 
     def stop(self) -> None:
         """End it; nothing of it is left."""
@@ -155,6 +160,8 @@ def counting_options(until: Path, count: int) -> dict[str, str]:
     }
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(TEST_SECONDS_MAX)
 def test_a_driver_on_a_cluster_and_in_local_mode(master: str, simulator: RunningSimulator, tmp_path: Path) -> None:
     """A backfill has the counts of the demo's accounts, a killed executor costs nothing, a stream goes on where it was.
 
@@ -176,7 +183,7 @@ def test_a_driver_on_a_cluster_and_in_local_mode(master: str, simulator: Running
         assert (found["valid"], found["rejected"]) == (truth.delivered, truth.dead_lettered)
         assert found["distinct"] == found["valid"] == PROJECT.days * PROJECT.events_per_day
 
-        killed = kill_executor_of(gate / "pid")
+        killed = kill_executor_of(gate / "pid", driver)
         assert said(driver, "killed")["numbers"] == list(range(40))
         assert not psutil.pid_exists(killed)
 
@@ -196,10 +203,11 @@ def said(driver: Program, step: str) -> dict[str, Any]:
     return found
 
 
-def kill_executor_of(note: Path) -> int:
+def kill_executor_of(note: Path, driver: Program) -> int:
     """Wait until a task has noted its process in the middle of its pages, and kill the executor above it."""
     waiting = threading.Event()
     while not (note.exists() and note.read_text().endswith("\n")):
+        driver.demand_alive()
         waiting.wait(0.05)
     executor = next(parent for parent in psutil.Process(int(note.read_text())).parents() if parent.name() == "java")
     executor.send_signal(signal.SIGKILL)
@@ -207,6 +215,7 @@ def kill_executor_of(note: Path) -> int:
     return executor.pid
 
 
+@pytest.mark.timeout(TEST_SECONDS_MAX)
 def test_spark_connect_reads_it_too(
     spark_remote: str, simulator: RunningSimulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
