@@ -27,7 +27,7 @@ class StreamFeed(Protocol):
         """Where the query began, or begins; called when its first batch is read."""
 
     def resume(self, offset: Offset) -> None:
-        """Go on from the newest offset of the checkpoint; called first where there is one, then for later batches too."""
+        """Go on from the newest offset of the checkpoint; called first where there is one, then for later batches."""
 
     def latest_offset(self) -> Offset:
         """The end of the next batch; the end of the last one where there is nothing new. Blocks for seconds at most."""

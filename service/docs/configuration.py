@@ -77,7 +77,7 @@ transformation also takes:
 ## Spark's data source
 
 Options of `spark.read.format("headrace")` and `spark.readStream` besides a connector's own keys
-([guide](../guides/spark-data-source.md)). `config.providers…` and `schema.registry.url` mean what they mean on a worker.
+([guide](../guides/spark-data-source.md)). `config.providers…` and `schema.registry.url` mean the same as on a worker.
 
 {spark_source}
 ## Config providers
