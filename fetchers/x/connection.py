@@ -64,10 +64,14 @@ class StreamSettings:
     message_bytes_max: int = 1_048_576
 
     def query(self) -> dict[str, str]:
-        """The parameters, with the time of each post among the fields that are asked for."""
+        """The parameters, with the time of each post among the fields that are asked for.
+
+        So are those by which it can be told to which post of a search an expanded object belongs.
+        """
         query = dict(self.parameters or {})
-        fields = [name.strip() for name in query.get("tweet.fields", "").split(",") if name.strip()]
-        return query | {"tweet.fields": ",".join(dict.fromkeys((*fields, "created_at")))}
+        fields = _names(query.get("tweet.fields", ""))
+        needed = [name.partition(".")[0] for name in _names(query.get("expansions", ""))]
+        return query | {"tweet.fields": ",".join(dict.fromkeys((*fields, *needed, "created_at")))}
 
 
 class PostStream:
@@ -222,7 +226,7 @@ class PostStream:
         if newest_ms is not None:
             self._context.report_lag(max(0.0, (self._now_ms - newest_ms) / 1000))
             missing = self._bookmark.missing
-            if missing is not None and newest_ms >= missing.until_ms:
+            if missing is not None and newest_ms > missing.until_ms:
                 await self._end_recovery(inbox, "backfill")
 
     async def _deliver(self, inbox: Inbox, messages: Sequence[Message]) -> None:
@@ -325,6 +329,10 @@ class PostStream:
             async with self._turn:
                 self._bookmark = replace(self._bookmark, missing=None)
                 await self._put_offset(inbox)
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def _ending(message: Message) -> Retriable | Fatal:

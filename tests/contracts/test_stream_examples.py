@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from fetchers.sdk import Page
 from fetchers.sdk.testing import FakeContext, collect
 from service.config.definition import ConnectorDefinition
 from service.job import read_job
+from service.simulators.x import XSimulator
 from spark_batch.exact.verdicts import exact_verdict
 from tests.contracts.loopback import serve
 
@@ -79,3 +82,30 @@ async def test_an_example_runs_as_it_stands(name: str, recorded: str, expected: 
     assert [exact_verdict(plan, payload).rejection for payload in payloads] == [None] * len(expected)
     marks = {"wikimedia": "admin@example.com", "mastodon": f"Bearer {TOKEN}", "coinbase": '"type": "subscribe"'}
     assert any(marks[name] in text for text in sent)
+
+
+async def test_the_example_of_x_runs_as_it_stands() -> None:
+    """On the simulated X: posts that meet its keywords and its rule, under their ids, which meet its contract."""
+    definition = defined("x")
+    texts = ["olympics in San Jose", "nothing of it", "kafka"]
+    async with XSimulator() as x, shared_http() as http, asyncio.TaskGroup() as group:
+
+        async def post() -> None:
+            await x.wait_for_connections(1)
+            for text in texts:
+                x.post(text)
+
+        token = x.settings.bearer_token
+        properties = {
+            name: text.replace("${env:X_BEARER_TOKEN}", token) for name, text in definition.properties.items()
+        }
+        config = type(definition.for_task({})).config_class.parse({**properties, "x.base.url": x.url}).config
+        assert config is not None
+        group.create_task(post())
+        pages = await collect(type(definition.for_task({}))(config), FakeContext(http=http), records=2)
+    payloads = [payload or b"" for page in pages for payload in page.values()]
+    assert [json.loads(payload)["data"]["text"] for payload in payloads] == [texts[0], texts[2]]
+    assert [user["id"] for user in json.loads(payloads[0])["includes"]["users"]] == ["9876543210"]
+    assert definition.contract_source is not None
+    plan = definition.plan(definition.contract_source.text)
+    assert [exact_verdict(plan, payload).rejection for payload in payloads] == [None, None]

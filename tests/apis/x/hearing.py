@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from fetchers.catalog import shared_http
-from fetchers.sdk import Offset, Page
+from fetchers.sdk import Inbox, InboxLimits, Offset, Page
 from fetchers.sdk.testing import FakeClock, FakeContext
 from fetchers.x.config import XStreamConfig
 from fetchers.x.fetcher import XStreamSource
@@ -18,7 +18,17 @@ from service.simulators.x import XSimulator
 from service.simulators.x_settings import XSettings
 
 SECONDS_MAX = 20.0
+NARROW = InboxLimits(records_max=50, bytes_max=1_000_000)
 PARTITION = {"stream": "filtered"}
+
+
+class Narrow(FakeContext):
+    """A worker with little room in its inboxes."""
+
+    def inbox(self, limits: InboxLimits | None = None) -> Inbox:
+        """Of ``NARROW``, whatever is asked for."""
+        del limits
+        return super().inbox(NARROW)
 
 
 class Hearing:
@@ -29,6 +39,8 @@ class Hearing:
         self.pages: list[Page] = []
         self.error: Exception | None = None
         self._news = asyncio.Event()
+        self._may_take = asyncio.Event()
+        self._may_take.set()
 
     async def run(self, connector: XStreamSource) -> None:
         """Take pages until cancelled; what is raised is kept."""
@@ -37,13 +49,27 @@ class Hearing:
                 self.pages.append(page)
                 self.context.commit(page, default=PARTITION)
                 self._news.set()
+                await self._may_take.wait()
         except Exception as error:  # noqa: BLE001 - the test looks at it
             self.error = error
             self._news.set()
 
-    async def wait(self, condition: Callable[[], bool]) -> None:
+    def pause(self) -> None:
+        """Take no page after the next one."""
+        self._may_take.clear()
+
+    def go_on(self) -> None:
+        """Take pages again."""
+        self._may_take.set()
+
+    async def breathe(self) -> None:
+        """Let server and client do what they can at this moment."""
+        for _ in range(5):
+            await asyncio.sleep(0)
+
+    async def wait(self, condition: Callable[[], bool], *, seconds_max: float = SECONDS_MAX) -> None:
         """Until it holds; looked at whenever a page comes and, for what brings no page, a few times a second."""
-        async with asyncio.timeout(SECONDS_MAX):
+        async with asyncio.timeout(seconds_max):
             while not condition():
                 if self.error is not None:
                     raise self.error
@@ -71,10 +97,13 @@ class Hearing:
         """Keys and payloads, doubles included."""
         found: list[tuple[bytes | None, bytes | None]] = []
         for page in self.pages:
-            keys: Any = page.keys
-            assert keys is not None
-            found += zip(keys.to_pylist(), page.values(), strict=True)
+            found += zip(_keys(page), page.values(), strict=True)
         return found
+
+    @property
+    def ids(self) -> set[bytes]:
+        """Of everything that has come under a key."""
+        return {key for page in self.pages if page.keys is not None for key in _keys(page) if key is not None}
 
     @property
     def texts(self) -> list[str]:
@@ -95,6 +124,11 @@ class Hearing:
             if scope is not None:
                 windows = {label: ids for label, ids in windows.items() if label >= scope.oldest_open}
         return found
+
+    @property
+    def told(self) -> list[dict[str, Any]]:
+        """Messages of posts, doubles included."""
+        return [json.loads(value) for _, value in self.records if value is not None]
 
     @property
     def gaps(self) -> list[SourceGap]:
@@ -121,14 +155,20 @@ class Hearing:
         return [seconds for _, seconds in self.context.retries]
 
 
-def connector_for(x: XSimulator, **properties: str) -> XStreamSource:
-    """With the app's bearer token and the keyword kafka, unless told otherwise; keys have ``_`` for their dots."""
+def _keys(page: Page) -> list[bytes | None]:
+    keys: Any = page.keys
+    return [None] * len(page) if keys is None else list(keys.to_pylist())
+
+
+def connector_for(x: XSimulator, more: Mapping[str, str] | None = None, **properties: str) -> XStreamSource:
+    """With the app's bearer token and the keyword kafka, unless told otherwise; ``_`` stands for ``.`` in keys."""
     texts: Mapping[str, str] = {
         "topic": "posts",
         "x.base.url": x.url,
         "x.bearer.token": x.settings.bearer_token,
         "x.keywords": "kafka",
         **{key.replace("_", "."): text for key, text in properties.items()},
+        **(more or {}),
     }
     parsed = XStreamConfig.parse({key: text for key, text in texts.items() if text})
     assert parsed.config is not None, parsed.findings
@@ -139,15 +179,21 @@ def connector_for(x: XSimulator, **properties: str) -> XStreamSource:
 
 @asynccontextmanager
 async def hearing(
-    x: XSimulator, clock: FakeClock, *, offset: Offset | None = None, is_starved: bool = True, **properties: str
+    x: XSimulator,
+    clock: FakeClock,
+    *,
+    offset: Offset | None = None,
+    is_narrow: bool = False,
+    more: Mapping[str, str] | None = None,
+    **properties: str,
 ) -> AsyncIterator[Hearing]:
     """A task that runs while the block does."""
     async with shared_http() as http:
-        context = FakeContext(http=http, clock=clock, partition=PARTITION, offset=offset, connector="cats")
-        context.is_starved = is_starved
+        kind = Narrow if is_narrow else FakeContext
+        context = kind(http=http, clock=clock, partition=PARTITION, offset=offset, connector="cats")
         heard = Hearing(context)
         async with asyncio.TaskGroup() as group:
-            task = group.create_task(heard.run(connector_for(x, **properties)))
+            task = group.create_task(heard.run(connector_for(x, more, **properties)))
             try:
                 yield heard
             finally:
