@@ -6,6 +6,7 @@ background; tasks start at once and wait for what they need.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -114,7 +115,8 @@ async def open_worker(
         addresses = Addresses(urls.main[0], bootstrap, await start_registry(job, stack, emit))
         _tell_warnings(job, emit)
         parts = await _lend(job, addresses, spark=spark, emit=emit, stack=stack)
-        me = advertised(config, urls.main)
+        # Asks the resolver, which may take its time: health is answered meanwhile.
+        me = await asyncio.to_thread(advertised, config, urls.main)
         tls = None if rest.tls is None else rest.tls.client
         control = ControlPlane(parts, me, is_distributed, surface, tls, calls or ForeignCalls())
         definitions = job.definitions(registry_url=addresses.registry)

@@ -1,8 +1,9 @@
 """When a micro-batch is complete: a pure decision over pages and a clock reading.
 
-It closes by count, bytes or age, whichever is first, or at once while no conversion is running (then waiting
-would only add latency). It never splits a page, nor a transaction of the source: pages of one that has not
-ended yet stay behind for the next micro-batch. Only a page or transaction larger than a limit exceeds it.
+It closes by count, bytes or age, whichever is first, or at once while none before it is being converted or waits for
+its delivery to begin (then waiting would only add latency). It never splits a page, nor a transaction of the source:
+pages of one that has not ended yet stay behind for the next micro-batch. Only a page or transaction larger than a
+limit exceeds it.
 """
 
 from __future__ import annotations

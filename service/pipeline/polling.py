@@ -15,7 +15,8 @@ async def poll(
 ) -> AsyncGenerator[MicroBatch, None]:
     """Yield micro-batches until the queue is closed and empty.
 
-    Whoever ends a conversion must ``queue.nudge()``: it may be the moment to close an unfinished micro-batch.
+    ``is_converting``: whether micro-batches before this one are converted, or wait for their delivery to begin. Whoever
+    ends that must ``queue.nudge()``: it may be the moment to close an unfinished one.
     Pages of an unfinished source transaction that the queue's end cuts off are left out: they are fetched again.
     """
     batcher = Batcher(limits)

@@ -89,7 +89,8 @@ class SourceTask:
     """Asked before the first record for a topic that a page names is converted."""
     activity: Activity = field(init=False)
     _stop: asyncio.Event = field(init=False, default_factory=asyncio.Event)
-    _converting: int = field(init=False, default=0)
+    _ahead: int = field(init=False, default=0)
+    """Micro-batches that are converted, or wait for those before them to be delivered."""
     _fetch_failure: Exception | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
@@ -180,10 +181,20 @@ class SourceTask:
         """Fetch, convert and deliver at the same time until stopped or failed, and drained."""
         ordered: asyncio.Queue[Conversion | None] = asyncio.Queue()
         slots = asyncio.Semaphore(self.settings.conversions_max)
+
+        async def begun() -> None:
+            """A delivery begins: the next micro-batch may be closed.
+
+            Not sooner, for it would only wait behind others, and many small transactions take longer than a large one.
+            """
+            slots.release()
+            self._ahead -= 1
+            await queue.nudge()
+
         async with asyncio.TaskGroup() as group:
             fetching = group.create_task(self._fetch(fetch, queue), name=f"{self.task_id} fetch")
             group.create_task(self._stop_when_asked(fetching, queue), name=f"{self.task_id} stop")
-            delivering = self._deliver_in_order(ordered, deliver, slots, fetch.memory)
+            delivering = self._deliver_in_order(ordered, deliver, fetch.memory, begun)
             group.create_task(delivering, name=f"{self.task_id} deliver")
             convert = ConvertStage(
                 self.parts.convert,
@@ -197,8 +208,8 @@ class SourceTask:
                 async for batch in batches:
                     _tell_closed(events, batch)
                     await slots.acquire()
-                    self._converting += 1
-                    work = self._convert(convert.run, batch, queue, fetch.memory)
+                    self._ahead += 1
+                    work = self._convert(convert.run, batch, fetch.memory)
                     ordered.put_nowait(group.create_task(work, name=f"{self.task_id} convert"))
             ordered.put_nowait(None)
             self._stop.set()
@@ -216,15 +227,12 @@ class SourceTask:
             await queue.close()
 
     def _poll(self, queue: BoundedQueue) -> AsyncGenerator[MicroBatch, None]:
-        return poll(
-            queue, limits=self.settings.batch, is_converting=lambda: self._converting > 0, clock=self.parts.clock
-        )
+        return poll(queue, limits=self.settings.batch, is_converting=lambda: self._ahead > 0, clock=self.parts.clock)
 
     async def _convert(
         self,
         convert: Callable[[MicroBatch], Awaitable[ConvertedBatch]],
         batch: MicroBatch,
-        queue: BoundedQueue,
         memory: MemoryShare,
     ) -> ConvertedBatch | ConversionFailure:
         """A failure is handed on like a result, to be raised in its place: what was fetched before is delivered."""
@@ -234,20 +242,17 @@ class SourceTask:
             return converted
         except (ConversionError, PoisonedBatchError, RegistryFailure) as error:
             return error
-        finally:
-            self._converting -= 1
-            await queue.nudge()
 
     async def _deliver_in_order(
         self,
         ordered: asyncio.Queue[Conversion | None],
         deliver: DeliverStage,
-        slots: asyncio.Semaphore,
         memory: MemoryShare,
+        begun: Callable[[], Awaitable[None]],
     ) -> None:
         while (conversion := await ordered.get()) is not None:
             converted = await conversion
-            slots.release()
+            await begun()
             if isinstance(converted, Exception):
                 raise converted
             await deliver.run(converted)
