@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import random
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
+import aiokafka.client
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.client import ConnectionGroup, CoordinationType
+from aiokafka.conn import create_conn
 from aiokafka.errors import KafkaError, NodeNotReadyError, TopicAuthorizationFailedError
 from aiokafka.protocol.admin import CreateTopicsRequest_v0
 from aiokafka.protocol.api import Request, RequestStruct, Response
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
     from aiokafka.admin import NewTopic
     from aiokafka.client import AIOKafkaClient
     from aiokafka.cluster import ClusterMetadata
+    from aiokafka.conn import AIOKafkaConnection
     from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 VERSION = "0.14.0"
@@ -29,6 +33,8 @@ VERSION = "0.14.0"
 _FORCED_SECONDS_MAX = 2.0
 _CANCELLATIONS_MAX = 5
 _BROKERS_LOOK_SECONDS = 0.1
+_bootstrapped: ContextVar[list[AIOKafkaConnection] | None] = ContextVar("bootstrapped", default=None)
+"""Where the connections are noted that a client makes while it looks for its cluster."""
 
 
 async def ask(client: AIOKafkaAdminClient, request: Any, node: int | None = None) -> Any:
@@ -81,16 +87,42 @@ async def partitions_now(consumer: AIOKafkaConsumer, topic: str) -> set[int]:
     return set(client.cluster.partitions_for_topic(topic) or ())
 
 
+async def _connected_and_noted(*arguments: Any, **more: Any) -> AIOKafkaConnection:
+    connection = await create_conn(*arguments, **more)
+    noted = _bootstrapped.get()
+    if noted is not None:
+        noted.append(connection)
+    return connection
+
+
+aiokafka.client.create_conn = _connected_and_noted
+
+
 def mend_bootstrap(client: AIOKafkaClient) -> None:
     """Let connecting last until the cluster has named a broker: call it under a time limit, before the client starts.
 
     A broker that has just started answers before its controller has admitted it, and then names none, not even itself.
     The library goes on with that, and fails with the next request, which is "to node None".
+
+    Cancelled, or out of time, while it waits for the first answer, the library forgets the connection that it asked
+    over, which then stays open until it is collected as garbage: it is closed here.
     """
     connect = client.bootstrap
 
+    async def connect_and_close() -> None:
+        made: list[AIOKafkaConnection] = []
+        token = _bootstrapped.set(made)
+        try:
+            await connect()
+        except BaseException:
+            for connection in made:
+                connection.close()
+            raise
+        finally:
+            _bootstrapped.reset(token)
+
     async def connect_to_brokers() -> None:
-        await connect()
+        await connect_and_close()
         while not client.cluster.brokers():
             await asyncio.sleep(_BROKERS_LOOK_SECONDS)
             await client.force_metadata_update()

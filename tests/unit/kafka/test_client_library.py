@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
+import struct
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -116,6 +118,34 @@ async def test_connecting_lasts_until_the_cluster_names_a_broker() -> None:
         mend_bootstrap(client)
         await client.bootstrap()
         assert client.left == 0
+
+
+async def test_connecting_that_is_cut_short_leaves_no_connection() -> None:
+    """The broker says what it can do, and then nothing: who gives up waiting closes the connection too."""
+    is_asked, is_closed = asyncio.Event(), asyncio.Event()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        size = struct.unpack(">i", await reader.readexactly(4))[0]
+        _, _, correlation = struct.unpack(">hhi", (await reader.readexactly(size))[:8])
+        told = struct.pack(">ihi", correlation, 0, 1) + struct.pack(">hhh", 3, 0, 5)
+        writer.write(struct.pack(">i", len(told)) + told)
+        await reader.readexactly(4)
+        is_asked.set()
+        while await reader.read(1024):
+            pass
+        is_closed.set()
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with server, asyncio.timeout(30):
+        client = AIOKafkaClient(bootstrap_servers=f"127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        mend_bootstrap(client)
+        async with asyncio.TaskGroup() as group:
+            connecting = group.create_task(client.bootstrap())
+            await is_asked.wait()
+            connecting.cancel()
+        await is_closed.wait()
+        await client.close()
 
 
 def test_a_starting_brokers_answer_leaves_the_library_without_brokers() -> None:

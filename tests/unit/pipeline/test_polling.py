@@ -13,7 +13,8 @@ from fetchers.sdk import SystemClock
 from service.pipeline.batching import BatchLimits, CloseReason, MicroBatch
 from service.pipeline.polling import poll
 from service.pipeline.queue import BoundedQueue, QueueLimits
-from tests.unit.pipeline.fakes import page, queued
+from tests.unit.pipeline.fake_kafka import TOPIC, FakeKafka
+from tests.unit.pipeline.fakes import FakeConversion, World, numbers, page, payloads, queued, running, wait_until
 from tests.unit.pipeline.virtual_time import run_virtual
 
 pytestmark = pytest.mark.looptime
@@ -112,3 +113,23 @@ def test_no_page_is_lost_or_repeated(script: list[tuple[int, float]], is_convert
     found = run_virtual(run()).found
     assert [item for _, batch in found for item in batch.pages] == items
     assert all(batch.age_seconds <= LIMITS.age_seconds_max + 0.01 for _, batch in found)
+
+
+async def test_while_transactions_are_slow_micro_batches_grow_and_nothing_waits_for_more_than_three() -> None:
+    """For the one under way, for those collected meanwhile, and for its own."""
+    count, seconds_between = 600, 0.01
+    world = World(conversion=FakeConversion(script=lambda _: 0.005), kafka=FakeKafka(commit_seconds=0.1))
+    source = numbers(payloads(count), page_records=1)
+    source.script = lambda _: asyncio.sleep(seconds_between)
+    loop, readable_at = asyncio.get_running_loop(), list[float]()
+
+    async def note(place: str) -> None:
+        if place == "commit.end":
+            readable_at.extend([loop.time()] * (len(world.kafka.values(TOPIC)) - len(readable_at)))
+
+    world.kafka.turn = note
+    began = loop.time()
+    async with running(world.task(source, queue=QueueLimits(), batch=BatchLimits())):
+        await wait_until(lambda: len(readable_at) == count)
+    delays = [at - began - (number + 1) * seconds_between for number, at in enumerate(readable_at)]
+    assert max(delays) < 3 * world.kafka.commit_seconds + seconds_between

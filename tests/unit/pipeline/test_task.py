@@ -392,23 +392,3 @@ async def test_batches_close_at_once_while_nothing_is_converted() -> None:
     async with running(world.task(source)):
         await wait_until(lambda: len(world.kafka.values(TOPIC)) == 4)
     assert {(event.reason, event.age_seconds) for event in world.told(BatchClosed)} == {("idle", 0.0)}
-
-
-async def test_while_transactions_are_slow_micro_batches_grow_and_nothing_waits_for_more_than_three() -> None:
-    """For the one under way, for those collected meanwhile, and for its own."""
-    count, seconds_between = 600, 0.01
-    world = World(conversion=FakeConversion(script=lambda _: 0.005), kafka=FakeKafka(commit_seconds=0.1))
-    source = numbers(payloads(count), page_records=1)
-    source.script = lambda _: asyncio.sleep(seconds_between)
-    loop, readable_at = asyncio.get_running_loop(), list[float]()
-
-    async def note(place: str) -> None:
-        if place == "commit.end":
-            readable_at.extend([loop.time()] * (len(world.kafka.values(TOPIC)) - len(readable_at)))
-
-    world.kafka.turn = note
-    began = loop.time()
-    async with running(world.task(source, queue=QueueLimits(), batch=BatchLimits())):
-        await wait_until(lambda: len(readable_at) == count)
-    delays = [at - began - (number + 1) * seconds_between for number, at in enumerate(readable_at)]
-    assert max(delays) < 3 * world.kafka.commit_seconds + seconds_between
