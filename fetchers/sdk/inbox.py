@@ -196,7 +196,7 @@ class Inbox:
             self.records += count
             self.bytes += size
             self._changed.set()
-            if self.health.first_message_at is None:
+            if count and self.health.first_message_at is None:
                 self.health.first_message_at = held.since
         elif self._held and self._held[-1].page is None:
             self._held[-1].offset = held.offset

@@ -101,6 +101,19 @@ async def test_a_connection_alone_is_no_health_and_a_message_is() -> None:
     assert [wait for _, wait in context.retries] == [0.0, 0.25, 0.5, 0.0, 0.25]
 
 
+async def test_a_page_without_records_is_no_message() -> None:
+    """It only moves the offset, such as at the beginning of each connection."""
+
+    async def begin(inbox: Inbox) -> None:
+        inbox.connected(is_resumed=True)
+        await inbox.put_page(Page([], {"since": 1}))
+        await asyncio.sleep(MESSAGE_HEALTHY_SECONDS)
+
+    context = FakeContext()
+    await heard(Source(begin, begin, begin), context)
+    assert [wait for _, wait in context.retries] == [0.0, 0.25, 0.5]
+
+
 async def test_a_message_on_a_connection_that_does_not_last_is_no_health() -> None:
     """Such as the words by which a source refuses us, or a document that is whole: it would be asked without pause."""
     context = FakeContext()
