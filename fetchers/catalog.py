@@ -128,6 +128,15 @@ PLUGINS: tuple[Plugin, ...] = (
     Plugin("NdjsonStreamSource", "fetchers.ndjson.fetcher:NdjsonStreamSource", SourceConnector),
     Plugin("SseSource", "fetchers.sse.fetcher:SseSource", SourceConnector),
     Plugin("XStreamSource", "fetchers.x.fetcher:XStreamSource", SourceConnector),
+    Plugin(
+        "TwitterSource",
+        "fetchers.x.twitter:TwitterSource",
+        SourceConnector,
+        (
+            "io.confluent.kafka.connect.twitter.TwitterSourceConnector",
+            "com.github.jcustenborder.kafka.connect.twitter.TwitterSourceConnector",
+        ),
+    ),
     Plugin("WebSocketSource", "fetchers.websocket.fetcher:WebSocketSource", SourceConnector),
     Plugin(
         "MixpanelSource",

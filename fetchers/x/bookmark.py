@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Self
 
-from fetchers.sdk import DedupeScope, Fatal, Offset, Scalar
+from fetchers.sdk import DedupeScope, Fatal, Offset, Partition, Scalar
 from fetchers.sdk.inbox import RECEIVED_AT
 
 OVERLAP_MS = 60_000
@@ -58,6 +58,15 @@ class Bookmark:
             missing=Missing(first, last) if first is not None and last is not None else None,
             deleted=tuple(str(deleted).split(",")) if deleted else (),
         )
+
+    @classmethod
+    def check(cls, offsets: Iterable[tuple[Partition, Offset | None]]) -> None:
+        """Offsets that a person wants to set; raises ValueError where one is none of ours."""
+        for _, offset in offsets:
+            try:
+                cls.of(offset or {})
+            except Fatal as error:
+                raise ValueError(str(error)) from error
 
     def offset(self, *, received_ms: int | None = None) -> Offset:
         """The source offset to store. ``received_ms``: now, where what is missed cannot be had again."""

@@ -43,6 +43,8 @@ MakePages = Callable[[Sequence[Message]], Sequence[Page]]
 
 The offset and the window of de-duplication of these pages are set by the stream; whatever they hold is replaced.
 """
+MakeRejected = Callable[[bytes, Rejection], Page]
+"""A page of one message that is cut off or too large to be read."""
 DELETED_REMEMBERED = 10_000
 """Deleted posts whose late coming is noticed while a task runs; of these the last stand in the offset."""
 # There are no rules: somebody has taken ours away. They are brought in line before the next try.
@@ -85,6 +87,7 @@ class PostStream:
         rules: Rules,
         settings: StreamSettings,
         make_pages: MakePages,
+        make_rejected: MakeRejected = lambda raw, rejection: Page([raw], {}, rejections=(rejection,)),
         reconnect: Reconnect | None = None,
     ) -> None:
         self._context = context
@@ -92,6 +95,7 @@ class PostStream:
         self._rules = rules
         self._settings = settings
         self._make_pages = make_pages
+        self._make_rejected = make_rejected
         self._reconnect = reconnect
         self._bookmark = Bookmark()
         self._deleted: dict[str, None] = {}
@@ -187,7 +191,7 @@ class PostStream:
 
     async def _reject(self, inbox: Inbox, raw: bytes, rejection: Rejection) -> None:
         async with self._turn:
-            await self._put(inbox, [Page([raw], {}, rejections=(rejection,))], self._bookmark)
+            await self._put(inbox, [self._make_rejected(raw, rejection)], self._bookmark)
 
     async def _take(self, inbox: Inbox, frames: Frames) -> None:
         bad = {rejection.index: rejection for rejection in frames.rejections}

@@ -33,12 +33,7 @@ class XStreamSource(SourceConnector[XStreamConfig]):
 
     def check_offsets(self, offsets: Sequence[tuple[Partition, Offset | None]]) -> None:
         """Times have to be times."""
-        for _, offset in offsets:
-            if offset is not None:
-                try:
-                    Bookmark.of(offset)
-                except Exception as error:
-                    raise ValueError(str(error)) from error
+        Bookmark.check(offsets)
 
     def taken_by_reading(self) -> str | None:
         """A second connection takes the first one's place."""
@@ -46,21 +41,21 @@ class XStreamSource(SourceConnector[XStreamConfig]):
 
     async def check(self, context: FetchContext) -> Sequence[Finding]:
         """Ask X whether it lets us in and takes our rules, without a change to them."""
-        rules = self._rules(context, XApi(self.config.account(), clock=context.clock))
-        refused = await rules.refusals(context.http)
-        return [
-            Finding(rule.key, rule.value, f"X refuses the rule {rule.value!r}: {why.words}") for rule, why in refused
-        ]
+        return await self._rules(context, self._api(context)).findings(context.http)
 
     def fetch(self, context: FetchContext) -> AsyncIterator[Page]:
         """Posts until the task is stopped."""
         config = self.config
-        api = XApi(config.account(), clock=context.clock)
+        api = self._api(context)
         settings = StreamSettings(
             recovery=config.x_recovery, parameters=config.x_query, message_bytes_max=config.x_message_bytes_max
         )
         rules = self._rules(context, api)
         return PostStream(context, api=api, rules=rules, settings=settings, make_pages=_pages).pages()
+
+    def _api(self, context: FetchContext) -> XApi:
+        config = self.config
+        return XApi(config.account(config.x_consumer_key, config.x_consumer_secret), clock=context.clock)
 
     def _rules(self, context: FetchContext, api: XApi) -> Rules:
         config = self.config

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 import msgspec
 
-from fetchers.sdk import Fatal, HttpAccess, Retriable, StatusTable, StatusVerdict
+from fetchers.sdk import Fatal, Finding, HttpAccess, Retriable, StatusTable, StatusVerdict
 from fetchers.toolkit.fields import UNDECODABLE
 from fetchers.x.api import RULES_PATH, XApi
 
@@ -160,6 +160,13 @@ class Rules:
         by_value = {rule.value: rule for rule in missing}
         return [
             (by_value.get(refusal.value, missing[0]), refusal) for refusal in refusals if refusal.kind != _DUPLICATE
+        ]
+
+    async def findings(self, http: HttpAccess) -> Sequence[Finding]:
+        """The same, by key of the config."""
+        return [
+            Finding(rule.key, rule.value, f"X refuses the rule {rule.value!r}: {why.words}")
+            for rule, why in await self.refusals(http)
         ]
 
     def _is_own(self, rule: _Listed) -> bool:

@@ -4,42 +4,50 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 from rich.console import Console
+from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
 from metrics.logging import LogFormat, configure_logging
+from service.app import RunningWorker
 from service.background import Background
 from service.cli.standalone import EXIT_CLEAN, EXIT_FAILED, exit_code_of, raise_file_limit, stopping_on_signals
 from service.demo.accounts import Accounts
-from service.demo.run import Demo, DemoReport, open_demo
+from service.demo.run import DemoReport, open_demo
+from service.demo.x import XDemo, XReport, open_x_demo
 from service.embedded.errors import EmbeddedError
 from service.kafka.errors import DeliveryFatal
+from service.simulators.x_ledger import Truth
 
 _REFRESH_SECONDS = 0.25
 
 
 async def run_demo(*, folder: Path, json_file: Path | None, is_kept: bool) -> int:
     """Run, audit, report; with ``is_kept`` go on until a signal. Exit codes as those of standalone."""
+    return await _or_refused(_run_demo(folder, json_file, is_kept=is_kept))
+
+
+async def run_x_demo(*, folder: Path, json_file: Path | None, is_kept: bool) -> int:
+    """The same with the stream of X."""
+    return await _or_refused(_run_x_demo(folder, json_file, is_kept=is_kept))
+
+
+async def _or_refused(demo: Awaitable[int]) -> int:
     try:
-        return await _run_demo(folder, json_file, is_kept=is_kept)
+        return await demo
     except (EmbeddedError, DeliveryFatal, OSError) as error:
         Console(stderr=True, soft_wrap=True).print(Text(f"headrace: {error}", style="red"))
         return exit_code_of(error)
 
 
 async def _run_demo(folder: Path, json_file: Path | None, *, is_kept: bool) -> int:
-    configure_logging(format=LogFormat.CONSOLE, level="ERROR")
-    raise_file_limit()
-    console = Console()
-    accounts = Accounts()
-    listener = "http://127.0.0.1:8083" if is_kept else "http://127.0.0.1:0"
-    console.print("Starting Kafka, the schema registry, Spark and a simulated Mixpanel …")
+    console, accounts, listener = _begin("Mixpanel", is_kept=is_kept)
     async with open_demo(folder, accounts, listener=listener) as demo:
         async with _progress(console, accounts):
             report = await demo.run()
@@ -47,8 +55,71 @@ async def _run_demo(folder: Path, json_file: Path | None, *, is_kept: bool) -> i
         if json_file is not None:
             json_file.write_text(json.dumps(report.figures(), indent=2) + "\n", encoding="utf-8")
         if is_kept:
-            await _keep(console, demo)
+            await _keep(console, demo.running)
     return EXIT_FAILED if report.differences() else EXIT_CLEAN
+
+
+async def _run_x_demo(folder: Path, json_file: Path | None, *, is_kept: bool) -> int:
+    console, accounts, listener = _begin("X", is_kept=is_kept)
+    async with open_x_demo(folder, accounts, listener=listener) as demo:
+        async with _live(console, demo):
+            report = await demo.run()
+        _print_x_report(console, report)
+        if json_file is not None:
+            json_file.write_text(json.dumps(report.figures(), indent=2) + "\n", encoding="utf-8")
+        if is_kept:
+            await _keep(console, demo.running)
+    return EXIT_FAILED if report.differences() else EXIT_CLEAN
+
+
+def _begin(simulated: str, *, is_kept: bool) -> tuple[Console, Accounts, str]:
+    configure_logging(format=LogFormat.CONSOLE, level="ERROR")
+    raise_file_limit()
+    console = Console()
+    console.print(f"Starting Kafka, the schema registry, Spark and a simulated {simulated} …")
+    return console, Accounts(), "http://127.0.0.1:8083" if is_kept else "http://127.0.0.1:0"
+
+
+@asynccontextmanager
+async def _live(console: Console, demo: XDemo) -> AsyncIterator[None]:
+    """The accounts of both sides, while they move."""
+    with Live(console=console, auto_refresh=False, transient=True) as live:
+        async with Background() as background:
+            background.start(_refresh(live, demo), name="progress")
+            yield
+
+
+async def _refresh(live: Live, demo: XDemo) -> None:
+    while True:
+        live.update(x_table(demo.accounts, demo.simulator.truth()), refresh=True)
+        await asyncio.sleep(_REFRESH_SECONDS)
+
+
+def x_table(accounts: Accounts, truth: Truth) -> Table:
+    """What X has told, and what the worker has made of it."""
+    table = Table(title="headrace demo x: the Twitter config of 2016 on a simulated X")
+    for column in ("X", "", "headrace", ""):
+        table.add_column(column, justify="left" if column else "right")
+    for row in (
+        ("published", truth.published, "connections", accounts.connections),
+        ("matching a rule", len(truth.matching), "fetched", accounts.fetched.total()),
+        ("told, doubles too", truth.tellings, "delivered, deletions too", accounts.delivered.total()),
+        ("told again", truth.doubles, "doubles dropped", accounts.deduplicated.total()),
+        ("deletions", len(truth.deleted), "left out: deleted before", accounts.passed_over["deleted"]),
+        ("withheld", truth.withheld, "missing, told as gaps", accounts.gap_messages.total()),
+    ):
+        table.add_row(*(f"{cell:,}" if isinstance(cell, int) else cell for cell in row))
+    return table
+
+
+def _print_x_report(console: Console, report: XReport) -> None:
+    table = x_table(report.accounts, report.truth)
+    table.add_section()
+    table.add_row("", "", "posts found (read_committed)", f"{report.posts.records:,}")
+    table.add_row("", "", "deletions found", f"{report.deletes.records:,}")
+    table.add_row("", "", "seconds", f"{report.seconds:.1f}")
+    console.print(table)
+    _print_differences(console, report.differences())
 
 
 @asynccontextmanager
@@ -94,7 +165,10 @@ def _print_report(console: Console, report: DemoReport) -> None:
     table.add_row("found in the topics (read_committed)", *blanks, f"{report.found:,}")
     table.add_row("seconds", *blanks, f"{report.seconds:.1f}")
     console.print(table)
-    differences = report.differences()
+    _print_differences(console, report.differences())
+
+
+def _print_differences(console: Console, differences: Sequence[str]) -> None:
     if differences:
         console.print("The accounts do not balance:", style="bold red")
     else:
@@ -103,14 +177,14 @@ def _print_report(console: Console, report: DemoReport) -> None:
         console.print(f"  {difference}", style="red")
 
 
-async def _keep(console: Console, demo: Demo) -> None:
-    addresses = demo.running.addresses
+async def _keep(console: Console, running: RunningWorker) -> None:
+    addresses = running.addresses
     console.print(f"REST:     {addresses.rest}")
     console.print(f"health:   {addresses.rest}/health/ready")
     console.print(f"metrics:  {addresses.rest}/metrics")
     console.print(f"Kafka:    {addresses.bootstrap}")
     console.print(f"registry: {addresses.registry}")
     console.print("Ctrl-C ends it.")
-    worker = demo.running.new_worker()
+    worker = running.new_worker()
     with stopping_on_signals(worker):
         await worker.run()

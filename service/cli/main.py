@@ -98,6 +98,7 @@ def dev(port: int, kafka_port: int, registry_port: int, data: Path) -> None:
 
 
 @main.command()
+@click.argument("what", type=click.Choice(["mixpanel", "x"]), default="mixpanel")
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Write the figures there.")
 @click.option("--keep", is_flag=True, help="Leave everything running, and print where.")
 @click.option(
@@ -107,11 +108,15 @@ def dev(port: int, kafka_port: int, registry_port: int, data: Path) -> None:
     show_default=True,
     help="Folder for the demo's data: new, empty, or of an earlier demo, which is deleted first.",
 )
-def demo(json_file: Path | None, *, keep: bool, data: Path) -> None:
-    """Run the main job on an embedded real Kafka, and prove that the accounts balance."""
-    from service.cli.demo import run_demo  # noqa: PLC0415 - as above
+def demo(what: str, json_file: Path | None, *, keep: bool, data: Path) -> None:
+    """Run the main job on an embedded real Kafka, and prove that the accounts balance.
 
-    sys.exit(run(run_demo(folder=data, json_file=json_file, is_kept=keep)))
+    WHAT it reads is simulated: mixpanel (with a file of orders) or x, the stream of X under the Twitter config of 2016.
+    """
+    from service.cli.demo import run_demo, run_x_demo  # noqa: PLC0415 - as above
+
+    runs = run_x_demo if what == "x" else run_demo
+    sys.exit(run(runs(folder=data, json_file=json_file, is_kept=keep)))
 
 
 @main.command()

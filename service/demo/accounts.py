@@ -8,10 +8,13 @@ from dataclasses import dataclass, field
 from metrics.events import (
     DeadLettersWritten,
     Event,
+    ListenerConnected,
+    MessagesPassedOver,
     PageFetched,
     RecordsDeduplicated,
     RecordsDelivered,
     RecordsRejected,
+    SourceGap,
 )
 
 
@@ -24,6 +27,12 @@ class Accounts:
     dead_lettered: Counter[str] = field(default_factory=Counter)
     deduplicated: Counter[str] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
+    connections: int = 0
+    """Of listeners."""
+    gap_messages: Counter[str] = field(default_factory=Counter)
+    """Messages that are missing, by the reason of the gap."""
+    passed_over: Counter[str] = field(default_factory=Counter)
+    """Messages that were left out, by the reason for which they were."""
 
     def __call__(self, event: Event) -> None:
         """Take an event."""
@@ -37,6 +46,12 @@ class Accounts:
             self.deduplicated[event.connector] += event.count
         elif isinstance(event, RecordsRejected):
             self.reasons[event.reason] += event.count
+        elif isinstance(event, ListenerConnected):
+            self.connections += 1
+        elif isinstance(event, SourceGap):
+            self.gap_messages[event.reason] += event.messages or 0
+        elif isinstance(event, MessagesPassedOver):
+            self.passed_over[event.reason] += event.messages
 
     @property
     def settled(self) -> int:

@@ -42,16 +42,39 @@ class TopicAudit:
 async def audit_records(settings: KafkaSettings, topic: str, registry: RegistryClient, key_of: RecordKey) -> TopicAudit:
     """Decode every record of a topic; raises what fastavro raises for one that is not what its schema says."""
     keys: Counter[object] = Counter()
-    schemas: dict[int, Any] = {}
+    decoder = _Decoder(registry)
     async for records in read_topic(settings, topic):
         for record in records:
-            value = record.value or b""
-            (schema_id,) = struct.unpack(">xI", value[:_HEADER_BYTES])
-            if schema_id not in schemas:
-                schemas[schema_id] = fastavro.parse_schema(json.loads(await registry.by_id(schema_id)))
-            decoded = fastavro.schemaless_reader(io.BytesIO(value[_HEADER_BYTES:]), schemas[schema_id], None)
-            keys[key_of(decoded)] += 1
+            keys[key_of(await decoder.decoded(record.value))] += 1
     return TopicAudit(keys.total(), len(keys))
+
+
+async def audit_keys(settings: KafkaSettings, topic: str, registry: RegistryClient) -> tuple[list[Any], int]:
+    """The key of every record of a topic, decoded, in the order of the topic, and how many of them are tombstones."""
+    keys: list[Any] = []
+    tombstones = 0
+    decoder = _Decoder(registry)
+    async for records in read_topic(settings, topic):
+        for record in records:
+            keys.append(await decoder.decoded(record.key))
+            tombstones += record.value is None
+    return keys, tombstones
+
+
+@dataclass(slots=True)
+class _Decoder:
+    """Reads Confluent's form of Avro; each schema is asked for once."""
+
+    registry: RegistryClient
+    _schemas: dict[int, Any] = field(default_factory=dict)
+
+    async def decoded(self, data: bytes | None) -> Any:
+        """What the bytes say; raises ``struct.error`` where there is no id of a schema in them."""
+        data = data or b""
+        (schema_id,) = struct.unpack(">xI", data[:_HEADER_BYTES])
+        if schema_id not in self._schemas:
+            self._schemas[schema_id] = fastavro.parse_schema(json.loads(await self.registry.by_id(schema_id)))
+        return fastavro.schemaless_reader(io.BytesIO(data[_HEADER_BYTES:]), self._schemas[schema_id], None)
 
 
 async def audit_dead_letters(settings: KafkaSettings, topic: str) -> TopicAudit:

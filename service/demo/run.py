@@ -133,13 +133,20 @@ async def open_demo(folder: Path, accounts: Accounts, *, listener: str) -> Async
                 yield Demo(running, simulator, orders, accounts)
 
 
-def demo_job(folder: Path, connector_properties: Sequence[Mapping[str, str]], listener: str) -> Job:
-    """A worker with everything embedded."""
+def demo_job(
+    folder: Path,
+    connector_properties: Sequence[Mapping[str, str]],
+    listener: str,
+    *,
+    servers: Mapping[str, str] | None = None,
+) -> Job:
+    """A worker with everything embedded, but for what ``servers`` says otherwise."""
     worker = {
         "bootstrap.servers": "embedded",
         "schema.registry.url": "embedded",
         "data.dir": str(folder),
         "listeners": listener,
         "group.id": "headrace-demo",
+        **(servers or {}),
     }
     return make_job(worker, connector_properties)

@@ -65,6 +65,8 @@ class XSimulator:
         """Everything that was published, with the time of it."""
         self.is_silent_at_start = False
         """True: connections are accepted and never hear anything, not even a keep-alive."""
+        self.on_connect: Callable[[], object] = lambda: None
+        """Called when a connection has been accepted: what is posted then reaches it."""
         self._clock = clock or SystemClock()
         self._windows = RateWindows(self.settings.limits)
         self._port = port
@@ -107,6 +109,11 @@ class XSimulator:
     def requests(self) -> list[RequestSeen]:
         """Every request answered so far, in order; one for the stream from its connection on."""
         return self.ledger.requests
+
+    @property
+    def now(self) -> datetime:
+        """The simulator's time of day (aware)."""
+        return self._clock.now()
 
     def truth(self) -> Truth:
         """What must have come out by now."""
@@ -303,6 +310,7 @@ class XSimulator:
         else:
             self.connections.append(connection)
         self._accepted += 1
+        self.on_connect()
         self._noted(request, web.Response())
         try:
             return await connection.serve(request)

@@ -37,6 +37,11 @@ class Truth:
     """Posts that were held back by the rate of the stream, as ``limit`` messages tell."""
 
     @property
+    def tellings(self) -> int:
+        """How often any post was told."""
+        return len(self.told) + self.doubles
+
+    @property
     def never_told(self) -> frozenset[str]:
         """Matching posts that no client was ever told of."""
         return self.matching - self.told
