@@ -11,8 +11,10 @@ from functools import lru_cache
 
 from spark_batch.avro_defaults import canonical_default
 from spark_batch.avro_types import (
+    DECIMAL_DIGITS_MAX,
     Array,
     AvroType,
+    ConnectMark,
     Decimal,
     Enum,
     Field,
@@ -27,8 +29,8 @@ from spark_batch.avro_types import (
 )
 from spark_batch.coercion import COUNTED_FIELDS_MAX, Coerce, Coercion, InstantPattern, PatternError, instant_pattern
 
-DECIMAL_PRECISION_MAX = 38
-"""Spark's widest decimal."""
+WIDE_DIGITS_MAX = 76
+"""Of the decimals that rows may have; those of JSON are Spark's."""
 FIXED_BYTES_MAX = 1 << 20
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NAMED = {"record", "enum", "fixed"}
@@ -55,12 +57,14 @@ class ParsedSchema:
 
 
 @lru_cache(maxsize=256)
-def parse_schema(text: str, coerce: frozenset[Coerce] = frozenset()) -> ParsedSchema:
+def parse_schema(
+    text: str, coerce: frozenset[Coerce] = frozenset(), *, decimal_digits_max: int = DECIMAL_DIGITS_MAX
+) -> ParsedSchema:
     """Parse Avro schema text; never raises for bad text, it is a finding.
 
     `coerce`: what every field takes that does not say otherwise by its attribute `json.coerce`.
     """
-    reader = _Reader(coerce)
+    reader = _Reader(coerce, decimal_digits_max)
     try:
         document = json.loads(text)
         parsed = reader.type(document, "", namespace="")
@@ -86,6 +90,7 @@ class _Reader:
     """Walks the schema document once; named types may be used again by name, but not inside themselves."""
 
     coerce: frozenset[Coerce] = frozenset()
+    decimal_digits_max: int = DECIMAL_DIGITS_MAX
     findings: list[SchemaFinding] = field(default_factory=list)
     named: dict[str, AvroType | None] = field(default_factory=dict)
     coerced: list[str] = field(default_factory=list)
@@ -97,25 +102,28 @@ class _Reader:
     def slot(self, document: JsonValue, path: str, *, namespace: str) -> Slot | None:
         if not isinstance(document, list):
             parsed = self.type(document, path, namespace=namespace)
-            return None if parsed is None else self._slot(parsed, is_nullable=parsed is Primitive.NULL)
+            if parsed is None:
+                return None
+            return self._slot(parsed, is_nullable=parsed is Primitive.NULL, connect=_mark(document))
         others = [branch for branch in document if branch != "null"]
         if len(document) != 2 or len(others) != 1:  # noqa: PLR2004 - "T or null" has two branches
             self.find(path, json.dumps(document), 'a union of "null" and one other type')
             return None
         parsed = self.type(others[0], path, namespace=namespace)
-        return None if parsed is None else self._slot(parsed, is_nullable=True)
+        return None if parsed is None else self._slot(parsed, is_nullable=True, connect=_mark(others[0]))
 
-    def _slot(self, kind: AvroType, *, is_nullable: bool) -> Slot:
+    def _slot(self, kind: AvroType, *, is_nullable: bool, connect: ConnectMark | None) -> Slot:
+        connect = None if isinstance(kind, Record) else connect
         taken = self.taken
         is_taken = _coerced_by(kind) in taken.kinds or (taken.pattern is not None and isinstance(kind, Temporal))
         is_empty_null = Coerce.EMPTY in taken.kinds and is_nullable and not _is_empty_a_value(kind)
         if not is_taken and not is_empty_null:
-            return Slot(kind, is_nullable)
+            return Slot(kind, is_nullable, connect=connect)
         if taken.field not in self.coerced:
             self.coerced.append(taken.field)
         bit = min(self.coerced.index(taken.field), COUNTED_FIELDS_MAX)
         pattern = taken.pattern if isinstance(kind, Temporal) else None
-        return Slot(kind, is_nullable, Coercion(bit, is_taken, is_empty_null, pattern))
+        return Slot(kind, is_nullable, Coercion(bit, is_taken, is_empty_null, pattern), connect)
 
     def type(self, document: JsonValue, path: str, *, namespace: str) -> AvroType | None:  # noqa: PLR0911 - one a form
         if isinstance(document, str):
@@ -173,8 +181,8 @@ class _Reader:
 
     def _decimal(self, document: JsonValue, path: str, *, size: int | None) -> Decimal | None:
         precision, scale = document.get("precision"), document.get("scale", 0)
-        if not _is_whole(precision) or not 1 <= precision <= DECIMAL_PRECISION_MAX:
-            self.find(path, precision, f"a precision from 1 to {DECIMAL_PRECISION_MAX}")
+        if not _is_whole(precision) or not 1 <= precision <= self.decimal_digits_max:
+            self.find(path, precision, f"a precision from 1 to {self.decimal_digits_max}")
             return None
         if not _is_whole(scale) or not 0 <= scale <= precision:
             self.find(path, scale, "a scale from 0 to the precision")
@@ -245,7 +253,9 @@ class _Reader:
             names = [getattr(entry, attribute) for entry in good]
             for name in sorted({name for name in names if names.count(name) > 1}):
                 self.find(f"{path}.{name}".lstrip("."), name, f"a {attribute.replace('_', '.')} used once")
-        return Record(full, tuple(good), doc=_text(document.get("doc"))) if len(good) == len(entries) else None
+        if len(good) < len(entries):
+            return None
+        return Record(full, tuple(good), doc=_text(document.get("doc")), connect=_mark(document))
 
     def _field(self, document: JsonValue, path: str, *, namespace: str) -> Field | None:
         name = document.get("name") if isinstance(document, dict) else None
@@ -291,6 +301,23 @@ class _Reader:
         except PatternError as error:
             self.find(path, f"json.pattern {pattern}", str(error))
         return None
+
+
+def _mark(document: JsonValue) -> ConnectMark | None:
+    """What Connect says of a type; None where it says nothing, or not in its forms."""
+    if not isinstance(document, dict):
+        return None
+    if isinstance(document.get("type"), dict):
+        return _mark(document["type"])
+    parameters, version = document.get("connect.parameters"), document.get("connect.version")
+    mark = ConnectMark(
+        _text(document.get("connect.name")),
+        version if _is_whole(version) else None,
+        _text(document.get("connect.doc")),
+        tuple((name, str(value)) for name, value in parameters.items()) if isinstance(parameters, dict) else (),
+        document.get("connect.type") if document.get("connect.type") in {"int8", "int16"} else None,
+    )
+    return None if mark == ConnectMark() else mark
 
 
 def _is_empty_a_value(kind: AvroType) -> bool:

@@ -55,6 +55,10 @@ class Temporal(StrEnum):
         return 1_000 if self.value.endswith("millis") else 1_000_000
 
 
+DECIMAL_DIGITS_MAX = 38
+"""Of Spark's widest decimal."""
+
+
 @dataclass(frozen=True)
 class Decimal:
     """A decimal number, exact within precision and scale; `size` bytes where it is carried by a fixed."""
@@ -62,6 +66,11 @@ class Decimal:
     precision: int
     scale: int
     size: int | None = None
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether Spark has no type for it: its unscaled value goes through as bytes. Only rows have such ones."""
+        return self.precision > DECIMAL_DIGITS_MAX
 
 
 @dataclass(frozen=True)
@@ -86,12 +95,26 @@ class Fixed:
 
 
 @dataclass(frozen=True)
+class ConnectMark:
+    """What Connect's schema says of a type besides its form: the attributes `connect.*` of Confluent's `AvroData`."""
+
+    name: str | None = None
+    version: int | None = None
+    doc: str | None = None
+    parameters: tuple[tuple[str, str], ...] = ()
+    type: str | None = None
+    """`int8` or `int16`, which Avro has no type for."""
+
+
+@dataclass(frozen=True)
 class Slot:
     """A place for a value: its type, whether null may stand there, and what texts are taken for a value."""
 
     type: AvroType
     is_nullable: bool = False
     coercion: Coercion | None = None
+    connect: ConnectMark | None = None
+    """That of its type, unless this is a record, which has its own."""
 
 
 @dataclass(frozen=True)
@@ -131,6 +154,7 @@ class Record:
     name: str
     fields: tuple[Field, ...]
     doc: str | None = None
+    connect: ConnectMark | None = None
 
     def field(self, name: str) -> Field | None:
         """The field of that Avro name."""

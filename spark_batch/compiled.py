@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from spark_batch.exact.keep import is_kept_whole
-from spark_batch.job import Job, canonical_job, swift_job, typed_job
+from spark_batch.job import Job, canonical_job, rows_job, swift_job, typed_job
 from spark_batch.plan import ConversionPlan, UnknownFields
 from spark_batch.plan_transforms import (
     is_loose,
@@ -24,7 +24,7 @@ from spark_batch.transforms.catalog import Side
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PLANS_MAX = 64
+PLANS_MAX = 512
 """Compiled plans kept; the least recently used one goes first."""
 
 
@@ -46,6 +46,8 @@ class CompiledPlan:
     swift: Job | None
     canonical: Job | None
     is_all_exact: bool
+    rows: Job | None = None
+    """The job over rows, of a plan that has no other."""
 
     @property
     def has_page_key(self) -> bool:
@@ -71,6 +73,11 @@ def compile_plan(session: SparkSession, plan: ConversionPlan) -> CompiledPlan:
     # Objects without a contract have no columns: transforming them is the exact path's.
     is_all_exact = is_all_exact or (is_loose(plan) and is_reshaped(plan, Side.VALUE))
     has_key = is_page_key_written(plan)
+    if plan.is_of_rows:
+        if record is None:
+            raise ValueError("rows are converted by their schema, and this plan has none")
+        job = rows_job(plan, record, rule_columns(session, plan), has_key=has_key or plan.key_record is not None)
+        return CompiledPlan(plan, None, None, None, is_all_exact=False, rows=job)
     is_needed = (plan.is_json and not is_all_exact) or has_key or is_value_written(plan)
     rules = rule_columns(session, plan)
     canonical = None if record is None else canonical_job(plan, record, rules)

@@ -15,11 +15,14 @@ from spark_batch.compiled import CompiledPlan
 from spark_batch.draft import (
     UNREADABLE,
     Draft,
+    RowDraft,
     assembled,
     begun,
+    begun_rows,
     completed,
     keep_tombstones,
     refuse_early_timestamps,
+    refuse_large_values,
     whole,
 )
 from spark_batch.exact.verdicts import Verdict, exact_verdict
@@ -29,12 +32,14 @@ from spark_batch.job import (
     FIRST_RULE,
     KEY,
     ORDINAL,
+    RECORD,
     STAMP,
     SUSPICIOUS,
     TIMESTAMP,
     VALID,
     VALUE,
     VERDICT,
+    Job,
 )
 from spark_batch.job_run import RAISED, PageColumns, run_columns, run_job
 from spark_batch.outcome import OUTCOME_SCHEMA, ArrowColumn, Reason, Rejection
@@ -54,6 +59,8 @@ def convert_table(session: SparkSession, compiled: CompiledPlan, batch: pa.Table
     if not batch.num_rows:
         return OUTCOME_SCHEMA.empty_table()
     plan = compiled.plan
+    if compiled.rows is not None:
+        return convert_rows(session, compiled, compiled.rows, batch)
     draft = begun(plan, batch)
     verdicts = np.full(len(draft.payloads), VALID, dtype=np.int32)
     unsure = is_unsure(draft.text) if plan.is_json else np.zeros(len(draft.payloads), dtype=bool)
@@ -71,6 +78,49 @@ def convert_table(session: SparkSession, compiled: CompiledPlan, batch: pa.Table
     _judge(session, compiled, draft, verdicts)
     refuse_early_timestamps(draft)
     return assembled(draft)
+
+
+def convert_rows(session: SparkSession, compiled: CompiledPlan, job: Job, batch: pa.Table) -> pa.Table:
+    """The same of a micro-batch of rows (columns `value`, and `key` where it has a schema, of structs)."""
+    plan = compiled.plan
+    draft = begun_rows(plan, batch)
+    frame = _rows_frame(draft, has_timestamps=compiled.has_timestamps)
+    verdicts = np.full(len(draft.payloads), VALID, dtype=np.int32)
+    if frame.num_rows:
+        written = run_job(session, job, frame, has_rules=compiled.has_rules)
+        verdicts = _take_scattered(draft, written)
+    verdicts[np.asarray(draft.payloads.is_null())] = VALID
+    for at in map(int, np.flatnonzero(verdicts != VALID)):
+        dedupe = draft.columns["dedupe"][at].as_py() if "dedupe" in draft.columns else None
+        draft.rows.setdefault(at, Verdict(_rule_rejection(plan, int(verdicts[at])), dedupe=dedupe))
+    refuse_large_values(draft)
+    refuse_early_timestamps(draft)
+    return assembled(draft)
+
+
+def _rows_frame(draft: RowDraft, *, has_timestamps: bool) -> pa.Table:
+    """What the job is given: the rows that are not rejected, tombstones too."""
+    columns = {ORDINAL: pa.array(np.arange(len(draft.payloads), dtype=np.int32)), RECORD: draft.records}
+    if draft.keys is not None:
+        columns[KEY] = draft.keys
+    if has_timestamps:
+        columns[STAMP] = draft.page_timestamps
+    frame = pa.table(columns)
+    if not draft.rows:
+        return frame
+    is_good = np.ones(len(draft.payloads), dtype=bool)
+    is_good[list(draft.rows)] = False
+    return frame.filter(pa.array(is_good)).combine_chunks()
+
+
+def _take_scattered(draft: Draft, written: pa.Table) -> np.ndarray:
+    """As `_take_written`, of a job that was given some of the rows only; the others are rejected already."""
+    picks = np.full(len(draft.payloads), -1, dtype=np.int64)
+    picks[np.asarray(written.column(ORDINAL))] = np.arange(written.num_rows)
+    indices = pa.array(picks, mask=picks < 0)
+    scattered = pa.table({name: whole(written, name).take(indices) for name in written.column_names})
+    verdicts = pc.fill_null(whole(scattered, VERDICT), VALID)
+    return _take_written(draft, scattered.set_column(scattered.column_names.index(VERDICT), VERDICT, verdicts))
 
 
 def _without(draft: Draft, unsure: np.ndarray) -> ArrowColumn:

@@ -14,8 +14,19 @@ import numpy as np
 import pyarrow as pa
 
 from spark_batch.avro_types import AvroType, JsonValue, Record, Temporal
-from spark_batch.draft import UNREADABLE, Draft, assembled, begun, completed, keep_tombstones, refuse_early_timestamps
+from spark_batch.draft import (
+    UNREADABLE,
+    Draft,
+    RowDraft,
+    assembled,
+    begun,
+    begun_rows,
+    completed,
+    keep_tombstones,
+    refuse_early_timestamps,
+)
 from spark_batch.exact.json_text import Number
+from spark_batch.exact.rows import canonical_row, row_hash
 from spark_batch.exact.verdicts import Verdict, exact_verdict
 from spark_batch.exact.writing import LENGTH_READABLE, is_readable_by_spark, typed_value, written_value
 from spark_batch.outcome import OUTCOME_SCHEMA, Reason, Rejection
@@ -45,6 +56,8 @@ def convert_exactly(plan: ConversionPlan, batch: pa.Table) -> pa.Table:
         raise RulesNeedSparkError("rules are evaluated by Spark: expected a contract without rules")
     if not batch.num_rows:
         return OUTCOME_SCHEMA.empty_table()
+    if plan.is_of_rows:
+        return _convert_rows(plan, batch)
     draft = begun(plan, batch)
     is_tombstone = np.asarray(draft.payloads.is_null())
     keep_tombstones(draft, is_tombstone)
@@ -55,6 +68,41 @@ def convert_exactly(plan: ConversionPlan, batch: pa.Table) -> pa.Table:
             draft.rows[at] = _verdict(draft, at)
     refuse_early_timestamps(draft)
     return assembled(draft)
+
+
+def _convert_rows(plan: ConversionPlan, batch: pa.Table) -> pa.Table:
+    """The outcome of rows; raises ConversionFatal where a column can never fit their schema."""
+    draft = begun_rows(plan, batch)
+    assert plan.record is not None  # noqa: S101 - told to the type checker: the draft was begun with it
+    keys = [None] * len(draft.payloads) if draft.keys is None else draft.keys.to_pylist()
+    for at, (row, key) in enumerate(zip(draft.records.to_pylist(), keys, strict=True)):
+        if at not in draft.rows:
+            draft.rows[at] = _row_verdict(draft, at, row, key)
+    refuse_early_timestamps(draft)
+    return assembled(draft)
+
+
+def _row_verdict(draft: RowDraft, at: int, row: JsonValue, key: JsonValue) -> Verdict:
+    plan, record = draft.plan, draft.plan.record
+    value = None if row is None else canonical_row(record, row)
+    stamp = draft.page_timestamps[at].as_py()
+    own = None if plan.timestamp_field is None or value is None else _timestamp(plan, plan.timestamp_field, value)
+    told = stamp if own is None else own
+    dedupe = None if value is None or not plan.dedupe_fields else row_hash(plan.dedupe_fields, record, value)
+    written = None if value is None else _written(plan, Side.VALUE, value, told)
+    if written is not None and len(written) > plan.record_bytes_max:
+        message = f"record: expected at most {plan.record_bytes_max} bytes as it is written"
+        return Verdict(Rejection(Reason.TOO_LARGE, message), dedupe=dedupe)
+    own_key = key if plan.key_record is None or key is None else canonical_row(plan.key_record, key)
+    if plan.key_fields:
+        source = value if value is not None else own_key if plan.has_keys_of_fields else None
+        own_key = None if source is None else _key_of(plan, source)
+        made = None if source is None else _written(plan, Side.KEY, own_key, told)
+    elif draft.keys is not None:
+        made = None if own_key is None else _written(plan, Side.KEY, own_key, told)
+    else:
+        made = draft.page_keys[at].as_py()
+    return Verdict(value=written, key=made, timestamp=told, dedupe=dedupe)
 
 
 def _write_page_keys(draft: Draft, is_tombstone: np.ndarray) -> None:

@@ -10,13 +10,16 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 
+from spark_batch.avro_types import Record
+from spark_batch.errors import ConversionFatal
 from spark_batch.exact.fields import payload_hash
 from spark_batch.exact.json_text import RejectedPayload, parse
 from spark_batch.exact.verdicts import Verdict
 from spark_batch.outcome import OUTCOME_SCHEMA, ArrowColumn, Reason, Rejection, Stage
 from spark_batch.plan import ConversionPlan, ConverterKind, PayloadFormat
-from spark_batch.plan_transforms import is_reshaped
+from spark_batch.plan_transforms import is_page_key_written, is_reshaped
 from spark_batch.prepass import is_larger, pc, read_utf8
+from spark_batch.row_columns import FittedRows, RowsMisfit, fitted_rows
 from spark_batch.transforms.catalog import Side
 
 _TYPES = {name: OUTCOME_SCHEMA.field(name).type for name in ("value", "key", "timestamp", "dedupe", "coerced")}
@@ -49,6 +52,72 @@ def begun(plan: ConversionPlan, batch: pa.Table) -> Draft:
     _refuse_large(draft)
     draft.columns |= {"value": payloads, "key": keys}
     return draft
+
+
+@dataclass
+class RowDraft(Draft):
+    """Rows and their keys, fitted into what their schemas say."""
+
+    records: ArrowColumn = None
+    keys: ArrowColumn = None
+    """Structs, or text; None where the job writes none."""
+
+
+def begun_rows(plan: ConversionPlan, batch: pa.Table) -> RowDraft:
+    """The draft of a micro-batch of rows, with what does not fit its schema.
+
+    Raises ConversionFatal where a whole column is of a type that can never fit.
+    """
+    rows, keys, timestamps = (whole(batch, name) for name in ("value", "key", "timestamp"))
+    draft = RowDraft(plan, {"timestamp": timestamps}, rows, keys, timestamps)
+    assert plan.record is not None  # noqa: S101 - told to the type checker: plans are not compiled without
+    fitted = _fitted(plan.record, rows, is_finite=plan.value_converter.kind is ConverterKind.JSON)
+    draft.records = fitted.records
+    draft.rows |= {at: Verdict(rejection) for at, rejection in fitted.rejected.items()}
+    if plan.key_record is not None:
+        _fit_keys(draft, plan.key_record)
+    elif is_page_key_written(plan):
+        draft.keys = _read_keys(draft, keys)
+    if plan.key_record is None and not plan.key_fields:
+        draft.columns["key"] = keys
+    if plan.key_fields and not plan.has_keys_of_fields:
+        _refuse_keyed_tombstones(draft)
+    return draft
+
+
+def _refuse_keyed_tombstones(draft: RowDraft) -> None:
+    """A key from the fields of a row cannot be had where there is no row, nor a key with those fields."""
+    is_keyed = np.asarray(pc.and_(draft.payloads.is_null(), draft.page_keys.is_valid()))
+    message = "key: expected a value, or a key of its own, to take key.fields from"
+    for at in np.flatnonzero(is_keyed):
+        rejection = Rejection(Reason.UNREPRESENTABLE, message, Stage.KEY_CONVERTER)
+        draft.rows.setdefault(int(at), Verdict(rejection))
+
+
+def _fit_keys(draft: RowDraft, record: Record) -> None:
+    fitted = _fitted(record, draft.page_keys, is_finite=draft.plan.key_converter.kind is ConverterKind.JSON)
+    draft.keys = fitted.records
+    for at, rejection in fitted.rejected.items():
+        message = f"key: {rejection.message}"
+        draft.rows.setdefault(at, Verdict(replace(rejection, message=message, stage=Stage.KEY_CONVERTER)))
+
+
+def _fitted(record: Record, rows: ArrowColumn, *, is_finite: bool) -> FittedRows:
+    try:
+        return fitted_rows(record, rows, is_finite=is_finite)
+    except RowsMisfit as misfit:
+        raise ConversionFatal(f"rows of {record.name} are not of their schema: {misfit}") from misfit
+
+
+def refuse_large_values(draft: Draft) -> None:
+    """Rows have no bytes before they are written."""
+    limit = draft.plan.record_bytes_max
+    if "value" not in draft.columns:
+        return
+    for at in np.flatnonzero(is_larger(draft.columns["value"], bytes_max=limit)):
+        rejection = Rejection(Reason.TOO_LARGE, f"record: expected at most {limit} bytes as it is written")
+        dedupe = draft.columns["dedupe"][int(at)].as_py() if "dedupe" in draft.columns else None
+        draft.rows.setdefault(int(at), Verdict(rejection, dedupe=dedupe))
 
 
 def _is_binary(plan: ConversionPlan) -> bool:

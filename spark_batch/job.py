@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from pyspark.sql import functions as F  # noqa: N812 - the customary name
 
-from spark_batch.avro_types import AvroType, Record, Temporal
+from spark_batch.avro_types import AvroType, Record, Slot, Temporal
 from spark_batch.decode import canonical_value, decode_record, proven_record
 from spark_batch.driver_run import DriverRuns
 from spark_batch.payload_fields import (
@@ -26,7 +26,7 @@ from spark_batch.payload_fields import (
     loose_timestamp,
     typed_dedupe_hash,
 )
-from spark_batch.plan import ConversionPlan, ConverterKind, PayloadFormat, UnknownFields
+from spark_batch.plan import ConversionPlan, ConverterKind, ConverterSpec, PayloadFormat, UnknownFields
 from spark_batch.plan_transforms import (
     is_reshaped,
     is_timestamp_inserted,
@@ -41,6 +41,7 @@ from spark_batch.serialize.connect_json import json_text
 from spark_batch.shapes import CORRUPT, canonical_shape, payload_shape
 from spark_batch.transforms.catalog import Side
 from spark_batch.transforms.form import Row
+from spark_batch.transforms.shape import Shape
 from spark_batch.variant_paths import PAYLOAD, VARIANT, is_one_value, parsed_payload
 
 if TYPE_CHECKING:
@@ -130,6 +131,20 @@ def typed_job(plan: ConversionPlan, record: Record, rules: Rules) -> Job:
     return Job((typed, *_scope_for_rules(plan), outputs))
 
 
+def rows_job(plan: ConversionPlan, record: Record, rules: Rules, *, has_key: bool) -> Job:
+    """The job over rows that fit the record (columns ORDINAL and RECORD, null for a tombstone, and KEY)."""
+    dedupe = None
+    if plan.dedupe_fields:
+        hashed = typed_dedupe_hash(dedupe_fields(plan.dedupe_fields, record), F.col(RECORD), absent="n")
+        dedupe = F.when(F.col(RECORD).isNotNull(), hashed)
+    key = [] if not has_key else [F.col(KEY)]
+    if has_key and plan.key_record is not None:
+        key = [canonical_value(plan.key_record, F.col(KEY)).alias(KEY)]
+    typed = (F.col(ORDINAL), canonical_value(record, F.col(RECORD)).alias(RECORD), *key, *_stamps(plan))
+    outputs = _outputs(plan, rules, F.lit(True), has_key=has_key, dedupe=dedupe)  # noqa: FBT003 - a literal
+    return Job((typed, *_scope_for_rules(plan), outputs))
+
+
 def canonical_job(plan: ConversionPlan, record: Record, rules: Rules) -> Job:
     """The job over canonical texts (columns ORDINAL and PAYLOAD) of a plan with a contract."""
     parsed = F.from_json(F.col(PAYLOAD), canonical_shape(record), _JSON_OPTIONS)
@@ -158,6 +173,10 @@ def _record_timestamp(plan: ConversionPlan) -> Column:
 
 
 def _page_key(plan: ConversionPlan) -> Column:
+    if plan.key_record is not None and not is_reshaped(plan, Side.KEY):
+        shape = plain_key_shape(plan)
+        assert shape is not None  # noqa: S101 - told to the type checker
+        return _plain_bytes(shape, F.col(KEY), spec=plan.key_converter)
     if is_reshaped(plan, Side.KEY):
         return _transformed(plan, Side.KEY, F.col(KEY), F.col(KEY).isNotNull())
     return text_bytes(F.col(KEY), spec=plan.key_converter)
@@ -219,10 +238,21 @@ def _scope_for_rules(plan: ConversionPlan) -> list[tuple[Column, ...]]:
 def _value(plan: ConversionPlan) -> Column:
     if is_reshaped(plan, Side.VALUE):
         return _transformed(plan, Side.VALUE, F.col(RECORD), F.col(RECORD).isNotNull())
+    if plan.record is not None and plan.is_of_rows:
+        return _plain_bytes(
+            Shape(Slot(plan.record), plan.plain_value_schema()), F.col(RECORD), spec=plan.value_converter
+        )
     if plan.record is not None:
         schema = value_schema(plan)
         return record_bytes(plan.record, F.col(RECORD), spec=plan.value_converter, avro_schema=schema)
     return F.concat(F.lit('{"schema":null,"payload":'), F.col(PAYLOAD), F.lit("}")).cast("binary")
+
+
+def _plain_bytes(shape: Shape, value: Column, *, spec: ConverterSpec) -> Column:
+    """A struct as it comes, in the form of the converter; null stays null."""
+    if spec.kind in {ConverterKind.AVRO, ConverterKind.JSON} and shape.record is not None:
+        return record_bytes(shape.record, value, spec=spec, avro_schema=shape.avro)
+    return shaped_bytes(shape, value, is_there=value.isNotNull(), spec=spec)
 
 
 def _transformed(plan: ConversionPlan, side: Side, value: Column, is_there: Column) -> Column:
@@ -239,10 +269,17 @@ def _transformed(plan: ConversionPlan, side: Side, value: Column, is_there: Colu
 def _record_key(plan: ConversionPlan, record: Record) -> Column:
     fields = [field for field in map(record.field, plan.key_fields) if field is not None]
     columns = [F.col(RECORD).getField(field.name).alias(field.name) for field in fields]
+    is_there = F.col(RECORD).isNotNull()
+    if plan.is_of_rows and plan.has_keys_of_fields:
+        columns = [
+            F.when(is_there, column).otherwise(F.col(KEY).getField(field.name)).alias(field.name)
+            for field, column in zip(fields, columns, strict=True)
+        ]
+        is_there = is_there | F.col(KEY).isNotNull()
     is_single = plan.key_converter.kind in {ConverterKind.STRING, ConverterKind.BYTES}
-    key = columns[0] if is_single else F.when(F.col(RECORD).isNotNull(), F.struct(*columns))
+    key = columns[0] if is_single else F.when(is_there, F.struct(*columns))
     if is_reshaped(plan, Side.KEY):
-        return _transformed(plan, Side.KEY, key, F.col(RECORD).isNotNull())
+        return _transformed(plan, Side.KEY, key, is_there)
     if is_single:
         return key.cast("string").cast("binary")
     shape = Record(f"{record.name}Key", tuple(fields))

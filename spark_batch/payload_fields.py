@@ -62,9 +62,12 @@ def dedupe_hash(text: Column, *, count: int) -> Column:
     return F.unhex(F.md5(hashed.cast("binary")))
 
 
-def typed_dedupe_hash(fields: tuple[DedupeField, ...], record: Column) -> Column:
-    """The same hash where all fields are typed, some of them are there, and the others are missing."""
-    texts = [F.coalesce(_typed_text(field, _field_of(record, field)), F.lit("m")) for field in fields]
+def typed_dedupe_hash(fields: tuple[DedupeField, ...], record: Column, *, absent: str = "m") -> Column:
+    """The same hash where all fields are typed, some of them are there, and the others are missing.
+
+    `absent`: `n` where what is null is there all the same, as in rows.
+    """
+    texts = [F.coalesce(_typed_text(field, _field_of(record, field)), F.lit(absent)) for field in fields]
     return F.unhex(F.md5(F.concat(F.lit("F"), *texts).cast("binary")))
 
 

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from spark_batch.avro_documents import definitions, inlined, namespace_of, without_json_names
-from spark_batch.avro_schema import ParsedSchema, parse_schema
+from spark_batch.avro_schema import WIDE_DIGITS_MAX, ParsedSchema, SchemaFinding, parse_schema
 from spark_batch.coercion import Coerce, counted_fields
 from spark_batch.transforms.applied import AppliedSteps, applied_steps
 
@@ -39,6 +39,8 @@ class PayloadFormat(StrEnum):
     JSON = "json"
     TEXT = "text"
     BYTES = "bytes"
+    ROWS = "rows"
+    """Arrow structs; what they are is told by a schema that comes with them (`ConversionPlan.for_rows`)."""
 
 
 class ConverterKind(StrEnum):
@@ -75,10 +77,14 @@ class Contract:
     unknown_fields: UnknownFields = UnknownFields.IGNORE
     coerce: frozenset[Coerce] = frozenset()
     """What texts every field takes for its value, where the schema does not say it of the field."""
+    is_of_rows: bool = False
+    """Whether it is the schema that came with rows."""
 
     @property
     def parsed(self) -> ParsedSchema:
         """The schema, read."""
+        if self.is_of_rows:
+            return parse_schema(self.schema, decimal_digits_max=WIDE_DIGITS_MAX)
         return parse_schema(self.schema, self.coerce)
 
 
@@ -131,6 +137,21 @@ class ConversionPlan:
     topic: str = ""
     """Topic of the records before their transformations; not asked for where there are none, so that plans of several
     topics are the same plan."""
+    rules_of_rows: tuple[Rule, ...] = ()
+    """Rules of a connector whose rows bring their schema, and so their contract, with them."""
+    key_schema: str | None = None
+    """Avro schema text of keys that come with rows as structs."""
+
+    def for_rows(self, *, schema: str, key_schema: str | None, topic: str) -> ConversionPlan:
+        """The plan of rows of a schema; their schema is their contract where none is configured."""
+        contract = self.contract or Contract(schema, self.rules_of_rows, is_of_rows=True)
+        topic = topic if self.transformations else ""
+        return replace(self, contract=contract, rules_of_rows=(), key_schema=key_schema, topic=topic)
+
+    @property
+    def is_of_rows(self) -> bool:
+        """Whether what comes in is typed already."""
+        return self.payload_format is PayloadFormat.ROWS
 
     def applied_steps(self, *, is_tombstone: bool = False) -> AppliedSteps:
         """What records, or tombstones, go through; raises JavaPatternError."""
@@ -139,7 +160,8 @@ class ConversionPlan:
     @property
     def is_json(self) -> bool:
         """Whether payloads are parsed as JSON."""
-        return self.payload_format is PayloadFormat.JSON or self.contract is not None
+        is_described = self.contract is not None and not self.is_of_rows
+        return self.payload_format is PayloadFormat.JSON or is_described
 
     @property
     def record(self) -> Record | None:
@@ -159,9 +181,30 @@ class ConversionPlan:
 
     def plain_key_schema(self) -> str:
         """Avro schema text of keys before their transformations."""
+        if not self.key_fields and self.key_schema is not None:
+            return json.dumps(without_json_names(json.loads(self.key_schema)), separators=(",", ":"))
         if not self.key_fields or self.contract is None:
             return '"string"'
         return json.dumps(self._key_record(json.loads(self.contract.schema)), separators=(",", ":"))
+
+    @property
+    def key_record(self) -> Record | None:
+        """The record of keys that come with rows as structs."""
+        return None if self.key_schema is None else self._parsed_key(self.key_schema).record
+
+    @property
+    def has_keys_of_fields(self) -> bool:
+        """Whether the keys that come with rows have the key's fields too, so that tombstones have the same keys."""
+        own, keys = self.record, self.key_record
+        return own is not None and keys is not None and all(_is_same(own, keys, name) for name in self.key_fields)
+
+    @property
+    def key_findings(self) -> tuple[SchemaFinding, ...]:
+        """What is wrong with their schema."""
+        return () if self.key_schema is None else self._parsed_key(self.key_schema).findings
+
+    def _parsed_key(self, schema: str) -> ParsedSchema:
+        return parse_schema(schema, decimal_digits_max=WIDE_DIGITS_MAX)
 
     def with_schema_ids(self, *, key: int | None = None, value: int | None = None) -> ConversionPlan:
         """The same plan, ready to frame Avro with these registry ids."""
@@ -183,3 +226,8 @@ class ConversionPlan:
         key = {"type": "record", "name": document["name"].rpartition(".")[2] + "Key", "fields": chosen}
         namespace = namespace_of(document)
         return {**key, "namespace": namespace} if namespace else key
+
+
+def _is_same(record: Record, keys: Record, name: str) -> bool:
+    field, key = record.field(name), keys.field(name)
+    return field is not None and key is not None and field.slot.type == key.slot.type

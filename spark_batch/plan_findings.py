@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from spark_batch.avro_types import AvroType, Enum, Map, Primitive, Record, Temporal, Uuid
 from spark_batch.plan import ConversionPlan, PlanFinding
-from spark_batch.plan_transforms import misfits
+from spark_batch.plan_transforms import misfits, row_misfits
 from spark_batch.rules.tree import text_refusal
 
 _PLAIN_KEYS = {Primitive.STRING, Primitive.INT, Primitive.LONG, Primitive.BOOLEAN}
@@ -15,11 +15,39 @@ def plan_findings(plan: ConversionPlan) -> list[PlanFinding]:
     findings = _schema_findings(plan)
     findings += _converter_findings(plan)
     findings += _path_findings(plan)
-    if plan.transformations and not findings:
+    if plan.transformations and not findings and not (plan.is_of_rows and plan.contract is None):
         findings += [PlanFinding(*misfit) for misfit in misfits(plan)]
+    if plan.is_of_rows:
+        findings += _row_findings(plan, is_known=not findings and plan.contract is not None)
     if plan.record_bytes_max < 1:
         findings.append(PlanFinding("record.bytes.max", str(plan.record_bytes_max), "a number of bytes, at least 1"))
     return findings
+
+
+def _row_findings(plan: ConversionPlan, *, is_known: bool) -> list[PlanFinding]:
+    """What cannot be done with rows; as far as their schema `is_known`."""
+    findings = []
+    if plan.value_converter.kind == "bytes":
+        findings.append(PlanFinding("value.converter", "bytes", "Avro, JSON or string for rows, which are no bytes"))
+    if plan.contract is not None and plan.contract.unknown_fields == "keep":
+        findings.append(PlanFinding("contract.unknown.fields", "keep", "ignore or reject for rows"))
+    if plan.key_schema is not None and plan.key_record is None:
+        told = [f"{finding.path or 'schema'}: {finding.seen}" for finding in plan.key_findings]
+        findings.append(PlanFinding("key_schema", "; ".join(told), "an Avro record that can be converted"))
+    if plan.record is not None:
+        findings += [
+            PlanFinding("dedupe.fields", path, "a column of texts, whole numbers or booleans")
+            for path in plan.dedupe_fields
+            if not _has_typed_hash(plan.record, path)
+        ]
+    if is_known and not findings:
+        findings += [PlanFinding(*misfit) for misfit in row_misfits(plan)]
+    return findings
+
+
+def _has_typed_hash(record: Record, path: str) -> bool:
+    kind = type_at(record, path)
+    return not isinstance(kind, bool) and (kind in _PLAIN_KEYS or isinstance(kind, (Enum, Uuid)))
 
 
 def _schema_findings(plan: ConversionPlan) -> list[PlanFinding]:
@@ -82,7 +110,7 @@ def _path_findings(plan: ConversionPlan) -> list[PlanFinding]:
     named.append(("timestamp.field", (plan.timestamp_field,) if plan.timestamp_field else ()))
     findings = []
     for key, paths in named:
-        if paths and not plan.is_json:
+        if paths and not plan.is_json and not plan.is_of_rows:
             findings.append(PlanFinding(key, ",".join(paths), "JSON payloads or a contract.schema"))
         findings += [
             PlanFinding(key, path, "a field named once") for path in sorted({p for p in paths if paths.count(p) > 1})

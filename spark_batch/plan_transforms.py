@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from spark_batch.avro_documents import definitions, each_definition, inlined, namespace_of, without_json_names
-from spark_batch.avro_types import Array, AvroType, Enum, Map, Primitive, Record, Slot, Temporal, Uuid
+from spark_batch.avro_types import Array, AvroType, Decimal, Enum, Map, Primitive, Record, Slot, Temporal, Uuid
 from spark_batch.plan import ConversionPlan, ConverterKind, PayloadFormat, UnknownFields
 from spark_batch.transforms.applied import shape_after
 from spark_batch.transforms.catalog import InsertField, RegexRouter, Side, Step, TopicNameMatches
@@ -46,6 +46,8 @@ def is_loose(plan: ConversionPlan) -> bool:
 def is_value_written(plan: ConversionPlan) -> bool:
     """Whether the job writes values; otherwise the payload itself is the value."""
     kind = plan.value_converter
+    if plan.is_of_rows:
+        return True
     if is_reshaped(plan, Side.VALUE):
         return not is_loose(plan)
     if kind.kind in {ConverterKind.STRING, ConverterKind.BYTES}:
@@ -58,6 +60,7 @@ def is_value_written(plan: ConversionPlan) -> bool:
 def is_page_key_written(plan: ConversionPlan) -> bool:
     """Whether keys that come with the page must be converted (they are text) rather than passed on."""
     is_formed = plan.key_converter.kind in {ConverterKind.JSON, ConverterKind.AVRO}
+    is_formed = is_formed or plan.key_schema is not None
     return not plan.key_fields and (is_formed or is_reshaped(plan, Side.KEY))
 
 
@@ -73,7 +76,7 @@ def plain_value_shape(plan: ConversionPlan) -> Shape | None:
 def plain_key_shape(plan: ConversionPlan) -> Shape | None:
     """Keys before their transformations; None where they are loose."""
     if not plan.key_fields:
-        return text_shape()
+        return text_shape() if plan.key_record is None else Shape(Slot(plan.key_record), plan.plain_key_schema())
     record = plan.record
     if record is None or plan.contract is None:
         return None
@@ -117,6 +120,37 @@ def key_schema(plan: ConversionPlan) -> str | None:
         shape = key_shape(plan)
         return None if shape is None else shape.avro
     return plan.plain_key_schema()
+
+
+def row_misfits(plan: ConversionPlan) -> list[tuple[str, str, str]]:
+    """What converters have no form for in rows as they come, and in their keys."""
+    try:
+        _check_rows(plan, Side.VALUE)
+        if plan.key_schema is not None:
+            _check_rows(plan, Side.KEY)
+    except Misfit as misfit:
+        return [_told(misfit)]
+    return []
+
+
+def _check_rows(plan: ConversionPlan, side: Side) -> None:
+    is_value = side is Side.VALUE
+    spec = plan.value_converter if is_value else plan.key_converter
+    shape = plain_value_shape(plan) if is_value else plain_key_shape(plan)
+    if shape is None or is_reshaped(plan, side):
+        return
+    _check_form(shape, spec.kind, f"{side}.converter")
+    if spec.kind == "json" and spec.is_decimal_numeric and _has_wide_decimal(shape.slot.type):
+        expected = "BASE64 for decimals of more than 38 digits"
+        raise Misfit(f"{side}.converter.decimal.format", "NUMERIC", expected)
+
+
+def _has_wide_decimal(kind: AvroType) -> bool:
+    if isinstance(kind, Record):
+        return any(_has_wide_decimal(field.slot.type) for field in kind.fields)
+    if isinstance(kind, (Array, Map)):
+        return _has_wide_decimal(kind.items.type if isinstance(kind, Array) else kind.values.type)
+    return isinstance(kind, Decimal) and kind.is_wide
 
 
 def misfits(plan: ConversionPlan) -> list[tuple[str, str, str]]:

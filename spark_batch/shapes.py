@@ -67,6 +67,8 @@ def _type(kind: AvroType, *, is_canonical: bool) -> spark.DataType:  # noqa: PLR
         return spark.ArrayType(_slot(kind.items, is_canonical=is_canonical))
     if isinstance(kind, Map):
         return spark.MapType(spark.StringType(), _slot(kind.values, is_canonical=is_canonical))
+    if isinstance(kind, Decimal) and kind.is_wide:
+        return spark.BinaryType()
     if isinstance(kind, Decimal):
         return spark.DecimalType(kind.precision, kind.scale) if is_canonical else spark.VariantType()
     if isinstance(kind, Temporal):

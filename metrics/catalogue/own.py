@@ -10,7 +10,7 @@ RECORDS = (1, 10, 100, 1_000, 5_000, 10_000, 25_000, 50_000, 100_000)
 BYTES = (1_024, 16_384, 131_072, 1_048_576, 4_194_304, 16_777_216, 33_554_432, 67_108_864)
 
 FETCH_OUTCOMES = ("outcome", ("ok", "retriable", "rate_limited", "fatal"))
-CLOSE_REASONS = ("reason", ("count", "bytes", "age", "idle", "stop"))
+CLOSE_REASONS = ("reason", ("count", "bytes", "age", "idle", "stop", "transaction"))
 RETRY_STAGES = ("stage", ("fetch", "convert", "put"))
 COMPONENTS = ("component", ("group", "kafka", "registry", "spark"))
 METHODS = ("method", ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))

@@ -250,6 +250,15 @@ class SourceConnectorConfig(ConnectorConfig):
     """… or at this age, or at once while nothing is being converted."""
     batch_conversions_max: Annotated[int, Field(ge=1), _key(FLOW, 7, "Micro-batches in Flight")] = 2
     """Micro-batches of a task in conversion at once."""
+    source_transaction_bytes_max: Annotated[
+        int, Field(ge=1), _key(FLOW, 8, "Source Transaction Bytes", importance=_MEDIUM)
+    ] = 256 * 1024 * 1024
+    """A transaction of the source, such as one of a database, is one transaction of Kafka up to this many bytes."""
+    source_transaction_overflow: Annotated[Literal["split", "fail"], _key(FLOW, 9, "Source Transaction Overflow")] = (
+        "split"
+    )
+    """What is done about a larger one: ``split`` writes it in several transactions of Kafka, in order and each record
+    once, so that consumers may see its first part before the rest; ``fail`` fails the task."""
 
     @field_validator("contract_coerce")
     @classmethod

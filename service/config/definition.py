@@ -84,7 +84,9 @@ class ConnectorDefinition:
 
     @property
     def record_topics(self) -> tuple[str, ...]:
-        """Topics in which records and tombstones of `topic` end, each once."""
+        """Topics in which records and tombstones of `topic` end, each once; none where pages name theirs."""
+        if not self.topic:
+            return ()
         tombstones = applied_steps(self.transformations, self.topic, is_tombstone=True).topic
         return tuple(dict.fromkeys((self.record_topic, tombstones)))
 
@@ -111,17 +113,12 @@ class ConnectorDefinition:
         common = self.common
         contract = None
         if contract_schema is not None:
-            rules = tuple(
-                Rule(key.removeprefix(RULES_PREFIX), expression)
-                for key, expression in sorted(self.properties.items())
-                if key.startswith(RULES_PREFIX)
-            )
-            contract = Contract(
-                contract_schema, rules, UnknownFields(common.contract_unknown_fields), coerce=self._coerce()
-            )
+            unknown_fields = UnknownFields(common.contract_unknown_fields)
+            contract = Contract(contract_schema, self._rules(), unknown_fields, coerce=self._coerce())
         dedupe = self.connector_class.default_dedupe_fields if common.dedupe_fields is None else common.dedupe_fields
+        kind = self._payload_format()
         return ConversionPlan(
-            payload_format=self._payload_format(),
+            payload_format=kind,
             contract=contract,
             key_fields=common.key_fields,
             timestamp_field=common.timestamp_field,
@@ -131,6 +128,14 @@ class ConnectorDefinition:
             record_bytes_max=common.record_bytes_max,
             transformations=self.transformations,
             topic=self.topic if self.transformations else "",
+            rules_of_rows=self._rules() if kind is PayloadFormat.ROWS and contract is None else (),
+        )
+
+    def _rules(self) -> tuple[Rule, ...]:
+        return tuple(
+            Rule(key.removeprefix(RULES_PREFIX), expression)
+            for key, expression in sorted(self.properties.items())
+            if key.startswith(RULES_PREFIX)
         )
 
     def _coerce(self) -> frozenset[Coerce]:

@@ -52,7 +52,7 @@ class RecordRejectedError(Exception):
 
 
 class SourceTransactionTooLargeError(Exception):
-    """A transaction of the source is larger than what is held of one: the task fails before memory does."""
+    """A transaction of the source is larger than what is held of one, and must not be split."""
 
 
 class PoisonedBatchError(Exception):

@@ -4,6 +4,8 @@ It closes by count, bytes or age, whichever is first, or at once while none befo
 its delivery to begin (then waiting would only add latency). It never splits a page, nor a transaction of the source:
 pages of one that has not ended yet stay behind for the next micro-batch. Only a page or transaction larger than a
 limit exceeds it.
+A transaction of the source that is larger than what may be held of one is
+split between two of its pages, unless its connector declares that it must not be.
 """
 
 from __future__ import annotations
@@ -15,8 +17,8 @@ from enum import StrEnum
 from service.domain.errors import SourceTransactionTooLargeError
 from service.pipeline.queue import QueuedPage
 
-OPEN_TRANSACTION_BATCHES_MAX = 8
-"""A transaction of the source is held until it ends, so it may be no larger than this many full micro-batches."""
+OPEN_TRANSACTION_PAGES_MAX = 100_000
+"""Pages without records, too, take memory."""
 
 
 class CloseReason(StrEnum):
@@ -27,6 +29,8 @@ class CloseReason(StrEnum):
     AGE = "age"
     IDLE = "idle"
     STOP = "stop"
+    TRANSACTION = "transaction"
+    """A transaction of the source has become too large to be held until its end, and is split here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,10 @@ class BatchLimits:
     records_max: int = 50_000
     bytes_max: int = 32 * 1024 * 1024
     age_seconds_max: float = 0.5
+    transaction_bytes_max: int = 256 * 1024 * 1024
+    """What is held of a transaction of the source that has not ended."""
+    is_transaction_split: bool = True
+    """Whether a larger one is split; otherwise it fails the task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +85,8 @@ class Batcher:
         """Up to the last end of a transaction of the source."""
         self._records = 0
         self._bytes = 0
+        self._is_split = False
+        """Whether what is closable ends within a transaction."""
 
     @property
     def is_empty(self) -> bool:
@@ -94,19 +104,21 @@ class Batcher:
         return self._held[0].since + self._limits.age_seconds_max
 
     def add(self, item: QueuedPage, *, now: float) -> None:
-        """Append a page; raises ``SourceTransactionTooLargeError`` rather than hold one without end."""
+        """Append a page; raises ``SourceTransactionTooLargeError`` where a transaction may not be split."""
         self._held.append(_Held(item, now))
         self._records += len(item.page)
         self._bytes += item.page.bytes
         if item.page.ends_transaction:
             self._closable_pages = len(self._held)
-        elif not self.is_closable:
-            self._refuse_endless_transaction()
+        elif not self.is_closable and self._is_transaction_too_large():
+            self._split_transaction()
 
     def reason_to_close_before(self, item: QueuedPage) -> CloseReason | None:
         """The limit that ``item`` would break, so that it must open the next micro-batch; None when it fits."""
         if not self.is_closable:
             return None
+        if self._is_split:
+            return CloseReason.TRANSACTION
         if self._records + len(item.page) > self._limits.records_max:
             return CloseReason.COUNT
         return CloseReason.BYTES if self._bytes + item.page.bytes > self._limits.bytes_max else None
@@ -115,6 +127,8 @@ class Batcher:
         """Why to close now, or None to go on collecting."""
         if not self.is_closable:
             return None
+        if self._is_split:
+            return CloseReason.TRANSACTION
         if self._records >= self._limits.records_max:
             return CloseReason.COUNT
         if self._bytes >= self._limits.bytes_max:
@@ -127,19 +141,25 @@ class Batcher:
         """Hand over what is complete; pages of an unfinished transaction of the source stay."""
         complete, self._held = self._held[: self._closable_pages], self._held[self._closable_pages :]
         self._closable_pages = 0
+        self._is_split = False
         self._records = sum(len(held.item.page) for held in self._held)
         self._bytes = sum(held.item.page.bytes for held in self._held)
         return MicroBatch(tuple(held.item for held in complete), reason, _age_seconds(complete, now))
 
-    def _refuse_endless_transaction(self) -> None:
-        records_max = self._limits.records_max * OPEN_TRANSACTION_BATCHES_MAX
-        bytes_max = self._limits.bytes_max * OPEN_TRANSACTION_BATCHES_MAX
-        if self._records > records_max or self._bytes > bytes_max or len(self._held) > records_max:
+    def _is_transaction_too_large(self) -> bool:
+        return self._bytes > self._limits.transaction_bytes_max or len(self._held) > OPEN_TRANSACTION_PAGES_MAX
+
+    def _split_transaction(self) -> None:
+        """Every page's offset is a place to resume from, those within a transaction too."""
+        if not self._limits.is_transaction_split:
             message = (
-                f"one transaction of the source has more than {records_max} records or {bytes_max} bytes: "
-                "raise batch.records.max and batch.bytes.max if there is memory for it"
+                f"one transaction of the source has more than {self._limits.transaction_bytes_max} bytes or "
+                f"{OPEN_TRANSACTION_PAGES_MAX} pages: raise source.transaction.bytes.max if there is memory for it, "
+                "or let it be split by source.transaction.overflow=split"
             )
             raise SourceTransactionTooLargeError(message)
+        self._closable_pages = len(self._held)
+        self._is_split = True
 
 
 def _age_seconds(held: Sequence[_Held], now: float) -> float:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
-from itertools import groupby
 from typing import Any, Protocol, cast
 
 import pyarrow as pa
 
-from fetchers.sdk import BackOff, Clock
+from fetchers.sdk import BackOff, Clock, Page, RowSchema
 from metrics.events import BatchConverted, RetryScheduled, TaskEvents
 from service.domain.errors import PoisonedBatchError, described
 from service.pipeline.batching import MicroBatch
@@ -43,6 +44,60 @@ async def admit_every_topic(topic: str, *, is_tombstone: bool) -> None:
     del topic, is_tombstone
 
 
+class PlanRows(Protocol):
+    """Makes the plan of one connector's rows of a schema that come for a topic."""
+
+    async def __call__(
+        self, topic: str, schema: RowSchema, key_schema: RowSchema | None, /, *, has_tombstones: bool
+    ) -> ConversionPlan:
+        """The plan, once its schemas are registered, and the topics are there, in which such records end.
+
+        Raises ``ConversionFatal`` for rows that cannot be converted, ``RegistryFatal`` where the registry refuses,
+        ``RegistryRetriable``, ``KafkaFailure``.
+        """
+
+
+async def refuse_rows(
+    topic: str, schema: RowSchema, key_schema: RowSchema | None, /, *, has_tombstones: bool
+) -> ConversionPlan:
+    """Obey ``PlanRows`` where nobody plans rows."""
+    del key_schema, has_tombstones
+    raise ConversionFatal(f"rows of {schema.name} came for topic '{topic}', and nobody here plans rows")
+
+
+ROW_PLANS_MAX = 1_024
+"""Plans of rows that a task remembers; of more, those that were not used for longest are asked for again."""
+
+
+@dataclass(slots=True)
+class RowPlans:
+    """The plans of one task's rows, each asked for once, in the order in which their first pages came."""
+
+    plan_rows: PlanRows = refuse_rows
+    _kept: OrderedDict[tuple[Hashable, ...], ConversionPlan] = field(default_factory=OrderedDict)
+    _failure: Exception | None = None
+
+    async def of(self, page: Page, topic: str) -> ConversionPlan:
+        """The plan of a page of rows; after one was refused no other is made, so that nothing later is registered."""
+        assert page.schema is not None  # noqa: S101 - told to the type checker: only pages of rows come here
+        has_tombstones = page.payload_column.null_count > 0
+        key = (topic, page.schema, page.key_schema, has_tombstones)
+        if key in self._kept:
+            self._kept.move_to_end(key)
+            return self._kept[key]
+        if self._failure is not None:
+            raise self._failure
+        try:
+            found = await self.plan_rows(topic, page.schema, page.key_schema, has_tombstones=has_tombstones)
+        except Exception as error:
+            self._failure = error
+            raise
+        self._kept[key] = found
+        while len(self._kept) > ROW_PLANS_MAX:
+            self._kept.popitem(last=False)
+        return found
+
+
 @dataclass(frozen=True, slots=True)
 class ConvertedBatch:
     """A micro-batch, its input columns and the verdict on each of its records."""
@@ -64,8 +119,13 @@ class ConvertStage:
     attempts_max: int = 4
     """A conversion that is lost this often is the batch's own doing; not counted: that Spark does not start."""
     admit: Admit = admit_every_topic
+    topic: str = ""
+    """Of pages that name none; none where every page has to."""
+    row_plans: RowPlans = field(default_factory=RowPlans)
     admitted: set[tuple[str, bool]] = field(default_factory=set)
     """Topics that pages named, and whether for tombstones, which need no more asking."""
+    admitting: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Schemas are registered in the order of their pages, whichever micro-batch is converted first."""
 
     async def run(self, batch: MicroBatch) -> ConvertedBatch:
         """Convert, once the schemas are registered for every topic that a page names.
@@ -77,13 +137,14 @@ class ConvertStage:
         if not records.num_rows:
             # Pages that only move the offset do not wait for Spark.
             return ConvertedBatch(batch, records, OUTCOME_SCHEMA.empty_table())
-        await self._admit_topics(batch)
+        async with self.admitting:
+            shares = await self._shares(batch)
         lost = attempt = 0
         while lost < self.attempts_max:
             attempt += 1
             started_at = self.clock.monotonic()
             try:
-                outcome = await self._outcome(batch, records, is_alone=lost >= ALONE_AFTER_LOSSES)
+                outcome = await self._outcome(shares, records, is_alone=lost >= ALONE_AFTER_LOSSES)
             except ConversionRetriable as error:
                 lost += not isinstance(error, SparkUnavailable)
                 await self._wait(error, attempt)
@@ -94,10 +155,18 @@ class ConvertStage:
         message = f"the conversion of one micro-batch of {batch.records} records was lost {self.attempts_max} times"
         raise PoisonedBatchError(message)
 
-    async def _admit_topics(self, batch: MicroBatch) -> None:
-        """Those of the connector's own topic were registered when the task was planned."""
-        for page in (item.page for item in batch.pages):
-            if page.topic is None or page.topic == self.plan.topic:
+    async def _shares(self, batch: MicroBatch) -> list[Share]:
+        """Schemas of the connector's own topic, where they are known from its config, were registered before."""
+        plans: dict[int, ConversionPlan] = {}
+        for page in (item.page for item in batch.pages if len(item.page)):
+            topic = page.topic or self.topic or self.plan.topic
+            if page.schema is not None:
+                self._demand_topic(topic)
+                plans[id(page)] = await self.row_plans.of(page, topic)
+                continue
+            if self.plan.is_of_rows:
+                raise ConversionFatal("a page has no schema, and its connector says that its payloads are rows")
+            if page.topic is None or page.topic == self.topic:
                 continue
             nulls = page.payload_column.null_count
             for is_tombstone in [False] * (nulls < len(page)) + [True] * (nulls > 0):
@@ -105,11 +174,16 @@ class ConvertStage:
                     await self.admit(page.topic, is_tombstone=is_tombstone)
                     self.admitted.add((page.topic, is_tombstone))
 
-    async def _outcome(self, batch: MicroBatch, records: pa.Table, *, is_alone: bool) -> pa.Table:
-        """The verdicts; where transformations ask for topics, those of each topic's pages by a plan of their own."""
-        shares = shares_of(batch, self.plan)
+        return shares_of(batch, self.plan, lambda page: plans[id(page)])
+
+    def _demand_topic(self, topic: str) -> None:
+        if not topic:
+            raise ConversionFatal("a page names no topic, and neither does the config of its connector")
+
+    async def _outcome(self, shares: list[Share], records: pa.Table, *, is_alone: bool) -> pa.Table:
+        """The verdicts, those of each share by a plan of its own."""
         if len(shares) == 1:
-            return await self.convert(shares[0].plan, records, is_alone=is_alone)
+            return await self.convert(shares[0].plan, shares[0].of(records), is_alone=is_alone)
         outcomes: dict[int, pa.Table] = {}
         for share in shares:
             outcomes |= share.cut(await self.convert(share.plan, share.of(records), is_alone=is_alone))
@@ -129,11 +203,14 @@ class ConvertStage:
 
 
 def input_table(batch: MicroBatch) -> pa.Table:
-    """The pages' columns one after another, as the conversion takes them; no copy of a payload."""
+    """The pages' columns one after another, as the conversion takes them; no copy of a payload.
+
+    Rows, and the keys that come with them, are null here: each share of them has columns of its own.
+    """
     pages = [item.page for item in batch.pages]
     columns = {
-        "key": [_column(page.keys, pa.binary(), len(page)) for page in pages],
-        "value": [page.payload_column for page in pages],
+        "key": [_column(None if page.key_schema else page.keys, pa.binary(), len(page)) for page in pages],
+        "value": [_column(None if page.schema else page.payload_column, pa.binary(), len(page)) for page in pages],
         "timestamp": [_column(page.timestamps_ms, pa.int64(), len(page)) for page in pages],
     }
     arrays = [pa.chunked_array(chunks, type=INPUT_SCHEMA.field(name).type) for name, chunks in columns.items()]
@@ -141,15 +218,21 @@ def input_table(batch: MicroBatch) -> pa.Table:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicShare:
-    """The pages of a micro-batch that go to one topic, wherever they stand in it. Nothing is copied."""
+class Share:
+    """The pages of a micro-batch that one plan converts, wherever they stand in it. Nothing is copied."""
 
     plan: ConversionPlan
     runs: tuple[tuple[int, int], ...]
     """First row and number of rows of each run of such pages."""
+    rows: pa.Table | None = None
+    """Their columns where they are rows; None: they are bytes, and stand in the columns of the micro-batch."""
 
     def of(self, records: pa.Table) -> pa.Table:
         """The rows of this share, one run after another, without a copy."""
+        if self.rows is not None:
+            return self.rows
+        if self.runs == ((0, records.num_rows),):
+            return records
         return pa.concat_tables([records.slice(start, count) for start, count in self.runs])
 
     def cut(self, outcome: pa.Table) -> dict[int, pa.Table]:
@@ -162,20 +245,52 @@ class TopicShare:
         return found
 
 
-def shares_of(batch: MicroBatch, plan: ConversionPlan) -> list[TopicShare]:
-    """One for each topic, as far as the plan cares; runs without records are left out."""
-    if not plan.transformations:
-        return [TopicShare(plan, ((0, batch.records),))]
-    runs: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
-    start = 0
-    for topic, pages in groupby(batch.pages, key=lambda item: item.page.topic or plan.topic):
-        if count := sum(len(item.page) for item in pages):
-            runs[topic].append((start, count))
-            start += count
-    return [
-        TopicShare(plan if topic == plan.topic else replace(plan, topic=topic), tuple(places))
-        for topic, places in runs.items()
-    ]
+def shares_of(batch: MicroBatch, plan: ConversionPlan, plan_of_rows: Callable[[Page], ConversionPlan]) -> list[Share]:
+    """One for each plan: by topic, as far as the plan cares, and by the schema of rows; empty pages are left out.
+
+    ``plan_of_rows``: of a page of rows.
+    """
+    pages = [item.page for item in batch.pages]
+    if not plan.transformations and all(page.schema is None for page in pages):
+        return [Share(plan, ((0, batch.records),))]
+    members: dict[Hashable, list[Page]] = {}
+    runs: dict[Hashable, list[tuple[int, int]]] = {}
+    start, last = 0, None
+    for page in pages:
+        if not len(page):
+            continue
+        key = _share_key(page, plan, plan_of_rows)
+        members.setdefault(key, []).append(page)
+        own = runs.setdefault(key, [])
+        if key == last:
+            own[-1] = (own[-1][0], own[-1][1] + len(page))
+        else:
+            own.append((start, len(page)))
+        start, last = start + len(page), key
+    return [Share(key[0], tuple(runs[key]), _rows_table(members[key])) for key in cast("Any", members)]
+
+
+def _share_key(page: Page, plan: ConversionPlan, plan_of_rows: Callable[[Page], ConversionPlan]) -> Hashable:
+    """The plan, and the types of columns of rows: a driver may give one column in several."""
+    if page.schema is None:
+        topic = (page.topic or plan.topic) if plan.transformations else plan.topic
+        return (plan if topic == plan.topic else replace(plan, topic=topic),)
+    keys: Any = page.keys
+    return plan_of_rows(page), page.payload_column.type, None if keys is None else keys.type
+
+
+def _rows_table(pages: list[Page]) -> pa.Table | None:
+    """The columns of pages of rows; None for others."""
+    if pages[0].schema is None:
+        return None
+    keys: Any = next((page.keys for page in pages if page.keys is not None), None)
+    kind = pa.binary() if keys is None else keys.type
+    columns: dict[str, Any] = {
+        "key": pa.chunked_array([_column(page.keys, kind, len(page)) for page in pages]),
+        "value": pa.chunked_array([page.payload_column for page in pages]),
+        "timestamp": pa.chunked_array([_column(page.timestamps_ms, pa.int64(), len(page)) for page in pages]),
+    }
+    return pa.table(columns)
 
 
 def _column(values: object, kind: pa.DataType, length: int) -> Any:

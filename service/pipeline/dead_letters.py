@@ -187,13 +187,23 @@ class Rejected:
         return tuple(
             of_page[page].letter(
                 row - int(self.rows.starts[page]),
-                {name: column[number] for name, column in columns.items()} | self._refusal(row),
+                {name: column[number] for name, column in columns.items()}
+                | self._original(page, row)
+                | self._refusal(row),
             )
             for number, (row, page) in enumerate(zip(chosen.tolist(), pages.tolist(), strict=True))
         )
 
     def _of_page(self, index: int) -> PageLetters:
         return PageLetters.of(self.rows.pages[index].page, topic=self.rows.topic, partition=self.rows.partition)
+
+    def _original(self, page: int, row: int) -> dict[str, bytes | None]:
+        """Key and payload of a row that has no bytes of its own."""
+        own = self.rows.pages[page].page
+        if own.schema is None:
+            return {}
+        key, value = own.original(row - int(self.rows.starts[page]))
+        return {"key": key, "value": value}
 
     def _refusal(self, row: int) -> dict[str, str]:
         """The topic's verdict on a row, where it has one."""

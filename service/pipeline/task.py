@@ -17,12 +17,22 @@ from fetchers.sdk.context import BlockingCalls, partition_key
 from metrics.events import BatchClosed, Emit, QueueChanged, TaskEvents, TaskStarted
 from service.domain.errors import PoisonedBatchError
 from service.domain.ids import TaskId
+from service.kafka.errors import KafkaFailure
 from service.kafka.producer import Writer
 from service.pipeline.accounts import Accounts
 from service.pipeline.activity import Activity, Signal
 from service.pipeline.batching import BatchLimits, MicroBatch
 from service.pipeline.context import TaskContext
-from service.pipeline.converting import Admit, Convert, ConvertedBatch, ConvertStage, admit_every_topic
+from service.pipeline.converting import (
+    Admit,
+    Convert,
+    ConvertedBatch,
+    ConvertStage,
+    PlanRows,
+    RowPlans,
+    admit_every_topic,
+    refuse_rows,
+)
 from service.pipeline.dead_letters import DeadLetterRules
 from service.pipeline.delivering import DeliverStage, SourceOffsets
 from service.pipeline.fetching import FetchRetry, FetchStage
@@ -37,7 +47,7 @@ from spark_batch.plan import ConversionPlan
 
 CLEANUP_SECONDS_MAX = 2.0
 """Time a fetcher has to let go once it is cancelled, before it is cancelled again."""
-ConversionFailure: TypeAlias = ConversionError | PoisonedBatchError | RegistryFailure
+ConversionFailure: TypeAlias = ConversionError | PoisonedBatchError | RegistryFailure | KafkaFailure
 Conversion = asyncio.Task[ConvertedBatch | ConversionFailure]
 
 
@@ -87,6 +97,8 @@ class SourceTask:
     on_running: Signal = lambda: None
     admit: Admit = admit_every_topic
     """Asked before the first record for a topic that a page names is converted."""
+    plan_rows: PlanRows = refuse_rows
+    """Asked before the first row of a schema, for a topic, is converted."""
     activity: Activity = field(init=False)
     _stop: asyncio.Event = field(init=False, default_factory=asyncio.Event)
     _ahead: int = field(init=False, default=0)
@@ -203,6 +215,8 @@ class SourceTask:
                 self.parts.clock,
                 self.settings.fetch_retry.back_off,
                 admit=self.admit,
+                topic=self.settings.topic,
+                row_plans=RowPlans(self.plan_rows),
             )
             async with aclosing(self._poll(queue)) as batches:
                 async for batch in batches:
@@ -240,7 +254,7 @@ class SourceTask:
             converted = await convert(batch)
             memory.add_outcome(converted)
             return converted
-        except (ConversionError, PoisonedBatchError, RegistryFailure) as error:
+        except (ConversionError, PoisonedBatchError, RegistryFailure, KafkaFailure) as error:
             return error
 
     async def _deliver_in_order(

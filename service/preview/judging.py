@@ -138,7 +138,7 @@ async def judge(definition: ConnectorDefinition, plan: ConversionPlan, sample: S
         return Judged((), is_by_spark)
     records = input_table(batch)
     outcomes: dict[int, pa.Table] = {}
-    for share in shares_of(batch, plan):
+    for share in shares_of(batch, plan, lambda page: _plan_of_rows(definition, plan, page)):
         part = share.of(records)
         outcome = await (parts.convert(share.plan, part) if is_by_spark else _converted(share.plan, part))
         outcomes |= share.cut(outcome)
@@ -151,6 +151,17 @@ async def judge(definition: ConnectorDefinition, plan: ConversionPlan, sample: S
     )
 
 
+def _plan_of_rows(definition: ConnectorDefinition, plan: ConversionPlan, page: Page) -> ConversionPlan:
+    """Of a page of rows; raises ``PreviewRefusedError`` for what a worker refuses too."""
+    if page.schema is None:
+        return plan
+    key_schema = None if page.key_schema is None else page.key_schema.avro
+    rows = plan.for_rows(schema=page.schema.avro, key_schema=key_schema, topic=page.topic or definition.topic)
+    if found := plan_findings(rows):
+        raise PreviewRefusedError(as_findings(found, definition.properties))
+    return rows
+
+
 async def _converted(plan: ConversionPlan, records: pa.Table) -> pa.Table:
     return await asyncio.get_running_loop().run_in_executor(JUDGES, convert_exactly, plan, records)
 
@@ -159,9 +170,9 @@ def _records(
     definition: ConnectorDefinition, plan: ConversionPlan, pages: Sequence[Page], outcome: pa.Table
 ) -> Iterator[JudgedRecord]:
     seen: set[tuple[str, bytes, bool]] = set()
-    decoded = _Decoding.of(plan)
     rows = iter(outcome.to_pylist())
     for page in pages:
+        decoded = _Decoding.of(_plan_of_rows(definition, plan, page))
         own = {rejection.index: rejection for rejection in page.rejections}
         window = NO_WINDOW if page.dedupe is None else page.dedupe.window
         for index, payload in enumerate(page.values()):

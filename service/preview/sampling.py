@@ -15,6 +15,7 @@ from enum import StrEnum
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow.compute
 
 from fetchers.catalog import shared_http
@@ -172,7 +173,7 @@ class _Taken:
         """Add what the limits allow of a page; says which of them is met by it."""
         partition = self.connector.partition() if page.partition is None else page.partition
         self.offsets[repr(sorted(partition.items()))] = (partition, page.offset)
-        lengths = np.asarray(pc.fill_null(pc.binary_length(page.payload_column), 0), dtype=np.int64)
+        lengths = _lengths(page)
         room = self.limits.bytes_max - self.bytes
         within_bytes = int(np.searchsorted(np.cumsum(lengths), room, side="right"))
         if not self.records:
@@ -186,6 +187,13 @@ class _Taken:
         if self.records >= self.limits.records_max:
             return SampleEnd.RECORDS
         return SampleEnd.BYTES if self.left or self.bytes >= self.limits.bytes_max else None
+
+
+def _lengths(page: Page) -> npt.NDArray[np.int64]:
+    """Bytes of each payload; rows, which have no bytes of their own, share their memory equally."""
+    if page.schema is not None:
+        return np.full(len(page), page.bytes // max(len(page), 1), dtype=np.int64)
+    return np.asarray(pc.fill_null(pc.binary_length(page.payload_column), 0), dtype=np.int64)
 
 
 def first_records(page: Page, count: int) -> Page:

@@ -124,6 +124,14 @@ class RegistryClient:
         causes = answer.body.get("causes") or ()
         return [f"{cause.get('description')} at {cause.get('context')}" for cause in causes if isinstance(cause, dict)]
 
+    async def has(self, subject: str, schema: str) -> bool:
+        """Whether some version of the subject is this schema; raises RegistryFatal, RegistryRetriable."""
+        answer = await self._ask("POST", f"/subjects/{_quoted(subject)}", {"schema": schema})
+        if answer.status == _NOT_FOUND:
+            return False
+        _demand(answer, f"the schema for subject '{subject}'")
+        return True
+
     async def register(self, subject: str, schema: str) -> int:
         """Id under which records with this schema are written, by the settings' policy; remembered.
 

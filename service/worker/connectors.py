@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from fetchers.sdk import BackOff, Fatal, SourceConnector
+from fetchers.sdk import BackOff, Fatal, RowSchema, SourceConnector
 from fetchers.sdk.config import Finding
 from service.config.definition import ConnectorDefinition, as_findings
 from service.domain.ids import TaskId
 from service.kafka.producer import Writer
+from service.kafka.topic_names import TOPIC_NAME_RULE, is_topic_name
 from service.pipeline.batching import BatchLimits
 from service.pipeline.dead_letters import DeadLetterRules
 from service.pipeline.fetching import FetchRetry
@@ -23,7 +24,7 @@ from service.stores.dedupe_store import DedupeState
 from service.worker.kinds import Confirm, UseTopic
 from service.worker.lending import DedupeStates, Writers
 from service.worker.task_writer import TaskWriter
-from spark_batch.errors import ConversionError
+from spark_batch.errors import ConversionError, ConversionFatal
 from spark_batch.plan import Contract, ConversionPlan, PlanFinding
 from spark_batch.plan_findings import plan_findings
 from spark_batch.transforms.applied import applied_steps
@@ -58,12 +59,20 @@ class Schemas(Protocol):
     ) -> None:
         """The same for a further topic, to which a page goes."""
 
+    async def with_ids_of_rows(
+        self, definition: ConnectorDefinition, plan: ConversionPlan, topic: str, tombstones: str | None
+    ) -> ConversionPlan:
+        """The same for rows that end in ``topic``, and tombstones that end in another."""
+
 
 class Topics(Protocol):
     """Makes the topics of a connector before anything is produced."""
 
     async def ensure(self, definition: ConnectorDefinition) -> None:
         """Its target and dead-letter topics."""
+
+    async def ensure_named(self, definition: ConnectorDefinition, topics: Iterable[str]) -> None:
+        """Topics in which records end whose pages name a topic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +122,20 @@ async def make_source_task(
 
     async def admit(topic: str, *, is_tombstone: bool) -> None:
         target = applied_steps(definition.transformations, topic, is_tombstone=is_tombstone).topic
+        await parts.topics.ensure_named(definition, (target,))
         await parts.schemas.admit(definition, plan, target, has_values=not is_tombstone)
+
+    async def plan_rows(
+        topic: str, schema: RowSchema, key_schema: RowSchema | None, /, *, has_tombstones: bool
+    ) -> ConversionPlan:
+        return await _plan_of_rows(
+            definition,
+            parts,
+            plan.for_rows(schema=schema.avro, key_schema=None if key_schema is None else key_schema.avro, topic=topic),
+            what=f"rows of {schema.name}",
+            topic=topic,
+            has_tombstones=has_tombstones,
+        )
 
     def open_writer() -> Writer:
         is_exactly_once = common.delivery_guarantee == "exactly_once"
@@ -140,7 +162,30 @@ async def make_source_task(
         open_dedupe=open_dedupe,
         confirm=confirm,
         admit=admit,
+        plan_rows=plan_rows,
     )
+
+
+async def _plan_of_rows(
+    definition: ConnectorDefinition,
+    parts: ConnectorParts,
+    plan: ConversionPlan,
+    *,
+    what: str,
+    topic: str,
+    has_tombstones: bool,
+) -> ConversionPlan:
+    """What was not known before the rows came is checked, made and registered now: see ``PlanRows``."""
+    found = plan_findings(plan) or await parts.check_plan(plan)
+    if found:
+        told = "; ".join(f"{each.key}: {each.value}; expected {each.expected}" for each in found)
+        raise ConversionFatal(f"{what} for topic '{topic}' cannot be converted: {told}")
+    values = applied_steps(definition.transformations, topic, is_tombstone=False).topic
+    tombstones = applied_steps(definition.transformations, topic, is_tombstone=True).topic if has_tombstones else None
+    if illegal := [name for name in (values, tombstones) if name is not None and not is_topic_name(name)]:
+        raise ConversionFatal(f"{what} are for topic '{illegal[0]}': expected a topic's name: {TOPIC_NAME_RULE}")
+    await parts.topics.ensure_named(definition, {values} | ({tombstones} if tombstones else set()))
+    return await parts.schemas.with_ids_of_rows(definition, plan, values, tombstones)
 
 
 async def plan_of(definition: ConnectorDefinition, parts: ConnectorParts) -> ConversionPlan:
@@ -206,7 +251,13 @@ def flow_settings(definition: ConnectorDefinition, plan: ConversionPlan) -> Flow
         ),
         is_tolerant=common.is_tolerant,
         queue=QueueLimits(common.queue_records_max, common.queue_bytes_max),
-        batch=BatchLimits(common.batch_records_max, common.batch_bytes_max, common.batch_age_ms_max / 1000),
+        batch=BatchLimits(
+            common.batch_records_max,
+            common.batch_bytes_max,
+            common.batch_age_ms_max / 1000,
+            transaction_bytes_max=common.source_transaction_bytes_max,
+            is_transaction_split=common.source_transaction_overflow == "split",
+        ),
         conversions_max=common.batch_conversions_max,
         fetch_retry=FetchRetry(
             back_off=BackOff(cap_seconds=common.errors_retry_delay_max_ms / 1000),

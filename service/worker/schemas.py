@@ -54,7 +54,9 @@ class RegistrySchemas:
         return (await client.latest(source.subject, version=version)).schema
 
     async def with_ids(self, definition: ConnectorDefinition, plan: ConversionPlan) -> ConversionPlan:
-        """Check compatibility, then register; nothing has been produced yet."""
+        """Check compatibility, then register; nothing has been produced yet. What rows are is not known before them."""
+        if plan.is_of_rows:
+            return plan
         key_id = await self._id(
             definition.key_converter.registry, definition.record_topic, key_schema(plan), is_key=True
         )
@@ -65,6 +67,22 @@ class RegistrySchemas:
         for topic in definition.record_topics:
             if topic != definition.record_topic:
                 await self.admit(definition, ready, topic, has_values=False)
+        return ready
+
+    async def with_ids_of_rows(
+        self, definition: ConnectorDefinition, plan: ConversionPlan, topic: str, tombstones: str | None
+    ) -> ConversionPlan:
+        """The same for the plan of rows that end in ``topic``, and of tombstones that end in another.
+
+        A schema that the subject has already, as after a restart in the middle of a change, is not compared with later
+        ones. Raises ``RegistryFatal``, with the difference in words, and ``RegistryRetriable``.
+        """
+        key = await self._id(definition.key_converter.registry, topic, key_schema(plan), is_key=True, is_row=True)
+        schema = value_schema(plan)
+        value = await self._id(definition.value_converter.registry, topic, schema, is_key=False, is_row=True)
+        ready = plan.with_schema_ids(key=key, value=value)
+        if tombstones not in {None, topic}:
+            await self.admit(definition, ready, str(tombstones), has_values=False)
         return ready
 
     async def admit(
@@ -108,13 +126,20 @@ class RegistrySchemas:
         return found
 
     async def _id(
-        self, settings: RegistrySettings | None, topic: str, schema: str | None, *, is_key: bool
+        self,
+        settings: RegistrySettings | None,
+        topic: str,
+        schema: str | None,
+        *,
+        is_key: bool,
+        is_row: bool = False,
     ) -> int | None:
         if settings is None or schema is None:
             return None
         subject = _subject(settings, topic, schema, is_key=is_key)
         client = await self.registry(settings)
-        await client.check_compatible(subject, schema)
+        if not (is_row and await client.has(subject, schema)):
+            await client.check_compatible(subject, schema)
         return await client.register(subject, schema)
 
     async def registry(self, settings: RegistrySettings) -> RegistryClient:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from service.config.definition import ConnectorDefinition
 from service.config.worker import WorkerConfig
@@ -40,6 +40,12 @@ class ConnectorTopics:
         await self._dedupe_topic.answer()
         if self._worker.topic_creation_enable:
             await self._topics.ensure(topics_of(definition))
+
+    async def ensure_named(self, definition: ConnectorDefinition, topics: Iterable[str]) -> None:
+        """Make what is missing of topics that pages name; raises ``DeliveryRetriable``, ``DeliveryFatal``."""
+        if self._worker.topic_creation_enable:
+            limit = _message_limit(2 * definition.common.record_bytes_max)
+            await self._topics.ensure([_target(definition, topic, limit) for topic in topics])
 
     async def close(self) -> None:
         """Disconnect from Kafka; the next use connects again."""

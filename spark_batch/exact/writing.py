@@ -170,6 +170,8 @@ def floating(kind: AvroType, literal: Number) -> float:
 
 def _single(number: float, literal: str) -> float:
     """The single that is nearest to the literal, and not only to the double that is nearest to it."""
+    if not math.isfinite(number):
+        return number
     if abs(number) >= _FLOAT_MAX:
         return math.copysign(_FLOAT_MAX, number)
     nearest = np.float32(number)
@@ -185,6 +187,8 @@ def _single(number: float, literal: str) -> float:
 def _floating_text(kind: AvroType, literal: Number) -> str:
     """As `Double.toString` and `Float.toString` write it."""
     number = floating(kind, literal)
+    if not math.isfinite(number):
+        return "NaN" if math.isnan(number) else "Infinity" if number > 0 else "-Infinity"
     digits, exponent = _shortest(number, is_single=kind is Primitive.FLOAT)
     sign = "-" if struct.pack(">d", number)[0] & 0x80 else ""
     if not number:

@@ -20,6 +20,7 @@ from pyspark.sql.avro.functions import to_avro
 from spark_batch.avro_types import (
     Array,
     AvroType,
+    ConnectMark,
     Decimal,
     Field,
     Fixed,
@@ -83,7 +84,7 @@ def json_payload(kind: AvroType, value: Column, *, is_decimal_numeric: bool) -> 
     if isinstance(kind, Map):
         return F.transform_values(value, lambda _, item: inner(kind.values.type, item))
     if isinstance(kind, Decimal):
-        return value if is_decimal_numeric else _unscaled_base64(kind, value)
+        return value if is_decimal_numeric else F.base64(value) if kind.is_wide else _unscaled_base64(kind, value)
     return _instant_number(kind, value) if isinstance(kind, Temporal) else value
 
 
@@ -108,34 +109,44 @@ def _instant_number(kind: Temporal, value: Column) -> Column:
 
 def connect_schema(record: Record) -> JsonValue:
     """The Connect schema of a contract."""
-    return _schema(record, is_optional=False, default=None)
+    return _schema(Slot(record), default=None)
 
 
 def slot_schema(slot: Slot, origin: Field | None = None) -> JsonValue:
     """The Connect schema of a value that need be no record; that of the field it was taken from goes with it."""
     if origin is None:
-        return _schema(slot.type, is_optional=slot.is_nullable, default=None)
+        return _schema(slot, default=None)
     schema = _field_schema(replace(origin, slot=slot))
     return {key: item for key, item in schema.items() if key != "field"}
 
 
-def _schema(kind: AvroType, *, is_optional: bool, default: JsonValue) -> dict[str, JsonValue]:
-    schema = _structure(kind)
-    schema["optional"] = is_optional
-    schema.update(_attributes(kind))
+def _schema(slot: Slot, *, default: JsonValue) -> dict[str, JsonValue]:
+    schema = _structure(slot.type)
+    mark = slot.type.connect if isinstance(slot.type, Record) else slot.connect
+    if mark is not None and mark.type is not None:
+        schema["type"] = mark.type
+    schema["optional"] = slot.is_nullable
+    attributes = _attributes(slot.type) | ({} if mark is None else _marked(mark))
+    schema |= {key: attributes[key] for key in ("name", "version", "doc", "parameters") if key in attributes}
     if default is not None:
         schema["default"] = default
     return schema
+
+
+def _marked(mark: ConnectMark) -> dict[str, JsonValue]:
+    """What the schema itself says of Connect's schema goes before what its types say."""
+    told = {"name": mark.name, "version": mark.version, "doc": mark.doc, "parameters": dict(mark.parameters) or None}
+    return {key: value for key, value in told.items() if value is not None}
 
 
 def _structure(kind: AvroType) -> dict[str, JsonValue]:
     if isinstance(kind, Record):
         return {"type": "struct", "fields": [_field_schema(field) for field in kind.fields]}
     if isinstance(kind, Array):
-        items = _schema(kind.items.type, is_optional=kind.items.is_nullable, default=None)
+        items = _schema(kind.items, default=None)
         return {"type": "array", "items": items}
     if isinstance(kind, Map):
-        values = _schema(kind.values.type, is_optional=kind.values.is_nullable, default=None)
+        values = _schema(kind.values, default=None)
         return {"type": "map", "keys": {"type": "string", "optional": False}, "values": values}
     if isinstance(kind, (Decimal, Fixed)):
         return {"type": "bytes"}
@@ -162,7 +173,7 @@ def _field_schema(field: Field) -> dict[str, JsonValue]:
     default = None
     if field.has_value_default and field.default is not None:
         default = _connect_default(field.slot.type, json.loads(field.default, parse_float=str))
-    schema = _schema(field.slot.type, is_optional=field.slot.is_nullable, default=default)
+    schema = _schema(field.slot, default=default)
     if field.doc and "doc" not in schema:
         schema = _with_doc(schema, field.doc)
     return {**schema, "field": field.name}

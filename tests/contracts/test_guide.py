@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
 import os
 import re
 import sys
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from aiohttp import web
 
 from fetchers.catalog import find_plugin, shared_http
 from fetchers.sdk.testing import FakeContext, FetcherContract, ListenerContract, collect
+from spark_batch.convert_exactly import convert_exactly
+from spark_batch.plan import ConversionPlan, ConverterKind, ConverterSpec, PayloadFormat
 from tests.contracts.loopback import serve
 
 ROOT = Path(__file__).parents[2]
@@ -60,6 +64,22 @@ async def test_the_fetcher_works(folder: Path, monkeypatch: pytest.MonkeyPatch) 
         quakes.insert(0, {"id": 3, "properties": {"updated": 9}})
         (more,) = await collect(kind(config), FakeContext(http=http, offset=page.offset), rounds=2)
         assert [json.loads(payload or b"") for payload in more.values()] == quakes[:1]
+
+
+async def test_the_source_of_rows_works(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the guide says of its rows is what the conversion makes of them."""
+    monkeypatch.syspath_prepend(str(folder))
+    kind = importlib.import_module("tables").Tables
+    config = kind.config_class.parse({}).config
+    (page,) = await collect(kind(config), FakeContext())
+    assert await collect(kind(config), FakeContext(offset=page.offset)) == []
+    plan = ConversionPlan(PayloadFormat.ROWS, key_converter=ConverterSpec(ConverterKind.JSON))
+    plan = plan.for_rows(schema=page.schema.avro, key_schema=page.key_schema.avro, topic=page.topic)
+    rows = pa.table({"key": page.keys, "value": page.payload_column, "timestamp": pa.nulls(2, pa.int64())})
+    found = convert_exactly(plan, rows)
+    assert found["key"][0].as_py() == b'{"id":1}'
+    assert found["value"][0].as_py() == b'{"id":1,"at":1700000000000,"price":"Awzc","note":"two for one"}'
+    assert found["message"].to_pylist() == [None, "at: expected a value other than null"]
 
 
 def test_an_incremental_source_and_its_suite_have_few_lines(folder: Path) -> None:

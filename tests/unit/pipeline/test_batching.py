@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from service.domain.errors import SourceTransactionTooLargeError
-from service.pipeline.batching import OPEN_TRANSACTION_BATCHES_MAX, Batcher, BatchLimits, CloseReason, MicroBatch
+from service.pipeline.batching import Batcher, BatchLimits, CloseReason, MicroBatch
 from service.pipeline.queue import QueuedPage
 from tests.unit.pipeline.fakes import page, queued
 
-LIMITS = BatchLimits(records_max=4, bytes_max=200, age_seconds_max=0.5)
+LIMITS = BatchLimits(records_max=4, bytes_max=200, age_seconds_max=0.5, transaction_bytes_max=1_000)
 
 
 def batcher(*items: QueuedPage, now: float = 0.0) -> Batcher:
@@ -69,14 +71,27 @@ def test_an_unfinished_transaction_of_the_source_stays_for_the_next() -> None:
     assert batch.records == 4
 
 
-def test_a_transaction_without_end_is_refused_before_memory_is_full() -> None:
-    """The message says which keys to raise."""
-    held = batcher()
-    item = queued(page(b"1", ends_transaction=False))
-    for _ in range(LIMITS.records_max * OPEN_TRANSACTION_BATCHES_MAX):
-        held.add(item, now=0)
-    with pytest.raises(SourceTransactionTooLargeError, match=r"batch\.records\.max"):
-        held.add(item, now=0)
+def test_a_transaction_that_is_too_large_is_split_between_two_pages() -> None:
+    """At once, with a reason of its own; what comes after goes on as if a transaction had begun there."""
+    held = batcher(queued(page(b"1", ends_transaction=False)))
+    assert not held.is_closable
+    large = queued(page(b"x" * 1_000, ends_transaction=False))
+    held.add(large, now=0)
+    assert held.reason_to_close(now=0, is_converting=True) is CloseReason.TRANSACTION
+    assert held.reason_to_close_before(queued(page(b"2"))) is CloseReason.TRANSACTION
+    assert held.close(CloseReason.TRANSACTION, now=0).pages[-1] is large
+    held.add(queued(page(b"3", ends_transaction=False)), now=0)
+    assert not held.is_closable
+    held.add(queued(page(b"4")), now=0)
+    assert held.reason_to_close(now=0, is_converting=True) is None
+    assert [len(batch.page) for batch in held.close(CloseReason.AGE, now=0).pages] == [1, 1]
+
+
+def test_a_transaction_that_must_not_be_split_fails_with_the_keys_to_change() -> None:
+    """Before memory is full."""
+    held = Batcher(replace(LIMITS, is_transaction_split=False))
+    with pytest.raises(SourceTransactionTooLargeError, match=r"source\.transaction\.overflow=split"):
+        held.add(queued(page(b"x" * 1_000, ends_transaction=False)), now=0)
 
 
 pages = st.builds(
@@ -104,7 +119,7 @@ def test_every_page_is_in_exactly_one_batch_in_order_and_limits_hold(source: lis
     assert not any(item.page.ends_transaction for item in items[len(handed_over) :])
     for batch in batches:
         assert batch.pages
-        assert batch.pages[-1].page.ends_transaction
-        is_one_transaction = sum(item.page.ends_transaction for item in batch.pages) == 1
+        assert batch.pages[-1].page.ends_transaction or batch.reason is CloseReason.TRANSACTION
+        is_one_transaction = sum(item.page.ends_transaction for item in batch.pages) <= 1
         fits = batch.records <= LIMITS.records_max and batch.bytes <= LIMITS.bytes_max
         assert fits or is_one_transaction

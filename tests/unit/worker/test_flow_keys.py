@@ -29,6 +29,7 @@ PLACES = {
     "batch.bytes.max": ("batch.bytes_max", 7),
     "batch.age.ms.max": ("batch.age_seconds_max", 0.007),
     "batch.conversions.max": ("conversions_max", 7),
+    "source.transaction.bytes.max": ("batch.transaction_bytes_max", 7),
 }
 
 
@@ -56,7 +57,16 @@ def test_a_key_changes_its_own_bound_and_no_other(key: str) -> None:
 def test_the_table_has_every_bound_of_queue_and_micro_batches() -> None:
     """A new one needs a line."""
     for name, limits in (("queue", QueueLimits), ("batch", BatchLimits)):
-        assert {f"{name}.{field}" for field in limits.__dataclass_fields__} <= {place for place, _ in PLACES.values()}
+        own = {field for field in limits.__dataclass_fields__ if not field.startswith("is_")}
+        assert {f"{name}.{field}" for field in own} <= {place for place, _ in PLACES.values()}
+
+
+@pytest.mark.parametrize(("overflow", "is_split"), [("split", True), ("fail", False)])
+def test_what_is_done_about_a_large_transaction_is_declared(overflow: str, *, is_split: bool) -> None:
+    """Split unless the config says otherwise."""
+    config = defined(source_transaction_overflow=overflow)
+    assert flow_settings(config, config.plan(None)).batch.is_transaction_split is is_split
+    assert flow_settings(defined(), defined().plan(None)).batch.is_transaction_split
 
 
 class Lent:

@@ -55,6 +55,12 @@ class Inline:
         """Nothing is registered for a check."""
         raise NotImplementedError
 
+    async def with_ids_of_rows(
+        self, definition: ConnectorDefinition, plan: ConversionPlan, topic: str, tombstones: str | None
+    ) -> ConversionPlan:
+        """Nothing is registered for a check."""
+        raise NotImplementedError
+
     async def admit(
         self, definition: ConnectorDefinition, plan: ConversionPlan, topic: str, *, has_values: bool
     ) -> None:
