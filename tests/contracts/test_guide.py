@@ -74,7 +74,10 @@ async def test_the_source_of_rows_works(folder: Path, monkeypatch: pytest.Monkey
     (page,) = await collect(kind(config), FakeContext())
     assert await collect(kind(config), FakeContext(offset=page.offset)) == []
     plan = ConversionPlan(PayloadFormat.ROWS, key_converter=ConverterSpec(ConverterKind.JSON))
-    plan = plan.for_rows(schema=page.schema.avro, key_schema=page.key_schema.avro, topic=page.topic)
+    schema, key_schema, topic = page.schema, page.key_schema, page.topic
+    assert schema is not None
+    assert key_schema is not None
+    plan = plan.for_rows(schema=schema.avro, key_schema=key_schema.avro, topic=str(topic))
     rows = pa.table({"key": page.keys, "value": page.payload_column, "timestamp": pa.nulls(2, pa.int64())})
     found = convert_exactly(plan, rows)
     assert found["key"][0].as_py() == b'{"id":1}'
