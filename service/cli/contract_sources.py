@@ -71,7 +71,7 @@ async def _of_connector(file: Path, worker: Path | None, records_max: int) -> Pa
     connector = sampled_connector(definition)
     limits = SampleLimits(records_max=records_max, bytes_max=SAMPLE_BYTES_MAX, seconds_max=SAMPLE_SECONDS_MAX)
     found = await sample(definition, limits, connector=connector)
-    payloads = [payload for page in found.pages for payload in page.payload_column.to_pylist() if payload is not None]
+    payloads = [payload for page in found.pages for payload in page.values() if payload is not None]
     if not payloads and found.error is not None:
         raise _SourceFailedError(job.providers.redactor.redact(f"the source gave nothing: {found.error}"))
     return PayloadSample(payloads, connector.is_typeless)

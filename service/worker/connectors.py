@@ -125,18 +125,6 @@ async def make_source_task(
         await parts.topics.ensure_named(definition, (target,))
         await parts.schemas.admit(definition, plan, target, has_values=not is_tombstone)
 
-    async def plan_rows(
-        topic: str, schema: RowSchema, key_schema: RowSchema | None, /, *, has_tombstones: bool
-    ) -> ConversionPlan:
-        return await _plan_of_rows(
-            definition,
-            parts,
-            plan.for_rows(schema=schema.avro, key_schema=None if key_schema is None else key_schema.avro, topic=topic),
-            what=f"rows of {schema.name}",
-            topic=topic,
-            has_tombstones=has_tombstones,
-        )
-
     def open_writer() -> Writer:
         is_exactly_once = common.delivery_guarantee == "exactly_once"
         writes_as = stand_in.task_id if stand_in else task_id
@@ -162,30 +150,36 @@ async def make_source_task(
         open_dedupe=open_dedupe,
         confirm=confirm,
         admit=admit,
-        plan_rows=plan_rows,
+        plan_rows=_RowPlanner(definition, parts, plan),
     )
 
 
-async def _plan_of_rows(
-    definition: ConnectorDefinition,
-    parts: ConnectorParts,
-    plan: ConversionPlan,
-    *,
-    what: str,
-    topic: str,
-    has_tombstones: bool,
-) -> ConversionPlan:
+@dataclass(frozen=True, slots=True)
+class _RowPlanner:
     """What was not known before the rows came is checked, made and registered now: see ``PlanRows``."""
-    found = plan_findings(plan) or await parts.check_plan(plan)
-    if found:
-        told = "; ".join(f"{each.key}: {each.value}; expected {each.expected}" for each in found)
-        raise ConversionFatal(f"{what} for topic '{topic}' cannot be converted: {told}")
-    values = applied_steps(definition.transformations, topic, is_tombstone=False).topic
-    tombstones = applied_steps(definition.transformations, topic, is_tombstone=True).topic if has_tombstones else None
-    if illegal := [name for name in (values, tombstones) if name is not None and not is_topic_name(name)]:
-        raise ConversionFatal(f"{what} are for topic '{illegal[0]}': expected a topic's name: {TOPIC_NAME_RULE}")
-    await parts.topics.ensure_named(definition, {values} | ({tombstones} if tombstones else set()))
-    return await parts.schemas.with_ids_of_rows(definition, plan, values, tombstones)
+
+    definition: ConnectorDefinition
+    parts: ConnectorParts
+    plan: ConversionPlan
+
+    async def __call__(
+        self, topic: str, schema: RowSchema, key_schema: RowSchema | None, /, *, has_tombstones: bool
+    ) -> ConversionPlan:
+        definition, parts, what = self.definition, self.parts, f"rows of {schema.name}"
+        key = None if key_schema is None else key_schema.avro
+        plan = self.plan.for_rows(schema=schema.avro, key_schema=key, topic=topic)
+        if found := plan_findings(plan) or await parts.check_plan(plan):
+            told = "; ".join(f"{each.key}: {each.value}; expected {each.expected}" for each in found)
+            raise ConversionFatal(f"{what} for topic '{topic}' cannot be converted: {told}")
+        values, tombstones = (
+            applied_steps(definition.transformations, topic, is_tombstone=is_tombstone).topic
+            for is_tombstone in (False, has_tombstones)
+        )
+        for name in (values, tombstones):
+            if not is_topic_name(name):
+                raise ConversionFatal(f"{what} are for topic '{name}': expected a topic's name: {TOPIC_NAME_RULE}")
+        await parts.topics.ensure_named(definition, {values, tombstones})
+        return await parts.schemas.with_ids_of_rows(definition, plan, values, tombstones)
 
 
 async def plan_of(definition: ConnectorDefinition, parts: ConnectorParts) -> ConversionPlan:

@@ -139,16 +139,7 @@ def connectors(
         "loose": {**good, **contract, "value.converter": "json", "delivery.guarantee": "at_least_once"},
         "resumed": {**text, "value.converter": "bytes"},
         "own": {"connector.class": "own_source:Countdown", "start": "4"},
-        "tables": {
-            "connector.class": "own_source:Tables",
-            "prefix": prefix,
-            "key.converter": avro["value.converter"],
-            **avro,
-            **tolerant,
-            "contract.rules.sold": "id > 0",
-            "topic.creation.default.partitions": "2",
-            "topic.creation.default.replication.factor": "1",
-        },
+        "tables": {**_tables(prefix), **avro, **tolerant},
         "http": {
             "connector.class": "HttpSource",
             "http.url": f"{api_url}/items",
@@ -170,6 +161,17 @@ def connectors(
             **avro,
             **tolerant,
         },
+    }
+
+
+def _tables(prefix: str) -> dict[str, str]:
+    return {
+        "connector.class": "own_source:Tables",
+        "prefix": prefix,
+        "key.converter": "io.confluent.connect.avro.AvroConverter",
+        "contract.rules.sold": "id > 0",
+        "topic.creation.default.partitions": "2",
+        "topic.creation.default.replication.factor": "1",
     }
 
 

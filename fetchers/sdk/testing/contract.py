@@ -25,6 +25,7 @@ from fetchers.sdk.connector import SourceConnector
 from fetchers.sdk.errors import Fatal
 from fetchers.sdk.http import HttpDoor
 from fetchers.sdk.page import Page
+from fetchers.sdk.rows import RowSchema
 from fetchers.sdk.testing.case import FetcherCase, ScriptedSource
 from fetchers.sdk.testing.collect import SECONDS_MAX, collect, running
 from fetchers.sdk.testing.context import FakeContext
@@ -75,6 +76,19 @@ class FetcherContract:
                 context = bench.context(after=before)
                 rest = await bench.collect(context, already=_count(before))
                 self._assert_resumed(before, rest, bench.source.expected)
+
+    async def test_says_of_rows_where_they_go_and_which_they_are(self, tmp_path: Path) -> None:
+        """Pages of rows have a topic, all keys of a topic have one schema, and every tombstone has a key."""
+        async with self._open(tmp_path) as bench:
+            schemas: dict[str, RowSchema | None] = {}
+            for page in await bench.collect(bench.context()):
+                if page.schema is None or not len(page):
+                    continue
+                topic = page.topic or bench.connector().config.topic
+                assert topic, "a page of rows names no topic, and the config has none"
+                assert schemas.setdefault(topic, page.key_schema) == page.key_schema, f"{topic} has keys of two schemas"
+                originals = [page.original(at) for at in range(len(page))]
+                assert all(key is not None for key, row in originals if row is None), "a tombstone has no key"
 
     async def test_goes_on_when_new_records_come(self, tmp_path: Path) -> None:
         """A running fetcher delivers what appears after its first round, once."""

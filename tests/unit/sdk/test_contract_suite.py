@@ -9,10 +9,22 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from typing_extensions import override
 
-from fetchers.sdk import Fatal, FetchContext, FetcherConfig, Offset, Page, Secret, SourceConnector
+from fetchers.sdk import (
+    Fatal,
+    FetchContext,
+    FetcherConfig,
+    Offset,
+    Page,
+    PayloadKind,
+    RowSchema,
+    Secret,
+    SourceConnector,
+)
+from fetchers.sdk.rows import INT64
 from fetchers.sdk.testing import BadConfig, FetcherCase, FetcherContract, ScriptedSource
 
 SECRET = "pw-2b7e151628aed2a6"
@@ -102,6 +114,45 @@ class Good(SourceConnector[ShelfConfig]):
     def offset(self, start: int) -> Offset:
         """The offset after so many items."""
         return {"n": start}
+
+
+NUMBERS = RowSchema.of("numbers", {"n": INT64})
+
+
+class Rows(Good):
+    """Gives typed rows, of which some are gone."""
+
+    payload_kind = PayloadKind.ROWS
+
+    @override
+    async def fetch(self, context: FetchContext) -> AsyncIterator[Page]:
+        async for page in super().fetch(context):
+            numbers = pa.array([int(item or 0) for item in page.values()])
+            rows = pa.StructArray.from_arrays(
+                [numbers], names=["n"], mask=pa.array([each.as_py() == 4 for each in numbers])
+            )
+            yield Page(rows, page.offset, schema=NUMBERS, **self.keys(pa.table({"n": numbers})))
+
+    def keys(self, columns: pa.Table) -> dict[str, Any]:
+        """The same for each row."""
+        return {"keys": columns, "key_schema": NUMBERS}
+
+
+class Keyless(Rows):
+    """Nobody can tell whose tombstones these are."""
+
+    @override
+    def keys(self, columns: pa.Table) -> dict[str, Any]:
+        return {}
+
+
+class Fickle(Rows):
+    """Has another key for later rows."""
+
+    @override
+    def keys(self, columns: pa.Table) -> dict[str, Any]:
+        is_late = columns["n"][0].as_py() > 4
+        return {"keys": columns, "key_schema": RowSchema.of("late", {"n": INT64}) if is_late else NUMBERS}
 
 
 class Forgetful(Good):
@@ -230,6 +281,8 @@ BAD: Sequence[tuple[type[SourceConnector[Any]], str, str]] = (
     (Littering, "test_stops_while_blocked_on_the_source", "left tasks"),
     (Greedy, "test_obeys_a_full_queue", "assert"),
     (Careless, "test_leaks_no_secret", "a secret is shown"),
+    (Keyless, "test_says_of_rows_where_they_go_and_which_they_are", "a tombstone has no key"),
+    (Fickle, "test_says_of_rows_where_they_go_and_which_they_are", "keys of two schemas"),
     (Silent, "test_says_why_a_person_must_act", "raised nothing"),
 )
 
@@ -262,6 +315,11 @@ async def _alone(work: Awaitable[None]) -> None:
         await work
     except ExceptionGroup as group:
         raise group.exceptions[0] from None
+
+
+async def test_passes_rows_with_keys(tmp_path: Path) -> None:
+    """Each of them, and their tombstones."""
+    await suite(Rows).test_says_of_rows_where_they_go_and_which_they_are(tmp_path)
 
 
 async def test_finds_a_secret_in_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
