@@ -86,7 +86,7 @@ def _row_verdict(draft: RowDraft, at: int, row: JsonValue, key: JsonValue) -> Ve
     plan, record = draft.plan, draft.plan.record
     value = None if row is None else canonical_row(record, row)
     stamp = draft.page_timestamps[at].as_py()
-    own = None if plan.timestamp_field is None or value is None else _timestamp(plan, plan.timestamp_field, value)
+    own = None if plan.timestamp_field is None or value is None else record_timestamp(plan, plan.timestamp_field, value)
     told = stamp if own is None else own
     dedupe = None if value is None or not plan.dedupe_fields else row_hash(plan.dedupe_fields, record, value)
     written = None if value is None else _written(plan, Side.VALUE, value, told)
