@@ -36,10 +36,7 @@ ORDER_SCHEMA: dict[str, Any] = {
     ],
 }
 OWN_CONNECTOR = '''
-import pyarrow as pa
-
-from fetchers.sdk import FetcherConfig, Page, PayloadKind, RowSchema, SourceConnector, TopicsConfig
-from fetchers.sdk.rows import INT64, STRING, TIMESTAMP, decimal, optional
+from fetchers.sdk import FetcherConfig, Page, SourceConnector
 
 
 class CountdownConfig(FetcherConfig):
@@ -55,39 +52,6 @@ class Countdown(SourceConnector[CountdownConfig]):
         while left:
             left -= 1
             yield Page([b'{"left":%d}' % left], offset={"left": left})
-
-
-class TablesConfig(TopicsConfig):
-    """Two tables."""
-
-    prefix: str
-    """What the names of their topics begin with."""
-
-
-USERS = RowSchema.of("app.users", {"id": INT64, "at": TIMESTAMP})
-WIDER = RowSchema.of("app.users", {"id": INT64, "at": TIMESTAMP, "name": optional(STRING)})
-KEY = RowSchema.of("app.users.Key", {"id": INT64})
-SALES = RowSchema.of("app.sales", {"id": INT64, "price": decimal(20, 2)})
-
-
-class Tables(SourceConnector[TablesConfig]):
-    payload_kind = PayloadKind.ROWS
-
-    async def fetch(self, context):
-        pages = list(self.pages())
-        for number in range(context.offset.get("page", 0), len(pages)):
-            yield Page(**pages[number], offset={"page": number + 1})
-
-    def pages(self):
-        ids, at = pa.array([1, 2]), pa.array([1_000, 2_000], pa.timestamp("ms"))
-        users = {"topic": self.config.prefix + "-users", "key_schema": KEY}
-        first = pa.table({"id": ids, "at": at})
-        yield {**users, "payloads": first, "schema": USERS, "keys": first.select(["id"])}
-        names = pa.array(["Ada", None])
-        gone = pa.StructArray.from_arrays([ids, at, names], names=["id", "at", "name"], mask=pa.array([False, True]))
-        yield {**users, "payloads": gone, "schema": WIDER, "keys": first.select(["id"])}
-        sales = pa.table({"id": pa.array([1, 2**63], pa.uint64()), "price": pa.array([199, 2**63], pa.uint64())})
-        yield {"topic": self.config.prefix + "-sales", "payloads": sales, "schema": SALES}
 '''
 
 
@@ -105,7 +69,7 @@ TEXT_LINES = [b"plain", "Zürich \u2028 café".encode(), b'{"looks": "like JSON"
 
 
 def connectors(
-    folder: Path, *, api_url: str, mixpanel: MixpanelSettings, mixpanel_url: str, prefix: str
+    folder: Path, *, api_url: str, mixpanel: MixpanelSettings, mixpanel_url: str
 ) -> dict[str, dict[str, str]]:
     """Every connector by its short name."""
     orders = {"connector.class": "FileStreamSource", "file": str(_written(folder / "orders.jsonl", ORDER_LINES))}
@@ -139,7 +103,6 @@ def connectors(
         "loose": {**good, **contract, "value.converter": "json", "delivery.guarantee": "at_least_once"},
         "resumed": {**text, "value.converter": "bytes"},
         "own": {"connector.class": "own_source:Countdown", "start": "4"},
-        "tables": {**_tables(prefix), **avro, **tolerant},
         "http": {
             "connector.class": "HttpSource",
             "http.url": f"{api_url}/items",
@@ -161,17 +124,6 @@ def connectors(
             **avro,
             **tolerant,
         },
-    }
-
-
-def _tables(prefix: str) -> dict[str, str]:
-    return {
-        "connector.class": "own_source:Tables",
-        "prefix": prefix,
-        "key.converter": "io.confluent.connect.avro.AvroConverter",
-        "contract.rules.sold": "id > 0",
-        "topic.creation.default.partitions": "2",
-        "topic.creation.default.replication.factor": "1",
     }
 
 
@@ -258,9 +210,7 @@ def finished_run(folder: Path, *, prefix: str, bootstrap: str, registry_url: str
     with ExitStack() as stack:
         api = stack.enter_context(running(serve(answer_items), name="api"))
         simulator = stack.enter_context(running(MixpanelSimulator(settings), name="mixpanel"))
-        parts = connectors(
-            folder, api_url=api.server, mixpanel=settings, mixpanel_url=simulator.server.url, prefix=prefix
-        )
+        parts = connectors(folder, api_url=api.server, mixpanel=settings, mixpanel_url=simulator.server.url)
         life = WorkerLife(
             *_files(folder, parts, prefix=prefix, bootstrap=bootstrap, registry_url=registry_url),
             log=folder / "worker.log",

