@@ -3,9 +3,8 @@
 It closes by count, bytes or age, whichever is first, or at once while none before it is being converted or waits for
 its delivery to begin (then waiting would only add latency). It never splits a page, nor a transaction of the source:
 pages of one that has not ended yet stay behind for the next micro-batch. Only a page or transaction larger than a
-limit exceeds it.
-A transaction of the source that is larger than what may be held of one is
-split between two of its pages, unless its connector declares that it must not be.
+limit exceeds it. A transaction of the source that is larger than what may be held of one is split between two of its
+pages, unless its connector declares that it must not be.
 """
 
 from __future__ import annotations
