@@ -125,6 +125,9 @@ PLUGINS: tuple[Plugin, ...] = (
         ("org.apache.kafka.connect.file.FileStreamSourceConnector",),
     ),
     Plugin("HttpSource", "fetchers.http.fetcher:HttpSource", SourceConnector),
+    Plugin(
+        "JdbcSource", "fetchers.sql.fetcher:JdbcSource", SourceConnector, ("io.confluent.connect.jdbc.JdbcSourceConnector",)
+    ),
     Plugin("NdjsonStreamSource", "fetchers.ndjson.fetcher:NdjsonStreamSource", SourceConnector),
     Plugin("SseSource", "fetchers.sse.fetcher:SseSource", SourceConnector),
     Plugin("XStreamSource", "fetchers.x.fetcher:XStreamSource", SourceConnector),

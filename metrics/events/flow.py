@@ -38,6 +38,20 @@ class PageFetched(TaskEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LateCommitsAwaited(TaskEvent):
+    """Rows of a database's table wait, for so long by now, until transactions end that may still write before them.
+
+    ``holders``: a few of those transactions, as the database's administrator can find them.
+    """
+
+    logger: ClassVar[str] = "headrace.fetch"
+    level: ClassVar[Level] = Level.WARNING
+    table: str
+    holders: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RateLimitWaited(TaskEvent):
     """The fetcher stood still on purpose, to respect a limit of the source."""
 

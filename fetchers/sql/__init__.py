@@ -1,0 +1,1 @@
+"""``JdbcSource``: tables and queries of PostgreSQL, MySQL, MariaDB and SQLite, by polling (Confluent's JDBC source)."""

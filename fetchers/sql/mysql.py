@@ -1,0 +1,369 @@
+# ruff: noqa: S608 - names are quoted, values are literals, and a query is the config's own
+"""MySQL and MariaDB by asyncmy, with each value as the server's own text, of which Arrow makes columns.
+
+Who may still commit is read from ``information_schema``: transactions that have changed rows (``INNODB_TRX``) and
+statements that run (``PROCESSLIST``), because a number is given out a moment before InnoDB has begun the transaction.
+``INNODB_TRX`` is a copy that the server renews at most ten times a second (manual, "InnoDB INFORMATION_SCHEMA
+Transaction and Locking Information", chapter on persistence and consistency): our own query, with a mark, must be in
+it before it is believed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import ssl
+import uuid
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
+from datetime import datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import asyncmy
+import asyncmy.errors
+import pyarrow as pa
+from asyncmy.cursors import SSCursor
+
+from fetchers.sdk import Disconnected, Fatal, FetchError, Retriable
+from fetchers.sql.config import JdbcConfig
+from fetchers.sql.database import Range, Relation, Table
+from fetchers.sql.kinds import (
+    BOOLEAN,
+    BYTES,
+    DATE,
+    FLOAT32,
+    FLOAT64,
+    INT8,
+    INT16,
+    INT32,
+    INT64,
+    STRING,
+    ColumnPlan,
+    Kind,
+    exact,
+    instant,
+    time_of_day,
+)
+from fetchers.sql.settling import Holder
+
+ANSWER_SECONDS_MAX = 300.0
+CONNECT_SECONDS_MAX = 10.0
+FRESH_TRIES = 20
+FRESH_SECONDS = 0.11
+"""The server's copy of its transactions is renewed when nobody has read it for a tenth of a second."""
+_MARK = "/* headrace */"
+_SIGNED = {"tinyint": INT8, "smallint": INT16, "mediumint": INT32, "int": INT32, "bigint": INT64, "year": INT32}
+_UNSIGNED = {"tinyint": INT16, "smallint": INT32, "mediumint": INT64, "int": INT64}
+_WHOLE = {1: "tinyint", 2: "smallint", 3: "int", 8: "bigint", 9: "mediumint", 13: "year"}
+_OTHERS = {0: "decimal", 246: "decimal", 4: "float", 5: "double", 7: "timestamp", 10: "date", 11: "time"}
+_OTHERS |= {12: "datetime", 16: "bit", 249: "blob", 250: "blob", 251: "blob", 252: "blob"}
+_TYPES = _WHOLE | _OTHERS
+_BINARY_CHARSET = 63
+_BYTES = {"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"}
+_BIT_WIDTH_OF_INT64 = 63
+_REFUSED = {1044, 1045, 1049, 1064, 1142, 1143, 1227, 1698, 3159}
+"""Errors that a person must mend: rights, logins, databases, syntax (server error reference)."""
+_CHANGED = {1054, 1146}
+_BYTES_PER_LETTER = 4
+
+
+class MySqlDatabase:
+    """One connection; see ``Database``."""
+
+    def __init__(self, config: JdbcConfig) -> None:
+        """Nothing is opened yet."""
+        self._config = config
+        self._connection: Any = None
+        self._version = ""
+
+    async def open(self) -> None:
+        """Connect; the session's zone is UTC."""
+        config, url = self._config, self._config.url
+        secret = config.connection_password
+        password = secret.get_secret_value() if secret is not None else url.password
+        mode = url.settings.get("sslMode", "").upper()
+        wants_tls = mode in {"REQUIRED", "VERIFY_CA", "VERIFY_IDENTITY"} or url.settings.get("useSSL") == "true"
+        context = ssl.create_default_context() if wants_tls else None
+        if context is not None and not mode.startswith("VERIFY"):
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        async with _told(url.host, CONNECT_SECONDS_MAX):
+            self._connection = await asyncmy.connect(
+                host=url.host,
+                port=url.port,
+                user=config.connection_user or url.user or "",
+                password=password or "",
+                database=url.database,
+                charset="utf8mb4",
+                autocommit=True,
+                conv={255: str},
+                init_command="SET time_zone = '+00:00'",
+                connect_timeout=int(CONNECT_SECONDS_MAX),
+                ssl=context,
+                program_name="headrace",
+            )
+        self._version = str(self._connection.get_server_info())
+
+    @property
+    def _is_mariadb(self) -> bool:
+        return "mariadb" in self._version.lower()
+
+    def close(self) -> None:
+        """At once; the server notices that nobody reads any more."""
+        if self._connection is not None:
+            with suppress(asyncmy.errors.Error, OSError, RuntimeError):
+                self._connection.close()
+
+    async def _rows(self, sql: str) -> list[dict[str, Any]]:
+        async with _told(self._config.url.host, ANSWER_SECONDS_MAX):
+            async with self._connection.cursor() as cursor:
+                await cursor.execute(sql)
+                names = [entry[0].lower() for entry in cursor.description or ()]
+                return [dict(zip(names, row, strict=True)) for row in await cursor.fetchall()]
+
+    async def tables(self, *, types: Sequence[str], schema_pattern: str | None) -> list[Table]:
+        """Of the URL's database; MySQL's schemas are its databases."""
+        del schema_pattern
+        kinds = [kind for word, kind in (("TABLE", "'BASE TABLE'"), ("VIEW", "'VIEW'")) if word in types]
+        rows = await self._rows(
+            "select table_schema as s, table_name as n from information_schema.tables "
+            f"where table_schema = database() and table_type in ({','.join(kinds) or 'null'}) order by 2"
+        )
+        return [Table(row["n"], None, row["s"]) for row in rows]
+
+    async def relation(self, table: Table) -> Relation:
+        """By ``information_schema``."""
+        rows = await self._rows(
+            "select column_name as name, data_type as type, column_type as full, is_nullable as nullable, "
+            "numeric_precision as p, numeric_scale as s, datetime_precision as d, column_key as keyed, extra as extra "
+            f"from information_schema.columns where table_schema = database() "
+            f"and table_name = {self._literal(table.name)} order by ordinal_position"
+        )
+        if not rows:
+            raise Fatal(f"there is no table {table.name} that this user may read")
+        keys = await self._rows(
+            "select column_name as name from information_schema.statistics where table_schema = database() "
+            f"and table_name = {self._literal(table.name)} and index_name = 'PRIMARY' order by seq_in_index"
+        )
+        columns = []
+        for row in rows:
+            numbers = (int(row["p"] or 0), int(row["s"] or 0))
+            columns.append(
+                self._column(row["name"], row["type"].lower(), row["full"].lower(), numbers, row["nullable"] == "YES")
+            )
+        return Relation(
+            table.name,
+            self.quoted(table.name),
+            tuple(columns),
+            table,
+            tuple(row["name"] for row in keys),
+            next((row["name"] for row in rows if "auto_increment" in row["extra"].lower()), None),
+            frozenset(row["name"] for row in rows if row["type"].lower() == "timestamp"),
+            {row["name"]: int(row["d"]) for row in rows if row["d"] is not None},
+        )
+
+    async def query(self, text: str) -> Relation:
+        """By what the server says of the query's columns."""
+        source = f"({text.strip().rstrip(';')}) as query"
+        async with _told(self._config.url.host, ANSWER_SECONDS_MAX):
+            async with self._connection.cursor() as cursor:
+                await cursor.execute(f"select {_MARK} * from {source} limit 0")
+                fields = list(cursor._result.fields)  # noqa: SLF001 - asyncmy shows signs and charsets nowhere else
+        columns = []
+        for item in fields:
+            is_text = item.charsetnr != _BINARY_CHARSET
+            kind = _TYPES.get(item.type_code, "char" if is_text else "varbinary")
+            kind = "text" if kind == "blob" and is_text else kind
+            unsigned = " unsigned" if item.flags & 32 else ""
+            scale = item.scale
+            precision = item.length - (1 if scale else 0) - (0 if unsigned else 1)
+            width = f"({item.length})" if kind == "bit" else ""
+            columns.append(self._column(item.name, kind, f"{kind}{width}{unsigned}", (precision, scale), True))
+        zoned = frozenset(item.name for item in fields if _TYPES.get(item.type_code) == "timestamp")
+        return Relation(self._config.topic_prefix, source, tuple(columns), zoned=zoned)
+
+    def _column(self, name: str, kind: str, full: str, numbers: tuple[int, int], is_nullable: bool) -> ColumnPlan:
+        expression, made = self._kind(self.quoted(name), kind, full, numbers)
+        is_numeric = kind in {*_SIGNED, "decimal", "float", "double", "bit"}
+        return ColumnPlan(name, expression, made, is_nullable, is_numeric)
+
+    def _kind(self, column: str, kind: str, full: str, numbers: tuple[int, int]) -> tuple[str, Kind]:
+        granularity, zone = self._config.timestamp_granularity, self._config.db_timezone
+        if kind in _SIGNED and "unsigned" in full and kind != "year":
+            return column, _UNSIGNED.get(kind, exact(20, 0, "none"))
+        if kind == "bit":
+            width = int(next(iter(re.findall(r"\d+", full)), "1"))
+            wide = INT64 if width <= _BIT_WIDTH_OF_INT64 else exact(20, 0, "none")
+            return f"({column} + 0)", BOOLEAN if width == 1 else wide
+        if kind == "decimal":
+            return column, exact(*numbers, self._config.numeric_mapping)
+        found = {
+            "float": (f"({column} + 0e0)", FLOAT32),  # as a float it is shown with six digits
+            "double": (column, FLOAT64),
+            "date": (column, DATE),
+            "datetime": (column, instant(granularity, zone)),
+            "timestamp": (column, instant(granularity, "UTC")),
+            "time": (column, time_of_day(granularity)),
+            "geometry": (f"st_astext({column})", STRING),
+            "point": (f"st_astext({column})", STRING),
+        }
+        if kind in _SIGNED:
+            return column, _SIGNED[kind]
+        return found.get(kind, (column, BYTES if kind in _BYTES else STRING))
+
+    def quoted(self, name: str) -> str:
+        """With backticks."""
+        return "`" + name.replace("`", "``") + "`"
+
+    def text_of(self, expression: str) -> str:
+        """A cast."""
+        return f"cast({expression} as char)"
+
+    def literal_of(self, text: str, relation: Relation, column: str) -> str:
+        """Numbers without quotes, because a text would be compared as a double."""
+        if relation.column(column).is_numeric and re.fullmatch(r"-?[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?", text):
+            return text
+        return self._literal(text)
+
+    def _literal(self, text: str) -> str:
+        return "'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
+
+    async def bound(self, wanted: Range) -> str | None:
+        """By ``max`` over the index, or the server's clock in the column's zone."""
+        if wanted.time is None:
+            rows = await self._rows(f"select cast(max({wanted.identity}) as char) as bound from {wanted.relation.source}")
+            found: str | None = rows[0]["bound"]
+            return found
+        rows = await self._rows("select cast(utc_timestamp(6) as char) as bound")
+        moment = datetime.fromisoformat(rows[0]["bound"]) - timedelta(milliseconds=wanted.delay_ms)
+        if not wanted.is_zoned:
+            moment = moment.replace(tzinfo=ZoneInfo("UTC")).astimezone(ZoneInfo(self._config.db_timezone))
+        step = 10 ** (6 - wanted.precision)
+        return moment.replace(tzinfo=None, microsecond=moment.microsecond // step * step).isoformat(" ", "microseconds")
+
+    async def holders(self, wanted: Range) -> frozenset[Holder]:
+        """Statements first: one that is in neither list has ended before its transaction could be seen to."""
+        del wanted
+        number = "query_id" if self._is_mariadb else "md5(info)"
+        running = await self._rows(
+            f"select {_MARK} id, {number} as number from information_schema.processlist where id <> connection_id() "
+            f"and command not in ('Sleep', 'Daemon', 'Binlog Dump', 'Binlog Dump GTID') "
+            f"and coalesce(info, '') not like '%{_MARK}%'"
+        )
+        mine = {row["id"]: row["number"] for row in running}
+        open_now = await self._transactions()
+        found = []
+        for row in open_now:
+            thread = row["thread"]
+            if thread == "0":
+                found.append(Holder(f"xa {row['id']}", heir_of="transactions", told="a prepared XA transaction"))
+            elif int(row["changed"]) or thread in mine:
+                name = f"transaction {thread} {row['started']}"
+                told = f"connection {thread}, transaction since {row['started']} UTC"
+                found.append(Holder(name, "transactions", f"thread {thread}", told))
+        begun = {row["thread"] for row in open_now}
+        for thread, query in mine.items():
+            if thread not in begun:
+                found.append(Holder(f"statement {thread} {query}", f"thread {thread}", told=f"connection {thread}"))
+        return frozenset(found)
+
+    async def _transactions(self) -> list[dict[str, Any]]:
+        """The server's list, when it is younger than our question; ours is left out."""
+        await self._rows("start transaction with consistent snapshot")
+        try:
+            for _ in range(FRESH_TRIES):
+                mark = uuid.uuid4().hex
+                rows = await self._rows(
+                    f"select {_MARK} trx_id as id, trx_mysql_thread_id as thread, trx_started as started, "
+                    "trx_rows_modified as changed, trx_query as query, connection_id() as mine "
+                    f"from information_schema.innodb_trx /* {mark} */"
+                )
+                if any(mark in (row["query"] or "") for row in rows):
+                    ours = rows[0]["mine"]
+                    others = [row for row in rows if row["thread"] != ours]
+                    return [row for row in others if _MARK not in (row["query"] or "")]
+                await asyncio.sleep(FRESH_SECONDS)
+        finally:
+            await self._rows("rollback")
+        raise Retriable("INNODB_TRX is read by somebody else ten times a second, so that the server does not renew it")
+
+    async def read(self, sql: str, *, rows_max: int) -> AsyncIterator[pa.RecordBatch]:
+        """Row by row from the socket, never the whole result; texts as they come."""
+        host = self._config.url.host
+        cursor = self._connection.cursor(SSCursor)
+        async with _told(host, ANSWER_SECONDS_MAX):
+            await cursor.execute(sql.replace("select ", f"select {_MARK} ", 1))
+        names = [f"c{at}" for at in range(len(cursor.description))]
+        while True:
+            async with _told(host, ANSWER_SECONDS_MAX):
+                rows = await cursor.fetchmany(rows_max)
+            if not rows:
+                break
+            yield pa.RecordBatch.from_arrays([_texts(values) for values in zip(*rows, strict=True)], names=names)
+            await asyncio.sleep(0)
+        async with _told(host, ANSWER_SECONDS_MAX):
+            await cursor.close()
+
+    async def counter(self, wanted: Range) -> int | None:
+        """The table's AUTO_INCREMENT, which the server may tell from a copy of a day's age: asked anew."""
+        table, name = wanted.relation.table, wanted.relation.auto_increment
+        if table is None or name is None or wanted.identity != self.quoted(name):
+            return None
+        if not self._is_mariadb:
+            await self._rows("set session information_schema_stats_expiry = 0")
+        rows = await self._rows(
+            "select auto_increment as next from information_schema.tables where table_schema = database() "
+            f"and table_name = {self._literal(table.name)}"
+        )
+        return int(rows[0]["next"]) - 1 if rows and rows[0]["next"] is not None else None
+
+    async def trouble(self, wanted: Range) -> str | None:
+        """Without PROCESS the server shows our own transactions alone, or none."""
+        del wanted
+        user = (await self._rows("select current_user() as u"))[0]["u"]
+        name = "@".join(f"'{part}'" for part in user.split("@"))
+        try:
+            await self._rows("select count(*) as n from information_schema.innodb_trx")
+        except Fatal:
+            return f"Open transactions cannot be seen. Run: GRANT PROCESS ON *.* TO {name}"
+        return None
+
+
+def _texts(values: Sequence[Any]) -> Any:
+    """A column of what asyncmy gives: texts, or bytes of binary columns."""
+    if any(isinstance(value, bytes) for value in values[:1]) or isinstance(
+        next((value for value in values if value is not None), None), bytes
+    ):
+        return pa.array(values, pa.binary())
+    return pa.array(values, pa.string())
+
+
+class _told:  # noqa: N801 - read as a word of a sentence
+    """Raises what may pass as ``Retriable``, what a person must mend as ``Fatal``, within a time limit."""
+
+    def __init__(self, host: str, seconds_max: float) -> None:
+        self._host = host
+        self._limit = asyncio.timeout(seconds_max)
+
+    async def __aenter__(self) -> None:
+        await self._limit.__aenter__()
+
+    async def __aexit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        try:
+            await self._limit.__aexit__(kind, error, trace)
+        except TimeoutError as late:
+            raise Retriable(f"{self._host}: no answer in time") from late
+        if isinstance(error, asyncmy.errors.Error):
+            raise _failure(error, self._host) from error
+        if isinstance(error, OSError | EOFError | asyncio.IncompleteReadError):
+            raise Disconnected(f"{self._host}: the connection broke ({type(error).__name__})") from error
+
+
+def _failure(error: BaseException, host: str) -> FetchError:
+    code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
+    text = str(error.args[1] if len(error.args) > 1 else error).splitlines()[0]
+    if code in _REFUSED:
+        return Fatal(f"{host}: {text} ({code})")
+    if code in _CHANGED:
+        return Retriable(f"{host}: {text} ({code}); what was read has changed meanwhile")
+    return Disconnected(f"{host}: {text} ({code})")

@@ -1,0 +1,99 @@
+"""Source partitions and offsets in the form of Confluent's JDBC source, so that its topics are taken over.
+
+A table is ``{"protocol": "1", "table": full name}``; partitions of its older versions, without ``protocol``, are read
+too. Offsets are ``{"incrementing": id}`` and ``{"timestamp": ms, "timestamp_nanos": nanoseconds of the second}``
+(``TimestampIncrementingOffset`` of ``kafka-connect-jdbc``). Ours have besides ``at``, the timestamp as the database
+writes it, which no zone and no rounding can move, and ``after``, the key of the last row, by which rows of one
+timestamp are told apart. A query's partition has a hash of its text: another query begins anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from fetchers.sdk import Offset, Partition, Scalar
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_HASH_DIGITS = 16
+
+
+def table_partition(full_name: str) -> Partition:
+    """Of a table."""
+    return {"protocol": "1", "table": full_name}
+
+
+def older_partitions(full_name: str, name: str) -> tuple[Partition, ...]:
+    """Under which other connectors, and older versions, have left the table's offsets; the newest first."""
+    return ({"protocol": "1", "table": name}, {"table": full_name}, {"table": name})
+
+
+def query_partition(query: str) -> Partition:
+    """Of a query."""
+    return {"query": hashlib.sha256(" ".join(query.split()).encode()).hexdigest()[:_HASH_DIGITS]}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where reading stands: behind this row."""
+
+    incrementing: int | None = None
+    at: str | None = None
+    """Timestamp of the last row, as the database writes it."""
+    after: tuple[str, ...] | None = None
+    """Key columns of the last row, as the database writes them; None: all rows of its timestamp were read."""
+
+    @classmethod
+    def read(cls, offset: Mapping[str, Any], *, zone: str | None) -> Place:
+        """``zone``: of timestamp columns without one; None where they have one (or it is UTC)."""
+        number, at, after = offset.get("incrementing"), offset.get("at"), offset.get("after")
+        if at is None and offset.get("timestamp") is not None:
+            at = written(int(offset["timestamp"]), int(offset.get("timestamp_nanos") or 0), zone=zone)
+        return cls(
+            None if number is None or int(number) == -1 else int(number),
+            None if at is None else str(at),
+            None if after is None else tuple(json.loads(str(after))),
+        )
+
+    def offset(self, *, zone: str | None) -> Offset:
+        """What is stored: Confluent's names, and ours."""
+        found: dict[str, Scalar] = {}
+        if self.incrementing is not None:
+            found["incrementing"] = self.incrementing
+        if self.at is not None:
+            found |= instant(self.at, zone=zone)
+            found["at"] = self.at
+        if self.after is not None:
+            found["after"] = json.dumps(self.after, ensure_ascii=False)
+        return found
+
+
+def written(millis: int, nanos: int, *, zone: str | None) -> str:
+    """An instant of Confluent's offset, as databases take it: ``2024-01-31 12:00:00.123456``, in the column's zone."""
+    moment = EPOCH + timedelta(seconds=millis // 1000, microseconds=max(nanos // 1000, millis % 1000 * 1000))
+    if zone is not None:
+        moment = moment.astimezone(ZoneInfo(zone))
+    return moment.replace(tzinfo=None).isoformat(" ", "microseconds")
+
+
+def instant(at: str, *, zone: str | None) -> dict[str, int]:
+    """Confluent's two numbers for a timestamp as a database writes it; none where it is outside of Python's years."""
+    try:
+        moment = datetime.fromisoformat(at.strip("'"))
+    except ValueError:
+        return {}
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC if zone is None else ZoneInfo(zone))
+    passed = moment - EPOCH
+    seconds, micros = divmod(passed // timedelta(microseconds=1), 1_000_000)
+    return {"timestamp": seconds * 1000 + micros // 1000, "timestamp_nanos": micros * 1000}
+
+
+def texts(values: Sequence[Any]) -> tuple[str, ...]:
+    """Key columns of a row, as the database has written them."""
+    return tuple(str(value) for value in values)

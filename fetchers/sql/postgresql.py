@@ -1,0 +1,372 @@
+# ruff: noqa: S608 - names are quoted, values are literals, and a query is the config's own
+"""PostgreSQL by ADBC: rows come as Arrow, streamed by COPY.
+
+Who may still commit is read from ``pg_locks``: whoever has written to a table, or has taken a number of its sequence,
+holds ``RowExclusiveLock`` on it until the end of its transaction (chapter "Explicit Locking" of the manual). A lock is
+taken before the number is, so that a bound taken first, and locks looked at next, leave nobody out.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, TypeVar
+
+import adbc_driver_postgresql.dbapi as adbc
+import pyarrow as pa
+
+from fetchers.sdk import Disconnected, Fatal, FetchError, Retriable
+from fetchers.sql.config import JdbcConfig
+from fetchers.sql.database import Blocking, Range, Relation, Table
+from fetchers.sql.kinds import (
+    BOOLEAN,
+    BYTES,
+    DATE,
+    FLOAT32,
+    FLOAT64,
+    INT16,
+    INT32,
+    INT64,
+    STRING,
+    ColumnPlan,
+    Kind,
+    exact,
+    instant,
+    time_of_day,
+)
+from fetchers.sql.settling import Holder
+
+T = TypeVar("T")
+BATCH_BYTES = 4 * 1024 * 1024
+SETTLING_MS = 1000
+"""A transaction takes its time a moment before it can be seen; so much older are the timestamps that are read."""
+_PLAIN = {"int2": INT16, "int4": INT32, "int8": INT64, "float4": FLOAT32, "float8": FLOAT64, "bool": BOOLEAN}
+_PLAIN |= {"bpchar": STRING, "varchar": STRING, "text": STRING, "bytea": BYTES, "date": DATE}
+_WRITING = "'RowExclusiveLock','ShareRowExclusiveLock','ExclusiveLock','AccessExclusiveLock'"
+_PASSING = ("40", "53", "55", "57", "58", "08")
+"""Classes of SQLSTATE that may pass: conflicts, resources, locks, shutdown, the system, the connection."""
+_CHANGED = ("42P01", "42703", "42804", "0A000")
+_COLUMNS = """
+select a.attname::text as name, (a.attnotnull or t.typnotnull) as not_null, b.typname::text as type,
+  case when t.typtype = 'd' then t.typtypmod else a.atttypmod end as modifier,
+  (a.attidentity <> '' or coalesce(pg_get_expr(d.adbin, d.adrelid), '') like 'nextval(%') as is_numbered,
+  coalesce(array_position(i.indkey::int2[], a.attnum), -1)::int as key_at
+from pg_attribute a join pg_type t on t.oid = a.atttypid
+  join pg_type b on b.oid = case t.typtype when 'd' then t.typbasetype else t.oid end
+  left join pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum
+  left join pg_index i on i.indrelid = a.attrelid and i.indisprimary
+where a.attrelid = {oid} and a.attnum > 0 and not a.attisdropped order by a.attnum"""
+_FAMILY = """
+with recursive up as (select {oid} as oid union select inhparent from pg_inherits join up on inhrelid = up.oid),
+  tree as (select oid from up union select inhrelid from pg_inherits join tree on inhparent = tree.oid)"""
+_SEQUENCES = """select s.objid as oid from pg_depend s join tree on s.refobjid = tree.oid
+    where s.classid = 'pg_class'::regclass and s.deptype in ('a', 'i')
+  union select n.refobjid from pg_attrdef d join tree on d.adrelid = tree.oid
+    join pg_depend n on n.objid = d.oid and n.classid = 'pg_attrdef'::regclass
+      and n.refclassid = 'pg_class'::regclass"""
+_OWN = "coalesce(a.application_name, '') not like 'headrace%'"
+
+
+def literal(text: str) -> str:
+    """A text as SQL, whatever is in it."""
+    quoted = "'" + text.replace("'", "''").replace("\\", "\\\\") + "'"
+    return f"E{quoted}" if "\\" in text else quoted
+
+
+class PostgresDatabase:
+    """One connection; see ``Database``."""
+
+    def __init__(self, config: JdbcConfig, blocking: Blocking) -> None:
+        """``blocking``: where the driver's calls are made."""
+        self._config = config
+        self._blocking = blocking
+        self._connection: Any = None
+        self._cursor: Any = None
+        """Of the rows that are being read."""
+        self._in_use = threading.Lock()
+        self._is_closed = False
+
+    async def open(self) -> None:
+        """Connect."""
+        self._connection = await self._call(self._connect)
+
+    def _connect(self) -> Any:
+        config, url = self._config, self._config.url
+        secret = config.connection_password
+        password = secret.get_secret_value() if secret is not None else url.password
+        ssl = url.settings.get("sslmode") or ("require" if url.settings.get("ssl", "false") != "false" else None)
+        path = url.settings.get("currentSchema")
+        options = "-c TimeZone=UTC -c DateStyle=ISO -c IntervalStyle=postgres -c extra_float_digits=3"
+        parts = {
+            "host": url.host,
+            "port": str(url.port),
+            "dbname": url.database,
+            "user": config.connection_user or url.user,
+            "password": password,
+            "sslmode": ssl,
+            "application_name": "headrace",
+            "connect_timeout": "10",
+            "options": options + (f" -c search_path={path}" if path else ""),
+        }
+        told = " ".join(f"{name}={_setting(value)}" for name, value in parts.items() if value is not None)
+        return adbc.connect(told, autocommit=True)
+
+    def close(self) -> None:
+        """At once, or at the end of the call that runs."""
+        self._is_closed = True
+        if self._in_use.acquire(blocking=False):
+            try:
+                self._end()
+            finally:
+                self._in_use.release()
+        elif self._connection is not None:
+            with suppress(adbc.Error):
+                self._connection.adbc_cancel()
+
+    def _end(self) -> None:
+        for owned in (self._cursor, self._connection):
+            if owned is not None:
+                with suppress(adbc.Error, RuntimeError):
+                    owned.close()
+        self._cursor = self._connection = None
+
+    async def _call(self, call: Callable[[], T]) -> T:
+        return await self._blocking.run_blocking(partial(self._guarded, call), subject="database")
+
+    def _guarded(self, call: Callable[[], T]) -> T:
+        """One call at a time; the last one closes the connection where nobody wants it any more."""
+        with self._in_use:
+            if self._is_closed:
+                raise Retriable("the connection was closed")
+            try:
+                return call()
+            except adbc.Error as error:
+                raise _failure(error, self._config.url.host) from error
+            finally:
+                if self._is_closed:
+                    self._end()
+
+    def _select(self, sql: str) -> list[dict[str, Any]]:
+        with self._connection.cursor() as cursor:
+            cursor.execute(sql)
+            found: list[dict[str, Any]] = cursor.fetch_arrow_table().to_pylist()
+            return found
+
+    async def tables(self, *, types: Sequence[str], schema_pattern: str | None) -> list[Table]:
+        """Tables, partitioned ones as one table, and views."""
+        kinds = [kind for word, kind in (("TABLE", "'r','p','f'"), ("VIEW", "'v','m'")) if word in types]
+        where = f"n.nspname like {literal(schema_pattern)}" if schema_pattern else "true"
+        rows = await self._call(
+            lambda: self._select(
+                "select n.nspname::text as schema, c.relname::text as name from pg_class c "
+                "join pg_namespace n on n.oid = c.relnamespace "
+                f"where c.relkind in ({','.join(kinds) or 'null'}) and not c.relispartition "
+                "and n.nspname <> 'information_schema' and n.nspname !~ '^pg_' "
+                f"and {where} and has_table_privilege(c.oid, 'SELECT') order by 1, 2"
+            )
+        )
+        return [Table(row["name"], row["schema"]) for row in rows]
+
+    async def relation(self, table: Table) -> Relation:
+        """By the catalogue."""
+        oid = f"to_regclass({literal(self._source(table))})::oid"
+        rows = await self._call(lambda: self._select(_COLUMNS.format(oid=oid)))
+        if not rows:
+            raise Fatal(f"there is no table {table.schema_name}, or it has no columns")
+        keyed = sorted((row["key_at"], row["name"]) for row in rows if row["key_at"] >= 0)
+        return Relation(
+            table.name,
+            self._source(table),
+            tuple(self._column(row["name"], row["type"], row["modifier"], not_null=row["not_null"]) for row in rows),
+            table,
+            tuple(name for _, name in keyed),
+            next((row["name"] for row in rows if row["is_numbered"]), None),
+            frozenset(row["name"] for row in rows if row["type"] == "timestamptz"),
+            {
+                row["name"]: row["modifier"]
+                for row in rows
+                if row["type"].startswith("timestamp") and row["modifier"] >= 0
+            },
+        )
+
+    async def query(self, text: str) -> Relation:
+        """By what the server says of the query's columns."""
+        source = f"({text.strip().rstrip(';')}) as query"
+        schema = await self._call(partial(self._schema, f"select * from {source} limit 0"))
+        found = [
+            (field.name, *(field.metadata or {}).get(b"POSTGRESQL:type", b"").decode().split(), _modifier(field))
+            for field in schema
+        ]
+        return Relation(
+            self._config.topic_prefix,
+            source,
+            tuple(self._column(name, kind, modifier, not_null=False) for name, kind, modifier in found),
+            zoned=frozenset(name for name, kind, _ in found if kind == "timestamptz"),
+        )
+
+    def _schema(self, sql: str) -> Any:
+        with self._connection.cursor() as cursor:
+            cursor.execute(sql)
+            return cursor.fetch_arrow_table().schema
+
+    def _column(self, name: str, kind: str, modifier: int, *, not_null: bool) -> ColumnPlan:
+        expression, made = self._kind(self.quoted(name), kind, modifier)
+        numeric = kind in {"int2", "int4", "int8", "oid", "numeric", "float4", "float8"}
+        return ColumnPlan(name, expression, made, not not_null, numeric)
+
+    def _kind(self, column: str, kind: str, modifier: int) -> tuple[str, Kind]:
+        config = self._config
+        if kind in _PLAIN:
+            return column, _PLAIN[kind]
+        if kind == "numeric" and modifier >= 0:
+            scale = (((modifier - 4) & 0x7FF) ^ 1024) - 1024
+            return f"{column}::text", exact((modifier - 4) >> 16 & 0xFFFF, scale, config.numeric_mapping)
+        granularity = config.timestamp_granularity
+        found = {
+            "timestamp": (column, instant(granularity, config.db_timezone)),
+            "timestamptz": (column, instant(granularity, None)),
+            "time": (column, time_of_day(granularity)),
+            "oid": (f"{column}::bigint", INT64),
+        }
+        if kind == "bit" and modifier == 1:
+            return f"({column}::int = 1)", BOOLEAN
+        return found.get(kind, (f"{column}::text", STRING))
+
+    def _source(self, table: Table) -> str:
+        return ".".join(self.quoted(part) for part in (table.schema, table.name) if part)
+
+    def quoted(self, name: str) -> str:
+        """As the standard does."""
+        return '"' + name.replace('"', '""') + '"'
+
+    def text_of(self, expression: str) -> str:
+        """A cast."""
+        return f"({expression})::text"
+
+    def literal_of(self, text: str, relation: Relation, column: str) -> str:
+        """A literal without a type, which takes the column's."""
+        del relation, column
+        return literal(text)
+
+    async def bound(self, wanted: Range) -> str | None:
+        """By ``max`` over the index, or the server's clock."""
+        if wanted.time is None:
+            sql = f"select max({wanted.identity})::text as bound from {wanted.relation.source}"
+        else:
+            unit = {6: "microseconds", 5: "milliseconds", 4: "milliseconds", 3: "milliseconds"}.get(
+                wanted.precision, "second"
+            )
+            moment = f"clock_timestamp() - interval '{wanted.delay_ms + SETTLING_MS} milliseconds'"
+            zone = literal(self._config.db_timezone)
+            moment = f"({moment})" if wanted.is_zoned else f"(({moment}) at time zone {zone})"
+            sql = f"select date_trunc('{unit}', {moment})::text as bound"
+        found: str | None = (await self._call(lambda: self._select(sql)))[0]["bound"]
+        return found
+
+    async def holders(self, wanted: Range) -> frozenset[Holder]:
+        """By ids: transactions that hold a lock for writing. By time: every transaction that is open."""
+        here = "l.database = (select oid from pg_database where datname = current_database())"
+        locks = f"l.locktype = 'relation' and l.mode in ({_WRITING}) and {here}"
+        family = ""
+        if wanted.time is not None:
+            mine = f"l.locktype = 'virtualxid' and a.datname = current_database() and {_OWN}"
+            busy = "a.backend_type not in ('autovacuum worker', 'walsender', 'parallel worker')"
+            locks = f"(({mine} and {busy}) or ({locks} and l.pid is null))"
+        elif wanted.relation.table is not None:
+            family = _FAMILY.format(oid=f"to_regclass({literal(wanted.relation.source)})::oid")
+            locks += f" and l.relation in (select oid from tree union {_SEQUENCES})"
+        sql = (
+            f"{family} select distinct l.virtualtransaction as name, l.pid from pg_locks l "
+            f"left join pg_stat_activity a on a.pid = l.pid where l.granted and {locks} "
+            "and l.pid is distinct from pg_backend_pid()"
+        )
+        rows = await self._call(lambda: self._select(sql))
+        return frozenset(
+            Holder(row["name"], "transactions", told=f"process {row['pid']}")
+            if row["pid"] is not None
+            else Holder(row["name"], heir_of="transactions", told=f"prepared transaction {row['name']}")
+            for row in rows
+        )
+
+    async def read(self, sql: str, *, rows_max: int) -> AsyncIterator[pa.RecordBatch]:
+        """Streamed by COPY, in pieces of a few megabytes, cut to at most ``rows_max`` rows."""
+        reader = await self._call(partial(self._start, sql))
+        while (batch := await self._call(partial(_next, reader))) is not None:
+            for start in range(0, batch.num_rows, rows_max):
+                yield batch.slice(start, rows_max)
+
+    def _start(self, sql: str) -> Any:
+        if self._cursor is not None:
+            self._cursor.close()
+        self._cursor = self._connection.cursor()
+        self._cursor.adbc_statement.set_options(**{"adbc.postgresql.batch_size_hint_bytes": str(BATCH_BYTES)})
+        self._cursor.execute(sql)
+        return self._cursor.fetch_record_batch()
+
+    async def counter(self, wanted: Range) -> int | None:
+        """By the sequence, where the user may read it."""
+        table = wanted.relation.table
+        if table is None or wanted.identity is None:
+            return None
+        name = wanted.identity.replace('""', '"')[1:-1]
+        rows = await self._call(
+            lambda: self._select(
+                "select last_value from pg_sequences where format('%I.%I', schemaname, sequencename) = "
+                f"pg_get_serial_sequence({literal(wanted.relation.source)}, {literal(name)})"
+            )
+        )
+        return rows[0]["last_value"] if rows else None
+
+    async def trouble(self, wanted: Range) -> str | None:
+        """A standby does not know of its primary's transactions, and a sequence with a cache gives old numbers late."""
+        if (await self._call(lambda: self._select("select pg_is_in_recovery() as it")))[0]["it"]:
+            return "The server is a standby, which cannot tell which transactions are open: name the primary."
+        table = wanted.relation.table
+        if table is None or wanted.time is not None:
+            return None
+        oid = f"to_regclass({literal(wanted.relation.source)})::oid"
+        rows = await self._call(
+            lambda: self._select(
+                f"{_FAMILY.format(oid=oid)} select seqrelid::regclass::text as name from pg_sequence "
+                f"where seqcache > 1 and seqrelid in ({_SEQUENCES})"
+            )
+        )
+        if not rows:
+            return None
+        name = rows[0]["name"]
+        return f"Sequence {name} keeps numbers back for later transactions. Run: ALTER SEQUENCE {name} CACHE 1"
+
+
+def _setting(value: str) -> str:
+    """A value of libpq's connection string."""
+    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+def _modifier(field: pa.Field) -> int:
+    return int((field.metadata or {}).get(b"POSTGRESQL:typmod", b"-1"))
+
+
+def _next(reader: Any) -> Any:
+    try:
+        return reader.read_next_batch()
+    except StopIteration:
+        return None
+
+
+def _failure(error: Any, host: str) -> FetchError:
+    """By SQLSTATE; a connection that was not made has none, only libpq's text."""
+    text = str(error).partition("Query was:")[0]
+    message = next((part.strip() for part in text.split("ERROR:")[1:]), text).splitlines()[0]
+    state = getattr(error, "sqlstate", None) or ""
+    if state.startswith(_PASSING):
+        return Retriable(f"{host}: {message} ({state})")
+    if state in _CHANGED:
+        return Retriable(f"{host}: {message} ({state}); what was read has changed meanwhile")
+    if state:
+        return Fatal(f"{host}: {message} ({state})")
+    if "FATAL:" in text and "starting up" not in text and "shutting down" not in text and "too many" not in text:
+        return Fatal(f"{host}: {text.partition('FATAL:')[2].strip().splitlines()[0]}")
+    return Disconnected(f"{host}: {message}")

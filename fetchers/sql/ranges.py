@@ -1,0 +1,118 @@
+# ruff: noqa: S608 - names are quoted, values are literals, and a query is the config's own
+"""What of a table or query is new, as SQL: which columns tell it, and the range behind a place up to a bound."""
+
+from __future__ import annotations
+
+from fetchers.sdk import Fatal
+from fetchers.sql.config import JdbcConfig
+from fetchers.sql.database import Database, Range, Relation
+from fetchers.sql.places import Place
+
+
+def wanted_range(config: JdbcConfig, relation: Relation, database: Database) -> Range:
+    """Raises ``Fatal``, in words, where the mode's columns are not there or may be null."""
+    identity: str | None = None
+    if config.uses_ids:
+        name = config.incrementing_column_name or relation.auto_increment
+        if name is None:
+            raise Fatal(
+                f"{relation.name} has no auto-increment column: name one in incrementing.column.name, or give it one, "
+                f"as by: ALTER TABLE {relation.source} ADD COLUMN id BIGINT {_NUMBERED.get(config.url.dialect, '')}"
+            )
+        column = relation.column(name)
+        if config.validate_non_null and relation.table is not None and column.is_nullable:
+            raise Fatal(
+                f"Cannot make incremental queries using incrementing column {column.name} on {relation.name} because "
+                f"this column is nullable. {_not_null(config, relation, column.name)}"
+            )
+        identity = database.quoted(column.name)
+    time, names = _time(config, relation, database)
+    return Range(relation, identity, time, names, config.timestamp_delay_interval_ms)
+
+
+_NUMBERED = {
+    "postgresql": "GENERATED ALWAYS AS IDENTITY",
+    "mysql": "AUTO_INCREMENT UNIQUE",
+    "mariadb": "AUTO_INCREMENT UNIQUE",
+}
+
+
+def _time(config: JdbcConfig, relation: Relation, database: Database) -> tuple[str | None, tuple[str, ...]]:
+    if not config.uses_times:
+        return None, ()
+    columns = [relation.column(name) for name in config.timestamp_column_name]
+    if not columns:
+        raise Fatal(f"mode {config.mode} needs timestamp.column.name")
+    names = tuple(column.name for column in columns)
+    if config.validate_non_null and relation.table is not None and all(column.is_nullable for column in columns):
+        raise Fatal(
+            f"Cannot make incremental queries using timestamp columns {','.join(names)} on {relation.name} because all "
+            f"of these columns are nullable. {_not_null(config, relation, names[0])}"
+        )
+    quoted = [database.quoted(name) for name in names]
+    return (quoted[0] if len(quoted) == 1 else f"coalesce({', '.join(quoted)})"), names
+
+
+def _not_null(config: JdbcConfig, relation: Relation, column: str) -> str:
+    change = {
+        "postgresql": f'ALTER TABLE {relation.source} ALTER COLUMN "{column}" SET NOT NULL',
+        "sqlite": "a new table with NOT NULL, to which the rows are copied",
+    }.get(config.url.dialect, f"ALTER TABLE {relation.source} MODIFY `{column}` <its type> NOT NULL")
+    return f"Mend it by: {change}; or set validate.non.null=false: rows with null in it are then never read."
+
+
+class Selection:
+    """The SELECT of a range, and where in its columns the place of each row stands."""
+
+    def __init__(self, database: Database, wanted: Range) -> None:
+        """``database``: whose SQL it is."""
+        self.wanted = wanted
+        relation = wanted.relation
+        self._database = database
+        ties = () if wanted.identity is not None else relation.keys
+        self.ties = tuple(relation.column(name).name for name in ties) if wanted.time is not None else ()
+        """Columns by which rows of one timestamp are told apart, besides the incrementing one."""
+        places = [wanted.time, wanted.identity, *map(database.quoted, self.ties)]
+        self.order = tuple(place for place in places if place is not None)
+        shown = [f"{column.expression} as {database.quoted(column.name)}" for column in relation.columns]
+        shown += [f"{database.text_of(place)} as headrace_{at}" for at, place in enumerate(self.order)]
+        self._select = f"select {', '.join(shown)} from {relation.source}"
+
+    @property
+    def splits_timestamps(self) -> bool:
+        """Whether a page may end between rows of one timestamp."""
+        return self.wanted.time is None or len(self.order) > 1
+
+    def sql(self, place: Place, bound: str | None) -> str:
+        """Everything behind the place and up to the bound, in order; all of it where there is no order."""
+        if not self.order or bound is None:
+            return self._select
+        wanted = self.wanted
+        if wanted.time is None:
+            last = f"{bound}" if place.incrementing is None else f"{bound} and {wanted.identity} > {place.incrementing}"
+            return f"{self._select} where {wanted.identity} <= {last} order by {wanted.identity}"
+        found = [f"{wanted.time} < {self._literal(bound, wanted.time_columns[0])}"]
+        if place.at is not None:
+            found.append(self._behind(wanted.time, place))
+        return f"{self._select} where {' and '.join(found)} order by {', '.join(self.order)}"
+
+    def _behind(self, time: str, place: Place) -> str:
+        at = self._literal(str(place.at), self.wanted.time_columns[0])
+        if self.wanted.identity is not None and place.incrementing is not None:
+            tie = f"{self.wanted.identity} > {place.incrementing}"
+        elif place.after is not None and len(place.after) == len(self.ties):
+            literals = [self._literal(text, name) for text, name in zip(place.after, self.ties, strict=True)]
+            tie = f"({', '.join(self.order[1:])}) > ({', '.join(literals)})"
+        else:
+            return f"{time} > {at}"
+        return f"{time} >= {at} and ({time} > {at} or {tie})"
+
+    def _literal(self, text: str, column: str) -> str:
+        return self._database.literal_of(text, self.wanted.relation, column)
+
+    def place_of(self, texts: list[str]) -> Place:
+        """Where a row stands, by the texts of ``order``."""
+        rest = list(texts)
+        at = rest.pop(0) if self.wanted.time is not None else None
+        number = int(rest.pop(0)) if self.wanted.identity is not None else None
+        return Place(number, at, tuple(rest) if self.ties else None)

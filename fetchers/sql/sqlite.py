@@ -1,0 +1,277 @@
+# ruff: noqa: S608 - names are quoted, values are literals, and a query is the config's own
+"""SQLite by Python's own driver.
+
+There is one writer at a time, and its lock says whether it is there: while we hold the lock for a moment, every number
+and every time that was written is committed ("File Locking And Concurrency In SQLite Version 3").
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sqlite3
+import threading
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import closing, suppress
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any, TypeVar
+from urllib.parse import quote
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+
+from fetchers.sdk import Disconnected, Fatal, Retriable
+from fetchers.sdk.reach import AllowedPaths, PathRefusedError
+from fetchers.sql.config import JdbcConfig
+from fetchers.sql.database import Blocking, Range, Relation, Table
+from fetchers.sql.kinds import BOOLEAN, BYTES, DATE, FLOAT64, INT64, STRING, ColumnPlan, Kind, exact, instant
+from fetchers.sql.settling import Holder
+
+T = TypeVar("T")
+LOCK_SECONDS_MAX = 5.0
+_DECIMAL = re.compile(r"(?:decimal|numeric)\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)", re.IGNORECASE)
+_PASSING = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_SCHEMA)
+
+
+class SqliteDatabase:
+    """One connection; see ``Database``."""
+
+    def __init__(self, config: JdbcConfig, blocking: Blocking, paths: AllowedPaths) -> None:
+        """``paths``: which files may be opened."""
+        self._config = config
+        self._blocking = blocking
+        self._paths = paths
+        self._connection: sqlite3.Connection | None = None
+        self._in_use = threading.Lock()
+        self._is_closed = False
+
+    async def open(self) -> None:
+        """Open the file; it must be there."""
+        self._connection = await self._call(self._connect)
+
+    def _connect(self) -> sqlite3.Connection:
+        path = os.path.realpath(self._config.url.database)
+        try:
+            self._paths.check(path)
+        except PathRefusedError as error:
+            raise Fatal(str(error)) from error
+        if not os.path.isfile(path):  # noqa: PTH113 - as the rest of the check: texts
+            raise Fatal(f"there is no database file {self._config.url.database}")
+        made = sqlite3.connect(
+            f"file:{quote(path)}?mode=rw",
+            uri=True,
+            timeout=LOCK_SECONDS_MAX,
+            isolation_level=None,
+            check_same_thread=False,
+        )
+        made.execute("pragma query_only = on")
+        return made
+
+    def close(self) -> None:
+        """At once, or at the end of the call that runs."""
+        self._is_closed = True
+        if self._in_use.acquire(blocking=False):
+            try:
+                self._end()
+            finally:
+                self._in_use.release()
+        elif self._connection is not None:
+            self._connection.interrupt()
+
+    def _end(self) -> None:
+        if self._connection is not None:
+            with suppress(sqlite3.Error):
+                self._connection.close()
+        self._connection = None
+
+    async def _call(self, call: Callable[[], T]) -> T:
+        return await self._blocking.run_blocking(partial(self._guarded, call), subject="database")
+
+    def _guarded(self, call: Callable[[], T]) -> T:
+        with self._in_use:
+            if self._is_closed:
+                raise Retriable("the connection was closed")
+            try:
+                return call()
+            except sqlite3.Error as error:
+                code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+                if code in _PASSING:
+                    raise Disconnected(f"{self._config.url.database}: {error}") from error
+                raise Fatal(f"{self._config.url.database}: {error}") from error
+            finally:
+                if self._is_closed:
+                    self._end()
+
+    def _select(self, sql: str) -> list[tuple[Any, ...]]:
+        assert self._connection is not None  # noqa: S101 - open() was called
+        with closing(self._connection.execute(sql)) as cursor:
+            return cursor.fetchall()
+
+    async def tables(self, *, types: Sequence[str], schema_pattern: str | None) -> list[Table]:
+        """Of the file."""
+        del schema_pattern
+        kinds = ",".join(f"'{word.lower()}'" for word in types if word in {"TABLE", "VIEW"}) or "null"
+        sql = f"select name from sqlite_master where type in ({kinds}) and name not like 'sqlite^_%' escape '^' order by 1"
+        return [Table(row[0]) for row in await self._call(lambda: self._select(sql))]
+
+    async def relation(self, table: Table) -> Relation:
+        """By ``table_xinfo``, and the declared types."""
+        rows = await self._call(lambda: self._select(f"pragma table_xinfo({self.quoted(table.name)})"))
+        if not rows:
+            raise Fatal(f"there is no table {table.name}")
+        keys = [row[1] for row in sorted(rows, key=lambda row: row[5]) if row[5]]
+        is_rowid = len(keys) == 1 and any(row[1] == keys[0] and row[2].lower() == "integer" for row in rows)
+        columns = tuple(
+            self._column(row[1], row[2], is_nullable=not row[3] and not (is_rowid and row[1] == keys[0]))
+            for row in rows
+            if row[6] != 1
+        )
+        return Relation(
+            table.name,
+            self.quoted(table.name),
+            columns,
+            table,
+            tuple(keys),
+            keys[0] if is_rowid else None,
+            precisions={row[1]: 0 for row in rows},
+        )
+
+    async def query(self, text: str) -> Relation:
+        """A query's columns have no declared types: they are told by its first row, and are text where it has none."""
+        source = f"({text.strip().rstrip(';')})"
+        names, row = await self._call(partial(self._first, f"select * from {source} limit 1"))
+        types = {int: "integer", float: "real", bytes: "blob"}
+        columns = tuple(
+            self._column(name, types.get(type(value), "text"), is_nullable=True)
+            for name, value in zip(names, row, strict=True)
+        )
+        return Relation(self._config.topic_prefix, source, columns, precisions=dict.fromkeys(names, 0))
+
+    def _first(self, sql: str) -> tuple[list[str], tuple[Any, ...]]:
+        assert self._connection is not None  # noqa: S101 - open() was called
+        with closing(self._connection.execute(sql)) as cursor:
+            names = [entry[0] for entry in cursor.description]
+            return names, cursor.fetchone() or (None,) * len(names)
+
+    def _column(self, name: str, declared: str, *, is_nullable: bool) -> ColumnPlan:
+        kind = self._kind(declared)
+        expression = self.quoted(name)
+        return ColumnPlan(name, expression, kind, is_nullable, kind in {INT64, FLOAT64, BOOLEAN})
+
+    def _kind(self, declared: str) -> Kind:
+        """By the words of the declared type, as SQLite's own affinities, and a few more that people write."""
+        word = declared.lower()
+        digits = _DECIMAL.search(word)
+        if digits is not None:
+            return exact(int(digits[1]), int(digits[2] or 0), self._config.numeric_mapping)
+        by_word = (
+            (("bool",), BOOLEAN),
+            (("datetime", "timestamp"), instant(self._config.timestamp_granularity, self._config.db_timezone)),
+            (("date",), DATE),
+            (("int",), INT64),
+            (("char", "clob", "text"), STRING),
+            (("blob",), BYTES),
+            (("real", "floa", "doub"), FLOAT64),
+        )
+        return next((kind for words, kind in by_word if any(part in word for part in words)), STRING)
+
+    def quoted(self, name: str) -> str:
+        """As the standard does."""
+        return '"' + name.replace('"', '""') + '"'
+
+    def text_of(self, expression: str) -> str:
+        """A literal of SQL: a column may hold texts and numbers."""
+        return f"quote({expression})"
+
+    def literal_of(self, text: str, relation: Relation, column: str) -> str:
+        """As ``text_of`` has it, or a text from another connector's offset."""
+        del relation, column
+        is_literal = text.startswith(("'", "X'")) or re.fullmatch(r"-?[0-9.]+(e[+-]?[0-9]+)?", text)
+        return text if is_literal else "'" + text.replace("'", "''") + "'"
+
+    async def bound(self, wanted: Range) -> str | None:
+        """Taken while we hold the writers' lock, if the file can be written; the clock in whole seconds."""
+        return await self._call(partial(self._bound, wanted))
+
+    def _bound(self, wanted: Range) -> str | None:
+        is_locked = self._config.late_commits == "wait" and self._lock()
+        try:
+            if wanted.time is None:
+                found = self._select(f"select max({wanted.identity}) from {wanted.relation.source}")[0][0]
+                return None if found is None else str(int(found))
+            newest = self._select(f"select max({wanted.time}) from {wanted.relation.source}")[0][0]
+            if newest is None:
+                return None
+            moment = datetime.now(UTC) - timedelta(milliseconds=wanted.delay_ms)  # noqa: DTZ011 - the file's own clock
+            if isinstance(newest, int | float):
+                return str(int(moment.timestamp()) * 1000)
+            local = moment.astimezone(ZoneInfo(self._config.db_timezone)).replace(tzinfo=None, microsecond=0)
+            return "'" + local.isoformat("T" if "T" in str(newest) else " ") + "'"
+        finally:
+            if is_locked:
+                self._select("rollback")
+                self._select("pragma query_only = on")
+
+    def _lock(self) -> bool:
+        try:
+            self._select("pragma query_only = off")
+            self._select("begin immediate")
+        except sqlite3.OperationalError as error:
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_READONLY:
+                return False
+            raise
+        return True
+
+    async def holders(self, wanted: Range) -> frozenset[Holder]:
+        """Nobody: the bound was taken while nobody wrote."""
+        del wanted
+        return frozenset()
+
+    async def read(self, sql: str, *, rows_max: int) -> AsyncIterator[pa.RecordBatch]:
+        """In steps of ``rows_max``."""
+        cursor = await self._call(partial(self._execute, sql))
+        try:
+            names = [f"c{at}" for at in range(len(cursor.description))]
+            while rows := await self._call(partial(cursor.fetchmany, rows_max)):
+                columns = [_column(values) for values in zip(*rows, strict=True)]
+                yield pa.RecordBatch.from_arrays(columns, names=names)
+        finally:
+            if not self._is_closed:
+                with suppress(sqlite3.Error):
+                    cursor.close()
+
+    def _execute(self, sql: str) -> sqlite3.Cursor:
+        assert self._connection is not None  # noqa: S101 - open() was called
+        return self._connection.execute(sql)
+
+    async def counter(self, wanted: Range) -> int | None:
+        """By ``sqlite_sequence``, where the table was made with AUTOINCREMENT."""
+        table = wanted.relation.table
+        known = await self._call(lambda: self._select("select 1 from sqlite_master where name = 'sqlite_sequence'"))
+        if table is None or not known:
+            return None
+        name = table.name.replace("'", "''")
+        rows = await self._call(lambda: self._select(f"select seq from sqlite_sequence where name = '{name}'"))
+        return int(rows[0][0]) if rows else None
+
+    async def trouble(self, wanted: Range) -> str | None:
+        """There is none."""
+        del wanted
+        return None
+
+
+def _column(values: Sequence[Any]) -> Any:
+    """Of values of one type as that type; mixed ones as texts, of which the declared type makes what it can."""
+    types = {type(value) for value in values if value is not None}
+    if types <= {int}:
+        return pa.array(values, pa.int64())
+    if types <= {float}:
+        return pa.array(values, pa.float64())
+    if types <= {bytes}:
+        return pa.array(values, pa.binary())
+    return pa.array([value if value is None or isinstance(value, str) else _shown(value) for value in values], pa.string())
+
+
+def _shown(value: Any) -> str:
+    return value.hex() if isinstance(value, bytes) else repr(value)

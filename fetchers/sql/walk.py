@@ -1,0 +1,204 @@
+"""One table's way: from the place where reading stands, bound after bound."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fetchers.sdk import Fatal, FetchContext, Offset, Page, RowSchema
+from fetchers.sql.config import JdbcConfig
+from fetchers.sql.database import Database, Range, Relation, Table
+from fetchers.sql.kinds import ColumnPlan, to_rows
+from fetchers.sql.places import Place, older_partitions, query_partition, table_partition, written
+from fetchers.sql.ranges import Selection, wanted_range
+from fetchers.sql.settling import Bound
+from metrics.events import LateCommitsAwaited
+
+CARRIED_ROWS_MAX = 1_000_000
+"""Most rows of one timestamp in a table without a key: they are one page, because nothing tells them apart."""
+TOLD_SECONDS = 60.0
+"""How long a range waits before that is told, and how often it is told again."""
+
+
+class Walk:
+    """Reads one table, or the query, of a task."""
+
+    def __init__(self, config: JdbcConfig, database: Database, context: FetchContext, table: Table | None) -> None:
+        """``table``: None for the query."""
+        self._config = config
+        self._database = database
+        self._context = context
+        self._table = table
+        self.partition = query_partition(config.query) if table is None else table_partition(table.full_name)
+        self._place: Place | None = None
+        self._bound: Bound | None = None
+        self._since = 0.0
+        self._told = 0.0
+        self._schemas: tuple[tuple[ColumnPlan, ...], RowSchema, RowSchema | None] | None = None
+
+    @property
+    def is_held(self) -> bool:
+        """Whether a range waits for transactions that are still open."""
+        return self._bound is not None
+
+    async def round(self) -> AsyncIterator[Page]:
+        """What is new, if it is settled."""
+        relation = await self._relation()
+        if self._config.mode == "bulk":
+            async with aclosing(self._database.read(self._everything(relation), rows_max=self._rows_max)) as batches:
+                async for batch in batches:
+                    yield self._page(relation, batch, {})
+            return
+        wanted = wanted_range(self._config, relation, self._database)
+        zone = None if wanted.is_zoned else self._config.db_timezone
+        if self._place is None:
+            self._place = await self._first_place(wanted, zone)
+            if self._place.at is not None and not self._stored():
+                yield self._page(relation, None, self._place.offset(zone=zone))  # so that a restart keeps "from now on"
+        if not await self._is_settled(wanted):
+            return
+        bound, self._bound = self._bound, None
+        if bound is not None:
+            async with aclosing(self._read(wanted, self._place, bound.value, zone)) as pages:
+                async for page in pages:
+                    yield page
+
+    async def _relation(self) -> Relation:
+        if self._table is None:
+            return await self._database.query(self._config.query)
+        return await self._database.relation(self._table)
+
+    @property
+    def _rows_max(self) -> int:
+        return self._config.batch_max_rows
+
+    def _everything(self, relation: Relation) -> str:
+        return Selection(self._database, Range(relation, None, None)).sql(Place(), None)
+
+    def _stored(self) -> Offset:
+        """Our own offset, else one that another connector has left."""
+        found = self._context.offset_of(self.partition)
+        if self._table is not None:
+            for partition in older_partitions(self._table.full_name, self._table.name):
+                found = found or self._context.offset_of(partition)
+        return found
+
+    async def _first_place(self, wanted: Range, zone: str | None) -> Place:
+        place = Place.read(self._stored(), zone=zone)
+        initial = self._config.timestamp_initial
+        if wanted.time is None or place.at is not None or initial is None:
+            return place
+        at = await self._database.bound(wanted) if initial == -1 else written(initial, 0, zone=zone)
+        return Place(place.incrementing, at, None)
+
+    async def _is_settled(self, wanted: Range) -> bool:
+        """Take a bound where there is none, or look whether those who held it have gone."""
+        waits = self._config.late_commits == "wait"
+        if self._bound is None:
+            value = await self._database.bound(wanted)
+            await self._check_counter(wanted, value)
+            if value is None:
+                return False
+            self._bound = Bound(value, await self._database.holders(wanted) if waits else frozenset())
+            self._since = self._told = self._context.clock.monotonic()
+        else:
+            self._bound.look(await self._database.holders(wanted))
+        now = self._context.clock.monotonic()
+        if not self._bound.is_settled and now - self._told >= TOLD_SECONDS:
+            self._told = now
+            who = sorted(holder.told or holder.name for holder in self._bound.holders)[:3]
+            self._context.emit(
+                LateCommitsAwaited(
+                    connector=self._context.connector,
+                    task=self._context.task,
+                    table=wanted.relation.name,
+                    holders=", ".join(who),
+                    seconds=now - self._since,
+                )
+            )
+        return self._bound.is_settled
+
+    async def _check_counter(self, wanted: Range, bound: str | None) -> None:
+        """A counter that was set back gives numbers that lie before the place, and would never be read."""
+        last = self._place.incrementing if self._place is not None else None
+        if wanted.time is not None or last is None or (bound is not None and int(bound) >= last):
+            return
+        counter = await self._database.counter(wanted)
+        if counter is not None and counter < last:
+            raise Fatal(
+                f"{wanted.relation.name}: the last number given out is {counter}, but rows up to {last} were read: the "
+                "table was emptied or restored. Set its counter behind that, or forget the connector's offset of this "
+                "table (DELETE or PATCH /connectors/NAME/offsets) to read it from the beginning"
+            )
+
+    async def _read(self, wanted: Range, place: Place, bound: str, zone: str | None) -> AsyncIterator[Page]:
+        selection = Selection(self._database, wanted)
+        width = len(wanted.relation.columns)
+        carried: pa.Table | None = None
+        sql = selection.sql(place, bound)
+        async with aclosing(self._database.read(sql, rows_max=self._rows_max)) as batches:
+            async for batch in batches:
+                ready: pa.RecordBatch | None = batch
+                if not selection.splits_timestamps:
+                    ready, carried = _cut(carried, batch, width)
+                if ready is not None and ready.num_rows:
+                    yield self._placed(selection, ready, width, zone)
+        if carried is not None:
+            yield self._placed(selection, carried.combine_chunks().to_batches()[0], width, zone)
+
+    def _placed(self, selection: Selection, batch: pa.RecordBatch, width: int, zone: str | None) -> Page:
+        texts = [str(batch.column(at)[-1].as_py()) for at in range(width, width + len(selection.order))]
+        self._place = selection.place_of(texts)
+        return self._page(selection.wanted.relation, batch, self._place.offset(zone=zone))
+
+    def _page(self, relation: Relation, batch: pa.RecordBatch | None, offset: Offset) -> Page:
+        schema, key_schema = self._schemas_of(relation)
+        topic = self._config.topic_prefix + (relation.name if self._table is not None else "")
+        if batch is None:
+            return Page([], offset, partition=self.partition, topic=topic)
+        rows, rejections = to_rows(batch, relation.columns)
+        keys = None
+        if key_schema is not None:
+            keys = rows.select(list(key_schema.columns))
+        return Page(
+            rows,
+            offset,
+            partition=self.partition,
+            topic=topic,
+            schema=schema,
+            keys=keys,
+            key_schema=key_schema,
+            rejections=rejections,
+        )
+
+    def _schemas_of(self, relation: Relation) -> tuple[RowSchema, RowSchema | None]:
+        """Of the columns as they are now; made anew only where they have changed."""
+        if self._schemas is None or self._schemas[0] != relation.columns:
+            keys = [relation.column(name) for name in self._config.key_columns]
+            forms = {column.name: column.form for column in relation.columns}
+            key_forms = {column.name: column.form for column in keys}
+            self._schemas = (
+                relation.columns,
+                RowSchema.of(relation.name, forms),
+                RowSchema.of(f"{relation.name}.Key", key_forms) if keys else None,
+            )
+        return self._schemas[1], self._schemas[2]
+
+
+def _cut(carried: pa.Table | None, batch: pa.RecordBatch, at: int) -> tuple[pa.RecordBatch | None, pa.Table]:
+    """Rows up to the last change of timestamp, and the rest, to which more rows of its timestamp may belong."""
+    table = pa.Table.from_batches([batch])
+    if carried is not None:
+        table = pa.concat_tables([carried, table])
+    times = table.column(at)
+    first = pc.index(times, times[-1]).as_py()
+    if table.num_rows - first > CARRIED_ROWS_MAX:
+        raise Fatal(
+            f"more than {CARRIED_ROWS_MAX} rows have the timestamp {times[-1].as_py()}, and the table has no primary "
+            "key to tell them apart: give it one, or use mode timestamp+incrementing"
+        )
+    ready = table.slice(0, first).combine_chunks().to_batches()
+    return (ready[0] if ready else None), table.slice(first)
