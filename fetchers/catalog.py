@@ -126,7 +126,10 @@ PLUGINS: tuple[Plugin, ...] = (
     ),
     Plugin("HttpSource", "fetchers.http.fetcher:HttpSource", SourceConnector),
     Plugin(
-        "JdbcSource", "fetchers.sql.fetcher:JdbcSource", SourceConnector, ("io.confluent.connect.jdbc.JdbcSourceConnector",)
+        "JdbcSource",
+        "fetchers.sql.fetcher:JdbcSource",
+        SourceConnector,
+        ("io.confluent.connect.jdbc.JdbcSourceConnector",),
     ),
     Plugin("NdjsonStreamSource", "fetchers.ndjson.fetcher:NdjsonStreamSource", SourceConnector),
     Plugin("SseSource", "fetchers.sse.fetcher:SseSource", SourceConnector),

@@ -93,7 +93,7 @@ class JdbcConfig(TopicsConfig):
         Key(_HIGH, MODE, 1, "MEDIUM", "Table Loading Mode", example="incrementing"),
     ]
     """``bulk``: all rows at each poll; ``incrementing``: rows with higher ids than before; ``timestamp``: rows with
-    later timestamps; ``timestamp+incrementing``: both, so that changed rows are seen and equal timestamps told apart."""
+    later timestamps; ``timestamp+incrementing``: both: changed rows are seen, and equal timestamps told apart."""
     incrementing_column_name: Annotated[str, Key(_MEDIUM, MODE, 2, "MEDIUM", "Incrementing Column Name")] = ""
     """Column that only grows; the table's auto-increment column when empty."""
     timestamp_column_name: Annotated[NameList, Key(_MEDIUM, MODE, 3, "MEDIUM", "Timestamp Column Name")] = ()

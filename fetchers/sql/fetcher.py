@@ -11,7 +11,6 @@ import zlib
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 
-
 from fetchers.sdk import (
     Fatal,
     FetchContext,
@@ -26,7 +25,6 @@ from fetchers.sdk import (
 from fetchers.sql.config import JdbcConfig
 from fetchers.sql.database import Database, Relation, Table
 from fetchers.sql.mysql import MySqlDatabase
-
 from fetchers.sql.postgresql import PostgresDatabase
 from fetchers.sql.ranges import wanted_range
 from fetchers.sql.sqlite import SqliteDatabase
@@ -164,7 +162,7 @@ class JdbcSource(SourceConnector[JdbcConfig]):
         return await database.tables(types=self.config.table_types, schema_pattern=self.config.schema_pattern)
 
     async def _tables(self, database: Database) -> list[Table]:
-        """This task's; raises ``Fatal`` where two have the same name, and so the same topic."""
+        """Those of the task; raises ``Fatal`` where two have the same name, and so the same topic."""
         tables = selected_tables(self.config, await self._all_tables(database))
         names: dict[str, Table] = {}
         for table in tables:
@@ -178,9 +176,7 @@ class JdbcSource(SourceConnector[JdbcConfig]):
         if config.table_whitelist:
             return tables[config.task_number :: config.task_count]
         return [
-            table
-            for table in tables
-            if zlib.crc32(table.full_name.encode()) % config.task_count == config.task_number
+            table for table in tables if zlib.crc32(table.full_name.encode()) % config.task_count == config.task_number
         ]
 
 
@@ -208,5 +204,3 @@ def _findings(config: JdbcConfig) -> Iterator[Finding]:
             "Fractions of a millisecond are cut off in records (not in offsets); micros_long keeps them.",
             Severity.WARNING,
         )
-
-

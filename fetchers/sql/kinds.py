@@ -122,6 +122,8 @@ DATE = Kind(forms.DATE, pa.date32(), _days)
 
 def _micros(zone: str | None, values: Any) -> Any:
     """Microseconds since the epoch, UTC, of texts or timestamps; ``zone``: of values that have none themselves."""
+    if pa.types.is_integer(values.type):  # milliseconds, as Java's driver of SQLite writes them
+        return pc.multiply_checked(values, 1000)
     if not pa.types.is_timestamp(values.type):
         values = values.cast(pa.timestamp("us"))
     if zone is not None and zone != "UTC" and values.type.tz is None:

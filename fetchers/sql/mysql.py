@@ -16,7 +16,9 @@ import ssl
 import uuid
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime, timedelta
+from types import TracebackType
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -115,11 +117,10 @@ class MySqlDatabase:
                 self._connection.close()
 
     async def _rows(self, sql: str) -> list[dict[str, Any]]:
-        async with _told(self._config.url.host, ANSWER_SECONDS_MAX):
-            async with self._connection.cursor() as cursor:
-                await cursor.execute(sql)
-                names = [entry[0].lower() for entry in cursor.description or ()]
-                return [dict(zip(names, row, strict=True)) for row in await cursor.fetchall()]
+        async with _told(self._config.url.host, ANSWER_SECONDS_MAX), self._connection.cursor() as cursor:
+            await cursor.execute(sql)
+            names = [entry[0].lower() for entry in cursor.description or ()]
+            return [dict(zip(names, row, strict=True)) for row in await cursor.fetchall()]
 
     async def tables(self, *, types: Sequence[str], schema_pattern: str | None) -> list[Table]:
         """Of the URL's database; MySQL's schemas are its databases."""
@@ -149,7 +150,10 @@ class MySqlDatabase:
         for row in rows:
             numbers = (int(row["p"] or 0), int(row["s"] or 0))
             columns.append(
-                self._column(row["name"], row["type"].lower(), row["full"].lower(), numbers, row["nullable"] == "YES")
+                replace(
+                    self._column(row["name"], row["type"].lower(), row["full"].lower(), numbers),
+                    is_nullable=row["nullable"] == "YES",
+                )
             )
         return Relation(
             table.name,
@@ -165,10 +169,9 @@ class MySqlDatabase:
     async def query(self, text: str) -> Relation:
         """By what the server says of the query's columns."""
         source = f"({text.strip().rstrip(';')}) as query"
-        async with _told(self._config.url.host, ANSWER_SECONDS_MAX):
-            async with self._connection.cursor() as cursor:
-                await cursor.execute(f"select {_MARK} * from {source} limit 0")
-                fields = list(cursor._result.fields)  # noqa: SLF001 - asyncmy shows signs and charsets nowhere else
+        async with _told(self._config.url.host, ANSWER_SECONDS_MAX), self._connection.cursor() as cursor:
+            await cursor.execute(f"select {_MARK} * from {source} limit 0")
+            fields = list(cursor._result.fields)  # noqa: SLF001 - asyncmy shows signs and charsets nowhere else
         columns = []
         for item in fields:
             is_text = item.charsetnr != _BINARY_CHARSET
@@ -178,14 +181,14 @@ class MySqlDatabase:
             scale = item.scale
             precision = item.length - (1 if scale else 0) - (0 if unsigned else 1)
             width = f"({item.length})" if kind == "bit" else ""
-            columns.append(self._column(item.name, kind, f"{kind}{width}{unsigned}", (precision, scale), True))
+            columns.append(self._column(item.name, kind, f"{kind}{width}{unsigned}", (precision, scale)))
         zoned = frozenset(item.name for item in fields if _TYPES.get(item.type_code) == "timestamp")
         return Relation(self._config.topic_prefix, source, tuple(columns), zoned=zoned)
 
-    def _column(self, name: str, kind: str, full: str, numbers: tuple[int, int], is_nullable: bool) -> ColumnPlan:
+    def _column(self, name: str, kind: str, full: str, numbers: tuple[int, int]) -> ColumnPlan:
         expression, made = self._kind(self.quoted(name), kind, full, numbers)
         is_numeric = kind in {*_SIGNED, "decimal", "float", "double", "bit"}
-        return ColumnPlan(name, expression, made, is_nullable, is_numeric)
+        return ColumnPlan(name, expression, made, is_nullable=True, is_numeric=is_numeric)
 
     def _kind(self, column: str, kind: str, full: str, numbers: tuple[int, int]) -> tuple[str, Kind]:
         granularity, zone = self._config.timestamp_granularity, self._config.db_timezone
@@ -231,7 +234,9 @@ class MySqlDatabase:
     async def bound(self, wanted: Range) -> str | None:
         """By ``max`` over the index, or the server's clock in the column's zone."""
         if wanted.time is None:
-            rows = await self._rows(f"select cast(max({wanted.identity}) as char) as bound from {wanted.relation.source}")
+            rows = await self._rows(
+                f"select cast(max({wanted.identity}) as char) as bound from {wanted.relation.source}"
+            )
             found: str | None = rows[0]["bound"]
             return found
         rows = await self._rows("select cast(utc_timestamp(6) as char) as bound")
@@ -348,7 +353,9 @@ class _told:  # noqa: N801 - read as a word of a sentence
     async def __aenter__(self) -> None:
         await self._limit.__aenter__()
 
-    async def __aexit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         try:
             await self._limit.__aexit__(kind, error, trace)
         except TimeoutError as late:

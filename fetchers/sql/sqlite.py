@@ -13,7 +13,7 @@ import sqlite3
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import closing, suppress
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -112,7 +112,7 @@ class SqliteDatabase:
         """Of the file."""
         del schema_pattern
         kinds = ",".join(f"'{word.lower()}'" for word in types if word in {"TABLE", "VIEW"}) or "null"
-        sql = f"select name from sqlite_master where type in ({kinds}) and name not like 'sqlite^_%' escape '^' order by 1"
+        sql = f"select name from sqlite_master where type in ({kinds}) and name not glob 'sqlite_*' order by 1"
         return [Table(row[0]) for row in await self._call(lambda: self._select(sql))]
 
     async def relation(self, table: Table) -> Relation:
@@ -203,9 +203,10 @@ class SqliteDatabase:
             newest = self._select(f"select max({wanted.time}) from {wanted.relation.source}")[0][0]
             if newest is None:
                 return None
-            moment = datetime.now(UTC) - timedelta(milliseconds=wanted.delay_ms)  # noqa: DTZ011 - the file's own clock
+            seconds = int(self._select("select strftime('%s', 'now')")[0][0]) - wanted.delay_ms // 1000
             if isinstance(newest, int | float):
-                return str(int(moment.timestamp()) * 1000)
+                return str(seconds * 1000)
+            moment = datetime.fromtimestamp(seconds, UTC)
             local = moment.astimezone(ZoneInfo(self._config.db_timezone)).replace(tzinfo=None, microsecond=0)
             return "'" + local.isoformat("T" if "T" in str(newest) else " ") + "'"
         finally:
@@ -270,7 +271,9 @@ def _column(values: Sequence[Any]) -> Any:
         return pa.array(values, pa.float64())
     if types <= {bytes}:
         return pa.array(values, pa.binary())
-    return pa.array([value if value is None or isinstance(value, str) else _shown(value) for value in values], pa.string())
+    return pa.array(
+        [value if value is None or isinstance(value, str) else _shown(value) for value in values], pa.string()
+    )
 
 
 def _shown(value: Any) -> str:
