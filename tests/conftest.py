@@ -9,6 +9,7 @@ from hypothesis import settings
 pytest_plugins = [
     "tests.spread",
     "tests.stack",
+    "tests.databases",
     "tests.spark_server",
     "tests.java_connect",
     "tests.headrace_worker",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
@@ -56,9 +56,9 @@ class Relation:
 
     def column(self, name: str) -> ColumnPlan:
         """By name, in any case if no column is written exactly so; raises ``Fatal``."""
-        for fits in (lambda own: own == name, lambda own: own.lower() == name.lower()):
+        for fold in (str, str.lower):
             for column in self.columns:
-                if fits(column.name):
+                if fold(column.name) == fold(name):
                     return column
         raise Fatal(f"{self.name} has no column {name}; it has {', '.join(column.name for column in self.columns)}")
 
@@ -129,7 +129,7 @@ class Database(Protocol):
     async def holders(self, wanted: Range) -> frozenset[Holder]:
         """Who may still commit rows under a bound that was taken before."""
 
-    def read(self, sql: str, *, rows_max: int) -> AsyncIterator[pa.RecordBatch]:
+    def read(self, sql: str, *, rows_max: int) -> AsyncGenerator[pa.RecordBatch, None]:
         """Rows as they come, in constant memory."""
 
     async def counter(self, wanted: Range) -> int | None:

@@ -8,7 +8,7 @@ the bound, in order, in one statement. So each row is read once, also where ids 
 from __future__ import annotations
 
 import zlib
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 
 from fetchers.sdk import (
@@ -114,7 +114,7 @@ class JdbcSource(SourceConnector[JdbcConfig]):
                 found.append(Finding("late.commits", config.late_commits, f"{relation.name}: {trouble}"))
         return found
 
-    async def fetch(self, context: FetchContext) -> AsyncIterator[Page]:
+    async def fetch(self, context: FetchContext) -> AsyncGenerator[Page, None]:
         """Round after round over the task's tables."""
         config, database = self.config, self._database(context)
         walks: dict[str, Walk] = {}

@@ -13,12 +13,12 @@ from functools import partial
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
+import pyarrow.compute
 
 from fetchers.sdk import Rejection
 from fetchers.sdk import rows as forms
 
-Column = pa.Array
+pc: Any = pyarrow.compute  # the stubs know fewer arguments than Arrow takes
 UNREADABLE = "unreadable_value"
 SHOWN_LETTERS_MAX = 40
 INT64_DIGITS = 18
@@ -37,7 +37,8 @@ class Kind:
     """One way to hold a value. ``convert`` raises ``pa.ArrowInvalid`` where any value of its array cannot be held."""
 
     form: forms.Form
-    arrow: pa.DataType
+    arrow: Any
+    """The ``pa.DataType`` of the column that holds it."""
     convert: Callable[[Any], Any] | None = None
     """None: Arrow's checked cast to ``arrow``."""
 

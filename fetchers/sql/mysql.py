@@ -14,7 +14,7 @@ import asyncio
 import re
 import ssl
 import uuid
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -292,7 +292,7 @@ class MySqlDatabase:
             await self._rows("rollback")
         raise Retriable("INNODB_TRX is read by somebody else ten times a second, so that the server does not renew it")
 
-    async def read(self, sql: str, *, rows_max: int) -> AsyncIterator[pa.RecordBatch]:
+    async def read(self, sql: str, *, rows_max: int) -> AsyncGenerator[pa.RecordBatch, None]:
         """Row by row from the socket, never the whole result; texts as they come."""
         host = self._config.url.host
         cursor = self._connection.cursor(SSCursor)

@@ -8,8 +8,9 @@ taken before the number is, so that a bound taken first, and locks looked at nex
 
 from __future__ import annotations
 
+import re
 import threading
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
@@ -47,6 +48,8 @@ _PLAIN |= {"bpchar": STRING, "varchar": STRING, "text": STRING, "bytea": BYTES, 
 _WRITING = "'RowExclusiveLock','ShareRowExclusiveLock','ExclusiveLock','AccessExclusiveLock'"
 _PASSING = ("40", "53", "55", "57", "58", "08")
 """Classes of SQLSTATE that may pass: conflicts, resources, locks, shutdown, the system, the connection."""
+_REFUSED = re.compile("authentication failed|does not exist|pg_hba|permission denied|not permitted")
+"""What a login is refused for, in the server's English."""
 _CHANGED = ("42P01", "42703", "42804", "0A000")
 _COLUMNS = """
 select a.attname::text as name, (a.attnotnull or t.typnotnull) as not_null, b.typname::text as type,
@@ -86,7 +89,7 @@ class PostgresDatabase:
         self._cursor: Any = None
         """Of the rows that are being read."""
         self._in_use = threading.Lock()
-        self._is_closed = False
+        self._closed = threading.Event()
 
     async def open(self) -> None:
         """Connect."""
@@ -115,7 +118,7 @@ class PostgresDatabase:
 
     def close(self) -> None:
         """At once, or at the end of the call that runs."""
-        self._is_closed = True
+        self._closed.set()
         if self._in_use.acquire(blocking=False):
             try:
                 self._end()
@@ -138,14 +141,14 @@ class PostgresDatabase:
     def _guarded(self, call: Callable[[], T]) -> T:
         """One call at a time; the last one closes the connection where nobody wants it any more."""
         with self._in_use:
-            if self._is_closed:
+            if self._closed.is_set():
                 raise Retriable("the connection was closed")
             try:
                 return call()
             except adbc.Error as error:
                 raise _failure(error, self._config.url.host) from error
             finally:
-                if self._is_closed:
+                if self._closed.is_set():
                     self._end()
 
     def _select(self, sql: str) -> list[dict[str, Any]]:
@@ -290,7 +293,7 @@ class PostgresDatabase:
             for row in rows
         )
 
-    async def read(self, sql: str, *, rows_max: int) -> AsyncIterator[pa.RecordBatch]:
+    async def read(self, sql: str, *, rows_max: int) -> AsyncGenerator[pa.RecordBatch, None]:
         """Streamed by COPY, in pieces of a few megabytes, cut to at most ``rows_max`` rows."""
         reader = await self._call(partial(self._start, sql))
         while (batch := await self._call(partial(_next, reader))) is not None:
@@ -345,7 +348,7 @@ def _setting(value: str) -> str:
     return f"'{escaped}'"
 
 
-def _modifier(field: pa.Field) -> int:
+def _modifier(field: Any) -> int:
     return int((field.metadata or {}).get(b"POSTGRESQL:typmod", b"-1"))
 
 
@@ -367,6 +370,7 @@ def _failure(error: Any, host: str) -> FetchError:
         return Retriable(f"{host}: {message} ({state}); what was read has changed meanwhile")
     if state:
         return Fatal(f"{host}: {message} ({state})")
-    if "FATAL:" in text and "starting up" not in text and "shutting down" not in text and "too many" not in text:
-        return Fatal(f"{host}: {text.partition('FATAL:')[2].strip().splitlines()[0]}")
+    refused = text.partition("FATAL:")[2].strip()
+    if _REFUSED.search(refused):
+        return Fatal(f"{host}: {refused.splitlines()[0]}")
     return Disconnected(f"{host}: {message}")

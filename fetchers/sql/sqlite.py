@@ -11,7 +11,7 @@ import os
 import re
 import sqlite3
 import threading
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import closing, suppress
 from datetime import UTC, datetime
 from functools import partial
@@ -29,7 +29,7 @@ from fetchers.sql.kinds import BOOLEAN, BYTES, DATE, FLOAT64, INT64, STRING, Col
 from fetchers.sql.settling import Holder
 
 T = TypeVar("T")
-LOCK_SECONDS_MAX = 5.0
+LOCK_SECONDS_MAX = 1.0
 _DECIMAL = re.compile(r"(?:decimal|numeric)\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)", re.IGNORECASE)
 _PASSING = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_SCHEMA)
 
@@ -44,7 +44,7 @@ class SqliteDatabase:
         self._paths = paths
         self._connection: sqlite3.Connection | None = None
         self._in_use = threading.Lock()
-        self._is_closed = False
+        self._closed = threading.Event()
 
     async def open(self) -> None:
         """Open the file; it must be there."""
@@ -70,7 +70,7 @@ class SqliteDatabase:
 
     def close(self) -> None:
         """At once, or at the end of the call that runs."""
-        self._is_closed = True
+        self._closed.set()
         if self._in_use.acquire(blocking=False):
             try:
                 self._end()
@@ -90,7 +90,7 @@ class SqliteDatabase:
 
     def _guarded(self, call: Callable[[], T]) -> T:
         with self._in_use:
-            if self._is_closed:
+            if self._closed.is_set():
                 raise Retriable("the connection was closed")
             try:
                 return call()
@@ -100,7 +100,7 @@ class SqliteDatabase:
                     raise Disconnected(f"{self._config.url.database}: {error}") from error
                 raise Fatal(f"{self._config.url.database}: {error}") from error
             finally:
-                if self._is_closed:
+                if self._closed.is_set():
                     self._end()
 
     def _select(self, sql: str) -> list[tuple[Any, ...]]:
@@ -229,7 +229,7 @@ class SqliteDatabase:
         del wanted
         return frozenset()
 
-    async def read(self, sql: str, *, rows_max: int) -> AsyncIterator[pa.RecordBatch]:
+    async def read(self, sql: str, *, rows_max: int) -> AsyncGenerator[pa.RecordBatch, None]:
         """In steps of ``rows_max``."""
         cursor = await self._call(partial(self._execute, sql))
         try:
@@ -238,7 +238,7 @@ class SqliteDatabase:
                 columns = [_column(values) for values in zip(*rows, strict=True)]
                 yield pa.RecordBatch.from_arrays(columns, names=names)
         finally:
-            if not self._is_closed:
+            if not self._closed.is_set():
                 with suppress(sqlite3.Error):
                     cursor.close()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 import pyarrow as pa
@@ -44,7 +44,7 @@ class Walk:
         """Whether a range waits for transactions that are still open."""
         return self._bound is not None
 
-    async def round(self) -> AsyncIterator[Page]:
+    async def round(self) -> AsyncGenerator[Page, None]:
         """What is new, if it is settled."""
         relation = await self._relation()
         if self._config.mode == "bulk":
@@ -134,7 +134,7 @@ class Walk:
                 "table (DELETE or PATCH /connectors/NAME/offsets) to read it from the beginning"
             )
 
-    async def _read(self, wanted: Range, place: Place, bound: str, zone: str | None) -> AsyncIterator[Page]:
+    async def _read(self, wanted: Range, place: Place, bound: str, zone: str | None) -> AsyncGenerator[Page, None]:
         selection = Selection(self._database, wanted)
         width = len(wanted.relation.columns)
         carried: pa.Table | None = None

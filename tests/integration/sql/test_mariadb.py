@@ -1,0 +1,206 @@
+# ruff: noqa: S608 - statements of tests
+"""``JdbcSource`` on a real MariaDB: every type, late commits, the seed's own table."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+
+from fetchers.sdk import Page
+from tests.databases import MariaDb
+from tests.integration.sql.reading import SECONDS_MAX, RealContext, read_rows, read_until, rows_of, source
+
+pytestmark = pytest.mark.integration
+WRITERS, TRANSACTIONS = 20, 15
+OWN = "as the database's own text"
+TYPES: list[tuple[str, str, Any]] = [
+    # type, literal, what the row says of it; None: the row is rejected
+    ("tinyint", "-128", -128),
+    ("tinyint unsigned", "255", 255),
+    ("smallint unsigned", "65535", 65535),
+    ("mediumint unsigned", "16777215", 16777215),
+    ("int unsigned", "4294967295", 4294967295),
+    ("bigint", "-9223372036854775808", -9223372036854775808),
+    ("bigint unsigned", "18446744073709551615", 18446744073709551615),
+    ("boolean", "1", 1),
+    ("float", "1.1", "1.100000023841858"),
+    ("double", "1.1e300", OWN),
+    ("decimal(65,30)", "12345678901234567890123456789012345.000000000000000000000000000001", OWN),
+    ("decimal(10,2)", "-0.05", "-0.05"),
+    ("bit(1)", "b'1'", True),
+    ("bit(10)", "b'1010101010'", 682),
+    ("bit(64)", "b'" + "1" * 64 + "'", 18446744073709551615),
+    ("year", "2024", 2024),
+    ("char(5)", "'x'", "x"),
+    ("varchar(9) character set latin1", "'é'", "é"),
+    ("text", "'a\\nb\\\\ü'", OWN),
+    ("binary(4)", "'ab'", "YWIAAA=="),
+    ("varbinary(4)", "x'ff00'", "/wA="),
+    ("blob", "x'00ff'", "AP8="),
+    ("json", "'{\"a\": 1.0}'", '{"a": 1.0}'),
+    ("enum('a','b')", "'b'", "b"),
+    ("set('x','y')", "'x,y'", "x,y"),
+    ("uuid", "'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11'", OWN),
+    ("date", "'2024-02-29'", "2024-02-29"),
+    ("date", "'0000-00-00'", None),
+    ("date", "'2024-00-15'", None),
+    ("datetime(6)", "'2024-03-31 02:30:00.5'", "2024-03-31T02:30:00.500Z"),
+    ("datetime", "'0000-00-00 00:00:00'", None),
+    ("datetime", "'9999-12-31 23:59:59'", "9999-12-31T23:59:59.000Z"),
+    ("timestamp(3)", "'2024-03-31 02:30:00.123'", "2024-03-31T02:30:00.123Z"),
+    ("time(3)", "'23:59:59.999'", "23:59:59.999"),
+    ("time", "'-838:59:59'", None),
+    ("point", "point(1,2)", "POINT(1 2)"),
+]
+
+
+async def test_every_type_comes_as_the_database_says_it(mariadb: MariaDb) -> None:
+    """Each value against what is written here, which for texts is the database's own; or rejected."""
+    columns = ", ".join(f"`c{at}` {kind} null" for at, (kind, _, _) in enumerate(TYPES))
+    inserts = [f"insert into kinds (`c{at}`) values ({literal})" for at, (_, literal, _) in enumerate(TYPES)]
+    await mariadb.rows(
+        "set sql_mode = ''", f"create table kinds (id bigint unsigned primary key auto_increment, {columns})", *inserts
+    )
+    pages = await read_until(
+        {"connection.url": mariadb.url, "mode": "incrementing", "table.whitelist": "kinds"},
+        lambda pages: sum(map(len, pages)) >= len(TYPES),
+    )
+    rejected = {rejection.index: rejection.message for page in pages for rejection in page.rejections}
+    wrong = []
+    for at, (row, (kind, literal, told)) in enumerate(zip(rows_of(pages), TYPES, strict=True)):
+        own = (await mariadb.rows(f"select `c{at}` from kinds where id = {row['id']}"))[0][0]
+        expected = own if told == OWN else told
+        is_right = at in rejected and f"column c{at}" in rejected[at] if expected is None else row[f"c{at}"] == expected
+        if not is_right or (expected is not None and at in rejected):
+            wrong.append((kind, literal, row[f"c{at}"], own, rejected.get(at)))
+    assert not wrong
+
+
+async def test_a_row_that_commits_late_is_delivered_once(mariadb: MariaDb) -> None:
+    """Its number is lower than that of a row that was committed before it."""
+    await mariadb.rows("create table late (id int primary key auto_increment, n int)")
+    properties = {"connection.url": mariadb.url, "mode": "incrementing", "table.whitelist": "late"}
+    context = RealContext()
+    late = await mariadb.connect(autocommit=False)
+    async with late.cursor() as cursor, asyncio.timeout(SECONDS_MAX):
+        await cursor.execute("insert into late (n) values (1)")
+        await mariadb.rows("insert into late (n) values (2)")
+        async with aclosing(source(properties).fetch(context)) as fetched:
+            async with asyncio.TaskGroup() as group:
+                first = group.create_task(anext(fetched))
+                await context.wait_looks(10)
+                assert not first.done(), "a row was read while an earlier one could still be committed"
+                await late.commit()
+            pages = [first.result()]
+            while sum(map(len, pages)) < 2:
+                pages.append(await anext(fetched))
+    await late.ensure_closed()
+    assert [row["id"] for row in rows_of(pages)] == [1, 2]
+
+
+@pytest.mark.parametrize("mode", ["incrementing", "timestamp+incrementing"])
+async def test_hundreds_of_transactions_out_of_order_lose_and_repeat_nothing(mariadb: MariaDb, mode: str) -> None:
+    """Under load, with rollbacks and restarts of the source from its committed offset: each row once."""
+    await mariadb.rows(
+        "create table busy (id bigint unsigned primary key auto_increment, "
+        "at timestamp(6) not null default now(6), n int)"
+    )
+    properties = {
+        "connection.url": mariadb.url,
+        "mode": mode,
+        "table.whitelist": "busy",
+        "batch.max.rows": "7",
+        **({"timestamp.column.name": "at"} if mode != "incrementing" else {}),
+    }
+    context = RealContext()
+    pages: list[Page] = []
+    async with asyncio.TaskGroup() as group:
+        writers = [group.create_task(_write(mariadb, number)) for number in range(WRITERS)]
+        while not all(writer.done() for writer in writers):
+            pages += await read_until(properties, lambda pages: len(pages) >= 20, context)
+    expected = [int(row[0]) for row in await mariadb.rows("select id from busy order by id")]
+    while sum(map(len, pages)) < len(expected):
+        pages += await read_until(properties, lambda pages: len(pages) >= 1, context)
+    found = [row["id"] for row in rows_of(pages)]
+    assert len(expected) > WRITERS * TRANSACTIONS / 2
+    assert sorted(found) == expected
+
+
+async def _write(mariadb: MariaDb, number: int) -> None:
+    """Transactions of several statements and of different lengths; every fifth is rolled back."""
+    dice = random.Random(number)
+    connection = await mariadb.connect(autocommit=False)
+    try:
+        async with connection.cursor() as cursor:
+            for _ in range(TRANSACTIONS):
+                for _ in range(dice.randrange(1, 4)):
+                    await cursor.execute(f"insert into busy (n) values ({number})")
+                    await cursor.execute(f"insert into busy (n) select {number} + sleep({dice.random() / 50})")
+                await (connection.rollback() if dice.random() < 0.2 else connection.commit())
+    finally:
+        await connection.ensure_closed()
+
+
+async def test_the_tables_of_the_book_are_read_as_printed(mariadb: MariaDb) -> None:
+    """``login`` of "Kafka: The Definitive Guide": no key, a time that may be null, in whole seconds."""
+    await mariadb.rows(
+        "create table login (username varchar(30), login_time datetime)",
+        "insert into login values ('gwenshap', '2016-10-14 05:46:02'), ('tpalino', '2016-10-14 05:46:21')",
+    )
+    properties = {
+        "connection.url": mariadb.url.replace("mariadb", "mysql", 1),
+        "mode": "timestamp",
+        "table.whitelist": "login",
+        "validate.non.null": "false",
+        "timestamp.column.name": "login_time",
+        "topic.prefix": "mysql.",
+    }
+    context = RealContext()
+    pages = await read_until(properties, lambda pages: sum(map(len, pages)) == 2, context)
+    assert {page.topic for page in pages} == {"mysql.login"}
+    assert [row["username"] for row in rows_of(pages)] == ["gwenshap", "tpalino"]
+    assert pages[0].keys is None
+    assert pages[-1].offset["timestamp"] == 1476423981000
+    await mariadb.rows("insert into login values ('nnarkede', '2016-10-17 02:50:46')")
+    assert (await read_rows(properties, 1, context))[0]["username"] == "nnarkede"
+
+
+@pytest.mark.parametrize(
+    ("changes", "key", "message"),
+    [
+        ({"connection.user": "stranger", "connection.password": "x"}, "connection.url", "Access denied for user"),
+        ({"table.whitelist": "nothing"}, "table.whitelist", "no table nothing"),
+        ({"connection.user": "reader", "connection.password": "x"}, "late.commits", "GRANT PROCESS ON *.* TO 'reader'"),
+        ({"incrementing.column.name": "n"}, "incrementing.column.name", "NOT NULL"),
+    ],
+)
+async def test_bad_configs_are_refused_with_what_mends_them(
+    mariadb: MariaDb, changes: dict[str, str], key: str, message: str
+) -> None:
+    """By asking the database."""
+    await mariadb.rows(
+        "create table good (id int primary key auto_increment, n int)",
+        "create or replace user reader identified by 'x'",
+        f"grant select on {mariadb.name}.* to reader",
+    )
+    properties = {"connection.url": mariadb.url, "mode": "incrementing", "table.whitelist": "good"} | changes
+    found = await source(properties).check(RealContext())
+    assert [finding.key for finding in found] == [key]
+    assert message in found[0].message
+
+
+async def test_a_query_is_read_by_its_own_columns(mariadb: MariaDb) -> None:
+    """Signs and digits of its columns are those of the tables."""
+    await mariadb.rows(
+        "create table a (id bigint unsigned, n decimal(5,2), t text, b blob)",
+        "insert into a values (18446744073709551615, 1.50, 'ü', 'x')",
+    )
+    pages = await read_until(
+        {"connection.url": mariadb.url, "mode": "bulk", "query": "select * from a", "topic.prefix": "q"},
+        lambda pages: len(pages) == 1,
+    )
+    assert rows_of(pages) == [{"id": 18446744073709551615, "n": "1.50", "t": "ü", "b": "eA=="}]
