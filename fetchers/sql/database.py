@@ -15,6 +15,21 @@ from fetchers.sql.settling import Holder
 T = TypeVar("T")
 
 
+class NoTableError(Fatal):
+    """A table that is not there, or no more."""
+
+
+BATCH_BYTES = 4 * 1024 * 1024
+"""About so much is read at once, however wide the rows are."""
+FIRST_ROWS = 100
+
+
+def next_rows(batch: pa.RecordBatch, *, rows_max: int) -> int:
+    """How many rows to ask for after this batch, so that they have about ``BATCH_BYTES``."""
+    fitting = BATCH_BYTES * batch.num_rows // max(1, batch.nbytes)
+    return max(1, min(fitting, rows_max, 10 * batch.num_rows))
+
+
 @dataclass(frozen=True, slots=True)
 class Table:
     """A table or view, by the names that the database itself has for it."""

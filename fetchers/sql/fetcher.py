@@ -23,7 +23,7 @@ from fetchers.sdk import (
     SourceConnector,
 )
 from fetchers.sql.config import JdbcConfig
-from fetchers.sql.database import Database, Relation, Table
+from fetchers.sql.database import Database, NoTableError, Relation, Table
 from fetchers.sql.mysql import MySqlDatabase
 from fetchers.sql.postgresql import PostgresDatabase
 from fetchers.sql.ranges import wanted_range
@@ -107,7 +107,8 @@ class JdbcSource(SourceConnector[JdbcConfig]):
         if config.late_commits == "wait":
             try:
                 trouble = await database.trouble(wanted)
-                await database.holders(wanted)
+                if trouble is None:
+                    await database.holders(wanted)
             except Fatal as error:
                 trouble = str(error)
             if trouble:
@@ -129,10 +130,15 @@ class JdbcSource(SourceConnector[JdbcConfig]):
                 elif config.query and not walks:
                     walks[""] = Walk(config, database, context, None)
                 is_held = False
-                for walk in list(walks.values()):
-                    async with aclosing(walk.round()) as pages:
-                        async for page in pages:
-                            yield page
+                for name, walk in list(walks.items()):
+                    try:
+                        async with aclosing(walk.round()) as pages:
+                            async for page in pages:
+                                yield page
+                    except NoTableError:
+                        if config.table_whitelist:
+                            raise
+                        del walks[name]  # dropped, and nobody has named it
                     is_held = is_held or walk.is_held
                 if is_held:
                     await context.clock.sleep(min(held_seconds, config.poll_interval))

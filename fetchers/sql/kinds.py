@@ -170,7 +170,11 @@ def instant(granularity: str, zone: str | None) -> Kind:
 
 
 def _time(divisor: int, arrow: pa.DataType, values: Any) -> Any:
-    micros = values.cast(pa.time64("us")).cast(pa.int64())
+    if pa.types.is_string(values.type):  # Arrow reads no times, but it reads instants
+        values = pc.binary_join_element_wise("1970-01-01", values, " ").cast(pa.timestamp("us"))
+    else:
+        values = values.cast(pa.time64("us"))
+    micros = values.cast(pa.int64())
     if pc.any(pc.greater_equal(micros, MICROS_OF_A_DAY)).as_py():
         raise pa.ArrowInvalid("a time after the day's end")
     return (_floor(micros, divisor) if divisor > 1 else micros).cast(arrow)
@@ -216,6 +220,9 @@ def _held(kind: Kind, values: Any, start: int) -> Iterator[tuple[int, Any, str]]
     Nothing is looked at singly unless something is wrong; then halves are tried, so that a few odd values of a page
     cost a few tries each.
     """
+    if len(values) == 1 and not values[0].is_valid:
+        yield start, pa.nulls(1, kind.arrow), ""
+        return
     try:
         yield start, kind.hold(values), ""
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OverflowError) as error:

@@ -29,7 +29,7 @@ from asyncmy.cursors import SSCursor
 
 from fetchers.sdk import Disconnected, Fatal, FetchError, Retriable
 from fetchers.sql.config import JdbcConfig
-from fetchers.sql.database import Range, Relation, Table
+from fetchers.sql.database import FIRST_ROWS, NoTableError, Range, Relation, Table, next_rows
 from fetchers.sql.kinds import (
     BOOLEAN,
     BYTES,
@@ -141,7 +141,7 @@ class MySqlDatabase:
             f"and table_name = {self._literal(table.name)} order by ordinal_position"
         )
         if not rows:
-            raise Fatal(f"there is no table {table.name} that this user may read")
+            raise NoTableError(f"there is no table {table.name} that this user may read")
         keys = await self._rows(
             "select column_name as name from information_schema.statistics where table_schema = database() "
             f"and table_name = {self._literal(table.name)} and index_name = 'PRIMARY' order by seq_in_index"
@@ -299,12 +299,16 @@ class MySqlDatabase:
         async with _told(host, ANSWER_SECONDS_MAX):
             await cursor.execute(sql.replace("select ", f"select {_MARK} ", 1))
         names = [f"c{at}" for at in range(len(cursor.description))]
+        count = min(FIRST_ROWS, rows_max)
         while True:
             async with _told(host, ANSWER_SECONDS_MAX):
-                rows = await cursor.fetchmany(rows_max)
+                rows = await cursor.fetchmany(count)
             if not rows:
                 break
-            yield pa.RecordBatch.from_arrays([_texts(values) for values in zip(*rows, strict=True)], names=names)
+            columns = [_texts(values) for values in zip(*rows, strict=True)]
+            batch = pa.RecordBatch.from_arrays(columns, names=names)
+            count = next_rows(batch, rows_max=rows_max)
+            yield batch
             await asyncio.sleep(0)
         async with _told(host, ANSWER_SECONDS_MAX):
             await cursor.close()
@@ -328,7 +332,7 @@ class MySqlDatabase:
         user = (await self._rows("select current_user() as u"))[0]["u"]
         name = "@".join(f"'{part}'" for part in user.split("@"))
         try:
-            await self._rows("select count(*) as n from information_schema.innodb_trx")
+            await self._transactions()
         except Fatal:
             return f"Open transactions cannot be seen. Run: GRANT PROCESS ON *.* TO {name}"
         return None

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from fetchers.sdk import Disconnected, Fatal, FetchError, Retriable
 from fetchers.sql.config import JdbcConfig
-from fetchers.sql.database import Blocking, Range, Relation, Table
+from fetchers.sql.database import BATCH_BYTES, Blocking, NoTableError, Range, Relation, Table
 from fetchers.sql.kinds import (
     BOOLEAN,
     BYTES,
@@ -40,7 +40,6 @@ from fetchers.sql.kinds import (
 from fetchers.sql.settling import Holder
 
 T = TypeVar("T")
-BATCH_BYTES = 4 * 1024 * 1024
 SETTLING_MS = 1000
 """A transaction takes its time a moment before it can be seen; so much older are the timestamps that are read."""
 _PLAIN = {"int2": INT16, "int4": INT32, "int8": INT64, "float4": FLOAT32, "float8": FLOAT64, "bool": BOOLEAN}
@@ -177,7 +176,7 @@ class PostgresDatabase:
         oid = f"to_regclass({literal(self._source(table))})::oid"
         rows = await self._call(lambda: self._select(_COLUMNS.format(oid=oid)))
         if not rows:
-            raise Fatal(f"there is no table {table.schema_name}, or it has no columns")
+            raise NoTableError(f"there is no table {table.schema_name}, or it has no columns")
         keyed = sorted((row["key_at"], row["name"]) for row in rows if row["key_at"] >= 0)
         return Relation(
             table.name,

@@ -24,7 +24,7 @@ import pyarrow as pa
 from fetchers.sdk import Disconnected, Fatal, Retriable
 from fetchers.sdk.reach import AllowedPaths, PathRefusedError
 from fetchers.sql.config import JdbcConfig
-from fetchers.sql.database import Blocking, Range, Relation, Table
+from fetchers.sql.database import FIRST_ROWS, Blocking, NoTableError, Range, Relation, Table, next_rows
 from fetchers.sql.kinds import BOOLEAN, BYTES, DATE, FLOAT64, INT64, STRING, ColumnPlan, Kind, exact, instant
 from fetchers.sql.settling import Holder
 
@@ -119,7 +119,7 @@ class SqliteDatabase:
         """By ``table_xinfo``, and the declared types."""
         rows = await self._call(lambda: self._select(f"pragma table_xinfo({self.quoted(table.name)})"))
         if not rows:
-            raise Fatal(f"there is no table {table.name}")
+            raise NoTableError(f"there is no table {table.name}")
         keys = [row[1] for row in sorted(rows, key=lambda row: row[5]) if row[5]]
         is_rowid = len(keys) == 1 and any(row[1] == keys[0] and row[2].lower() == "integer" for row in rows)
         columns = tuple(
@@ -234,9 +234,12 @@ class SqliteDatabase:
         cursor = await self._call(partial(self._execute, sql))
         try:
             names = [f"c{at}" for at in range(len(cursor.description))]
-            while rows := await self._call(partial(cursor.fetchmany, rows_max)):
+            count = min(FIRST_ROWS, rows_max)
+            while rows := await self._call(partial(cursor.fetchmany, count)):
                 columns = [_column(values) for values in zip(*rows, strict=True)]
-                yield pa.RecordBatch.from_arrays(columns, names=names)
+                batch = pa.RecordBatch.from_arrays(columns, names=names)
+                count = next_rows(batch, rows_max=rows_max)
+                yield batch
         finally:
             if not self._closed.is_set():
                 with suppress(sqlite3.Error):

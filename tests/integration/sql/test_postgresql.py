@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from typing import Any
@@ -180,11 +181,14 @@ async def test_hundreds_of_transactions_out_of_order_lose_and_repeat_nothing(pos
     }
     context = RealContext()
     pages: list[Page] = []
-    with ThreadPoolExecutor(WRITERS) as threads:
+    stop = threading.Event()
+    with ThreadPoolExecutor(WRITERS + 1) as threads:
+        ticker = threads.submit(_tick, postgres, stop)
         writers = [threads.submit(_write, postgres, number) for number in range(WRITERS)]
         while not all(writer.done() for writer in writers):
-            pages += await _read_some(properties, context, 5 if mode == "incrementing" else 40)
-    for writer in writers:
+            pages += await _read_some(properties, context, 40)
+        stop.set()
+    for writer in (*writers, ticker):
         writer.result()
     expected = [row[0] for row in postgres.rows("select id from busy order by id")]
     while sum(map(len, pages)) < len(expected):
@@ -198,6 +202,13 @@ async def test_hundreds_of_transactions_out_of_order_lose_and_repeat_nothing(pos
 
 async def _read_some(properties: dict[str, str], context: RealContext, count: int) -> list[Page]:
     return await read_until(properties, lambda pages: len(pages) >= count, context)
+
+
+def _tick(postgres: Postgres, stop: threading.Event) -> None:
+    """Rows until the end, so that a reader always finds some."""
+    with postgres.connect() as connection, connection.cursor() as cursor:
+        while not stop.is_set():
+            cursor.execute("insert into busy (who) select -1 from pg_sleep(0.01)")
 
 
 def _write(postgres: Postgres, number: int) -> None:
