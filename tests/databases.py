@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,7 @@ class DatabaseServer:
     command: Sequence[str]
     port: int
     folder: Path
+    answers: Callable[[int], bool]
     stop_signal: signal.Signals = signal.SIGTERM
     pid: int = 0
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
@@ -59,7 +60,7 @@ class DatabaseServer:
             assert self.process.stdout is not None
             self.pid = int(self.process.stdout.readline().split()[1])
             while self.process.poll() is None:
-                if _answers(self.port):
+                if self.answers(self.port):
                     return
                 assert time.monotonic() < until, (self.folder / "console").read_text(errors="replace")[-4000:]
                 time.sleep(LOOK_SECONDS)  # noqa: TID251 - what is waited for is another process
@@ -87,7 +88,16 @@ class DatabaseServer:
         self.process.wait(30)
 
 
-def _answers(port: int) -> bool:
+def _postgres_answers(port: int) -> bool:
+    """It listens before it lets anybody in."""
+    try:
+        adbc.connect(f"postgresql://postgres@127.0.0.1:{port}/postgres", autocommit=True).close()
+    except adbc.Error:
+        return False
+    return True
+
+
+def _mariadb_answers(port: int) -> bool:
     try:
         with socket.create_connection(("127.0.0.1", port), 1.0):
             return True
@@ -124,7 +134,7 @@ def postgres_server(database_folder: Path) -> Iterator[DatabaseServer]:
     settings = ("listen_addresses=127.0.0.1", "fsync=off", "max_connections=300", "max_prepared_transactions=20")
     told = [part for setting in settings for part in ("-c", setting)]
     command = [*_NOBODY, str(program), "-D", str(data), "-p", str(port), "-k", str(own), *told]
-    server = DatabaseServer(command, port, own, signal.SIGINT)  # its "fast" shutdown, clients or not
+    server = DatabaseServer(command, port, own, _postgres_answers, signal.SIGINT)  # its "fast" shutdown, clients or not
     server.start()
     try:
         yield server
@@ -146,7 +156,7 @@ def mariadb_server(database_folder: Path) -> Iterator[DatabaseServer]:
     command = [*_NOBODY, program, "--no-defaults", f"--datadir={data}", "--bind-address=127.0.0.1", f"--port={port}"]
     command += [f"--socket={own}/socket", f"--pid-file={own}/pid", "--innodb-buffer-pool-size=32M", "--sql-mode="]
     command += ["--innodb-flush-log-at-trx-commit=0", "--max-connections=300", "--performance-schema=OFF"]
-    server = DatabaseServer(command, port, own)
+    server = DatabaseServer(command, port, own, _mariadb_answers)
     server.start()
     try:
         yield server

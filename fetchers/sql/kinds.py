@@ -27,9 +27,9 @@ DECIMAL128_DIGITS = 38
 MICROS_DIGITS = 6
 MICROS_OF_A_DAY = 86_400_000_000
 POSTGRES_EPOCH_MICROS_MIN = -210_866_803_200_000_000
-"""4713-11-24 BC, PostgreSQL's first timestamp. ADBC wraps ``infinity`` and years after 294247 round to below it."""
+"""4714-11-24 BC, PostgreSQL's first timestamp. ADBC wraps ``infinity`` and years after 294247 round to below it."""
 POSTGRES_EPOCH_DAYS_MIN = -2_440_588
-"""4713-11-24 BC as a date; ADBC gives the two infinite dates below it."""
+"""4714-11-24 BC as a date; ADBC gives the two infinite dates below it."""
 
 
 @dataclass(frozen=True, slots=True)

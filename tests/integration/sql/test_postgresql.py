@@ -55,7 +55,7 @@ TYPES: list[tuple[str, str, Any]] = [
     ("timestamptz", "'infinity'", None),
     ("timestamp", "'-infinity'", None),
     ("timestamp", "'294276-12-31 23:59:59.999999'", None),
-    ("timestamp", "'4713-11-24 00:00:00 BC'", -210866803200000),
+    ("timestamp", "'4714-11-24 00:00:00 BC'", -210866803200000),
     ("interval", "'1 mon 2 days 03:04:05.6'", "1 mon 2 days 03:04:05.6"),
     ("json", "'{\"a\": 1.0}'", '{"a": 1.0}'),
     ("jsonb", "'{\"a\": 1.0}'", '{"a": 1.0}'),
