@@ -17,6 +17,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ from service.embedded.ports import free_ports
 READY_SECONDS_MAX = 120.0
 LOOK_SECONDS = 0.05
 _POSTGRES = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
+_MARIADB = shutil.which("mariadbd", path=f"{os.environ['PATH']}:/usr/sbin")
 _NOBODY = ("setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups") if os.getuid() == 0 else ()
 
 
@@ -122,19 +124,46 @@ def _own_folder(folder: Path, name: str) -> Path:
     return own
 
 
-@pytest.fixture(scope="session")
-def postgres_server(database_folder: Path) -> Iterator[DatabaseServer]:
+@contextmanager
+def running_postgres(folder: Path) -> Iterator[DatabaseServer]:
     """PostgreSQL with prepared transactions; everyone is ``postgres`` without a password, unless made otherwise."""
-    if not _POSTGRES:
-        pytest.skip("PostgreSQL is not installed: apt-get install postgresql")
-    program, own = _POSTGRES[-1], _own_folder(database_folder, "postgresql")
+    program, own = _POSTGRES[-1], _own_folder(folder, "postgresql")
     data, (port,) = own / "data", free_ports(1)
     made = [*_NOBODY, str(program.with_name("initdb")), "-D", str(data), "-U", "postgres", "-A", "trust"]
     subprocess.run([*made, "-E", "UTF8", "--locale=C.UTF-8", "-N"], check=True, capture_output=True, timeout=300)
     settings = ("listen_addresses=127.0.0.1", "fsync=off", "max_connections=300", "max_prepared_transactions=20")
     told = [part for setting in settings for part in ("-c", setting)]
     command = [*_NOBODY, str(program), "-D", str(data), "-p", str(port), "-k", str(own), *told]
-    server = DatabaseServer(command, port, own, _postgres_answers, signal.SIGINT)  # its "fast" shutdown, clients or not
+    server = DatabaseServer(command, port, own, _postgres_answers, signal.SIGINT)  # its "fast" shutdown
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def postgres_server(database_folder: Path) -> Iterator[DatabaseServer]:
+    """The run's PostgreSQL."""
+    if not _POSTGRES:
+        pytest.skip("PostgreSQL is not installed: apt-get install postgresql")
+    with running_postgres(database_folder) as server:
+        yield server
+
+
+@contextmanager
+def running_mariadb(folder: Path) -> Iterator[DatabaseServer]:
+    """MariaDB; everyone is ``root`` without a password, unless made otherwise."""
+    own = _own_folder(folder, "mariadb")
+    data, (port,) = own / "data", free_ports(1)
+    made = [*_NOBODY, "env", f"HOME={own}", "mariadb-install-db", "--no-defaults", f"--datadir={data}"]
+    made += ["--auth-root-authentication-method=normal", "--skip-test-db"]
+    subprocess.run(made, check=True, capture_output=True, timeout=300)
+    command = [*_NOBODY, _MARIADB or "", "--no-defaults", f"--datadir={data}", "--bind-address=127.0.0.1"]
+    command += [f"--port={port}", f"--socket={own}/socket", f"--pid-file={own}/pid", "--innodb-buffer-pool-size=32M"]
+    command += ["--sql-mode=", "--innodb-flush-log-at-trx-commit=0", "--max-connections=300"]
+    command += ["--performance-schema=OFF"]
+    server = DatabaseServer(command, port, own, _mariadb_answers)
     server.start()
     try:
         yield server
@@ -144,24 +173,11 @@ def postgres_server(database_folder: Path) -> Iterator[DatabaseServer]:
 
 @pytest.fixture(scope="session")
 def mariadb_server(database_folder: Path) -> Iterator[DatabaseServer]:
-    """MariaDB; everyone is ``root`` without a password, unless made otherwise."""
-    program = shutil.which("mariadbd", path=f"{os.environ['PATH']}:/usr/sbin")
-    if program is None:
+    """The run's MariaDB."""
+    if _MARIADB is None:
         pytest.skip("MariaDB is not installed: apt-get install mariadb-server")
-    own = _own_folder(database_folder, "mariadb")
-    data, (port,) = own / "data", free_ports(1)
-    made = [*_NOBODY, "env", f"HOME={own}", "mariadb-install-db", "--no-defaults", f"--datadir={data}"]
-    made += ["--auth-root-authentication-method=normal", "--skip-test-db"]
-    subprocess.run(made, check=True, capture_output=True, timeout=300)
-    command = [*_NOBODY, program, "--no-defaults", f"--datadir={data}", "--bind-address=127.0.0.1", f"--port={port}"]
-    command += [f"--socket={own}/socket", f"--pid-file={own}/pid", "--innodb-buffer-pool-size=32M", "--sql-mode="]
-    command += ["--innodb-flush-log-at-trx-commit=0", "--max-connections=300", "--performance-schema=OFF"]
-    server = DatabaseServer(command, port, own, _mariadb_answers)
-    server.start()
-    try:
+    with running_mariadb(database_folder) as server:
         yield server
-    finally:
-        server.stop()
 
 
 class Postgres:

@@ -19,13 +19,33 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from tests.benchmarks import cluster, control, kills, service_level, spark_source, streams, throughput
+from tests.benchmarks import (
+    cluster,
+    control,
+    databases,
+    kills,
+    service_level,
+    spark_source,
+    streams,
+    throughput,
+)
 from tests.benchmarks.processes import ROOT, servers
 from tests.benchmarks.rows import Row
 from tests.benchmarks.throughput import Field, run_name
 from tests.benchmarks.watching import Passage
 
-FIGURES = ("throughput", "sources", "spark-source", "latency", "streams", "start", "control", "cluster", "memory")
+FIGURES = (
+    "throughput",
+    "sources",
+    "spark-source",
+    "databases",
+    "latency",
+    "streams",
+    "start",
+    "control",
+    "cluster",
+    "memory",
+)
 ON_REQUEST = ("kills",)
 """Takes hours."""
 RESULTS = ROOT / "docs" / "benchmarks"
@@ -134,6 +154,18 @@ async def measure_latency(field: Field) -> list[Row]:
     ]
 
 
+async def measure_databases(field: Field, *, records: int) -> list[Row]:
+    """Whole tables of ten columns, by ``JdbcSource``."""
+    rows = []
+    for name, measure in (("PostgreSQL", databases.from_postgres), ("MariaDB", databases.from_mariadb)):
+        passage = await measure(field, run_name(0), records=records)
+        rate = passage.records_per_second
+        what = f"{name}, table of 10 columns → Avro, exactly once (Debezium's snapshot: 32,000/s, of another run)"
+        rows.append(Row(what, f"{rate:,.0f}/s", "≥ 120,000/s seen", rate >= 120_000))
+        rows.append(Row(f"{name}: processor time a record", _cost([passage]), _limit([passage]), None))
+    return rows
+
+
 async def measure_streams(field: Field, *, seconds: float) -> list[Row]:
     """A listener at a high rate, and at a low one."""
     seen = await streams.steady(field, run_name(0), seconds=seconds)
@@ -238,6 +270,8 @@ async def _measure(names: tuple[str, ...], amounts: Amounts) -> list[Row]:
                 rows += await measure_sources(field, records=amounts.records, rounds=amounts.rounds)
             if "spark-source" in names:
                 rows += await measure_spark_source(field, records=amounts.records, rounds=amounts.rounds)
+            if "databases" in names:
+                rows += await measure_databases(field, records=amounts.records)
             if "latency" in names:
                 rows += await measure_latency(field)
             if "start" in names:
