@@ -270,8 +270,6 @@ async def _measure(names: tuple[str, ...], amounts: Amounts) -> list[Row]:
                 rows += await measure_sources(field, records=amounts.records, rounds=amounts.rounds)
             if "spark-source" in names:
                 rows += await measure_spark_source(field, records=amounts.records, rounds=amounts.rounds)
-            if "databases" in names:
-                rows += await measure_databases(field, records=amounts.records)
             if "latency" in names:
                 rows += await measure_latency(field)
             if "start" in names:
@@ -280,13 +278,15 @@ async def _measure(names: tuple[str, ...], amounts: Amounts) -> list[Row]:
                 rows += await measure_streams(field, seconds=amounts.stream_seconds)
             if "memory" in names:
                 rows += await measure_memory(field, records=amounts.memory_records)
-            rows += await _measure_control(names, field, amounts)
+            rows += await _measure_others(names, field, amounts)
     return rows
 
 
-async def _measure_control(names: tuple[str, ...], field: Field, amounts: Amounts) -> list[Row]:
-    """What is asked of workers and of their group, not of a flow."""
+async def _measure_others(names: tuple[str, ...], field: Field, amounts: Amounts) -> list[Row]:
+    """What brings servers of its own, or is asked of workers and of their group."""
     rows: list[Row] = []
+    if "databases" in names:
+        rows += await measure_databases(field, records=amounts.records)
     if "control" in names:
         rows += await measure_control(field, connectors=amounts.connectors)
     if "cluster" in names:
