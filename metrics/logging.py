@@ -77,6 +77,7 @@ def configure_logging(
     handler = _LineHandler(stream or sys.stderr)
     # py4j reports a lost JVM on the root logger, and each of its attempts as well.
     handler.addFilter(lambda record: record.name != "root" or record.levelno >= logging.WARNING)
+    handler.addFilter(_without_trace_of_py4j)
     handler.addFilter(RepeatFilter((*QUIET_LIBRARIES, "root")))
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
@@ -174,6 +175,13 @@ class _Redaction:
         if is_verbatim:
             return redact_by_place(value) if isinstance(value, str) else value
         return self._redactor.redact_field(name, value)
+
+
+def _without_trace_of_py4j(record: logging.LogRecord) -> bool:
+    """A JVM that is gone, or is ended by a stop, is told in one line: what is done about it is told by events."""
+    if record.name == "root" and record.module == "java_gateway":
+        record.msg, record.args, record.exc_info = "The connection to the JVM of Spark broke.", (), None
+    return True
 
 
 def _name_trace(_logger: WrappedLogger, _method: str, fields: EventDict) -> EventDict:

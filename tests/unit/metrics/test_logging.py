@@ -197,6 +197,20 @@ def test_libraries_are_heard_from_warning_up() -> None:
     assert [line["event"] for line in json_lines(stream)] == ["Unable to connect"]
 
 
+def test_a_jvm_that_is_gone_is_told_in_one_line() -> None:
+    """py4j tells it on the root logger, with the traces of all that it tried; whoever runs a redrive is not helped."""
+    stream = io.StringIO()
+    configure_logging(stream=stream)
+    error = ConnectionResetError(104, "reset by peer")
+    trace = (type(error), error, None)
+    place = "/site-packages/py4j/java_gateway.py"
+    record = logging.LogRecord("root", logging.ERROR, place, 1059, "Exception while sending command.", (), trace)
+    logging.getLogger().handle(record)
+    (line,) = stream.getvalue().splitlines()
+    assert "The connection to the JVM of Spark broke." in line
+    assert "Traceback" not in line
+
+
 def test_what_a_library_says_on_the_root_logger_is_quiet_too() -> None:
     """py4j tells each attempt there; that it gave up is told."""
     stream = io.StringIO()
