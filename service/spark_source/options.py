@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,6 +24,8 @@ from service.worker.schemas import RegistrySchemas
 from spark_batch.judge_rows import plan_for_rows
 from spark_batch.plan import ConversionPlan
 from spark_batch.plan_findings import plan_findings
+
+logger = logging.getLogger("headrace.spark")
 
 OWN_PREFIX = "headrace."
 REJECTED, SOURCE = "_rejected", "_source"
@@ -106,6 +109,8 @@ def read_options(options: Mapping[str, str], *, environ: Mapping[str, str] = os.
         errors.append(Finding("connector.class", given.get("connector.class"), "is a sink: expected a source"))
     if errors or parsed.config is None or not isinstance(definition, ConnectorDefinition):
         raise OptionsRefusedError(errors)
+    for finding in (*verdict.findings, *verdict.worker_findings):
+        logger.warning("%s: %s", finding.key, finding.message)
     return _source_options(definition, parsed.config, verdict.worker)
 
 
@@ -155,9 +160,14 @@ def _source_options(definition: ConnectorDefinition, chosen: ReadOptions, worker
         plan=plan,
         rejects=chosen.headrace_rejected or tolerant,
         has_source_column=chosen.headrace_source_column,
-        pages_path=chosen.headrace_pages_path,
+        pages_path=_absolute(chosen.headrace_pages_path),
         trigger_records_max=chosen.headrace_trigger_records_max,
     )
+
+
+def _absolute(path: str | None) -> str | None:
+    """Executors have other working folders than the driver."""
+    return path if path is None or "://" in path else str(Path(path).absolute())
 
 
 async def _contract_of(definition: ConnectorDefinition, worker: Mapping[str, str]) -> str | None:

@@ -197,6 +197,19 @@ def test_variables_are_resolved_on_the_driver(options: dict[str, str]) -> None:
     assert read.rejects is Rejects.FAIL
 
 
+def test_what_is_only_doubtful_is_said(options: dict[str, str], caplog: pytest.LogCaptureFixture) -> None:
+    """In the log of the driver: a key that nothing reads is no reason to refuse."""
+    read_options({**options, "dedupe.field": "n"})
+    assert "dedupe.fields" in caplog.text
+
+
+def test_the_folder_of_pages_is_the_driver_s(options: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever folder an executor works in; an address stays as it is."""
+    monkeypatch.chdir("/")
+    assert read_options({**options, "headrace.pages.path": "pages"}).pages_path == "/pages"
+    assert read_options({**options, "headrace.pages.path": "s3://b/p"}).pages_path == "s3://b/p"
+
+
 class Talking(CountingSource):
     """A listener."""
 
