@@ -12,6 +12,7 @@ pytest_plugins = [
     "tests.databases",
     "tests.spark_server",
     "tests.java_connect",
+    "tests.opensearch",
     "tests.headrace_worker",
     "tests.faults.options",
 ]

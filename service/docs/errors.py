@@ -130,6 +130,11 @@ REFUSALS = {
     RefusalReason.DUPLICATE_FIELD: "`InsertField` would make a second field of a name.",
     RefusalReason.MISSING_TIMESTAMP: "`InsertField` has to insert the record's timestamp, and it has none.",
     RefusalReason.UNUSABLE_DEFAULT: "A field is null, and a transformed record cannot hold its default.",
+    RefusalReason.UNUSABLE_ID: "The key is to be the document's id, and is null, empty, too long, no text or integer.",
+    RefusalReason.NULL_VALUE: "A null value, with `behavior.on.null.values=FAIL`.",
+    RefusalReason.NO_VERSION: "The header that is to be the document's version holds no number.",
+    RefusalReason.TOO_LARGE: "Larger than the target takes.",
+    RefusalReason.REFUSED_BY_TARGET: "The target has looked at it and will never take it; its reason follows.",
 }
 
 RECOVERIES = {

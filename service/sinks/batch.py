@@ -35,6 +35,11 @@ class RefusalReason(StrEnum):
     DUPLICATE_FIELD = "duplicate_field"
     MISSING_TIMESTAMP = "missing_timestamp"
     UNUSABLE_DEFAULT = "unusable_default"
+    UNUSABLE_ID = "unusable_id"
+    NULL_VALUE = "null_value"
+    NO_VERSION = "no_version"
+    TOO_LARGE = "too_large"
+    REFUSED_BY_TARGET = "refused_by_target"
 
 
 Partition: TypeAlias = tuple[str, int]

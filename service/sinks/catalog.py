@@ -7,6 +7,15 @@ from service.sinks.contract import SinkConnector
 
 SINKS: tuple[Plugin, ...] = (
     Plugin(
+        "ElasticsearchSink",
+        "service.sinks.elasticsearch.sink:ElasticsearchSink",
+        SinkConnector,
+        (
+            "ElasticsearchSinkConnector",
+            "io.confluent.connect.elasticsearch.ElasticsearchSinkConnector",
+        ),
+    ),
+    Plugin(
         "FileStreamSink",
         "service.sinks.file.sink:FileStreamSink",
         SinkConnector,

@@ -17,7 +17,7 @@ from fetchers.sdk import SystemClock
 from fetchers.sdk.config import HIDDEN
 from metrics.events import discard
 from service.sinks.contract import Partition, SinkBatch, SinkConnector, SinkContext
-from service.sinks.converters import TextReader
+from service.sinks.converters import ColumnReader, TextReader
 from service.sinks.decoding import KEY_STAGE, VALUE_STAGE, Decoding, SideReader
 from tests.unit.sinks.fakes import polled
 
@@ -47,18 +47,16 @@ class SinkCase(ABC):
     """Changes that make the config wrong, and the keys that must be named."""
     is_exactly_once: ClassVar[bool] = False
     """Whether what is put again, uncommitted, is written once."""
+    values: ClassVar[ColumnReader] = TextReader()
+    """The converter of values."""
+
+    def payload(self, value: str) -> bytes:
+        """A text as it is in the topic."""
+        return value.encode()
 
     @abstractmethod
     def target(self, folder: Path) -> AbstractAsyncContextManager[Target]:
         """An empty place."""
-
-
-async def batch_of(values: Sequence[str], *, begin: int = 0, partition: Partition = HERE) -> SinkBatch:
-    """Text records from an offset on."""
-    reader = TextReader()
-    decoding = Decoding(SideReader(reader, "K", KEY_STAGE), SideReader(reader, "V", VALUE_STAGE), "Sink")
-    table = polled([value.encode() for value in values], begin=begin, topic=partition[0], partition=partition[1])
-    return (await decoding.decode(table, refuse=lambda _refused: None)).batches[0]
 
 
 class SinkContract:
@@ -73,7 +71,7 @@ class SinkContract:
             async with self._running(target) as sink:
                 await sink.open({HERE: None})
                 for begin in range(0, 100, 30):
-                    await sink.put(await batch_of(values[begin : begin + 30], begin=begin))
+                    await sink.put(await self._batch(values[begin : begin + 30], begin=begin))
                 assert await sink.flush({HERE: 100}) == {HERE: 100}
                 assert list(await target.written()) == values
                 await sink.committed({HERE: 100})
@@ -84,11 +82,11 @@ class SinkContract:
         """Nobody closes or stops a sink that is killed; the next one goes on behind it."""
         async with self.case.target(tmp_path) as target, self._running(target) as dropped:
             await dropped.open({HERE: None})
-            await dropped.put(await batch_of(["a", "b"]))
+            await dropped.put(await self._batch(["a", "b"]))
             safe = await dropped.flush({HERE: 2})
             async with self._running(target) as sink:
                 await sink.open({HERE: safe[HERE]})
-                await sink.put(await batch_of(["c"], begin=2))
+                await sink.put(await self._batch(["c"], begin=2))
                 await sink.flush({HERE: 3})
             assert list(await target.written()) == ["a", "b", "c"]
 
@@ -98,7 +96,7 @@ class SinkContract:
             for values in (["a", "b"], ["a", "b", "c"]):
                 async with self._running(target) as sink:
                     await sink.open({HERE: None})
-                    await sink.put(await batch_of(values))
+                    await sink.put(await self._batch(values))
                     await sink.flush({HERE: len(values)})
             written = list(await target.written())
         assert set(written) == {"a", "b", "c"}
@@ -109,16 +107,16 @@ class SinkContract:
         """A sink goes on with those it keeps, and takes back those that return."""
         async with self.case.target(tmp_path) as target, self._running(target) as sink:
             await sink.open({HERE: None, THERE: None})
-            await sink.put(await batch_of(["here 0"]))
-            await sink.put(await batch_of(["there 0"], partition=THERE))
+            await sink.put(await self._batch(["here 0"]))
+            await sink.put(await self._batch(["there 0"], partition=THERE))
             await sink.flush({HERE: 1, THERE: 1})
             await sink.committed({HERE: 1, THERE: 1})
             await sink.close([HERE, THERE])
             await sink.open({THERE: 1})
-            await sink.put(await batch_of(["there 1"], begin=1, partition=THERE))
+            await sink.put(await self._batch(["there 1"], begin=1, partition=THERE))
             await sink.close([THERE])
             await sink.open({HERE: 1, THERE: 2})
-            await sink.put(await batch_of(["here 1"], begin=1))
+            await sink.put(await self._batch(["here 1"], begin=1))
             await sink.flush({HERE: 2, THERE: 2})
             assert sorted(await target.written()) == ["here 0", "here 1", "there 0", "there 1"]
 
@@ -130,7 +128,9 @@ class SinkContract:
                 async with self._running(target, task=task) as sink:
                     await sink.open({partition: None})
                     for number in range(10):
-                        await sink.put(await batch_of([f"{partition[1]} {number}"], begin=number, partition=partition))
+                        await sink.put(
+                            await self._batch([f"{partition[1]} {number}"], begin=number, partition=partition)
+                        )
                     await sink.flush({partition: 10})
 
             async with asyncio.TaskGroup() as group:
@@ -161,6 +161,13 @@ class SinkContract:
             secrets = [key.name for key in config.config_keys() if key.kind == "PASSWORD"]
             assert {config.texts().get(name, HIDDEN) for name in secrets} <= {HIDDEN}
 
+    async def _batch(self, values: Sequence[str], *, begin: int = 0, partition: Partition = HERE) -> SinkBatch:
+        """Records from an offset on, without keys."""
+        keys, reader = SideReader(TextReader(), "K", KEY_STAGE), SideReader(self.case.values, "V", VALUE_STAGE)
+        payloads: list[bytes | None] = [self.case.payload(value) for value in values]
+        table = polled(payloads, begin=begin, topic=partition[0], partition=partition[1])
+        return (await Decoding(keys, reader, "Sink").decode(table, refuse=lambda _refused: None)).batches[0]
+
     def _connector(self, properties: Mapping[str, str]) -> SinkConnector[Any]:
         config = self.case.connector.config_class.parse(properties).config
         assert config is not None
@@ -174,9 +181,10 @@ class SinkContract:
     @asynccontextmanager
     async def _running(self, target: Target, *, task: int = 0) -> AsyncIterator[SinkConnector[Any]]:
         sink = self._connector(target.properties)
-        try:
-            await sink.start(SinkContext("sink", task, SystemClock(), discard, shared_http()))
-            yield sink
-        finally:
-            async with asyncio.timeout(STOP_SECONDS_MAX):
-                await sink.stop()
+        async with shared_http() as http:
+            try:
+                await sink.start(SinkContext("sink", task, SystemClock(), discard, http))
+                yield sink
+            finally:
+                async with asyncio.timeout(STOP_SECONDS_MAX):
+                    await sink.stop()

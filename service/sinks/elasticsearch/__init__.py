@@ -1,0 +1,1 @@
+"""``ElasticsearchSink``: documents for Elasticsearch and OpenSearch, written in bulk."""

@@ -1,0 +1,144 @@
+"""The bulk interface: one request for many documents, and what its answer says of each.
+
+https://docs.opensearch.org/latest/api-reference/document-apis/bulk/
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any, cast
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fetchers.sdk import HttpResponse, Retriable
+
+_RETRIED_TYPES = frozenset({"es_rejected_execution_exception", "unavailable_shards_exception"})
+_RETRIED_STATUSES = frozenset({408, 429, 500, 502, 503, 504})
+_MALFORMED_TYPES = frozenset(
+    {
+        "strict_dynamic_mapping_exception",
+        "mapper_parsing_exception",
+        "illegal_argument_exception",
+        "action_request_validation_exception",
+        "document_parsing_exception",
+    }
+)
+_OK, _NOT_FOUND = range(200, 300), 404
+
+
+class Verdict(Enum):
+    """What becomes of one item."""
+
+    DONE = auto()
+    RETRIED = auto()
+    """The server was too busy for it: sent again, with nothing else of its bulk."""
+    INDEX_MISSING = auto()
+    """Sent again when its index is made."""
+    MALFORMED = auto()
+    """Will never be taken."""
+    OUTRUN = auto()
+    """Somebody else has changed the document meanwhile; counts as done, and is told."""
+    UNKNOWN = auto()
+    """Whatever else: told, and the task fails."""
+
+
+class _Error(msgspec.Struct):
+    type: str = ""
+    reason: str | None = None
+
+
+class Item(msgspec.Struct):
+    """One action of a bulk, as it is answered."""
+
+    status: int = 0
+    error: _Error | str | None = None
+
+    def verdict(self, *, is_versioned: bool) -> Verdict:
+        """What to do; ``is_versioned``: a conflict of versions says that the record, or a later one, is there."""
+        kind = self.error.type if isinstance(self.error, _Error) else ""
+        if self.error is None and (self.status in _OK or self.status == _NOT_FOUND):
+            return Verdict.DONE  # a document that is to be deleted may be missing
+        if kind == "version_conflict_engine_exception":
+            return Verdict.DONE if is_versioned else Verdict.OUTRUN
+        if kind == "index_not_found_exception":
+            return Verdict.INDEX_MISSING
+        if kind in _RETRIED_TYPES or self.status in _RETRIED_STATUSES:
+            return Verdict.RETRIED
+        return Verdict.MALFORMED if kind in _MALFORMED_TYPES else Verdict.UNKNOWN
+
+    @property
+    def reason(self) -> str:
+        """Why, in the server's words without what it quotes of the document."""
+        if not isinstance(self.error, _Error):
+            return f"status {self.status}"
+        return f"{self.error.type}: {(self.error.reason or '').partition('. Preview of')[0]}"
+
+
+class _Brief(msgspec.Struct):
+    errors: bool
+    items: list[msgspec.Raw]
+
+
+class _Whole(msgspec.Struct):
+    items: list[Mapping[str, Item]]
+
+
+_BRIEF, _WHOLE = msgspec.json.Decoder(_Brief), msgspec.json.Decoder(_Whole)
+
+
+def items_of(response: HttpResponse, *, count: int) -> list[Item]:
+    """The answer to each of ``count`` actions; empty where all went well. Raises Retriable for what is no answer."""
+    try:
+        brief = _BRIEF.decode(response.body)
+        if len(brief.items) != count:
+            message = f"the bulk was answered with {len(brief.items)} items and not {count}"
+            raise Retriable(message)
+        if not brief.errors:
+            return []
+        return [next(iter(item.values())) for item in _WHOLE.decode(response.body).items]
+    except (msgspec.DecodeError, StopIteration) as error:
+        message = "the bulk was not answered with JSON of a bulk"
+        raise Retriable(message) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Lines that are sent together; ``rows`` count in the batch."""
+
+    rows: npt.NDArray[np.int64]
+    texts: pa.Array[Any]
+
+    def body(self, *, is_compressed: bool) -> bytes:
+        """All lines in one piece."""
+        buffers: Any = self.texts.buffers()
+        offsets = np.frombuffer(buffers[1], np.int32)
+        begin, end = (int(offsets[self.texts.offset + place]) for place in (0, len(self.texts)))
+        body = memoryview(buffers[2])[begin:end]
+        return gzip.compress(body, compresslevel=1) if is_compressed else bytes(body)
+
+    def halves(self) -> Iterator[Chunk]:
+        """For a server to which all of them are too much."""
+        middle = len(self.rows) // 2
+        yield Chunk(self.rows[:middle], self.texts[:middle])
+        yield Chunk(self.rows[middle:], self.texts[middle:])
+
+
+def chunks(rows: npt.NDArray[np.int64], texts: pa.Array[Any], *, bytes_max: int) -> Iterator[Chunk]:
+    """Lines cut by the bytes of a body; a longer one goes alone."""
+    lengths: Any = pc.binary_length(cast("pa.BinaryArray", texts))
+    ends = np.cumsum(lengths.to_numpy().astype(np.int64))
+    begin = 0
+    while begin < len(rows):
+        before = int(ends[begin - 1]) if begin else 0
+        end = (
+            max(begin + 1, int(np.searchsorted(ends, before + bytes_max, side="right"))) if bytes_max > 0 else len(rows)
+        )
+        yield Chunk(rows[begin:end], texts[begin:end])
+        begin = end

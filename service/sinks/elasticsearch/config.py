@@ -1,0 +1,198 @@
+"""Keys of ``ElasticsearchSink``: those of Confluent's connector, under its names and with its defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Literal
+from urllib.parse import urlsplit
+
+from pydantic import Field
+
+from fetchers.sdk import BackOff, Boolean, Finding, Importance, Key, NameList, Secret, Severity, TlsSettings
+from service.sinks.contract import PutLimits, SinkConfig
+
+_DAY_MS = 86_400_000
+_CONNECTOR, _CONVERSION = Key(group="Connector"), Key(group="Data Conversion", importance=Importance.LOW)
+_STREAM, _SECURITY = Key(group="Data Stream", importance=Importance.LOW), Key(group="Security")
+_TLS_FILE = Key(group="Security", is_path=True)
+_LOW = Key(group="Connector", importance=Importance.LOW)
+_UNSUPPORTED = ("proxy.host", "kerberos.user.principal", "kerberos.keytab.path")
+PUTS_MAX = 12
+"""Bulks of one task at once, whatever ``max.in.flight.requests`` says: the http client has 16 places for a task."""
+NAMESPACE_CHARACTERS_MAX = 100
+
+Resource = Literal["DISABLED", "INDEX", "DATASTREAM", "ALIAS_INDEX", "ALIAS_DATASTREAM"]
+
+
+class ElasticsearchSinkConfig(SinkConfig):
+    """Writes records as documents of Elasticsearch or OpenSearch."""
+
+    connection_url: Annotated[
+        NameList,
+        Field(min_length=1),
+        Key(group="Connector", importance=Importance.HIGH, example="http://localhost:9200"),
+    ]
+    """Addresses of the server, such as ``http://localhost:9200``; the next one is asked where one does not answer."""
+    connection_username: Annotated[str | None, _CONNECTOR] = None
+    """User, for HTTP Basic; together with ``connection.password``."""
+    connection_password: Annotated[Secret | None, _CONNECTOR] = None
+    """The user's password."""
+    batch_size: Annotated[int, Field(ge=1, le=1_000_000), _CONNECTOR] = 2000
+    """Records in a bulk, at most."""
+    bulk_size_bytes: Annotated[int, Field(ge=-1), _LOW] = 5_242_880
+    """Bytes of a bulk's body, at most; a single larger document is sent alone. -1: no limit."""
+    max_in_flight_requests: Annotated[int, Field(ge=1, le=1000), _CONNECTOR] = 5
+    """Bulks that may be under way at once, of one task; more than 12 are 12, and with ``write.method=UPSERT`` it is 1,
+    because partial updates have no version and so need their order."""
+    max_buffered_records: Annotated[int, Field(ge=1), _LOW] = 20_000
+    """Accepted; what a task holds is bounded by ``max.poll.records`` and the bulks under way."""
+    linger_ms: Annotated[int, Field(ge=0, le=7 * _DAY_MS), _LOW] = 1
+    """Accepted; a bulk is made of what one poll has brought, at once."""
+    flush_timeout_ms: Annotated[int, Field(ge=1000, le=7 * _DAY_MS), _LOW] = 180_000
+    """Milliseconds that one put may take before it is tried again with half of its records."""
+    flush_synchronously: Annotated[Boolean, _LOW] = False
+    """Accepted; transformations may change the topic in any case."""
+    max_retries: Annotated[int, Field(ge=0), _LOW] = 5
+    """How often in a row a bulk, or what is left of it, is sent again; then the task fails. A server that is restarted
+    takes longer than the default's few seconds: give 20 to wait for about a day."""
+    retry_backoff_ms: Annotated[int, Field(ge=0, le=_DAY_MS), _LOW] = 100
+    """Milliseconds before the first retry, at most; doubled with each, a random share of it is waited (full jitter)."""
+    connection_timeout_ms: Annotated[int, Field(ge=1), _LOW] = 1000
+    """Milliseconds until a connection stands."""
+    read_timeout_ms: Annotated[int, Field(ge=1), _LOW] = 3000
+    """Milliseconds until the server answers, and between two pieces of its answer."""
+    max_connection_idle_time_ms: Annotated[int, Field(ge=-1), _LOW] = 60_000
+    """Accepted; the worker's http client closes idle connections after 30 seconds."""
+    connection_compression: Annotated[Boolean, _LOW] = False
+    """Whether bodies are sent as gzip."""
+
+    key_ignore: Annotated[Boolean, Key(group="Data Conversion", importance=Importance.HIGH)] = False
+    """Whether ids are ``topic+partition+offset`` in place of the record's key."""
+    topic_key_ignore: Annotated[NameList, _CONVERSION] = ()
+    """Topics for which ``key.ignore`` is true."""
+    schema_ignore: Annotated[Boolean, _CONVERSION] = False
+    """Whether the mapping is left to the server, and not made from the records' schema."""
+    topic_schema_ignore: Annotated[NameList, _CONVERSION] = ()
+    """Topics for which ``schema.ignore`` is true."""
+    compact_map_entries: Annotated[Boolean, _CONVERSION] = True
+    """Whether maps with texts for keys are objects, and not lists of ``key`` and ``value``."""
+    drop_invalid_message: Annotated[Boolean, _CONVERSION] = False
+    """Whether records that make no document (no id, say) are passed over; else ``errors.tolerance`` decides."""
+    behavior_on_null_values: Annotated[Literal["IGNORE", "DELETE", "FAIL"], _CONVERSION] = "FAIL"
+    """What a null value does: nothing, delete the document of its key, or be refused as ``errors.tolerance`` says."""
+    behavior_on_malformed_documents: Annotated[Literal["IGNORE", "WARN", "FAIL"], _CONVERSION] = "FAIL"
+    """After the server has refused a document, and it went where ``errors.tolerance`` sends it: go on, or fail."""
+    write_method: Annotated[Literal["INSERT", "UPSERT"], _CONVERSION] = "INSERT"
+    """INSERT replaces documents, UPSERT changes the fields that a record has."""
+    external_version_header: Annotated[str, _CONVERSION] = ""
+    """Header whose number is the document's version; the record's offset where this is empty."""
+    use_autogenerated_ids: Annotated[Boolean, _CONVERSION] = False
+    """Whether the server makes ids: what is sent again after a crash is then there twice."""
+
+    external_resource_usage: Annotated[Resource, _STREAM] = "DISABLED"
+    """Which existing resources ``topic.to.external.resource.mapping`` names; DISABLED: indices by the topics' names."""
+    topic_to_external_resource_mapping: Annotated[NameList, _STREAM] = ()
+    """``topic:resource``, separated by commas."""
+    data_stream_type: Annotated[Literal["NONE", "LOGS", "METRICS"], _STREAM] = "NONE"
+    """First part of the data stream's name; NONE: documents go to indices."""
+    data_stream_dataset: Annotated[str, _STREAM] = ""
+    """Second part of the data stream's name."""
+    data_stream_namespace: Annotated[str, _STREAM] = "${topic}"
+    """Third part of the data stream's name; ``${topic}`` is the topic's."""
+    data_stream_timestamp_field: Annotated[NameList, _STREAM] = ()
+    """Fields for ``@timestamp``, the first that is there counts; else it is the record's own time."""
+
+    elastic_security_protocol: Annotated[Literal["PLAINTEXT", "SSL"], _SECURITY] = "PLAINTEXT"
+    """SSL: the keys of ``elastic.https.ssl`` are used; addresses must then begin with ``https://``."""
+    elastic_https_ssl_truststore_location: Annotated[str | None, _TLS_FILE] = None
+    """PEM file of authorities to trust, in place of the system's."""
+    elastic_https_ssl_keystore_location: Annotated[str | None, _TLS_FILE] = None
+    """PEM file of our own certificate and its key."""
+
+    proxy_host: Annotated[str, _LOW] = ""
+    """Not supported: refused where it is given."""
+    kerberos_user_principal: Annotated[str | None, _SECURITY] = None
+    """Not supported: refused where it is given."""
+    kerberos_keytab_path: Annotated[str | None, _SECURITY] = None
+    """Not supported: refused where it is given."""
+    type_name: Annotated[str, _LOW] = ""
+    """Type of documents in servers before version 7; accepted and not used."""
+
+    @property
+    def is_data_stream(self) -> bool:
+        """Whether documents are only ever created."""
+        return self.data_stream_type != "NONE" or self.external_resource_usage.endswith("DATASTREAM")
+
+    @property
+    def has_resources(self) -> bool:
+        """Whether documents go to resources that exist under names of their own."""
+        return self.external_resource_usage != "DISABLED"
+
+    @property
+    def limits(self) -> PutLimits:
+        """Bounds of puts."""
+        is_ordered = self.write_method == "UPSERT"
+        return PutLimits(
+            records_max=self.batch_size,
+            bytes_max=self.bulk_size_bytes if self.bulk_size_bytes > 0 else PutLimits().bytes_max,
+            seconds_max=self.flush_timeout_ms / 1000,
+            puts_max=1 if is_ordered else min(self.max_in_flight_requests, PUTS_MAX),
+            retries_max=self.max_retries,
+            waits=BackOff(first_seconds=0, cap_seconds=_DAY_MS / 1000, jitter_seconds=self.retry_backoff_ms / 1000),
+        )
+
+    def tls(self) -> TlsSettings:
+        """The files of TLS."""
+        if self.elastic_security_protocol == "PLAINTEXT":
+            return TlsSettings()
+        keystore = self.elastic_https_ssl_keystore_location
+        return TlsSettings(
+            ca_file=self.elastic_https_ssl_truststore_location, certificate_file=keystore, key_file=keystore
+        )
+
+    def resources(self) -> dict[str, str]:
+        """Resource by topic."""
+        pairs = (each.rpartition(":") for each in self.topic_to_external_resource_mapping)
+        return {topic: resource for topic, _, resource in pairs}
+
+    def own_findings(self) -> Iterator[Finding]:
+        """What is wrong with values that are each right by themselves."""
+        yield from self._address_findings()
+        for key in _UNSUPPORTED:
+            if getattr(self, key.replace(".", "_")):
+                yield Finding(key, None, f"{key} is not supported")
+        if (self.connection_username is None) is not (self.connection_password is None):
+            missing = "connection.username" if self.connection_username is None else "connection.password"
+            yield Finding(missing, None, "Both connection.username and connection.password must be set, or neither")
+        yield from self._stream_findings()
+
+    def _address_findings(self) -> Iterator[Finding]:
+        text = ",".join(self.connection_url)
+        schemes = {urlsplit(url).scheme for url in self.connection_url}
+        if not schemes <= {"http", "https"} or not all(urlsplit(url).hostname for url in self.connection_url):
+            yield Finding("connection.url", None, "Expected URLs that start with http:// or https://")
+        elif len(schemes) > 1:
+            yield Finding("connection.url", text, "All connection URLs must have the same scheme")
+        elif self.elastic_security_protocol == "SSL" and schemes != {"https"}:
+            yield Finding("connection.url", text, "elastic.security.protocol=SSL needs https:// URLs")
+
+    def _stream_findings(self) -> Iterator[Finding]:
+        mapping = self.topic_to_external_resource_mapping
+        if self.has_resources is not bool(mapping):
+            message = "topic.to.external.resource.mapping and external.resource.usage need each other"
+            yield Finding("topic.to.external.resource.mapping", ",".join(mapping) or None, message)
+        if any(not topic or not resource for topic, _, resource in (each.rpartition(":") for each in mapping)):
+            yield Finding("topic.to.external.resource.mapping", ",".join(mapping), "Expected topic:resource")
+        if self.data_stream_type != "NONE" and self.has_resources:
+            yield Finding("data.stream.type", self.data_stream_type, "Cannot be used with external.resource.usage")
+        if (self.data_stream_type != "NONE") is not bool(self.data_stream_dataset):
+            message = "data.stream.type and data.stream.dataset need each other"
+            yield Finding("data.stream.dataset", self.data_stream_dataset or None, message)
+        if self.is_data_stream and (self.write_method, self.behavior_on_null_values) != ("INSERT", "IGNORE"):
+            if self.write_method == "UPSERT":
+                yield Finding("write.method", "UPSERT", "Data streams only take new documents: use INSERT")
+            if self.behavior_on_null_values == "DELETE":
+                yield Finding("behavior.on.null.values", "DELETE", "Data streams delete no documents")
+        if self.use_autogenerated_ids:
+            message = "Ids of the server's making: records that are sent again after a crash are there twice."
+            yield Finding("use.autogenerated.ids", "true", message, Severity.WARNING)

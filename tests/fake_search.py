@@ -1,0 +1,196 @@
+"""A stand-in for OpenSearch: the few calls that the sink makes, with the server's verdicts, and with troubles to order.
+
+It passes the suite that the real server passes (``tests.search_suite``).
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+ID_BYTES_MAX = 512
+
+
+@dataclass
+class Index:
+    """Documents by id, with the version each has; a deleted one leaves its version."""
+
+    documents: dict[str, Any] = field(default_factory=dict)
+    versions: dict[str, int] = field(default_factory=dict)
+    properties: dict[str, Any] = field(default_factory=dict)
+    is_strict: bool = False
+    is_stream: bool = False
+
+
+@dataclass
+class FakeSearch:
+    """All indices of one server, and what it does wrong."""
+
+    indices: dict[str, Index] = field(default_factory=dict)
+    templates: list[str] = field(default_factory=list)
+    bulks: list[list[dict[str, Any]]] = field(default_factory=list)
+    """Actions of each bulk that was carried out."""
+    busy_ids: dict[str, int] = field(default_factory=dict)
+    """How often a document is answered with 429."""
+    statuses: list[int] = field(default_factory=list)
+    """What the next bulks are answered with, undone."""
+    lost_answers: int = 0
+    """How many bulks are carried out, and then the connection breaks."""
+    body_bytes_max: int = 1 << 30
+    user: str | None = None
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[str]:
+        """Serve on a free port; gives the address."""
+        app = web.Application(client_max_size=1 << 30)
+        app.router.add_post("/_bulk", self._bulk)
+        app.router.add_put("/_index_template/{name}", self._template)
+        app.router.add_put("/_data_stream/{name}", self._stream)
+        app.router.add_route("*", "/{name}", self._index)
+        app.router.add_route("*", "/{name}/_mapping", self._mapping)
+        app.router.add_post("/{name}/_refresh", self._nothing)
+        app.router.add_get("/{name}/_search", self._search)
+        async with TestServer(app) as server:
+            yield str(server.make_url("")).rstrip("/")
+
+    async def _nothing(self, _request: web.Request) -> web.Response:
+        return web.json_response({})
+
+    async def _index(self, request: web.Request) -> web.Response:
+        name = request.match_info["name"]
+        if request.method == "PUT":
+            return self._make(name, await request.json())
+        if name not in self.indices:
+            return web.json_response(_error("index_not_found_exception", f"no such index [{name}]"), status=404)
+        if request.method == "DELETE":
+            del self.indices[name]
+        return web.json_response({})
+
+    def _make(self, name: str, body: Any) -> web.Response:
+        if name != name.lower() or set(name) & set('\\/*?"<>| ,#:'):
+            return web.json_response(_error("invalid_index_name_exception", f"Invalid index name [{name}]"), status=400)
+        if name in self.indices:
+            return web.json_response(
+                _error("resource_already_exists_exception", f"[{name}] already exists"), status=400
+            )
+        mappings = body.get("mappings", {})
+        is_strict = mappings.get("dynamic") == "strict"
+        self.indices[name] = Index(properties=dict(mappings.get("properties", {})), is_strict=is_strict)
+        return web.json_response({"acknowledged": True})
+
+    async def _mapping(self, request: web.Request) -> web.Response:
+        name = request.match_info["name"]
+        if name not in self.indices:
+            return web.json_response(_error("index_not_found_exception", f"no such index [{name}]"), status=404)
+        if request.method == "PUT":
+            self.indices[name].properties |= (await request.json())["properties"]
+        properties = self.indices[name].properties
+        return web.json_response({name: {"mappings": {"properties": properties} if properties else {}}})
+
+    async def _template(self, request: web.Request) -> web.Response:
+        self.templates += (await request.json())["index_patterns"]
+        return web.json_response({"acknowledged": True})
+
+    async def _stream(self, request: web.Request) -> web.Response:
+        name = request.match_info["name"]
+        if name not in self.templates:
+            text = f"no matching index template found for data stream [{name}]"
+            return web.json_response(_error("illegal_argument_exception", text), status=400)
+        self.indices[name] = Index(is_stream=True)
+        return web.json_response({"acknowledged": True})
+
+    async def _search(self, request: web.Request) -> web.Response:
+        index = self.indices[request.match_info["name"]]
+        hits = [
+            {"_id": name, "_version": index.versions[name], "_source": source}
+            for name, source in index.documents.items()
+        ]
+        return web.json_response({"hits": {"hits": hits}})
+
+    async def _bulk(self, request: web.Request) -> web.StreamResponse:
+        if self.user is not None and not request.headers.get("Authorization"):
+            return web.json_response(_error("security_exception", "missing authentication"), status=401)
+        body = await request.read()
+        if request.headers.get("Content-Encoding") == "gzip" and body[:2] == b"\x1f\x8b":
+            body = gzip.decompress(body)
+        if self.statuses:
+            return web.json_response(_error("broken", "to order"), status=self.statuses.pop(0))
+        if len(body) > self.body_bytes_max:
+            return web.Response(status=413)
+        items = self._carried_out(body)
+        if self.lost_answers:
+            self.lost_answers -= 1
+            assert request.transport is not None
+            request.transport.close()
+        has_errors = any("error" in next(iter(item.values())) for item in items)
+        return web.json_response({"took": 1, "errors": has_errors, "items": items})
+
+    def _carried_out(self, body: bytes) -> list[dict[str, Any]]:
+        assert body.endswith(b"\n")
+        lines = iter(body.split(b"\n")[:-1])
+        items: list[dict[str, Any]] = []
+        actions: list[dict[str, Any]] = []
+        for line in lines:
+            action = json.loads(line)
+            [(verb, told)] = action.items()
+            actions.append(action)
+            assert len(str(told.get("_id", "")).encode()) <= ID_BYTES_MAX
+            source = b"" if verb == "delete" else next(lines)
+            items.append({verb: {"_index": told["_index"], "_id": told.get("_id"), **self._done(verb, told, source)}})
+        self.bulks.append(actions)
+        return items
+
+    def _done(self, verb: str, told: dict[str, Any], source: bytes) -> dict[str, Any]:
+        name = told.get("_id", f"made-{sum(map(len, self.bulks))}-{len(source)}-{id(told)}")
+        if self.busy_ids.get(name):
+            self.busy_ids[name] -= 1
+            return {"status": 429, **_error("es_rejected_execution_exception", "rejected execution")}
+        index = self.indices.setdefault(told["_index"], Index())
+        if (verb == "create" and name in index.documents) or self._is_old(index, name, told):
+            return {"status": 409, **_error("version_conflict_engine_exception", f"[{name}]: version conflict")}
+        version = told.get("version", index.versions.get(name, 0) + 1)
+        if verb == "delete":
+            index.versions[name] = version
+            return {"status": 200 if index.documents.pop(name, None) is not None else 404, "result": "deleted"}
+        try:
+            document = json.loads(source)
+        except ValueError:
+            return {"status": 400, **_error("mapper_parsing_exception", "failed to parse")}
+        if verb == "update":
+            document = {**index.documents[name], **document["doc"]} if name in index.documents else document["upsert"]
+        misfit = _misfit(index, document)
+        if misfit is not None:
+            return misfit
+        index.documents[name], index.versions[name] = document, version
+        return {"status": 201, "result": "created"}
+
+    @staticmethod
+    def _is_old(index: Index, name: str, told: dict[str, Any]) -> bool:
+        return told.get("version_type") == "external" and told["version"] <= index.versions.get(name, -1)
+
+
+def _misfit(index: Index, document: Any) -> dict[str, Any] | None:
+    if not isinstance(document, dict):
+        return {"status": 400, **_error("mapper_parsing_exception", "failed to parse")}
+    for name, value in document.items():
+        mapping = index.properties.get(name)
+        if mapping is None and index.is_strict:
+            text = f"mapping set to strict, dynamic introduction of [{name}] within [_doc] is not allowed"
+            return {"status": 400, **_error("strict_dynamic_mapping_exception", text)}
+        if mapping and mapping.get("type") == "long" and not isinstance(value, int | None):
+            return {
+                "status": 400,
+                **_error("mapper_parsing_exception", f"failed to parse field [{name}] of type [long]"),
+            }
+    return None
+
+
+def _error(kind: str, reason: str) -> dict[str, Any]:
+    return {"error": {"type": kind, "reason": reason}}
