@@ -15,8 +15,11 @@ from metrics.catalogue import CATALOGUE
 from service.cli.main import main as command_line
 from service.config.connector import SourceConnectorConfig
 from service.config.definition import read_definition
+from service.config.sink import SinkConnectorConfig
 from service.config.worker import WorkerConfig
 from service.docs.commands import LAUNCHER_COMMANDS
+from service.sinks.catalog import SINKS, find_sink
+from service.sinks.definition import read_sink_definition
 from tests.architecture.tracked import ROOT, text_of, tracked_paths
 
 PAPERS = tuple(path for path in tracked_paths() if path.endswith(".md"))
@@ -29,7 +32,8 @@ HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 CONFIG_CLASSES: tuple[type[ConfigModel], ...] = (
     WorkerConfig,
     SourceConnectorConfig,
-    *(plugin.load().config_class for plugin in PLUGINS),
+    SinkConnectorConfig,
+    *(plugin.load().config_class for plugin in (*PLUGINS, *SINKS)),
 )
 EVERY_KEY = [key for config_class in CONFIG_CLASSES for key in config_class.config_keys()]
 FREE_PREFIXES = [prefix for config_class in CONFIG_CLASSES for prefix in config_class.free_prefixes]
@@ -131,7 +135,8 @@ def test_connectors_in_examples_are_taken(path: str, monkeypatch: pytest.MonkeyP
         properties = javaproperties.loads(block)
         if ":" in properties.get("connector.class", ":"):
             continue
-        reading = read_definition(properties, worker=worker)
+        name = properties["connector.class"]
+        reading = (read_definition if find_sink(name) is None else read_sink_definition)(properties, worker=worker)
         assert [finding.message for finding in reading.findings] == []
         assert reading.definition is not None
 
