@@ -340,6 +340,12 @@ def redrive(dead_letter_topic: str, worker: Path, connectors: tuple[Path, ...]) 
     sys.exit(run(run_redrive(dead_letter_topic, worker, connectors)))
 
 
+_PARENT = click.Path(file_okay=False, exists=True, path_type=Path)
+in_folder = click.option(
+    "--in", "parent", type=_PARENT, default=Path(), help="Folder for it; the current one if not given."
+)
+
+
 @main.group()
 def new() -> None:
     """Begin a connector of your own."""
@@ -348,18 +354,22 @@ def new() -> None:
 @new.command("source")
 @click.argument("name")
 @click.option("--http", "is_http", is_flag=True, help="One that reads lists of a JSON API, incremental and paged.")
-@click.option(
-    "--in",
-    "parent",
-    type=click.Path(file_okay=False, exists=True, path_type=Path),
-    default=Path(),
-    help="Folder to make its own folder in; the current one if not given.",
-)
+@in_folder
 def new_source(name: str, parent: Path, *, is_http: bool) -> None:
     """Write a source that runs, its connector file, and its test with the contract suite, which passes."""
-    from service.cli.new import run_new_source  # noqa: PLC0415 - as above
+    from service.cli.new import run_new  # noqa: PLC0415 - as above
 
-    sys.exit(run_new_source(name, parent, is_http=is_http))
+    sys.exit(run_new("http source" if is_http else "source", name, parent))
+
+
+@new.command("sink")
+@click.argument("name")
+@in_folder
+def new_sink(name: str, parent: Path) -> None:
+    """Write a sink that posts to a web address, its connector file, and its test with the contract suite."""
+    from service.cli.new import run_new  # noqa: PLC0415 - as above
+
+    sys.exit(run_new("sink", name, parent))
 
 
 @main.command()

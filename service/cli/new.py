@@ -1,4 +1,4 @@
-"""``headrace new``: writes a source of one's own that runs and passes the contract suite, to begin from."""
+"""``headrace new``: writes a source or a sink of one's own that runs and passes the contract suite, to begin from."""
 
 from __future__ import annotations
 
@@ -15,24 +15,25 @@ class NewRefusedError(ValueError):
     """A name that cannot be taken, or a folder that is there already; the message says what to do."""
 
 
-def run_new_source(name: str, parent: Path, *, is_http: bool) -> int:
-    """Write it and say what to do next; the exit code: 2 where the name cannot be taken."""
+def run_new(kind: str, name: str, parent: Path) -> int:
+    """Write it and say what to do next; the exit code: 2 where the name cannot be taken. ``kind``: of `TEMPLATES`."""
     try:
-        files = new_source(name, parent, is_http=is_http)
+        files = written(kind, name, parent)
     except (NewRefusedError, OSError) as error:
         print(f"headrace: {error}", file=sys.stderr)
         return 2
     folder = files[0].parent
     print("\n".join(f"written: {file}" for file in files))
     print(f"test it:    ./headrace test {folder} (in a clone of headrace)")
-    print(f"look at it: PYTHONPATH={folder} headrace preview {folder / name}.properties")
+    command = "validate" if kind == "sink" else "preview"
+    print(f"look at it: PYTHONPATH={folder} headrace {command} {folder / name}.properties")
     return 0
 
 
-def new_source(name: str, parent: Path, *, is_http: bool) -> list[Path]:
+def written(kind: str, name: str, parent: Path) -> list[Path]:
     """Write the folder ``name`` under ``parent``; gives its files. Raises ``NewRefusedError``, OSError."""
     if not NAME.match(name) or keyword.iskeyword(name):
-        message = f"{name!r} cannot be the name of a module: take small letters, digits and _, such as my_source"
+        message = f"{name!r} cannot be the name of a module: take small letters, digits and _, such as my_things"
         raise NewRefusedError(message)
     folder = parent / name
     if folder.exists():
@@ -41,8 +42,8 @@ def new_source(name: str, parent: Path, *, is_http: bool) -> list[Path]:
     if find_spec(name) is not None:
         message = f"there is a Python module {name} already, which would be imported instead: take another name"
         raise NewRefusedError(message)
-    code, test, keys = (HTTP_SOURCE, HTTP_TEST, HTTP_KEYS) if is_http else (SOURCE, TEST, KEYS)
-    files = {f"{name}.py": code, f"test_{name}.py": test, f"{name}.properties": PROPERTIES + keys}
+    code, test, keys = TEMPLATES[kind]
+    files = {f"{name}.py": code, f"test_{name}.py": test, f"{name}.properties": keys}
     folder.mkdir(parents=True)
     for file, text in files.items():
         (folder / file).write_text(_filled(text, name), encoding="utf-8")
@@ -61,11 +62,11 @@ connector.class=@name@:@Name@
 topic=@name@
 poll.interval.ms=60000
 """
-HTTP_KEYS = """\
+HTTP_KEYS = f"""{PROPERTIES}\
 url=https://api.example.com/v1/items
 token=your-access-token
 """
-KEYS = """\
+KEYS = f"""{PROPERTIES}\
 database=/path/to/your.db
 """
 HTTP_SOURCE = '''
@@ -222,3 +223,91 @@ class @Name@Case(FetcherCase):
 class Test@Name@(FetcherContract):
     case = @Name@Case()
 '''
+SINK_KEYS = """
+name=@name@
+connector.class=@name@:@Name@
+topics=@name@
+url=https://hooks.example.com/records
+value.converter=org.apache.kafka.connect.json.JsonConverter
+value.converter.schemas.enable=false
+"""
+SINK = '''
+from fetchers.sdk import HttpUrl
+from service.sinks.contract import Form, SinkBatch, SinkConfig, SinkConnector, SinkContext
+
+
+class @Name@Config(SinkConfig):
+    """Posts records to a web address."""
+
+    url: HttpUrl
+    """Where to post: a JSON document a line."""
+
+
+class @Name@(SinkConnector[@Name@Config]):
+    """Posts each batch as JSON lines."""
+
+    accepts = frozenset({Form.JSON})
+
+    async def start(self, context: SinkContext) -> None:
+        self.http = context.http
+
+    async def put(self, batch: SinkBatch) -> None:
+        documents = batch.records.column("value").drop_null().to_pylist()
+        await self.http.request("POST", self.config.url, body="\\n".join([*documents, ""]).encode())
+'''
+SINK_TEST = '''
+import json
+from contextlib import asynccontextmanager
+
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from service.sinks.converters import JsonReader
+from service.sinks.testing import SinkCase, SinkContract, Target
+from @name@ import @Name@
+
+
+class Hook(Target):
+    """A web server of the test's own that keeps what is posted; put what your system needs in its place."""
+
+    def __init__(self):
+        self.texts, self.url = {}, ""
+
+    @property
+    def properties(self):
+        return {"url": self.url}
+
+    async def written(self):
+        return list(self.texts)
+
+    async def take(self, request):
+        lines = (await request.text()).splitlines()
+        self.texts |= {json.loads(line)["text"]: None for line in lines}  # what comes twice is there once
+        return web.Response()
+
+
+class @Name@Case(SinkCase):
+    connector = @Name@
+    values = JsonReader()
+    bad_configs = (({"url": "ftp://here"}, frozenset({"url"})),)
+
+    def payload(self, value):
+        return json.dumps({"text": value}).encode()
+
+    @asynccontextmanager
+    async def target(self, folder):
+        hook, app = Hook(), web.Application()
+        app.router.add_post("/", hook.take)
+        async with TestServer(app) as server:
+            hook.url = str(server.make_url("/"))
+            yield hook
+
+
+class Test@Name@(SinkContract):
+    case = @Name@Case()
+'''
+TEMPLATES = {
+    "source": (SOURCE, TEST, KEYS),
+    "http source": (HTTP_SOURCE, HTTP_TEST, HTTP_KEYS),
+    "sink": (SINK, SINK_TEST, SINK_KEYS),
+}
+"""By kind: the connector's file, its test, its connector file."""

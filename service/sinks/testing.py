@@ -1,27 +1,40 @@
 """The contract suite of sinks: what every sink must do, wherever it writes.
 
-A case gives configs, good and bad ones, and reads back what stands at the other side; the suite does the rest.
+A case gives configs, good and bad ones, and reads back what stands at the other side; the suite does the rest. Make a
+subclass in a test file and pytest runs it (``asyncio_mode = auto``)::
+
+    class TestWebhook(SinkContract):
+        case = WebhookCase()
 """
+
+# ruff: noqa: S101 - this is test code that ships: assert is how it speaks
 
 from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
+import pyarrow as pa
+
 from fetchers.catalog import shared_http
-from fetchers.sdk import SystemClock
+from fetchers.sdk import Fatal, Retriable, SystemClock
 from fetchers.sdk.config import HIDDEN
 from metrics.events import discard
+from service.kafka.group_consumer import RECORDS_SCHEMA
 from service.sinks.contract import Partition, SinkBatch, SinkConnector, SinkContext
-from service.sinks.converters import ColumnReader, TextReader
+from service.sinks.converters import BytesReader, ColumnReader, TextReader
 from service.sinks.decoding import KEY_STAGE, VALUE_STAGE, Decoding, SideReader
-from tests.unit.sinks.fakes import polled
 
 STOP_SECONDS_MAX = 1.0
+PUT_SECONDS = 0.02
+"""After so long a put is given up in the middle, if it is not over by then."""
+BAD_ROW = 2
+RECORDS_MAX = 3000
+"""Of a batch that the suite makes, whatever the sink would take."""
 HERE: Partition = ("lines", 0)
 THERE: Partition = ("lines", 1)
 
@@ -50,6 +63,11 @@ class SinkCase(ABC):
     values: ClassVar[ColumnReader] = TextReader()
     """The converter of values."""
 
+    bad_payload: ClassVar[bytes | None] = None
+    """A value that its converter takes and the sink refuses; None where there is no such value."""
+    tombstone: ClassVar[str | None] = None
+    """What a null value is at the other side; None where it is nothing, or refused."""
+
     def payload(self, value: str) -> bytes:
         """A text as it is in the topic."""
         return value.encode()
@@ -57,6 +75,28 @@ class SinkCase(ABC):
     @abstractmethod
     def target(self, folder: Path) -> AbstractAsyncContextManager[Target]:
         """An empty place."""
+
+
+async def batch_of(
+    payloads: Sequence[bytes | None],
+    values: ColumnReader,
+    *,
+    begin: int = 0,
+    partition: Partition = HERE,
+    refused: list[int],
+) -> SinkBatch:
+    """Records of one partition without keys, as a worker hands them to a sink; ``refused`` gets refused rows."""
+    count = len(payloads)
+    columns: list[Any] = [
+        [partition[0]] * count, [partition[1]] * count, range(begin, begin + count), [1_000] * count, [0] * count,
+        [None] * count, payloads, [None] * count,
+    ]  # fmt: skip
+    arrays = [pa.array(column, kind.type) for column, kind in zip(columns, RECORDS_SCHEMA, strict=True)]
+    keys, sides = SideReader(BytesReader(), "key", KEY_STAGE), SideReader(values, "value", VALUE_STAGE)
+    decoded = await Decoding(keys, sides, "sink").decode(
+        pa.table(arrays, schema=RECORDS_SCHEMA), refuse=lambda refusal: refused.append(refusal.row)
+    )
+    return decoded.batches[0]
 
 
 class SinkContract:
@@ -102,6 +142,68 @@ class SinkContract:
         assert set(written) == {"a", "b", "c"}
         if self.case.is_exactly_once:
             assert written == ["a", "b", "c"]
+
+    async def test_a_put_that_is_given_up_in_the_middle(self, tmp_path: Path) -> None:
+        """As for a sink that is slow, or a rebalance that cannot wait: the partitions go and come, the records too."""
+        values = [str(number) for number in range(50)]
+        async with self.case.target(tmp_path) as target:
+            async with self._running(target) as sink:
+                await sink.open({HERE: None})
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(PUT_SECONDS):
+                        await sink.put(await self._batch(values))
+                await sink.close([HERE])
+                await sink.open({HERE: None})
+                await sink.put(await self._batch(values))
+                await sink.flush({HERE: 50})
+            written = list(await target.written())
+        assert set(written) == set(values)
+        if self.case.is_exactly_once:
+            assert written == values
+
+    async def test_batches_of_its_own_bounds(self, tmp_path: Path) -> None:
+        """As many records as it says that it takes, then one, then a part of a batch that is larger."""
+        async with self.case.target(tmp_path) as target, self._running(target) as sink:
+            count = min(sink.put_limits.records_max, RECORDS_MAX)
+            values = [str(number) for number in range(count + 3)]
+            await sink.open({HERE: None})
+            await sink.put(await self._batch(values[:count]))
+            await sink.put(await self._batch(values[count : count + 1], begin=count))
+            rest = await self._batch(values[count:], begin=count)
+            await sink.put(rest.slice(1, 2))
+            await sink.flush({HERE: count + 3})
+            assert list(await target.written()) == values
+
+    async def test_tombstones_and_refused_records_leave_the_others_alone(self, tmp_path: Path) -> None:
+        """A null value and a bad one among good ones: refused where they must be, and the good ones are written."""
+        payloads = [self.case.payload("a"), None, self.case.bad_payload, self.case.payload("b")]
+        if self.case.bad_payload is None:
+            payloads[2] = self.case.payload("c")
+        refused: list[int] = []
+        async with self.case.target(tmp_path) as target, self._running(target) as sink:
+            await sink.open({HERE: None})
+            with suppress(Fatal):  # some fail the task for a bad record, after the others of its batch
+                await sink.put(await self._batch(payloads, refused=refused))
+                await sink.flush({HERE: 4})
+            written = list(await target.written())
+        tombstone = [] if self.case.tombstone is None else [self.case.tombstone]
+        good = [] if self.case.bad_payload is not None else ["c"]
+        assert written == ["a", *tombstone, *good, "b"]
+        assert set(refused) <= {1, BAD_ROW}
+        assert (BAD_ROW in refused) is (self.case.bad_payload is not None)
+
+    async def test_a_zombie_that_puts_once_more(self, tmp_path: Path) -> None:
+        """Two own a partition for a moment: what the first still writes loses nothing of the second's."""
+        async with self.case.target(tmp_path) as target:
+            async with self._running(target) as zombie, self._running(target, task=1) as sink:
+                await zombie.open({HERE: None})
+                await zombie.put(await self._batch(["a", "b"]))
+                await sink.open({HERE: None})
+                await sink.put(await self._batch(["a", "b", "c"]))
+                with suppress(Fatal, Retriable):
+                    await zombie.put(await self._batch(["b", "c"], begin=1))
+                await sink.flush({HERE: 3})
+            assert set(await target.written()) == {"a", "b", "c"}
 
     async def test_partitions_come_and_go(self, tmp_path: Path) -> None:
         """A sink goes on with those it keeps, and takes back those that return."""
@@ -161,12 +263,18 @@ class SinkContract:
             secrets = [key.name for key in config.config_keys() if key.kind == "PASSWORD"]
             assert {config.texts().get(name, HIDDEN) for name in secrets} <= {HIDDEN}
 
-    async def _batch(self, values: Sequence[str], *, begin: int = 0, partition: Partition = HERE) -> SinkBatch:
-        """Records from an offset on, without keys."""
-        keys, reader = SideReader(TextReader(), "K", KEY_STAGE), SideReader(self.case.values, "V", VALUE_STAGE)
-        payloads: list[bytes | None] = [self.case.payload(value) for value in values]
-        table = polled(payloads, begin=begin, topic=partition[0], partition=partition[1])
-        return (await Decoding(keys, reader, "Sink").decode(table, refuse=lambda _refused: None)).batches[0]
+    async def _batch(
+        self,
+        values: Sequence[str | bytes | None],
+        *,
+        begin: int = 0,
+        partition: Partition = HERE,
+        refused: list[int] | None = None,
+    ) -> SinkBatch:
+        """Records from an offset on, without keys; ``refused`` hears of rows. Bytes are payloads as they are."""
+        payloads = [self.case.payload(value) if isinstance(value, str) else value for value in values]
+        heard = [] if refused is None else refused
+        return await batch_of(payloads, self.case.values, begin=begin, partition=partition, refused=heard)
 
     def _connector(self, properties: Mapping[str, str]) -> SinkConnector[Any]:
         config = self.case.connector.config_class.parse(properties).config

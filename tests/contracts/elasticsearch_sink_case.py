@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from service.sinks.converters import ColumnReader, JsonReader
 from service.sinks.elasticsearch.sink import ElasticsearchSink
-from tests.contracts.sink_contract import SinkCase, Target
+from service.sinks.testing import SinkCase, Target
 from tests.fake_search import FakeSearch
 
 
@@ -38,6 +38,7 @@ class ElasticsearchSinkCase(SinkCase):
 
     connector = ElasticsearchSink
     is_exactly_once = True
+    bad_payload = b"5"
     values: ClassVar[ColumnReader] = JsonReader()
     bad_configs = (
         ({"connection.url": "ftp://here"}, frozenset({"connection.url"})),

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from service.sinks.file.sink import FileStreamSink
-from tests.contracts.sink_contract import SinkCase, Target
+from service.sinks.testing import SinkCase, Target
 
 
 class LinesFile(Target):
@@ -31,6 +31,7 @@ class FileSinkCase(SinkCase):
 
     connector = FileStreamSink
     is_exactly_once = True
+    tombstone = "null"
 
     @asynccontextmanager
     async def target(self, folder: Path) -> AsyncIterator[Target]:

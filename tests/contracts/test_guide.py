@@ -1,4 +1,4 @@
-"""Runs the guides to a fetcher and to a listener: their classes, configs and tests, as they stand there."""
+"""Runs the guides to a fetcher, to a listener and to a sink: their classes, configs and tests, as they stand there."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ from aiohttp import web
 
 from fetchers.catalog import find_plugin, shared_http
 from fetchers.sdk.testing import FakeContext, FetcherContract, ListenerContract, collect
+from service.sinks.testing import SinkContract
 from spark_batch.convert_exactly import convert_exactly
 from spark_batch.plan import ConversionPlan, ConverterKind, ConverterSpec, PayloadFormat
 from tests.contracts.loopback import serve
 
 ROOT = Path(__file__).parents[2]
-GUIDES = (ROOT / "docs" / "guides" / "add-a-fetcher.md", ROOT / "docs" / "guides" / "add-a-listener.md")
+GUIDES = tuple(ROOT / "docs" / "guides" / f"add-a-{kind}.md" for kind in ("fetcher", "listener", "sink"))
 _BLOCK = re.compile(r"^```\w+ file=(\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-LINES_MAX = {"quakes.py": 20, "meters.py": 25}
+LINES_MAX = {"quakes.py": 20, "meters.py": 25, "webhook.py": 20}
 SOURCE_LINES_MAX = 40
 SECONDS_MAX = 90
 
@@ -38,7 +39,7 @@ def folder_fixture(tmp_path: Path) -> Path:
 
 
 def test_a_useful_fetcher_has_few_lines(folder: Path) -> None:
-    """The fetcher and the listener are as short as the guides' readers are promised."""
+    """The fetcher, the listener and the sink are as short as the guides' readers are promised."""
     for name, lines_max in LINES_MAX.items():
         lines = (folder / name).read_text(encoding="utf-8").splitlines()
         assert len([line for line in lines if line.strip()]) <= lines_max
@@ -97,9 +98,16 @@ def test_an_incremental_source_and_its_suite_have_few_lines(folder: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("test_file", "suite", "skipped"), [("test_quakes.py", FetcherContract, 1), ("test_meters.py", ListenerContract, 0)]
+    ("test_file", "suite", "skipped"),
+    [
+        ("test_quakes.py", FetcherContract, 1),
+        ("test_meters.py", ListenerContract, 0),
+        ("test_webhook.py", SinkContract, 0),
+    ],
 )
-async def test_its_tests_pass(folder: Path, test_file: str, suite: type[FetcherContract], skipped: int) -> None:
+async def test_its_tests_pass(
+    folder: Path, test_file: str, suite: type[FetcherContract | SinkContract], skipped: int
+) -> None:
     """The test file of a guide runs the whole contract suite, and passes; quakes cannot tell what they gave."""
     pytest_run = (sys.executable, "-m", "pytest", "-q", "-o", "asyncio_mode=auto", "-p", "no:cacheprovider")
     process = await asyncio.create_subprocess_exec(

@@ -1,4 +1,4 @@
-"""``headrace new source`` writes sources that pass the contract suite at once, run where they were written."""
+"""``headrace new`` writes sources and sinks that pass the contract suite at once, run where they were written."""
 
 from __future__ import annotations
 
@@ -14,23 +14,26 @@ from fetchers.sdk.testing import FetcherContract
 from service.cli.main import main
 from service.config.definition import read_definition
 from service.config.files import read_properties
+from service.sinks.definition import read_sink_definition
+from service.sinks.testing import SinkContract
 
 ROOT = Path(__file__).parents[2]
 GUIDE = ROOT / "docs" / "guides" / "add-a-fetcher.md"
 SECONDS_MAX = 170
 
 
-def new(*arguments: str) -> tuple[int, str]:
-    """Exit code and output of ``headrace new source``."""
-    result = CliRunner().invoke(main, ["new", "source", *arguments])
+def new(*arguments: str, kind: str = "source") -> tuple[int, str]:
+    """Exit code and output of ``headrace new``."""
+    result = CliRunner().invoke(main, ["new", kind, *arguments])
     return result.exit_code, result.output
 
 
 @pytest.fixture(name="sources")
 def sources_fixture(tmp_path: Path) -> Path:
-    """A folder outside of the clone with a source of each sort."""
+    """A folder outside of the clone with a source of each sort, and a sink."""
     assert new("issues", "--http", "--in", str(tmp_path))[0] == 0
     assert new("acme_rows", "--in", str(tmp_path))[0] == 0
+    assert new("webhook", "--in", str(tmp_path), kind="sink")[0] == 0
     return tmp_path
 
 
@@ -43,6 +46,7 @@ async def test_they_pass_where_they_are(sources: Path) -> None:
         "-q",
         "issues",
         "acme_rows",
+        "webhook",
         cwd=sources,
         env={name: text for name, text in os.environ.items() if not name.startswith("PYTEST")},
         stdout=asyncio.subprocess.PIPE,
@@ -52,7 +56,8 @@ async def test_they_pass_where_they_are(sources: Path) -> None:
         output, _ = await process.communicate()
     suite = [name for name in vars(FetcherContract) if name.startswith("test_")]
     assert process.returncode == 0, output.decode()
-    assert f"{2 * len(suite) - 1} passed, 1 skipped" in output.decode()
+    sinks = [name for name in vars(SinkContract) if name.startswith("test_")]
+    assert f"{2 * len(suite) + len(sinks) - 1} passed, 1 skipped" in output.decode()
     assert "define the property `records_given` in your ScriptedSource" in output.decode()
 
 
@@ -67,6 +72,18 @@ def test_their_connector_files_are_right(
     reading = read_definition(properties, worker={"key.converter": "string", "value.converter": "json"})
     assert reading.definition is not None
     assert reading.findings == ()
+
+
+def test_a_sinks_connector_file_is_right(sources: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is found wrong with it, and the guide shows what is written, file by file."""
+    monkeypatch.syspath_prepend(str(sources / "webhook"))
+    properties = read_properties(sources / "webhook" / "webhook.properties")
+    reading = read_sink_definition(properties, worker={"key.converter": "string", "value.converter": "string"})
+    assert reading.definition is not None
+    assert reading.findings == ()
+    guide = GUIDE.with_name("add-a-sink.md").read_text("utf-8")
+    blocks = re.findall(r"^```\w+ file=(\S+)\n(.*?)^```$", guide, re.MULTILINE | re.DOTALL)
+    assert dict(blocks) == {file.name: file.read_text("utf-8") for file in (sources / "webhook").iterdir()}
 
 
 def test_the_guide_shows_what_is_written(sources: Path) -> None:

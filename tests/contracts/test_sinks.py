@@ -9,8 +9,8 @@ import pytest
 
 from fetchers.catalog import Plugin
 from service.sinks.catalog import SINKS
+from service.sinks.testing import SinkCase, SinkContract
 from tests.architecture.tracked import text_of
-from tests.contracts.sink_contract import SinkCase, SinkContract
 
 
 def case_of(plugin: Plugin) -> SinkCase:
