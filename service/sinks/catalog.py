@@ -7,19 +7,16 @@ from service.sinks.contract import SinkConnector
 
 SINKS: tuple[Plugin, ...] = (
     Plugin(
-        "ElasticsearchSink",
-        "service.sinks.elasticsearch.sink:ElasticsearchSink",
-        SinkConnector,
-        (
-            "ElasticsearchSinkConnector",
-            "io.confluent.connect.elasticsearch.ElasticsearchSinkConnector",
-        ),
-    ),
-    Plugin(
         "FileStreamSink",
         "service.sinks.file.sink:FileStreamSink",
         SinkConnector,
         ("org.apache.kafka.connect.file.FileStreamSinkConnector",),
+    ),
+    Plugin(
+        "ElasticsearchSink",
+        "service.sinks.elasticsearch.sink:ElasticsearchSink",
+        SinkConnector,
+        ("io.confluent.connect.elasticsearch.ElasticsearchSinkConnector",),
     ),
 )
 

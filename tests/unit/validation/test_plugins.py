@@ -64,7 +64,8 @@ def test_connectors_are_listed_sinks_first() -> None:
     listed = plugins().listing(connectors_only=True)
     assert {"class": f"{PACKAGE}.file.FileStreamSourceConnector", "type": "source", "version": "4.1.1"} in listed
     assert [entry["class"] for entry in listed if entry["type"] == "sink"] == [
-        f"{PACKAGE}.file.FileStreamSinkConnector"
+        f"{PACKAGE}.file.FileStreamSinkConnector",
+        "io.confluent.connect.elasticsearch.ElasticsearchSinkConnector",
     ]
     types = [entry["type"] for entry in listed]
     assert types == sorted(types)
