@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -107,23 +107,8 @@ class Hearing:
 
     @property
     def texts(self) -> list[str]:
-        """Of the posts, as the worker would deliver them: one that is known in an open window is dropped."""
-        windows: dict[str, set[bytes]] = {}
-        found = []
-        for page in self.pages:
-            scope = page.dedupe
-            for value in page.values():
-                if value is None:
-                    continue
-                data = json.loads(value)["data"]
-                assert scope is not None
-                if any(data["id"] in ids for ids in windows.values()):
-                    continue
-                windows.setdefault(scope.window, set()).add(data["id"])
-                found.append(data["text"])
-            if scope is not None:
-                windows = {label: ids for label, ids in windows.items() if label >= scope.oldest_open}
-        return found
+        """Of the posts, as the worker would deliver them."""
+        return delivered(self.pages)
 
     @property
     def told(self) -> list[dict[str, Any]]:
@@ -153,6 +138,26 @@ class Hearing:
     def waits(self) -> list[float]:
         """Seconds between a failure and the next try, in order."""
         return [seconds for _, seconds in self.context.retries]
+
+
+def delivered(pages: Iterable[Page]) -> list[str]:
+    """Texts of the posts of committed pages: one that is known in an open window is dropped."""
+    windows: dict[str, set[str]] = {}
+    found = []
+    for page in pages:
+        scope = page.dedupe
+        for value in page.values():
+            if value is None:
+                continue
+            data = json.loads(value)["data"]
+            assert scope is not None
+            if any(data["id"] in ids for ids in windows.values()):
+                continue
+            windows.setdefault(scope.window, set()).add(data["id"])
+            found.append(data["text"])
+        if scope is not None:
+            windows = {label: ids for label, ids in windows.items() if label >= scope.oldest_open}
+    return found
 
 
 def _keys(page: Page) -> list[bytes | None]:

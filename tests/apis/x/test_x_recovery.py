@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from fetchers.sdk import Fatal
+import pytest
+
+from fetchers.sdk import Fatal, Page
 from service.simulators.x_settings import SEARCH_PATH, STREAM_PATH, Fault
 from service.simulators.x_stream import Ending
-from tests.apis.x.hearing import hearing, simulated
+from tests.apis.x.hearing import delivered, hearing, simulated
 
 
 async def test_a_short_absence_is_searched_for_and_the_overlap_is_known() -> None:
@@ -71,6 +73,33 @@ async def test_backfill_brings_doubles_that_are_known_and_nothing_is_missing() -
         asked = [request.query["backfill_minutes"] for request in x.requests if request.path == STREAM_PATH]
         assert asked == ["1", "1"]
         assert x.ledger.statuses(SEARCH_PATH) == []
+
+
+@pytest.mark.parametrize("recovery", ["search", "backfill"])
+async def test_a_task_that_dies_after_any_commit_loses_nothing_and_repeats_nothing(recovery: str) -> None:
+    """Seven times, each time with half of its pages committed, posts before, between and after; in the end all once."""
+    async with simulated(is_enterprise=True) as (x, clock):
+        committed: list[Page] = []
+        posted = []
+        for life in range(8):
+            offset = committed[-1].offset if committed else None
+            async with hearing(x, clock, offset=offset, x_recovery=recovery) as heard:
+                await x.wait_for_connections(life + 1)
+                for number in range(4):
+                    posted.append(x.post(f"kafka {life} {number}").data["text"])
+                    await clock.advance(7)
+                await heard.wait_for(4)
+                if life == 7:
+                    await heard.wait(lambda: "missing_from" not in heard.offset)
+                    committed += heard.pages
+                else:
+                    committed += heard.pages[: len(heard.pages) // 2 + life % 2]
+            await x.wait_for_no_connection()
+            if life < 7:
+                posted.append(x.post(f"kafka away {life}").data["text"])
+                await clock.advance(40)
+        assert sorted(delivered(committed)) == sorted(posted)
+        assert x.truth().doubles > 0
 
 
 async def test_what_backfill_does_not_reach_is_searched_for() -> None:
