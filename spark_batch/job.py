@@ -141,7 +141,8 @@ def rows_job(plan: ConversionPlan, record: Record, rules: Rules, *, has_key: boo
     if has_key and plan.key_record is not None:
         key = [canonical_value(plan.key_record, F.col(KEY)).alias(KEY)]
     typed = (F.col(ORDINAL), canonical_value(record, F.col(RECORD)).alias(RECORD), *key, *_stamps(plan))
-    outputs = _outputs(plan, rules, F.lit(True), has_key=has_key, dedupe=dedupe)  # noqa: FBT003 - a literal
+    is_key_written = has_key and not plan.key_fields
+    outputs = _outputs(plan, rules, F.lit(True), has_key=is_key_written, dedupe=dedupe)  # noqa: FBT003 - a literal
     return Job((typed, *_scope_for_rules(plan), outputs))
 
 
