@@ -32,7 +32,7 @@ _NO_PROGRAM = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES,
 """What the system says of a file that it cannot run; all else (no memory, no descriptors) says nothing about it."""
 
 # A requirement with a marker (third group) may rightly be absent on this system.
-_PINNED = re.compile(r"^([A-Za-z0-9._-]+)==([^ ;\\]+)( ;)?", re.MULTILINE)
+_PINNED = re.compile(r"^([A-Za-z0-9._-]+)(?:\[[^\]]*\])?==([^ ;\\]+)( ;)?", re.MULTILINE)
 
 
 class Environment:

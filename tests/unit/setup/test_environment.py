@@ -45,7 +45,7 @@ def _whole(root: Path) -> Environment:
     environment.requirements.mkdir()
     lock = environment.requirements / "run.txt"
     lock.write_text(
-        "some-part==1.2 \\\n    --hash=sha256:00\ncolorama==1.0 ; sys_platform == 'win32'\n", encoding="utf-8"
+        "some-part[extra]==1.2 \\\n    --hash=sha256:00\ncolorama==1.0 ; sys_platform == 'win32'\n", encoding="utf-8"
     )
     _install(root / ".venv/lib/python3.11/site-packages", "some_part", "1.2")
     (environment.folder / f"{STAMP}-run.txt").write_text(digest(lock), encoding="utf-8")
