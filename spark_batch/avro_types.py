@@ -86,6 +86,13 @@ class Fixed:
 
 
 @dataclass(frozen=True)
+class Narrow:
+    """A whole number of 8 or 16 bits, which Connect has and Avro carries in an int; only transformations make them."""
+
+    bits: int
+
+
+@dataclass(frozen=True)
 class Slot:
     """A place for a value: its type, whether null may stand there, and what texts are taken for a value."""
 
@@ -131,13 +138,15 @@ class Record:
     name: str
     fields: tuple[Field, ...]
     doc: str | None = None
+    version: int | None = None
+    """Connect's version of the schema; only a transformation gives one."""
 
     def field(self, name: str) -> Field | None:
         """The field of that Avro name."""
         return next((field for field in self.fields if field.name == name), None)
 
 
-AvroType = Primitive | Temporal | Decimal | Uuid | Enum | Fixed | Array | Map | Record
+AvroType = Primitive | Temporal | Decimal | Uuid | Enum | Fixed | Narrow | Array | Map | Record
 JsonValue = Any
 """Whatever `json.loads` gives."""
 

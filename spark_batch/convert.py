@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_batch.compiled import CompiledPlan
+from spark_batch.convert_exactly import transformation_refusal, transformed_verdict, write_tombstone_keys
 from spark_batch.draft import (
     UNREADABLE,
     Draft,
@@ -39,8 +40,9 @@ from spark_batch.job import (
 from spark_batch.job_run import RAISED, PageColumns, run_columns, run_job
 from spark_batch.outcome import OUTCOME_SCHEMA, ArrowColumn, Reason, Rejection
 from spark_batch.plan import ConversionPlan
-from spark_batch.plan_transforms import is_page_key_written, is_value_written
+from spark_batch.plan_transforms import is_page_key_written, is_reshaped, is_value_written
 from spark_batch.prepass import is_unsure, pc
+from spark_batch.transforms.catalog import Side
 from spark_batch.variant_paths import PAYLOAD
 
 if TYPE_CHECKING:
@@ -66,6 +68,8 @@ def convert_table(session: SparkSession, compiled: CompiledPlan, batch: pa.Table
         verdicts = _take_written(draft, written)
     verdicts[unsure | compiled.is_all_exact] = SUSPICIOUS
     is_tombstone = np.asarray(draft.payloads.is_null())
+    if is_page_key_written(plan):
+        write_tombstone_keys(draft, np.flatnonzero(is_tombstone & (verdicts == SUSPICIOUS)))
     verdicts[is_tombstone] = VALID
     keep_tombstones(draft, is_tombstone)
     _judge(session, compiled, draft, verdicts)
@@ -101,6 +105,9 @@ def _judge(session: SparkSession, compiled: CompiledPlan, draft: Draft, verdicts
             dedupe = draft.columns["dedupe"][at].as_py() if "dedupe" in draft.columns else None
             draft.rows[at] = Verdict(_rule_rejection(compiled.plan, int(verdicts[at])), dedupe=dedupe)
             continue
+        if not compiled.plan.is_json:
+            draft.rows[at] = transformed_verdict(draft, at)
+            continue
         verdict = exact_verdict(compiled.plan, draft.payloads[at].as_py())
         if verdicts[at] == RAISED and verdict.rejection is None:
             draft.rows[at] = Verdict(_rule_rejection(compiled.plan, RAISED), dedupe=verdict.dedupe)
@@ -133,6 +140,7 @@ def _run_canonical(
     if compiled.has_timestamps:
         frame = frame.append_column(STAMP, draft.page_timestamps.take(ordinals))
     written = run_job(session, compiled.canonical, frame, has_rules=compiled.has_rules)
+    has_steps = is_reshaped(compiled.plan, Side.VALUE) or is_reshaped(compiled.plan, Side.KEY)
     for row in written.to_pylist():
         at = row[ORDINAL]
         dedupe = judged[at].dedupe
@@ -141,6 +149,8 @@ def _run_canonical(
             draft.rows[at] = Verdict(rejection, dedupe=dedupe)
         elif row[VERDICT] != VALID:
             draft.rows[at] = Verdict(_rule_rejection(compiled.plan, row[VERDICT]), dedupe=dedupe)
+        elif (refusal := transformation_refusal(draft, at, judged[at]) if has_steps else None) is not None:
+            draft.rows[at] = Verdict(refusal, dedupe=dedupe)
         else:
             value = row[VALUE] if is_value_written(compiled.plan) else judged[at].value
             found = replace(judged[at], value=value, key=row.get(KEY), timestamp=row.get(TIMESTAMP))

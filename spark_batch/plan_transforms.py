@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from spark_batch.avro_documents import definitions, each_definition, inlined, namespace_of, without_json_names
-from spark_batch.avro_types import Array, AvroType, Enum, Map, Primitive, Record, Slot, Temporal, Uuid
+from spark_batch.avro_types import Array, AvroType, Enum, Map, Narrow, Primitive, Record, Slot, Temporal, Uuid
 from spark_batch.plan import ConversionPlan, ConverterKind, PayloadFormat, UnknownFields
 from spark_batch.transforms.applied import shape_after
 from spark_batch.transforms.catalog import InsertField, RegexRouter, Side, Step, TopicNameMatches
@@ -230,7 +230,7 @@ def _has_string_form(kind: AvroType) -> bool:
         return all(_has_string_form(field.slot.type) for field in kind.fields)
     if isinstance(kind, (Array, Map, Temporal)):
         return False
-    return kind in _STRING_FORMS or isinstance(kind, (Enum, Uuid))
+    return kind in _STRING_FORMS or isinstance(kind, (Enum, Narrow, Uuid))
 
 
 def _names(kind: AvroType) -> Iterator[str]:

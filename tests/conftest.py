@@ -10,6 +10,7 @@ pytest_plugins = [
     "tests.spread",
     "tests.stack",
     "tests.spark_server",
+    "tests.differential.java_transforms",
     "tests.java_connect",
     "tests.headrace_worker",
     "tests.faults.options",

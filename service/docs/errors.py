@@ -130,6 +130,7 @@ REFUSALS = {
     RefusalReason.DUPLICATE_FIELD: "`InsertField` would make a second field of a name.",
     RefusalReason.MISSING_TIMESTAMP: "`InsertField` has to insert the record's timestamp, and it has none.",
     RefusalReason.UNUSABLE_DEFAULT: "A field is null, and a transformed record cannot hold its default.",
+    RefusalReason.OUT_OF_RANGE: "A transformation would make a value that its type cannot hold, or cannot read a text.",
 }
 
 RECOVERIES = {

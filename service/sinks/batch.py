@@ -35,6 +35,7 @@ class RefusalReason(StrEnum):
     DUPLICATE_FIELD = "duplicate_field"
     MISSING_TIMESTAMP = "missing_timestamp"
     UNUSABLE_DEFAULT = "unusable_default"
+    OUT_OF_RANGE = "out_of_range"
 
 
 Partition: TypeAlias = tuple[str, int]

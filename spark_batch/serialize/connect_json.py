@@ -25,6 +25,7 @@ from spark_batch.avro_types import (
     Fixed,
     JsonValue,
     Map,
+    Narrow,
     Primitive,
     Record,
     Slot,
@@ -84,7 +85,7 @@ def json_payload(kind: AvroType, value: Column, *, is_decimal_numeric: bool) -> 
         return F.transform_values(value, lambda _, item: inner(kind.values.type, item))
     if isinstance(kind, Decimal):
         return value if is_decimal_numeric else _unscaled_base64(kind, value)
-    return _instant_number(kind, value) if isinstance(kind, Temporal) else value
+    return instant_number(kind, value) if isinstance(kind, Temporal) else value
 
 
 def _unscaled_base64(kind: Decimal, value: Column) -> Column:
@@ -97,7 +98,8 @@ def _unscaled_base64(kind: Decimal, value: Column) -> Column:
     return F.base64(F.substring(encoded, 2, 1 << 10))
 
 
-def _instant_number(kind: Temporal, value: Column) -> Column:
+def instant_number(kind: Temporal, value: Column) -> Column:
+    """The number that Avro and Connect carry a date, time or instant in."""
     if kind is Temporal.DATE:
         return F.unix_date(value)
     if kind in {Temporal.TIME_MILLIS, Temporal.TIME_MICROS}:
@@ -139,6 +141,8 @@ def _structure(kind: AvroType) -> dict[str, JsonValue]:
         return {"type": "map", "keys": {"type": "string", "optional": False}, "values": values}
     if isinstance(kind, (Decimal, Fixed)):
         return {"type": "bytes"}
+    if isinstance(kind, Narrow):
+        return {"type": f"int{kind.bits}"}
     return {
         "type": _TYPES[kind.base if isinstance(kind, Temporal) else kind]
         if kind in _TYPES or isinstance(kind, Temporal)
@@ -149,7 +153,8 @@ def _structure(kind: AvroType) -> dict[str, JsonValue]:
 def _attributes(kind: AvroType) -> dict[str, JsonValue]:
     if isinstance(kind, Record):
         name = {"name": kind.name} if kind.name else {}
-        return {**name, **({"doc": kind.doc} if kind.doc else {})}
+        version = {} if kind.version is None else {"version": kind.version}
+        return {**name, **version, **({"doc": kind.doc} if kind.doc else {})}
     if isinstance(kind, Decimal):
         parameters = {"scale": str(kind.scale), "connect.decimal.precision": str(kind.precision)}
         return {"name": _DECIMAL_NAME, "version": 1, "parameters": parameters}

@@ -15,7 +15,7 @@ from spark_batch.avro_documents import definitions, inlined, namespace_of, witho
 from spark_batch.avro_types import Field, JsonValue, Record, Slot
 from spark_batch.outcome import Reason
 from spark_batch.transforms.connect_schema import Document, has_fields, java_class_of_schema, schema_document
-from spark_batch.transforms.form import FormKey, Inapplicable, KeyKind, KeysRefused, KeyValues, Row, Side
+from spark_batch.transforms.form import ExactRow, FormKey, Inapplicable, KeyKind, KeysRefused, KeyValues, Row, Side
 from spark_batch.transforms.halves import (
     Fault,
     FaultReason,
@@ -34,7 +34,15 @@ from spark_batch.transforms.halves import (
     texts_of,
     typed,
 )
-from spark_batch.transforms.shape import Misfit, Shape, demand_plain_null, demand_record, pinned, written
+from spark_batch.transforms.shape import (
+    Misfit,
+    Shape,
+    demand_plain_null,
+    demand_record,
+    pinned,
+    record_document,
+    written,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -123,7 +131,7 @@ class ExtractField:
             field = slot.type.field(step) if isinstance(slot.type, Record) else None
             if field is None:
                 raise Misfit(f"transforms.{name}.field", ".".join(self.path), f"a field of the {self.side}")
-            branch = _record_document(document, known, namespace)
+            branch = record_document(document, known, namespace)
             namespace = namespace_of(branch) or namespace
             document = next(item["type"] for item in branch["fields"] if item["name"] == step)
             slot, is_nullable = field.slot, is_nullable or field.slot.is_nullable
@@ -141,6 +149,9 @@ class ExtractField:
             value = value.getField(name)
         return value
 
+    def proof(self, shape: Shape, value: Column) -> None:
+        """Nothing is left to prove."""
+
     def exact(self, name: str, topic: str, value: JsonValue) -> JsonValue:
         """A field that is missing is not null: Connect would make a tombstone of the record."""
         del topic
@@ -152,9 +163,9 @@ class ExtractField:
             value = value[step]
         return value
 
-    def canonical(self, value: JsonValue, topic: str, timestamp: JsonValue) -> JsonValue:
+    def canonical(self, shape: Shape, value: JsonValue, row: ExactRow) -> JsonValue:
         """The field; null where a record on the way to it is."""
-        del topic, timestamp
+        del shape, row
         for step in self.path:
             value = None if value is None else value[step]
         return value
@@ -212,18 +223,6 @@ def _shape_after(extract: ExtractField, shape: Shape) -> Shape:
 
 class _MissingError(Exception):
     """A required field is not there."""
-
-
-def _record_document(document: JsonValue, known: dict[str, JsonValue], namespace: str) -> dict[str, JsonValue]:
-    """The record's document, wherever in the schema it is written."""
-    if isinstance(document, list):
-        document = next(item for item in document if item != "null")
-    if isinstance(document, str):
-        document = known[document if "." in document or not namespace else f"{namespace}.{document}"]
-    if isinstance(document["type"], (dict, list)):
-        return _record_document(document["type"], known, namespace)
-    found: dict[str, JsonValue] = document
-    return found
 
 
 @lru_cache(maxsize=1024)

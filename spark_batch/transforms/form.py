@@ -38,6 +38,11 @@ class KeyKind(StrEnum):
     CHOICE = "choice"
     PATTERN = "pattern"
     """A regular expression of Java's; see `java_pattern`."""
+    NAMES = "names"
+    """Texts between commas; where the key is required, at least one."""
+    INTEGER = "integer"
+    FILLED = "filled"
+    """Text that is not empty, where it is given."""
 
 
 @dataclass(frozen=True)
@@ -48,15 +53,17 @@ class FormKey:
     about: str
     """Its documentation."""
     kind: KeyKind = KeyKind.TEXT
-    default: str | bool | None = None
+    default: str | bool | tuple[str, ...] | None = None
     is_required: bool = False
     is_important: bool = False
     """Connect's importance HIGH; else MEDIUM."""
     choices: tuple[str, ...] = ()
+    is_slight: bool = False
+    """Connect's importance LOW."""
 
 
 KeyValues: TypeAlias = Mapping[str, Any]
-"""The values of all keys of a form by their names, defaults put in: text, None, or for booleans a truth value."""
+"""The values of all keys of a form by their names, defaults put in: text, None, a truth value, a number, or texts."""
 
 
 class KeysRefused(ValueError):
@@ -68,7 +75,7 @@ class KeysRefused(ValueError):
 
 
 class Inapplicable(Exception):
-    """A JSON value that no contract describes is not what the transformation works on; `reason` is for dead letters."""
+    """A value is not what the transformation works on; `reason` is for dead letters."""
 
     def __init__(self, reason: Reason, message: str) -> None:
         super().__init__(message)
@@ -85,6 +92,15 @@ class Row:
     """Milliseconds since the epoch, or null."""
     topic: str
     """Where the record is for, as the routers before have made it."""
+
+
+@dataclass(frozen=True)
+class ExactRow:
+    """What `Row` tells, of one record that takes the exact path."""
+
+    topic: str
+    timestamp: JsonValue
+    """A canonical number, or None."""
 
 
 class Reshaping(Protocol):
@@ -114,13 +130,16 @@ class Reshaping(Protocol):
     def column(self, shape: Shape, value: Column, row: Row) -> Column:
         """The value after it, as a column of Spark's; the shape is that of the value before."""
 
+    def proof(self, shape: Shape, value: Column) -> Column | None:
+        """Where `column` is sure to be right; elsewhere `canonical` decides. None: everywhere, and it never refuses."""
+
     def exact(self, name: str, topic: str, value: JsonValue) -> JsonValue:
         """A parsed JSON value after it, of which no contract tells the type; raises Inapplicable."""
 
-    def canonical(self, value: JsonValue, topic: str, timestamp: JsonValue) -> JsonValue:
+    def canonical(self, shape: Shape, value: JsonValue, row: ExactRow) -> JsonValue:
         """A value that a contract describes, as `exact.writing` has it, after it: what `column` does, for one record.
 
-        `topic` and `timestamp` (a canonical number, or None) are those of `Row`; only what is there comes here.
+        Only what is there comes here. Raises Inapplicable.
         """
 
     def of_texts(self, half: JsonHalf, origins: Origins) -> tuple[JsonHalf, Faults]:

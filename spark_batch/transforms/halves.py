@@ -53,6 +53,7 @@ class FaultReason(StrEnum):
     DUPLICATE_FIELD = "duplicate_field"
     MISSING_TIMESTAMP = "missing_timestamp"
     UNUSABLE_DEFAULT = "unusable_default"
+    OUT_OF_RANGE = "out_of_range"
 
 
 class Fault(NamedTuple):

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from spark_batch.avro_types import Field, JsonValue, Record, Slot
 from spark_batch.transforms.connect_schema import schema_document
-from spark_batch.transforms.form import FormKey, KeyValues, Row, Side
+from spark_batch.transforms.form import ExactRow, FormKey, KeyValues, Row, Side
 from spark_batch.transforms.halves import Faults, JsonHalf, Origins, TypedHalf, typed
 from spark_batch.transforms.shape import Shape, pinned, written
 
@@ -57,14 +57,17 @@ class HoistField:
         del shape
         return F.when(row.is_there, F.struct(value.alias(self.field)))
 
+    def proof(self, shape: Shape, value: Column) -> None:
+        """Nothing is left to prove."""
+
     def exact(self, name: str, topic: str, value: JsonValue) -> JsonValue:
         """An object of one field."""
         del name, topic
         return {self.field: value}
 
-    def canonical(self, value: JsonValue, topic: str, timestamp: JsonValue) -> JsonValue:
+    def canonical(self, shape: Shape, value: JsonValue, row: ExactRow) -> JsonValue:
         """A null that came to be by another transformation is wrapped."""
-        del topic, timestamp
+        del shape, row
         return {self.field: value}
 
     def of_texts(self, half: JsonHalf, origins: Origins) -> tuple[JsonHalf, Faults]:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from spark_batch.avro_types import Field, JsonValue, Primitive, Slot, Temporal
 from spark_batch.outcome import Reason
 from spark_batch.transforms.connect_schema import TIMESTAMP, Document, java_class_of_schema, schema_document
-from spark_batch.transforms.form import FormKey, Inapplicable, KeyKind, KeysRefused, KeyValues, Row, Side
+from spark_batch.transforms.form import ExactRow, FormKey, Inapplicable, KeyKind, KeysRefused, KeyValues, Row, Side
 from spark_batch.transforms.halves import (
     ArrowColumn,
     Fault,
@@ -177,6 +177,9 @@ class InsertField:
             columns.append(F.lit(self.static_value).alias(self.static.name))
         return F.when(value.isNotNull(), F.struct(*columns))
 
+    def proof(self, shape: Shape, value: Column) -> None:
+        """Nothing is left to prove."""
+
     def exact(self, name: str, topic: str, value: JsonValue) -> JsonValue:
         """As in Connect, what is added takes the place of a field that has its name."""
         if not isinstance(value, dict):
@@ -185,11 +188,12 @@ class InsertField:
         static = {} if self.static is None else {self.static.name: self.static_value}
         return {**value, **topics, **static}
 
-    def canonical(self, value: JsonValue, topic: str, timestamp: JsonValue) -> JsonValue:
+    def canonical(self, shape: Shape, value: JsonValue, row: ExactRow) -> JsonValue:
         """Nothing is added to a null."""
+        del shape
         if value is None:
             return None
-        known = {"topic.field": topic, "timestamp.field": timestamp, "static.field": self.static_value}
+        known = {"topic.field": row.topic, "timestamp.field": row.timestamp, "static.field": self.static_value}
         return {**value, **{field.name: known[key] for key, field, _ in self.named}}
 
     def of_texts(self, half: JsonHalf, origins: Origins) -> tuple[JsonHalf, Faults]:
