@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_batch.compiled import CompiledPlan
-from spark_batch.convert_exactly import transformation_refusal, transformed_verdict, write_tombstone_keys
+from spark_batch.convert_exactly import transformed_record, transformed_verdict, write_tombstone_keys
 from spark_batch.draft import (
     UNREADABLE,
     Draft,
@@ -40,9 +40,8 @@ from spark_batch.job import (
 from spark_batch.job_run import RAISED, PageColumns, run_columns, run_job
 from spark_batch.outcome import OUTCOME_SCHEMA, ArrowColumn, Reason, Rejection
 from spark_batch.plan import ConversionPlan
-from spark_batch.plan_transforms import is_page_key_written, is_reshaped, is_value_written
+from spark_batch.plan_transforms import is_changed_exactly, is_page_key_written, is_value_written
 from spark_batch.prepass import is_unsure, pc
-from spark_batch.transforms.catalog import Side
 from spark_batch.variant_paths import PAYLOAD
 
 if TYPE_CHECKING:
@@ -112,7 +111,8 @@ def _judge(session: SparkSession, compiled: CompiledPlan, draft: Draft, verdicts
         if verdicts[at] == RAISED and verdict.rejection is None:
             draft.rows[at] = Verdict(_rule_rejection(compiled.plan, RAISED), dedupe=verdict.dedupe)
         elif verdict.canonical is None:
-            draft.rows[at] = completed(draft, at, verdict)
+            is_exact = is_changed_exactly(compiled.plan)
+            draft.rows[at] = (transformed_record if is_exact else completed)(draft, at, verdict)
         else:
             canonical[at] = verdict
     if canonical and compiled.canonical is not None:
@@ -140,7 +140,7 @@ def _run_canonical(
     if compiled.has_timestamps:
         frame = frame.append_column(STAMP, draft.page_timestamps.take(ordinals))
     written = run_job(session, compiled.canonical, frame, has_rules=compiled.has_rules)
-    has_steps = is_reshaped(compiled.plan, Side.VALUE) or is_reshaped(compiled.plan, Side.KEY)
+    is_exact = is_changed_exactly(compiled.plan)
     for row in written.to_pylist():
         at = row[ORDINAL]
         dedupe = judged[at].dedupe
@@ -149,8 +149,9 @@ def _run_canonical(
             draft.rows[at] = Verdict(rejection, dedupe=dedupe)
         elif row[VERDICT] != VALID:
             draft.rows[at] = Verdict(_rule_rejection(compiled.plan, row[VERDICT]), dedupe=dedupe)
-        elif (refusal := transformation_refusal(draft, at, judged[at]) if has_steps else None) is not None:
-            draft.rows[at] = Verdict(refusal, dedupe=dedupe)
+        elif is_exact:
+            # The job's columns are right where they are sure only; this record may be here because they are not.
+            draft.rows[at] = transformed_record(draft, at, judged[at])
         else:
             value = row[VALUE] if is_value_written(compiled.plan) else judged[at].value
             found = replace(judged[at], value=value, key=row.get(KEY), timestamp=row.get(TIMESTAMP))

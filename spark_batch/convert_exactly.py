@@ -89,15 +89,26 @@ def transformed_verdict(draft: Draft, at: int) -> Verdict:
         return Verdict(Rejection(error.reason, error.message, Stage.TRANSFORMATION), dedupe=_dedupe(draft, at))
 
 
-def transformation_refusal(draft: Draft, at: int, judged: Verdict) -> Rejection | None:
-    """Why a record that its contract allows cannot be transformed; None where it can."""
+def transformed_record(draft: Draft, at: int, judged: Verdict) -> Verdict:
+    """Of a record whose payload is judged: written with its key, or rejected since it cannot be transformed."""
     try:
-        _record_verdict(draft.plan, judged, str(judged.canonical), draft.page_timestamps[at].as_py())
-        if is_page_key_written(draft.plan):
-            _page_key(draft, at, None)
+        if judged.canonical is not None:
+            stamp = draft.page_timestamps[at].as_py()
+            judged = _record_verdict(draft.plan, judged, judged.canonical, stamp)
+        return _with_key(draft, at, judged)
     except Inapplicable as error:
-        return Rejection(error.reason, error.message, Stage.TRANSFORMATION)
-    return None
+        rejection = Rejection(error.reason, error.message, Stage.TRANSFORMATION)
+        return Verdict(rejection, dedupe=judged.dedupe)
+
+
+def _with_key(draft: Draft, at: int, judged: Verdict) -> Verdict:
+    """With what comes from the page. Raises Inapplicable."""
+    if judged.rejection is not None:
+        return judged
+    found = completed(draft, at, judged)
+    if not is_page_key_written(draft.plan):
+        return found
+    return replace(found, key=_page_key(draft, at, found.timestamp))
 
 
 def _dedupe(draft: Draft, at: int) -> bytes | None:
@@ -115,10 +126,7 @@ def _verdict(draft: Draft, at: int) -> Verdict:
             found = _record_verdict(plan, found, found.canonical, stamp)
     else:
         found = Verdict(value=_plain_value(draft, at, stamp))
-    if found.rejection is not None:
-        return found
-    found = completed(draft, at, found)
-    return replace(found, key=_page_key(draft, at, found.timestamp)) if is_page_key_written(plan) else found
+    return _with_key(draft, at, found)
 
 
 def _plain_value(draft: Draft, at: int, stamp: int | None) -> bytes | None:

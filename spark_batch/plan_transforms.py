@@ -11,6 +11,7 @@ from spark_batch.avro_types import Array, AvroType, Enum, Map, Narrow, Primitive
 from spark_batch.plan import ConversionPlan, ConverterKind, PayloadFormat, UnknownFields
 from spark_batch.transforms.applied import shape_after
 from spark_batch.transforms.catalog import InsertField, RegexRouter, Side, Step, TopicNameMatches
+from spark_batch.transforms.fields import OfFields
 from spark_batch.transforms.java_pattern import JavaPatternError
 from spark_batch.transforms.shape import Misfit, Shape, text_shape
 
@@ -30,6 +31,13 @@ _STRING_FORMS = {
 def is_reshaped(plan: ConversionPlan, side: Side) -> bool:
     """Whether keys or values are transformed; quick where nothing is."""
     return bool(plan.transformations) and bool(plan.applied_steps().of(side))
+
+
+def is_changed_exactly(plan: ConversionPlan) -> bool:
+    """Whether a transformation's columns may leave records to the exact path, which then writes them too."""
+    return bool(plan.transformations) and any(
+        isinstance(step.reshaping, OfFields) for step in plan.applied_steps().steps
+    )
 
 
 def is_timestamp_inserted(plan: ConversionPlan) -> bool:
