@@ -40,7 +40,7 @@ from spark_batch.serialize import framed_avro, record_bytes, shaped_bytes, text_
 from spark_batch.serialize.connect_json import json_text
 from spark_batch.shapes import CORRUPT, canonical_shape, payload_shape
 from spark_batch.transforms.catalog import Side
-from spark_batch.transforms.form import Row
+from spark_batch.transforms.form import Row, Values, joined
 from spark_batch.variant_paths import PAYLOAD, VARIANT, is_one_value, parsed_payload
 
 if TYPE_CHECKING:
@@ -247,13 +247,14 @@ def _transformed(plan: ConversionPlan, side: Side, value: Column, is_there: Colu
     shape = plain_value_shape(plan) if is_value else plain_key_shape(plan)
     assert shape is not None  # noqa: S101 - told to the type checker; loose values take the exact path, loose keys none
     proofs: list[Column] = []
+    after: Values = value
     for step in plan.applied_steps().of(side):
-        proof = step.reshaping.proof(shape, value)
+        proof = step.reshaping.proof(shape, after)
         proofs += [] if proof is None else [~is_there | _certain(proof)]
-        value = step.reshaping.column(shape, value, Row(is_there, _record_timestamp(plan), step.topic))
+        after = step.reshaping.column(shape, after, Row(is_there, _record_timestamp(plan), step.topic))
         shape = step.reshaping.reshaped(step.name, shape)
     spec = plan.value_converter if is_value else plan.key_converter
-    return _Written(shaped_bytes(shape, value, is_there=is_there, spec=spec), _all(proofs))
+    return _Written(shaped_bytes(shape, joined(after), is_there=is_there, spec=spec), _all(proofs))
 
 
 def _all(proofs: Iterable[Column | None]) -> Column | None:

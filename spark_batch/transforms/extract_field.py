@@ -6,7 +6,7 @@ import json
 import re
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import Any, ClassVar, cast
 
 import msgspec
 import pyarrow.compute as pc
@@ -15,7 +15,17 @@ from spark_batch.avro_documents import definitions, inlined, namespace_of, witho
 from spark_batch.avro_types import Field, JsonValue, Record, Slot
 from spark_batch.outcome import Reason
 from spark_batch.transforms.connect_schema import Document, has_fields, java_class_of_schema, schema_document
-from spark_batch.transforms.form import ExactRow, FormKey, Inapplicable, KeyKind, KeysRefused, KeyValues, Row, Side
+from spark_batch.transforms.form import (
+    ExactRow,
+    FormKey,
+    Inapplicable,
+    KeyKind,
+    KeysRefused,
+    KeyValues,
+    Row,
+    Side,
+    Values,
+)
 from spark_batch.transforms.halves import (
     Fault,
     FaultReason,
@@ -43,9 +53,6 @@ from spark_batch.transforms.shape import (
     record_document,
     written,
 )
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
 
 _PURPOSE, _NESTED = "field extraction", "nested field access"
 """Connect's words for what it does, in its errors."""
@@ -142,14 +149,15 @@ class ExtractField:
             avro = ["null", avro]
         return Shape(Slot(slot.type, is_nullable), written(avro), field)
 
-    def column(self, shape: Shape, value: Column, row: Row) -> Column:
+    def column(self, shape: Shape, value: Values, row: Row) -> Values:
         """The field of the struct."""
         del shape, row
-        for name in self.path:
-            value = value.getField(name)
-        return value
+        found = value.getField(self.path[0])
+        for name in self.path[1:]:
+            found = found.getField(name)
+        return found
 
-    def proof(self, shape: Shape, value: Column) -> None:
+    def proof(self, shape: Shape, value: Values) -> None:
         """Nothing is left to prove."""
 
     def exact(self, name: str, topic: str, value: JsonValue) -> JsonValue:

@@ -32,7 +32,7 @@ from spark_batch.transforms.change import (
 )
 from spark_batch.transforms.connect_schema import Document
 from spark_batch.transforms.field_texts import fault_of, texts_after
-from spark_batch.transforms.form import ExactRow, FormKey, Inapplicable, KeyKind, Row, Side
+from spark_batch.transforms.form import ExactRow, FormKey, Inapplicable, KeyKind, Parts, Row, Side, Values, joined
 from spark_batch.transforms.halves import (
     ArrowColumn,
     Fault,
@@ -152,25 +152,24 @@ class OfFields:
             shape, slot=replace(shape.slot, type=replace(record, name=full, fields=tuple(fields))), avro=written(avro)
         )
 
-    def column(self, shape: Shape, value: Column, row: Row) -> Column:
-        """A struct of the fields afterwards."""
-        from pyspark.sql import functions as F  # noqa: N812, PLC0415 - configs are read without Spark
-
+    def column(self, shape: Shape, value: Values, row: Row) -> Values:
+        """The columns of the fields afterwards."""
         del row
         if self.whole is not None:
-            return self.whole.column(shape.slot.type, value).value
-        columns = []
+            return self.whole.column(shape.slot.type, joined(value)).value
+        columns = {}
         for each, kind in _typed_fields(self, demand_record(self, "", shape)):
             leaf = _leaf(value, each.path)
             column = leaf if each.change is None else each.change.column(kind, leaf).value
-            columns.append(column.alias(each.name))
-        return F.when(value.isNotNull(), F.struct(*columns))
+            columns[each.name] = column
+        return Parts(columns, value.isNotNull())
 
-    def proof(self, shape: Shape, value: Column) -> Column | None:
+    def proof(self, shape: Shape, value: Values) -> Column | None:
         """Where every change is sure."""
         if self.whole is not None:
-            found = self.whole.column(shape.slot.type, value).proof
-            return None if found is None else value.isNull() | found
+            whole = joined(value)
+            found = self.whole.column(shape.slot.type, whole).proof
+            return None if found is None else whole.isNull() | found
         proofs = []
         for each, kind in _typed_fields(self, demand_record(self, "", shape)):
             leaf = _leaf(value, each.path)
@@ -332,10 +331,11 @@ def _shape_after(form: OfFields, shape: Shape) -> Shape:
         raise Unfit(Fault(FaultReason.WRONG_TYPE, f"{misfit.value}: expected {misfit.expected}")) from misfit
 
 
-def _leaf(value: Column, path: tuple[str, ...]) -> Column:
-    for name in path:
-        value = value.getField(name)
-    return value
+def _leaf(value: Values, path: tuple[str, ...]) -> Column:
+    leaf = value.getField(path[0])
+    for name in path[1:]:
+        leaf = leaf.getField(name)
+    return leaf
 
 
 def _changed_column(

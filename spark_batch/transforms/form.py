@@ -95,6 +95,38 @@ class Row:
 
 
 @dataclass(frozen=True)
+class Parts:
+    """A record as columns of its fields, not yet put together.
+
+    A struct that one step makes and the next one takes apart is named once for each of its fields: the tree that Spark
+    reads grows by that factor with every step.
+    """
+
+    columns: Mapping[str, Column]
+    is_there: Column
+
+    def getField(self, name: str) -> Column:  # noqa: N802 - as Spark's columns have it
+        """One field's column."""
+        return self.columns[name]
+
+    def isNotNull(self) -> Column:  # noqa: N802 - as Spark's columns have it
+        """Whether there is a record."""
+        return self.is_there
+
+
+Values: TypeAlias = "Column | Parts"
+
+
+def joined(value: Values) -> Column:
+    """The record as one column, null where there is none."""
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - configs are read without Spark
+
+    if not isinstance(value, Parts):
+        return value
+    return F.when(value.is_there, F.struct(*(column.alias(name) for name, column in value.columns.items())))
+
+
+@dataclass(frozen=True)
 class ExactRow:
     """What `Row` tells, of one record that takes the exact path."""
 
@@ -127,10 +159,10 @@ class Reshaping(Protocol):
     def reshaped(self, name: str, shape: Shape) -> Shape:
         """The type and Avro schema after it; raises Misfit where it cannot be applied to what it gets."""
 
-    def column(self, shape: Shape, value: Column, row: Row) -> Column:
+    def column(self, shape: Shape, value: Values, row: Row) -> Values:
         """The value after it, as a column of Spark's; the shape is that of the value before."""
 
-    def proof(self, shape: Shape, value: Column) -> Column | None:
+    def proof(self, shape: Shape, value: Values) -> Column | None:
         """Where `column` is sure to be right; elsewhere `canonical` decides. None: everywhere, and it never refuses."""
 
     def exact(self, name: str, topic: str, value: JsonValue) -> JsonValue:

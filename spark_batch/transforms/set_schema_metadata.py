@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from spark_batch.avro_documents import definitions, inlined, namespace_of
 from spark_batch.avro_types import JsonValue
 from spark_batch.outcome import Reason
 from spark_batch.transforms.connect_schema import schema_document
 from spark_batch.transforms.fields import NULL_KEY
-from spark_batch.transforms.form import ExactRow, FormKey, Inapplicable, KeyKind, KeysRefused, KeyValues, Row, Side
+from spark_batch.transforms.form import (
+    ExactRow,
+    FormKey,
+    Inapplicable,
+    KeyKind,
+    KeysRefused,
+    KeyValues,
+    Row,
+    Side,
+    Values,
+)
 from spark_batch.transforms.halves import Fault, FaultReason, Faults, JsonHalf, Origins, TypedHalf, Unfit
 from spark_batch.transforms.shape import Misfit, Shape, demand_record, pinned, record_document, written
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
 
 _PURPOSE = "updating schema metadata"
 
@@ -71,12 +78,12 @@ class SetSchemaMetadata:
         after = replace(record, name=record.name if self.schema_name is None else self.schema_name, version=version)
         return replace(shape, slot=replace(shape.slot, type=after), avro=written(avro))
 
-    def column(self, shape: Shape, value: Column, row: Row) -> Column:
+    def column(self, shape: Shape, value: Values, row: Row) -> Values:
         """The same."""
         del shape, row
         return value
 
-    def proof(self, shape: Shape, value: Column) -> None:
+    def proof(self, shape: Shape, value: Values) -> None:
         """Nothing is left to prove."""
 
     def exact(self, name: str, topic: str, value: JsonValue) -> JsonValue:
