@@ -28,6 +28,7 @@ _TARGETS: dict[str, AvroType] = {
 _PER_MS = {"nanoseconds": 1_000_000, "microseconds": 1_000, "milliseconds": 1}
 _LONG_MAX = (1 << 63) - 1
 _SURE_SECONDS_MAX = 1 << 40
+_SURE_UNIX_MAX = _LONG_MAX // 1_000_000
 
 
 def _cut(number: int, by: int) -> int:
@@ -65,8 +66,9 @@ class Retimed:
 
         source = connect_kind(kind)
         millis = self._millis_column(kind, value)
-        is_sure: Any = (millis >= SURE_FROM_MS) & (millis < SURE_BELOW_MS)
-        proof = F.coalesce(is_sure, F.lit(False))  # noqa: FBT003 - a literal
+        # What is not sure is null from here on: of numbers beyond its range Spark makes an error that ends the job.
+        millis = F.when((millis >= SURE_FROM_MS) & (millis < SURE_BELOW_MS), millis)
+        proof = millis.isNotNull()
         if self.target is Primitive.STRING:
             assert self.dates is not None  # noqa: S101 - told to the type checker: a key demands it
             if not self.dates.is_sure_in_spark:
@@ -81,7 +83,7 @@ class Retimed:
             return Changed(F.timestamp_millis(millis), proof)
         if self.precision == "seconds":
             return Changed(_divided(millis, 1000), proof)
-        return Changed(millis * _PER_MS[self.precision], proof & (F.abs(millis) < _LONG_MAX // 1_000_000))
+        return Changed(millis * _PER_MS[self.precision], proof & millis.between(-_SURE_UNIX_MAX, _SURE_UNIX_MAX))
 
     def _millis_column(self, kind: AvroType, value: Column) -> Column:
         from pyspark.sql import functions as F  # noqa: N812, PLC0415 - configs are read without Spark
@@ -101,7 +103,7 @@ class Retimed:
             text = F.when(value.rlike(sure), value)
             return F.unix_millis(F.try_to_timestamp(text, F.lit(self.dates.spark_pattern)))
         if self.precision == "seconds":
-            return F.when(F.abs(value) < _SURE_SECONDS_MAX, value) * 1000
+            return F.when(value.between(-_SURE_SECONDS_MAX, _SURE_SECONDS_MAX), value) * 1000
         return value if self.precision == "milliseconds" else _divided(value, _PER_MS[self.precision])
 
     def canonical(self, kind: AvroType, value: JsonValue) -> JsonValue:
