@@ -15,9 +15,9 @@ import pyarrow as pa
 
 from spark_batch.avro_types import AvroType, JsonValue, Record, Temporal
 from spark_batch.draft import UNREADABLE, Draft, assembled, begun, completed, keep_tombstones, refuse_early_timestamps
-from spark_batch.exact.json_text import Number
 from spark_batch.exact.verdicts import Verdict, exact_verdict
 from spark_batch.exact.writing import LENGTH_READABLE, is_readable_by_spark, typed_value, written_value
+from spark_batch.literals.reading import Number
 from spark_batch.outcome import OUTCOME_SCHEMA, Reason, Rejection, Stage
 from spark_batch.plan import ConversionPlan, ConverterKind, PayloadFormat
 from spark_batch.plan_transforms import is_page_key_written, is_value_written, plain_key_shape, plain_value_shape

@@ -12,7 +12,7 @@ from service.domain.ids import TaskId
 from service.pipeline.dead_letters import DELIVER_STAGE, FETCH_STAGE, DeadLetter, dead_letter_headers
 from service.sinks.batch import RefusalReason
 from service.sinks.converters import DEPTH_MAX as SINK_DEPTH_MAX
-from spark_batch.exact.json_text import DEPTH_MAX
+from spark_batch.literals.reading import DEPTH_MAX
 from spark_batch.outcome import Reason, Stage
 
 PAGE = """\

@@ -27,9 +27,9 @@ from spark_batch.avro_types import (
     Record,
     Slot,
 )
-from spark_batch.exact.fields import json_text
-from spark_batch.exact.floating import floating, floating_text
-from spark_batch.exact.json_text import Number
+from spark_batch.literals.floating import floating, floating_text
+from spark_batch.literals.reading import Number
+from spark_batch.literals.writing import json_text
 from spark_batch.plan import ConverterKind, ConverterSpec
 
 if TYPE_CHECKING:

@@ -31,6 +31,7 @@ from spark_batch.avro_types import (
     Slot,
     Temporal,
 )
+from spark_batch.instant_columns import instant_number
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -96,16 +97,6 @@ def _unscaled_base64(kind: Decimal, value: Column) -> Column:
     schema = {"type": "bytes", "logicalType": "decimal", "precision": kind.precision, "scale": kind.scale}
     encoded = to_avro(value, json.dumps(schema))
     return F.base64(F.substring(encoded, 2, 1 << 10))
-
-
-def instant_number(kind: Temporal, value: Column) -> Column:
-    """The number that Avro and Connect carry a date, time or instant in."""
-    if kind is Temporal.DATE:
-        return F.unix_date(value)
-    if kind in {Temporal.TIME_MILLIS, Temporal.TIME_MICROS}:
-        return value
-    instant = value.cast("timestamp")
-    return F.unix_millis(instant) if kind.units_per_second == 1_000 else F.unix_micros(instant)  # noqa: PLR2004
 
 
 def connect_schema(record: Record) -> JsonValue:

@@ -24,11 +24,11 @@ from spark_batch.avro_types import (
     Temporal,
     Uuid,
 )
-from spark_batch.exact.floating import floating, floating_text
-from spark_batch.exact.json_text import Number
+from spark_batch.literals.floating import floating, floating_text
+from spark_batch.literals.reading import Number
 from spark_batch.outcome import Reason
-from spark_batch.transforms.change import CONNECT_TEMPORALS, Changed, Unchangeable, changed_json
-from spark_batch.transforms.fields import NULL_KEY, OfFields, Opened, Taken
+from spark_batch.transforms.change import CONNECT_TEMPORALS, Changed, Taken, Unchangeable, changed_json
+from spark_batch.transforms.fields import NULL_KEY, OfFields, Opened
 from spark_batch.transforms.form import FormKey, Inapplicable, KeyKind, KeysRefused, KeyValues, Side
 from spark_batch.transforms.java_dates import DAY_MS, java_date_text
 
@@ -112,7 +112,7 @@ class To:
 
         source, target = connect_kind(kind), self.target
         if isinstance(kind, Temporal):
-            from spark_batch.serialize.connect_json import instant_number  # noqa: PLC0415 - it imports Spark
+            from spark_batch.instant_columns import instant_number  # noqa: PLC0415 - it imports Spark
 
             value = instant_number(kind, value)
             if isinstance(source, Temporal) and target is Primitive.STRING:

@@ -28,8 +28,8 @@ from spark_batch.avro_types import (
     Slot,
     Temporal,
 )
-from spark_batch.exact.fields import json_text
-from spark_batch.exact.json_text import Number
+from spark_batch.literals.reading import Number
+from spark_batch.literals.writing import json_text
 from spark_batch.outcome import Reason
 from spark_batch.transforms.connect_schema import DECIMAL, Document
 from spark_batch.transforms.form import Inapplicable
@@ -96,6 +96,15 @@ class Change(Protocol):
 
     def canonical(self, kind: AvroType, value: JsonValue) -> JsonValue:
         """A canonical value that is not null, afterwards. Raises Inapplicable."""
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A field of the record afterwards: its name, where its value lies, and what is done to it."""
+
+    name: str
+    path: tuple[str, ...]
+    change: Change | None = None
 
 
 def avro_type(kind: AvroType) -> JsonValue:

@@ -6,17 +6,19 @@ A text is cut into slices of its fields. Only fields that are changed are read; 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar, Protocol
 
 import msgspec
 
 from spark_batch.avro_types import Field, JsonValue, Record, Slot
-from spark_batch.exact.fields import json_text
+from spark_batch.literals.writing import json_text
 from spark_batch.outcome import Reason
 from spark_batch.transforms.change import (
     Change,
+    Taken,
     Unchangeable,
     canonical_of_connect,
     changed_json,
@@ -42,9 +44,6 @@ from spark_batch.transforms.halves import (
 )
 from spark_batch.transforms.shape import Misfit
 
-if TYPE_CHECKING:
-    from spark_batch.transforms.fields import OfFields, Taken
-
 _CACHED = 1024
 _NULL = b"null"
 _REASONS = {
@@ -54,12 +53,33 @@ _REASONS = {
 }
 
 
+class FieldsForm(Hashable, Protocol):
+    """What texts ask of a transformation of fields (`fields.OfFields` says what each means)."""
+
+    PURPOSE: ClassVar[str]
+    refuses_nulls: ClassVar[bool]
+    is_optional_kept: ClassVar[bool]
+
+    @property
+    def whole(self) -> Change | None:
+        """What is done to the whole."""
+
+    def taken(self, name: str, record: Record) -> tuple[Taken, ...]:
+        """The fields afterwards."""
+
+    def loose(self, fields: Mapping[str, Any], value_of: Callable[[Any], JsonValue]) -> dict[str, Any]:
+        """The fields of an object without a schema afterwards."""
+
+    def renamed_document(self, document: Document) -> Document:
+        """What is kept of a struct's Connect schema."""
+
+
 def fault_of(error: Inapplicable) -> Fault:
     """The refusal of a sink's record."""
     return Fault(_REASONS.get(error.reason, FaultReason.WRONG_TYPE), error.message)
 
 
-def texts_after(form: OfFields, half: JsonHalf) -> tuple[JsonHalf, Faults]:
+def texts_after(form: FieldsForm, half: JsonHalf) -> tuple[JsonHalf, Faults]:
     """The texts and their schema afterwards. Raises Unfit."""
     plan = None if half.schema is None else _plan(form, half.schema)
     faults: dict[int, Fault] = {}
@@ -77,7 +97,7 @@ def texts_after(form: OfFields, half: JsonHalf) -> tuple[JsonHalf, Faults]:
     return json_half(made, None if plan is None else plan.schema), faults
 
 
-def _loose(form: OfFields, text: bytes | None) -> bytes | None:
+def _loose(form: FieldsForm, text: bytes | None) -> bytes | None:
     """A text without a schema; a text that is null has no value any more."""
     if form.whole is not None:
         changed = changed_json(form.whole, None if text is None else opened(text))
@@ -89,7 +109,7 @@ def _loose(form: OfFields, text: bytes | None) -> bytes | None:
     return msgspec.json.encode({name: _raw(item) for name, item in found.items()})
 
 
-def _demand_nulls_taken(form: OfFields) -> None:
+def _demand_nulls_taken(form: FieldsForm) -> None:
     """Some of Connect's classes refuse a value that is not there."""
     if form.refuses_nulls:
         raise NoObjectError
@@ -111,7 +131,7 @@ class _Plan:
     """That of the whole, before."""
 
 
-def _with_schema(form: OfFields, plan: _Plan, text: bytes | None) -> bytes | None:
+def _with_schema(form: FieldsForm, plan: _Plan, text: bytes | None) -> bytes | None:
     if text is None:
         _demand_nulls_taken(form)
         return None
@@ -182,7 +202,7 @@ def _slot_of(document: Document) -> Slot:
 
 
 @lru_cache(maxsize=_CACHED)
-def _plan(form: OfFields, text: str) -> _Plan:
+def _plan(form: FieldsForm, text: str) -> _Plan:
     """Once for each schema; raises Unfit."""
     document = schema_document(text)
     if form.whole is not None:

@@ -19,10 +19,11 @@ import pyarrow.compute as pc
 
 from spark_batch.avro_documents import definitions, inlined, namespace_of, without_json_names
 from spark_batch.avro_types import AvroType, Field, JsonValue, Record, Slot
-from spark_batch.exact.fields import json_text
+from spark_batch.literals.writing import json_text
 from spark_batch.outcome import Reason
 from spark_batch.transforms.change import (
     Change,
+    Taken,
     Unchangeable,
     arrow_items,
     avro_type,
@@ -69,15 +70,6 @@ NULL_KEY = FormKey(
 Opened = Callable[[Any], JsonValue]
 """Gives the value of a field that `loose` wants to look at; what it does not open stays as it was written."""
 _CACHED = 1024
-
-
-@dataclass(frozen=True)
-class Taken:
-    """A field of the record afterwards: its name, where its value lies, and what is done to it."""
-
-    name: str
-    path: tuple[str, ...]
-    change: Change | None = None
 
 
 @dataclass(frozen=True)

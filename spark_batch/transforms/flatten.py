@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from spark_batch.avro_types import Map, Record
-from spark_batch.transforms.fields import OfFields, Opened, Taken
+from spark_batch.transforms.change import Taken
+from spark_batch.transforms.fields import OfFields, Opened
 from spark_batch.transforms.form import FormKey, KeyValues, Side
 from spark_batch.transforms.shape import Misfit
 

@@ -7,16 +7,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from spark_batch.avro_types import Array, AvroType, Decimal, JsonValue, Map, Narrow, Primitive, Record, Temporal
-from spark_batch.exact.floating import floating_text
-from spark_batch.exact.json_text import Number
-from spark_batch.exact.numbers import exact_number
-from spark_batch.transforms.change import CONNECT_TEMPORALS, Changed, Unchangeable, changed_json
-from spark_batch.transforms.fields import NULL_KEY, OfFields, Opened, Taken
+from spark_batch.literals.floating import floating_text
+from spark_batch.literals.numbers import exact_number
+from spark_batch.literals.reading import Number
+from spark_batch.transforms.change import CONNECT_TEMPORALS, Changed, Taken, Unchangeable, changed_json
+from spark_batch.transforms.fields import NULL_KEY, OfFields, Opened
 from spark_batch.transforms.form import FormKey, KeyKind, KeyValues, Side
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
+_SPARK: dict[AvroType, str] = {Primitive.LONG: "bigint", Primitive.FLOAT: "float", Primitive.DOUBLE: "double"}
 _BITS: dict[AvroType, int] = {Narrow(8): 8, Narrow(16): 16, Primitive.INT: 32, Primitive.LONG: 64}
 
 
@@ -41,12 +42,12 @@ class Mask:
         if isinstance(kind, Map):
             return Changed(F.when(value.isNotNull(), F.map_filter(value, lambda _key, _value: F.lit(False))))  # noqa: FBT003
         if isinstance(kind, (Temporal, Decimal)) or isinstance(constant, Number):
-            from spark_batch.decode import canonical_value  # noqa: PLC0415 - it imports Spark
-            from spark_batch.shapes import canonical_type  # noqa: PLC0415 - it imports Spark
+            from spark_batch.instant_columns import typed_instant  # noqa: PLC0415 - it imports Spark
 
-            plain: AvroType = Primitive.INT if isinstance(kind, Narrow) else kind
-            literal = F.lit(str(constant)).cast(canonical_type(plain))
-            return Changed(F.when(value.isNotNull(), canonical_value(plain, literal)))
+            if isinstance(kind, Temporal):
+                return Changed(F.when(value.isNotNull(), typed_instant(kind, F.lit(int(constant)).cast("bigint"))))
+            name = f"decimal({kind.precision},{kind.scale})" if isinstance(kind, Decimal) else _SPARK.get(kind, "int")
+            return Changed(F.when(value.isNotNull(), F.lit(str(constant)).cast(name)))
         return Changed(F.when(value.isNotNull(), F.lit(constant)))
 
     def canonical(self, kind: AvroType, value: JsonValue) -> JsonValue:

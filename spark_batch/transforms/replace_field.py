@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from spark_batch.avro_types import Record
-from spark_batch.transforms.fields import NULL_KEY, OfFields, Opened, Taken
+from spark_batch.transforms.change import Taken
+from spark_batch.transforms.fields import NULL_KEY, OfFields, Opened
 from spark_batch.transforms.form import FormKey, KeyKind, KeysRefused, KeyValues, Side
 
 

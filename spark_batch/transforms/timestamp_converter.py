@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from spark_batch.avro_types import AvroType, JsonValue, Primitive, Record, Temporal, unit_range
-from spark_batch.exact.json_text import Number
+from spark_batch.literals.reading import Number
 from spark_batch.outcome import Reason
 from spark_batch.transforms.cast import connect_kind
-from spark_batch.transforms.change import Changed, Unchangeable, changed_json
-from spark_batch.transforms.fields import NULL_KEY, OfFields, Opened, Taken
+from spark_batch.transforms.change import Changed, Taken, Unchangeable, changed_json
+from spark_batch.transforms.fields import NULL_KEY, OfFields, Opened
 from spark_batch.transforms.form import FormKey, Inapplicable, KeyKind, KeysRefused, KeyValues, Side
 from spark_batch.transforms.java_dates import DAY_MS, SURE_BELOW_MS, SURE_FROM_MS, JavaDateError, JavaDates
 
@@ -90,7 +90,7 @@ class Retimed:
 
         source = connect_kind(kind)
         if isinstance(kind, Temporal):
-            from spark_batch.serialize.connect_json import instant_number  # noqa: PLC0415 - it imports Spark
+            from spark_batch.instant_columns import instant_number  # noqa: PLC0415 - it imports Spark
 
             value = instant_number(kind, value).cast("bigint")
             if isinstance(source, Temporal):

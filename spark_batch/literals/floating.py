@@ -16,7 +16,7 @@ import numpy as np
 from spark_batch.avro_types import AvroType, Primitive
 
 if TYPE_CHECKING:
-    from spark_batch.exact.json_text import Number
+    from spark_batch.literals.reading import Number
 
 _FLOAT_MAX = float(np.finfo(np.float32).max)
 _PLAIN_FROM, _PLAIN_BELOW = 1e-3, 1e7
