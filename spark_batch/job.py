@@ -143,10 +143,11 @@ def rows_job(plan: ConversionPlan, record: Record, rules: Rules, *, has_key: boo
     if has_key and plan.key_record is not None:
         key = [canonical_value(plan.key_record, F.col(KEY)).alias(KEY)]
     typed = (F.col(ORDINAL), canonical_value(record, F.col(RECORD)).alias(RECORD), *key, *_stamps(plan))
+    is_key_written = has_key and not plan.key_fields
     # What transformations leave to the exact path is judged by the rules here: only a row that passes comes there.
     rules = tuple(F.col(RECORD).isNull() | rule for rule in rules)
     proof = F.lit(True)  # noqa: FBT003 - a literal
-    outputs = _outputs(plan, rules, proof, has_key=has_key, dedupe=dedupe, is_ruled_first=True)
+    outputs = _outputs(plan, rules, proof, has_key=is_key_written, dedupe=dedupe, is_ruled_first=True)
     return Job((typed, *_scope_for_rules(plan), outputs))
 
 

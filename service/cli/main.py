@@ -40,6 +40,9 @@ REMOTE_COMMANDS: tuple[click.Command, ...] = (
 )
 """Those that ask a worker, ours or Java's."""
 
+FILE = click.Path(dir_okay=False, exists=True, path_type=Path)
+FOLDER = click.Path(file_okay=False, exists=True, path_type=Path)
+
 
 @click.group(
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -141,7 +144,7 @@ def access_options(command: Callable[..., None]) -> Callable[..., None]:
 
     @click.option(
         "--config",
-        type=click.Path(dir_okay=False, exists=True, path_type=Path),
+        type=FILE,
         help="Properties of a worker or of a Kafka client: addresses and logins.",
     )
     @click.option("--bootstrap", help="Kafka brokers; else of the file, of $HEADRACE_BOOTSTRAP, or 127.0.0.1:9092.")
@@ -151,7 +154,7 @@ def access_options(command: Callable[..., None]) -> Callable[..., None]:
     @click.option(
         "--data",
         "data_dir",
-        type=click.Path(file_okay=False, exists=True, path_type=Path),
+        type=FOLDER,
         help="Folder of an embedded Kafka; one that does not run is started for the reading.",
     )
     @functools.wraps(command)
@@ -214,12 +217,8 @@ def read_topic(name: str, access: Mapping[str, Any], begin: str | None, end: str
 
 
 @main.command()
-@click.argument(
-    "files", nargs=-1, required=True, metavar="FILE...", type=click.Path(dir_okay=False, exists=True, path_type=Path)
-)
-@click.option(
-    "--worker", type=click.Path(dir_okay=False, exists=True, path_type=Path), help="Worker file to hold them against."
-)
+@click.argument("files", nargs=-1, required=True, metavar="FILE...", type=FILE)
+@click.option("--worker", type=FILE, help="Worker file to hold them against.")
 @click.option("--json", "is_json", is_flag=True, help="The findings as JSON.")
 @click.option("--deep", "is_deep", is_flag=True, help="Ask Spark, the schema registry, the source and Kafka too.")
 def validate(files: tuple[Path, ...], worker: Path | None, *, is_json: bool, is_deep: bool) -> None:
@@ -252,10 +251,8 @@ def dead_letters(access: Mapping[str, Any], **wanted: Any) -> None:
 
 
 @main.command()
-@click.argument("file", metavar="CONNECTOR", type=click.Path(dir_okay=False, exists=True, path_type=Path))
-@click.option(
-    "--worker", type=click.Path(dir_okay=False, exists=True, path_type=Path), help="Worker file to read it with."
-)
+@click.argument("file", metavar="CONNECTOR", type=FILE)
+@click.option("--worker", type=FILE, help="Worker file to read it with.")
 @click.option(
     "--max", "records_max", type=click.IntRange(1, 100_000), default=20, show_default=True, help="Records to show."
 )
@@ -296,9 +293,7 @@ def contract() -> None:
 @click.option(
     "--out", type=click.Path(dir_okay=False, path_type=Path), help="New file for the schema; else it is shown."
 )
-@click.option(
-    "--worker", type=click.Path(dir_okay=False, exists=True, path_type=Path), help="Worker file of the connector."
-)
+@click.option("--worker", type=FILE, help="Worker file of the connector.")
 @access_options
 def infer_contract(
     source: str, *, records_max: int, out: Path | None, worker: Path | None, access: Mapping[str, Any]
@@ -315,8 +310,8 @@ def infer_contract(
 
 
 @contract.command("check")
-@click.argument("schema", type=click.Path(dir_okay=False, exists=True, path_type=Path))
-@click.argument("file", type=click.Path(dir_okay=False, exists=True, path_type=Path))
+@click.argument("schema", type=FILE)
+@click.argument("file", type=FILE)
 @click.option("--coerce", default="", help="As contract.coerce: numbers, instants, booleans, enums, empty.")
 @click.option(
     "--unknown-fields", type=click.Choice(("ignore", "reject")), default="ignore", help="As contract.unknown.fields."
@@ -340,10 +335,7 @@ def redrive(dead_letter_topic: str, worker: Path, connectors: tuple[Path, ...]) 
     sys.exit(run(run_redrive(dead_letter_topic, worker, connectors)))
 
 
-_PARENT = click.Path(file_okay=False, exists=True, path_type=Path)
-in_folder = click.option(
-    "--in", "parent", type=_PARENT, default=Path(), help="Folder for it; the current one if not given."
-)
+in_folder = click.option("--in", "parent", type=FOLDER, default=Path(), help="Folder for it, if not the current one.")
 
 
 @main.group()

@@ -119,6 +119,7 @@ def samples(kind: object) -> Sequence[object]:
 def sample(kind: object) -> object:
     """Return a value of a field's type."""
     values: dict[object, object] = {str: "word", int: 1, float: 1.0, bool: True, float | None: 1.0, int | None: 1}
+    values[str | None] = "word"
     values[tuple[tuple[str, str], ...]] = (("name", "word"),)
     return values[kind]
 
