@@ -107,6 +107,16 @@ class ConnectMark:
 
 
 @dataclass(frozen=True)
+class Narrow:
+    """A whole number of 8 or 16 bits, which Connect has and Avro carries in an int.
+
+    What transformations make of a field, and what they see where a contract says it by `ConnectMark.type`.
+    """
+
+    bits: int
+
+
+@dataclass(frozen=True)
 class Slot:
     """A place for a value: its type, whether null may stand there, and what texts are taken for a value."""
 
@@ -115,6 +125,13 @@ class Slot:
     coercion: Coercion | None = None
     connect: ConnectMark | None = None
     """That of its type, unless this is a record, which has its own."""
+
+    @property
+    def connect_type(self) -> AvroType:
+        """Its type to Connect's transformations: numbers that Connect's schema says to be narrow are so to them."""
+        if self.type is not Primitive.INT or self.connect is None or self.connect.type is None:
+            return self.type
+        return Narrow(int(self.connect.type.removeprefix("int")))
 
 
 @dataclass(frozen=True)
@@ -161,7 +178,7 @@ class Record:
         return next((field for field in self.fields if field.name == name), None)
 
 
-AvroType = Primitive | Temporal | Decimal | Uuid | Enum | Fixed | Array | Map | Record
+AvroType = Primitive | Temporal | Decimal | Uuid | Enum | Fixed | Narrow | Array | Map | Record
 JsonValue = Any
 """Whatever `json.loads` gives."""
 

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_batch.compiled import CompiledPlan
+from spark_batch.convert_exactly import transformed_record, transformed_row, transformed_verdict, write_tombstone_keys
 from spark_batch.draft import (
     UNREADABLE,
     Draft,
@@ -44,7 +45,7 @@ from spark_batch.job import (
 from spark_batch.job_run import RAISED, PageColumns, run_columns, run_job
 from spark_batch.outcome import OUTCOME_SCHEMA, ArrowColumn, Reason, Rejection
 from spark_batch.plan import ConversionPlan
-from spark_batch.plan_transforms import is_page_key_written, is_value_written
+from spark_batch.plan_transforms import is_changed_exactly, is_page_key_written, is_value_written
 from spark_batch.prepass import is_unsure, pc
 from spark_batch.variant_paths import PAYLOAD
 
@@ -73,6 +74,8 @@ def convert_table(session: SparkSession, compiled: CompiledPlan, batch: pa.Table
         verdicts = _take_written(draft, written)
     verdicts[unsure | compiled.is_all_exact] = SUSPICIOUS
     is_tombstone = np.asarray(draft.payloads.is_null())
+    if is_page_key_written(plan):
+        write_tombstone_keys(draft, np.flatnonzero(is_tombstone & (verdicts == SUSPICIOUS)))
     verdicts[is_tombstone] = VALID
     keep_tombstones(draft, is_tombstone)
     _judge(session, compiled, draft, verdicts)
@@ -89,10 +92,16 @@ def convert_rows(session: SparkSession, compiled: CompiledPlan, job: Job, batch:
     if frame.num_rows:
         written = run_job(session, job, frame, has_rules=compiled.has_rules)
         verdicts = _take_scattered(draft, written)
-    verdicts[np.asarray(draft.payloads.is_null())] = VALID
+    verdicts[np.asarray(draft.payloads.is_null()) & (verdicts != SUSPICIOUS)] = VALID
     for at in map(int, np.flatnonzero(verdicts != VALID)):
+        if at in draft.rows:
+            continue
+        if verdicts[at] == SUSPICIOUS:
+            key = None if draft.keys is None else draft.keys[at].as_py()
+            draft.rows[at] = transformed_row(draft, at, draft.records[at].as_py(), key)
+            continue
         dedupe = draft.columns["dedupe"][at].as_py() if "dedupe" in draft.columns else None
-        draft.rows.setdefault(at, Verdict(_rule_rejection(plan, int(verdicts[at])), dedupe=dedupe))
+        draft.rows[at] = Verdict(_rule_rejection(plan, int(verdicts[at])), dedupe=dedupe)
     refuse_large_values(draft)
     refuse_early_timestamps(draft)
     return assembled(draft)
@@ -151,11 +160,15 @@ def _judge(session: SparkSession, compiled: CompiledPlan, draft: Draft, verdicts
             dedupe = draft.columns["dedupe"][at].as_py() if "dedupe" in draft.columns else None
             draft.rows[at] = Verdict(_rule_rejection(compiled.plan, int(verdicts[at])), dedupe=dedupe)
             continue
+        if not compiled.plan.is_json:
+            draft.rows[at] = transformed_verdict(draft, at)
+            continue
         verdict = exact_verdict(compiled.plan, draft.payloads[at].as_py())
         if verdicts[at] == RAISED and verdict.rejection is None:
             draft.rows[at] = Verdict(_rule_rejection(compiled.plan, RAISED), dedupe=verdict.dedupe)
         elif verdict.canonical is None:
-            draft.rows[at] = completed(draft, at, verdict)
+            is_exact = is_changed_exactly(compiled.plan)
+            draft.rows[at] = (transformed_record if is_exact else completed)(draft, at, verdict)
         else:
             canonical[at] = verdict
     if canonical and compiled.canonical is not None:
@@ -183,6 +196,7 @@ def _run_canonical(
     if compiled.has_timestamps:
         frame = frame.append_column(STAMP, draft.page_timestamps.take(ordinals))
     written = run_job(session, compiled.canonical, frame, has_rules=compiled.has_rules)
+    is_exact = is_changed_exactly(compiled.plan)
     for row in written.to_pylist():
         at = row[ORDINAL]
         dedupe = judged[at].dedupe
@@ -191,6 +205,9 @@ def _run_canonical(
             draft.rows[at] = Verdict(rejection, dedupe=dedupe)
         elif row[VERDICT] != VALID:
             draft.rows[at] = Verdict(_rule_rejection(compiled.plan, row[VERDICT]), dedupe=dedupe)
+        elif is_exact:
+            # The job's columns are right where they are sure only; this record may be here because they are not.
+            draft.rows[at] = transformed_record(draft, at, judged[at])
         else:
             value = row[VALUE] if is_value_written(compiled.plan) else judged[at].value
             found = replace(judged[at], value=value, key=row.get(KEY), timestamp=row.get(TIMESTAMP))

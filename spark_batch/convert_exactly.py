@@ -25,15 +25,16 @@ from spark_batch.draft import (
     keep_tombstones,
     refuse_early_timestamps,
 )
-from spark_batch.exact.json_text import Number
 from spark_batch.exact.rows import canonical_row, row_hash
 from spark_batch.exact.verdicts import Verdict, exact_verdict
 from spark_batch.exact.writing import LENGTH_READABLE, is_readable_by_spark, typed_value, written_value
-from spark_batch.outcome import OUTCOME_SCHEMA, Reason, Rejection
+from spark_batch.literals.reading import Number
+from spark_batch.outcome import OUTCOME_SCHEMA, Reason, Rejection, Stage
 from spark_batch.plan import ConversionPlan, ConverterKind, PayloadFormat
 from spark_batch.plan_transforms import is_page_key_written, is_value_written, plain_key_shape, plain_value_shape
-from spark_batch.transforms.applied import AppliedStep, shape_after
+from spark_batch.transforms.applied import AppliedStep
 from spark_batch.transforms.catalog import Side
+from spark_batch.transforms.form import ExactRow, Inapplicable
 from spark_batch.transforms.shape import Shape
 
 
@@ -65,7 +66,7 @@ def convert_exactly(plan: ConversionPlan, batch: pa.Table) -> pa.Table:
         _write_page_keys(draft, is_tombstone)
     for at in map(int, np.flatnonzero(~is_tombstone)):
         if at not in draft.rows:
-            draft.rows[at] = _verdict(draft, at)
+            draft.rows[at] = transformed_verdict(draft, at)
     refuse_early_timestamps(draft)
     return assembled(draft)
 
@@ -77,12 +78,24 @@ def _convert_rows(plan: ConversionPlan, batch: pa.Table) -> pa.Table:
     keys = [None] * len(draft.payloads) if draft.keys is None else draft.keys.to_pylist()
     for at, (row, key) in enumerate(zip(draft.records.to_pylist(), keys, strict=True)):
         if at not in draft.rows:
-            draft.rows[at] = _row_verdict(draft, at, row, key)
+            draft.rows[at] = transformed_row(draft, at, row, key)
     refuse_early_timestamps(draft)
     return assembled(draft)
 
 
+def transformed_row(draft: RowDraft, at: int, row: JsonValue, key: JsonValue) -> Verdict:
+    """On a row and its key that fit their schemas, as pyarrow gives them to Python, without the plan's rules."""
+    try:
+        return _row_verdict(draft, at, row, key)
+    except Inapplicable as error:
+        plan = draft.plan
+        is_hashed = row is not None and bool(plan.dedupe_fields)
+        dedupe = row_hash(plan.dedupe_fields, plan.record, canonical_row(plan.record, row)) if is_hashed else None
+        return Verdict(Rejection(error.reason, error.message, Stage.TRANSFORMATION), dedupe=dedupe)
+
+
 def _row_verdict(draft: RowDraft, at: int, row: JsonValue, key: JsonValue) -> Verdict:
+    """Raises Inapplicable."""
     plan, record = draft.plan, draft.plan.record
     value = None if row is None else canonical_row(record, row)
     stamp = draft.page_timestamps[at].as_py()
@@ -107,10 +120,20 @@ def _row_verdict(draft: RowDraft, at: int, row: JsonValue, key: JsonValue) -> Ve
 
 def _write_page_keys(draft: Draft, is_tombstone: np.ndarray) -> None:
     """Keys of tombstones; those of other records are written with their values, which tell the timestamp."""
-    keys: list[bytes | None] = [None] * len(draft.payloads)
-    for at in map(int, np.flatnonzero(is_tombstone)):
-        keys[at] = _page_key(draft, at, draft.page_timestamps[at].as_py())
-    draft.columns["key"] = pa.array(keys, pa.binary())
+    draft.columns["key"] = pa.nulls(len(draft.payloads), pa.binary())
+    write_tombstone_keys(draft, np.flatnonzero(is_tombstone))
+
+
+def write_tombstone_keys(draft: Draft, rows: np.ndarray) -> None:
+    """Keys of tombstones, or why they cannot be transformed."""
+    for at in map(int, rows):
+        if at in draft.rows:
+            continue
+        stamp = draft.page_timestamps[at].as_py()
+        try:
+            draft.rows[at] = Verdict(key=_page_key(draft, at, stamp), timestamp=stamp)
+        except Inapplicable as error:
+            draft.rows[at] = Verdict(Rejection(error.reason, error.message, Stage.TRANSFORMATION))
 
 
 def _page_key(draft: Draft, at: int, timestamp: int | None) -> bytes | None:
@@ -118,8 +141,43 @@ def _page_key(draft: Draft, at: int, timestamp: int | None) -> bytes | None:
     return None if text is None else _written(draft.plan, Side.KEY, text, timestamp)
 
 
+def transformed_verdict(draft: Draft, at: int) -> Verdict:
+    """On a payload that is there, and of a size and an encoding that is allowed; of a plan without rules."""
+    try:
+        return _verdict(draft, at)
+    except Inapplicable as error:
+        return Verdict(Rejection(error.reason, error.message, Stage.TRANSFORMATION), dedupe=_dedupe(draft, at))
+
+
+def transformed_record(draft: Draft, at: int, judged: Verdict) -> Verdict:
+    """Of a record whose payload is judged: written with its key, or rejected since it cannot be transformed."""
+    try:
+        if judged.canonical is not None:
+            stamp = draft.page_timestamps[at].as_py()
+            judged = _record_verdict(draft.plan, judged, judged.canonical, stamp)
+        return _with_key(draft, at, judged)
+    except Inapplicable as error:
+        rejection = Rejection(error.reason, error.message, Stage.TRANSFORMATION)
+        return Verdict(rejection, dedupe=judged.dedupe)
+
+
+def _with_key(draft: Draft, at: int, judged: Verdict) -> Verdict:
+    """With what comes from the page. Raises Inapplicable."""
+    if judged.rejection is not None:
+        return judged
+    found = completed(draft, at, judged)
+    if not is_page_key_written(draft.plan):
+        return found
+    return replace(found, key=_page_key(draft, at, found.timestamp))
+
+
+def _dedupe(draft: Draft, at: int) -> bytes | None:
+    plan = draft.plan
+    return exact_verdict(plan, draft.payloads[at].as_py()).dedupe if plan.is_json and plan.dedupe_fields else None
+
+
 def _verdict(draft: Draft, at: int) -> Verdict:
-    """On a payload that is there, and of a size and an encoding that is allowed."""
+    """Raises Inapplicable."""
     plan = draft.plan
     stamp = draft.page_timestamps[at].as_py()
     if plan.is_json:
@@ -128,10 +186,7 @@ def _verdict(draft: Draft, at: int) -> Verdict:
             found = _record_verdict(plan, found, found.canonical, stamp)
     else:
         found = Verdict(value=_plain_value(draft, at, stamp))
-    if found.rejection is not None:
-        return found
-    found = completed(draft, at, found)
-    return replace(found, key=_page_key(draft, at, found.timestamp)) if is_page_key_written(plan) else found
+    return _with_key(draft, at, found)
 
 
 def _plain_value(draft: Draft, at: int, stamp: int | None) -> bytes | None:
@@ -177,11 +232,14 @@ def record_timestamp(plan: ConversionPlan, path: str, record: JsonValue) -> int 
 
 
 def _written(plan: ConversionPlan, side: Side, value: JsonValue, timestamp: int | None) -> bytes | None:
-    """A key or value after its transformations, in the form of its converter."""
+    """A key or value after its transformations, in the form of its converter. Raises Inapplicable."""
     way = _way(plan, side)
     stamp = None if timestamp is None else Number(timestamp)
-    for step in way.steps:
-        value = step.reshaping.canonical(value, step.topic, stamp)
+    for step, shape in way.steps:
+        try:
+            value = step.reshaping.canonical(shape, value, ExactRow(step.topic, stamp))
+        except Inapplicable as error:
+            raise Inapplicable(error.reason, f"transformation {step.name}: {error.message}") from error
     return written_value(way.shape, value, plan.value_converter if side is Side.VALUE else plan.key_converter)
 
 
@@ -189,7 +247,8 @@ def _written(plan: ConversionPlan, side: Side, value: JsonValue, timestamp: int 
 class _Way:
     """What values, or keys, of one plan go through, and what they are at its end."""
 
-    steps: tuple[AppliedStep, ...]
+    steps: tuple[tuple[AppliedStep, Shape], ...]
+    """With the shape before each."""
     shape: Shape
 
 
@@ -198,4 +257,8 @@ def _way(plan: ConversionPlan, side: Side) -> _Way:
     steps = plan.applied_steps().of(side) if plan.transformations else ()
     shape = plain_value_shape(plan) if side is Side.VALUE else plain_key_shape(plan)
     assert shape is not None  # noqa: S101 - told to the type checker; what is loose is written by the exact path itself
-    return _Way(steps, shape_after(steps, shape))
+    found = []
+    for step in steps:
+        found.append((step, shape))
+        shape = step.reshaping.reshaped(step.name, shape)
+    return _Way(tuple(found), shape)

@@ -34,6 +34,7 @@ from spark_batch.avro_types import (
 )
 from spark_batch.coerced_arrow import decimal_text
 from spark_batch.coerced_columns import CoercedValue, coerced_literal, coerced_symbol, is_read_as_variant
+from spark_batch.instant_columns import typed_instant
 from spark_batch.shapes import canonical_type
 from spark_batch.variant_paths import is_bare, keys_at, variant_at
 
@@ -221,17 +222,6 @@ def _instant(kind: Temporal, raw: Column) -> Decoded:
     number = F.when(F.schema_of_variant(raw) == "BIGINT", F.to_json(raw)).cast("bigint")
     number = F.when(number.between(low, high), number)
     return Decoded(typed_instant(kind, number), number.isNotNull())
-
-
-def typed_instant(kind: Temporal, number: Column) -> Column:
-    """Spark's value for a number in Avro's unit; times of day stay numbers."""
-    if kind is Temporal.DATE:
-        return F.date_from_unix_date(number.cast("int"))
-    if kind in {Temporal.TIME_MILLIS, Temporal.TIME_MICROS}:
-        return number.cast("int") if kind is Temporal.TIME_MILLIS else number
-    is_millis = kind in {Temporal.TIMESTAMP_MILLIS, Temporal.LOCAL_TIMESTAMP_MILLIS}
-    instant = F.timestamp_millis(number) if is_millis else F.timestamp_micros(number)
-    return instant.cast("timestamp_ntz") if kind.value.startswith("local") else instant
 
 
 def canonical_value(kind: AvroType, raw: Column) -> Column:

@@ -13,8 +13,8 @@ import pyarrow as pa
 from spark_batch.avro_types import Record
 from spark_batch.errors import ConversionFatal
 from spark_batch.exact.fields import payload_hash
-from spark_batch.exact.json_text import RejectedPayload, parse
 from spark_batch.exact.verdicts import Verdict
+from spark_batch.literals.reading import RejectedPayload, parse
 from spark_batch.outcome import OUTCOME_SCHEMA, ArrowColumn, Reason, Rejection, Stage
 from spark_batch.plan import ConversionPlan, ConverterKind, PayloadFormat
 from spark_batch.plan_transforms import is_page_key_written, is_reshaped

@@ -40,11 +40,13 @@ from spark_batch.serialize import framed_avro, record_bytes, shaped_bytes, text_
 from spark_batch.serialize.connect_json import json_text
 from spark_batch.shapes import CORRUPT, canonical_shape, payload_shape
 from spark_batch.transforms.catalog import Side
-from spark_batch.transforms.form import Row
+from spark_batch.transforms.form import Row, Values, joined
 from spark_batch.transforms.shape import Shape
 from spark_batch.variant_paths import PAYLOAD, VARIANT, is_one_value, parsed_payload
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from pyspark.sql import Column, DataFrame
 
 ORDINAL = "__headrace_ordinal"
@@ -93,7 +95,7 @@ def swift_job(plan: ConversionPlan, rules: Rules, *, has_key: bool) -> Job:
     kept = [F.col(KEY)] if has_key else []
     kept += _stamps(plan)
     if not plan.is_json:
-        return Job(((F.col(ORDINAL), F.lit(VALID).alias(VERDICT), *_text_outputs(plan, has_key=has_key)),))
+        return Job(((F.col(ORDINAL), *_text_outputs(plan, has_key=has_key)),))
     parsed = [] if plan.record is None else [F.from_json(F.col(PAYLOAD), payload_shape(plan.record), _JSON_OPTIONS)]
     first = [F.col(ORDINAL), F.col(PAYLOAD), *kept, parsed_payload().alias(VARIANT)]
     first += [column.alias(_PARSED) for column in parsed]
@@ -142,7 +144,10 @@ def rows_job(plan: ConversionPlan, record: Record, rules: Rules, *, has_key: boo
         key = [canonical_value(plan.key_record, F.col(KEY)).alias(KEY)]
     typed = (F.col(ORDINAL), canonical_value(record, F.col(RECORD)).alias(RECORD), *key, *_stamps(plan))
     is_key_written = has_key and not plan.key_fields
-    outputs = _outputs(plan, rules, F.lit(True), has_key=is_key_written, dedupe=dedupe)  # noqa: FBT003 - a literal
+    # What transformations leave to the exact path is judged by the rules here: only a row that passes comes there.
+    rules = tuple(F.col(RECORD).isNull() | rule for rule in rules)
+    proof = F.lit(True)  # noqa: FBT003 - a literal
+    outputs = _outputs(plan, rules, proof, has_key=is_key_written, dedupe=dedupe, is_ruled_first=True)
     return Job((typed, *_scope_for_rules(plan), outputs))
 
 
@@ -156,7 +161,7 @@ def canonical_job(plan: ConversionPlan, record: Record, rules: Rules) -> Job:
             (F.col(ORDINAL), parsed.alias(_PARSED), *_stamps(plan)),
             (F.col(ORDINAL), typed.alias(RECORD), is_read.alias(_SWIFT), *_stamps(plan)),
             *_scope_for_rules(plan),
-            _outputs(plan, rules, F.col(_SWIFT), has_key=False, dedupe=None),
+            _outputs(plan, rules, F.col(_SWIFT), has_key=False, dedupe=None, is_judged=True),
         ),
     )
 
@@ -173,58 +178,78 @@ def _record_timestamp(plan: ConversionPlan) -> Column:
     return F.coalesce(_timestamp(plan, plan.timestamp_field)[0], stamp)
 
 
-def _page_key(plan: ConversionPlan) -> Column:
+def _page_key(plan: ConversionPlan) -> _Written:
     if plan.key_record is not None and not is_reshaped(plan, Side.KEY):
         shape = plain_key_shape(plan)
         assert shape is not None  # noqa: S101 - told to the type checker
         return _plain_bytes(shape, F.col(KEY), spec=plan.key_converter)
     if is_reshaped(plan, Side.KEY):
         return _transformed(plan, Side.KEY, F.col(KEY), F.col(KEY).isNotNull())
-    return text_bytes(F.col(KEY), spec=plan.key_converter)
+    return _Written(text_bytes(F.col(KEY), spec=plan.key_converter))
 
 
 def _text_outputs(plan: ConversionPlan, *, has_key: bool) -> list[Column]:
-    outputs = []
+    """The verdict, then what is written, of text or bytes that no contract describes."""
+    written: dict[str, _Written] = {}
     if is_value_written(plan):
         spec = plan.value_converter
         if is_reshaped(plan, Side.VALUE):
-            written = _transformed(plan, Side.VALUE, F.col(PAYLOAD), F.col(PAYLOAD).isNotNull())
+            written[VALUE] = _transformed(plan, Side.VALUE, F.col(PAYLOAD), F.col(PAYLOAD).isNotNull())
         elif plan.payload_format is PayloadFormat.BYTES:
-            written = framed_avro(F.col(PAYLOAD), avro_schema=value_schema(plan), schema_id=spec.schema_id)
+            framed = framed_avro(F.col(PAYLOAD), avro_schema=value_schema(plan), schema_id=spec.schema_id)
+            written[VALUE] = _Written(framed)
         else:
-            written = text_bytes(F.col(PAYLOAD), spec=spec)
-        outputs.append(written.alias(VALUE))
+            written[VALUE] = _Written(text_bytes(F.col(PAYLOAD), spec=spec))
     if has_key:
-        outputs.append(_page_key(plan).alias(KEY))
-    return outputs
+        written[KEY] = _page_key(plan)
+    proof = _all(each.proof for each in written.values())
+    verdict = F.lit(VALID) if proof is None else F.when(proof, F.lit(VALID)).otherwise(F.lit(SUSPICIOUS))
+    return [verdict.alias(VERDICT), *(each.column.alias(name) for name, each in written.items())]
 
 
 def _outputs(
-    plan: ConversionPlan, rules: Rules, proof: Column, *, has_key: bool, dedupe: Column | None
+    plan: ConversionPlan,
+    rules: Rules,
+    proof: Column,
+    *,
+    has_key: bool,
+    dedupe: Column | None,
+    is_judged: bool = False,
+    is_ruled_first: bool = False,
 ) -> tuple[Column, ...]:
-    outputs: list[Column] = []
+    """What every form of the job ends with.
+
+    `is_judged`: the transformations were tried on each record before; `is_ruled_first`: the rules judge what is not
+    proven too, since the record itself is sure.
+    """
+    written: dict[str, _Written] = {}
     if is_value_written(plan):
-        outputs.append(_value(plan).alias(VALUE))
+        written[VALUE] = _value(plan)
     if has_key:
-        outputs.append(_page_key(plan).alias(KEY))
+        written[KEY] = _page_key(plan)
     if plan.key_fields:
-        key = _record_key(plan, plan.record) if plan.record is not None else _loose_key(plan)
-        outputs.append(key.alias(KEY))
+        written[KEY] = _record_key(plan, plan.record) if plan.record is not None else _Written(_loose_key(plan))
         if plan.record is None:
             proof = reduce(lambda left, right: left & right, map(_is_plain, plan.key_fields), proof)
+    is_done = None if is_judged else _all(each.proof for each in written.values())
+    proof = proof if is_done is None else proof & is_done
+    outputs = [each.column.alias(name) for name, each in written.items()]
     if plan.timestamp_field is not None:
         timestamp, is_certain = _timestamp(plan, plan.timestamp_field)
         outputs.append(timestamp.alias(TIMESTAMP))
         proof = proof if is_certain is None else proof & is_certain
     if dedupe is not None:
         outputs.append(dedupe.alias(DEDUPE))
-    return (F.col(ORDINAL), _verdict(rules, _certain(proof)).alias(VERDICT), *outputs)
+    return (F.col(ORDINAL), _verdict(rules, _certain(proof), is_ruled_first=is_ruled_first).alias(VERDICT), *outputs)
 
 
-def _verdict(rules: Rules, proof: Column) -> Column:
-    verdict = F.when(~proof, F.lit(SUSPICIOUS))
-    for index, rule in enumerate(rules):
-        verdict = verdict.when(~_certain(rule), F.lit(FIRST_RULE + index))
+def _verdict(rules: Rules, proof: Column, *, is_ruled_first: bool) -> Column:
+    unproven = (~proof, SUSPICIOUS)
+    broken = [(~_certain(rule), FIRST_RULE + index) for index, rule in enumerate(rules)]
+    cases = [*broken, unproven] if is_ruled_first else [unproven, *broken]
+    verdict = F.when(F.lit(False), F.lit(VALID))  # noqa: FBT003 - a literal
+    for is_it, number in cases:
+        verdict = verdict.when(is_it, F.lit(number))
     return verdict.otherwise(F.lit(VALID))
 
 
@@ -236,7 +261,7 @@ def _scope_for_rules(plan: ConversionPlan) -> list[tuple[Column, ...]]:
     return [(F.col("*"), *fields)]
 
 
-def _value(plan: ConversionPlan) -> Column:
+def _value(plan: ConversionPlan) -> _Written:
     if is_reshaped(plan, Side.VALUE):
         return _transformed(plan, Side.VALUE, F.col(RECORD), F.col(RECORD).isNotNull())
     if plan.record is not None and plan.is_of_rows:
@@ -245,29 +270,47 @@ def _value(plan: ConversionPlan) -> Column:
         )
     if plan.record is not None:
         schema = value_schema(plan)
-        return record_bytes(plan.record, F.col(RECORD), spec=plan.value_converter, avro_schema=schema)
-    return F.concat(F.lit('{"schema":null,"payload":'), F.col(PAYLOAD), F.lit("}")).cast("binary")
+        return _Written(record_bytes(plan.record, F.col(RECORD), spec=plan.value_converter, avro_schema=schema))
+    return _Written(F.concat(F.lit('{"schema":null,"payload":'), F.col(PAYLOAD), F.lit("}")).cast("binary"))
 
 
-def _plain_bytes(shape: Shape, value: Column, *, spec: ConverterSpec) -> Column:
+def _plain_bytes(shape: Shape, value: Column, *, spec: ConverterSpec) -> _Written:
     """A struct as it comes, in the form of the converter; null stays null."""
     if spec.kind in {ConverterKind.AVRO, ConverterKind.JSON} and shape.record is not None:
-        return record_bytes(shape.record, value, spec=spec, avro_schema=shape.avro)
-    return shaped_bytes(shape, value, is_there=value.isNotNull(), spec=spec)
+        return _Written(record_bytes(shape.record, value, spec=spec, avro_schema=shape.avro))
+    return _Written(shaped_bytes(shape, value, is_there=value.isNotNull(), spec=spec))
 
 
-def _transformed(plan: ConversionPlan, side: Side, value: Column, is_there: Column) -> Column:
-    """Bytes of a transformed key or value whose type is known."""
+@dataclass(frozen=True)
+class _Written:
+    """Bytes of a key or value, and where they are sure to be right (None: everywhere)."""
+
+    column: Column
+    proof: Column | None = None
+
+
+def _transformed(plan: ConversionPlan, side: Side, value: Column, is_there: Column) -> _Written:
+    """A transformed key or value whose type is known."""
     is_value = side is Side.VALUE
     shape = plain_value_shape(plan) if is_value else plain_key_shape(plan)
     assert shape is not None  # noqa: S101 - told to the type checker; loose values take the exact path, loose keys none
+    proofs: list[Column] = []
+    after: Values = value
     for step in plan.applied_steps().of(side):
-        value = step.reshaping.column(shape, value, Row(is_there, _record_timestamp(plan), step.topic))
+        proof = step.reshaping.proof(shape, after)
+        proofs += [] if proof is None else [~is_there | _certain(proof)]
+        after = step.reshaping.column(shape, after, Row(is_there, _record_timestamp(plan), step.topic))
         shape = step.reshaping.reshaped(step.name, shape)
-    return shaped_bytes(shape, value, is_there=is_there, spec=plan.value_converter if is_value else plan.key_converter)
+    spec = plan.value_converter if is_value else plan.key_converter
+    return _Written(shaped_bytes(shape, joined(after), is_there=is_there, spec=spec), _all(proofs))
 
 
-def _record_key(plan: ConversionPlan, record: Record) -> Column:
+def _all(proofs: Iterable[Column | None]) -> Column | None:
+    given = [proof for proof in proofs if proof is not None]
+    return reduce(lambda left, right: left & right, given) if given else None
+
+
+def _record_key(plan: ConversionPlan, record: Record) -> _Written:
     fields = [field for field in map(record.field, plan.key_fields) if field is not None]
     columns = [F.col(RECORD).getField(field.name).alias(field.name) for field in fields]
     is_there = F.col(RECORD).isNotNull()
@@ -282,9 +325,9 @@ def _record_key(plan: ConversionPlan, record: Record) -> Column:
     if is_reshaped(plan, Side.KEY):
         return _transformed(plan, Side.KEY, key, is_there)
     if is_single:
-        return key.cast("string").cast("binary")
+        return _Written(key.cast("string").cast("binary"))
     shape = Record(f"{record.name}Key", tuple(fields))
-    return record_bytes(shape, key, spec=plan.key_converter, avro_schema=key_schema(plan))
+    return _Written(record_bytes(shape, key, spec=plan.key_converter, avro_schema=key_schema(plan)))
 
 
 def _loose_key(plan: ConversionPlan) -> Column:

@@ -7,10 +7,11 @@ import re
 from collections.abc import Iterable, Iterator
 
 from spark_batch.avro_documents import definitions, each_definition, inlined, namespace_of, without_json_names
-from spark_batch.avro_types import Array, AvroType, Decimal, Enum, Map, Primitive, Record, Slot, Temporal, Uuid
+from spark_batch.avro_types import Array, AvroType, Decimal, Enum, Map, Narrow, Primitive, Record, Slot, Temporal, Uuid
 from spark_batch.plan import ConversionPlan, ConverterKind, PayloadFormat, UnknownFields
 from spark_batch.transforms.applied import shape_after
 from spark_batch.transforms.catalog import InsertField, RegexRouter, Side, Step, TopicNameMatches
+from spark_batch.transforms.fields import OfFields
 from spark_batch.transforms.java_pattern import JavaPatternError
 from spark_batch.transforms.shape import Misfit, Shape, text_shape
 
@@ -30,6 +31,13 @@ _STRING_FORMS = {
 def is_reshaped(plan: ConversionPlan, side: Side) -> bool:
     """Whether keys or values are transformed; quick where nothing is."""
     return bool(plan.transformations) and bool(plan.applied_steps().of(side))
+
+
+def is_changed_exactly(plan: ConversionPlan) -> bool:
+    """Whether a transformation's columns may leave records to the exact path, which then writes them too."""
+    return bool(plan.transformations) and any(
+        isinstance(step.reshaping, OfFields) for step in plan.applied_steps().steps
+    )
 
 
 def is_timestamp_inserted(plan: ConversionPlan) -> bool:
@@ -264,7 +272,7 @@ def _has_string_form(kind: AvroType) -> bool:
         return all(_has_string_form(field.slot.type) for field in kind.fields)
     if isinstance(kind, (Array, Map, Temporal)):
         return False
-    return kind in _STRING_FORMS or isinstance(kind, (Enum, Uuid))
+    return kind in _STRING_FORMS or isinstance(kind, (Enum, Narrow, Uuid))
 
 
 def _names(kind: AvroType) -> Iterator[str]:

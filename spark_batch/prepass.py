@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
-from spark_batch.exact.json_text import DEPTH_MAX
+from spark_batch.literals.reading import DEPTH_MAX
 from spark_batch.outcome import ArrowColumn
 
 pc: ArrowColumn = pyarrow.compute

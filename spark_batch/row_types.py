@@ -27,8 +27,9 @@ from spark_batch.avro_types import (
     Record,
     Temporal,
 )
-from spark_batch.exact.json_text import Number
-from spark_batch.exact.writing import floating, typed_value
+from spark_batch.exact.writing import typed_value
+from spark_batch.literals.floating import floating
+from spark_batch.literals.reading import Number
 from spark_batch.outcome import ArrowColumn
 
 ArrowType = Any

@@ -11,6 +11,7 @@ pytest_plugins = [
     "tests.stack",
     "tests.databases",
     "tests.spark_server",
+    "tests.differential.java_transforms",
     "tests.java_connect",
     "tests.opensearch",
     "tests.headrace_worker",

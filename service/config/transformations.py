@@ -22,16 +22,10 @@ from spark_batch.transforms.form import KeysRefused, KeyValues
 
 _BUILT = ", ".join(known.name.removeprefix(f"{PACKAGE}.") for known in TRANSFORMATIONS)
 _NOT_BUILT_TRANSFORMATIONS = (
-    "Cast",
     "DropHeaders",
     "Filter",
-    "Flatten",
     "HeaderFrom",
     "InsertHeader",
-    "MaskField",
-    "ReplaceField",
-    "SetSchemaMetadata",
-    "TimestampConverter",
     "TimestampRouter",
     "ValueToKey",
 )

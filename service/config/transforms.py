@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, create_model
 
-from fetchers.sdk import Boolean, ConfigModel, Importance, Key
+from fetchers.sdk import Boolean, ConfigModel, Importance, Key, NameList
 from spark_batch.transforms import catalog
 from spark_batch.transforms.form import FormKey, KeyKind
 from spark_batch.transforms.java_pattern import pattern_doubt
@@ -26,6 +26,13 @@ def _regex(pattern: str) -> str:
         message = f"Invalid regex: {doubt}"
         raise ValueError(message)
     return pattern
+
+
+def _filled(names: tuple[str, ...]) -> tuple[str, ...]:
+    if not names:
+        message = "Empty list"
+        raise ValueError(message)
+    return names
 
 
 class AliasConfig(ConfigModel):
@@ -60,13 +67,16 @@ def _config_class(form: Any) -> type[ConfigModel]:
 
 def _declared(key: FormKey) -> tuple[Any, Any]:
     """A key as pydantic has it: annotation and field."""
-    importance = Importance.HIGH if key.is_important else Importance.MEDIUM
+    importance = Importance.HIGH if key.is_important else Importance.LOW if key.is_slight else Importance.MEDIUM
     plain: Any = str if key.is_required else str | None
     annotations: dict[KeyKind, Any] = {
         KeyKind.TEXT: Annotated[plain, Key(importance)],
         KeyKind.NAME: Annotated[str, Field(min_length=1), Key(importance)],
         KeyKind.BOOLEAN: Annotated[Boolean, Key(importance)],
         KeyKind.CHOICE: Annotated[Literal[key.choices or ("",)], Key(importance)],
+        KeyKind.FILLED: Annotated[Annotated[str, Field(min_length=1)] | None, Key(importance)],
+        KeyKind.NAMES: Annotated[NameList, AfterValidator(_filled) if key.is_required else None, Key(importance)],
+        KeyKind.INTEGER: Annotated[int | None, Key(importance)],
         KeyKind.PATTERN: Annotated[str, AfterValidator(_regex), Key(importance, null_reason=_NO_REGEX)],
     }
     default: Any = ... if key.is_required else key.default

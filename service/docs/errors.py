@@ -12,7 +12,7 @@ from service.domain.ids import TaskId
 from service.pipeline.dead_letters import DELIVER_STAGE, FETCH_STAGE, DeadLetter, dead_letter_headers
 from service.sinks.batch import RefusalReason
 from service.sinks.converters import DEPTH_MAX as SINK_DEPTH_MAX
-from spark_batch.exact.json_text import DEPTH_MAX
+from spark_batch.literals.reading import DEPTH_MAX
 from spark_batch.outcome import Reason, Stage
 
 PAGE = """\
@@ -135,6 +135,7 @@ REFUSALS = {
     RefusalReason.NO_VERSION: "The header that is to be the document's version holds no number.",
     RefusalReason.TOO_LARGE: "Larger than the target takes.",
     RefusalReason.REFUSED_BY_TARGET: "The target has looked at it and will never take it; its reason follows.",
+    RefusalReason.OUT_OF_RANGE: "A transformation would make a value that its type cannot hold, or cannot read a text.",
 }
 
 RECOVERIES = {

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from service.preview.seen import BOOLEAN, DIGITS_MAX, KEYS_MAX, LEVELS_MAX, NUMBER, Form, Numbers, Seen, Texts
-from spark_batch.exact.json_text import RejectedPayload, parse
 from spark_batch.exact.verdicts import exact_verdict
+from spark_batch.literals.reading import RejectedPayload, parse
 from spark_batch.plan import Contract, ConversionPlan, PayloadFormat
 
 MAP_KEYS_MIN = 20

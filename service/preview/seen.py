@@ -15,8 +15,8 @@ from functools import partial
 from spark_batch.avro_types import UUID, JsonValue, Temporal
 from spark_batch.coercion import InstantPattern, instant_pattern
 from spark_batch.exact.instants import InstantError, parse_instant
-from spark_batch.exact.json_text import Number
-from spark_batch.exact.numbers import exact_number
+from spark_batch.literals.numbers import exact_number
+from spark_batch.literals.reading import Number
 
 LEVELS_MAX = 32
 """Levels of arrays and objects in which types are looked for."""
@@ -161,7 +161,7 @@ class Seen:
         return self.booleans + self.numbers.count + self.texts.count + self.arrays + self.objects + self.deep
 
     def add(self, value: JsonValue, level: int = 0) -> None:
-        """Take note of a value as `exact.json_text.parse` gives it."""
+        """Take note of a value as `literals.reading.parse` gives it."""
         if value is None:
             self.nulls += 1
         elif isinstance(value, Number):

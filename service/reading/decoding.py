@@ -21,7 +21,7 @@ from fastavro.schema import SchemaParseException
 from fastavro.types import Schema
 
 from service.registry.errors import SchemaNotFound
-from spark_batch.exact.json_text import RejectedPayload, parse
+from spark_batch.literals.reading import RejectedPayload, parse
 
 _MAGIC = 0
 _HEADER_BYTES = 5

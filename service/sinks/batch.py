@@ -40,6 +40,7 @@ class RefusalReason(StrEnum):
     NO_VERSION = "no_version"
     TOO_LARGE = "too_large"
     REFUSED_BY_TARGET = "refused_by_target"
+    OUT_OF_RANGE = "out_of_range"
 
 
 Partition: TypeAlias = tuple[str, int]

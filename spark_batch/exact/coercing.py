@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from spark_batch.avro_types import Enum, Primitive, Temporal
 from spark_batch.coercion import folded, folded_symbols
 from spark_batch.exact.instants import parse_instant
-from spark_batch.exact.json_text import Number
+from spark_batch.literals.reading import Number
 
 if TYPE_CHECKING:
     from spark_batch.avro_types import AvroType, JsonValue, Slot

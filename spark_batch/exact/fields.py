@@ -11,17 +11,12 @@ from typing import TYPE_CHECKING
 
 from spark_batch.avro_types import JsonValue, Temporal
 from spark_batch.exact.instants import InstantError, parse_instant
-from spark_batch.exact.json_text import Number, RejectedPayload
-from spark_batch.exact.numbers import DIGITS_MAX, exact_number, plain_digits
+from spark_batch.literals.numbers import DIGITS_MAX, exact_number
+from spark_batch.literals.reading import Number, RejectedPayload
+from spark_batch.literals.writing import MISSING, json_text, plain_number
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-MISSING = object()
-_PLAIN_DIGITS_MAX = 19
-"""As many as the longest integer of 64 bits has."""
-_ESCAPES = {code: f"\\u{code:04X}" for code in range(0x20)}
-_ESCAPES |= {ord(raw): f"\\{short}" for raw, short in zip('\b\t\n\f\r"\\', 'btnfr"\\', strict=True)}
+    from collections.abc import Iterable
 
 
 def payload_hash(payload: bytes) -> bytes:
@@ -47,22 +42,6 @@ def at_path(value: JsonValue, path: str) -> JsonValue:
     return value
 
 
-def json_text(value: JsonValue, *, number: Callable[[str], str] | None = None) -> str:
-    """A parsed value as JSON text again, escaped as Jackson escapes; numbers through `number`, plain by default."""
-    if isinstance(value, Number):
-        return (number or plain_number)(value)
-    if isinstance(value, str):
-        return f'"{value.translate(_ESCAPES)}"'
-    if isinstance(value, dict):
-        entries = (f"{json_text(str(name))}:{json_text(item, number=number)}" for name, item in value.items())
-        return f"{{{','.join(entries)}}}"
-    if isinstance(value, list):
-        return f"[{','.join(json_text(item, number=number) for item in value)}]"
-    if value is None or value is MISSING:
-        return "null"
-    return "true" if value else "false"
-
-
 def loose_key(name: str, value: JsonValue) -> str | None:
     """Text of a top-level field: itself where it is text, JSON otherwise, None where it is missing or null."""
     found = at_path_of_one(value, name)
@@ -86,11 +65,6 @@ def loose_timestamp(path: str, value: JsonValue) -> int | None:
         return parse_instant(Temporal.TIMESTAMP_MILLIS, text, is_number=isinstance(found, Number))
     except InstantError as error:
         raise RejectedPayload(error.reason, f"{path}: {error}") from None
-
-
-def plain_number(literal: str) -> str:
-    """Digits alone where the number is an integer of moderate size, otherwise as it is written."""
-    return plain_digits(literal, digits_max=_PLAIN_DIGITS_MAX) or literal
 
 
 def _encoded(value: JsonValue) -> str:

@@ -35,8 +35,8 @@ from spark_batch.avro_types import (
 )
 from spark_batch.exact.coercing import taken_for
 from spark_batch.exact.instants import InstantError, parse_instant
-from spark_batch.exact.json_text import Number, RejectedPayload
-from spark_batch.exact.numbers import DIGITS_MAX, exact_number, is_zero
+from spark_batch.literals.numbers import DIGITS_MAX, exact_number, is_zero
+from spark_batch.literals.reading import Number, RejectedPayload
 from spark_batch.outcome import Reason
 
 if TYPE_CHECKING:

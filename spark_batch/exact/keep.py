@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from spark_batch.avro_types import Array, JsonValue, Map, Record, Slot, Temporal
 from spark_batch.exact.coercing import taken_for
-from spark_batch.exact.fields import json_text
 from spark_batch.exact.instants import parse_instant
-from spark_batch.exact.json_text import Number, RejectedPayload
+from spark_batch.literals.reading import Number, RejectedPayload
+from spark_batch.literals.writing import json_text
 from spark_batch.outcome import Reason
 
 

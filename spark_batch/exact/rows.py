@@ -8,7 +8,7 @@ from decimal import Context
 from decimal import Decimal as ExactNumber
 
 from spark_batch.avro_types import Array, AvroType, Decimal, Fixed, JsonValue, Map, Primitive, Record
-from spark_batch.exact.json_text import Number
+from spark_batch.literals.reading import Number
 
 
 def canonical_row(kind: AvroType | None, value: JsonValue) -> JsonValue:  # noqa: PLR0911 - one line a type

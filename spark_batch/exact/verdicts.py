@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from spark_batch.exact.fields import dedupe_hash, json_text, loose_key, loose_timestamp, payload_hash
-from spark_batch.exact.json_text import RejectedPayload, parse
+from spark_batch.exact.fields import dedupe_hash, loose_key, loose_timestamp, payload_hash
 from spark_batch.exact.judge import canonical_record
 from spark_batch.exact.keep import is_kept_whole, kept_payload
+from spark_batch.literals.reading import RejectedPayload, parse
+from spark_batch.literals.writing import json_text
 from spark_batch.outcome import Reason, Rejection, Stage
 from spark_batch.plan import ConversionPlan, ConverterKind, UnknownFields
 from spark_batch.plan_transforms import is_reshaped

@@ -26,11 +26,13 @@ from spark_batch.avro_types import (
     Fixed,
     JsonValue,
     Map,
+    Narrow,
     Primitive,
     Record,
     Slot,
     Temporal,
 )
+from spark_batch.instant_columns import instant_number
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -85,7 +87,7 @@ def json_payload(kind: AvroType, value: Column, *, is_decimal_numeric: bool) -> 
         return F.transform_values(value, lambda _, item: inner(kind.values.type, item))
     if isinstance(kind, Decimal):
         return value if is_decimal_numeric else F.base64(value) if kind.is_wide else _unscaled_base64(kind, value)
-    return _instant_number(kind, value) if isinstance(kind, Temporal) else value
+    return instant_number(kind, value) if isinstance(kind, Temporal) else value
 
 
 def _unscaled_base64(kind: Decimal, value: Column) -> Column:
@@ -96,15 +98,6 @@ def _unscaled_base64(kind: Decimal, value: Column) -> Column:
     schema = {"type": "bytes", "logicalType": "decimal", "precision": kind.precision, "scale": kind.scale}
     encoded = to_avro(value, json.dumps(schema))
     return F.base64(F.substring(encoded, 2, 1 << 10))
-
-
-def _instant_number(kind: Temporal, value: Column) -> Column:
-    if kind is Temporal.DATE:
-        return F.unix_date(value)
-    if kind in {Temporal.TIME_MILLIS, Temporal.TIME_MICROS}:
-        return value
-    instant = value.cast("timestamp")
-    return F.unix_millis(instant) if kind.units_per_second == 1_000 else F.unix_micros(instant)  # noqa: PLR2004
 
 
 def connect_schema(record: Record) -> JsonValue:
@@ -150,6 +143,8 @@ def _structure(kind: AvroType) -> dict[str, JsonValue]:
         return {"type": "map", "keys": {"type": "string", "optional": False}, "values": values}
     if isinstance(kind, (Decimal, Fixed)):
         return {"type": "bytes"}
+    if isinstance(kind, Narrow):
+        return {"type": f"int{kind.bits}"}
     return {
         "type": _TYPES[kind.base if isinstance(kind, Temporal) else kind]
         if kind in _TYPES or isinstance(kind, Temporal)

@@ -4,35 +4,67 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from spark_batch.transforms.cast import Cast
 from spark_batch.transforms.extract_field import ExtractField
+from spark_batch.transforms.flatten import Flatten
 from spark_batch.transforms.form import Side
 from spark_batch.transforms.hoist_field import HoistField
 from spark_batch.transforms.insert_field import FieldName, InsertField
+from spark_batch.transforms.mask_field import MaskField
 from spark_batch.transforms.predicates import HasHeaderKey, Predicate, RecordIsTombstone, TopicNameMatches
 from spark_batch.transforms.regex_router import RegexRouter
+from spark_batch.transforms.replace_field import ReplaceField
+from spark_batch.transforms.set_schema_metadata import SetSchemaMetadata
+from spark_batch.transforms.timestamp_converter import TimestampConverter
 
 __all__ = [
     "PREDICATES",
     "RESHAPINGS",
     "ROUTERS",
+    "Cast",
     "ExtractField",
     "FieldName",
+    "Flatten",
     "HasHeaderKey",
     "HoistField",
     "InsertField",
+    "MaskField",
     "Predicate",
     "RecordIsTombstone",
     "RegexRouter",
+    "ReplaceField",
     "ReshapingForm",
+    "SetSchemaMetadata",
     "Side",
     "Step",
+    "TimestampConverter",
     "TopicNameMatches",
     "Transformation",
 ]
 
-ReshapingForm = ExtractField | HoistField | InsertField
+ReshapingForm = (
+    Cast
+    | ExtractField
+    | Flatten
+    | HoistField
+    | InsertField
+    | MaskField
+    | ReplaceField
+    | SetSchemaMetadata
+    | TimestampConverter
+)
 Transformation = ReshapingForm | RegexRouter
-RESHAPINGS: tuple[type[ReshapingForm], ...] = (ExtractField, HoistField, InsertField)
+RESHAPINGS: tuple[type[ReshapingForm], ...] = (
+    Cast,
+    ExtractField,
+    Flatten,
+    HoistField,
+    InsertField,
+    MaskField,
+    ReplaceField,
+    SetSchemaMetadata,
+    TimestampConverter,
+)
 """Transformations of keys or values; Connect has two classes of each, `$Key` and `$Value`."""
 ROUTERS: tuple[type[RegexRouter], ...] = (RegexRouter,)
 """Transformations of topics."""

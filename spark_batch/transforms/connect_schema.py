@@ -11,6 +11,7 @@ from spark_batch.transforms.halves import Fault, FaultReason, Unfit
 Document: TypeAlias = "dict[str, Any]"
 _CACHED = 1024
 TIMESTAMP = "org.apache.kafka.connect.data.Timestamp"
+DECIMAL = "org.apache.kafka.connect.data.Decimal"
 _JAVA_CLASSES = {
     "struct": "org.apache.kafka.connect.data.Struct",
     "array": "java.util.ArrayList",
@@ -27,7 +28,7 @@ _JAVA_CLASSES = {
     TIMESTAMP: "java.util.Date",
     "org.apache.kafka.connect.data.Date": "java.util.Date",
     "org.apache.kafka.connect.data.Time": "java.util.Date",
-    "org.apache.kafka.connect.data.Decimal": "java.math.BigDecimal",
+    DECIMAL: "java.math.BigDecimal",
 }
 
 

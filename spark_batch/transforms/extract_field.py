@@ -6,7 +6,7 @@ import json
 import re
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import Any, ClassVar, cast
 
 import msgspec
 import pyarrow.compute as pc
@@ -15,7 +15,17 @@ from spark_batch.avro_documents import definitions, inlined, namespace_of, witho
 from spark_batch.avro_types import Field, JsonValue, Record, Slot
 from spark_batch.outcome import Reason
 from spark_batch.transforms.connect_schema import Document, has_fields, java_class_of_schema, schema_document
-from spark_batch.transforms.form import FormKey, Inapplicable, KeyKind, KeysRefused, KeyValues, Row, Side
+from spark_batch.transforms.form import (
+    ExactRow,
+    FormKey,
+    Inapplicable,
+    KeyKind,
+    KeysRefused,
+    KeyValues,
+    Row,
+    Side,
+    Values,
+)
 from spark_batch.transforms.halves import (
     Fault,
     FaultReason,
@@ -34,10 +44,15 @@ from spark_batch.transforms.halves import (
     texts_of,
     typed,
 )
-from spark_batch.transforms.shape import Misfit, Shape, demand_plain_null, demand_record, pinned, written
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
+from spark_batch.transforms.shape import (
+    Misfit,
+    Shape,
+    demand_plain_null,
+    demand_record,
+    pinned,
+    record_document,
+    written,
+)
 
 _PURPOSE, _NESTED = "field extraction", "nested field access"
 """Connect's words for what it does, in its errors."""
@@ -123,7 +138,7 @@ class ExtractField:
             field = slot.type.field(step) if isinstance(slot.type, Record) else None
             if field is None:
                 raise Misfit(f"transforms.{name}.field", ".".join(self.path), f"a field of the {self.side}")
-            branch = _record_document(document, known, namespace)
+            branch = record_document(document, known, namespace)
             namespace = namespace_of(branch) or namespace
             document = next(item["type"] for item in branch["fields"] if item["name"] == step)
             slot, is_nullable = field.slot, is_nullable or field.slot.is_nullable
@@ -132,14 +147,18 @@ class ExtractField:
         avro = pinned(inlined(without_json_names(document), known, set(), namespace), namespace)
         if is_nullable and not slot.is_nullable:
             avro = ["null", avro]
-        return Shape(Slot(slot.type, is_nullable), written(avro), field)
+        return Shape(Slot(slot.type, is_nullable, connect=slot.connect), written(avro), field)
 
-    def column(self, shape: Shape, value: Column, row: Row) -> Column:
+    def column(self, shape: Shape, value: Values, row: Row) -> Values:
         """The field of the struct."""
         del shape, row
-        for name in self.path:
-            value = value.getField(name)
-        return value
+        found = value.getField(self.path[0])
+        for name in self.path[1:]:
+            found = found.getField(name)
+        return found
+
+    def proof(self, shape: Shape, value: Values) -> None:
+        """Nothing is left to prove."""
 
     def exact(self, name: str, topic: str, value: JsonValue) -> JsonValue:
         """A field that is missing is not null: Connect would make a tombstone of the record."""
@@ -152,9 +171,9 @@ class ExtractField:
             value = value[step]
         return value
 
-    def canonical(self, value: JsonValue, topic: str, timestamp: JsonValue) -> JsonValue:
+    def canonical(self, shape: Shape, value: JsonValue, row: ExactRow) -> JsonValue:
         """The field; null where a record on the way to it is."""
-        del topic, timestamp
+        del shape, row
         for step in self.path:
             value = None if value is None else value[step]
         return value
@@ -190,7 +209,7 @@ class ExtractField:
         field: Field | None = None
         for name in self.path:
             if not isinstance(slot.type, Record):
-                raise _no_struct(java_class_of_type(slot.type), is_nested=field is not None)
+                raise _no_struct(java_class_of_type(slot.connect_type), is_nested=field is not None)
             field = slot.type.field(name)
             if field is None:
                 raise Unfit(_unknown(self.path))
@@ -212,18 +231,6 @@ def _shape_after(extract: ExtractField, shape: Shape) -> Shape:
 
 class _MissingError(Exception):
     """A required field is not there."""
-
-
-def _record_document(document: JsonValue, known: dict[str, JsonValue], namespace: str) -> dict[str, JsonValue]:
-    """The record's document, wherever in the schema it is written."""
-    if isinstance(document, list):
-        document = next(item for item in document if item != "null")
-    if isinstance(document, str):
-        document = known[document if "." in document or not namespace else f"{namespace}.{document}"]
-    if isinstance(document["type"], (dict, list)):
-        return _record_document(document["type"], known, namespace)
-    found: dict[str, JsonValue] = document
-    return found
 
 
 @lru_cache(maxsize=1024)

@@ -38,6 +38,11 @@ class KeyKind(StrEnum):
     CHOICE = "choice"
     PATTERN = "pattern"
     """A regular expression of Java's; see `java_pattern`."""
+    NAMES = "names"
+    """Texts between commas; where the key is required, at least one."""
+    INTEGER = "integer"
+    FILLED = "filled"
+    """Text that is not empty, where it is given."""
 
 
 @dataclass(frozen=True)
@@ -48,15 +53,17 @@ class FormKey:
     about: str
     """Its documentation."""
     kind: KeyKind = KeyKind.TEXT
-    default: str | bool | None = None
+    default: str | bool | tuple[str, ...] | None = None
     is_required: bool = False
     is_important: bool = False
     """Connect's importance HIGH; else MEDIUM."""
     choices: tuple[str, ...] = ()
+    is_slight: bool = False
+    """Connect's importance LOW."""
 
 
 KeyValues: TypeAlias = Mapping[str, Any]
-"""The values of all keys of a form by their names, defaults put in: text, None, or for booleans a truth value."""
+"""The values of all keys of a form by their names, defaults put in: text, None, a truth value, a number, or texts."""
 
 
 class KeysRefused(ValueError):
@@ -68,7 +75,7 @@ class KeysRefused(ValueError):
 
 
 class Inapplicable(Exception):
-    """A JSON value that no contract describes is not what the transformation works on; `reason` is for dead letters."""
+    """A value is not what the transformation works on; `reason` is for dead letters."""
 
     def __init__(self, reason: Reason, message: str) -> None:
         super().__init__(message)
@@ -85,6 +92,47 @@ class Row:
     """Milliseconds since the epoch, or null."""
     topic: str
     """Where the record is for, as the routers before have made it."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A record as columns of its fields, not yet put together.
+
+    A struct that one step makes and the next one takes apart is named once for each of its fields: the tree that Spark
+    reads grows by that factor with every step.
+    """
+
+    columns: Mapping[str, Column]
+    is_there: Column
+
+    def getField(self, name: str) -> Column:  # noqa: N802 - as Spark's columns have it
+        """One field's column."""
+        return self.columns[name]
+
+    def isNotNull(self) -> Column:  # noqa: N802 - as Spark's columns have it
+        """Whether there is a record."""
+        return self.is_there
+
+
+Values: TypeAlias = "Column | Parts"
+
+
+def joined(value: Values) -> Column:
+    """The record as one column, null where there is none."""
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - configs are read without Spark
+
+    if not isinstance(value, Parts):
+        return value
+    return F.when(value.is_there, F.struct(*(column.alias(name) for name, column in value.columns.items())))
+
+
+@dataclass(frozen=True)
+class ExactRow:
+    """What `Row` tells, of one record that takes the exact path."""
+
+    topic: str
+    timestamp: JsonValue
+    """A canonical number, or None."""
 
 
 class Reshaping(Protocol):
@@ -111,16 +159,19 @@ class Reshaping(Protocol):
     def reshaped(self, name: str, shape: Shape) -> Shape:
         """The type and Avro schema after it; raises Misfit where it cannot be applied to what it gets."""
 
-    def column(self, shape: Shape, value: Column, row: Row) -> Column:
+    def column(self, shape: Shape, value: Values, row: Row) -> Values:
         """The value after it, as a column of Spark's; the shape is that of the value before."""
+
+    def proof(self, shape: Shape, value: Values) -> Column | None:
+        """Where `column` is sure to be right; elsewhere `canonical` decides. None: everywhere, and it never refuses."""
 
     def exact(self, name: str, topic: str, value: JsonValue) -> JsonValue:
         """A parsed JSON value after it, of which no contract tells the type; raises Inapplicable."""
 
-    def canonical(self, value: JsonValue, topic: str, timestamp: JsonValue) -> JsonValue:
+    def canonical(self, shape: Shape, value: JsonValue, row: ExactRow) -> JsonValue:
         """A value that a contract describes, as `exact.writing` has it, after it: what `column` does, for one record.
 
-        `topic` and `timestamp` (a canonical number, or None) are those of `Row`; only what is there comes here.
+        Only what is there comes here. Raises Inapplicable.
         """
 
     def of_texts(self, half: JsonHalf, origins: Origins) -> tuple[JsonHalf, Faults]:

@@ -18,13 +18,27 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_batch.avro_types import Array, AvroType, Decimal, Enum, Field, Fixed, Map, Primitive, Record, Temporal
+from spark_batch.avro_types import (
+    Array,
+    AvroType,
+    Decimal,
+    Enum,
+    Field,
+    Fixed,
+    Map,
+    Narrow,
+    Primitive,
+    Record,
+    Temporal,
+)
 from spark_batch.transforms.shape import Shape
 
 ArrowColumn: TypeAlias = "pa.Array[Any]"
 Mask: TypeAlias = "npt.NDArray[np.bool_]"
 _OBJECT: msgspec.json.Decoder[dict[str, msgspec.Raw]] = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _PRIMITIVE_CLASSES = {
+    Narrow(8): "java.lang.Byte",
+    Narrow(16): "java.lang.Short",
     Primitive.INT: "java.lang.Integer",
     Primitive.LONG: "java.lang.Long",
     Primitive.FLOAT: "java.lang.Float",
@@ -53,6 +67,7 @@ class FaultReason(StrEnum):
     DUPLICATE_FIELD = "duplicate_field"
     MISSING_TIMESTAMP = "missing_timestamp"
     UNUSABLE_DEFAULT = "unusable_default"
+    OUT_OF_RANGE = "out_of_range"
 
 
 class Fault(NamedTuple):
@@ -178,7 +193,7 @@ def defaulted(field: Field, column: ArrowColumn, is_there: Any, faults: dict[int
 def java_class_of_type(kind: AvroType) -> str:
     """Class that Connect holds such a value in."""
     found = next((name for python, name in _JAVA_CLASSES if isinstance(kind, python)), None)
-    return found or _PRIMITIVE_CLASSES.get(cast("Primitive", kind), "java.lang.String")
+    return found or _PRIMITIVE_CLASSES.get(cast("Primitive | Narrow", kind), "java.lang.String")
 
 
 def _java_class_of_text(text: bytes) -> str:

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import Any, ClassVar, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_batch.avro_types import Field, JsonValue, Record, Slot
 from spark_batch.transforms.connect_schema import schema_document
-from spark_batch.transforms.form import FormKey, KeyValues, Row, Side
+from spark_batch.transforms.form import ExactRow, FormKey, KeyValues, Parts, Row, Side, Values, joined
 from spark_batch.transforms.halves import Faults, JsonHalf, Origins, TypedHalf, typed
 from spark_batch.transforms.shape import Shape, pinned, written
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
 
 _HOISTED = {"type": "record", "name": "ConnectDefault", "namespace": "io.confluent.connect.avro"}
 """A record without a name, as Confluent's converter writes it."""
@@ -50,21 +47,22 @@ class HoistField:
         document = {**_HOISTED, "fields": [{"name": self.field, "type": inner}]}
         return Shape(Slot(Record("", (field,))), written(document))
 
-    def column(self, shape: Shape, value: Column, row: Row) -> Column:
+    def column(self, shape: Shape, value: Values, row: Row) -> Values:
         """A null that came to be by another transformation is wrapped; a record that is not there is not."""
-        from pyspark.sql import functions as F  # noqa: N812, PLC0415 - configs are read without Spark
-
         del shape
-        return F.when(row.is_there, F.struct(value.alias(self.field)))
+        return Parts({self.field: joined(value)}, row.is_there)
+
+    def proof(self, shape: Shape, value: Values) -> None:
+        """Nothing is left to prove."""
 
     def exact(self, name: str, topic: str, value: JsonValue) -> JsonValue:
         """An object of one field."""
         del name, topic
         return {self.field: value}
 
-    def canonical(self, value: JsonValue, topic: str, timestamp: JsonValue) -> JsonValue:
+    def canonical(self, shape: Shape, value: JsonValue, row: ExactRow) -> JsonValue:
         """A null that came to be by another transformation is wrapped."""
-        del topic, timestamp
+        del shape, row
         return {self.field: value}
 
     def of_texts(self, half: JsonHalf, origins: Origins) -> tuple[JsonHalf, Faults]:

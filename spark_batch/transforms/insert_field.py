@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import Any, ClassVar, cast
 
 import msgspec
 import numpy as np
@@ -14,7 +14,18 @@ import pyarrow as pa
 from spark_batch.avro_types import Field, JsonValue, Primitive, Slot, Temporal
 from spark_batch.outcome import Reason
 from spark_batch.transforms.connect_schema import TIMESTAMP, Document, java_class_of_schema, schema_document
-from spark_batch.transforms.form import FormKey, Inapplicable, KeyKind, KeysRefused, KeyValues, Row, Side
+from spark_batch.transforms.form import (
+    ExactRow,
+    FormKey,
+    Inapplicable,
+    KeyKind,
+    KeysRefused,
+    KeyValues,
+    Parts,
+    Row,
+    Side,
+    Values,
+)
 from spark_batch.transforms.halves import (
     ArrowColumn,
     Fault,
@@ -35,9 +46,6 @@ from spark_batch.transforms.halves import (
     typed,
 )
 from spark_batch.transforms.shape import Misfit, Shape, demand_plain_null, demand_record, written
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
 
 _PURPOSE = "field insertion"
 """Connect's words for what it does, in its errors."""
@@ -163,19 +171,22 @@ class InsertField:
             for _, field, kind in self.named
         ]
 
-    def column(self, shape: Shape, value: Column, row: Row) -> Column:
+    def column(self, shape: Shape, value: Values, row: Row) -> Values:
         """A struct of the fields that were there and the new ones."""
         from pyspark.sql import functions as F  # noqa: N812, PLC0415 - configs are read without Spark
 
         record = demand_record(self, "", shape)
-        columns = [value.getField(field.name).alias(field.name) for field in record.fields]
+        columns = {field.name: value.getField(field.name) for field in record.fields}
         if self.topic is not None:
-            columns.append(F.lit(row.topic).alias(self.topic.name))
+            columns[self.topic.name] = F.lit(row.topic)
         if self.timestamp is not None:
-            columns.append(F.timestamp_millis(row.timestamp).alias(self.timestamp.name))
+            columns[self.timestamp.name] = F.timestamp_millis(row.timestamp)
         if self.static is not None:
-            columns.append(F.lit(self.static_value).alias(self.static.name))
-        return F.when(value.isNotNull(), F.struct(*columns))
+            columns[self.static.name] = F.lit(self.static_value)
+        return Parts(columns, value.isNotNull())
+
+    def proof(self, shape: Shape, value: Values) -> None:
+        """Nothing is left to prove."""
 
     def exact(self, name: str, topic: str, value: JsonValue) -> JsonValue:
         """As in Connect, what is added takes the place of a field that has its name."""
@@ -185,11 +196,12 @@ class InsertField:
         static = {} if self.static is None else {self.static.name: self.static_value}
         return {**value, **topics, **static}
 
-    def canonical(self, value: JsonValue, topic: str, timestamp: JsonValue) -> JsonValue:
+    def canonical(self, shape: Shape, value: JsonValue, row: ExactRow) -> JsonValue:
         """Nothing is added to a null."""
+        del shape
         if value is None:
             return None
-        known = {"topic.field": topic, "timestamp.field": timestamp, "static.field": self.static_value}
+        known = {"topic.field": row.topic, "timestamp.field": row.timestamp, "static.field": self.static_value}
         return {**value, **{field.name: known[key] for key, field, _ in self.named}}
 
     def of_texts(self, half: JsonHalf, origins: Origins) -> tuple[JsonHalf, Faults]:
@@ -212,7 +224,7 @@ class InsertField:
         """The columns of the struct with the new ones behind them."""
         record = half.shape.record
         if record is None:
-            raise Unfit(only_structs(_PURPOSE, java_class_of_type(half.shape.slot.type)))
+            raise Unfit(only_structs(_PURPOSE, java_class_of_type(half.shape.slot.connect_type)))
         fields = self._fields()
         names = [field.name for field in (*record.fields, *fields)]
         for field in fields:

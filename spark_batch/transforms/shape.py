@@ -82,6 +82,18 @@ def demand_plain_null(name: str, field: Field) -> None:
         raise Misfit(key, "true", expected)
 
 
+def record_document(document: JsonValue, known: dict[str, JsonValue], namespace: str) -> dict[str, JsonValue]:
+    """The record's document, wherever in the schema it is written."""
+    if isinstance(document, list):
+        document = next(item for item in document if item != "null")
+    if isinstance(document, str):
+        document = known[document if "." in document or not namespace else f"{namespace}.{document}"]
+    if isinstance(document["type"], (dict, list)):
+        return record_document(document["type"], known, namespace)
+    found: dict[str, JsonValue] = document
+    return found
+
+
 def written(document: JsonValue) -> str:
     """An Avro schema as text, the same for the same schema."""
     return json.dumps(document, separators=(",", ":"))

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from service.domain.java_numbers import java_double, java_float
 from service.sinks.batch import Form, SinkBatch
-from spark_batch.exact.numbers import plain_digits
+from spark_batch.literals.numbers import plain_digits
 
 NULL = "null"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

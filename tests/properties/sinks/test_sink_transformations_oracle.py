@@ -102,6 +102,7 @@ def stepped(step: Step, record: Record, offset: int) -> Record:
     elif isinstance(each, ExtractField):
         value, schema = extracted(each.path, value, schema)
     elif value is not None:
+        assert isinstance(each, InsertField)
         value, schema = inserted(each, record, offset)
     return Record(topic, value, schema, record.has_header)
 

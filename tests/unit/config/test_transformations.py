@@ -115,7 +115,7 @@ def test_what_is_wrong_is_found(keys: dict[str, str], refused: str) -> None:
     assert list(errors(properties)) == [f"transforms.a.{refused}"]
 
 
-@pytest.mark.parametrize("name", ["Cast$Value", "Filter", "MaskField$Key", "TimestampRouter"])
+@pytest.mark.parametrize("name", ["HeaderFrom$Value", "Filter", "InsertHeader", "TimestampRouter"])
 def test_what_is_not_built_is_told_with_what_is(name: str) -> None:
     """Under the name in full, or the simple one."""
     for full in (f"{PACKAGE}.{name}", name):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_batch.exact.json_text import RejectedPayload, parse
+from spark_batch.literals.reading import RejectedPayload, parse
 from spark_batch.outcome import Reason
 from tests.spark.json_texts import texts
 

@@ -161,7 +161,7 @@ def test_transformations_that_do_not_fit_are_found_before_the_start() -> None:
 
 def test_transformations_that_are_not_built_yet_are_said_to_be() -> None:
     """Leaving them out would change the records."""
-    config = {**SOURCE, "transforms": "a", "transforms.a.type": f"{PACKAGE}.MaskField$Value"}
+    config = {**SOURCE, "transforms": "a", "transforms.a.type": f"{PACKAGE}.TimestampRouter"}
     (text,) = errors(config)["transforms.a.type"]
     assert "not built yet" in text
     assert "HoistField$Value" in text
