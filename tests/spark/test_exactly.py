@@ -113,7 +113,9 @@ def plans(draw: st.DrawFn, schema: dict[str, Any] | None) -> ConversionPlan:
     paths = [] if schema is None else [field.get("json.name", field["name"]) for field in schema["fields"]]
     steps = draw(st.lists(transformations(), max_size=3))
     wished = ConversionPlan(
-        draw(st.sampled_from(PayloadFormat)) if schema is None else PayloadFormat.JSON,
+        draw(st.sampled_from([PayloadFormat.JSON, PayloadFormat.TEXT, PayloadFormat.BYTES]))
+        if schema is None
+        else PayloadFormat.JSON,
         None if schema is None else Contract(json.dumps(schema)),
         key_converter=ConverterSpec(ConverterKind.STRING),
         value_converter=AVRO if schema else ConverterSpec(ConverterKind.BYTES),
