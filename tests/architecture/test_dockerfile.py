@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 
 import pytest
 
@@ -90,3 +91,12 @@ def test_every_image_it_begins_from_is_named_by_its_digest(instructions: list[tu
 def test_an_image_without_a_digest_is_found(lines: list[tuple[str, str]]) -> None:
     """However it is named."""
     assert len(unpinned(lines)) == 1
+
+
+def test_the_image_gets_all_that_its_wheel_is_made_of() -> None:
+    """What the wheel puts in from elsewhere is let through to where the image is built."""
+    project = tomllib.loads(text_of("pyproject.toml"))
+    put_in = project["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
+    let_in = {line.removeprefix("!") for line in text_of(".dockerignore").splitlines() if line.startswith("!")}
+
+    assert [path for path in put_in if not {path, path.partition("/")[0]} & let_in] == []
