@@ -45,6 +45,10 @@ class FakeSearch:
     """How many bulks are carried out, and then the connection breaks."""
     body_bytes_max: int = 1 << 30
     user: str | None = None
+    closed: dict[str, tuple[int, str]] = field(default_factory=dict)
+    """Status and kind of error of each document of an index that takes none."""
+    mapping_page: str | None = None
+    """What somebody between answers in place of a mapping."""
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[str]:
@@ -91,6 +95,8 @@ class FakeSearch:
             return web.json_response(_error("index_not_found_exception", f"no such index [{name}]"), status=404)
         if request.method == "PUT":
             self.indices[name].properties |= (await request.json())["properties"]
+        elif self.mapping_page is not None:
+            return web.Response(text=self.mapping_page, content_type="text/html")
         properties = self.indices[name].properties
         return web.json_response({name: {"mappings": {"properties": properties} if properties else {}}})
 
@@ -124,7 +130,10 @@ class FakeSearch:
             return web.json_response(_error("broken", "to order"), status=self.statuses.pop(0))
         if len(body) > self.body_bytes_max:
             return web.Response(status=413)
-        items = self._carried_out(body)
+        try:
+            items = self._carried_out(body)
+        except ValueError as error:
+            return web.json_response(_error("illegal_argument_exception", str(error)), status=400)
         if self.lost_answers:
             self.lost_answers -= 1
             assert request.transport is not None
@@ -143,15 +152,16 @@ class FakeSearch:
             actions.append(action)
             assert len(str(told.get("_id", "")).encode()) <= ID_BYTES_MAX
             source = b"" if verb == "delete" else next(lines)
+            _demand_sound(verb, told, source)
             items.append({verb: {"_index": told["_index"], "_id": told.get("_id"), **self._done(verb, told, source)}})
         self.bulks.append(actions)
         return items
 
     def _done(self, verb: str, told: dict[str, Any], source: bytes) -> dict[str, Any]:
         name = told.get("_id", f"made-{sum(map(len, self.bulks))}-{len(source)}-{id(told)}")
-        if self.busy_ids.get(name):
-            self.busy_ids[name] -= 1
-            return {"status": 429, **_error("es_rejected_execution_exception", "rejected execution")}
+        trouble = self._trouble(name, told["_index"])
+        if trouble is not None:
+            return trouble
         index = self.indices.setdefault(told["_index"], Index())
         if (verb == "create" and name in index.documents) or self._is_old(index, name, told):
             return {"status": 409, **_error("version_conflict_engine_exception", f"[{name}]: version conflict")}
@@ -171,9 +181,28 @@ class FakeSearch:
         index.documents[name], index.versions[name] = document, version
         return {"status": 201, "result": "created"}
 
+    def _trouble(self, name: str, index: str) -> dict[str, Any] | None:
+        if self.busy_ids.get(name):
+            self.busy_ids[name] -= 1
+            return {"status": 429, **_error("es_rejected_execution_exception", "rejected execution")}
+        if index in self.closed:
+            status, kind = self.closed[index]
+            return {"status": status, **_error(kind, f"index [{index}] blocked")}
+        return None
+
     @staticmethod
     def _is_old(index: Index, name: str, told: dict[str, Any]) -> bool:
         return told.get("version_type") == "external" and told["version"] <= index.versions.get(name, -1)
+
+
+def _demand_sound(verb: str, told: dict[str, Any], source: bytes) -> None:
+    """What the server demands of an action when it reads the bulk: it carries out nothing of one that has another."""
+    if verb in {"update", "delete"} and "_id" not in told:
+        message = "an id must be provided"
+        raise ValueError(message)
+    if verb == "update" and not all(isinstance(each, dict) for each in json.loads(source).values()):
+        message = "failed to parse field [doc]"
+        raise ValueError(message)
 
 
 def _misfit(index: Index, document: Any) -> dict[str, Any] | None:

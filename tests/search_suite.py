@@ -162,9 +162,13 @@ class SearchSuite:
     async def test_the_version_may_come_from_a_header(self, search: Search) -> None:
         """A lower number loses, though its offset is greater; without a number the record is refused."""
         async with started(search, external__version__header="v") as sink:
-            await sink.put([("a", {"n": 1})], headers=[{"v": b"9"}])
-            await sink.put([("a", {"n": 2}), ("b", {"n": 3})], begin=1, headers=[{"v": b"8"}, {"v": b"x"}])
-            assert list(sink.refused) == [2]
+            await sink.put([("a", {"n": 1})], headers=[{"v": b"009"}])
+            await sink.put(
+                [("a", {"n": 2}), ("b", {"n": 3}), ("c", {"n": 4})],
+                begin=1,
+                headers=[{"v": b"8"}, {"v": b"x"}, {"v": b"9" * 5000}],
+            )
+            assert list(sink.refused) == [2, 3]
         assert await search.documents() == {"a": {"n": 1}}
 
     async def test_upsert_changes_the_given_fields(self, search: Search) -> None:
@@ -173,6 +177,14 @@ class SearchSuite:
             assert sink.sink.put_limits.puts_max == 1
             await sink.put([("a", {"n": 1, "m": 1}), ("a", {"n": 2}), ("b", {"n": 3})])
         assert await search.documents() == {"a": {"n": 2, "m": 1}, "b": {"n": 3}}
+
+    async def test_upsert_takes_objects_only(self, search: Search) -> None:
+        """Another value is refused before the server refuses the whole bulk for it."""
+        async with started(search, write__method="UPSERT") as sink:
+            await sink.put([("a", {"n": 1}), ("b", 5), ("c", [{"n": 2}]), ("d", "x"), ("e", {"n": 3})])
+            assert list(sink.refused) == [1, 2, 3]
+            assert sink.refused[1] == "a partial update must be an object"
+        assert await search.documents() == {"a": {"n": 1}, "e": {"n": 3}}
 
     async def test_bad_documents_are_refused_alone(self, search: Search) -> None:
         """With the server's reason; the others of the bulk are there."""
@@ -254,6 +266,16 @@ class SearchSuite:
         found = await search.documents(f"logs-app-{search.topic}")
         stamps = sorted(document["@timestamp"] for document in found.values())
         assert stamps == [1001, 1700000000000]
+
+    async def test_a_data_stream_keeps_every_record_of_a_key(self, search: Search) -> None:
+        """A key is no id there: of two records of one, the second would be refused as if it were the first again."""
+        keys = {"data__stream__type": "METRICS", "data__stream__dataset": "host"}
+        async with started(search, **keys) as sink:
+            for _ in range(2):
+                await sink.put([("host1", {"m": 1}), ("host1", {"m": 2}), (None, {"m": 3})])
+            assert not sink.refused
+        found = await search.documents(f"metrics-host-{search.topic}")
+        assert sorted(document["m"] for document in found.values()) == [1, 2, 3]
 
     async def test_an_illegal_name_is_told(self, search: Search) -> None:
         """The task fails with the server's words."""

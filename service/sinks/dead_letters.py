@@ -5,6 +5,7 @@ They are as Kafka Connect writes them (KIP-298): the record's own bytes, and hea
 
 from __future__ import annotations
 
+import asyncio
 import json
 from bisect import bisect_right
 from collections import Counter
@@ -97,6 +98,8 @@ class RefusedRecords:
     events: TaskEvents
     _waiting: dict[Polled, dict[int, Refusal]] = field(default_factory=dict)
     """By row: records that are put again may be refused again."""
+    _settling: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while dead letters are written: they are waiting until then, and another write would have them again."""
 
     def add(self, polled: Polled, refusal: Refusal) -> None:
         """Note that a record of a poll was refused; a second refusal replaces the first."""
@@ -124,20 +127,30 @@ class RefusedRecords:
 
         Raises RecordRejectedError without tolerance, DeliveryRetriable, DeliveryFatal.
         """
-        self.demand_tolerance()
-        due: list[_Letters] = []
-        for polled, refusals in list(self._waiting.items()):
+        async with self._settling:
+            self.demand_tolerance()
+            due = list(self._due(also))
+            if due and self.writer is not None:
+                await self._write(self.writer, due)
+            for letters in due:
+                self._drop(letters)
+            self._tell(due)
+
+    def _due(self, also: tuple[Polled, Collection[int]] | None) -> Iterator[_Letters]:
+        for polled, refusals in self._waiting.items():
             wanted = set() if also is None or also[0] is not polled else set(also[1])
             rows = sorted(row for row in refusals if row in wanted or polled.is_reached(row))
             if rows:
-                due.append(_Letters(polled, [refusals.pop(row) for row in rows]))
-            if not refusals:
-                del self._waiting[polled]
-        if not due:
-            return
-        if self.writer is not None:
-            await self._write(self.writer, due)
-        self._tell(due)
+                yield _Letters(polled, [refusals[row] for row in rows])
+
+    def _drop(self, letters: _Letters) -> None:
+        """They were written: who settles next must not find them; a record that was refused again meanwhile stays."""
+        waiting = self._waiting.get(letters.polled, {})
+        for refusal in letters.refusals:
+            if waiting.get(refusal.row) is refusal:
+                del waiting[refusal.row]
+        if not waiting:
+            self._waiting.pop(letters.polled, None)
 
     async def _write(self, writer: Writer, due: Sequence[_Letters]) -> None:
         count = sum(len(letters.refusals) for letters in due)

@@ -7,8 +7,8 @@ commits and closes what goes, so that whoever gets it begins where this task has
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
@@ -121,6 +121,8 @@ class SinkTask:
     _rebalances: int = field(init=False, default=0)
     """Counted at each end of an assignment, and at each begin: what was polled before is not this task's to put."""
     _partitions: tuple[Partition, ...] = field(init=False, default=())
+    _has_failed: bool = field(init=False, default=False)
+    """Nothing is committed any more: a rebalance may come before the task has ended."""
 
     def __post_init__(self) -> None:
         """Prepare; nothing is connected before `run`."""
@@ -204,18 +206,32 @@ class SinkTask:
     async def _flow(self) -> None:
         try:
             async with asyncio.TaskGroup() as self._group:
-                while not self._stop.is_set():
-                    records = await self._consumer.poll(seconds_max=POLL_SECONDS)
-                    if records is not None:
-                        await self._take(Polled(records), self._rebalances)
-                    await self._commit_if_due()
-                    self._tell_lag(is_quiet=records is None and not self._puts)
+                with self._failures():
+                    await self._poll_and_put()
         except BaseExceptionGroup as group:
             # Who hears of it is told of the error, not of how puts are run.
             raise root_of(group) from group
-        async with self._alone():
-            await self._commits.run()
-            await self._close()
+        with self._failures():
+            async with self._alone():
+                await self._commits.run()
+                await self._close()
+
+    @contextmanager
+    def _failures(self) -> Iterator[None]:
+        """Note that the block has failed, before a rebalance that waits for it goes on."""
+        try:
+            yield
+        except BaseException:
+            self._has_failed = True
+            raise
+
+    async def _poll_and_put(self) -> None:
+        while not self._stop.is_set():
+            records = await self._consumer.poll(seconds_max=POLL_SECONDS)
+            if records is not None:
+                await self._take(Polled(records), self._rebalances)
+            await self._commit_if_due()
+            self._tell_lag(is_quiet=records is None and not self._puts)
 
     async def _take(self, polled: Polled, rebalances: int) -> None:
         """Decode and begin to put the records of a poll, unless a rebalance takes their partitions away first."""
@@ -273,15 +289,16 @@ class SinkTask:
 
     async def _put_out(self, polled: Polled, put: Put, rebalances: int) -> None:
         """Put one batch, as often as it takes."""
-        while len(put.batch) and not self._stop.is_set():
-            async with self._turns:
-                if rebalances != self._rebalances:
-                    return
-                done, error = await self._put_once(polled, put)
-                self._commits.note_done(polled, done)
-                self._refused.demand_tolerance()
-            if error is not None:
-                await self._wait_to_retry(self._putter.seconds_to_wait(put, error))
+        with self._failures():
+            while len(put.batch) and not self._stop.is_set():
+                async with self._turns:
+                    if rebalances != self._rebalances:
+                        return
+                    done, error = await self._put_once(polled, put)
+                    self._commits.note_done(polled, done)
+                    self._refused.demand_tolerance()
+                if error is not None:
+                    await self._wait_to_retry(self._putter.seconds_to_wait(put, error))
 
     async def _put_once(self, polled: Polled, put: Put) -> tuple[Rows, Retriable | None]:
         """Try once. What the sink refused before it failed for good is told in dead letters."""
@@ -329,12 +346,16 @@ class SinkTask:
             self.activity.finish_round()
 
     async def on_revoked(self, partitions: Collection[Partition]) -> None:
-        """The group takes all partitions back: last chance to commit what was put of them."""
+        """The group takes all partitions back: last chance to commit what was put of them, unless the task has failed.
+
+        Whoever gets them then puts again what was not committed.
+        """
         del partitions  # all of them, always
         async with self._alone():
             self._rebalances += 1
             try:
-                await self._commits.run()
+                if not self._has_failed:
+                    await self._commits.run()
             finally:
                 self._commits.forget()
                 await self._close()

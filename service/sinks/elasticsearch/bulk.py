@@ -30,6 +30,8 @@ _MALFORMED_TYPES = frozenset(
         "document_parsing_exception",
     }
 )
+_CLOSED_TYPES = frozenset({"cluster_block_exception", "security_exception", "index_closed_exception"})
+_CLOSED_STATUSES = frozenset({401, 403})
 _OK, _NOT_FOUND = range(200, 300), 404
 
 
@@ -43,6 +45,8 @@ class Verdict(Enum):
     """Sent again when its index is made."""
     MALFORMED = auto()
     """Will never be taken."""
+    CLOSED = auto()
+    """The index takes no documents, or none of this user: no record is at fault, and the task fails."""
     OUTRUN = auto()
     """Somebody else has changed the document meanwhile; counts as done, and is told."""
     UNKNOWN = auto()
@@ -70,7 +74,9 @@ class Item(msgspec.Struct):
         if kind == "index_not_found_exception":
             return Verdict.INDEX_MISSING
         if kind in _RETRIED_TYPES or self.status in _RETRIED_STATUSES:
-            return Verdict.RETRIED
+            return Verdict.RETRIED  # also the block of an index whose disk is full: 429
+        if kind in _CLOSED_TYPES or self.status in _CLOSED_STATUSES:
+            return Verdict.CLOSED
         return Verdict.MALFORMED if kind in _MALFORMED_TYPES else Verdict.UNKNOWN
 
     @property

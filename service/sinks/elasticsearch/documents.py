@@ -27,6 +27,7 @@ from service.sinks.schemas import DECIMAL, Kind, Schema, SchemaUnreadable, schem
 ID_BYTES_MAX = 512
 """Servers refuse a whole bulk for one longer id."""
 _ID_KINDS = {Kind.INT8, Kind.INT16, Kind.INT32, Kind.INT64, Kind.STRING}
+_VERSION_DIGITS_MAX = 19
 _DECIMAL_BYTES_MAX = 4096
 
 
@@ -98,8 +99,13 @@ def _mask(column: Any) -> npt.NDArray[np.bool_]:
 
 
 def _key_ignored(batch: SinkBatch, config: ElasticsearchSinkConfig) -> npt.NDArray[np.bool_]:
-    if config.key_ignore or not config.topic_key_ignore:
-        return np.full(len(batch), config.key_ignore)
+    """Where the id is the record's place.
+
+    In a data stream it always is: a document is never replaced there, so the server would answer to the second record
+    of a key what it answers to the first one that is sent again.
+    """
+    if config.key_ignore or config.is_data_stream or not config.topic_key_ignore:
+        return np.full(len(batch), config.key_ignore or config.is_data_stream)
     return _mask(pc.is_in(_whole(batch, "topic"), value_set=pa.array(config.topic_key_ignore)))
 
 
@@ -186,7 +192,10 @@ def _header_numbers(batch: SinkBatch, name: str) -> Any:
     for headers in _whole(batch, "headers").to_pylist():
         values = [header["value"] for header in headers or () if header["name"] == name]
         value = (values[-1] or b"").strip().strip(b'"') if values else b""
-        found.append(value.decode() if value.isdigit() and int(value) < 1 << 63 else None)
+        # JSON has no leading zeros; Python reads no number of thousands of digits.
+        digits = (value.lstrip(b"0") or b"0") if value.isdigit() else b""
+        is_version = 0 < len(digits) <= _VERSION_DIGITS_MAX and int(digits) < 1 << 63
+        found.append(digits.decode() if is_version else None)
     return pa.array(found, pa.string())
 
 
@@ -199,10 +208,14 @@ def _documents(batch: SinkBatch, values: Any, config: ElasticsearchSinkConfig, f
         found.refuse(
             ~_mask(values.is_null()), RefusalReason.WRONG_TYPE, "a text or bytes are no document: use JsonConverter"
         )
-        documents = text("")
+        documents = pa.nulls(len(batch), pa.string())
     if config.is_data_stream:
         documents = _stamped(batch, documents, config, found)
     elif config.write_method == "UPSERT":
+        # The server refuses the whole bulk for one that is none.
+        is_object: Any = pc.starts_with(pc.ascii_ltrim_whitespace(documents), "{")
+        unfit = ~_mask(pc.fill_null(is_object, True))  # noqa: FBT003 - a scalar
+        found.refuse(unfit, RefusalReason.WRONG_TYPE, "a partial update must be an object")
         documents = joined(text('{"doc":'), documents, text(',"upsert":'), documents, text("}"))
     return documents
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 from urllib.parse import quote
 
-from fetchers.sdk import Fatal, HttpResponse
+import msgspec
+
+from fetchers.sdk import Fatal, HttpResponse, Retriable
 from service.sinks.elasticsearch.config import NAMESPACE_CHARACTERS_MAX, ElasticsearchSinkConfig
 from service.sinks.schemas import DATE, DECIMAL, TIME, TIMESTAMP, Kind, Schema
 
@@ -73,6 +74,17 @@ def _with_default(mapping: dict[str, Any], schema: Schema) -> dict[str, Any]:
     if schema.default is None or schema.kind is Kind.BYTES:
         return mapping
     return {**mapping, "null_value": schema.default}
+
+
+class _Mappings(msgspec.Struct):
+    properties: dict[str, msgspec.Raw] = {}
+
+
+class _Mapped(msgspec.Struct):
+    mappings: _Mappings
+
+
+_MAPPINGS = msgspec.json.Decoder(dict[str, _Mapped])
 
 
 class Ask(Protocol):
@@ -154,10 +166,15 @@ class Indices:
 
     async def _fields(self, name: str) -> set[str]:
         answer = await self.ask("GET", f"/{quote(name, safe='')}/_mapping")
-        document = json.loads(answer.body) if answer.status not in {_BAD, _NOT_FOUND} else {}
-        # An alias or a stream answers with the indices behind it.
-        found = (each["mappings"].get("properties", {}) for each in document.values())
-        return {field for properties in found for field in properties}
+        if answer.status in {_BAD, _NOT_FOUND}:
+            return set()
+        try:
+            # An alias or a stream answers with the indices behind it.
+            found = _MAPPINGS.decode(answer.body).values()
+        except msgspec.DecodeError as error:
+            message = f"the question for the mapping of '{name}' was not answered with a mapping"
+            raise Retriable(message) from error
+        return {field for each in found for field in each.mappings.properties}
 
 
 def hash_of(schema: Schema) -> int:

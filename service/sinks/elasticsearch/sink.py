@@ -37,6 +37,9 @@ from service.sinks.schemas import Schema, SchemaUnreadable, schema_of
 _BULK_STATUSES = StatusTable().with_verdict(StatusVerdict.ACCEPT, (413,))
 _INDEX_STATUSES = StatusTable().with_verdict(StatusVerdict.ACCEPT, (400, 404))
 _TOO_LARGE = 413
+_MEND_ACCESS = (
+    "open the index, lift its block, or give the user of connection.username the right to write; then restart the task"
+)
 _REFUSED = "Indexing record failed. Please check DLQ topic for errors."
 
 
@@ -168,6 +171,9 @@ class ElasticsearchSink(SinkConnector[ElasticsearchSinkConfig]):
                 case Verdict.INDEX_MISSING:
                     self._indices.forget(target_of(batch.records.column("topic")[row].as_py(), config))
                     left.add([row], item.reason)
+                case Verdict.CLOSED:
+                    name = target_of(batch.records.column("topic")[row].as_py(), config)
+                    left.failure = f"'{name}' takes no documents: {item.reason}: {_MEND_ACCESS}"
                 case Verdict.MALFORMED:
                     batch.refuse(row, RefusalReason.REFUSED_BY_TARGET, f"Indexing failed: {item.reason}")
                     self._fail_if_asked(left)
@@ -175,11 +181,11 @@ class ElasticsearchSink(SinkConnector[ElasticsearchSinkConfig]):
                     batch.refuse(row, RefusalReason.REFUSED_BY_TARGET, f"changed by others meanwhile: {item.reason}")
                 case Verdict.UNKNOWN:
                     batch.refuse(row, RefusalReason.REFUSED_BY_TARGET, f"Indexing failed: {item.reason}")
-                    left.failure = _REFUSED
+                    left.failure = left.failure or _REFUSED
 
     def _fail_if_asked(self, left: _Left) -> None:
         if self.config.behavior_on_malformed_documents == "FAIL":
-            left.failure = _REFUSED
+            left.failure = left.failure or _REFUSED
 
     async def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> HttpResponse:
         """A request about indices; 400 and 404 are answers."""

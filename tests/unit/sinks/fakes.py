@@ -274,8 +274,9 @@ class FakeLetters:
         """Nothing to connect to."""
 
     async def commit(self, writes: Any) -> None:
-        """Keep them, or fail as told."""
+        """Keep them a round trip later, or fail as told."""
         error = self.fail()
+        await asyncio.sleep(ROUND_TRIP_SECONDS)
         if error is not None:
             raise error
         self.written += writes

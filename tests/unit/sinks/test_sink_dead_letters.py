@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 
 import pyarrow as pa
+import pytest
 
 from metrics.events import TaskEvents, discard
 from service.domain.ids import TaskId
+from service.kafka.errors import DeliveryRetriable
 from service.sinks.batch import Refusal
 from service.sinks.dead_letters import DeadLetterRules, Polled, RefusedRecords, dead_letter_records
 from tests.unit.sinks.fakes import FakeLetters, numbers, polled
@@ -58,3 +60,54 @@ async def test_a_poll_of_dead_letters_does_not_hold_the_event_loop() -> None:
             turns += 1
     assert [len(write) for write in letters.written] == [MANY]
     assert turns > 100
+
+
+def two_refused(letters: FakeLetters) -> tuple[RefusedRecords, Polled]:
+    """Of three records the first two, and all may be committed."""
+    refused = RefusedRecords(TASK, RULES, letters, TaskEvents(discard, "sink", 3))
+    table = Polled(polled(numbers(3)))
+    table.reached = table.ends
+    for row in range(2):
+        refused.add(table, refusal(row))
+    return refused, table
+
+
+async def test_letters_that_were_not_written_are_written_the_next_time() -> None:
+    """A broker that is away makes no refusal forgotten: their offsets would be committed without them."""
+    letters = FakeLetters([])
+    refused, _ = two_refused(letters)
+    errors: list[Exception] = [DeliveryRetriable("broker away")]
+    letters.fail = lambda: errors.pop() if errors else None
+    with pytest.raises(DeliveryRetriable):
+        await refused.settle()
+    assert letters.values == []
+    await refused.settle()
+    assert letters.values == [b"0", b"1"]
+    await refused.settle()
+    assert letters.values == [b"0", b"1"]
+
+
+async def test_a_record_that_is_refused_again_during_the_write_keeps_its_new_refusal() -> None:
+    """What was written was the one before."""
+    letters = FakeLetters([])
+    refused, table = two_refused(letters)
+
+    def refuse_again() -> None:
+        letters.fail = lambda: None
+        refused.add(table, refusal(1, "again"))
+
+    letters.fail = refuse_again
+    await refused.settle()
+    assert letters.values == [b"0", b"1"]
+    await refused.settle()
+    assert letters.values == [b"0", b"1", b"1"]
+
+
+async def test_two_who_settle_at_once_write_each_letter_once() -> None:
+    """A put that failed for good settles beside others; the second one waits for what the first one writes."""
+    letters = FakeLetters([])
+    refused, table = two_refused(letters)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(refused.settle())
+        group.create_task(refused.settle(also=(table, [1])))
+    assert letters.values == [b"0", b"1"]

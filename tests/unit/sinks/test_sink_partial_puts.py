@@ -9,6 +9,7 @@ import pytest
 
 from fetchers.sdk import BackOff, Fatal, Retriable
 from metrics.events import RetryScheduled
+from service.kafka.errors import DeliveryRetriable
 from service.sinks.contract import Form, PutLimits, SinkBatch, ValueType
 from service.sinks.dead_letters import DeadLetterRules
 from tests.unit.sinks.fakes import HERE, FakeGroup, World, numbers, polled, run_until, texts
@@ -158,6 +159,34 @@ async def test_what_was_refused_before_a_fatal_error_has_its_letter() -> None:
     with pytest.raises(Fatal, match="see the dead letters"):
         await world.task().run()
     assert world.letters.values == [b"1"]
+    assert world.group.committed is None
+
+
+async def test_a_rebalance_behind_a_failure_commits_nothing() -> None:
+    """It waited while dead letters could not be written, and another put waits to be tried again.
+
+    What the flow could not settle is not this task's to commit any more.
+    """
+    world = World(FakeGroup(numbers(10)), TOLERANT, limits=PutLimits(records_max=5, puts_max=2))
+
+    async def put(batch: SinkBatch) -> None:
+        values = values_of(batch)
+        if "0" not in values:
+            message = "away"
+            raise Retriable(message)
+        batch.refuse(0, "odd", "this is odd")
+        world.sink.values += values[1:]
+
+    def fail_once() -> Exception:
+        world.letters.fail = lambda: None
+        world.group.rebalance()
+        return DeliveryRetriable("broker away")
+
+    world.sink.put = put  # type: ignore[method-assign]
+    world.letters.fail = fail_once
+    with pytest.raises(DeliveryRetriable, match="broker away"):
+        await world.task().run()
+    assert world.log[-2:] == ["close 1", "stop"]
     assert world.group.committed is None
 
 
