@@ -89,6 +89,8 @@ class Range:
     """SQL of the timestamp."""
     time_columns: tuple[str, ...] = ()
     delay_ms: int = 0
+    identity_column: str = ""
+    """Its name; empty where there is no incrementing column."""
 
     @property
     def is_zoned(self) -> bool:
@@ -129,8 +131,8 @@ class Database(Protocol):
     def quoted(self, name: str) -> str:
         """A name as SQL."""
 
-    def text_of(self, expression: str) -> str:
-        """SQL of an expression's text, from which ``literal_of`` makes the same value."""
+    def text_of(self, expression: str, relation: Relation, column: str) -> str:
+        """SQL of the text of an expression of the column, from which ``literal_of`` makes the same value."""
 
     def literal_of(self, text: str, relation: Relation, column: str) -> str:
         """SQL of a value of the column whose text it is."""

@@ -28,7 +28,7 @@ from fetchers.sql.mysql import MySqlDatabase
 from fetchers.sql.postgresql import PostgresDatabase
 from fetchers.sql.ranges import wanted_range
 from fetchers.sql.sqlite import SqliteDatabase
-from fetchers.sql.tables import missing_tables, selected_tables
+from fetchers.sql.tables import listed_tables, missing_tables, selected_tables
 from fetchers.sql.walk import Walk
 
 HELD_SECONDS = 0.05
@@ -180,7 +180,8 @@ class JdbcSource(SourceConnector[JdbcConfig]):
                 )
         config = self.config
         if config.table_whitelist:
-            return tables[config.task_number :: config.task_count]
+            places = listed_tables(config.table_whitelist, tables)
+            return [table for table, at in places.items() if at % config.task_count == config.task_number]
         return [
             table for table in tables if zlib.crc32(table.full_name.encode()) % config.task_count == config.task_number
         ]

@@ -7,6 +7,7 @@ rejected one by one. The table is in ``docs/guides/databases.md``.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,7 +21,6 @@ from fetchers.sdk import rows as forms
 
 pc: Any = pyarrow.compute  # the stubs know fewer arguments than Arrow takes
 UNREADABLE = "unreadable_value"
-SHOWN_LETTERS_MAX = 40
 INT64_DIGITS = 18
 """Digits that every 64-bit number can have."""
 DECIMAL128_DIGITS = 38
@@ -191,20 +191,21 @@ def time_of_day(granularity: str) -> Kind:
 def to_rows(batch: pa.RecordBatch, columns: Sequence[ColumnPlan]) -> tuple[pa.RecordBatch, tuple[Rejection, ...]]:
     """The first columns of a batch as their kinds hold them; what a kind cannot hold is null, and its row rejected."""
     made: list[Any] = []
-    rejected: dict[int, str] = {}
+    rejected: dict[int, list[str]] = defaultdict(list)
     for at, column in enumerate(columns):
         values = batch.column(at)
         held = list(_held(column.kind, values, 0))
+        unheld = {start for start, _, trouble in held if trouble}
         made.append(pa.concat_arrays([part for _, part, _ in held]) if held else pa.array([], column.kind.arrow))
         for start, _, trouble in held:
             if trouble:
-                seen = str(_plain(values[start]))[:SHOWN_LETTERS_MAX]
-                rejected.setdefault(start, f"column {column.name}: no {column.kind.arrow} is {seen!r} ({trouble})")
+                seen = str(_plain(values[start]))
+                rejected[start].append(f"column {column.name}: no {column.kind.arrow} is {seen!r} ({trouble})")
         nulls = () if column.is_nullable or not made[-1].null_count else pc.indices_nonzero(made[-1].is_null())
-        for row in nulls:
-            rejected.setdefault(row.as_py(), f"column {column.name} holds null and is declared as not null")
+        for row in {row.as_py() for row in nulls} - unheld:
+            rejected[row].append(f"column {column.name} holds null and is declared as not null")
     table = pa.RecordBatch.from_arrays(made, names=[column.name for column in columns])
-    return table, tuple(Rejection(row, UNREADABLE, rejected[row]) for row in sorted(rejected))
+    return table, tuple(Rejection(row, UNREADABLE, "; ".join(rejected[row])) for row in sorted(rejected))
 
 
 def _plain(value: Any) -> Any:

@@ -183,7 +183,8 @@ class MySqlDatabase:
             width = f"({item.length})" if kind == "bit" else ""
             columns.append(self._column(item.name, kind, f"{kind}{width}{unsigned}", (precision, scale)))
         zoned = frozenset(item.name for item in fields if _TYPES.get(item.type_code) == "timestamp")
-        return Relation(self._config.topic_prefix, source, tuple(columns), zoned=zoned)
+        seconds = {item.name: 0 for item in fields}  # a time may have passed through any expression: no digits are sure
+        return Relation(self._config.topic_prefix, source, tuple(columns), zoned=zoned, precisions=seconds)
 
     def _column(self, name: str, kind: str, full: str, numbers: tuple[int, int]) -> ColumnPlan:
         expression, made = self._kind(self.quoted(name), kind, full, numbers)
@@ -218,12 +219,15 @@ class MySqlDatabase:
         """With backticks."""
         return "`" + name.replace("`", "``") + "`"
 
-    def text_of(self, expression: str) -> str:
-        """A cast."""
-        return f"cast({expression} as char)"
+    def text_of(self, expression: str, relation: Relation, column: str) -> str:
+        """A cast; hexadecimal digits of bytes, which need not be a text."""
+        is_binary = relation.column(column).kind is BYTES
+        return f"hex({expression})" if is_binary else f"cast({expression} as char)"
 
     def literal_of(self, text: str, relation: Relation, column: str) -> str:
-        """Numbers without quotes, because a text would be compared as a double."""
+        """Numbers without quotes, because a text would be compared as a double; bytes by their digits."""
+        if relation.column(column).kind is BYTES and re.fullmatch("(?:[0-9A-F]{2})*", text):
+            return f"x'{text}'"
         if relation.column(column).is_numeric and re.fullmatch(r"-?[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?", text):
             return text
         return self._literal(text)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import threading
+import uuid
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -44,6 +45,11 @@ SETTLING_MS = 1000
 """A transaction takes its time a moment before it can be seen; so much older are the timestamps that are read."""
 _PLAIN = {"int2": INT16, "int4": INT32, "int8": INT64, "float4": FLOAT32, "float8": FLOAT64, "bool": BOOLEAN}
 _PLAIN |= {"bpchar": STRING, "varchar": STRING, "text": STRING, "bytea": BYTES, "date": DATE}
+_UNSEEN = {
+    "f": "Writers of a foreign table are on its own server, and are not seen here: read it there",
+    "m": "A materialized view shows a late commit when it is refreshed: read a table or a plain view",
+}
+"""Kinds of relations whose late commits cannot be waited for."""
 _WRITING = "'RowExclusiveLock','ShareRowExclusiveLock','ExclusiveLock','AccessExclusiveLock'"
 _PASSING = ("40", "53", "55", "57", "58", "08")
 """Classes of SQLSTATE that may pass: conflicts, resources, locks, shutdown, the system, the connection."""
@@ -68,7 +74,9 @@ _SEQUENCES = """select s.objid as oid from pg_depend s join tree on s.refobjid =
   union select n.refobjid from pg_attrdef d join tree on d.adrelid = tree.oid
     join pg_depend n on n.objid = d.oid and n.classid = 'pg_attrdef'::regclass
       and n.refclassid = 'pg_class'::regclass"""
-_OWN = "coalesce(a.application_name, '') not like 'headrace%'"
+_NAME = f"headrace {uuid.uuid4().hex[:12]}"
+"""What sessions of this process are called: they only read. A writer may be called as it likes, also ``headrace``."""
+_OTHER = f"a.application_name is distinct from '{_NAME}'"
 
 
 def literal(text: str) -> str:
@@ -108,7 +116,7 @@ class PostgresDatabase:
             "user": config.connection_user or url.user,
             "password": password,
             "sslmode": ssl,
-            "application_name": "headrace",
+            "application_name": _NAME,
             "connect_timeout": "10",
             "options": options + (f" -c search_path={path}" if path else ""),
         }
@@ -243,8 +251,9 @@ class PostgresDatabase:
         """As the standard does."""
         return '"' + name.replace('"', '""') + '"'
 
-    def text_of(self, expression: str) -> str:
+    def text_of(self, expression: str, relation: Relation, column: str) -> str:
         """A cast."""
+        del relation, column
         return f"({expression})::text"
 
     def literal_of(self, text: str, relation: Relation, column: str) -> str:
@@ -268,17 +277,22 @@ class PostgresDatabase:
         return found
 
     async def holders(self, wanted: Range) -> frozenset[Holder]:
-        """By ids: transactions that hold a lock for writing. By time: every transaction that is open."""
+        """By ids: transactions that hold a lock for writing: on the table; on any where it is a view.
+
+        By time: every open transaction. An ordinary user does not see the type of other roles' sessions.
+        """
         here = "l.database = (select oid from pg_database where datname = current_database())"
         locks = f"l.locktype = 'relation' and l.mode in ({_WRITING}) and {here}"
         family = ""
         if wanted.time is not None:
-            mine = f"l.locktype = 'virtualxid' and a.datname = current_database() and {_OWN}"
-            busy = "a.backend_type not in ('autovacuum worker', 'walsender', 'parallel worker')"
+            mine = f"l.locktype = 'virtualxid' and a.datname = current_database() and {_OTHER}"
+            busy = "a.usesysid is not null and coalesce(a.backend_type, '') not in ('walsender', 'parallel worker')"
             locks = f"(({mine} and {busy}) or ({locks} and l.pid is null))"
         elif wanted.relation.table is not None:
-            family = _FAMILY.format(oid=f"to_regclass({literal(wanted.relation.source)})::oid")
-            locks += f" and l.relation in (select oid from tree union {_SEQUENCES})"
+            oid = f"to_regclass({literal(wanted.relation.source)})::oid"
+            family = _FAMILY.format(oid=oid)
+            is_table = f"exists (select from pg_class where oid = {oid} and relkind in ('r', 'p'))"
+            locks += f" and (not {is_table} or l.relation in (select oid from tree union {_SEQUENCES}))"
         sql = (
             f"{family} select distinct l.virtualtransaction as name, l.pid from pg_locks l "
             f"left join pg_stat_activity a on a.pid = l.pid where l.granted and {locks} "
@@ -325,10 +339,15 @@ class PostgresDatabase:
         """A standby does not know of its primary's transactions, and a sequence with a cache gives old numbers late."""
         if (await self._call(lambda: self._select("select pg_is_in_recovery() as it")))[0]["it"]:
             return "The server is a standby, which cannot tell which transactions are open: name the primary."
-        table = wanted.relation.table
-        if table is None or wanted.time is not None:
+        if wanted.relation.table is None:
             return None
         oid = f"to_regclass({literal(wanted.relation.source)})::oid"
+        kinds = f"{_FAMILY.format(oid=oid)} select relkind::text as kind from pg_class join tree using (oid)"
+        for row in await self._call(lambda: self._select(kinds)):
+            if row["kind"] in _UNSEEN:
+                return f"{_UNSEEN[row['kind']]}; or set late.commits=ignore, and rows may be lost."
+        if wanted.time is not None:
+            return None
         rows = await self._call(
             lambda: self._select(
                 f"{_FAMILY.format(oid=oid)} select seqrelid::regclass::text as name from pg_sequence "

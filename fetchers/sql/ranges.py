@@ -11,7 +11,7 @@ from fetchers.sql.places import Place
 
 def wanted_range(config: JdbcConfig, relation: Relation, database: Database) -> Range:
     """Raises ``Fatal``, in words, where the mode's columns are not there or may be null."""
-    identity: str | None = None
+    identity, identity_column = None, ""
     if config.uses_ids:
         name = config.incrementing_column_name or relation.auto_increment
         if name is None:
@@ -25,9 +25,9 @@ def wanted_range(config: JdbcConfig, relation: Relation, database: Database) -> 
                 f"Cannot make incremental queries using incrementing column {column.name} on {relation.name} because "
                 f"this column is nullable. {_not_null(config, relation, column.name)}"
             )
-        identity = database.quoted(column.name)
+        identity, identity_column = database.quoted(column.name), column.name
     time, names = _time(config, relation, database)
-    return Range(relation, identity, time, names, config.timestamp_delay_interval_ms)
+    return Range(relation, identity, time, names, config.timestamp_delay_interval_ms, identity_column)
 
 
 _NUMBERED = {
@@ -72,10 +72,14 @@ class Selection:
         ties = () if wanted.identity is not None else relation.keys
         self.ties = tuple(relation.column(name).name for name in ties) if wanted.time is not None else ()
         """Columns by which rows of one timestamp are told apart, besides the incrementing one."""
-        places = [wanted.time, wanted.identity, *map(database.quoted, self.ties)]
-        self.order = tuple(place for place in places if place is not None)
+        places = [(wanted.time, name) for name in wanted.time_columns[:1]]
+        places += [(wanted.identity, wanted.identity_column), *((database.quoted(name), name) for name in self.ties)]
+        found = [(place, name) for place, name in places if place is not None]
+        self.order = tuple(place for place, _ in found)
         shown = [f"{column.expression} as {database.quoted(column.name)}" for column in relation.columns]
-        shown += [f"{database.text_of(place)} as headrace_{at}" for at, place in enumerate(self.order)]
+        shown += [
+            f"{database.text_of(place, relation, name)} as headrace_{at}" for at, (place, name) in enumerate(found)
+        ]
         self._select = f"select {', '.join(shown)} from {relation.source}"
 
     @property

@@ -180,8 +180,9 @@ class SqliteDatabase:
         """As the standard does."""
         return '"' + name.replace('"', '""') + '"'
 
-    def text_of(self, expression: str) -> str:
+    def text_of(self, expression: str, relation: Relation, column: str) -> str:
         """A literal of SQL: a column may hold texts and numbers."""
+        del relation, column
         return f"quote({expression})"
 
     def literal_of(self, text: str, relation: Relation, column: str) -> str:

@@ -14,8 +14,7 @@ from fetchers.sql.database import Table
 def selected_tables(config: JdbcConfig, tables: Sequence[Table]) -> list[Table]:
     """Those of the lists, in the order of ``table.whitelist``, else by name; raises ``Fatal``."""
     if config.table_whitelist:
-        found = [table for name in config.table_whitelist if (table := _named(name, tables)) is not None]
-        return list(dict.fromkeys(found))
+        return list(listed_tables(config.table_whitelist, tables))
     chosen = sorted(tables, key=lambda table: table.full_name)
     if config.table_blacklist:
         left_out = [_named(name, tables) for name in config.table_blacklist]
@@ -23,6 +22,15 @@ def selected_tables(config: JdbcConfig, tables: Sequence[Table]) -> list[Table]:
     if config.table_include_list:
         return [table for table in chosen if _matches(config.table_include_list, table)]
     return [table for table in chosen if not _matches(config.table_exclude_list, table)]
+
+
+def listed_tables(names: Sequence[str], tables: Sequence[Table]) -> dict[Table, int]:
+    """Tables that are named, each with the position of the first of its names, which no other table moves."""
+    found: dict[Table, int] = {}
+    for at, name in enumerate(names):
+        if (table := _named(name, tables)) is not None:
+            found.setdefault(table, at)
+    return found
 
 
 def missing_tables(config: JdbcConfig, tables: Sequence[Table]) -> list[str]:

@@ -60,6 +60,9 @@ class Walk:
                 yield self._page(relation, None, self._place.offset(zone=zone))  # so that a restart keeps "from now on"
         if not await self._is_settled(wanted):
             return
+        relation = await self._relation()  # a migration that was under way has added columns, and rows with them
+        wanted = wanted_range(self._config, relation, self._database)
+        zone = None if wanted.is_zoned else self._config.db_timezone
         bound, self._bound = self._bound, None
         if bound is not None:
             async with aclosing(self._read(wanted, self._place, bound.value, zone)) as pages:
@@ -150,8 +153,11 @@ class Walk:
             yield self._placed(selection, carried.combine_chunks().to_batches()[0], width, zone)
 
     def _placed(self, selection: Selection, batch: pa.RecordBatch, width: int, zone: str | None) -> Page:
-        texts = [str(batch.column(at)[-1].as_py()) for at in range(width, width + len(selection.order))]
-        self._place = selection.place_of(texts)
+        values = [batch.column(at)[-1].as_py() for at in range(width, width + len(selection.order))]
+        if None in values:
+            name = selection.wanted.relation.name
+            raise Fatal(f"{name}: a row has no place to go on from: {selection.order[values.index(None)]} has no text")
+        self._place = selection.place_of([str(value) for value in values])
         return self._page(selection.wanted.relation, batch, self._place.offset(zone=zone))
 
     def _page(self, relation: Relation, batch: pa.RecordBatch | None, offset: Offset) -> Page:

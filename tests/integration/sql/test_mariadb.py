@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import random
 from contextlib import aclosing
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from fetchers.sdk import Page
+from fetchers.sql.ranges import wanted_range
 from tests.databases import MariaDb
 from tests.integration.sql.reading import SECONDS_MAX, RealContext, read_rows, read_until, rows_of, source
 
@@ -219,3 +221,39 @@ async def test_a_query_is_read_by_its_own_columns(mariadb: MariaDb) -> None:
         lambda pages: len(pages) == 1,
     )
     assert rows_of(pages) == [{"id": 18446744073709551615, "n": "1.50", "t": "ü", "b": "eA=="}]
+
+
+async def test_a_querys_bound_is_a_whole_second(mariadb: MariaDb) -> None:
+    """Nothing says how many digits its times have; in whole seconds, a later row would lie before a finer bound."""
+    await mariadb.rows("create table a (id int, at datetime not null default now())", "insert into a (id) values (1)")
+    query = {"connection.url": mariadb.url, "mode": "timestamp", "query": "select * from a", "topic.prefix": "q"}
+    reader = source(query | {"timestamp.column.name": "at"})
+    database = reader._database(RealContext())
+    await database.open()
+    try:
+        wanted = wanted_range(reader.config, await database.query("select * from a"), database)
+        assert (await database.bound(wanted) or "").endswith(".000000")
+    finally:
+        database.close()
+
+
+async def test_binary_keys_tell_rows_of_one_timestamp_apart(mariadb: MariaDb) -> None:
+    """Bytes that are no text: they are stored as hexadecimal digits, and compared as bytes."""
+    keys = ["00", "27", "5C", "7F", "80", "FF", "FFFE"]
+    await mariadb.rows(
+        "create table ties (k varbinary(4) primary key, at datetime not null)",
+        *(f"insert into ties values (x'{key}', '2024-01-01')" for key in keys),
+    )
+    properties = {
+        "connection.url": mariadb.url,
+        "mode": "timestamp",
+        "timestamp.column.name": "at",
+        "table.whitelist": "ties",
+        "batch.max.rows": "1",
+    }
+    context = RealContext()
+    found = []
+    for _ in keys:  # a restart after each row
+        pages = await read_until(properties, lambda pages: len(pages) == 1, context)
+        found += [base64.b64decode(row["k"]).hex().upper() for row in rows_of(pages)]
+    assert found == keys

@@ -40,6 +40,17 @@ def test_the_rejection_names_column_and_value() -> None:
     assert "0000-00-00" in rejections[0].message
 
 
+def test_a_row_with_two_unreadable_values_names_both_in_full() -> None:
+    """In its dead letter these values are null: the message alone has them."""
+    long = "x" * 100
+    batch = pa.RecordBatch.from_arrays([pa.array([long]), pa.array(["0000-00-00"])], names=["x", "y"])
+    plans = [ColumnPlan("a", '"a"', INT64, is_nullable=False), ColumnPlan("b", '"b"', DATE, is_nullable=True)]
+    _, (rejection,) = to_rows(batch, plans)
+    assert f"column a: no int64 is {long!r}" in rejection.message
+    assert "; column b: no date32[day] is '0000-00-00'" in rejection.message
+    assert "declared as not null" not in rejection.message
+
+
 @given(st.integers(-(10**15), 10**15))
 def test_milliseconds_are_cut_downwards(micros: int) -> None:
     """Also before 1970; the other granularities keep all digits."""
