@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.processes import Field
+from tests.cluster.processes import Field, wait_for
 from tests.stack import KafkaStack
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.faults, pytest.mark.timeout(400)]
@@ -32,7 +32,12 @@ async def test_a_frozen_worker_is_fenced_and_comes_back(kafka: KafkaStack, tmp_p
             frozen.signal(signal.SIGCONT)
         owners = await field.wait_owned(others[0], workers)
         await frozen.wait_healthy()
-        assert await field.owners(frozen) == owners
+
+        async def agrees() -> bool:
+            return await field.owners(frozen) == owners
+
+        # Healthy is who has joined again: what others have written meanwhile may still be on its way to it.
+        await wait_for(agrees, f"{owners} on {frozen.url}")
         await field.wait_growth()
         assert frozen.events("task_failed") == []
         await field.demand_all_once()
