@@ -115,6 +115,7 @@ def mend_bootstrap(client: AIOKafkaClient) -> None:
         try:
             await connect()
         except BaseException:
+            # A cancellation above all: the library forgets what it had opened until then.
             for connection in made:
                 connection.close()
             raise

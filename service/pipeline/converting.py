@@ -90,6 +90,7 @@ class RowPlans:
         try:
             found = await self.plan_rows(topic, page.schema, page.key_schema, has_tombstones=has_tombstones)
         except Exception as error:
+            # Whatever it was: no schema of a later page is registered behind one that was not.
             self._failure = error
             raise
         self._kept[key] = found

@@ -222,6 +222,7 @@ class SinkTask:
         try:
             yield
         except BaseException:
+            # A cancellation too: what it cut short is not done, and must not be committed.
             self._has_failed = True
             raise
 
