@@ -2,8 +2,8 @@
 
 Memory is counted from the moment a page is fetched until its micro-batch is committed. Nothing in the flow waits for
 memory but the fetcher, before it is asked for another page: what is fetched always goes on to its commit, so the memory
-of a task always comes back, and no two tasks can wait for each other. Sinks hold one poll at a time, as a task always
-may: it is counted, and sources make room for it.
+of a task always comes back, and no two tasks can wait for each other. A sink holds a poll until its records, and those
+before them, are done; it polls again while there is room, and whenever no put of it is under way.
 
 How much one may hold depends on how much is free, as in switches whose ports share one memory (Choudhury and Hahne,
 "Dynamic queue length thresholds for shared-memory packet switches", IEEE/ACM Transactions on Networking 6(2), 1998):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from dataclasses import dataclass, field
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -61,7 +62,10 @@ class Commits:
                     self._reach(each, index)
                     if each.reached[index] < end:
                         waiting.add(partition)
-        self._polls = [each for each in self._polls if any(map(operator.lt, each.reached, each.ends))]
+        is_held = [any(map(operator.lt, each.reached, each.ends)) for each in self._polls]
+        polls, self._polls = self._polls, list(compress(self._polls, is_held))
+        for each in compress(polls, map(operator.not_, is_held)):
+            each.let_go()
 
     def _reach(self, polled: Polled, index: int) -> None:
         """Move on to the first row of this slice that is not done."""
@@ -76,6 +80,8 @@ class Commits:
 
     def forget(self) -> None:
         """Drop all that was noted: the partitions are gone."""
+        for polled in self._polls:
+            polled.let_go()
         self._polls.clear()
         self._put.clear()
         self._committed.clear()

@@ -9,7 +9,7 @@ import asyncio
 import json
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, cast
@@ -54,6 +54,8 @@ class Polled:
 
     records: pa.Table
     """As ``service.kafka.group_consumer.RECORDS_SCHEMA`` says; the records of a partition stand together."""
+    let_go: Callable[[], None] = lambda: None
+    """Called when every record of it, and every one before it, is done: nobody holds it for commits any more."""
     is_done: npt.NDArray[np.bool_] = field(init=False)
     """For each row whether it was put, or refused."""
     slices: list[tuple[Partition, int, int]] = field(init=False)

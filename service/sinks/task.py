@@ -58,7 +58,10 @@ class SinkSettings:
 
 @dataclass(slots=True)
 class Holders:
-    """Who still holds a poll: the flow for the length of a block, and each of its puts. The last one puts it down."""
+    """Who still holds a poll; the last one puts it down.
+
+    They are the flow for the length of a block, each of its puts, and the commits until all before it is done too.
+    """
 
     put_down: Callable[[], None]
     _count: int = 0
@@ -228,6 +231,10 @@ class SinkTask:
 
     async def _poll_and_put(self) -> None:
         while not self._stop.is_set():
+            if self._puts and not self.memory.has_room:
+                # A record that waits to be put again holds up the commit of all behind it, and so all that is polled.
+                await self._wait_for_a_put()
+                continue
             records = await self._consumer.poll(seconds_max=POLL_SECONDS)
             if records is not None:
                 await self._take(Polled(records), self._rebalances)
@@ -251,6 +258,8 @@ class SinkTask:
             for refusal in decoded.refusals:
                 self._refused.add(polled, refusal)
             self._refused.demand_tolerance()
+            holders.add()
+            polled.let_go = holders.remove
             self._commits.note_polled(polled)
             self._commits.note_done(polled, decoded.left_out(records.num_rows))
             await self._put_all(polled, decoded, holders)
@@ -279,9 +288,13 @@ class SinkTask:
     async def _wait_for_room(self) -> None:
         """Wait until one more put may begin, as a member of the group, which would take the partitions away else."""
         while len(self._puts) >= self.settings.put_limits.puts_max:
-            await asyncio.wait(self._puts, timeout=POLL_SECONDS, return_when=asyncio.FIRST_COMPLETED)
-            await self._commit_if_due()
-            await self._consumer.keep_membership(seconds_max=0)
+            await self._wait_for_a_put()
+
+    async def _wait_for_a_put(self) -> None:
+        """Wait a moment for one of them to end; what is done meanwhile may be committed."""
+        await asyncio.wait(self._puts, timeout=POLL_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        await self._commit_if_due()
+        await self._consumer.keep_membership(seconds_max=0)
 
     async def _settle_letters(self, rebalances: int) -> None:
         async with self._alone():

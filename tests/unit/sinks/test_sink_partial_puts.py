@@ -10,6 +10,7 @@ import pytest
 from fetchers.sdk import BackOff, Fatal, Retriable
 from metrics.events import RetryScheduled
 from service.kafka.errors import DeliveryRetriable
+from service.pipeline.memory import MemoryBudget
 from service.sinks.contract import Form, PutLimits, SinkBatch, ValueType
 from service.sinks.dead_letters import DeadLetterRules
 from tests.unit.sinks.fakes import HERE, FakeGroup, World, numbers, polled, run_until, texts
@@ -72,6 +73,36 @@ async def test_nothing_behind_a_row_that_waits_is_committed() -> None:
     world.sink.put = put  # type: ignore[method-assign]
     await run_until(world.task(), lambda: len(world.told(RetryScheduled)) > 3)
     assert world.group.committed == 2
+
+
+async def test_what_waits_behind_a_row_is_bounded_by_the_worker_s_memory() -> None:
+    """Other puts go on while one record is refused for a while, but what they bring is held until it is done."""
+    memory = MemoryBudget(20_000)
+    world = World(
+        FakeGroup(numbers(2_000)), limits=PutLimits(puts_max=3), flush_seconds=0.05, poll_records_max=10, memory=memory
+    )
+    is_away, held = True, []
+
+    async def put(batch: SinkBatch) -> None:
+        held.append(memory.bytes_held)
+        if is_away and "0" in values_of(batch):
+            message = "away"
+            raise Retriable(message, rows=[values_of(batch).index("0")])
+        world.sink.values += values_of(batch)
+
+    world.sink.put = put  # type: ignore[method-assign]
+    task = world.task()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(task.run())
+        await asyncio.sleep(600)
+        assert 50 < len(world.sink.values) < 1_000
+        assert world.group.committed is None
+        assert max(held) < memory.bytes_max
+        is_away = False
+        await asyncio.sleep(600)
+        assert world.group.committed == 2_000
+        assert memory.bytes_held == 0
+        task.request_stop()
 
 
 async def test_several_puts_are_under_way_and_the_commit_follows_the_slowest() -> None:
