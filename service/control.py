@@ -34,6 +34,7 @@ from service.herder.view import ClusterView
 from service.preview.judging import PreviewParts
 from service.preview.requested import RequestedPreviews
 from service.rest.ports import Surface
+from service.sinks.definition import read_sink_definition
 from service.stores.kafka_log import LogClients
 from service.stores.opening import StateStores, stores_in_kafka, stores_in_memory
 from service.validation.connectors import find_connector
@@ -197,7 +198,7 @@ class ControlPlane:
                 self._check_offsets,
                 task_count=lambda name: stores.configs.config.task_counts.get(name, 0),
             ),
-            sink_offsets=SinkOffsetAccess(kafka.settings, group_of),
+            sink_offsets=SinkOffsetAccess(kafka.settings, group_of, self._check_sink_offsets),
             peers=peers,
             fence_producers=kafka.fence_producers,
             cluster_id=kafka.cluster_id,
@@ -234,6 +235,13 @@ class ControlPlane:
         if definition is None:
             raise ValueError(f"Failed to modify offsets for source connector {connector.get('name', '')}")
         definition.for_task({}).check_offsets(offsets)
+
+    def _check_sink_offsets(self, connector: Properties, offsets: Mapping[tuple[str, int], int | None]) -> None:
+        resolved = self.parts.resolution(connector).properties
+        definition = read_sink_definition(resolved, worker=self.parts.properties).definition
+        if definition is None:
+            raise ValueError(f"Failed to modify offsets for sink connector {connector.get('name', '')}")
+        definition.new_connector().check_offsets(offsets)
 
     def _tell_warnings(self, connector: str, findings: Sequence[Finding]) -> None:
         for finding in findings:

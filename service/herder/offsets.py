@@ -32,6 +32,8 @@ OffsetsOf = Callable[[Properties], Awaitable[ConnectorOffsets]]
 """Where a connector of this config has its offsets; the topics are there."""
 CheckOffsets = Callable[[Properties, Sequence[tuple[Mapping[str, Any], Mapping[str, Any] | None]]], None]
 """The connector's own opinion; raises ValueError with a text for whoever asked."""
+CheckSinkOffsets = Callable[[Properties, Mapping[tuple[str, int], int | None]], None]
+"""The same of a sink, by topic and partition; None = forget."""
 LETTING_GO_LOOKS_MAX = 50
 """A connector is STOPPED the moment it is written; its tasks deliver what they hold up to seconds later."""
 LEAVING_LOOKS_MAX = 25
@@ -167,6 +169,7 @@ class SinkOffsetAccess:
 
     clients_of: ClientsOf
     group_of: Callable[[str, Properties], str]
+    check: CheckSinkOffsets
 
     async def read(self, name: str, config: Properties) -> Sequence[OffsetEntry]:
         """The committed offset of each topic partition of the connector's group."""
@@ -180,6 +183,7 @@ class SinkOffsetAccess:
     async def alter(self, name: str, config: Properties, offsets: Sequence[OffsetEntry]) -> bool:
         """Commit in the group's name, which has no members then."""
         entries = sink_entries(offsets)
+        await self._check(config, entries)
         group_id = self.group_of(name, config)
         changed = {place: at for place, at in entries.items() if at is not None}
         forgotten = [place for place, at in entries.items() if at is None]
@@ -190,9 +194,17 @@ class SinkOffsetAccess:
 
     async def reset(self, name: str, config: Properties) -> bool:
         """Remove the connector's group; raises ``RequestError`` while it has members."""
+        group_id = self.group_of(name, config)
         async with self._changing(name, config, done="reset") as groups:
-            await _once_left(lambda: groups.delete(self.group_of(name, config)))
+            await self._check(config, dict.fromkeys(await groups.offsets(group_id)))
+            await _once_left(lambda: groups.delete(group_id))
         return True
+
+    async def _check(self, config: Properties, entries: Mapping[tuple[str, int], int | None]) -> None:
+        try:
+            await asyncio.to_thread(self.check, config, entries)
+        except ValueError as error:
+            raise BadRequestError(str(error)) from error
 
     @asynccontextmanager
     async def _changing(self, name: str, config: Properties, *, done: str) -> AsyncIterator[ConsumerGroups]:

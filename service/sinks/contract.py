@@ -158,6 +158,15 @@ class SinkConnector(ABC, Generic[C]):
         """What is wrong with values that are each right by themselves; no I/O here."""
         return ()
 
+    def check_offsets(self, offsets: Mapping[Partition, int | None]) -> None:
+        """Look at offsets that a person wants the group to begin at; ValueError refuses them, with a text for it.
+
+        Called in a thread, on an instance that runs nothing, while the connector is stopped (KIP-875): with the
+        partitions of the request, or with all that the group has when it is reset; None is to forget. Refuse what
+        would have no effect, as where the target itself says how far it is.
+        """
+        del offsets
+
     async def start(self, context: SinkContext) -> None:
         """Connect to the target. Called once, before the first ``open``."""
 

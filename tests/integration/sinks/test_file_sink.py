@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from metrics.events import SinkLagMeasured, SinkOffsetsCommitted, SinkPartitionsChanged
+from service.herder.errors import BadRequestError
+from service.herder.offsets import SinkOffsetAccess
 from service.kafka.client import KafkaSettings
 from service.kafka.group_consumer import GroupConsumer, Subscription
 from service.sinks.task import SinkTask
@@ -155,6 +157,27 @@ async def test_a_reset_group_writes_its_lines_again(kafka: KafkaStack, topic_nam
     async with sinks.running():
         await wait_until(lambda: len(lines_of(file)) == 5)
     assert lines_of(file) == [b"a", b"b", b"c", b"b", b"c"]
+
+
+async def test_a_sink_may_refuse_offsets(kafka: KafkaStack, topic_name: str) -> None:
+    """As one does whose target says how far it is; the group stays as it was, and its text is the answer."""
+    asked: list[object] = []
+
+    def refuse(_config: object, offsets: object) -> None:
+        asked.append(offsets)
+        message = "the names of the files are the offsets"
+        raise ValueError(message)
+
+    settings = KafkaSettings(bootstrap=kafka.bootstrap)
+    access = SinkOffsetAccess(lambda _role, _config: settings, lambda name, _config: f"connect-{name}", refuse)
+    await produce(kafka.bootstrap, topic_name, [b"a", b"b"])
+    await set_offset(kafka.bootstrap, topic_name, topic_name, 1)
+    wanted = [({"kafka_topic": topic_name, "kafka_partition": 0}, {"kafka_offset": 2})]
+    for change in (access.alter(topic_name, {}, wanted), access.reset(topic_name, {})):
+        with pytest.raises(BadRequestError, match="the names of the files are the offsets"):
+            await change
+    assert asked == [{(topic_name, 0): 2}, {(topic_name, 0): None}]
+    assert await committed_offset(kafka.bootstrap, topic_name, topic_name) == 1
 
 
 async def set_offset(bootstrap: str, name: str, topic: str, offset: int) -> None:
