@@ -253,7 +253,9 @@ def _resolved_findings(
         return (Finding("", None, str(error)),)
     properties = with_registry(resolved.properties, PLACEHOLDER_REGISTRY)
     findings = (*_findings(properties, worker), *_override_findings(worker, properties))
-    return (*map(resolved.hidden, findings), *resolved.warnings)
+    # A source, or whoever else is asked, would be given the variable itself.
+    unresolved = (replace(finding, severity=Severity.ERROR) for finding in resolved.unresolved)
+    return (*map(resolved.hidden, findings), *unresolved)
 
 
 def _findings(connector: Mapping[str, str], worker: Mapping[str, str]) -> Sequence[Finding]:

@@ -179,8 +179,19 @@ class ConfigModel(BaseModel):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
-        """Make the prefixes of map fields known."""
+        """Make the prefixes of map fields known, and give a field that is declared anew what it does not say itself.
+
+        So ``poll_interval_ms: int = 60_000`` is another default, with the range and the text of the base's field.
+        """
         super().__pydantic_init_subclass__(**kwargs)
+        base = next(each for each in cls.__mro__[1:] if issubclass(each, ConfigModel))
+        anew = [name for name in cls.__annotations__ if name in base.model_fields and name in cls.model_fields]
+        for own, inherited in ((cls.model_fields[name], base.model_fields[name]) for name in anew):
+            own.description = own.description or inherited.description
+            if own.annotation == inherited.annotation and not own.metadata:
+                own.metadata = [*inherited.metadata]
+        if anew:
+            cls.model_rebuild(force=True)
         cls.free_prefixes = tuple(dict.fromkeys((*cls.free_prefixes, *cls._map_prefixes())))
 
     @classmethod

@@ -266,7 +266,11 @@ class HttpAccess(Protocol):
     """
 
     def poll(self, url: str, *, every: float, **options: Unpack[RequestOptions]) -> AsyncIterator[HttpResponse]:
-        """Ask again and again, ``every`` seconds apart; each time is one round of the source."""
+        """Ask again and again, ``every`` seconds apart; each time is one round of the source.
+
+        The options are read anew each time: a dict given as ``query`` and changed between two answers, such as by
+        ``query["since"] = newest``, changes the next question.
+        """
 
     async def request(self, method: str, url: str, **options: Unpack[RequestOptions]) -> HttpResponse:
         """One request with its whole answer."""

@@ -1,6 +1,9 @@
 """How far a source has been read, exactly: a value, and which records with just that value have been handed over.
 
 A time stamp alone either loses the record that appears later with the same stamp, or repeats the one that was there.
+Values are numbers (seconds and milliseconds since 1970 among them), instants in ISO 8601, or other text. A source
+offset holds a mark as two fields, the value and the hashes of its records: ``offset_of(mark)``, ``mark_of(offset)``.
+The hashes of up to ``KEYS_MAX`` (10,000) records are held, 17 bytes each.
 """
 
 from __future__ import annotations
@@ -10,13 +13,16 @@ import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, cast
 
 from fetchers.sdk.errors import Fatal
+from fetchers.sdk.page import Offset
 from fetchers.toolkit.watermark import Reached, order_of
 
 KEYS_MAX = 10_000
 """Records with one and the same value, or without any, that can be told apart; 17 bytes each in the stored offset."""
+READ, KEYS = "read", "read.keys"
+"""Fields of the source offset: the highest value, and by which keys the records with just that value are known."""
 _DIGEST_BYTES = 8
 
 
@@ -147,6 +153,23 @@ class Mark:
         beyond = max(0, len(known) - KEYS_MAX)
         gone = frozenset([key for key in known if key not in present][:beyond])
         return replace(self, unreadable=tuple(key for key in known if key not in gone))
+
+
+def offset_of(mark: Mark) -> Offset:
+    """A mark as a page's offset: ``{"read": 7, "read.keys": "0f3c… 9a1b…"}``; add fields of your own beside it.
+
+    Of records without a value, and of an order other than ``UP``, it says nothing.
+    """
+    return {READ: cast("str | int | float | None", mark.value), KEYS: " ".join(sorted(mark.keys))}
+
+
+def mark_of(offset: Offset) -> Mark:
+    """The mark that ``offset_of`` stored; nothing read where the offset is empty. Raises Fatal where it holds none."""
+    value, keys = offset.get(READ), offset.get(KEYS, "")
+    if isinstance(value, bool) or not isinstance(keys, str):
+        message = "the stored offset is none of an ordered list; was it written by another connector?"
+        raise Fatal(message)
+    return Mark(value, frozenset(keys.split()))
 
 
 def check_kinds(one: str, other: str) -> None:

@@ -218,7 +218,8 @@ class SourceConnectorConfig(ConnectorConfig):
     """``at_least_once`` writes without transactions, idempotently, offsets after the records."""
 
     contract_schema: Annotated[str | None, _key(CONTRACT, 1, "Contract Schema", importance=Importance.HIGH)] = None
-    """Avro schema that every record must meet: inline JSON, ``file:PATH`` or ``registry:SUBJECT[:VERSION]``."""
+    """Avro schema that every record must meet: inline JSON, ``file:PATH`` or ``registry:SUBJECT[:VERSION]``. A relative
+    path is one from the worker's working directory; in a connector file, where there is nothing, from its folder."""
     contract_unknown_fields: Annotated[Literal["ignore", "reject", "keep"], _key(CONTRACT, 2, "Unknown Fields")] = (
         "ignore"
     )
@@ -230,7 +231,8 @@ class SourceConnectorConfig(ConnectorConfig):
     key_fields: Annotated[NameList, _key(CONTRACT, 3, "Key Fields", importance=Importance.MEDIUM)] = ()
     """Fields of the contract that make the record's key."""
     timestamp_field: Annotated[str | None, _key(CONTRACT, 4, "Timestamp Field")] = None
-    """Field of the contract that is the record's timestamp."""
+    """Field of the contract that is the record's timestamp: a dotted path of names as they are in the payload, to a
+    timestamp or to a ``long`` of milliseconds since 1970."""
     dedupe_fields: Annotated[NameList | None, _key(CONTRACT, 5, "De-duplication Fields")] = None
     """Dotted paths by which equal records are dropped; the connector's own choice when not given, none when empty."""
     dedupe_records_max: Annotated[int, Field(ge=1), _key(CONTRACT, 6, "De-duplication Memory")] = 5_000_000

@@ -12,6 +12,7 @@ from pathlib import Path
 import javaproperties
 
 INITIAL_STATES = ("RUNNING", "PAUSED", "STOPPED")
+_CONTRACT, _FILE = "contract.schema", "file:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,25 @@ def read_properties(path: Path) -> dict[str, str]:
 
 
 def read_connector(path: Path) -> ConnectorFile:
-    """A connector file: its flat map, and a create request's ``initial_state``."""
+    """A connector file: its flat map, and a create request's ``initial_state``.
+
+    A contract's file is looked for in the working directory, as by a worker, and then beside the connector's file.
+    """
+    read = _read(path)
+    contract = read.properties.get(_CONTRACT, "").strip()
+    named = Path(contract.removeprefix(_FILE))
+    if not contract.startswith(_FILE) or named.is_absolute():
+        return read
+    beside = path.absolute().parent / named
+    try:
+        if not named.exists() and beside.is_file():
+            read.properties[_CONTRACT] = f"{_FILE}{beside}"
+    except (OSError, ValueError):
+        pass  # no name of a file: whoever reads the contract says so
+    return read
+
+
+def _read(path: Path) -> ConnectorFile:
     try:
         # Editors on Windows put a mark before the text, which would become part of the first key.
         text = path.read_text(encoding="utf-8-sig")

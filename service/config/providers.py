@@ -1,9 +1,10 @@
 """Config providers (KIP-297): variables such as ``${file:/etc/secrets/db.properties:password}`` and their values.
 
-A worker names its providers (``config.providers=file,env`` and ``config.providers.file.class=…``); workers' and
-connectors' configs may then hold variables ``${provider:key}`` or ``${provider:path:key}``. What is stored and shown
-keeps the variable; a value is only ever in memory, and is taught to whoever hides secrets. What a provider does not
-know stays as it was written, as in Connect, with a warning.
+A worker names its providers (``config.providers=file,env`` and ``config.providers.file.class=…``), or names none and
+has ``env``, ``file`` and ``directory``; workers' and connectors' configs may then hold variables ``${provider:key}`` or
+``${provider:path:key}``. What is stored and shown keeps the variable; a value is only ever in memory, and is taught to
+whoever hides secrets. What no provider knows stays as it was written, as in Connect, with a warning; files of
+connectors on a command line are refused for it, since the outside would be sent the variable itself.
 """
 
 from __future__ import annotations
@@ -20,6 +21,14 @@ from service.config.reach import ConnectorReach, reach_of
 __all__ = ["ConfigProviders", "ProviderError", "Resolved", "ResolvedWorker", "resolve_worker"]
 
 _LIST, _PREFIX = "config.providers", "config.providers."
+BY_DEFAULT: Mapping[str, str] = {
+    "env": "EnvVarConfigProvider",
+    "file": "FileConfigProvider",
+    "directory": "DirectoryConfigProvider",
+}
+"""Name and class of the providers of a worker whose config names none."""
+_NAME = re.compile(r"[A-Za-z][\w.-]*\Z")
+"""What may be meant as the name of a provider."""
 
 FAILED_VALUE = (
     "Invalid value for configuration '{key}': the value resolved from the config provider reference failed validation"
@@ -36,8 +45,8 @@ class Resolved:
     """The text as it was written, by the key whose value came from a provider."""
     secrets: Mapping[str, str] = field(default_factory=dict)
     """Everything a provider gave, and the variable that stands for it."""
-    warnings: tuple[Finding, ...] = ()
-    """Variables of known providers that stayed as they are."""
+    unresolved: tuple[Finding, ...] = ()
+    """Variables that stayed as they are, since no provider knows them: warnings."""
 
     def turned_back(self, own: Mapping[str, str], written: Mapping[str, str]) -> dict[str, str]:
         """A task's own keys, made from this config, as they may be stored: variables where their values would stand.
@@ -85,10 +94,13 @@ class ConfigProviders:
     def parse(
         cls, worker: Mapping[str, str], *, environ: Mapping[str, str]
     ) -> tuple[ConfigProviders, tuple[Finding, ...]]:
-        """Read ``config.providers`` and what is under it."""
+        """Read ``config.providers`` and what is under it; those ``BY_DEFAULT`` where it is not there."""
         providers: dict[str, Provider] = {}
         findings: list[Finding] = []
-        for name in _names(worker.get(_LIST, "")):
+        named = worker.get(_LIST)
+        if named is None:
+            worker = {**{f"{_PREFIX}{name}.class": kind for name, kind in BY_DEFAULT.items()}, **worker}
+        for name in BY_DEFAULT if named is None else _names(named):
             provider, found = _provider(name, worker, environ)
             findings.extend(found)
             if provider is not None:
@@ -104,14 +116,12 @@ class ConfigProviders:
 
     def resolve(self, properties: Mapping[str, str]) -> Resolved:
         """Replace variables, once: what a provider gives is not looked through again. Raises ``ProviderError``."""
-        if not self.providers:
-            return Resolved(dict(properties))
         pass_over = _Pass(self.providers)
         resolved = {key: pass_over.replaced(key, value) for key, value in properties.items()}
         for secret in pass_over.secrets:
             self.redactor.learn(secret)
         variables = {key: properties[key] for key in pass_over.keys}
-        return Resolved(resolved, variables, pass_over.secrets, tuple(pass_over.warnings))
+        return Resolved(resolved, variables, pass_over.secrets, tuple(pass_over.unresolved))
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +139,11 @@ def resolve_worker(properties: Mapping[str, str], *, environ: Mapping[str, str])
     try:
         resolved = providers.resolve(properties)
     except ProviderError as error:
-        return ResolvedWorker(dict(properties), providers, (*findings, Finding(_LIST, properties[_LIST], str(error))))
+        return ResolvedWorker(
+            dict(properties), providers, (*findings, Finding(_LIST, properties.get(_LIST), str(error)))
+        )
     lent = providers.lent(reach_of(resolved.properties))
-    return ResolvedWorker(resolved.properties, lent, (*findings, *resolved.warnings))
+    return ResolvedWorker(resolved.properties, lent, (*findings, *resolved.unresolved))
 
 
 @dataclass(slots=True)
@@ -141,7 +153,7 @@ class _Pass:
     providers: Mapping[str, Provider]
     keys: set[str] = field(default_factory=set)
     secrets: dict[str, str] = field(default_factory=dict)
-    warnings: list[Finding] = field(default_factory=list)
+    unresolved: list[Finding] = field(default_factory=list)
     _read: dict[tuple[str, str], Mapping[str, str]] = field(default_factory=dict)
 
     def replaced(self, key: str, text: str) -> str:
@@ -164,19 +176,28 @@ class _Pass:
         path, variable = place
         provider = self.providers.get(name)
         if provider is None:
+            if _NAME.match(name):
+                self._leave(key, written, f"the worker has no config provider '{name}', {_has(self.providers)}")
             return written
         source = self._read.get((name, path))
         if source is None:
             source = self._read[name, path] = provider.read(path)
         value = source.get(variable)
         if value is None:
-            text = f"{written} is not resolved: the provider '{name}' does not know it or may not read it"
-            self.warnings.append(Finding(key, written, text, Severity.WARNING))
+            self._leave(key, written, f"the config provider '{name}' does not know it or may not read it")
             return written
         self.keys.add(key)
         if value:
             self.secrets.setdefault(value, written)
         return value
+
+    def _leave(self, key: str, written: str, why: str) -> None:
+        self.unresolved.append(Finding(key, written, f"{written} is not resolved: {why}", Severity.WARNING))
+
+
+def _has(providers: Mapping[str, Provider]) -> str:
+    has = f"but {', '.join(providers)}" if providers else "nor any other"
+    return f"{has}; name it in {_LIST} of the worker's file (--worker FILE gives a command that file)"
 
 
 def _provider(

@@ -12,6 +12,7 @@ from pydantic import Field, field_validator
 from fetchers.sdk import Boolean, ConfigModel, Importance, Key, NameList, SecretMap
 from fetchers.sdk.reach import parse_networks
 from service.config.overrides import PolicyName, policy_named
+from service.config.providers import BY_DEFAULT as PROVIDERS_BY_DEFAULT
 
 EMBEDDED = "embedded"
 """Value of ``bootstrap.servers`` and ``schema.registry.url`` that starts the real thing as a child process."""
@@ -183,10 +184,11 @@ class WorkerConfig(ConfigModel):
     topic_creation_enable: Annotated[Boolean, Key(importance=Importance.LOW)] = True
     """Whether missing topics are created."""
 
-    config_providers: Annotated[NameList, Key(importance=Importance.LOW)] = ()
+    config_providers: Annotated[NameList, Key(importance=Importance.LOW)] = tuple(PROVIDERS_BY_DEFAULT)
     """Names of config providers, each with its ``config.providers.<name>.class`` (``FileConfigProvider``,
-    ``DirectoryConfigProvider``, ``EnvVarConfigProvider``) and ``config.providers.<name>.param.*``. Values may then hold
-    variables such as ``${file:/etc/secrets/db.properties:password}``."""
+    ``DirectoryConfigProvider``, ``EnvVarConfigProvider``; those of the default need none) and
+    ``config.providers.<name>.param.*``. Values may then hold variables such as
+    ``${file:/etc/secrets/db.properties:password}`` and ``${env:TOKEN}``."""
     connector_client_config_override_policy: Annotated[str, Key(importance=Importance.MEDIUM)] = "Allowlist"
     """What connectors may change of their Kafka clients: ``All``, ``None``, ``Principal``, or ``Allowlist`` (the
     default). What would break exactly-once delivery or run foreign code in the worker no policy allows."""

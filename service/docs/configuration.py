@@ -21,6 +21,7 @@ from service.config.borrowed_keys import (
 from service.config.connector import SourceConnectorConfig
 from service.config.converters import CLASS_NAMES
 from service.config.overrides import JAAS_KEY, LOGIN_MODULES
+from service.config.providers import BY_DEFAULT
 from service.config.sink import SinkConnectorConfig
 from service.config.transforms import PREDICATES, TRANSFORMATIONS, AliasConfig, TransformClass
 from service.config.worker import WorkerConfig
@@ -83,10 +84,12 @@ Options of `spark.read.format("headrace")` and `spark.readStream` besides a conn
 ## Config providers
 
 `config.providers=file,env` on the worker names providers, `config.providers.<name>.class` says which each is,
-`config.providers.<name>.param.<key>` sets it up. Values of the worker's own properties and of connectors' configs may
+`config.providers.<name>.param.<key>` sets it up. A worker whose file has no `config.providers` has
+{by_default}. Values of the worker's own properties and of connectors' configs may
 then hold variables, several in one value; `$` alone means nothing. The config topic and REST keep the variable, never
-the value. What a provider does not know, or may not read, stays as it was written, with a warning; a connector cannot
-bring its own providers.
+the value. What no provider knows, or may read, stays as it was written, as in Connect, with a warning; a connector
+file is refused for it by the commands that read one (`standalone`, `preview`, `validate`, `contract infer`), and so is
+a preview by REST. A connector cannot bring its own providers.
 
 {providers}
 ## Converters
@@ -156,6 +159,7 @@ def page() -> str:
         sinks="\n".join(_sink(plugin) for plugin in SINKS),
         alias=_keys(AliasConfig.config_keys()),
         classes="\n".join(_classes((*TRANSFORMATIONS, *PREDICATES))),
+        by_default=", ".join(f"{code(name)} (`{kind}`)" for name, kind in BY_DEFAULT.items()),
         providers=table(("class", "variable", "parameter", "meaning"), PROVIDERS),
         asked_for=_codes(sorted(ASKED_FOR)),
         refused=table(("key", "because"), ((code(key), reason) for key, reason in _refused())),

@@ -123,7 +123,7 @@ def _section(section: Section) -> str:
     source = f"fetchers.{section.package}" if section.package else None
     parts = [f"## {section.title}\n", f"From `{source}`.\n" if source else _import_from(section)]
     parts += [_prose(module.docstring) for module in modules[:1]]
-    parts += map(_member, _members(section))
+    parts += [_member(each, source or each.module.path) for each in _members(section)]
     for number, (_, about, body) in enumerate(examples_of(section.slug)):
         parts.append(f"{'**Example.** ' if number == 0 else ''}{_marked(about)}\n\n```python\n{body}\n```\n")
     return "\n".join(parts)
@@ -133,13 +133,15 @@ def _import_from(section: Section) -> str:
     return "From " + ", ".join(f"`fetchers.{path}`" for path in section.modules) + ".\n"
 
 
-def _member(member: griffe.Object) -> str:
+def _member(member: griffe.Object, source: str) -> str:
+    """``source``: the module that it is imported from."""
+    heading = f"### {member.name}\n\n`from {source} import {member.name}`\n"
     if isinstance(member, griffe.Function):
-        return f"### {member.name}\n\n```python\n{_signature(member)}\n```\n\n{_prose(member.docstring)}"
+        return f"{heading}\n```python\n{_signature(member)}\n```\n\n{_prose(member.docstring)}"
     if isinstance(member, griffe.Class):
-        return _class(member)
+        return f"{heading}\n{_class(member)}"
     assert isinstance(member, griffe.Attribute)  # noqa: S101 - told to the type checker
-    return f"### {member.name}\n\n`{member.name} = {member.value}`\n\n{_prose(member.docstring)}"
+    return f"{heading}\n`{member.name} = {member.value}`\n\n{_prose(member.docstring)}"
 
 
 def _class(member: griffe.Class) -> str:
@@ -155,7 +157,7 @@ def _class(member: griffe.Class) -> str:
     ]
     fields = [each for each in own if isinstance(each, griffe.Attribute) and (each.annotation or each.docstring)]
     methods = [each for each in own if isinstance(each, griffe.Function)]
-    parts = [f"### {member.name}\n", f"```python\nclass {member.name}{f'({bases})' if bases else ''}\n```\n"]
+    parts = [f"```python\nclass {member.name}{f'({bases})' if bases else ''}\n```\n"]
     parts.append(_prose(member.docstring))
     if isinstance(made, griffe.Function) and made.docstring and "dataclass" not in member.labels:
         parts.append(f"`{_signature(made, name=member.name)}`: {_prose(made.docstring)}")

@@ -82,6 +82,9 @@ class RequestedPreviews:
             resolved = self.resolve({"name": "preview", **config})
         except ProviderError as error:
             raise BadRequestError(str(error)) from error
+        if resolved.unresolved:
+            # The source would be sent the variable itself.
+            raise _refusal([finding.message for finding in resolved.unresolved])
         class_name = resolved.properties.get("connector.class", "").strip()
         known = find_connector(class_name, self.worker)
         if known is not None and known.is_sink:

@@ -35,8 +35,8 @@ class FileVerdict:
 def validate_file(path: Path, worker: Path | None = None, *, environ: Mapping[str, str] = os.environ) -> FileVerdict:
     """Every finding at once. ``worker``: the worker's properties; a worker of defaults when not given.
 
-    Nothing is asked of Kafka, registries or sources. Variables of config providers are resolved where the worker's file
-    names providers; their values are not shown.
+    Nothing is asked of Kafka, registries or sources. Variables of config providers are resolved by those of the worker;
+    their values are not shown, and one that no provider knows is an error.
     """
     try:
         worker_properties = read_properties(worker) if worker else {}
@@ -90,7 +90,11 @@ class _Resolution:
 
     def __call__(self, properties: Mapping[str, str]) -> Resolved:
         resolved = self.providers.resolve(properties)
-        return replace(resolved, properties=with_registry(resolved.properties, PLACEHOLDER_REGISTRY))
+        return replace(
+            resolved,
+            properties=with_registry(resolved.properties, PLACEHOLDER_REGISTRY),
+            unresolved=tuple(replace(finding, severity=Severity.ERROR) for finding in resolved.unresolved),
+        )
 
 
 def errors_of(infos: ConfigInfos) -> tuple[Finding, ...]:

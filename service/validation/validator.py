@@ -50,7 +50,8 @@ class Validated:
     warnings: tuple[Finding, ...] = ()
     """What does not refuse the config, such as keys that nothing reads."""
     definition: Definition | None = None
-    """What a connector is made from; None where anything is wrong with the config."""
+    """What a connector is made from; None where anything is wrong with the config, or a variable in it has no value:
+    whoever is asked with it would be sent the variable itself."""
     hidden: Callable[[Finding], Finding] = _as_it_is
     """Takes values that came from providers out of a finding."""
 
@@ -84,8 +85,8 @@ class Validation:
         infos = entries.infos(class_name)
         return Validated(
             infos,
-            (*map(resolved.hidden, warnings), *resolved.warnings),
-            None if infos.error_count else definition,
+            (*map(resolved.hidden, warnings), *resolved.unresolved),
+            None if infos.error_count or resolved.unresolved else definition,
             resolved.hidden,
         )
 

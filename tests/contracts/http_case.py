@@ -29,6 +29,7 @@ class Feed(ScriptedSource):
         self.given = 0
         self.mood = "well"
         self.asked = asyncio.Event()
+        self.limit_seconds: int | None = None
 
     @staticmethod
     def _item(number: int) -> bytes:
@@ -73,6 +74,10 @@ class Feed(ScriptedSource):
     async def refuse(self) -> None:
         self.mood = "refuses"
 
+    @override
+    async def limit(self, seconds: int) -> None:
+        self.limit_seconds = seconds
+
     @property
     @override
     def records_given(self) -> int:
@@ -86,6 +91,9 @@ class Feed(ScriptedSource):
         sent = request.headers.get("Authorization"), request.headers.get("X-Client")
         if self.mood == "refuses" or sent != (f"Bearer {TOKEN}", HEADER):
             return web.Response(status=401, text=f"no entry with {sent} for {request.url}")
+        if self.limit_seconds is not None:
+            seconds, self.limit_seconds = self.limit_seconds, None
+            return web.Response(status=429, headers={"Retry-After": str(seconds)})
         start = int(request.query.get("cursor", "0"))
         chosen = self.items[start : start + PAGE_RECORDS]
         self.given += len(chosen)
@@ -100,6 +108,7 @@ class HttpCase(FetcherCase):
     connector = HttpSource
     secrets = (TOKEN, HEADER)
     records_ahead_max = 3 * PAGE_RECORDS
+    can_limit = True
     bad_configs = (
         BadConfig(
             {"http.url": "ftp://here", "topic": None, "http.format": "xml"},

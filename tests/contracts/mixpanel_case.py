@@ -47,6 +47,7 @@ class DailyExport(ScriptedSource):
         self._given = 0
         self._is_hanging = self._is_refusing = False
         self._was_asked = asyncio.Event()
+        self._limit_seconds: int | None = None
 
     @property
     def properties(self) -> Mapping[str, str]:
@@ -88,6 +89,10 @@ class DailyExport(ScriptedSource):
         """Know the credentials no longer; what is said quotes them, as careless servers do."""
         self._is_refusing = True
 
+    async def limit(self, seconds: int) -> None:
+        """For the next request."""
+        self._limit_seconds = seconds
+
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """One request."""
         if self._is_hanging:
@@ -95,6 +100,9 @@ class DailyExport(ScriptedSource):
             await asyncio.Event().wait()
         if self._is_refusing:
             return web.Response(status=401, text=f"unknown: {request.headers['Authorization']} {SECRET}")
+        if self._limit_seconds is not None:
+            seconds, self._limit_seconds = self._limit_seconds, None
+            return web.Response(status=429, headers={"Retry-After": str(seconds)})
         response = web.StreamResponse()
         await response.prepare(request)
         _keep_little(request)
@@ -122,6 +130,7 @@ class MixpanelCase(FetcherCase):
 
     connector = MixpanelSource
     secrets = (SECRET,)
+    can_limit = True
     records_ahead_max = 1_100
     bad_configs = (
         BadConfig({"topic": None, "from_date": "01.02.2016"}, frozenset({"topic", "from_date"})),

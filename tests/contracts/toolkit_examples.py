@@ -29,6 +29,29 @@ async def ordered_list__pages() -> None:
         assert list(second.values()) == [b'{"id": 3, "at": 1}', b'{"id": 4, "at": 2}']  # 2 was handed over before
 
 
+async def ordered_list__ties() -> None:
+    """More records with one value than an answer holds: the next page that the answer names is followed."""
+    from aiohttp import web
+
+    from fetchers.catalog import shared_http
+    from fetchers.sdk.testing import FakeContext
+    from fetchers.toolkit.ordered_list import OrderedList
+    from fetchers.toolkit.pagination import CursorInBody
+    from tests.contracts.loopback import serve
+
+    async def answer(request: web.Request) -> web.Response:
+        begin = int(request.query.get("cursor", "0"))
+        items = [{"id": n, "at": "2026-01-01T00:00:00Z"} for n in range(begin, 5)]
+        return web.json_response({"items": items[:2], "next": str(begin + 2) if len(items) > 2 else None})
+
+    async with shared_http() as http, serve(answer) as url:
+        items = OrderedList(
+            url=url, records="items", sorted_by="at", begin_at="since", next_pages=CursorInBody("next", "cursor")
+        )
+        stream = items.pages(FakeContext(http=http))
+        assert [len(await anext(stream)) for _ in range(3)] == [2, 2, 1]
+
+
 async def auth__headers() -> None:
     """Pass one as ``auth=`` of a request; its secrets show up in no message."""
     from fetchers.sdk import Authorizer, Credentials
@@ -127,13 +150,25 @@ def pagination__guard() -> None:
 
 def marks__ties() -> None:
     """Everything below the mark was read, and of what equals it the records with these keys."""
-    from fetchers.toolkit.marks import Column, Mark, RecordOrder, TooManyAlikeError, check_kinds, key_hash
+    from fetchers.toolkit.marks import (
+        Column,
+        Mark,
+        RecordOrder,
+        TooManyAlikeError,
+        check_kinds,
+        key_hash,
+        mark_of,
+        offset_of,
+    )
 
     ids = [b"a", b"b", b"c"]
     column = Column.of([1, 2, 2])
     mark = Mark().raised_by(column, [0, 1], lambda position: key_hash(ids[position]))
     assert (mark.value, mark.order) == (2, RecordOrder.UP)
     assert mark.new_among(column, lambda position: key_hash(ids[position])) == [2]  # "b" was handed over, "c" is new
+    offset = offset_of(mark)  # of a page, with whatever else the source needs: Page(…, offset={**offset, "account": 7})
+    assert offset == {"read": 2, "read.keys": key_hash(b"b")}
+    assert mark_of({**offset, "account": 7}) == mark
     assert TooManyAlikeError.__doc__
     check_kinds("number", "number")  # Fatal for a number and a word
 

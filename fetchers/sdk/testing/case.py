@@ -55,6 +55,10 @@ class ScriptedSource(ABC):
     async def refuse(self) -> None:
         """From now on fail in a way that only a person can mend: 401, a directory in place of the file."""
 
+    async def limit(self, seconds: int) -> None:
+        """Answer the next request with 429 and ``Retry-After: seconds``; for cases that say ``can_limit``."""
+        raise NotImplementedError
+
     @property
     def records_given(self) -> int | None:
         """How many records have left the source up to now; None where the source cannot tell."""
@@ -95,6 +99,9 @@ class FetcherCase(ABC):
     """Whether the scripted source is large enough for several pages in one round; only few sources have one page."""
     is_ordered: bool = True
     """Whether records come in the order of the source. If not, only their set is compared."""
+
+    can_limit: bool = False
+    """Whether the scripted source has a ``limit`` of requests."""
 
     @abstractmethod
     def source(self, folder: Path) -> AbstractAsyncContextManager[ScriptedSource]:

@@ -33,7 +33,7 @@ async def collect(
 
     Without any of them it is one round. Stopping is cancellation, as in the worker; offsets of pages are *not* stored
     (see ``FakeContext.commit``). What the fetcher raises is raised. More than ``seconds_max`` of real time is a
-    TimeoutError.
+    TimeoutError. ``context.on_round`` is called as ever.
     """
     if pages is None and rounds is None and records is None:
         rounds = 1
@@ -76,12 +76,15 @@ async def _until_round(
 ) -> AsyncIterator[Page]:
     wanted = None if rounds is None else context.rounds + rounds
     is_over = False
+    heard = context.on_round
     while not is_over:
         async with asyncio.timeout(seconds_max) as patience:
             scope = asyncio.timeout(None)
 
             def on_round(count: int, scope: asyncio.Timeout = scope) -> None:
                 nonlocal is_over
+                if heard is not None:
+                    heard(count)
                 if wanted is not None and count >= wanted:
                     is_over = True
                     scope.reschedule(asyncio.get_running_loop().time())
@@ -97,6 +100,6 @@ async def _until_round(
                 if not scope.expired() or patience.expired():
                     raise
             finally:
-                context.on_round = None
+                context.on_round = heard
         if page is not None:
             yield page

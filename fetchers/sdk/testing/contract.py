@@ -22,7 +22,7 @@ from unittest import SkipTest
 
 from fetchers.sdk.config import ConfigKey
 from fetchers.sdk.connector import SourceConnector
-from fetchers.sdk.errors import Fatal
+from fetchers.sdk.errors import Fatal, RateLimited
 from fetchers.sdk.http import HttpDoor
 from fetchers.sdk.page import Page
 from fetchers.sdk.rows import RowSchema
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 STOP_SECONDS_MAX = 1.0
 BLOCKED_SECONDS_MAX = 10.0
+LIMIT_SECONDS = 77
+"""Of a source's limit, in virtual time."""
 QUIET_SECONDS = 0.3
 """How long a full queue is simulated, in real time: enough for a source on the loopback to send megabytes."""
 
@@ -45,6 +47,12 @@ class FetcherContract:
 
     case: ClassVar[FetcherCase]
     open_http: ClassVar[Callable[[], AbstractAsyncContextManager[HttpDoor]] | None] = None
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """What the source of the case has no script for is no test of it."""
+        super().__init_subclass__(**kwargs)
+        if "case" in vars(cls) and not cls.case.can_limit:
+            cls.test_waits_as_a_rate_limit_asks = None  # type: ignore[assignment, method-assign]
 
     async def test_opens_twice(self, tmp_path: Path) -> None:
         """Two instances, one after the other and side by side, read the same from the same place."""
@@ -104,6 +112,30 @@ class FetcherContract:
                         has_added = True
                     elif has_added and self._distinct(pages) >= len(bench.source.expected):
                         break
+            self._assert_resumed(pages, [], bench.source.expected)
+
+    async def test_waits_as_a_rate_limit_asks(self, tmp_path: Path) -> None:
+        """A 429 between two pages: it is quiet for as long as ``Retry-After`` says, and nothing is lost or repeated."""
+        async with self._open(tmp_path) as bench:
+            connector, context = bench.connector(), bench.context()
+            own, pages = connector.partition(), list[Page]()
+            began = context.clock.monotonic()
+            if not self.case.is_paged:
+                await bench.source.limit(LIMIT_SECONDS)
+            for _ in range(2):
+                try:
+                    async with running(connector, context, rounds=1) as stream:
+                        async for page in stream:
+                            pages.append(page)
+                            context.commit(page, default=own)
+                            if len(pages) == 1 and self.case.is_paged:
+                                await bench.source.limit(LIMIT_SECONDS)
+                    break
+                except RateLimited as error:
+                    # As the worker: it waits, and fetches again from the last page.
+                    await context.clock.sleep(error.wait_seconds or 0)
+            waited = context.clock.monotonic() - began
+            assert waited >= LIMIT_SECONDS, f"asked again {waited:g} s after a 429 with Retry-After: {LIMIT_SECONDS}"
             self._assert_resumed(pages, [], bench.source.expected)
 
     async def test_stops_while_blocked_on_the_source(self, tmp_path: Path) -> None:

@@ -21,8 +21,10 @@ class HttpCase(FetcherCase):
     """The case of a fetcher whose source is a web server; the suite starts one on the loopback.
 
     A subclass says what a record is (``record``) and how requests are answered (``answer``); hanging, refusing (401),
-    adding records and counting what was given are done here.
+    limiting (429), adding records and counting what was given are done here.
     """
+
+    can_limit = True
 
     properties: Mapping[str, str]
     """A config, complete and valid but for ``url_key``, which is set to the server's address."""
@@ -77,6 +79,7 @@ class _HttpSource(ScriptedSource):
         self._records = [case.record(number) for number in range(case.records)]
         self._given = 0
         self._is_hanging = self._is_refusing = False
+        self._limit_seconds: int | None = None
         self._asked = asyncio.Event()
 
     @property
@@ -104,6 +107,9 @@ class _HttpSource(ScriptedSource):
     async def refuse(self) -> None:
         self._is_refusing = True
 
+    async def limit(self, seconds: int) -> None:
+        self._limit_seconds = seconds
+
     async def respond(self, request: web.Request) -> web.StreamResponse:
         """One answer, or none while the source hangs."""
         self._asked.set()
@@ -111,6 +117,9 @@ class _HttpSource(ScriptedSource):
             await asyncio.Event().wait()
         if self._is_refusing:
             return web.Response(status=401)
+        if self._limit_seconds is not None:
+            seconds, self._limit_seconds = self._limit_seconds, None
+            return web.Response(status=429, headers={"Retry-After": str(seconds)})
         answer = self.case.answer(request, tuple(self._records))
         if isinstance(answer, web.StreamResponse):
             return answer

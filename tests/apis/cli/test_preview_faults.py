@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
+from typing import ClassVar
 
 import pytest
 from click.testing import CliRunner, Result
@@ -22,10 +23,14 @@ from tests.bound import bound
 
 
 class _Api(BaseHTTPRequestHandler):
-    """Refuses on ``/secret``, and gives one more page for every page on ``/endless``."""
+    """Refuses on ``/secret``, and gives one more page for every page on ``/endless``; tells what it was sent."""
+
+    tokens: ClassVar[list[str | None]] = []
+    """What each request had as ``Token``."""
 
     def do_GET(self) -> None:
         """Answer as the path says."""
+        self.tokens.append(self.headers.get("Token"))
         is_refused = self.path.startswith("/secret")
         body = b'{"error":"bad token"}' if is_refused else json.dumps([{"id": at} for at in range(3)]).encode()
         self.send_response(401 if is_refused else 200)
@@ -80,6 +85,28 @@ def test_bad_credentials_are_told_in_one_sentence(tmp_path: Path, api: str) -> N
     assert "401" in words
     assert "s3same" not in words
     assert "Traceback" not in words
+
+
+@pytest.mark.parametrize(
+    "command", [["preview"], ["contract", "infer"], ["validate"], ["validate", "--deep"]], ids=" ".join
+)
+def test_a_variable_is_never_sent_itself(
+    tmp_path: Path, api: str, command: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the worker's file it is resolved as by a worker that names no providers, or refused in one sentence."""
+    monkeypatch.setattr(_Api, "tokens", [])
+    monkeypatch.delenv("HEADRACE_TEST_NONE", raising=False)
+    monkeypatch.setenv("HEADRACE_TEST_TOKEN", "s3same")
+    (tmp_path / "worker.properties").write_text("config.providers=\n")
+    known, unknown = "${env:HEADRACE_TEST_TOKEN}", "${env:HEADRACE_TEST_NONE}"
+    for variable, options in ((known, ()), (unknown, ()), (known, ("--worker", str(tmp_path / "worker.properties")))):
+        file = connector(tmp_path, f"{api}/list", http_header_token=variable)
+        result = CliRunner().invoke(main, [*command, str(file), *options])
+        is_known = variable == known and not options
+        assert result.exit_code == (0 if is_known else 2), result.output
+        assert ("error" in result.output and "resolved" in result.output) is not is_known
+    assert set(_Api.tokens) <= {"s3same"}
+    assert bool(_Api.tokens) is (command != ["validate"])
 
 
 def test_a_source_that_never_ends_is_left_after_the_sample(tmp_path: Path, api: str) -> None:

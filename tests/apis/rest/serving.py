@@ -17,6 +17,7 @@ from metrics.log_levels import LogLevels
 from metrics.prometheus import PrometheusObserver
 from service.config.definition import ConnectorDefinition
 from service.config.listeners import Listener
+from service.config.providers import resolve_worker
 from service.config.worker import with_defaults
 from service.herder.api import Herder
 from service.preview.judging import PreviewParts
@@ -25,7 +26,6 @@ from service.rest.health import Health, WorkerPhase
 from service.rest.ports import Surface
 from service.rest.server import ServedUrls, serving_rest
 from service.rest.settings import RestSettings
-from service.validation.validator import nothing_to_resolve
 from service.worker.foreign_calls import ForeignCalls
 from spark_batch.errors import SparkUnavailable
 from tests.apis.rest.fake_herder import FakeHerder, FakePlugins
@@ -96,7 +96,7 @@ def previews(worker: Mapping[str, str] | None = None) -> RequestedPreviews:
     return RequestedPreviews(
         PreviewParts(_contract_of, _no_spark, _no_spark),
         with_defaults(worker or {}),
-        nothing_to_resolve,
+        resolve_worker(worker or {}, environ={}).providers.resolve,
         ForeignCalls(),
         lambda text: text,
     )

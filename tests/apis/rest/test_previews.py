@@ -75,6 +75,10 @@ async def test_the_number_of_records_is_bounded(worker: Served, tmp_path: Path, 
         ({"config": {"connector.class": "FileStreamSource", "topic": "t"}}, "lines of standard input"),
         ({"config": {"connector.class": "HttpSource", "topic": "t"}}, "http.url"),
         (
+            {"config": {"connector.class": "HttpSource", "topic": "t", "http.url": "http://127.0.0.1/${env:NO}"}},
+            "${env:NO} is not resolved",
+        ),
+        (
             {"config": {"connector.class": "FileStreamSource", "topic": "t", "file": "f", "contract.schema": "{"}},
             "contract.schema",
         ),

@@ -112,6 +112,27 @@ def test_a_create_request_says_how_to_begin(tmp_path: Path, written_state: str |
     assert (found.properties, found.initial_state) == ({"name": "c", "a": "1"}, state)
 
 
+def test_a_contract_is_found_in_the_working_directory_or_beside_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by a worker first; what is in neither place, absolute or no name of a file stays as it is."""
+    here, folder = tmp_path / "here", tmp_path / "orders"
+    here.mkdir()
+    folder.mkdir()
+    monkeypatch.chdir(here)
+    for contract in ("file:a.avsc", "file:/b.avsc", "registry:a.avsc", "a.avsc", f"file:{'x' * 5000}", "file:a\0b"):
+        path = written(folder, json.dumps({"contract.schema": contract}), name="c.json")
+        assert read_properties(path) == {"contract.schema": contract}
+    written(folder, "{}", name="a.avsc")
+    path = written(folder, "contract.schema=file:a.avsc")
+    for spelled in (path, Path("../orders/c.properties")):
+        found = read_properties(spelled)["contract.schema"].removeprefix("file:")
+        assert Path(found).is_absolute()
+        assert Path(found).samefile(folder / "a.avsc")
+    written(here, "{}", name="a.avsc")
+    assert read_properties(path) == {"contract.schema": "file:a.avsc"}
+
+
 def test_a_file_that_is_not_there_is_refused_by_name(tmp_path: Path) -> None:
     """Likewise one that is no UTF-8."""
     with pytest.raises(ConfigFileError, match="nowhere"):

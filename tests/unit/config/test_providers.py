@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from fetchers.sdk import Severity
-from service.config.providers import ConfigProviders, ProviderError, Resolved, resolve_worker
+from service.config.providers import BY_DEFAULT, ConfigProviders, ProviderError, Resolved, resolve_worker
+from service.config.worker import WorkerConfig
 from service.herder.errors import BadRequestError
 from service.job import ConfigRefusedError, make_job
 from service.validation.validator import Validation
@@ -105,10 +106,42 @@ def test_everything_else_stays_as_it_is(text: str, expected: str) -> None:
 
 
 def test_what_a_known_provider_does_not_know_is_warned_of(secrets: Path) -> None:
-    """The text stays, as in Connect, but somebody hears of it."""
-    found = providers().resolve({"a": f"${{file:{secrets}/db.properties:nope}}", "b": "${other:x}"})
-    assert [(warning.key, warning.severity) for warning in found.warnings] == [("a", Severity.WARNING)]
+    """The text stays, as in Connect, but somebody hears of it; so it is of a provider that nobody named."""
+    found = providers().resolve({"a": f"${{file:{secrets}/db.properties:nope}}", "b": "${other:x}", "c": "${1:x}"})
+    assert [(each.key, each.severity) for each in found.unresolved] == [
+        ("a", Severity.WARNING),
+        ("b", Severity.WARNING),
+    ]
+    assert (
+        "has no config provider 'other', but file, dir, env; name it in config.providers" in found.unresolved[1].message
+    )
     assert found.variables == {}
+
+
+def test_a_worker_that_names_no_providers_has_three(secrets: Path) -> None:
+    """A variable of the environment needs no more than itself; an empty list takes them away."""
+    text = f"${{env:A}} ${{file:{secrets}/db.properties:user}} ${{directory:{secrets}:token}}"
+    for properties in ({}, {"config.providers.env.param.allowlist.pattern": "A"}):
+        known = resolve_worker(properties, environ={"A": "a", "B": "b"}).providers
+        assert known.resolve({"key": text}).properties["key"] == "a anne t0ken\n"
+        assert bool(known.resolve({"key": "${env:B}"}).unresolved) is bool(properties)
+    nothing = resolve_worker({"config.providers": ""}, environ={"A": "a"}).providers.resolve({"key": "${env:A}"})
+    (left,) = nothing.unresolved
+    assert left.message.startswith("${env:A} is not resolved: the worker has no config provider 'env', nor any other;")
+    assert left.message.endswith(
+        "name it in config.providers of the worker's file (--worker FILE gives a command that file)"
+    )
+    assert WorkerConfig.parse({}).config.config_providers == tuple(BY_DEFAULT)  # type: ignore[union-attr]
+
+
+def test_a_job_of_files_is_refused_for_a_variable_without_a_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else its source would be sent the variable itself."""
+    monkeypatch.delenv("HEADRACE_TEST_NONE", raising=False)
+    with pytest.raises(ConfigRefusedError) as refusal:
+        make_job({}, [{**FILE, "file": "${env:HEADRACE_TEST_NONE}"}])
+    (finding,) = [each for source in refusal.value.sources for each in source.findings]
+    assert (finding.key, finding.is_error) == ("file", True)
+    assert "the config provider 'env' does not know it" in finding.message
 
 
 def test_a_missing_file_is_an_error_without_content(tmp_path: Path) -> None:

@@ -140,6 +140,26 @@ def test_texts_read_back() -> None:
     assert Config.parse(dict(config.texts())).config == config
 
 
+def test_another_default_leaves_the_rest_of_a_key_as_it_was() -> None:
+    """Its range, its text and its group; what is said anew is said otherwise, in subclasses too."""
+
+    class Slow(FetcherConfig):
+        poll_interval_ms: int = 60_000
+
+    class Slower(Slow):
+        poll_interval_ms: Annotated[int, Field(ge=1000)] = 90_000
+        """Rarely."""
+
+    (slow,) = (key for key in Slow.config_keys() if key.name == "poll.interval.ms")
+    (usual,) = (key for key in FetcherConfig.config_keys() if key.name == "poll.interval.ms")
+    assert (slow.default, slow.documentation, slow.extras) == ("60000", usual.documentation, usual.extras)
+    assert [found.message for found in Slow.parse({"topic": "t", "poll.interval.ms": "0"}).findings]
+    assert Slow.parse({"topic": "t"}).config.poll_interval == 60  # type: ignore[union-attr]
+    assert not Slower.parse({"topic": "t"}).findings
+    assert Slower.parse({"topic": "t", "poll.interval.ms": "999"}).findings
+    assert next(key.documentation for key in Slower.config_keys() if key.name == "poll.interval.ms") == "Rarely."
+
+
 def test_unknown_keys_are_warned_of() -> None:
     """A key nothing reads gets a warning with the nearest known one; prefixes of maps are known."""
     found = unknown_keys(

@@ -20,6 +20,7 @@ from fetchers.sdk import (
     Offset,
     Page,
     PayloadKind,
+    RateLimited,
     RowSchema,
     Secret,
     SourceConnector,
@@ -48,6 +49,7 @@ class Shelf(ScriptedSource):
         self.mood = "well"
         self.given = 0
         self.asked = asyncio.Event()
+        self.limit_seconds: int | None = None
 
     @property
     @override
@@ -75,6 +77,10 @@ class Shelf(ScriptedSource):
     async def refuse(self) -> None:
         self.mood = "refuses"
 
+    @override
+    async def limit(self, seconds: int) -> None:
+        self.limit_seconds = seconds
+
     @property
     @override
     def records_given(self) -> int:
@@ -87,6 +93,9 @@ class Shelf(ScriptedSource):
             await asyncio.Event().wait()
         if self.mood == "refuses":
             raise Fatal("the shelf is locked")
+        if self.limit_seconds is not None:
+            seconds, self.limit_seconds = self.limit_seconds, None
+            raise RateLimited("asked too often", wait_seconds=seconds)
         if start >= len(self.items):
             return None
         self.given += 1
@@ -219,6 +228,18 @@ class Talkative(Good):
             yield page
 
 
+class Impatient(Good):
+    """Does not wait as it is asked to."""
+
+    async def fetch(self, context: FetchContext) -> AsyncIterator[Page]:
+        """Say nothing of the wait."""
+        try:
+            async for page in super().fetch(context):
+                yield page
+        except RateLimited as error:
+            raise RateLimited(str(error)) from error
+
+
 class Careless(Good):
     """Stores its password in the offset."""
 
@@ -244,6 +265,7 @@ class ShelfCase(FetcherCase):
 
     secrets = (SECRET,)
     records_ahead_max = 6
+    can_limit = True
     bad_configs = (BadConfig({"shelf": None, "poll.interval.ms": "x"}, frozenset({"shelf", "poll.interval.ms"})),)
 
     def __init__(self, connector: type[SourceConnector[Any]]) -> None:
@@ -279,6 +301,7 @@ BAD: Sequence[tuple[type[SourceConnector[Any]], str, str]] = (
     (Stubborn, "test_stops_while_blocked_on_the_source", "still running"),
     (Stubborn, "test_stops_while_it_waits_for_the_next_round", "still running"),
     (Littering, "test_stops_while_blocked_on_the_source", "left tasks"),
+    (Impatient, "test_waits_as_a_rate_limit_asks", "asked again 0 s after a 429 with Retry-After: 77"),
     (Greedy, "test_obeys_a_full_queue", "assert"),
     (Careless, "test_leaks_no_secret", "a secret is shown"),
     (Keyless, "test_says_of_rows_where_they_go_and_which_they_are", "a tombstone has no key"),
@@ -315,6 +338,19 @@ async def _alone(work: Awaitable[None]) -> None:
         await work
     except ExceptionGroup as group:
         raise group.exceptions[0] from None
+
+
+def test_a_source_without_a_limit_has_no_test_of_it() -> None:
+    """A skip would say that something is missing from the case of a file."""
+
+    class Boundless(ShelfCase):
+        can_limit = False
+
+    class Suite(FetcherContract):
+        case = Boundless(Good)
+
+    assert not callable(Suite.test_waits_as_a_rate_limit_asks)
+    assert callable(TestGood.test_waits_as_a_rate_limit_asks)
 
 
 async def test_passes_rows_with_keys(tmp_path: Path) -> None:

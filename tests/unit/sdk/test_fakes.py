@@ -105,6 +105,15 @@ async def test_collects_rounds() -> None:
     assert len(await collect(counter(), context, rounds=1)) == 3
 
 
+async def test_whoever_wants_to_hear_of_rounds_does() -> None:
+    """``collect`` listens to them too, and takes nobody's place."""
+    context, heard = FakeContext(), list[int]()
+    context.on_round = heard.append
+    await collect(counter(), context, rounds=2)
+    await collect(counter(), context)
+    assert heard == [1, 2, 3]
+
+
 async def test_errors_come_through() -> None:
     """What the fetcher raises is raised, after the pages before it were seen."""
 

@@ -7,15 +7,16 @@ import json
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self, cast
+from typing import Any, ClassVar, Self, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fetchers.sdk import Fatal, FetchContext, FetcherConfig, HttpDoor, Page, SourceConnector
+from fetchers.sdk import Fatal, FetchContext, FetcherConfig, HttpDoor, Offset, Page, SourceConnector
 from fetchers.sdk.testing import FakeContext, collect
 from fetchers.toolkit.ordered_list import OrderedList
+from fetchers.toolkit.pagination import CursorInBody, PageNumber
 from fetchers.toolkit.records import RecordSlices
 
 PAGE = 5
@@ -33,6 +34,10 @@ class FakeList:
     asked: list[str | None] = field(default_factory=list)
     is_skipped: bool = False
     body: bytes = b""
+    url: str = "http://x/"
+    links: tuple[str, ...] = ()
+    is_next_named: bool = False
+    """Whether answers name their next page, by the last record of the page."""
 
     def for_task(self, _asker: object) -> Self:
         """See ``HttpDoor``."""
@@ -46,7 +51,16 @@ class FakeList:
             self.items.append((1_000 + len(self.asked) // 2, key))
         self.asked.append(query.get("since"))
         since = int(query.get("since", "0")) if self.knows_since else 0
-        self.body = json.dumps([{"at": at, "id": key} for at, key in self.items if at >= since][:PAGE]).encode()
+        found = [item for item in self.items if item[0] >= since]
+        if "cursor" in query:  # which stays good when its record moves: an order by time and id
+            at, key = map(int, query["cursor"].split("."))
+            found = [item for item in sorted(found) if item > (at, key)]
+        page = found[:PAGE]
+        items = [{"at": at, "id": key} for at, key in page]
+        self.body = json.dumps(items).encode()
+        if self.is_next_named:
+            following = f"{page[-1][0]}.{page[-1][1]}" if len(found) > PAGE else None
+            self.body = json.dumps({"items": items, "next": following}).encode()
         return self
 
     def records(self, path: str) -> RecordSlices:
@@ -62,27 +76,32 @@ class Listed(SourceConnector[Config]):
     """The list, as a fetcher."""
 
     begin: str | None = None
+    options: ClassVar[dict[str, Any]] = {"page_records": PAGE, "key": "id"}
 
     async def fetch(self, context: FetchContext) -> AsyncIterator[Page]:
         """See ``SourceConnector``."""
-        listed = OrderedList(
-            url="http://x/", sorted_by="at", begin_at="since", page_records=PAGE, key="id", begin=self.begin
-        )
+        listed = OrderedList(url="http://x/", sorted_by="at", begin_at="since", begin=self.begin, **self.options)
         async for page in listed.pages(context):
             yield page
 
 
-def connector() -> Listed:
+class Paged(Listed):
+    """The same where answers name their next page."""
+
+    options: ClassVar[dict[str, Any]] = {"records": "items", "next_pages": CursorInBody("next")}
+
+
+def connector(kind: type[Listed] = Listed) -> Listed:
     """An instance for one run."""
     config = Config.parse({"topic": "t"}).config
     assert config is not None
-    return Listed(config)
+    return kind(config)
 
 
 async def read(source: FakeList, *, rounds: int = 1, after: Sequence[Page] = ()) -> list[Page]:
     """Pages of so many rounds, from the offset of the last page on."""
     context = FakeContext(http=cast("HttpDoor", source), offset=after[-1].offset if after else None)
-    return await collect(connector(), context, rounds=rounds)
+    return await collect(connector(Paged if source.is_next_named else Listed), context, rounds=rounds)
 
 
 def delivered(pages: Sequence[Page]) -> list[tuple[int, int]]:
@@ -115,6 +134,76 @@ def test_nothing_is_lost_or_repeated(*, count: int, alike: int, changes: list[in
     found = delivered([*pages, *asyncio.run(read(source, rounds=2, after=pages))])
     assert set(source.items) <= set(found)
     assert max(Counter(found).values(), default=1) == 1
+
+
+@given(
+    count=st.integers(0, 40),
+    alike=st.integers(1, 4 * PAGE),
+    changes=st.lists(st.integers(0, 50), max_size=30),
+    cut=st.integers(0, 12),
+)
+def test_nothing_is_lost_or_repeated_of_more_ties_than_a_page_holds(
+    *, count: int, alike: int, changes: list[int], cut: int
+) -> None:
+    """The next page is followed through the records of one value, while others change, and after a restart too."""
+    source = FakeList(numbered(count, alike=alike), list(changes), is_next_named=True)
+
+    async def run() -> list[Page]:
+        before = (await read(source))[:cut]
+        return [*before, *await read(source, rounds=2, after=before)]
+
+    pages = asyncio.run(run())
+    source.changes.clear()
+    source.items.sort()
+    found = delivered([*pages, *asyncio.run(read(source, rounds=2, after=pages))])
+    assert set(source.items) <= set(found)
+    assert max(Counter(found).values(), default=1) == 1
+
+
+async def test_next_pages_are_followed_within_one_value_only() -> None:
+    """Else each page begins anew at the mark, which no record that moves can pass by."""
+    source = FakeList(numbered(12, alike=8), is_next_named=True)
+    pages = await read(source)
+    assert delivered(pages) == numbered(12, alike=8)
+    # Five ties; the same; by the cursor the other three and two beyond them; the rest; nothing new any more.
+    assert source.asked == [None, "0", "0", "1", "1"]
+    assert [page.offset["read"] for page in pages] == [0, 1, 1]
+
+
+async def test_next_pages_that_lead_nowhere_are_told() -> None:
+    """In a circle, or through a list that does not begin at the mark; ways that count are no cursors."""
+    with pytest.raises(Fatal, match="the pages go in a circle"):
+        await collect(connector(Paged), answered('{"items": [{"at":1,"id":7}], "next":"c1"}'))
+    with pytest.raises(Fatal, match="does not know the parameter 'since', or only goes by a coarser value"):
+        await read(FakeList(numbered(30), knows_since=False, is_next_named=True))
+    with pytest.raises(ValueError, match="PageNumber counts"):
+        OrderedList(url="x", sorted_by="at", begin_at="since", next_pages=PageNumber())
+    with pytest.raises(ValueError, match="page_records says how many"):
+        OrderedList(url="x", sorted_by="at", begin_at="since")
+
+
+def answered(text: str, offset: Offset | None = None) -> FakeContext:
+    """A source that gives this answer to every request."""
+    source = FakeList([], body=text.encode())
+    source.request = lambda *_, **__: asyncio.sleep(0, source)  # type: ignore[method-assign]
+    return FakeContext(http=cast("HttpDoor", source), offset=offset)
+
+
+async def test_without_a_key_a_record_that_changes_within_its_second_comes_again() -> None:
+    """All bytes tell records apart; by a field alone only the first state would come."""
+
+    class Whole(Listed):
+        options: ClassVar[dict[str, Any]] = {"page_records": PAGE}
+
+    first, then = '[{"at":1,"id":7,"state":"new"}]', '[{"at":1,"id":7,"state":"paid"}]'
+    for kind, expected in ((Whole, [first, then]), (Listed, [first])):
+        offset: Offset | None = None
+        states = []
+        for text in (first, then, then):
+            for page in await collect(connector(kind), answered(text, offset)):
+                offset = page.offset
+                states += [f"[{(payload or b'').decode()}]" for payload in page.values()]
+        assert states == expected
 
 
 async def test_each_answer_is_asked_for_from_the_mark_on() -> None:
