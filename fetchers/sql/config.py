@@ -3,32 +3,15 @@
 from __future__ import annotations
 
 from typing import Annotated, Literal
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import BeforeValidator, Field
 
 from fetchers.sdk import Boolean, Importance, Key, NameList, Secret, TopicsConfig
-from fetchers.sql.urls import DatabaseUrl, read_url
+from fetchers.toolkit.databases import DatabaseUrl, Login, read_url, url_text, zone_name
 
 DATABASE, MODE, CONNECTOR, TASK = "Database", "Mode", "Connector", "Task"
 _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 _URL_EXAMPLE = "jdbc:postgresql://localhost:5432/shop"
-
-
-def _zone_name(value: object) -> object:
-    if isinstance(value, str):
-        try:
-            ZoneInfo(value)
-        except (ZoneInfoNotFoundError, ValueError, OSError):
-            message = "Expected an IANA time zone such as Europe/Berlin"
-            raise ValueError(message) from None
-    return value
-
-
-def _url(value: object) -> object:
-    if isinstance(value, str):
-        read_url(value)
-    return value
 
 
 class JdbcConfig(TopicsConfig):
@@ -36,7 +19,7 @@ class JdbcConfig(TopicsConfig):
 
     connection_url: Annotated[
         str,
-        BeforeValidator(_url),
+        BeforeValidator(url_text),
         Key(_HIGH, DATABASE, 1, "LONG", "JDBC URL", example=_URL_EXAMPLE),
     ]
     """``jdbc:postgresql://host/db``, ``jdbc:mysql://host/db``, ``jdbc:mariadb://host/db`` or ``jdbc:sqlite:file.db``;
@@ -59,7 +42,7 @@ class JdbcConfig(TopicsConfig):
     """Schemas in which tables are looked for, ``%`` and ``_`` as in SQL's LIKE; all but the system's own when empty."""
     table_types: Annotated[NameList, Key(_LOW, CONNECTOR, 4, "MEDIUM", "Table Types")] = ("TABLE",)
     """``TABLE``, ``VIEW`` or both."""
-    db_timezone: Annotated[str, BeforeValidator(_zone_name), Key(_MEDIUM, CONNECTOR, 8, "MEDIUM", "DB time zone")] = (
+    db_timezone: Annotated[str, BeforeValidator(zone_name), Key(_MEDIUM, CONNECTOR, 8, "MEDIUM", "DB time zone")] = (
         "UTC"
     )
     """Zone of dates and times that have none themselves."""
@@ -141,6 +124,11 @@ class JdbcConfig(TopicsConfig):
     def url(self) -> DatabaseUrl:
         """The URL, read."""
         return read_url(self.connection_url)
+
+    @property
+    def login(self) -> Login:
+        """Who reads."""
+        return Login(self.url, self.connection_user, self.connection_password)
 
     @property
     def uses_ids(self) -> bool:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import ssl
 import uuid
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import suppress
@@ -48,9 +47,9 @@ from fetchers.sql.kinds import (
     time_of_day,
 )
 from fetchers.sql.settling import Holder
+from fetchers.toolkit.databases import CONNECT_SECONDS_MAX, connect_mysql, mysql_error
 
 ANSWER_SECONDS_MAX = 300.0
-CONNECT_SECONDS_MAX = 10.0
 FRESH_TRIES = 20
 FRESH_SECONDS = 0.11
 """The server's copy of its transactions is renewed when nobody has read it for a tenth of a second."""
@@ -64,9 +63,7 @@ _TYPES = _WHOLE | _OTHERS
 _BINARY_CHARSET = 63
 _BYTES = {"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"}
 _BIT_WIDTH_OF_INT64 = 63
-_REFUSED = {1044, 1045, 1049, 1064, 1142, 1143, 1227, 1698, 3159}
-"""Errors that a person must mend: rights, logins, databases, syntax (server error reference)."""
-_CHANGED = {1054, 1146}
+_CHANGED = {"1054", "1146"}
 _BYTES_PER_LETTER = 4
 
 
@@ -81,29 +78,8 @@ class MySqlDatabase:
 
     async def open(self) -> None:
         """Connect; the session's zone is UTC."""
-        config, url = self._config, self._config.url
-        secret = config.connection_password
-        password = secret.get_secret_value() if secret is not None else url.password
-        mode = url.settings.get("sslMode", "").upper()
-        wants_tls = mode in {"REQUIRED", "VERIFY_CA", "VERIFY_IDENTITY"} or url.settings.get("useSSL") == "true"
-        context = ssl.create_default_context() if wants_tls else None
-        if context is not None and not mode.startswith("VERIFY"):
-            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        async with _told(url.host, CONNECT_SECONDS_MAX):
-            self._connection = await asyncmy.connect(
-                host=url.host,
-                port=url.port,
-                user=config.connection_user or url.user or "",
-                password=password or "",
-                database=url.database,
-                charset="utf8mb4",
-                autocommit=True,
-                conv={255: str},
-                init_command="SET time_zone = '+00:00'",
-                connect_timeout=int(CONNECT_SECONDS_MAX),
-                ssl=context,
-                program_name="headrace",
-            )
+        async with _told(self._config.url.host, CONNECT_SECONDS_MAX):
+            self._connection = await connect_mysql(self._config.login, first_command="SET time_zone = '+00:00'")
         self._version = str(self._connection.get_server_info())
 
     @property
@@ -375,10 +351,7 @@ class _told:  # noqa: N801 - read as a word of a sentence
 
 
 def _failure(error: BaseException, host: str) -> FetchError:
-    code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
-    text = str(error.args[1] if len(error.args) > 1 else error).splitlines()[0]
-    if code in _REFUSED:
-        return Fatal(f"{host}: {text} ({code})")
-    if code in _CHANGED:
-        return Retriable(f"{host}: {text} ({code}); what was read has changed meanwhile")
-    return Disconnected(f"{host}: {text} ({code})")
+    told = mysql_error(error, host)
+    if told.state in _CHANGED:
+        return Retriable(f"{host}: {told.text} ({told.state}); what was read has changed meanwhile")
+    return told.failure

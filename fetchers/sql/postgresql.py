@@ -8,7 +8,6 @@ taken before the number is, so that a bound taken first, and locks looked at nex
 
 from __future__ import annotations
 
-import re
 import threading
 import uuid
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -19,7 +18,7 @@ from typing import Any, TypeVar
 import adbc_driver_postgresql.dbapi as adbc
 import pyarrow as pa
 
-from fetchers.sdk import Disconnected, Fatal, FetchError, Retriable
+from fetchers.sdk import FetchError, Retriable
 from fetchers.sql.config import JdbcConfig
 from fetchers.sql.database import BATCH_BYTES, Blocking, NoTableError, Range, Relation, Table
 from fetchers.sql.kinds import (
@@ -39,6 +38,7 @@ from fetchers.sql.kinds import (
     time_of_day,
 )
 from fetchers.sql.settling import Holder
+from fetchers.toolkit.databases import connect_postgresql, postgresql_error
 
 T = TypeVar("T")
 SETTLING_MS = 1000
@@ -51,10 +51,6 @@ _UNSEEN = {
 }
 """Kinds of relations whose late commits cannot be waited for."""
 _WRITING = "'RowExclusiveLock','ShareRowExclusiveLock','ExclusiveLock','AccessExclusiveLock'"
-_PASSING = ("40", "53", "55", "57", "58", "08")
-"""Classes of SQLSTATE that may pass: conflicts, resources, locks, shutdown, the system, the connection."""
-_REFUSED = re.compile("authentication failed|does not exist|pg_hba|permission denied|not permitted")
-"""What a login is refused for, in the server's English."""
 _CHANGED = ("42P01", "42703", "42804", "0A000")
 _COLUMNS = """
 select a.attname::text as name, (a.attnotnull or t.typnotnull) as not_null, b.typname::text as type,
@@ -103,25 +99,7 @@ class PostgresDatabase:
         self._connection = await self._call(self._connect)
 
     def _connect(self) -> Any:
-        config, url = self._config, self._config.url
-        secret = config.connection_password
-        password = secret.get_secret_value() if secret is not None else url.password
-        ssl = url.settings.get("sslmode") or ("require" if url.settings.get("ssl", "false") != "false" else None)
-        path = url.settings.get("currentSchema")
-        options = "-c TimeZone=UTC -c DateStyle=ISO -c IntervalStyle=postgres -c extra_float_digits=3"
-        parts = {
-            "host": url.host,
-            "port": str(url.port),
-            "dbname": url.database,
-            "user": config.connection_user or url.user,
-            "password": password,
-            "sslmode": ssl,
-            "application_name": _NAME,
-            "connect_timeout": "10",
-            "options": options + (f" -c search_path={path}" if path else ""),
-        }
-        told = " ".join(f"{name}={_setting(value)}" for name, value in parts.items() if value is not None)
-        return adbc.connect(told, autocommit=True)
+        return connect_postgresql(self._config.login, program=_NAME)
 
     def close(self) -> None:
         """At once, or at the end of the call that runs."""
@@ -360,12 +338,6 @@ class PostgresDatabase:
         return f"Sequence {name} keeps numbers back for later transactions. Run: ALTER SEQUENCE {name} CACHE 1"
 
 
-def _setting(value: str) -> str:
-    """A value of libpq's connection string."""
-    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
-
-
 def _modifier(field: Any) -> int:
     return int((field.metadata or {}).get(b"POSTGRESQL:typmod", b"-1"))
 
@@ -378,17 +350,7 @@ def _next(reader: Any) -> Any:
 
 
 def _failure(error: Any, host: str) -> FetchError:
-    """By SQLSTATE; a connection that was not made has none, only libpq's text."""
-    text = str(error).partition("Query was:")[0]
-    message = next((part.strip() for part in text.split("ERROR:")[1:]), text).splitlines()[0]
-    state = getattr(error, "sqlstate", None) or ""
-    if state.startswith(_PASSING):
-        return Retriable(f"{host}: {message} ({state})")
-    if state in _CHANGED:
-        return Retriable(f"{host}: {message} ({state}); what was read has changed meanwhile")
-    if state:
-        return Fatal(f"{host}: {message} ({state})")
-    refused = text.partition("FATAL:")[2].strip()
-    if _REFUSED.search(refused):
-        return Fatal(f"{host}: {refused.splitlines()[0]}")
-    return Disconnected(f"{host}: {message}")
+    told = postgresql_error(error, host)
+    if told.state in _CHANGED:
+        return Retriable(f"{host}: {told.text} ({told.state}); what was read has changed meanwhile")
+    return told.failure

@@ -6,7 +6,7 @@ Authors of sinks import these names from ``service.sinks.contract``.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypeAlias, cast
 
@@ -161,6 +161,27 @@ class SinkBatch:
     def ends(self) -> dict[Partition, int]:
         """The offset after the last record of each partition, under the names that the topics have in Kafka."""
         return ends_of(self.records, topic_column="original_topic")
+
+
+@dataclass(slots=True)
+class Selection:
+    """Which rows of a batch are written, and why others are not."""
+
+    batch: SinkBatch
+    is_dropped: bool = False
+    """Whether unfit rows are passed over, and not refused."""
+    is_sent: npt.NDArray[np.bool_] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """At first all are."""
+        self.is_sent = np.ones(len(self.batch), dtype=bool)
+
+    def refuse(self, unfit: Any, reason: RefusalReason, message: str | Callable[[int], str]) -> None:
+        """Refuse rows, or pass over them."""
+        for row in np.flatnonzero(np.asarray(unfit) & self.is_sent).tolist():
+            self.is_sent[row] = False
+            if not self.is_dropped:
+                self.batch.refuse(row, reason, message if isinstance(message, str) else message(row))
 
 
 def ends_of(records: pa.Table, *, topic_column: str = "topic") -> dict[Partition, int]:

@@ -18,6 +18,12 @@ SINKS: tuple[Plugin, ...] = (
         SinkConnector,
         ("io.confluent.connect.elasticsearch.ElasticsearchSinkConnector",),
     ),
+    Plugin(
+        "JdbcSink",
+        "service.sinks.jdbc.sink:JdbcSink",
+        SinkConnector,
+        ("io.confluent.connect.jdbc.JdbcSinkConnector",),
+    ),
 )
 
 

@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from service.sinks.batch import Form, RefusalReason, SinkBatch, ValueType
+from service.sinks.batch import Form, RefusalReason, Selection, SinkBatch, ValueType
 from service.sinks.elasticsearch.config import ElasticsearchSinkConfig
 from service.sinks.json_columns import escaped, joined, json_texts, text
 from service.sinks.schemas import DECIMAL, Kind, Schema, SchemaUnreadable, schema_of
@@ -43,27 +43,11 @@ class Lines:
     """None where the server makes them."""
 
 
-@dataclass(slots=True)
-class _Sorted:
-    """Which rows of a batch are sent, and why others are not."""
-
-    batch: SinkBatch
-    is_sent: npt.NDArray[np.bool_]
-    is_dropped: bool
-
-    def refuse(self, unfit: Any, reason: RefusalReason, message: str | Callable[[int], str]) -> None:
-        """Refuse rows, or pass over them."""
-        for row in np.flatnonzero(np.asarray(unfit) & self.is_sent).tolist():
-            self.is_sent[row] = False
-            if not self.is_dropped:
-                self.batch.refuse(row, reason, message if isinstance(message, str) else message(row))
-
-
 def lines_of(batch: SinkBatch, config: ElasticsearchSinkConfig, indices: pa.Array[Any]) -> Lines:
     """The lines of a batch; records that make none are refused. ``indices``: where each row goes."""
     values = _whole(batch, "value")
     is_null = _mask(values.is_null())
-    found = _Sorted(batch, np.ones(len(batch), dtype=bool), config.drop_invalid_message)
+    found = Selection(batch, is_dropped=config.drop_invalid_message)
     if is_null.any():
         if config.behavior_on_null_values == "FAIL":
             message = "the value is null, and behavior.on.null.values=FAIL"
@@ -109,7 +93,7 @@ def _key_ignored(batch: SinkBatch, config: ElasticsearchSinkConfig) -> npt.NDArr
     return _mask(pc.is_in(_whole(batch, "topic"), value_set=pa.array(config.topic_key_ignore)))
 
 
-def _ids(batch: SinkBatch, config: ElasticsearchSinkConfig, found: _Sorted) -> Any:
+def _ids(batch: SinkBatch, config: ElasticsearchSinkConfig, found: Selection) -> Any:
     """By topic, partition and offset as they are in Kafka, whatever a transformation made of the topic; or the keys."""
     is_ignored = _key_ignored(batch, config)
     numbers = (_whole(batch, name).cast(pa.string()) for name in ("partition", "offset"))
@@ -153,7 +137,7 @@ def _key_texts(keys: Any, kind: ValueType) -> tuple[Any, Callable[[int], str]]:
 
 
 def _named(
-    batch: SinkBatch, config: ElasticsearchSinkConfig, indices: Any, *, ids: Any, found: _Sorted
+    batch: SinkBatch, config: ElasticsearchSinkConfig, indices: Any, *, ids: Any, found: Selection
 ) -> tuple[Any, ...]:
     """What an action says of its document: where it is, under which id and version."""
     named: list[Any] = [text('":{"_index":"'), escaped(indices), text('"')]
@@ -172,7 +156,7 @@ def _write_action(config: ElasticsearchSinkConfig, named: tuple[Any, ...]) -> An
     return joined(text('{"create' if config.is_data_stream else '{"index'), *named, text("}}"))
 
 
-def _versions(batch: SinkBatch, config: ElasticsearchSinkConfig, found: _Sorted) -> Any:
+def _versions(batch: SinkBatch, config: ElasticsearchSinkConfig, found: Selection) -> Any:
     """The version of each row whose id is its key; an id that is unique to the record needs none."""
     is_ignored = _key_ignored(batch, config)
     if is_ignored.all():
@@ -199,7 +183,7 @@ def _header_numbers(batch: SinkBatch, name: str) -> Any:
     return pa.array(found, pa.string())
 
 
-def _documents(batch: SinkBatch, values: Any, config: ElasticsearchSinkConfig, found: _Sorted) -> Any:
+def _documents(batch: SinkBatch, values: Any, config: ElasticsearchSinkConfig, found: Selection) -> Any:
     if batch.value.form is Form.RECORD:
         documents: Any = json_texts(values, is_map_object=config.compact_map_entries)
     elif batch.value.form is Form.JSON:
@@ -220,7 +204,7 @@ def _documents(batch: SinkBatch, values: Any, config: ElasticsearchSinkConfig, f
     return documents
 
 
-def _payloads(batch: SinkBatch, values: Any, config: ElasticsearchSinkConfig, found: _Sorted) -> Any:
+def _payloads(batch: SinkBatch, values: Any, config: ElasticsearchSinkConfig, found: Selection) -> Any:
     """JSON as it came, each in one line; changed only where Connect's form of a type is another than the server's."""
     try:
         schema = schema_of(batch.value)
@@ -303,7 +287,7 @@ def _decimal(value: Any, scale: int) -> Any:
     return float(Decimal((sign, digits, -scale)))
 
 
-def _stamped(batch: SinkBatch, documents: Any, config: ElasticsearchSinkConfig, found: _Sorted) -> Any:
+def _stamped(batch: SinkBatch, documents: Any, config: ElasticsearchSinkConfig, found: Selection) -> Any:
     """Documents of a data stream have ``@timestamp``: of a field, else the record's own time."""
     times = _whole(batch, "timestamp").to_pylist()
     made: list[str | None] = []

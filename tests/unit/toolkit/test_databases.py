@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fetchers.sql.urls import DatabaseUrl, read_url
+from fetchers.toolkit.databases import DatabaseUrl, read_url
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,199 @@
+"""``jdbc:`` URLs as people have them in their configs, and the connections that they name.
+
+For ``JdbcSource`` and ``JdbcSink``: what both read of a config, how both log in, how both take a server's refusal.
+"""
+
+from __future__ import annotations
+
+import re
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import adbc_driver_postgresql.dbapi as adbc
+import asyncmy
+import asyncmy.errors
+
+from fetchers.sdk import Disconnected, Fatal, FetchError, Retriable, Secret
+
+CONNECT_SECONDS_MAX = 10.0
+PORTS = {"postgresql": 5432, "mysql": 3306, "mariadb": 3306}
+_FORMS = "jdbc:postgresql://host:5432/db, jdbc:mysql://host:3306/db, jdbc:mariadb://host:3306/db or jdbc:sqlite:file.db"
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseUrl:
+    """One database; for SQLite ``database`` is the file."""
+
+    dialect: str
+    host: str
+    port: int
+    database: str
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """What stands after ``?``, besides user and password."""
+
+
+def read_url(text: str) -> DatabaseUrl:
+    """Raises ValueError with what was expected; the message has nothing of the text, which may hold a password."""
+    scheme, _, rest = text.strip().partition(":")
+    dialect, _, place = rest.partition(":")
+    if scheme.lower() != "jdbc" or dialect.lower() not in {*PORTS, "sqlite"}:
+        message = f"Expected a URL such as {_FORMS}"
+        raise ValueError(message)
+    dialect = dialect.lower()
+    if dialect == "sqlite":
+        file = place.removeprefix("file:").partition("?")[0]
+        if not file or file == ":memory:":
+            message = "Expected the file of the database after jdbc:sqlite:"
+            raise ValueError(message)
+        return DatabaseUrl(dialect, "", 0, file)
+    if not place.startswith("//"):  # PostgreSQL's short form, jdbc:postgresql:database
+        place = f"//localhost/{place}"
+    try:
+        parts = urlsplit(f"{dialect}:{place}")
+        port = parts.port or PORTS[dialect]
+    except ValueError:
+        message = f"Expected one host and port, and a URL such as {_FORMS}"
+        raise ValueError(message) from None
+    settings = dict(parse_qsl(parts.query, keep_blank_values=True))
+    user, password = settings.pop("user", None), settings.pop("password", None)
+    database = unquote(parts.path.removeprefix("/"))
+    if not parts.hostname or not database or "," in parts.netloc:
+        message = f"Expected one host and the name of a database, as in {_FORMS}"
+        raise ValueError(message)
+    return DatabaseUrl(dialect, parts.hostname, port, database, user or parts.username, password, settings)
+
+
+def url_text(value: object) -> object:
+    """For pydantic: a text must be a URL that ``read_url`` takes."""
+    if isinstance(value, str):
+        read_url(value)
+    return value
+
+
+def zone_name(value: object) -> object:
+    """For pydantic: a text must name a time zone."""
+    if isinstance(value, str):
+        try:
+            ZoneInfo(value)
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            message = "Expected an IANA time zone such as Europe/Berlin"
+            raise ValueError(message) from None
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """A database and who enters it; the keys ``connection.user`` and ``connection.password`` go before the URL's."""
+
+    url: DatabaseUrl
+    user: str | None = None
+    secret: Secret | None = None
+
+    @property
+    def name(self) -> str | None:
+        """The user's."""
+        return self.user or self.url.user
+
+    @property
+    def password(self) -> str | None:
+        """The user's."""
+        return self.secret.get_secret_value() if self.secret is not None else self.url.password
+
+
+def connect_postgresql(login: Login, *, program: str, zone: str = "UTC") -> Any:
+    """An ADBC connection that commits by itself; ``zone``: that of the session. Blocks; raises ``adbc.Error``."""
+    url = login.url
+    mode = url.settings.get("sslmode") or ("require" if url.settings.get("ssl", "false") != "false" else None)
+    path = url.settings.get("currentSchema")
+    options = f"-c TimeZone={zone} -c DateStyle=ISO -c IntervalStyle=postgres -c extra_float_digits=3"
+    parts = {
+        "host": url.host,
+        "port": str(url.port),
+        "dbname": url.database,
+        "user": login.name,
+        "password": login.password,
+        "sslmode": mode,
+        "application_name": program,
+        "connect_timeout": f"{CONNECT_SECONDS_MAX:.0f}",
+        "options": options + (f" -c search_path={path}" if path else ""),
+    }
+    told = " ".join(f"{name}={_libpq(value)}" for name, value in parts.items() if value is not None)
+    return adbc.connect(told, autocommit=True)
+
+
+async def connect_mysql(login: Login, *, first_command: str) -> Any:
+    """An asyncmy connection that commits by itself, values as the server's texts; raises ``asyncmy.errors.Error``."""
+    url = login.url
+    mode = url.settings.get("sslMode", "").upper()
+    wants_tls = mode in {"REQUIRED", "VERIFY_CA", "VERIFY_IDENTITY"} or url.settings.get("useSSL") == "true"
+    context = ssl.create_default_context() if wants_tls else None
+    if context is not None and not mode.startswith("VERIFY"):
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return await asyncmy.connect(
+        host=url.host,
+        port=url.port,
+        user=login.name or "",
+        password=login.password or "",
+        database=url.database,
+        charset="utf8mb4",
+        autocommit=True,
+        conv={255: str},
+        init_command=first_command,
+        connect_timeout=int(CONNECT_SECONDS_MAX),
+        ssl=context,
+        program_name="headrace",
+    )
+
+
+def _libpq(value: str) -> str:
+    """A value of libpq's connection string."""
+    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+_PASSING = ("40", "53", "55", "57", "58", "08")
+"""Classes of SQLSTATE that may pass: conflicts, resources, locks, shutdown, the system, the connection."""
+_LOGIN_REFUSED = re.compile("authentication failed|does not exist|pg_hba|permission denied|not permitted")
+"""What a login is refused for, in the server's English."""
+_LOGINS_REFUSED = {1044, 1045, 1049, 1064, 1142, 1143, 1227, 1698, 3159}
+"""Errors of MySQL that a person must mend: rights, logins, databases, syntax (server error reference)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerError:
+    """What a server said, in one line without the statement."""
+
+    state: str
+    """PostgreSQL's SQLSTATE, or MySQL's number; empty where there is none."""
+    text: str
+    failure: FetchError
+    """What is done about it where nobody knows better."""
+
+
+def postgresql_error(error: Any, host: str) -> ServerError:
+    """By SQLSTATE; a connection that was not made has none, only libpq's text."""
+    text = str(error).partition("Query was:")[0]
+    message = next((part.strip() for part in text.split("ERROR:")[1:]), text).splitlines()[0]
+    state = getattr(error, "sqlstate", None) or ""
+    if state.startswith(_PASSING):
+        return ServerError(state, message, Retriable(f"{host}: {message} ({state})"))
+    if state:
+        return ServerError(state, message, Fatal(f"{host}: {message} ({state})"))
+    refused = text.partition("FATAL:")[2].strip()
+    if _LOGIN_REFUSED.search(refused):
+        return ServerError("", message, Fatal(f"{host}: {refused.splitlines()[0]}"))
+    return ServerError("", message, Disconnected(f"{host}: {message}"))
+
+
+def mysql_error(error: BaseException, host: str) -> ServerError:
+    """By the number of an ``asyncmy.errors.Error``."""
+    code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
+    text = str(error.args[1] if len(error.args) > 1 else error).splitlines()[0]
+    kind = Fatal if code in _LOGINS_REFUSED else Disconnected
+    return ServerError(str(code), text, kind(f"{host}: {text} ({code})"))

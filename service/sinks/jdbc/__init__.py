@@ -1,0 +1,1 @@
+"""``JdbcSink``: topics into tables of PostgreSQL, MySQL, MariaDB and SQLite."""

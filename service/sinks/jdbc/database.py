@@ -1,0 +1,241 @@
+"""What ``JdbcSink`` asks of a database, one class for each; all calls are made from one thread of the sink."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import Enum, auto
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fetchers.sdk import Fatal, Retriable
+from service.sinks.jdbc.rows import FieldColumn, Rows
+
+_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_EXACT_IN_DOUBLE = 2**53
+_EXACT_IN_REAL = 2**24
+_MICROS_OF_A_DAY = 86_400_000_000
+_MICROS = {"s": 1_000_000, "ms": 1000, "us": 1}
+
+
+class RowsRefused(Exception):
+    """A statement failed for what its rows hold: one of them will never be taken."""
+
+
+class TargetChanged(Retriable):
+    """A table or column that was there is not, or the other way round: to be looked at anew."""
+
+
+class Family(Enum):
+    """What a column's type can hold, as far as databases change values without a word."""
+
+    EXACT = auto()
+    """Numbers with ``digits`` behind the point, 0 for whole ones."""
+    DOUBLE = auto()
+    REAL = auto()
+    TEXT = auto()
+    BINARY = auto()
+    TIME = auto()
+    """Times and timestamps with ``digits`` of the second."""
+    DATE = auto()
+    OTHER = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class TargetColumn:
+    """A column of a table that is written to."""
+
+    name: str
+    kind: str
+    """The database's word for its type."""
+    family: Family = Family.OTHER
+    digits: int | None = None
+    """See ``Family``; None: any number."""
+    length_max: int | None = None
+    """Of a text in characters, of bytes in bytes."""
+    takes_null: bool = True
+    is_needed: bool = False
+    """Whether a row without it is refused: it takes no null and has no default."""
+    takes_nan: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A table as it is."""
+
+    name: str
+    """Quoted."""
+    columns: Mapping[str, TargetColumn]
+    unique: tuple[frozenset[str], ...] = ()
+    """Columns of each unique index, where the database may take one for another."""
+
+    def column(self, name: str) -> TargetColumn | None:
+        """By name, in any case if one column only is written so."""
+        found = self.columns.get(name)
+        if found is not None:
+            return found
+        alike = [column for other, column in self.columns.items() if other.lower() == name.lower()]
+        return alike[0] if len(alike) == 1 else None
+
+
+class Database(Protocol):
+    """One connection. Errors are Retriable or Fatal, or RowsRefused for what rows hold."""
+
+    locking: str
+    """What a SELECT ends with that keeps its rows for the transaction."""
+
+    @property
+    def text_key_type(self) -> str:
+        """Type of a text of up to 255 characters that is part of a key, compared byte by byte."""
+
+    def connect(self) -> None:
+        """Connect, unless that was done."""
+
+    def close(self) -> None:
+        """Let go of the connection."""
+
+    def cancel(self) -> None:
+        """End the statement that runs; from any thread."""
+
+    def run(self, sql: str) -> None:
+        """One statement."""
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        """Of a SELECT."""
+
+    def quoted(self, name: str) -> str:
+        """A name as SQL."""
+
+    def literal(self, text: str) -> str:
+        """A text as SQL, whatever is in it."""
+
+    def folded(self, name: str) -> str:
+        """What the database makes of a plain name without quotes."""
+
+    def target(self, name: str) -> Target | None:
+        """The table of a quoted name; None where there is none."""
+
+    def type_of(self, column: FieldColumn, *, is_key: bool) -> str:
+        """The type of a new column."""
+
+    def begin(self) -> None:
+        """Begin a transaction."""
+
+    def prepare(self, rows: Rows, target: Target) -> None:
+        """Whatever is to be done before the transaction in which these rows are written."""
+
+    def insert(self, rows: Rows, target: Target, *, mode: str) -> None:
+        """Write rows by ``insert.mode``; for ``upsert`` and ``update`` no key is there twice."""
+
+    def delete(self, rows: Rows, target: Target) -> None:
+        """Delete the rows of these keys."""
+
+
+def table_name(database: Database, text: str, *, is_folded: bool) -> str:
+    """``schema.name`` or a name, quoted."""
+    parts = [part for part in text.split(".", 1) if part]
+    if not parts:
+        raise Fatal("table.name.format makes an empty name of a table")
+    return ".".join(database.quoted(name_of(database, part, is_folded=is_folded)) for part in parts)
+
+
+def name_of(database: Database, name: str, *, is_folded: bool) -> str:
+    """A name as the database has it; ``is_folded``: as if it stood in SQL without quotes."""
+    return database.folded(name) if is_folded and _PLAIN_NAME.fullmatch(name) else name
+
+
+def columns_sql(database: Database, names: Sequence[str]) -> str:
+    """Names of columns with commas between."""
+    return ", ".join(database.quoted(name) for name in names)
+
+
+def targets_of(rows: Rows, target: Target) -> list[TargetColumn]:
+    """The columns that rows go to, in their order; raises Fatal."""
+    found = [target.column(column.name) for column in rows.columns]
+    return [column for column in found if column is not None]
+
+
+def create_sql(database: Database, name: str, rows: Rows) -> str:
+    """The statement that makes a table for rows."""
+    lines = []
+    for is_key, columns in ((True, rows.keys), (False, rows.values)):
+        for column in columns:
+            ending = "" if column.is_optional and not is_key else " NOT NULL"
+            lines.append(f"{database.quoted(column.name)} {database.type_of(column, is_key=is_key)}{ending}")
+    if rows.keys:
+        lines.append(f"PRIMARY KEY ({columns_sql(database, [column.name for column in rows.keys])})")
+    return f"CREATE TABLE {name} ({', '.join(lines)})"
+
+
+def add_sql(database: Database, name: str, column: FieldColumn) -> str:
+    """The statement that adds a column."""
+    kind = database.type_of(column, is_key=False)
+    return f"ALTER TABLE {name} ADD {database.quoted(column.name)} {kind} NULL"
+
+
+def lost(values: Any, column: TargetColumn) -> tuple[npt.NDArray[np.bool_], str]:
+    """Which values the column cannot hold as they are, and why; databases would refuse some, and change others."""
+    mask, reason = _changed(values, column)
+    unfit = np.zeros(len(values), dtype=bool) if mask is None else _known(mask)
+    if not column.takes_null and values.null_count:
+        is_null = _known(values.is_null())
+        unfit, reason = (unfit | is_null), (reason if unfit.any() else "takes no null")
+    return unfit, f"column {column.name} ({column.kind}) {reason}"
+
+
+def _known(mask: Any) -> npt.NDArray[np.bool_]:
+    filled: Any = pc.fill_null(mask, False)  # noqa: FBT003 - a scalar
+    return np.asarray(filled.to_numpy(zero_copy_only=False), dtype=bool)
+
+
+def _changed(values: Any, column: TargetColumn) -> tuple[Any, str]:  # noqa: C901, PLR0911 - one line a type
+    kind, family = values.type, column.family
+    is_number = pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    if (
+        pa.types.is_floating(kind)
+        and not column.takes_nan
+        and not (family is Family.EXACT and column.digits is not None)
+    ):
+        return pc.invert(pc.is_finite(values)), "takes neither NaN nor infinity"
+    if family is Family.EXACT and is_number and column.digits is not None:
+        if pa.types.is_decimal(kind) and kind.scale <= column.digits:
+            return None, ""
+        rounded: Any = pc.round(values, ndigits=column.digits)
+        return pc.not_equal(rounded, values), f"takes {column.digits} digits behind the point, and would round"
+    if family in {Family.DOUBLE, Family.REAL} and pa.types.is_integer(kind):
+        limit = _EXACT_IN_DOUBLE if family is Family.DOUBLE else _EXACT_IN_REAL
+        wide = values.cast(pa.int64())
+        outside: Any = pc.or_(pc.greater(wide, pa.scalar(limit)), pc.less(wide, pa.scalar(-limit)))
+        return outside, "has too few digits for the number"
+    if family is Family.REAL and kind == pa.float64():
+        again = values.cast(pa.float32(), safe=False).cast(pa.float64())
+        is_other: Any = pc.and_(pc.not_equal(again, values), pc.invert(pc.is_nan(values)))
+        return is_other, "has too few digits for the number"
+    if family in {Family.DOUBLE, Family.REAL} and pa.types.is_decimal(kind):
+        is_other = [one is not None and Decimal(repr(float(one))) != one for one in values.to_pylist()]
+        return pa.array(is_other, pa.bool_()), "has too few digits for the number"
+    if family in {Family.TEXT, Family.BINARY} and column.length_max is not None:
+        length = _length(values)
+        if length is not None:
+            return pc.greater(length, pa.scalar(column.length_max)), f"takes {column.length_max} at most"
+    if family in {Family.TIME, Family.DATE} and (pa.types.is_timestamp(kind) or pa.types.is_time(kind)):
+        if family is Family.DATE:
+            return pa.array(np.ones(len(values), dtype=bool)), "takes no time of day"
+        step = 10 ** (6 - (6 if column.digits is None else column.digits))
+        numbers: Any = values.cast(pa.int32() if kind == pa.time32("ms") else pa.int64()).cast(pa.int64())
+        micros = numbers.to_numpy(zero_copy_only=False) if not numbers.null_count else numbers.fill_null(0).to_numpy()
+        rest = (micros * _MICROS[kind.unit]) % step
+        return pa.array(rest != 0), f"takes {column.digits} digits of the second, and would round"
+    return None, ""
+
+
+def _length(values: Any) -> Any:
+    if pa.types.is_string(values.type):
+        return pc.utf8_length(values)
+    return pc.binary_length(values) if pa.types.is_binary(values.type) else None

@@ -1,0 +1,302 @@
+# ruff: noqa: S608 - names are quoted, and values are literals
+"""MySQL and MariaDB by asyncmy: statements of many rows, whose literals are made in columns.
+
+The session is strict, whatever the server is: a value that does not fit is refused and not cut, a nought stays one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterator, Sequence
+from contextlib import suppress
+from typing import Any, TypeVar
+
+import asyncmy.errors
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fetchers.sdk import Disconnected, Fatal, FetchError
+from fetchers.toolkit.databases import connect_mysql, mysql_error
+from service.sinks.jdbc.config import JdbcSinkConfig
+from service.sinks.jdbc.database import (
+    Family,
+    RowsRefused,
+    Target,
+    TargetChanged,
+    TargetColumn,
+    columns_sql,
+    targets_of,
+)
+from service.sinks.jdbc.rows import FieldColumn, Rows
+from service.sinks.jdbc.texts import literals
+from service.sinks.json_columns import joined, text
+
+T = TypeVar("T")
+ANSWER_SECONDS_MAX = 120.0
+STATEMENT_BYTES = 1024 * 1024
+"""About so long is a statement of many rows."""
+_BYTES_PER_LETTER = 4
+_MODE = "STRICT_ALL_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION"
+_MODE += ",NO_AUTO_VALUE_ON_ZERO"
+_ROWS = {1048, 1062, 1169, 1216, 1217, 1264, 1265, 1292, 1364, 1365, 1366, 1367, 1369, 1390, 1406, 1411}
+_ROWS |= {1441, 1451, 1452, 1467, 1526, 1557, 1586, 1644, 1690, 1748, 1761, 1762, 3140, 3819, 3903, 4025, 4078}
+"""What rows hold (server error reference): nulls, duplicates, ranges, foreign keys, checks, partitions, triggers."""
+_ROWS -= {1114}
+_FATAL = {1005, 1021, 1036, 1060, 1064, 1067, 1071, 1114, 1118, 1136, 1142, 1143, 1166, 1170, 1227, 1267, 1290, 1370}
+_FATAL |= {1044, 1045, 1049, 1698, 1792, 3159}
+_CHANGED = {1054, 1146}
+_NO_RIGHT = {1142, 1143, 1044, 1227, 1370}
+_WHOLE = {"tinyint", "smallint", "mediumint", "int", "bigint", "year", "decimal"}
+_FAMILIES = dict.fromkeys(_WHOLE, Family.EXACT) | {"float": Family.REAL, "double": Family.DOUBLE, "date": Family.DATE}
+_FAMILIES |= dict.fromkeys(("char", "varchar", "tinytext", "text", "mediumtext", "longtext"), Family.TEXT)
+_FAMILIES |= dict.fromkeys(("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"), Family.BINARY)
+_FAMILIES |= dict.fromkeys(("time", "datetime", "timestamp"), Family.TIME)
+_DIGITS_MAX = 65
+
+
+class MySqlTarget:
+    """One connection; see ``Database``. The driver's coroutines run in an event loop of the sink's thread."""
+
+    locking = " for update"
+
+    def __init__(self, config: JdbcSinkConfig) -> None:
+        """Nothing is opened yet."""
+        self._config = config
+        self._host = config.login.url.host
+        self._connection: Any = None
+        self._runner: asyncio.Runner | None = None
+        self._collation = "utf8mb4_nopad_bin"
+        self._packet_bytes = STATEMENT_BYTES
+
+    @property
+    def text_key_type(self) -> str:
+        """Without a collation of bytes, ``a`` and ``A`` would be one key."""
+        return f"VARCHAR(255) CHARACTER SET utf8mb4 COLLATE {self._collation}"
+
+    def connect(self) -> None:
+        """The session's zone is UTC."""
+        if self._connection is not None:
+            return
+        self._runner = asyncio.Runner()
+        first = f"SET time_zone = '+00:00', sql_mode = '{_MODE}'"
+        self._connection = self._done(connect_mysql(self._config.login, first_command=first))
+        version = str(self._connection.get_server_info()).lower()
+        self._collation = "utf8mb4_nopad_bin" if "mariadb" in version else "utf8mb4_0900_bin"
+        self._packet_bytes = int(self.rows("select @@max_allowed_packet")[0][0])
+
+    def close(self) -> None:
+        """The server undoes what was not committed."""
+        if self._connection is not None:
+            with suppress(asyncmy.errors.Error, OSError, RuntimeError):
+                self._connection.close()
+        if self._runner is not None:
+            self._runner.close()
+        self._connection = self._runner = None
+
+    def cancel(self) -> None:
+        """Nothing: a statement has its time limit, and what was not committed is undone with its connection."""
+
+    def _done(self, work: Coroutine[Any, Any, T]) -> T:
+        if self._runner is None:
+            work.close()
+            raise Disconnected(f"{self._host}: the connection was closed")
+
+        async def limited() -> T:
+            async with asyncio.timeout(ANSWER_SECONDS_MAX):
+                return await work
+
+        try:
+            return self._runner.run(limited())
+        except asyncmy.errors.Error as error:
+            raise self._failure(error) from error
+        except TimeoutError as error:
+            raise Disconnected(f"{self._host}: no answer in time") from error
+        except (OSError, EOFError) as error:
+            raise Disconnected(f"{self._host}: the connection broke ({type(error).__name__})") from error
+
+    def _failure(self, error: BaseException) -> FetchError | RowsRefused:
+        told = mysql_error(error, self._host)
+        code, message = int(told.state), f"{self._host}: {told.text} ({told.state})"
+        if code in _ROWS:
+            return RowsRefused(f"{told.text} ({told.state})")
+        if code in _CHANGED:
+            return TargetChanged(message)
+        if code in _NO_RIGHT:
+            return Fatal(
+                f"{message}; run: GRANT SELECT, INSERT, UPDATE, DELETE ON <table> TO {self._config.login.name}"
+            )
+        return Fatal(message) if code in _FATAL else told.failure
+
+    def run(self, sql: str) -> None:
+        """One statement."""
+        self.rows(sql)
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        """Of a SELECT, as the server's texts."""
+        if self._connection is None:
+            raise Disconnected(f"{self._host}: the connection was closed")
+        return self._done(_rows(self._connection, sql))
+
+    def quoted(self, name: str) -> str:
+        """By its own quotes."""
+        return "`" + name.replace("`", "``") + "`"
+
+    def literal(self, text: str) -> str:
+        """With the backslashes that it takes for signs."""
+        return "'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
+
+    def folded(self, name: str) -> str:
+        """Names are found by the server's own rule."""
+        return name
+
+    def target(self, name: str) -> Target | None:
+        """By ``information_schema``; a name with a dot is of another database."""
+        database, _, table = name.rpartition("`.`")
+        where = f"table_name = {self.literal(table.strip('`').replace('``', '`'))} and table_schema = "
+        where += self.literal(database.strip("`")) if database else "database()"
+        columns = self.rows(
+            "select column_name, data_type, column_type, is_nullable, column_default, extra, numeric_scale, "
+            f"datetime_precision, character_maximum_length from information_schema.columns where {where} "
+            "order by ordinal_position"
+        )
+        if not columns:
+            return None
+        indices = self.rows(
+            f"select index_name, column_name from information_schema.statistics where {where} and non_unique = 0"
+        )
+        unique = {index: frozenset(column for other, column in indices if other == index) for index, _ in indices}
+        found = [
+            _column(*row) for row in columns if "GENERATED" not in str(row[5]).upper().replace("DEFAULT_GENERATED", "")
+        ]
+        return Target(name, {column.name: column for column in found}, tuple(unique.values()))
+
+    def type_of(self, column: FieldColumn, *, is_key: bool) -> str:  # noqa: PLR0911 - one line a type
+        """As Confluent's connector has it, but for texts and bytes of any length and the digits of finer times."""
+        kind = column.values.type
+        if pa.types.is_boolean(kind) or kind == pa.int8():
+            return "TINYINT"
+        if pa.types.is_integer(kind):
+            return {pa.int16(): "SMALLINT", pa.int32(): "INT"}.get(kind, "BIGINT")
+        if pa.types.is_floating(kind):
+            return "FLOAT" if kind == pa.float32() else "DOUBLE"
+        if pa.types.is_decimal(kind):
+            return f"DECIMAL({min(kind.precision, _DIGITS_MAX)},{kind.scale})"
+        if pa.types.is_binary(kind):
+            return "VARBINARY(255)" if is_key else "LONGBLOB"
+        if pa.types.is_date(kind):
+            return "DATE"
+        if pa.types.is_time(kind) or pa.types.is_timestamp(kind):
+            return f"{'TIME' if pa.types.is_time(kind) else 'DATETIME'}({6 if kind.unit == 'us' else 3})"
+        return self.text_key_type if is_key else "LONGTEXT CHARACTER SET utf8mb4"
+
+    def begin(self) -> None:
+        """At the level that the server has."""
+        self.run("start transaction")
+
+    def prepare(self, rows: Rows, target: Target) -> None:
+        """See to it that the row that is replaced is the one of the key; raises Fatal."""
+        if self._config.insert_mode != "upsert":
+            return
+        columns = [column.name for column in targets_of(rows, target)]
+        keys, written = frozenset(columns[: len(rows.keys)]), frozenset(columns)
+        if keys not in target.unique:
+            told = columns_sql(self, sorted(keys))
+            raise Fatal(
+                f"upserts need a unique index of exactly pk.fields; run: ALTER TABLE {target.name} ADD UNIQUE ({told})"
+            )
+        other = next((index for index in target.unique if index != keys and index <= written), None)
+        if other is not None:
+            raise Fatal(
+                f"{target.name} has another unique index ({columns_sql(self, sorted(other))}), by which an upsert "
+                "would change the row of another key: drop it, or name its columns in pk.fields"
+            )
+
+    def insert(self, rows: Rows, target: Target, *, mode: str) -> None:
+        """By statements of many rows; updates are one for each row."""
+        columns = targets_of(rows, target)
+        names = [column.name for column in columns]
+        keys, others = names[: len(rows.keys)], names[len(rows.keys) :]
+        values = [self._literals(own, column) for own, column in zip(rows.columns, columns, strict=True)]
+        if mode == "update":
+            if others:
+                changes = _assigned([self.quoted(name) for name in others], values[len(keys) :], ", ")
+                wanted = _assigned([self.quoted(name) for name in keys], values[: len(keys)], " and ")
+                statements: Any = joined(text(f"update {target.name} set "), changes, text(" where "), wanted)
+                for statement in statements.to_pylist():
+                    self._run_within(statement)
+            return
+        ending = ""
+        if mode == "upsert":
+            changed = others or keys[:1]
+            assigned = ", ".join(f"{self.quoted(name)} = values({self.quoted(name)})" for name in changed)
+            ending = f" on duplicate key update {assigned}"
+        self._many(f"insert into {target.name} ({columns_sql(self, names)}) values ", values, ending)
+
+    def delete(self, rows: Rows, target: Target) -> None:
+        """By lists of keys."""
+        columns = targets_of(rows, target)[: len(rows.keys)]
+        values = [self._literals(own, column) for own, column in zip(rows.keys, columns, strict=True)]
+        names = columns_sql(self, [column.name for column in columns])
+        self._many(f"delete from {target.name} where ({names}) in (", values, ")")
+
+    def _literals(self, own: FieldColumn, column: TargetColumn) -> Any:
+        # A TIMESTAMP is an instant, which the session's zone tells; others are local times of db.timezone.
+        zone = "UTC" if column.kind == "timestamp" else self._config.db_timezone
+        return literals(own.values, zone, escape=_escaped)
+
+    def _many(self, beginning: str, values: Sequence[Any], ending: str) -> None:
+        tuples: Any = joined(text("("), pc.binary_join_element_wise(*values, text(",")), text(")"))
+        for piece in _pieces(tuples):
+            self._run_within(f"{beginning}{','.join(piece.to_pylist())}{ending}")
+
+    def _run_within(self, statement: str) -> None:
+        if len(statement) * _BYTES_PER_LETTER >= self._packet_bytes and len(statement.encode()) >= self._packet_bytes:
+            raise RowsRefused(f"longer than max_allowed_packet of the server, {self._packet_bytes} bytes")
+        self.run(statement)
+
+
+async def _rows(connection: Any, sql: str) -> list[tuple[Any, ...]]:
+    async with connection.cursor() as cursor:
+        await cursor.execute(sql)
+        return list(await cursor.fetchall()) if cursor.description else []
+
+
+def _assigned(names: Sequence[str], values: Sequence[Any], divider: str) -> Any:
+    pieces = [joined(text(f"{name} = "), each) for name, each in zip(names, values, strict=True)]
+    return pc.binary_join_element_wise(*pieces, text(divider))
+
+
+def _pieces(tuples: Any) -> Iterator[Any]:
+    ends = np.cumsum(pc.binary_length(tuples).to_numpy().astype(np.int64))
+    begin = 0
+    while begin < len(tuples):
+        before = int(ends[begin - 1]) if begin else 0
+        end = max(begin + 1, int(np.searchsorted(ends, before + STATEMENT_BYTES, side="right")))
+        yield tuples[begin:end]
+        begin = end
+
+
+def _escaped(texts: Any) -> Any:
+    return pc.replace_substring(pc.replace_substring(texts, "\\", "\\\\"), "'", "''")
+
+
+def _column(  # noqa: PLR0913, PLR0917 - a row
+    name: str, kind: str, full: str, nullable: str, default: Any, extra: str, scale: Any, digits: Any, length: Any
+) -> TargetColumn:
+    kind = kind.lower()
+    family = _FAMILIES.get(kind, Family.OTHER)
+    takes_null = nullable == "YES"
+    is_numbered = "auto_increment" in extra.lower()
+    found = None
+    if family is Family.EXACT:
+        found = int(scale or 0) if kind == "decimal" else 0
+    elif family is Family.TIME:
+        found = int(digits or 0)
+    length_max = int(length) if length is not None and family in {Family.TEXT, Family.BINARY} else None
+    if kind in {"tinytext", "text", "mediumtext"}:
+        length_max = None  # of bytes, which the server counts
+    return TargetColumn(
+        name, full if kind != "timestamp" else kind, family, found, length_max,
+        takes_null=takes_null, is_needed=not takes_null and default is None and not is_numbered, takes_nan=False,
+    )  # fmt: skip
