@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from aiokafka import errors as kafka
 
 from service.kafka import library
+from service.kafka.library import PASSING_CODES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
 
 RETRY_SECONDS = 0.05
 _GROUP, _TRANSACTION = 0, 1
-# The coordinator moves, loads, or is still ending an older transaction.
-PASSING_CODES = frozenset({14, 15, 16, 51})
 
 
 class Coordinators:
