@@ -107,9 +107,9 @@ async def sink_task(
 
     def open_writer() -> LetterWriter:
         settings = _named(parts.clients.of("producer", definition.properties), f"connector-dlq-producer-{task_id}")
-        if definition.common.delivery_guarantee == "at_least_once":
-            return IdempotentWriter(settings, last_topic=rules.topic)
-        return GroupWriter(settings, transactional_id=definition.transactional_id(task_id.task))
+        if definition.writes_letters_in_transactions:
+            return GroupWriter(settings, transactional_id=definition.transactional_id(task_id.task))
+        return IdempotentWriter(settings, last_topic=rules.topic)
 
     return SinkTask(
         task_id,

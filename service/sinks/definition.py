@@ -56,6 +56,13 @@ class SinkDefinition:
         regex = self.common.topics_regex
         return Subscription(self.common.topics, java_pattern(regex) if regex else None)
 
+    @property
+    def writes_letters_in_transactions(self) -> bool:
+        """Whether dead letters go to a topic, and not at least once only."""
+        common = self.common
+        is_written = common.is_tolerant and bool(common.errors_deadletterqueue_topic_name)
+        return is_written and common.delivery_guarantee == "exactly_once"
+
     def transactional_id(self, task: int) -> str:
         """Of the producer of a task's dead letters; begins with the group's name, so that one prefix allows both."""
         return transactional_id(group_id=self.group_id, connector="dead-letters", task=task)
