@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any
 from aiokafka import errors as kafka
 
 from service.kafka import library
-from service.kafka.library import PASSING_CODES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from aiokafka.admin import AIOKafkaAdminClient
 
-RETRY_SECONDS = 0.05
 _GROUP, _TRANSACTION = 0, 1
 
 
@@ -38,12 +36,12 @@ class Coordinators:
                 node = await self._client.find_coordinator(name, _TRANSACTION if is_transactional else _GROUP)
                 answer = await library.ask(self._client, request, node)
             except (kafka.GroupCoordinatorNotAvailableError, kafka.NodeNotReadyError):
-                await asyncio.sleep(RETRY_SECONDS)
+                await asyncio.sleep(library.ASK_AGAIN_SECONDS)
                 continue
             codes = {code for code in errors_of(answer) if code}
             if not codes:
                 return answer
-            lasting = sorted(codes - PASSING_CODES)
+            lasting = sorted(codes - library.PASSING_CODES)
             if lasting:
                 raise kafka.for_code(lasting[0])(name)
-            await asyncio.sleep(RETRY_SECONDS)
+            await asyncio.sleep(library.ASK_AGAIN_SECONDS)

@@ -59,7 +59,11 @@ class OffsetFetchRequest(Request[_OffsetFetchCall]):  # type: ignore[misc]
     API_KEY = 9
 
     def __init__(self, group_id: str, topics: dict[str, list[int]]) -> None:
-        self._fields = (group_id, [(topic, partitions, {}) for topic, partitions in topics.items()], True)
+        self._fields: tuple[object, ...] = (
+            group_id,
+            [(topic, partitions, {}) for topic, partitions in topics.items()],
+            True,
+        )
 
     def build(self, request_struct_class: type[_OffsetFetchCall]) -> _OffsetFetchCall:
         """The one version that there is here."""

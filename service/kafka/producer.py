@@ -17,7 +17,6 @@ from aiokafka import AIOKafkaProducer
 
 from service.kafka import library
 from service.kafka.closing import close_producer
-from service.kafka.coordinators import PASSING_CODES, RETRY_SECONDS
 from service.kafka.delivery import TOPIC_SECONDS_MAX, Lane, Lanes, compress, send
 from service.kafka.errors import (
     CLIENT_ERRORS,
@@ -214,9 +213,9 @@ class _Connection:
                 if not isinstance(classify(error, doing="asking for a successor"), DeliveryRetriable):
                     raise
             else:
-                if code not in PASSING_CODES:
+                if code not in library.PASSING_CODES:
                     return code in FENCED_CODES
-            await asyncio.sleep(RETRY_SECONDS)
+            await asyncio.sleep(library.ASK_AGAIN_SECONDS)
 
     async def would_plan_otherwise(self, writes: Sequence[TopicRecords]) -> bool:
         """Whether a new writer would not send the same again. If it would, the refusal is for ever."""
