@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import field_validator
 
 from fetchers.sdk import Boolean, Finding, Importance, NameList
-from service.config.connector import COMMON, ERRORS, ConnectorConfig, connector_key
+from service.config.connector import COMMON, ERRORS, FLOW, ConnectorConfig, connector_key
 from spark_batch.transforms.java_pattern import java_pattern, pattern_doubt
 
 GROUP_ID_OVERRIDE = "consumer.override.group.id"
@@ -36,6 +36,12 @@ class SinkConnectorConfig(ConnectorConfig):
         Boolean, connector_key(ERRORS, 8, "Enable Error Context Headers", importance=_MEDIUM)
     ] = False
     """Whether dead letters carry headers that say what happened and where they came from."""
+    delivery_guarantee: Annotated[
+        Literal["exactly_once", "at_least_once"], connector_key(FLOW, 1, "Delivery Guarantee", importance=_MEDIUM)
+    ] = "exactly_once"
+    """Of dead letters: with the offsets of their records in one transaction, whose id is
+    ``<consumer group>-dead-letters-<task>``, or by an idempotent producer before the offsets are committed. What the
+    sink itself promises its own page says."""
 
     @field_validator("topics_regex")
     @classmethod

@@ -14,10 +14,7 @@ if TYPE_CHECKING:
 
     from aiokafka.admin import AIOKafkaAdminClient
 
-RETRY_SECONDS = 0.05
 _GROUP, _TRANSACTION = 0, 1
-# The coordinator moves, loads, or is still ending an older transaction.
-PASSING_CODES = frozenset({14, 15, 16, 51})
 
 
 class Coordinators:
@@ -39,12 +36,12 @@ class Coordinators:
                 node = await self._client.find_coordinator(name, _TRANSACTION if is_transactional else _GROUP)
                 answer = await library.ask(self._client, request, node)
             except (kafka.GroupCoordinatorNotAvailableError, kafka.NodeNotReadyError):
-                await asyncio.sleep(RETRY_SECONDS)
+                await asyncio.sleep(library.ASK_AGAIN_SECONDS)
                 continue
             codes = {code for code in errors_of(answer) if code}
             if not codes:
                 return answer
-            lasting = sorted(codes - PASSING_CODES)
+            lasting = sorted(codes - library.PASSING_CODES)
             if lasting:
                 raise kafka.for_code(lasting[0])(name)
-            await asyncio.sleep(RETRY_SECONDS)
+            await asyncio.sleep(library.ASK_AGAIN_SECONDS)

@@ -87,6 +87,10 @@ class RecordsRefused(DeliveryFatal):
         self.refused = refused
 
 
+class CommitOutdated(DeliveryRetriable):
+    """The group has rebalanced meanwhile: whoever owns the partitions now reads the records again."""
+
+
 class _InvalidRecord(kafka.BrokerResponseError):  # type: ignore[misc]
     """The broker refuses a record, for example one without key in a compacted topic (KIP-467)."""
 
@@ -107,6 +111,8 @@ class _ProducerFencedByCoordinator(kafka.BrokerResponseError):  # type: ignore[m
 for _known in (_InvalidRecord, _ProducerFencedByCoordinator):
     kafka.kafka_errors.setdefault(_known.errno, _known)
 
+GIVEN_UP = (kafka.IllegalGenerationError, kafka.UnknownMemberIdError, kafka.RebalanceInProgressError)
+"""What a group answers a member that it goes on without."""
 FENCED_CODES = frozenset({kafka.InvalidProducerEpoch.errno, _ProducerFencedByCoordinator.errno})
 _FENCED = (kafka.ProducerFenced, kafka.InvalidProducerEpoch, _ProducerFencedByCoordinator)
 _FATAL = (

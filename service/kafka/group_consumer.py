@@ -25,7 +25,7 @@ from aiokafka.structs import TopicPartition
 from service.kafka import library
 from service.kafka.client import KafkaSettings
 from service.kafka.closing import close_consumer
-from service.kafka.errors import CLIENT_ERRORS, DeliveryRetriable, classify
+from service.kafka.errors import CLIENT_ERRORS, CommitOutdated, DeliveryRetriable, classify
 from service.kafka.reader import StoredRecord
 
 Partition = tuple[str, int]
@@ -60,10 +60,6 @@ RECORDS_SCHEMA = pa.schema(_COLUMNS)
 
 _NOTHING = TopicPartition("", -1)
 """Asked for alone, it makes the library poll and leave every record where it is."""
-
-
-class CommitOutdated(DeliveryRetriable):
-    """The group has rebalanced meanwhile: whoever owns the partitions now reads the records again."""
 
 
 class GroupListener(Protocol):
@@ -225,13 +221,12 @@ class GroupConsumer:
         async with self._translated(f"asking for the offsets of group '{self._group_id}'"):
             async with asyncio.timeout(COMMIT_SECONDS_MAX):
                 found = await library.committed_offsets(self._client, wanted)
-        offsets = {tuple(partition): known.offset for partition, known in found.items()}
-        return {partition: offsets.get(partition) for partition in partitions}
+        return {partition: found.get(TopicPartition(*partition)) for partition in partitions}
 
     @property
-    def generation(self) -> int:
-        """The group's generation that this member belongs to; −1 outside of the group."""
-        return library.generation_of(self._client)
+    def member(self) -> library.GroupMember:
+        """Who this is in the group now."""
+        return library.member_of(self._client)
 
     def seek(self, offsets: Offsets) -> None:
         """Go on from there; the partitions must be assigned."""

@@ -8,28 +8,36 @@ from __future__ import annotations
 import asyncio
 import random
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import aiokafka.client
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.client import ConnectionGroup, CoordinationType
 from aiokafka.conn import create_conn
-from aiokafka.errors import KafkaError, NodeNotReadyError, TopicAuthorizationFailedError
+from aiokafka.errors import KafkaError, NodeNotReadyError, TopicAuthorizationFailedError, for_code
 from aiokafka.protocol.admin import CreateTopicsRequest_v0
-from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.metadata import MetadataRequest
-from aiokafka.protocol.types import CompactString, Int16, Int32, Int64, Schema, TaggedFields
+from aiokafka.protocol.transaction import AddOffsetsToTxnRequest
+from aiokafka.structs import TopicPartition
+
+from service.kafka.newer_requests import InitProducerIdRequest, OffsetFetchRequest, TxnOffsetCommitRequest
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
     from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener
     from aiokafka.admin import NewTopic
     from aiokafka.client import AIOKafkaClient
     from aiokafka.cluster import ClusterMetadata
     from aiokafka.conn import AIOKafkaConnection
-    from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 VERSION = "0.14.0"
 
+PASSING_CODES = frozenset({14, 15, 16, 51, 88})
+"""A coordinator moves, loads, is still ending an older transaction, or waits for one that commits offsets."""
+ASK_AGAIN_SECONDS = 0.05
+_UNKNOWN_TOPIC = 3
 _FORCED_SECONDS_MAX = 2.0
 _CANCELLATIONS_MAX = 5
 _BROKERS_LOOK_SECONDS = 0.1
@@ -142,18 +150,112 @@ def subscribe_by(consumer: AIOKafkaConsumer, pattern: Any, listener: ConsumerReb
     client_of(consumer).set_topics([])
 
 
-async def committed_offsets(
-    consumer: AIOKafkaConsumer, partitions: list[TopicPartition]
-) -> dict[TopicPartition, OffsetAndMetadata]:
-    """What a consumer's group has committed, by one request for all; partitions without an offset are left out."""
-    found: dict[TopicPartition, OffsetAndMetadata] = await consumer._coordinator.fetch_committed_offsets(partitions)  # noqa: SLF001
-    return found
+async def committed_offsets(consumer: AIOKafkaConsumer, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+    """What a consumer's group has committed; partitions without an offset are left out.
+
+    As long as a transaction is open that commits offsets of the group, there is no answer: what it leaves behind is
+    the answer (KIP-447). Brokers before 2.5 cannot wait, and are asked as the library asks them. Call it under a time
+    limit. Raises the client's errors.
+    """
+    by_topic: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        by_topic.setdefault(topic, []).append(partition)
+    coordinator = consumer._coordinator  # noqa: SLF001
+    request = OffsetFetchRequest(coordinator.group_id, by_topic)
+    try:
+        answer = await _ask_coordinator(
+            client_of(consumer), CoordinationType.GROUP, coordinator.group_id, request, errors_of=_codes_of_offsets
+        )
+    except NotImplementedError:
+        found = await coordinator.fetch_committed_offsets(partitions)
+        return {partition: known.offset for partition, known in found.items()}
+    return {
+        TopicPartition(topic, partition): offset
+        for topic, told, _ in answer.topics
+        for partition, offset, *_ in told
+        if offset >= 0
+    }
 
 
-def generation_of(consumer: AIOKafkaConsumer) -> int:
-    """The generation of the group that the consumer is a member of; −1 outside of one."""
-    generation: int = consumer._coordinator.generation  # noqa: SLF001
-    return generation
+def _codes_of_offsets(answer: Any) -> list[int]:
+    """A topic that is not there (3) has no offsets."""
+    codes = [told[4] for _, partitions, _ in answer.topics for told in partitions]
+    return [answer.error_code, *(code for code in codes if code != _UNKNOWN_TOPIC)]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMember:
+    """As whom offsets of a group are committed: the group refuses those of a member that it has given up."""
+
+    group_id: str
+    generation: int
+    """−1 outside of the group."""
+    member_id: str
+
+
+def member_of(consumer: AIOKafkaConsumer) -> GroupMember:
+    """Who the consumer is in its group now."""
+    coordinator = consumer._coordinator  # noqa: SLF001
+    return GroupMember(coordinator.group_id, coordinator.generation, coordinator.member_id)
+
+
+async def commit_within(
+    producer: AIOKafkaProducer, member: GroupMember, offsets: Mapping[tuple[str, int], int]
+) -> None:
+    """Make offsets of a consumer group part of the producer's open transaction, which has records already (KIP-447).
+
+    Call it under a time limit. Raises the client's errors, `IllegalGenerationError` and its like for a member that the
+    group has given up; NotImplementedError for brokers before 2.5.
+    """
+    manager, client = producer._txn_manager, producer.client  # noqa: SLF001
+    own = (manager.transactional_id, manager.producer_id, manager.producer_epoch)
+    await _ask_coordinator(
+        client,
+        CoordinationType.TRANSACTION,
+        manager.transactional_id,
+        AddOffsetsToTxnRequest(*own, member.group_id),
+        errors_of=lambda answer: [answer.error_code],
+    )
+    topics: dict[str, list[Any]] = {}
+    for (topic, partition), offset in offsets.items():
+        topics.setdefault(topic, []).append((partition, offset, -1, "", {}))
+    call = TxnOffsetCommitRequest(
+        manager.transactional_id,
+        member.group_id,
+        *own[1:],
+        member.generation,
+        member.member_id,
+        None,
+        [(topic, told, {}) for topic, told in topics.items()],
+    )
+    await _ask_coordinator(
+        client,
+        CoordinationType.GROUP,
+        member.group_id,
+        call,
+        errors_of=lambda answer: [code for _, told, _ in answer.topics for _, code, _ in told],
+    )
+
+
+async def _ask_coordinator(
+    client: AIOKafkaClient, kind: int, name: str, request: Any, *, errors_of: Callable[[Any], Iterable[int]]
+) -> Any:
+    """The coordinator's answer, once it has no error that passes by itself; the client's class for another."""
+    while True:
+        try:
+            node = await client.coordinator_lookup(kind, name)
+            answer = await client.send(node, request, group=ConnectionGroup.COORDINATION)
+        except KafkaError as error:
+            if not error.retriable:
+                raise
+        else:
+            codes = sorted({code for code in errors_of(answer) if code})
+            lasting = [code for code in codes if code not in PASSING_CODES]
+            if lasting:
+                raise for_code(lasting[0])(name)
+            if not codes:
+                return answer
+        await asyncio.sleep(ASK_AGAIN_SECONDS)
 
 
 def position_now(consumer: AIOKafkaConsumer, partition: TopicPartition) -> int | None:
@@ -192,46 +294,6 @@ def mend_sequence_numbers(producer: AIOKafkaProducer) -> None:
     manager.increment_sequence_number = increment
 
 
-class _InitProducerIdResponse(Response):  # type: ignore[misc]
-    """Version 4; the library knows version 0, which cannot name the producer that asks."""
-
-    API_KEY = 22
-    API_VERSION = 4
-    SCHEMA = Schema(
-        ("throttle_time_ms", Int32),
-        ("error_code", Int16),
-        ("producer_id", Int64),
-        ("producer_epoch", Int16),
-        ("tags", TaggedFields),
-    )
-
-
-class _InitProducerIdCall(RequestStruct):  # type: ignore[misc]
-    API_KEY = 22
-    API_VERSION = 4
-    FLEXIBLE_VERSION = True
-    RESPONSE_TYPE = _InitProducerIdResponse
-    SCHEMA = Schema(
-        ("transactional_id", CompactString("utf-8")),
-        ("transaction_timeout_ms", Int32),
-        ("producer_id", Int64),
-        ("producer_epoch", Int16),
-        ("tags", TaggedFields),
-    )
-
-
-class _InitProducerIdRequest(Request[_InitProducerIdCall]):  # type: ignore[misc]
-    """Of a producer that has an id and an epoch already (KIP-360)."""
-
-    API_KEY = 22
-
-    def __init__(self, *fields: object) -> None:
-        self._fields = fields
-
-    def build(self, request_struct_class: type[_InitProducerIdCall]) -> _InitProducerIdCall:
-        return request_struct_class(*self._fields, {})
-
-
 async def try_to_continue(producer: AIOKafkaProducer) -> int:
     """Ask the coordinator to let a transactional producer go on by its own id and epoch; gives the error code.
 
@@ -242,7 +304,7 @@ async def try_to_continue(producer: AIOKafkaProducer) -> int:
     Raises the client's errors; NotImplementedError for brokers before 2.7, which do not know version 4 of the request.
     """
     manager, client = producer._txn_manager, producer.client  # noqa: SLF001
-    request = _InitProducerIdRequest(
+    request = InitProducerIdRequest(
         manager.transactional_id, manager.transaction_timeout_ms, manager.producer_id, manager.producer_epoch
     )
     node = await client.coordinator_lookup(CoordinationType.TRANSACTION, manager.transactional_id)

@@ -10,18 +10,21 @@ from __future__ import annotations
 import asyncio
 import time
 from abc import ABC, abstractmethod
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from aiokafka import AIOKafkaProducer
 
 from service.kafka import library
 from service.kafka.closing import close_producer
-from service.kafka.coordinators import PASSING_CODES, RETRY_SECONDS
 from service.kafka.delivery import TOPIC_SECONDS_MAX, Lane, Lanes, compress, send
 from service.kafka.errors import (
     CLIENT_ERRORS,
     FENCED_CODES,
+    GIVEN_UP,
     BatchRefused,
+    CommitOutdated,
+    DeliveryFatal,
     DeliveryRetriable,
     KafkaFailure,
     RecordsRefused,
@@ -33,11 +36,22 @@ from service.kafka.errors import (
 from service.kafka.records import Header, TopicRecords
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from service.kafka.client import KafkaSettings
+    from service.kafka.library import GroupMember
 
-__all__ = ["Header", "IdempotentWriter", "TopicRecords", "TransactionalWriter", "Writer", "transactional_id"]
+    Offsets = Mapping[tuple[str, int], int]
+
+__all__ = [
+    "GroupWriter",
+    "Header",
+    "IdempotentWriter",
+    "TopicRecords",
+    "TransactionalWriter",
+    "Writer",
+    "transactional_id",
+]
 
 START_SECONDS_MAX = 60.0
 SUCCESSOR_SECONDS_MAX = 15.0
@@ -199,9 +213,9 @@ class _Connection:
                 if not isinstance(classify(error, doing="asking for a successor"), DeliveryRetriable):
                     raise
             else:
-                if code not in PASSING_CODES:
+                if code not in library.PASSING_CODES:
                     return code in FENCED_CODES
-            await asyncio.sleep(RETRY_SECONDS)
+            await asyncio.sleep(library.ASK_AGAIN_SECONDS)
 
     async def would_plan_otherwise(self, writes: Sequence[TopicRecords]) -> bool:
         """Whether a new writer would not send the same again. If it would, the refusal is for ever."""
@@ -313,6 +327,34 @@ class TransactionalWriter(_ConnectedWriter):
             await producer.commit_transaction()
 
 
+class GroupWriter(TransactionalWriter):
+    """Exactly once for a member of a consumer group: what it makes of records, and how far it is, are one (KIP-447)."""
+
+    async def commit_with(self, writes: Sequence[TopicRecords], member: GroupMember, offsets: Offsets) -> bool:
+        """Deliver all writes, of which one has records, and the group's offsets in one transaction; returns True.
+
+        Raises what `commit` does, and CommitOutdated where the group goes on without the member.
+        """
+        if member.generation < 0:
+            raise CommitOutdated(f"not a member of group '{member.group_id}' any more")
+        self._confirm = partial(self._commit_offsets, member, offsets)
+        try:
+            await self.commit(writes)
+        finally:
+            self._confirm = None
+        return True
+
+    async def _commit_offsets(self, member: GroupMember, offsets: Offsets) -> None:
+        try:
+            await library.commit_within(self._connection.producer, member, offsets)
+        except GIVEN_UP as error:
+            message = f"group '{member.group_id}' has rebalanced before its offsets were committed"
+            raise CommitOutdated(message) from error
+        except NotImplementedError as error:
+            message = "brokers before 2.5 cannot commit a member's offsets in a transaction: set "
+            raise DeliveryFatal(f"{message}delivery.guarantee=at_least_once") from error
+
+
 class IdempotentWriter(_ConnectedWriter):
     """At least once: no transaction; each write is acknowledged before the next is sent, `last_topic`'s last.
 
@@ -332,3 +374,9 @@ class IdempotentWriter(_ConnectedWriter):
         async with asyncio.timeout(self._seconds_max):
             for lanes in planned:
                 await send(self._connection.producer, lanes)
+
+    async def commit_with(self, writes: Sequence[TopicRecords], member: GroupMember, offsets: Offsets) -> bool:
+        """Deliver all writes; returns False: now that these are safe, the caller is to commit the offsets."""
+        del member, offsets
+        await self.commit(writes)
+        return False

@@ -11,8 +11,8 @@ import numpy as np
 
 from fetchers.sdk import Clock, Retriable
 from metrics.events import OffsetCommitted, SinkCommitFailed, SinkOffsetsCommitted, TaskEvents
-from service.kafka.errors import DeliveryRetriable
-from service.kafka.group_consumer import CommitOutdated, GroupConsumer
+from service.kafka.errors import CommitOutdated, DeliveryRetriable
+from service.kafka.group_consumer import GroupConsumer
 from service.sinks.batch import Offsets, Partition
 from service.sinks.contract import SinkConnector
 from service.sinks.dead_letters import Polled, RefusedRecords
@@ -113,9 +113,10 @@ class Commits:
         if not news:
             return
         started_at = self.clock.monotonic()
+        self.refused.demand_tolerance()
         safe = await self._flush(news)
-        await self.refused.settle()
-        if safe and await self._commit(safe):
+        if safe and (await self.refused.settle(safe, self.consumer.member) or await self._commit(safe)):
+            self._committed |= safe
             self._tell(seconds=self.clock.monotonic() - started_at)
             await self._let_sink_hear(safe)
 
@@ -136,7 +137,6 @@ class Commits:
             is_outdated = isinstance(error, CommitOutdated)
             self.events(SinkCommitFailed, error_class=type(error).__name__, is_outdated=is_outdated)
             return False
-        self._committed |= safe
         return True
 
     async def _let_sink_hear(self, safe: Offsets) -> None:

@@ -14,13 +14,13 @@ from service.domain.ids import TaskId
 from service.kafka.admin import KafkaAdmin
 from service.kafka.client import KafkaSettings
 from service.kafka.group_consumer import GroupConsumer, GroupListener
-from service.kafka.producer import IdempotentWriter, Writer
+from service.kafka.producer import GroupWriter, IdempotentWriter
 from service.pipeline.memory import MemoryBudget
 from service.registry.client import RegistryClient
 from service.registry.settings import RegistrySettings
 from service.sinks.contract import SinkConnector
 from service.sinks.converters import column_reader
-from service.sinks.dead_letters import DeadLetterRules
+from service.sinks.dead_letters import DeadLetterRules, LetterWriter
 from service.sinks.decoding import KEY_STAGE, VALUE_STAGE, Decoding, SideReader
 from service.sinks.definition import SinkDefinition
 from service.sinks.task import SinkSettings, SinkTask
@@ -105,8 +105,10 @@ async def sink_task(
     def open_consumer(listener: GroupListener) -> GroupConsumer:
         return GroupConsumer(consumer, definition.subscription, group_id=definition.group_id, listener=listener)
 
-    def open_writer() -> Writer:
+    def open_writer() -> LetterWriter:
         settings = _named(parts.clients.of("producer", definition.properties), f"connector-dlq-producer-{task_id}")
+        if definition.writes_letters_in_transactions:
+            return GroupWriter(settings, transactional_id=definition.transactional_id(task_id.task))
         return IdempotentWriter(settings, last_topic=rules.topic)
 
     return SinkTask(

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -30,10 +29,11 @@ from service.domain.errors import RecordRejectedError
 from service.domain.ids import TaskId
 from service.kafka.errors import KafkaFailure
 from service.kafka.headers import PackedHeaders
-from service.kafka.producer import Writer
+from service.kafka.library import GroupMember
 from service.kafka.records import Header, TopicRecords
-from service.sinks.batch import Partition, Refusal
+from service.sinks.batch import Offsets, Partition, Refusal
 from service.sinks.converters import in_thread
+from service.sinks.readings import Rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +83,36 @@ class Polled:
         """For each slice the row after its last."""
         return [end for _, _, end in self.slices]
 
-    def is_reached(self, row: int) -> bool:
-        """Whether all of the row's partition up to it is done."""
-        index = bisect_right([begin for _, begin, _ in self.slices], row) - 1
-        return row < self.reached[index]
+    def before(self, offsets: Offsets) -> npt.NDArray[np.bool_]:
+        """For each row whether it lies before its partition's offset; False where that has none."""
+        own = self.records.column("offset").to_numpy()
+        is_before = np.zeros(len(own), dtype=bool)
+        for partition, begin, end in self.slices:
+            is_before[begin:end] = own[begin:end] < offsets.get(partition, 0)
+        return is_before
+
+    def only(self, rows: Sequence[int]) -> Polled:
+        """These rows of a poll of which all is done."""
+        fewer = Polled(self.records.take(pa.array(rows, pa.int64())))
+        fewer.is_done[:] = True
+        fewer.reached = fewer.ends
+        return fewer
+
+
+class LetterWriter(Protocol):
+    """``GroupWriter`` of ``service.kafka.producer``, or its ``IdempotentWriter`` for ``at_least_once``."""
+
+    async def start(self) -> None:
+        """See ``Writer``."""
+
+    async def commit(self, writes: Sequence[TopicRecords]) -> None:
+        """See ``Writer``."""
+
+    async def commit_with(self, writes: Sequence[TopicRecords], member: GroupMember, offsets: Offsets) -> bool:
+        """Deliver all writes; returns whether the group's offsets were committed in the same transaction."""
+
+    async def stop(self) -> None:
+        """See ``Writer``."""
 
 
 @dataclass(slots=True)
@@ -95,7 +121,7 @@ class RefusedRecords:
 
     task_id: TaskId
     rules: DeadLetterRules
-    writer: Writer | None
+    writer: LetterWriter | None
     """There where dead letters have a topic."""
     events: TaskEvents
     _waiting: dict[Polled, dict[int, Refusal]] = field(default_factory=dict)
@@ -124,26 +150,51 @@ class RefusedRecords:
             "errors.deadletterqueue.topic.name"
         )
 
-    async def settle(self, *, also: tuple[Polled, Collection[int]] | None = None) -> None:
-        """Write the dead letters of what may be committed, durably, and ``also`` those of some rows of a poll.
+    @property
+    def has_waiting(self) -> bool:
+        """Whether any dead letter is to be written."""
+        return bool(self._waiting)
 
-        Raises RecordRejectedError without tolerance, DeliveryRetriable, DeliveryFatal.
+    async def settle(self, safe: Offsets, member: GroupMember) -> bool:
+        """Write the dead letters of the records before ``safe``; in a transaction, if there is one, with these offsets.
+
+        Returns whether the offsets are committed by it. Raises RecordRejectedError without tolerance,
+        DeliveryRetriable (CommitOutdated where the group goes on without this member), DeliveryFatal.
         """
         async with self._settling:
             self.demand_tolerance()
-            due = list(self._due(also))
-            if due and self.writer is not None:
-                await self._write(self.writer, due)
-            for letters in due:
-                self._drop(letters)
-            self._tell(due)
+            due = [letters for polled in self._waiting for letters in self._letters(polled, polled.before(safe))]
+            is_committed = await self._write(due, lambda writer, writes: writer.commit_with(writes, member, safe))
+            self._let_records_go()
+            return bool(is_committed)
 
-    def _due(self, also: tuple[Polled, Collection[int]] | None) -> Iterator[_Letters]:
-        for polled, refusals in self._waiting.items():
-            wanted = set() if also is None or also[0] is not polled else set(also[1])
-            rows = sorted(row for row in refusals if row in wanted or polled.is_reached(row))
-            if rows:
-                yield _Letters(polled, [refusals[row] for row in rows])
+    async def settle_failed(self, polled: Polled, rows: Rows) -> None:
+        """Write the dead letters of records whose put has failed for good; raises what ``settle`` does.
+
+        The task ends, and nothing of them is committed: they come again when it is restarted.
+        """
+        async with self._settling:
+            self.demand_tolerance()
+            is_wanted = np.zeros(polled.records.num_rows, dtype=bool)
+            is_wanted[rows] = True
+            await self._write(list(self._letters(polled, is_wanted)), lambda writer, writes: writer.commit(writes))
+
+    def _letters(self, polled: Polled, is_wanted: npt.NDArray[np.bool_]) -> Iterator[_Letters]:
+        refusals = self._waiting.get(polled, {})
+        rows = sorted(row for row in refusals if is_wanted[row])
+        if rows:
+            yield _Letters(polled, [refusals[row] for row in rows])
+
+    def _let_records_go(self) -> None:
+        """Keep of polls that are done only what was refused: a sink may commit many polls later."""
+        waiting, self._waiting = self._waiting, {}
+        for polled, refusals in waiting.items():
+            rows = sorted(refusals)
+            if polled.reached == polled.ends and len(rows) < polled.records.num_rows:
+                kept = {place: replace(refusals[row], row=place) for place, row in enumerate(rows)}
+                self._waiting[polled.only(rows)] = kept
+            else:
+                self._waiting[polled] = refusals
 
     def _drop(self, letters: _Letters) -> None:
         """They were written: who settles next must not find them; a record that was refused again meanwhile stays."""
@@ -154,16 +205,25 @@ class RefusedRecords:
         if not waiting:
             self._waiting.pop(letters.polled, None)
 
-    async def _write(self, writer: Writer, due: Sequence[_Letters]) -> None:
-        count = sum(len(letters.refusals) for letters in due)
-        try:
+    async def _write(
+        self, due: Sequence[_Letters], commit: Callable[[LetterWriter, Sequence[TopicRecords]], Awaitable[Any]]
+    ) -> Any:
+        """Write letters, if they go anywhere, and forget that they wait; returns what the writer did."""
+        done = None
+        if due and self.writer is not None:
+            count = sum(len(letters.refusals) for letters in due)
             records = [letters.records for letters in due]
-            writes = await in_thread(lambda: [make(self.task_id, self.rules) for make in records], records=count)
-            await writer.commit(writes)
-        except KafkaFailure as error:
-            self.events(SinkDeadLettersFailed, count=count, error_class=type(error).__name__)
-            raise
-        self.events(DeadLettersWritten, count=count)
+            try:
+                writes = await in_thread(lambda: [make(self.task_id, self.rules) for make in records], records=count)
+                done = await commit(self.writer, writes)
+            except KafkaFailure as error:
+                self.events(SinkDeadLettersFailed, count=count, error_class=type(error).__name__)
+                raise
+            self.events(DeadLettersWritten, count=count)
+        for letters in due:
+            self._drop(letters)
+        self._tell(due)
+        return done
 
     def _tell(self, due: Sequence[_Letters]) -> None:
         counts = Counter((refusal.stage, refusal.reason) for letters in due for refusal in letters.refusals)

@@ -15,6 +15,7 @@ from service.config.reach import ConnectorReach, class_refusal, reach_of
 from service.config.sink import SinkConnectorConfig, group_of, topic_findings
 from service.config.transformations import read_transformations
 from service.kafka.group_consumer import Subscription
+from service.kafka.producer import transactional_id
 from service.sinks.batch import Form
 from service.sinks.catalog import find_sink, sink_plugins
 from service.sinks.contract import SinkConfig, SinkConnector
@@ -54,6 +55,17 @@ class SinkDefinition:
         """The topics, or the pattern of topics, that its group reads."""
         regex = self.common.topics_regex
         return Subscription(self.common.topics, java_pattern(regex) if regex else None)
+
+    @property
+    def writes_letters_in_transactions(self) -> bool:
+        """Whether dead letters go to a topic, and not at least once only."""
+        common = self.common
+        is_written = common.is_tolerant and bool(common.errors_deadletterqueue_topic_name)
+        return is_written and common.delivery_guarantee == "exactly_once"
+
+    def transactional_id(self, task: int) -> str:
+        """Of the producer of a task's dead letters; begins with the group's name, so that one prefix allows both."""
+        return transactional_id(group_id=self.group_id, connector="dead-letters", task=task)
 
     def new_connector(self) -> SinkConnector[Any]:
         """A new instance of the sink's class, for one run of one task."""

@@ -26,13 +26,12 @@ from metrics.events import (
 from service.domain.errors import root_of
 from service.domain.ids import TaskId
 from service.kafka.group_consumer import GroupConsumer, GroupListener
-from service.kafka.producer import Writer
 from service.pipeline.activity import Activity, Signal
 from service.pipeline.memory import MemoryShare
 from service.sinks.batch import Offsets, Partition, PutLimits
 from service.sinks.committing import Commits
 from service.sinks.contract import SinkConnector, SinkContext
-from service.sinks.dead_letters import DeadLetterRules, Polled, RefusedRecords
+from service.sinks.dead_letters import DeadLetterRules, LetterWriter, Polled, RefusedRecords
 from service.sinks.decoding import Decoded, Decoding
 from service.sinks.putting import Put, Putter, cut, limited
 from service.sinks.readings import Rows
@@ -94,7 +93,7 @@ class SinkTask:
     connector: SinkConnector[Any]
     settings: SinkSettings
     open_consumer: Callable[[GroupListener], GroupConsumer]
-    open_writer: Callable[[], Writer] | None
+    open_writer: Callable[[], LetterWriter] | None
     """Of dead letters; None where they go nowhere."""
     clock: Clock
     emit: Emit
@@ -191,7 +190,7 @@ class SinkTask:
             self.emit,
             door=self.http,
             request_flush=self._commits.request,
-            generation=lambda: self._consumer.generation,
+            generation=lambda: self._consumer.member.generation,
         )
 
     async def _stop_sink(
@@ -297,9 +296,11 @@ class SinkTask:
         await self._consumer.keep_membership(seconds_max=0)
 
     async def _settle_letters(self, rebalances: int) -> None:
-        async with self._alone():
-            if rebalances == self._rebalances:
-                await self._refused.settle()
+        """Commit early where there are dead letters: they are written with the offsets of their records."""
+        if self._refused.has_waiting:
+            async with self._alone():
+                if rebalances == self._rebalances:
+                    await self._commits.run()
 
     async def _put_out(self, polled: Polled, put: Put, rebalances: int) -> None:
         """Put one batch, as often as it takes."""
@@ -319,7 +320,7 @@ class SinkTask:
         try:
             return await self._putter.put(put)
         except Fatal:
-            await self._refused.settle(also=(polled, put.rows.tolist()))
+            await self._refused.settle_failed(polled, put.rows)
             raise
 
     async def _wait_to_retry(self, seconds: float) -> None:

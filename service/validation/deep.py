@@ -157,12 +157,9 @@ class DeepChecks:
         async with AccessQuestions.opened(producer) as questions:
             seen = await questions.topics(list(needed))
             found += _not_allowed(seen, Operation.WRITE, key_of=lambda name: _topic_key(name, letters))
-            transactional_id = TaskId(definition.name, 0).transactional_id(self.worker.group_id)
-            is_transactional = definition.common.delivery_guarantee == "exactly_once"
-            if is_transactional and not await questions.may_transact(transactional_id):
-                expected = "Expected a user with the operations DESCRIBE and WRITE on it"
-                text = f"the producer's user may not use transactional id '{transactional_id}'; {expected}"
-                found.append(Finding("delivery.guarantee", "exactly_once", text))
+            if definition.common.delivery_guarantee == "exactly_once":
+                transactional_id = TaskId(definition.name, 0).transactional_id(self.worker.group_id)
+                found += await _transaction_findings(questions, transactional_id)
         missing = [needed[name] for name, access in seen.items() if not access.is_there]
         found += await self._creation_findings(definition, missing, letters)
         return _summed_up("Kafka", _topics_told(seen), found)
@@ -194,11 +191,22 @@ class DeepChecks:
                 expected = "Expected a user with the operation READ on it"
                 text = f"the consumer's user may not be in group '{definition.group_id}'; {expected}"
                 found.append(Finding("consumer.override.group.id", definition.group_id, text))
+        if definition.writes_letters_in_transactions:
+            async with AccessQuestions.opened(self.clients.of("producer", definition.properties)) as questions:
+                found += await _transaction_findings(questions, definition.transactional_id(0))
         for name, access in seen.items():
             if not access.is_there:
                 text = f"topic '{name}' does not exist; nothing is read until it does"
                 found.append(Finding("topics", name, text, Severity.WARNING))
         return _summed_up("Kafka", _topics_told(seen), found)
+
+
+async def _transaction_findings(questions: AccessQuestions, transactional_id: str) -> list[Finding]:
+    if await questions.may_transact(transactional_id):
+        return []
+    expected = "Expected a user with the operations DESCRIBE and WRITE on it"
+    text = f"the producer's user may not use transactional id '{transactional_id}'; {expected}"
+    return [Finding("delivery.guarantee", "exactly_once", text)]
 
 
 async def _checked(connector: SourceConnector[Any], context: TaskContext) -> Sequence[Finding]:

@@ -16,13 +16,14 @@ import pytest
 
 from service.sinks.file.note import read_note
 from tests.bound import bound
-from tests.integration.sinks.sink_runs import Sinks, lines_of, produce, sink_properties, wait_until
+from tests.integration.sinks.sink_runs import Sinks, lines_of, produce, sink_properties, stored, wait_until
 from tests.stack import KafkaStack
 
 pytestmark = [pytest.mark.integration, pytest.mark.faults, pytest.mark.slow]
 ROOT = Path(__file__).parents[3]
 KILLS = 3
 RECORDS = 60_000
+ONE_BAD_IN = 70
 
 
 @contextmanager
@@ -38,9 +39,13 @@ def process(bootstrap: str, properties: Mapping[str, str]) -> Iterator[subproces
 
 @pytest.mark.timeout(300)
 async def test_a_killed_sink_writes_every_record_once(kafka: KafkaStack, topic_name: str, tmp_path: Path) -> None:
-    """Whatever was being written when it died is completed or cut off by the next one."""
+    """Whatever was being written when it died is completed or cut off by the next one; dead letters are there once."""
     file = tmp_path / "out.txt"
-    values: list[bytes | None] = [b"%d %s" % (number, b"x" * (number % 400)) for number in range(RECORDS)]
+    values: list[bytes | None] = [
+        b"\xff%d" % number if number % ONE_BAD_IN == 0 else b"%d %s" % (number, b"x" * (number % 400))
+        for number in range(RECORDS)
+    ]
+    good = [value for value in values if value is not None and not value.startswith(b"\xff")]
     await produce(kafka.bootstrap, topic_name, values)
     properties = sink_properties(
         topic_name,
@@ -48,6 +53,9 @@ async def test_a_killed_sink_writes_every_record_once(kafka: KafkaStack, topic_n
         file,
         consumer__override__session__timeout__ms="6000",
         consumer__override__max__poll__records="150",
+        errors__tolerance="all",
+        errors__deadletterqueue__topic__name=f"{topic_name}-letters",
+        errors__deadletterqueue__topic__replication__factor="1",
     )
     draw = random.Random(7)
     for _ in range(KILLS):
@@ -55,9 +63,11 @@ async def test_a_killed_sink_writes_every_record_once(kafka: KafkaStack, topic_n
         with process(kafka.bootstrap, properties):
             await wait_until(lambda seen=seen: len(lines_of(file)) > seen)  # type: ignore[misc]
             await asyncio.sleep(draw.uniform(0, 0.2))
-    assert len(lines_of(file)) < RECORDS, "killed too late to prove anything"
+    assert len(lines_of(file)) < len(good), "killed too late to prove anything"
     assert read_note(file) is not None
     sinks = Sinks(kafka.bootstrap, {**properties, "consumer.override.max.poll.records": "20000"})
     async with sinks.running():
-        await wait_until(lambda: len(lines_of(file)) >= RECORDS)
-    assert lines_of(file) == values
+        await wait_until(lambda: len(lines_of(file)) >= len(good))
+    assert lines_of(file) == good
+    letters = [record.value for record in await stored(kafka.bootstrap, f"{topic_name}-letters")]
+    assert letters == [value for value in values if value is not None and value.startswith(b"\xff")]

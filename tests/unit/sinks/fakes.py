@@ -10,15 +10,17 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 from aiokafka import ConsumerRebalanceListener
-from aiokafka.structs import ConsumerRecord, OffsetAndMetadata, TopicPartition
+from aiokafka.structs import ConsumerRecord, TopicPartition
 
 from fetchers.catalog import shared_http
 from fetchers.sdk import BackOff, SystemClock
 from metrics.events import Event
 from service.domain.ids import TaskId
 from service.kafka.client import ConsumerSettings, KafkaSettings
-from service.kafka.errors import RefusedRecord
+from service.kafka.errors import CommitOutdated
 from service.kafka.group_consumer import RECORDS_SCHEMA, GroupConsumer, GroupListener, Subscription
+from service.kafka.library import GroupMember
+from service.kafka.newer_requests import OffsetFetchRequest
 from service.kafka.records import TopicRecords
 from service.pipeline.memory import MemoryBudget
 from service.sinks.contract import Offsets, Partition, PutLimits, SinkBatch, SinkConfig, SinkConnector, SinkContext
@@ -55,6 +57,8 @@ class FakeGroup:
 
     values: list[bytes | None] = field(default_factory=list)
     committed: int | None = None
+    generation: int = 0
+    """Of its last assignment: a commit of another is refused."""
     fail_commit: Callable[[], Exception | None] = lambda: None
     log: list[str] = field(default_factory=list)
     is_rebalance_due: asyncio.Event = field(default_factory=asyncio.Event)
@@ -98,8 +102,8 @@ class FakeLibrary:
         self._membership: asyncio.Task[None] | None = None
         self.is_stopped = False
         self.polls = 0
-        self._coordinator = SimpleNamespace(fetch_committed_offsets=self._fetch_committed)
-        self._client = SimpleNamespace(bootstrap=None)
+        self._coordinator = SimpleNamespace(group_id="connect-sink", generation=-1, member_id="")
+        self._client = SimpleNamespace(bootstrap=None, coordinator_lookup=self._coordinator_of, send=self._answer)
         assignment = SimpleNamespace(state_value=lambda _partition: self._assigned)
         self._subscription = SimpleNamespace(subscription=SimpleNamespace(assignment=assignment))
 
@@ -115,6 +119,8 @@ class FakeLibrary:
         while True:
             self._is_assigned.clear()
             await listener.on_partitions_revoked(set() if self._assigned is None else {HERE})
+            self._group.generation += 1
+            self._coordinator.generation, self._coordinator.member_id = self._group.generation, "member"
             self._assigned = _Position()
             self._is_assigned.set()
             await asyncio.sleep(0)
@@ -130,10 +136,15 @@ class FakeLibrary:
         if assigned.position is None:
             assigned.position = committed
 
-    async def _fetch_committed(self, wanted: Collection[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
-        assert list(wanted) == [HERE]
+    async def _coordinator_of(self, _kind: int, _name: str) -> int:
+        return 0
+
+    async def _answer(self, _node: int, request: OffsetFetchRequest, **_group: object) -> SimpleNamespace:
+        """The group's offset, as the broker tells it."""
+        assert request.prepare({9: (0, 9)}).topics == [(TOPIC, [0], {})]
         await asyncio.sleep(ROUND_TRIP_SECONDS)
-        return {} if self._group.committed is None else {HERE: OffsetAndMetadata(self._group.committed, "")}
+        offset = -1 if self._group.committed is None else self._group.committed
+        return SimpleNamespace(topics=[(TOPIC, [(0, offset, -1, "", 0, {})], {})], error_code=0)
 
     async def getmany(
         self, *partitions: TopicPartition, timeout_ms: float, max_records: int
@@ -263,9 +274,10 @@ class MemorySink(SinkConnector[MemoryConfig]):
 
 @dataclass
 class FakeLetters:
-    """The writer of dead letters."""
+    """The writer of dead letters, with the group's offsets in its transactions."""
 
     log: list[str]
+    group: FakeGroup = field(default_factory=FakeGroup)
     written: list[TopicRecords] = field(default_factory=list)
     fail: Callable[[], Exception | None] = lambda: None
     is_usable: bool = True
@@ -282,10 +294,15 @@ class FakeLetters:
         self.written += writes
         self.log.append(f"letters {sum(map(len, writes))}")
 
-    async def refused(self, write: TopicRecords) -> list[RefusedRecord]:
-        """Nothing is."""
-        del write
-        return []
+    async def commit_with(self, writes: Any, member: GroupMember, offsets: Offsets) -> bool:
+        """Keep them, and the group's offset with them, or neither."""
+        if member.generation != self.group.generation:
+            message = "the group goes on without this member"
+            raise CommitOutdated(message)
+        await self.commit(writes)
+        self.group.committed = offsets[HERE]
+        self.log.append(f"commit {self.group.committed}")
+        return True
 
     async def stop(self) -> None:
         """Nothing to leave."""
@@ -313,7 +330,7 @@ class World:
         """One log for all."""
         self.log = self.group.log
         self.sink = MemorySink(self.log)
-        self.letters = FakeLetters(self.log)
+        self.letters = FakeLetters(self.log, self.group)
         self.clients: list[FakeLibrary] = []
 
     def task(self) -> SinkTask:

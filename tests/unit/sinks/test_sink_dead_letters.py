@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import asyncio
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from metrics.events import TaskEvents, discard
 from service.domain.ids import TaskId
-from service.kafka.errors import DeliveryRetriable
+from service.kafka.errors import CommitOutdated, DeliveryRetriable
+from service.kafka.library import GroupMember
 from service.sinks.batch import Refusal
 from service.sinks.dead_letters import DeadLetterRules, Polled, RefusedRecords, dead_letter_records
-from tests.unit.sinks.fakes import FakeLetters, numbers, polled
+from tests.unit.sinks.fakes import TOPIC, FakeLetters, numbers, polled
 
 TASK = TaskId("sink", 3)
 RULES = DeadLetterRules(is_tolerant=True, topic="letters", has_headers=True)
 MANY = 20_000
+MEMBER = GroupMember("connect-sink", 0, "member")
+ALL = {(TOPIC, 0): MANY}
 
 
 def refusal(row: int, message: str = "no") -> Refusal:
@@ -49,11 +53,10 @@ async def test_a_poll_of_dead_letters_does_not_hold_the_event_loop() -> None:
     letters = FakeLetters([])
     refused = RefusedRecords(TASK, RULES, letters, TaskEvents(discard, "sink", 3))
     table = Polled(polled(numbers(MANY)))
-    table.reached = table.ends
     for row in range(MANY):
         refused.add(table, refusal(row))
     async with asyncio.TaskGroup() as group:
-        settling = group.create_task(refused.settle())
+        settling = group.create_task(refused.settle(ALL, MEMBER))
         turns = 0
         while not settling.done():
             await asyncio.sleep(0)
@@ -66,7 +69,6 @@ def two_refused(letters: FakeLetters) -> tuple[RefusedRecords, Polled]:
     """Of three records the first two, and all may be committed."""
     refused = RefusedRecords(TASK, RULES, letters, TaskEvents(discard, "sink", 3))
     table = Polled(polled(numbers(3)))
-    table.reached = table.ends
     for row in range(2):
         refused.add(table, refusal(row))
     return refused, table
@@ -79,11 +81,11 @@ async def test_letters_that_were_not_written_are_written_the_next_time() -> None
     errors: list[Exception] = [DeliveryRetriable("broker away")]
     letters.fail = lambda: errors.pop() if errors else None
     with pytest.raises(DeliveryRetriable):
-        await refused.settle()
+        await refused.settle(ALL, MEMBER)
     assert letters.values == []
-    await refused.settle()
+    await refused.settle(ALL, MEMBER)
     assert letters.values == [b"0", b"1"]
-    await refused.settle()
+    await refused.settle(ALL, MEMBER)
     assert letters.values == [b"0", b"1"]
 
 
@@ -97,9 +99,9 @@ async def test_a_record_that_is_refused_again_during_the_write_keeps_its_new_ref
         refused.add(table, refusal(1, "again"))
 
     letters.fail = refuse_again
-    await refused.settle()
+    await refused.settle(ALL, MEMBER)
     assert letters.values == [b"0", b"1"]
-    await refused.settle()
+    await refused.settle(ALL, MEMBER)
     assert letters.values == [b"0", b"1", b"1"]
 
 
@@ -108,6 +110,34 @@ async def test_two_who_settle_at_once_write_each_letter_once() -> None:
     letters = FakeLetters([])
     refused, table = two_refused(letters)
     async with asyncio.TaskGroup() as group:
-        group.create_task(refused.settle())
-        group.create_task(refused.settle(also=(table, [1])))
+        group.create_task(refused.settle(ALL, MEMBER))
+        group.create_task(refused.settle_failed(table, np.array([1])))
     assert letters.values == [b"0", b"1"]
+
+
+async def test_letters_wait_for_the_offsets_of_their_records() -> None:
+    """Written before, they would come twice after a kill; meanwhile nothing is kept of the poll but themselves."""
+    letters = FakeLetters([])
+    refused, table = two_refused(letters)
+    table.is_done[:], table.reached = True, table.ends
+    assert await refused.settle({(TOPIC, 0): 1}, MEMBER)
+    assert letters.values == [b"0"]
+    assert letters.group.committed == 1
+    [(kept, refusals)] = refused._waiting.items()
+    assert kept.records.column("value").to_pylist() == [b"1"]
+    assert list(refusals) == [0]
+    assert await refused.settle({(TOPIC, 0): 3}, MEMBER)
+    assert letters.values == [b"0", b"1"]
+    assert letters.group.committed == 3
+    assert not refused.has_waiting
+
+
+async def test_a_member_that_the_group_has_given_up_writes_no_letters() -> None:
+    """Whoever has its partitions now refuses the records again."""
+    letters = FakeLetters([])
+    refused, _ = two_refused(letters)
+    letters.group.generation = 1
+    with pytest.raises(CommitOutdated):
+        await refused.settle(ALL, MEMBER)
+    assert letters.values == []
+    assert letters.group.committed is None
