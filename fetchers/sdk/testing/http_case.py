@@ -34,8 +34,16 @@ class HttpCase(FetcherCase):
     """How many records the source has at first; enough for several answers."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Without ``bad_configs`` of its own a case has one: no topic, and an address that is none."""
+        """Without ``bad_configs`` of its own a case has one: no topic, and an address that is none.
+
+        Without ``secrets`` it has the values of the config's secret keys.
+        """
         super().__init_subclass__(**kwargs)
+        if not cls.secrets and "connector" in vars(cls):
+            keys = cls.connector.config_class.config_keys()
+            cls.secrets = tuple(
+                cls.properties[key.name] for key in keys if key.kind == "PASSWORD" and key.name in cls.properties
+            )
         if not cls.bad_configs:
             cls.bad_configs = (BadConfig({cls.url_key: "nowhere", "topic": None}, frozenset({cls.url_key, "topic"})),)
 
