@@ -39,11 +39,10 @@ class HttpCase(FetcherCase):
         Without ``secrets`` it has the values of the config's secret keys.
         """
         super().__init_subclass__(**kwargs)
-        if not cls.secrets and "connector" in vars(cls):
+        given = getattr(cls, "properties", None)
+        if not cls.secrets and hasattr(cls, "connector") and isinstance(given, Mapping):
             keys = cls.connector.config_class.config_keys()
-            cls.secrets = tuple(
-                cls.properties[key.name] for key in keys if key.kind == "PASSWORD" and key.name in cls.properties
-            )
+            cls.secrets = tuple(given[key.name] for key in keys if key.kind == "PASSWORD" and key.name in given)
         if not cls.bad_configs:
             cls.bad_configs = (BadConfig({cls.url_key: "nowhere", "topic": None}, frozenset({cls.url_key, "topic"})),)
 
