@@ -8,6 +8,7 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
+INSTALLED = "headrace"
 NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
 
 
@@ -24,10 +25,20 @@ def run_new(kind: str, name: str, parent: Path) -> int:
         return 2
     folder = files[0].parent
     print("\n".join(f"written: {file}" for file in files))
-    print(f"test it:    ./headrace test {folder} (in a clone of headrace)")
+    launcher = _launcher()
+    tested = "./headrace test FOLDER in a clone of headrace" if launcher == INSTALLED else f"{launcher} test {folder}"
     command = "validate" if kind == "sink" else "preview"
-    print(f"look at it: PYTHONPATH={folder} headrace {command} {folder / name}.properties")
+    print(f"test it:    {tested}")
+    print(f"look at it: PYTHONPATH={folder} {launcher} {command} {folder / name}.properties")
     return 0
+
+
+def _launcher() -> str:
+    """How whoever stands in the working directory calls headrace: of a wheel, by its name on the path."""
+    clone = Path(__file__).resolve().parents[2]
+    if not (clone / "headrace").is_file():
+        return INSTALLED
+    return "./headrace" if Path.cwd() == clone else str(clone / "headrace")
 
 
 def written(kind: str, name: str, parent: Path) -> list[Path]:
@@ -42,8 +53,7 @@ def written(kind: str, name: str, parent: Path) -> list[Path]:
     if find_spec(name) is not None:
         message = f"there is a Python module {name} already, which would be imported instead: take another name"
         raise NewRefusedError(message)
-    code, test, keys = TEMPLATES[kind]
-    files = {f"{name}.py": code, f"test_{name}.py": test, f"{name}.properties": keys}
+    files = {file.replace("@name@", name): text for file, text in TEMPLATES[kind].items()}
     folder.mkdir(parents=True)
     for file, text in files.items():
         (folder / file).write_text(_filled(text, name), encoding="utf-8")
@@ -53,28 +63,41 @@ def written(kind: str, name: str, parent: Path) -> list[Path]:
 def _filled(template: str, name: str) -> str:
     """The template for a module of that name, and a class named like it."""
     class_name = "".join(part.capitalize() for part in name.split("_"))
-    return template.lstrip("\n").replace("@name@", name).replace("@Name@", class_name)
+    return template.lstrip("\n").replace("@name@", name).replace("@NAME@", name.upper()).replace("@Name@", class_name)
 
 
 PROPERTIES = """
 name=@name@
 connector.class=@name@:@Name@
 topic=@name@
-poll.interval.ms=60000
+contract.schema=file:@name@.avsc
 """
 HTTP_KEYS = f"""{PROPERTIES}\
+key.fields=id
+timestamp.field=updated_at
 url=https://api.example.com/v1/items
+# Better from the environment, or a file: token=${{env:@NAME@_TOKEN}}
 token=your-access-token
 """
 KEYS = f"""{PROPERTIES}\
 database=/path/to/your.db
 """
+HTTP_CONTRACT = """
+{"type": "record", "name": "@Name@", "fields": [
+  {"name": "id", "type": "long"},
+  {"name": "updated_at", "type": {"type": "long", "logicalType": "timestamp-millis"}}
+]}
+"""
+CONTRACT = """
+{"type": "record", "name": "@Name@", "fields": [
+  {"name": "number", "type": "long"}
+]}
+"""
 HTTP_SOURCE = '''
-from collections.abc import AsyncIterator
-
-from fetchers.sdk import FetchContext, FetcherConfig, HttpUrl, Page, Secret, SourceConnector
+from fetchers.sdk import FetcherConfig, HttpUrl, Secret, SourceConnector
 from fetchers.toolkit.auth import BearerAuth
 from fetchers.toolkit.ordered_list import OrderedList
+from fetchers.toolkit.pagination import CursorInBody
 from fetchers.toolkit.rate_limits import RateWindow, shared_budget
 
 
@@ -83,41 +106,41 @@ class @Name@Config(FetcherConfig):
     """List to read, oldest first."""
     token: Secret
     """Access token."""
+    poll_interval_ms: int = 60_000
 
 
 class @Name@(SourceConnector[@Name@Config]):
-    async def fetch(self, context: FetchContext) -> AsyncIterator[Page]:
+    def fetch(self, context):
         token = self.config.token.get_secret_value()
         budget = shared_budget(token, [RateWindow(count=10, seconds=1)], clock=context.clock)
-        items = OrderedList(
-            url=self.config.url, query={"sort": "updated_at", "per_page": "20"}, page_records=20,
-            records="items", sorted_by="updated_at", begin_at="since", key="id",
+        return OrderedList(
+            url=self.config.url, query={"sort": "updated_at", "per_page": "20"}, records="items",
+            sorted_by="updated_at", begin_at="since", next_pages=CursorInBody("next"),
             every_seconds=self.config.poll_interval, options={"auth": BearerAuth(token), "budget": budget},
-        )  # fmt: skip
-        async for page in items.pages(context):
-            yield page
+        ).pages(context)  # fmt: skip
 '''
 HTTP_TEST = """
 from aiohttp import web
 
 from fetchers.catalog import shared_http
-from fetchers.sdk.testing import FetcherContract, HttpCase
+from fetchers.sdk.testing import BadConfig, FetcherContract, HttpCase
 from @name@ import @Name@
 
 
 class @Name@Case(HttpCase):
     connector = @Name@
     properties = {"topic": "@name@", "token": "tok-5fd0c2e9b7"}
-    secrets = ("tok-5fd0c2e9b7",)
+    bad_configs = (BadConfig({"url": "nowhere", "token": None}, frozenset({"url", "token"})),)
 
     def record(self, number):
-        return {"id": number, "updated_at": f"2026-01-01T00:00:{number // 4:02}Z"}  # four share each time stamp
+        return {"id": number, "updated_at": f"2026-01-01T00:00:{number // 30:02}Z"}  # 30 ties, 20 a page
 
     def answer(self, request, records):
         if request.headers.get("Authorization") != "Bearer tok-5fd0c2e9b7":
             return web.Response(status=401)
-        since = request.query.get("since", "")
-        return {"items": [record for record in records if record["updated_at"] >= since][:20]}
+        found = [record for record in records if record["updated_at"] >= request.query.get("since", "")]
+        begin = int(request.query.get("cursor", "0"))
+        return {"items": found[begin : begin + 20], "next": str(begin + 20) if found[begin + 20 :] else None}
 
 
 class Test@Name@(FetcherContract):
@@ -305,9 +328,10 @@ class @Name@Case(SinkCase):
 class Test@Name@(SinkContract):
     case = @Name@Case()
 '''
+_CODE, _TEST, _KEYS, _CONTRACT = "@name@.py", "test_@name@.py", "@name@.properties", "@name@.avsc"
 TEMPLATES = {
-    "source": (SOURCE, TEST, KEYS),
-    "http source": (HTTP_SOURCE, HTTP_TEST, HTTP_KEYS),
-    "sink": (SINK, SINK_TEST, SINK_KEYS),
+    "source": {_CODE: SOURCE, _TEST: TEST, _KEYS: KEYS, _CONTRACT: CONTRACT},
+    "http source": {_CODE: HTTP_SOURCE, _TEST: HTTP_TEST, _KEYS: HTTP_KEYS, _CONTRACT: HTTP_CONTRACT},
+    "sink": {_CODE: SINK, _TEST: SINK_TEST, _KEYS: SINK_KEYS},
 }
-"""By kind: the connector's file, its test, its connector file."""
+"""By kind: the files, by their names."""

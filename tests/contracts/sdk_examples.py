@@ -358,7 +358,7 @@ def testing__case() -> None:
 
     class ShopCase(HttpCase):
         connector = HttpSource
-        properties = {"topic": "shop"}  # noqa: RUF012 - a case is never changed
+        properties = {"topic": "shop", "http.auth.token": "tok-77ad01"}  # noqa: RUF012 - a case is never changed
         url_key = "http.url"
         bad_configs = (BadConfig({"topic": None}, frozenset({"topic"})),)
 
@@ -371,6 +371,7 @@ def testing__case() -> None:
     class TestsOfShop(FetcherContract):
         case = ShopCase()
 
+    assert ShopCase.secrets == ("tok-77ad01",)  # of the config's secret keys, unless it says others
     assert issubclass(HttpCase, FetcherCase)
     assert issubclass(ListenerContract, FetcherContract)  # for listeners, with a ListenerCase
     assert issubclass(ListenerCase, FetcherCase)

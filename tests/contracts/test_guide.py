@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 GUIDES = tuple(ROOT / "docs" / "guides" / f"add-a-{kind}.md" for kind in ("fetcher", "listener", "sink"))
 _BLOCK = re.compile(r"^```\w+ file=(\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINES_MAX = {"quakes.py": 20, "meters.py": 25, "webhook.py": 20}
-SOURCE_LINES_MAX = 40
+SOURCE_LINES_MAX = 39
 SECONDS_MAX = 90
 
 
@@ -87,7 +87,7 @@ async def test_the_source_of_rows_works(folder: Path, monkeypatch: pytest.Monkey
 
 
 def test_an_incremental_source_and_its_suite_have_few_lines(folder: Path) -> None:
-    """Paged, with a login, a rate limit and ties: what a newcomer writes, the test of the contract included.
+    """Paged, with a login, a rate limit and more ties than a page holds: what a newcomer writes, with its test.
 
     (``test_new`` runs them, since ``headrace new source`` writes the same.)
     """
@@ -122,5 +122,7 @@ async def test_its_tests_pass(
         output, _ = await process.communicate()
     assert process.returncode == 0, output.decode()
     tests = [name for name in dir(suite) if name.startswith("test_")]
+    # None of these sources has a limit of requests.
+    tests = [name for name in tests if name != "test_waits_as_a_rate_limit_asks"]
     told = f"{len(tests) - skipped} passed" + (f", {skipped} skipped" if skipped else "")
     assert told in output.decode()

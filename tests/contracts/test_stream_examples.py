@@ -28,6 +28,8 @@ URL_KEYS = {"SseSource": "sse.url", "WebSocketSource": "websocket.url"}
 @pytest.fixture(autouse=True)
 def _surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
+    for name in ("MASTODON_TOKEN", "X_BEARER_TOKEN"):
+        monkeypatch.setenv(name, TOKEN)
 
 
 def defined(name: str) -> ConnectorDefinition:
@@ -56,9 +58,8 @@ async def listened(definition: ConnectorDefinition, content: bytes, *, records: 
     connector = definition.for_task({})
     key = URL_KEYS[type(connector).__name__]
     async with shared_http() as http, serve(answer) as url:
-        # What the worker's config provider would put in, and the address of the stand-in.
-        texts = {name: text.replace("${env:MASTODON_TOKEN}", TOKEN) for name, text in definition.properties.items()}
-        config = type(connector).config_class.parse({**texts, key: url}).config
+        # With the address of the stand-in.
+        config = type(connector).config_class.parse({**definition.properties, key: url}).config
         assert config is not None
         return await collect(type(connector)(config), FakeContext(http=http), records=records), sent
 
@@ -95,10 +96,7 @@ async def test_the_example_of_x_runs_as_it_stands() -> None:
             for text in texts:
                 x.post(text)
 
-        token = x.settings.bearer_token
-        properties = {
-            name: text.replace("${env:X_BEARER_TOKEN}", token) for name, text in definition.properties.items()
-        }
+        properties = {**definition.properties, "x.bearer.token": x.settings.bearer_token}
         config = type(definition.for_task({})).config_class.parse({**properties, "x.base.url": x.url}).config
         assert config is not None
         group.create_task(post())

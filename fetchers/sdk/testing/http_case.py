@@ -34,8 +34,15 @@ class HttpCase(FetcherCase):
     """How many records the source has at first; enough for several answers."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Without ``bad_configs`` of its own a case has one: no topic, and an address that is none."""
+        """Without ``bad_configs`` of its own a case has one: no topic, and an address that is none.
+
+        Without ``secrets`` it has the values of the config's secret keys.
+        """
         super().__init_subclass__(**kwargs)
+        given = getattr(cls, "properties", None)
+        if not cls.secrets and hasattr(cls, "connector") and isinstance(given, Mapping):
+            keys = cls.connector.config_class.config_keys()
+            cls.secrets = tuple(given[key.name] for key in keys if key.kind == "PASSWORD" and key.name in given)
         if not cls.bad_configs:
             cls.bad_configs = (BadConfig({cls.url_key: "nowhere", "topic": None}, frozenset({cls.url_key, "topic"})),)
 

@@ -107,6 +107,8 @@ MISTAKES = (
     of_connector("a transformation misspelt", CONNECTOR + "transforms=a\ntransforms.a.type=InsertFild$Value\n"),
     of_connector("a transformation without a type", CONNECTOR + "transforms=a\n"),
     of_connector("key fields that the contract does not have", field(AMOUNT) + "key.fields=amuont\n"),
+    of_connector("a variable that is not set", HTTP + "http.url=http://127.0.0.1:1/${env:HEADRACE_NOT_SET}\n"),
+    of_connector("a variable of a provider that is not there", CONNECTOR.replace("/tmp/x", "${vault:paths:orders}")),
     of_connector("no address", HTTP),
     of_connector("an address without http:// in a config", HTTP + "http.url=example.org/feed\n"),
     of_connector("a contract's file that is not there", CONNECTOR + "contract.schema=file:/nope.avsc\n"),
