@@ -202,7 +202,7 @@ class JdbcSinkSuite:
 
     async def test_new_fields_get_columns(self) -> None:
         """With ``auto.evolve``, in mid-topic; without, the statement that makes them is told."""
-        fields: list[Any] = [*ORDER["fields"], {"name": "note", "type": "string"}]  # type: ignore[misc]
+        fields: list[Any] = [*ORDER["fields"], {"name": "note", "type": "string"}]
         wider = ORDER | {"fields": fields}
         async with self.sink(auto_create="true") as sink:
             await sink.put(batch_of([(1, order("a"))]))
@@ -262,6 +262,7 @@ class JdbcSinkSuite:
         await self.sql("create table orders (status varchar(20), amount int not null)")
         once = {"insert_mode": "insert", "pk_mode": "none", "pk_fields": "", "offsets_table": "headrace_offsets"}
         rows = [(None, order("a")), (None, order("b", None)), (None, order("c"))]
+        begins: Any = {}
         for _ in range(2):
             refused: list[tuple[int, str, str]] = []
             async with self.sink(**once) as sink:

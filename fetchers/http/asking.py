@@ -137,11 +137,11 @@ def parents_endpoint(config: HttpSourceConfig, *, clock: Clock) -> Endpoint | No
 def _options(config: HttpSourceConfig, clock: Clock) -> RequestOptions:
     secrets = settings.secrets(config)
     credential = "\n".join((str(URL(config.http_url).origin()), config.http_auth_user or "", *secrets))
-    windows, headers = settings.rate_windows(config), settings.limit_headers(config)
+    windows, headers = config.rate_windows(), settings.limit_headers(config)
     return {
         "headers": {name: value.get_secret_value() for name, value in config.http_header.items()},
         "auth": config.auth(clock=clock),
-        "limits": settings.limits(config),
+        "limits": config.limits(),
         "statuses": settings.statuses(config),
         "tls": config.tls(),
         "secrets": secrets,

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from fetchers.sdk import Boolean, HttpUrl, Importance, Key, NameList, TextMap
-from fetchers.toolkit.access import HttpAccessConfig
+from fetchers.toolkit.access import HttpAccessConfig, HttpPaceKeys
 
 _REQUEST = Key(group="Request")
 _RECORDS = Key(group="Records")
@@ -21,7 +21,7 @@ PaginationType = Literal["none", "page_number", "offset", "cursor", "link", "nex
 ParentPaginationType = Literal["none", "page_number", "offset", "cursor", "link", "next_url"]
 
 
-class HttpSourceConfig(HttpAccessConfig):
+class HttpSourceConfig(HttpPaceKeys, HttpAccessConfig):
     """Records from any endpoint that answers with JSON, NDJSON or CSV."""
 
     http_url: Annotated[
@@ -150,11 +150,6 @@ class HttpSourceConfig(HttpAccessConfig):
 
     http_catchup_interval_ms: Annotated[int | None, Field(ge=0), _RHYTHM] = None
     """Milliseconds between two rounds when the last one brought new records; poll.interval.ms when not given."""
-    http_rate_limits: Annotated[NameList, _RHYTHM] = ()
-    """Requests allowed to all tasks of a worker with these credentials, such as 3/s,60/h (s, m, h, d).
-
-    Where they name several limits, all of these hold for each. After a 429 all wait, with these limits or without."""
-
     http_rate_remaining_header: Annotated[str | None, _RHYTHM] = None
     """Header field that tells how many requests are left, such as X-RateLimit-Remaining. At 0, all tasks of a worker
     with these credentials wait until the moment of http.rate.reset.header."""
@@ -186,11 +181,3 @@ class HttpSourceConfig(HttpAccessConfig):
     """Further statuses that mean: no records. (By default 204.)"""
     http_status_fatal: Annotated[NameList, _LIMITS] = ()
     """Statuses that fail the task."""
-    http_timeout_connect_ms: Annotated[int, Field(ge=1), _LIMITS] = 10_000
-    """Milliseconds for a connection."""
-    http_timeout_read_ms: Annotated[int, Field(ge=1), _LIMITS] = 60_000
-    """Milliseconds between two pieces of an answer."""
-    http_timeout_total_ms: Annotated[int, Field(ge=1), _LIMITS] = 300_000
-    """Milliseconds for a whole answer."""
-    http_response_bytes_max: Annotated[int, Field(ge=1), _LIMITS] = 67_108_864
-    """Size of a whole answer, unpacked."""

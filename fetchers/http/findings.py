@@ -8,7 +8,7 @@ import msgspec
 from yarl import URL
 
 from fetchers.http.config import HttpSourceConfig
-from fetchers.http.settings import RATE, SLIPPING, STATUS, STATUS_VERDICTS, initial, template
+from fetchers.http.settings import SLIPPING, STATUS, STATUS_VERDICTS, initial, template
 from fetchers.sdk import Finding, Severity
 from fetchers.toolkit.access import odd_value
 
@@ -144,9 +144,7 @@ def _unreadable(config: HttpSourceConfig) -> Iterator[Finding]:
                     "Expected a status such as 404 or 5xx, or 403 header.<name>=<text> or 200 body.<path>=<text>."
                 )
                 yield odd_value(key, text, expected)
-    for text in config.http_rate_limits:
-        if not RATE.match(text):
-            yield odd_value("http.rate.limits", text, "Expected a count per unit, such as 3/s or 60/h.")
+    yield from config.pace_findings()
 
 
 def _template_findings(config: HttpSourceConfig) -> Iterator[Finding]:

@@ -8,7 +8,6 @@ from fetchers.http.config import HttpSourceConfig, PaginationType
 from fetchers.http.templates import RequestTemplate
 from fetchers.sdk import (
     AnswerRule,
-    HttpLimits,
     StatusTable,
     StatusVerdict,
 )
@@ -24,7 +23,6 @@ from fetchers.toolkit.pagination import (
     Pagination,
     SinglePage,
 )
-from fetchers.toolkit.rate_limits import RateWindow
 from fetchers.toolkit.watermark import Reached
 
 STATUS = re.compile(
@@ -37,8 +35,6 @@ STATUS_VERDICTS = {
     "http.status.skip": StatusVerdict.SKIP,
     "http.status.fatal": StatusVerdict.FATAL,
 }
-RATE = re.compile(r"([1-9]\d{0,8})/([smhd])\Z", re.ASCII)
-_UNIT_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 SLIPPING = frozenset({"page_number", "offset", "link", "next_url"})
 """Ways by places that are counted, or may be: a URL that the source gives can hold a page number."""
 _SECRET_NAME = re.compile(r"key|token|secret|passw|sig|auth|session", re.IGNORECASE)
@@ -56,16 +52,6 @@ def template(config: HttpSourceConfig) -> RequestTemplate:
     """The request with its placeholders, as the config gives it."""
     return RequestTemplate(
         config.http_url, config.http_query, config.http_body, first_query=config.http_pagination_first_query
-    )
-
-
-def limits(config: HttpSourceConfig) -> HttpLimits:
-    """What a request may cost."""
-    return HttpLimits(
-        connect_seconds=config.http_timeout_connect_ms / 1000,
-        read_seconds=config.http_timeout_read_ms / 1000,
-        total_seconds=config.http_timeout_total_ms / 1000,
-        response_bytes_max=config.http_response_bytes_max,
     )
 
 
@@ -93,12 +79,6 @@ def limit_headers(config: HttpSourceConfig) -> LimitHeaders:
         leak_per_second=config.http_rate_bucket_leak,
         spare=config.http_rate_spare,
     )
-
-
-def rate_windows(config: HttpSourceConfig) -> tuple[RateWindow, ...]:
-    """The limits of ``http.rate.limits``: requests allowed in so many seconds."""
-    found = (RATE.match(text) for text in config.http_rate_limits)
-    return tuple(RateWindow(int(match[1]), _UNIT_SECONDS[match[2]]) for match in found if match)
 
 
 def can_slip(config: HttpSourceConfig) -> bool:

@@ -5,6 +5,7 @@ A source takes them by deriving its config from ``HttpAccessConfig``, and asks w
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
@@ -14,21 +15,29 @@ from fetchers.sdk import (
     Authorizer,
     Boolean,
     Clock,
+    ConfigModel,
     FetcherConfig,
     Finding,
+    HttpLimits,
     HttpUrl,
     Importance,
     Key,
+    NameList,
     Secret,
     SecretMap,
     Severity,
     TlsSettings,
 )
 from fetchers.toolkit.auth import ApiKeyAuth, BasicAuth, BearerAuth, ClientCredentials, OAuth2Auth
+from fetchers.toolkit.rate_limits import RateWindow
 
 _AUTH = Key(group="Authentication")
 _TLS = Key(group="TLS", importance=Importance.LOW)
 _TLS_FILE = Key(group="TLS", importance=Importance.LOW, is_path=True)
+_RHYTHM = Key(group="Rhythm", importance=Importance.LOW)
+_LIMITS = Key(group="Limits", importance=Importance.LOW)
+_RATE = re.compile(r"([1-9]\d{0,8})/([smhd])\Z", re.ASCII)
+_UNIT_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _NEEDS = {
     "none": (),
     "basic": ("http.auth.user", "http.auth.password"),
@@ -41,8 +50,8 @@ _HARMLESS_HEADERS = frozenset({"accept", "accept-language", "content-type", "ori
 AuthType = Literal["none", "basic", "bearer", "api_key", "oauth2"]
 
 
-class HttpAccessConfig(FetcherConfig):
-    """How a system on HTTP is asked, whatever is asked for."""
+class HttpAccessKeys(ConfigModel):
+    """How a system on HTTP is spoken to, whatever is asked of it or brought to it."""
 
     http_header: Annotated[SecretMap, Field(default_factory=dict), Key(group="Request")]
     """Header fields: http.header.<name>. Their values are treated as secrets."""
@@ -164,6 +173,47 @@ class HttpAccessConfig(FetcherConfig):
                 "Better as http.auth.key: a key that is given for the user is shown in answers and logs of the worker."
             )
             yield Finding("http.auth.user", None, message, Severity.WARNING)
+
+
+class HttpAccessConfig(HttpAccessKeys, FetcherConfig):
+    """How a source on HTTP is asked, whatever is asked for."""
+
+
+class HttpPaceKeys(ConfigModel):
+    """How often a system on HTTP is asked, and how long it may take."""
+
+    http_rate_limits: Annotated[NameList, _RHYTHM] = ()
+    """Requests allowed to all tasks of a worker with these credentials, such as 3/s,60/h (s, m, h, d).
+
+    Where they name several limits, all of these hold for each. After a 429 all wait, with these limits or without."""
+    http_timeout_connect_ms: Annotated[int, Field(ge=1), _LIMITS] = 10_000
+    """Milliseconds for a connection."""
+    http_timeout_read_ms: Annotated[int, Field(ge=1), _LIMITS] = 60_000
+    """Milliseconds between two pieces of an answer."""
+    http_timeout_total_ms: Annotated[int, Field(ge=1), _LIMITS] = 300_000
+    """Milliseconds for a whole answer."""
+    http_response_bytes_max: Annotated[int, Field(ge=1), _LIMITS] = 67_108_864
+    """Size of a whole answer, unpacked."""
+
+    def limits(self) -> HttpLimits:
+        """What a request may cost."""
+        return HttpLimits(
+            connect_seconds=self.http_timeout_connect_ms / 1000,
+            read_seconds=self.http_timeout_read_ms / 1000,
+            total_seconds=self.http_timeout_total_ms / 1000,
+            response_bytes_max=self.http_response_bytes_max,
+        )
+
+    def rate_windows(self) -> tuple[RateWindow, ...]:
+        """The limits of ``http.rate.limits``: requests allowed in so many seconds."""
+        found = (_RATE.match(text) for text in self.http_rate_limits)
+        return tuple(RateWindow(int(match[1]), _UNIT_SECONDS[match[2]]) for match in found if match)
+
+    def pace_findings(self) -> Iterator[Finding]:
+        """What is wrong with the limits."""
+        for text in self.http_rate_limits:
+            if not _RATE.match(text):
+                yield odd_value("http.rate.limits", text, "Expected a count per unit, such as 3/s or 60/h.")
 
 
 def odd_value(key: str, value: str, message: str) -> Finding:

@@ -24,6 +24,12 @@ SINKS: tuple[Plugin, ...] = (
         SinkConnector,
         ("io.confluent.connect.jdbc.JdbcSinkConnector",),
     ),
+    Plugin(
+        "HttpSink",
+        "service.sinks.http.sink:HttpSink",
+        SinkConnector,
+        ("io.confluent.connect.http.HttpSinkConnector",),
+    ),
 )
 
 

@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Callable
 from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from service.sinks.batch import Form, ValueType
 from service.sinks.readings import Column
+from service.sinks.schemas import Kind, Schema, SchemaUnreadable, schema_of
 
 _NULL = pa.scalar("null")
 _TO_ESCAPE = r'["\\\x00-\x1f]'
+_KEY_KINDS = {Kind.INT8, Kind.INT16, Kind.INT32, Kind.INT64, Kind.STRING}
 _UNFIT_NUMBERS = pa.array(["nan", "-nan", "inf", "-inf"])
 
 
@@ -120,3 +124,19 @@ def _bracketed(column: Any, items: Any, opening: str, closing: str) -> Any:
     lists = pa.ListArray.from_arrays(column.offsets, items)
     made = joined(text(opening), pc.binary_join(lists, ","), text(closing))
     return pc.if_else(column.is_null(), _NULL, made) if column.null_count else made
+
+
+def key_texts(keys: Any, kind: ValueType) -> tuple[Any, Callable[[int], str]]:
+    """Keys of numbers and texts as texts, null where they are others; what the key of a row is, in Connect's word."""
+    try:
+        schema = schema_of(kind)
+    except SchemaUnreadable:
+        schema = Schema(Kind.BYTES)
+    if schema is not None and (schema.kind not in _KEY_KINDS or kind.form is Form.BYTES):
+        return pa.nulls(len(keys), pa.string()), lambda _row: schema.kind
+    if kind.form is not Form.JSON:
+        return keys.cast(pa.string()), lambda _row: Kind.STRING
+    parsed = [None if key is None else json.loads(key, parse_int=str) for key in keys.to_pylist()]
+    kinds = {bool: Kind.BOOLEAN, float: Kind.FLOAT64, list: Kind.ARRAY, dict: Kind.MAP}
+    ids = pa.array([key if isinstance(key, str) else None for key in parsed], pa.string())
+    return ids, lambda row: kinds.get(type(parsed[row]), Kind.STRING)

@@ -155,7 +155,7 @@ async def measure_latency(field: Field) -> list[Row]:
 
 
 async def measure_databases(field: Field, *, records: int) -> list[Row]:
-    """Whole tables of ten columns, by ``JdbcSource``."""
+    """Whole tables of ten columns, by ``JdbcSource``; rows that are written, by ``JdbcSink``."""
     rows = []
     for name, measure in (("PostgreSQL", databases.from_postgres), ("MariaDB", databases.from_mariadb)):
         passage = await measure(field, run_name(0), records=records)
@@ -163,6 +163,10 @@ async def measure_databases(field: Field, *, records: int) -> list[Row]:
         what = f"{name}, table of 10 columns → Avro, exactly once (Debezium's snapshot: 32,000/s, of another run)"
         rows.append(Row(what, f"{rate:,.0f}/s", "≥ 120,000/s seen", rate >= 120_000))
         rows.append(Row(f"{name}: processor time a record", _cost([passage]), _limit([passage]), None))
+    upserts = await databases.upsert_rate("postgresql", records=records)
+    rows.append(Row("JdbcSink → PostgreSQL, upserts, puts alone", f"{upserts:,.0f}/s", "≥ 60,000/s", upserts >= 60_000))
+    upserts = await databases.upsert_rate("mariadb", records=records)
+    rows.append(Row("JdbcSink → MariaDB, upserts, puts alone", f"{upserts:,.0f}/s", "none", is_reached=None))
     return rows
 
 

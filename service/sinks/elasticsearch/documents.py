@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -19,14 +18,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from service.sinks.batch import Form, RefusalReason, Selection, SinkBatch, ValueType
+from service.sinks.batch import Form, RefusalReason, Selection, SinkBatch
 from service.sinks.elasticsearch.config import ElasticsearchSinkConfig
-from service.sinks.json_columns import escaped, joined, json_texts, text
+from service.sinks.json_columns import escaped, joined, json_texts, key_texts, text
 from service.sinks.schemas import DECIMAL, Kind, Schema, SchemaUnreadable, schema_of
 
 ID_BYTES_MAX = 512
 """Servers refuse a whole bulk for one longer id."""
-_ID_KINDS = {Kind.INT8, Kind.INT16, Kind.INT32, Kind.INT64, Kind.STRING}
 _VERSION_DIGITS_MAX = 19
 _DECIMAL_BYTES_MAX = 4096
 
@@ -106,7 +104,7 @@ def _ids(batch: SinkBatch, config: ElasticsearchSinkConfig, found: Selection) ->
         RefusalReason.UNUSABLE_ID,
         "Key is used as document id and can not be null.",
     )
-    ids, kinds = _key_texts(keys, batch.key)
+    ids, kinds = key_texts(keys, batch.key)
 
     def unsupported(row: int) -> str:
         return f"{kinds(row)} is not supported as the document id."
@@ -118,22 +116,6 @@ def _ids(batch: SinkBatch, config: ElasticsearchSinkConfig, found: Selection) ->
     message = f"the key is longer than the {ID_BYTES_MAX} bytes that a document id may have"
     found.refuse((lengths > ID_BYTES_MAX) & ~is_ignored, RefusalReason.UNUSABLE_ID, message)
     return pc.if_else(pa.array(is_ignored), places, ids) if is_ignored.any() else ids
-
-
-def _key_texts(keys: Any, kind: ValueType) -> tuple[Any, Callable[[int], str]]:
-    """Keys as ids, null where they are none; what the key of a row is, in Connect's word."""
-    try:
-        schema = schema_of(kind)
-    except SchemaUnreadable:
-        schema = Schema(Kind.BYTES)
-    if schema is not None and (schema.kind not in _ID_KINDS or kind.form is Form.BYTES):
-        return pa.nulls(len(keys), pa.string()), lambda _row: schema.kind
-    if kind.form is not Form.JSON:
-        return keys.cast(pa.string()), lambda _row: Kind.STRING
-    parsed = [None if key is None else json.loads(key, parse_int=str) for key in keys.to_pylist()]
-    kinds = {bool: Kind.BOOLEAN, float: Kind.FLOAT64, list: Kind.ARRAY, dict: Kind.MAP}
-    ids = pa.array([key if isinstance(key, str) else None for key in parsed], pa.string())
-    return ids, lambda row: kinds.get(type(parsed[row]), Kind.STRING)
 
 
 def _named(

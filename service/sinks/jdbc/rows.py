@@ -250,7 +250,8 @@ def _column(values: list[Any], schema: Schema) -> tuple[Any, list[int]]:
     written, meant = _LOGICAL.get(schema.name, (_TYPES[schema.kind], None))
     if pa.types.is_floating(written):
         return _made(values, _number, written)
-    made, wrong = _made(values, None, written)
+    is_plain = not pa.types.is_integer(written) or all(type(each) in {int, type(None)} for each in values)
+    made, wrong = _made(values, None if is_plain else _integer, written)
     return (made if meant is None else made.cast(meant)), wrong
 
 
@@ -275,6 +276,13 @@ def _number(value: Any) -> float:
     if isinstance(value, bool) or (isinstance(value, str) and value not in {"NaN", "Infinity", "-Infinity"}):
         raise TypeError(value)
     return float(value)
+
+
+def _integer(value: Any) -> int:
+    """Arrow would cut the fraction."""
+    if type(value) is not int:
+        raise TypeError(value)
+    return value
 
 
 def _decimal(value: Any, scale: int) -> Decimal:

@@ -48,7 +48,7 @@ class TestPostgres(JdbcSinkSuite):
                         await asyncio.sleep(LOOK_SECONDS)
                     self.database.run(
                         "select pg_terminate_backend(pid) from pg_stat_activity "
-                        "where datname = current_database() and application_name = 'headrace' and wait_event_type = 'Lock'"
+                        "where datname = current_database() and wait_event_type = 'Lock'"
                     )
                 assert put.result()
                 other.rollback()

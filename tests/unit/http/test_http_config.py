@@ -6,7 +6,7 @@ import pytest
 
 from fetchers.http.config import HttpSourceConfig
 from fetchers.http.fetcher import HttpSource
-from fetchers.http.settings import rate_windows, secrets, statuses
+from fetchers.http.settings import secrets, statuses
 from fetchers.sdk import Severity, StatusVerdict
 from fetchers.sdk.config import unknown_keys
 from fetchers.sdk.testing import FakeClock
@@ -159,7 +159,7 @@ def test_values_of_the_toolkit() -> None:
         StatusVerdict.FATAL,
         StatusVerdict.RATE_LIMITED,
     ]
-    assert rate_windows(config) == (RateWindow(3, 1.0), RateWindow(60, 3600.0))
+    assert config.rate_windows() == (RateWindow(3, 1.0), RateWindow(60, 3600.0))
 
 
 def test_secrets_are_masked() -> None:

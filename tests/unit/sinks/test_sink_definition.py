@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from service.config.files import read_properties
 from service.config.kinds import Reading
 from service.config.sink import SinkConnectorConfig, group_of
 from service.sinks.catalog import SINKS, find_sink
@@ -12,6 +15,7 @@ from service.sinks.file.sink import FileStreamSink
 from tests.unit.sinks.fakes import MemorySink
 
 GOOD = {"name": "sink", "connector.class": "FileStreamSink", "topics": "a, b", "file": "/tmp/out.txt"}
+EXAMPLES = Path(__file__).parents[3] / "docs/examples/sinks"
 WORKER = {"key.converter": "string", "value.converter": "json"}
 
 
@@ -34,6 +38,13 @@ def test_a_good_config_has_no_finding() -> None:
     assert reading.definition.group_id == "connect-sink"
     assert reading.definition.subscription.topics == ("a", "b")
     assert isinstance(reading.definition.new_connector(), FileStreamSink)
+
+
+@pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*.properties")), ids=lambda file: file.name)
+def test_examples_have_no_finding(file: Path) -> None:
+    """As they stand in docs/examples/sinks."""
+    reading = read_sink_definition(read_properties(file), worker=WORKER)
+    assert reading.findings == ()
 
 
 @pytest.mark.parametrize(
@@ -116,7 +127,7 @@ def test_an_unknown_key_is_a_warning() -> None:
 def test_a_class_that_nobody_knows() -> None:
     """Connect's text, with what there is."""
     found = errors(read(connector__class="Nonsense"))
-    assert found["connector.class"].endswith("available connectors are: FileStreamSink, ElasticsearchSink")
+    assert found["connector.class"].endswith(f"available connectors are: {', '.join(plugin.name for plugin in SINKS)}")
 
 
 def test_the_group_may_be_named() -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from fetchers.sdk import FetchContext, FetcherConfig, Finding, Page, SourceConnector
 from service.herder.errors import BadRequestError, NotFoundError
+from service.sinks.catalog import SINKS
 from service.validation.connectors import find_connector
 from service.validation.plugins import HANGING_MAX, ConnectorPlugins, SlowValidationError
 from service.validation.validator import Validation
@@ -63,10 +64,7 @@ def test_connectors_are_listed_sinks_first() -> None:
     """Under the Java classes they stand for, with their versions."""
     listed = plugins().listing(connectors_only=True)
     assert {"class": f"{PACKAGE}.file.FileStreamSourceConnector", "type": "source", "version": "4.1.1"} in listed
-    assert [entry["class"] for entry in listed if entry["type"] == "sink"] == [
-        f"{PACKAGE}.file.FileStreamSinkConnector",
-        "io.confluent.connect.elasticsearch.ElasticsearchSinkConnector",
-    ]
+    assert [entry["class"] for entry in listed if entry["type"] == "sink"] == [plugin.aliases[0] for plugin in SINKS]
     types = [entry["type"] for entry in listed]
     assert types == sorted(types)
     assert {"HttpSource", f"{PACKAGE}.mixpanel.MixPanelConnector"} <= {entry["class"] for entry in listed}

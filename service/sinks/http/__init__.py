@@ -1,0 +1,1 @@
+"""``HttpSink``: records as requests to an address."""

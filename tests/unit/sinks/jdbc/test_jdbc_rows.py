@@ -1,0 +1,147 @@
+"""From batches to rows: forms of keys and values, and what columns cannot hold."""
+
+from __future__ import annotations
+
+import base64
+import json
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from service.sinks.batch import Form, Selection, SinkBatch, ValueType
+from service.sinks.jdbc.config import JdbcSinkConfig
+from service.sinks.jdbc.database import Family, TargetColumn, lost
+from service.sinks.jdbc.rows import Rows, rows_of
+
+_DATA = "org.apache.kafka.connect.data"
+FIELDS = [
+    {"field": "n", "type": "int16"},
+    {"field": "day", "type": "int32", "name": f"{_DATA}.Date", "optional": True},
+    {"field": "at", "type": "int64", "name": f"{_DATA}.Timestamp", "optional": True},
+    {"field": "price", "type": "bytes", "name": f"{_DATA}.Decimal", "parameters": {"scale": "2"}, "optional": True},
+    {"field": "raw", "type": "bytes", "optional": True},
+    {"field": "ratio", "type": "double", "optional": True},
+    {"field": "word", "type": "string", "default": "none"},
+    {"field": "tags", "type": "array", "items": {"type": "string"}, "optional": True},
+]
+STRUCT = ValueType(Form.JSON, json.dumps({"type": "struct", "fields": FIELDS}))
+PLAIN_JSON = ValueType(Form.JSON)
+NONE = pa.nulls(3, pa.string())
+PAIR = ValueType(Form.JSON, '{"type":"struct","fields":[{"field":"a","type":"int32"},{"field":"b","type":"string"}]}')
+
+
+def made(
+    values: list[Any], keys: pa.Array[Any], key: ValueType = PLAIN_JSON, *, value: ValueType = STRUCT, **config: str
+) -> tuple[Rows, list[tuple[int, str, str]]]:
+    """Rows, and what was refused."""
+    texts = [None if each is None else json.dumps(each) for each in values]
+    count, refused = len(values), list[tuple[int, str, str]]()
+    columns = {
+        "topic": pa.array(["t"] * count),
+        "original_topic": pa.array(["t"] * count),
+        "partition": pa.array([3] * count, pa.int32()),
+        "offset": pa.array(range(count), pa.int64()),
+        "key": keys,
+        "value": pa.array(texts, pa.string()),
+    }
+    batch = SinkBatch(pa.table(columns), key, value, lambda *told: refused.append(told))
+    parsed = JdbcSinkConfig.parse(
+        {"connection.url": "jdbc:sqlite:x", **{k.replace("_", "."): v for k, v in config.items()}}
+    )
+    assert parsed.config is not None
+    found = Selection(batch)
+    rows = rows_of(batch, parsed.config, found)
+    return rows.taken(np.flatnonzero(found.is_sent[rows.numbers])), refused
+
+
+def encoded(number: int) -> str:
+    """A number as bytes in base64."""
+    return base64.b64encode(number.to_bytes(3, "big", signed=True)).decode()
+
+
+def test_payloads_of_json_converter_are_typed_by_their_schema() -> None:
+    """Logical types are what they mean, lists are JSON, defaults stand for what is missing."""
+    value = {"n": 7, "day": 1, "at": 5, "price": encoded(-123), "raw": "AP8=", "ratio": "NaN", "tags": ["a"]}
+    rows, refused = made([value], NONE.slice(0, 1))
+    found = {column.name: column.values[0].as_py() for column in rows.values}
+    assert refused == []
+    assert np.isnan(found.pop("ratio"))
+    assert found.pop("day").isoformat() == "1970-01-02"
+    assert found.pop("at").timestamp() == 0.005
+    assert found == {"n": 7, "price": Decimal("-1.23"), "raw": b"\0\xff", "word": "none", "tags": '["a"]'}
+    assert rows.values[0].values.type == pa.int16()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"n": 40_000}, {"n": None}, {"n": True}, {"n": 1.5}, {"word": 5}, {"raw": "?"}, {"ratio": "1"}, {"day": "x"}],
+    ids=str,
+)
+def test_a_payload_that_is_not_of_its_schema_is_refused_alone(change: dict[str, Any]) -> None:
+    """The others of its batch are rows."""
+    rows, refused = made([{"n": 1}, {"n": 1} | change, {"n": 2}], NONE)
+    assert rows.numbers.tolist() == [0, 2]
+    assert [row for row, _, _ in refused] == [1]
+
+
+@pytest.mark.parametrize("value", [PLAIN_JSON, ValueType(Form.JSON, '{"type":"string"}')], ids=["none", "no struct"])
+def test_values_without_fields_are_refused(value: ValueType) -> None:
+    """A row needs columns."""
+    rows, refused = made([{"n": 1}], NONE.slice(0, 1), value=value)
+    assert len(rows) == 0
+    assert refused[0][1] == "no_schema"
+
+
+@pytest.mark.parametrize(
+    ("key", "keys", "expected"),
+    [
+        (ValueType(Form.TEXT), ["a", "b"], {"id": ["a", "b"]}),
+        (PLAIN_JSON, ["1", "2"], {"id": [1, 2]}),
+        (ValueType(Form.JSON, '{"type":"int64"}'), ["1", "2"], {"id": [1, 2]}),
+        (PAIR, ['{"a":1,"b":"x"}', '{"a":2,"b":"y"}'], {"a": [1, 2], "b": ["x", "y"]}),
+    ],
+    ids=["text", "json", "typed", "struct"],
+)
+def test_forms_of_keys(key: ValueType, keys: list[str], expected: dict[str, list[Any]]) -> None:
+    """One value under the name of ``pk.fields``, or the key's own fields."""
+    fields = ",".join(expected)
+    rows, refused = made([{"n": 1}, {"n": 2}], pa.array(keys), key, pk_mode="record_key", pk_fields=fields)
+    assert refused == []
+    assert {column.name: column.values.to_pylist() for column in rows.keys} == expected
+
+
+def test_keys_of_kafka_and_of_the_value() -> None:
+    """Places have names of their own; a whitelist leaves the key's fields alone."""
+    rows, _ = made([{"n": 1}], NONE.slice(0, 1), pk_mode="kafka")
+    assert [column.values[0].as_py() for column in rows.keys] == ["t", 3, 0]
+    rows, _ = made([{"n": 1}], NONE.slice(0, 1), pk_mode="record_value", pk_fields="n", fields_whitelist="word")
+    assert [column.name for column in rows.columns] == ["n", "word"]
+    _, refused = made([{"n": 1}], NONE.slice(0, 1), pk_mode="record_value", pk_fields="other")
+    assert [reason for _, reason, _ in refused] == ["missing_field"]
+
+
+@pytest.mark.parametrize(
+    ("values", "column", "unfit"),
+    [
+        (pa.array([1.5, 2.0, None]), {"family": Family.EXACT, "digits": 0}, [True, False, False]),
+        (pa.array([2**53, 2**53 + 1]), {"family": Family.DOUBLE}, [False, True]),
+        (pa.array([0.5, 0.1]), {"family": Family.REAL}, [False, True]),
+        (pa.array(["äöü", "abcd"]), {"family": Family.TEXT, "length_max": 3}, [False, True]),
+        (pa.array([b"abc", b"abcd"]), {"family": Family.BINARY, "length_max": 3}, [False, True]),
+        (pa.array([1000, 1001], pa.timestamp("ms")), {"family": Family.TIME, "digits": 0}, [False, True]),
+        (pa.array([1000, 1001], pa.time32("ms")), {"family": Family.TIME, "digits": 3}, [False, False]),
+        (pa.array([1, 1_001], pa.timestamp("us")), {"family": Family.TIME, "digits": 3}, [True, True]),
+        (pa.array([0], pa.timestamp("ms")), {"family": Family.DATE}, [True]),
+        (pa.array([Decimal("0.1"), Decimal("0.12345678901234567890")]), {"family": Family.DOUBLE}, [False, True]),
+        (pa.array([float("nan"), 1.0]), {"family": Family.DOUBLE, "takes_nan": False}, [True, False]),
+        (pa.array([1, None]), {"family": Family.EXACT, "digits": 0, "takes_null": False}, [False, True]),
+    ],
+)
+def test_what_a_column_cannot_hold_is_seen(values: Any, column: dict[str, Any], unfit: list[bool]) -> None:
+    """Where databases would round or cut without a word."""
+    found, message = lost(values, TargetColumn("c", "kind", **column))
+    assert found.tolist() == unfit
+    assert message.startswith("column c (kind)")
