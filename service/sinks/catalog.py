@@ -18,6 +18,12 @@ SINKS: tuple[Plugin, ...] = (
         SinkConnector,
         ("io.confluent.connect.elasticsearch.ElasticsearchSinkConnector",),
     ),
+    Plugin(
+        "FileSystemSink",
+        "service.sinks.filesystem.sink:FileSystemSink",
+        SinkConnector,
+        ("io.confluent.connect.hdfs.HdfsSinkConnector", "io.confluent.connect.hdfs3.Hdfs3SinkConnector"),
+    ),
 )
 
 

@@ -25,7 +25,7 @@ from fetchers.sdk import Fatal, Retriable, SystemClock
 from fetchers.sdk.config import HIDDEN
 from metrics.events import discard
 from service.kafka.group_consumer import RECORDS_SCHEMA
-from service.sinks.contract import Partition, SinkBatch, SinkConnector, SinkContext
+from service.sinks.contract import Partition, SinkBatch, SinkConnector, SinkContext, StartAnew
 from service.sinks.converters import BytesReader, ColumnReader, TextReader
 from service.sinks.decoding import KEY_STAGE, VALUE_STAGE, Decoding, SideReader
 
@@ -34,7 +34,6 @@ PUT_SECONDS = 0.02
 """After so long a put is given up in the middle, if it is not over by then."""
 BAD_ROW = 2
 RECORDS_MAX = 3000
-"""Of a batch that the suite makes, whatever the sink would take."""
 HERE: Partition = ("lines", 0)
 THERE: Partition = ("lines", 1)
 
@@ -62,6 +61,8 @@ class SinkCase(ABC):
     """Whether what is put again, uncommitted, is written once."""
     values: ClassVar[ColumnReader] = TextReader()
     """The converter of values."""
+    records_max: ClassVar[int] = RECORDS_MAX
+    """Of a batch that the suite makes, whatever the sink would take."""
 
     bad_payload: ClassVar[bytes | None] = None
     """A value that its converter takes and the sink refuses; None where there is no such value."""
@@ -164,7 +165,7 @@ class SinkContract:
     async def test_batches_of_its_own_bounds(self, tmp_path: Path) -> None:
         """As many records as it says that it takes, then one, then a part of a batch that is larger."""
         async with self.case.target(tmp_path) as target, self._running(target) as sink:
-            count = min(sink.put_limits.records_max, RECORDS_MAX)
+            count = min(sink.put_limits.records_max, self.case.records_max)
             values = [str(number) for number in range(count + 3)]
             await sink.open({HERE: None})
             await sink.put(await self._batch(values[:count]))
@@ -200,7 +201,7 @@ class SinkContract:
                 await zombie.put(await self._batch(["a", "b"]))
                 await sink.open({HERE: None})
                 await sink.put(await self._batch(["a", "b", "c"]))
-                with suppress(Fatal, Retriable):
+                with suppress(Fatal, Retriable, StartAnew):
                     await zombie.put(await self._batch(["b", "c"], begin=1))
                 await sink.flush({HERE: 3})
             assert set(await target.written()) == {"a", "b", "c"}

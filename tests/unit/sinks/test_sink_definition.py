@@ -116,7 +116,9 @@ def test_an_unknown_key_is_a_warning() -> None:
 def test_a_class_that_nobody_knows() -> None:
     """Connect's text, with what there is."""
     found = errors(read(connector__class="Nonsense"))
-    assert found["connector.class"].endswith("available connectors are: FileStreamSink, ElasticsearchSink")
+    assert found["connector.class"].endswith(
+        "available connectors are: FileStreamSink, ElasticsearchSink, FileSystemSink"
+    )
 
 
 def test_the_group_may_be_named() -> None:

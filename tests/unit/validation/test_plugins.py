@@ -66,6 +66,7 @@ def test_connectors_are_listed_sinks_first() -> None:
     assert [entry["class"] for entry in listed if entry["type"] == "sink"] == [
         f"{PACKAGE}.file.FileStreamSinkConnector",
         "io.confluent.connect.elasticsearch.ElasticsearchSinkConnector",
+        "io.confluent.connect.hdfs.HdfsSinkConnector",
     ]
     types = [entry["type"] for entry in listed]
     assert types == sorted(types)
