@@ -90,13 +90,13 @@ class FileSystemSink(SinkConnector[FileSystemSinkConfig]):
 
     def _opened(self) -> Store:
         parts = urlsplit(self.config.url)
-        if parts.scheme == "hdfs" and parts.hostname is not None:
-            with suppress(socket.gaierror):  # a logical name of several name nodes
-                for *_, address in socket.getaddrinfo(parts.hostname, parts.port, proto=socket.IPPROTO_TCP):
-                    try:
-                        self.allowed_addresses.check(parts.hostname, str(address[0]))
-                    except AddressRefusedError as error:
-                        raise Fatal(str(error)) from error
+        if parts.scheme == "hdfs" and not self.allowed_addresses.is_internal_free:
+            host = parts.hostname or ""
+            for *_, address in socket.getaddrinfo(host, parts.port, proto=socket.IPPROTO_TCP):
+                try:
+                    self.allowed_addresses.check(host, str(address[0]))
+                except AddressRefusedError as error:
+                    raise Fatal(str(error)) from error
         return store_of(self.config.url, self.allowed_paths)
 
     async def open(self, partitions: Mapping[Partition, int | None]) -> Offsets:
@@ -126,10 +126,20 @@ class FileSystemSink(SinkConnector[FileSystemSinkConfig]):
             if files is None:
                 raise StartAnew("records of a partition that is not open")
             offsets: npt.NDArray[np.int64] = part.records.column("offset").to_numpy()
+            if offsets[0] < files.begin:
+                raise Fatal(self._of_another_topic(partition, int(offsets[0]), files.begin))
             first = int(np.searchsorted(offsets, files.next_offset))
             if first < len(offsets):
                 self._take(files, part.slice(first, len(offsets) - first), offsets[first:], now_ms)
                 files.next_offset = int(offsets[-1]) + 1
+
+    def _of_another_topic(self, partition: Partition, offset: int, begin: int) -> str:
+        topic, number = partition
+        return (
+            f"partition {number} of topic {topic} has a record of offset {offset}, and its files go to offset {begin}: "
+            f"if the topic was made anew, move its files away and remove '{self.config.logs_dir}/{topic}' below "
+            f"{self.config.url}, then restart the task"
+        )
 
     def _take(self, files: PartitionFiles, batch: SinkBatch, offsets: npt.NDArray[np.int64], now_ms: int) -> None:
         is_fit = self._with_values(batch)

@@ -7,6 +7,7 @@ thread. Errors are ``OSError`` of Python's classes.
 from __future__ import annotations
 
 import errno
+import io
 import os
 import re
 import shutil
@@ -22,7 +23,7 @@ import hdfs_native
 from fetchers.sdk import Fatal
 from fetchers.sdk.reach import AllowedPaths, PathRefusedError
 
-SCHEMES = ("file", "hdfs", "viewfs")
+SCHEMES = ("file", "hdfs")
 _MISSING = re.compile(r"FileNotFound|does not exist|not found", re.IGNORECASE)
 _THERE = re.compile(r"AlreadyExists|already exists", re.IGNORECASE)
 _DENIED = re.compile(r"AccessControl|Permission denied|SafeMode|read-only", re.IGNORECASE)
@@ -152,6 +153,30 @@ class LocalStore:
             os.close(descriptor)
 
 
+class _HdfsFile(io.RawIOBase):
+    """A file of HDFS that is being written; its errors are Python's."""
+
+    def __init__(self, path: str, file: IO[bytes]) -> None:
+        self.name = path
+        self._file = file
+
+    def writable(self) -> bool:
+        """It is."""
+        return True
+
+    def write(self, data: Any) -> int:
+        """All of it."""
+        with _hdfs_errors(self.name):
+            return self._file.write(bytes(data))
+
+    def close(self) -> None:
+        """Once; the name node then knows of every block."""
+        if not self.closed:
+            with _hdfs_errors(self.name):
+                self._file.close()
+        super().close()
+
+
 class HdfsStore:
     """HDFS by its own protocol, without Java."""
 
@@ -184,12 +209,12 @@ class HdfsStore:
     def create(self, path: str) -> IO[bytes]:
         """A new file, opened for writing; its folders are made."""
         with _hdfs_errors(path):
-            return cast("IO[bytes]", self._client.create(self._path(path)))
+            file = self._client.create(self._path(path))
+        return cast("IO[bytes]", _HdfsFile(path, cast("IO[bytes]", file)))
 
     def finish(self, file: IO[bytes]) -> None:
-        """Close it: the name node then knows of every block."""
-        with _hdfs_errors("closing"):
-            file.close()
+        """Close it."""
+        file.close()
 
     def put_new(self, path: str, content: bytes) -> bool:
         """Make a file, whole or not at all, if there is none of the name; whether it was made."""

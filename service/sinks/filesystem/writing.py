@@ -62,6 +62,8 @@ class PartitionFiles:
     partition: Partition
     shape: Shape = NO_SHAPE
     """Of the values of the open files, and of those committed last."""
+    begin: int = 0
+    """Where the task was told to begin: what comes from before is another topic of the same name."""
     next_offset: int = 0
     """Of the first record that it has not taken; those before it are passed over."""
     committed: int | None = None
@@ -103,7 +105,7 @@ class PartitionFiles:
             self.shape = shape_from(entry.shape, self.config.format)
         known = [offset for offset in (entry.next_offset, group_offset) if offset is not None]
         self.committed = max(known, default=None)
-        self.next_offset = self.committed or 0
+        self.begin = self.next_offset = self.committed or 0
         return self.committed
 
     def _adopted(self) -> int | None:

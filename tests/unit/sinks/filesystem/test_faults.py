@@ -9,10 +9,12 @@ from typing import IO
 
 import pytest
 
-from fetchers.sdk import Fatal
-from fetchers.sdk.reach import AllowedPaths
+from fetchers.catalog import shared_http
+from fetchers.sdk import Fatal, SystemClock
+from fetchers.sdk.reach import AllowedAddresses, AllowedPaths
+from metrics.events import discard
 from service.domain.errors import Recovery, recovery_of
-from service.sinks.contract import StartAnew
+from service.sinks.contract import SinkContext, StartAnew
 from service.sinks.filesystem.sink import FileSystemSink
 from service.sinks.filesystem.stores import LocalStore
 from tests.unit.sinks.filesystem.files_runs import HERE, QuickStore, batch_of, config_of, found, running
@@ -105,6 +107,27 @@ async def test_a_topic_that_names_no_folder(tmp_path: Path) -> None:
         await sink.put(batch_of(ROWS, begin=3, topic="routed"))
     assert [(row, reason) for row, reason, _ in refused] == [(n, "out_of_range") for n in range(3)]
     assert list(found(tmp_path, "topics/**/*.json")) == ["routed/partition=0/orders+0+0000000003+0000000005.json"]
+
+
+async def test_a_topic_that_was_made_anew_is_told(tmp_path: Path) -> None:
+    """Its records have offsets that are written already: passing over them would lose them."""
+    async with running(config_of(tmp_path)) as sink:
+        await sink.open({HERE: None})
+        await sink.put(batch_of(ROWS))
+    async with running(config_of(tmp_path)) as sink:
+        await sink.open({HERE: None})
+        with pytest.raises(Fatal, match=r"record of offset 0, and its files go to offset 3: .* remove 'logs/orders'"):
+            await sink.put(batch_of(ROWS))
+
+
+async def test_internal_addresses_are_bounded_by_the_worker(tmp_path: Path) -> None:
+    """A name node is connected to by a client of its own, so the sink looks at its address."""
+    sink = FileSystemSink(config_of(tmp_path, store__url="hdfs://127.0.0.1:1"))
+    sink.allowed_addresses = AllowedAddresses(is_internal_free=False)
+    async with shared_http() as http:
+        with pytest.raises(Fatal, match=r"127.0.0.1 is an internal address"):
+            await sink.start(SinkContext("files", 0, SystemClock(), discard, http))
+        await sink.stop()
 
 
 def test_folders_of_this_machine_are_bounded_by_the_worker(tmp_path: Path) -> None:
