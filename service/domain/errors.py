@@ -4,7 +4,8 @@
 recovery    errors                                                  what happens
 ==========  ======================================================  ==========================================
 RETRY       fetch: ``Retriable``; convert: ``ConversionRetriable``  the same step again, in place, with back-off
-RESTART     deliver: ``DeliveryRetriable``; registry unreachable    the task starts anew from committed offsets
+RESTART     deliver: ``DeliveryRetriable``; registry unreachable;   the task starts anew from committed offsets
+            put: ``StartAnew``
 SUPERSEDED  start: ``TaskSupersededError``                          a quiet end, or FAILED until it is wanted again
 FENCED      deliver: ``WriterFenced``                               FAILED, or a quiet end where it moved elsewhere
 FAIL        ``Fatal``, ``RecordRejectedError``, anything unknown    FAILED, with its trace
@@ -51,6 +52,10 @@ class RecordRejectedError(Exception):
     """A record failed its contract and ``errors.tolerance`` is ``none``: the task fails, nothing is skipped."""
 
 
+class StartAnew(Exception):
+    """A sink has lost what it had gathered, or may not write it any more: its task begins behind what is committed."""
+
+
 class SourceTransactionTooLargeError(Exception):
     """A transaction of the source is larger than what is held of one, and must not be split."""
 
@@ -66,6 +71,7 @@ _RECOVERIES: tuple[tuple[type[BaseException], Recovery], ...] = (
     (TaskSupersededError, Recovery.SUPERSEDED),
     (DeliveryRetriable, Recovery.RESTART),
     (RegistryRetriable, Recovery.RESTART),
+    (StartAnew, Recovery.RESTART),
 )
 
 
@@ -90,6 +96,7 @@ _RAISED_ON_PURPOSE = (
     RegistryFailure,
     TaskSupersededError,
     RecordRejectedError,
+    StartAnew,
     SourceTransactionTooLargeError,
     PoisonedBatchError,
 )

@@ -30,6 +30,12 @@ SINKS: tuple[Plugin, ...] = (
         SinkConnector,
         ("io.confluent.connect.http.HttpSinkConnector",),
     ),
+    Plugin(
+        "FileSystemSink",
+        "service.sinks.filesystem.sink:FileSystemSink",
+        SinkConnector,
+        ("io.confluent.connect.hdfs.HdfsSinkConnector", "io.confluent.connect.hdfs3.Hdfs3SinkConnector"),
+    ),
 )
 
 

@@ -19,6 +19,7 @@ makes the worker do is its class:
 - ``Retriable``, and a call that takes too long: ``put`` gets the records again after a wait, those of ``rows`` where
   the error names some, ``flush`` is called again when the next commit is due, and after any other call the task starts
   anew, with a new instance.
+- ``StartAnew``: the task starts anew, with a new instance, at what ``open`` then says.
 - ``Fatal``, and anything unknown: the task fails.
 """
 
@@ -43,8 +44,9 @@ from fetchers.sdk import (
     RateLimited,
     Retriable,
 )
-from fetchers.sdk.reach import AllowedPaths
+from fetchers.sdk.reach import AllowedAddresses, AllowedPaths
 from metrics.events import Emit
+from service.domain.errors import StartAnew
 from service.sinks.batch import Form, Offsets, Partition, PutLimits, SinkBatch, ValueType
 
 __all__ = [
@@ -62,6 +64,7 @@ __all__ = [
     "SinkConfig",
     "SinkConnector",
     "SinkContext",
+    "StartAnew",
     "ValueType",
 ]
 
@@ -120,6 +123,9 @@ class SinkConnector(ABC, Generic[C]):
     allowed_paths: AllowedPaths = AllowedPaths()
     """Files that configs may name, set by the worker on each instance. Keys with ``Key(is_path=True)`` were checked;
     whoever opens a file checks it once more, since links may have changed."""
+    allowed_addresses: AllowedAddresses = AllowedAddresses()
+    """Addresses that connections may be made to, set likewise, for sinks with a client of their own; the http client
+    obeys by itself."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Find the config class in ``SinkConnector[Config]``."""

@@ -71,6 +71,7 @@ class SinkDefinition:
         """A new instance of the sink's class, for one run of one task."""
         connector = self.connector_class(self.own)
         connector.allowed_paths = self.reach.paths
+        connector.allowed_addresses = self.reach.addresses
         return connector
 
 

@@ -134,6 +134,7 @@ def test_committed_lock_pins_what_is_promised() -> None:
         "registry": "apicurio-registry-app-3.0.9-all.tar.gz",
         "connect": "connect-file-4.1.1.jar",
         "opensearch": "opensearch-2.19.1.jar",
+        "hdfs": "hadoop-client-minicluster-3.4.2.jar",
     }
     for name, wanted in promised.items():
         assert any(file.path.endswith(f"/{wanted}") for file in sets[name])

@@ -1,0 +1,1 @@
+"""``FileSystemSink``: topics as files, each record in one of them."""

@@ -1,0 +1,220 @@
+"""Keys of ``FileSystemSink``: those of Confluent's sinks to HDFS, under its names and with its defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Literal
+from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo, available_timezones
+
+from pydantic import Field, field_validator
+
+from fetchers.sdk import Boolean, Finding, Importance, Key, NameList
+from service.sinks.contract import SinkConfig
+from service.sinks.filesystem.path_format import PathFormatError, compiled
+from service.sinks.filesystem.stores import SCHEMES
+
+_HIGH = Key(group="Storage", importance=Importance.HIGH)
+_STORAGE, _WRITING = Key(group="Storage"), Key(group="Connector")
+_FOLDERS, _SCHEMA = Key(group="Partitioner"), Key(group="Schema")
+_LOW = Key(group="Connector", importance=Importance.LOW)
+_DAY_MS, _HOUR_MS = 86_400_000, 3_600_000
+_PACKAGES = ("io.confluent.connect.hdfs.", "io.confluent.connect.hdfs3.", "io.confluent.connect.s3.format.")
+
+Format = Literal["avro", "parquet", "json", "string", "orc"]
+EXTENSIONS = {"avro": ".avro", "parquet": ".parquet", "json": ".json", "string": ".txt", "orc": ".orc"}
+_PARTITIONERS = ("Default", "Field", "TimeBased", "Daily", "Hourly")
+
+
+def _simple(name: str) -> str:
+    return name.rpartition(".")[2]
+
+
+class FileSystemSinkConfig(SinkConfig):
+    """Writes records to files of HDFS or of folders, each of them in exactly one file."""
+
+    hdfs_url: Annotated[str | None, _HIGH] = None
+    """Where the files are: ``hdfs://namenode:9000``, or ``file:///folder`` on this machine. This or ``store.url``."""
+    store_url: Annotated[str | None, _HIGH] = None
+    """The same as ``hdfs.url``, which it goes before."""
+    topics_dir: Annotated[str, _STORAGE] = "topics"
+    """Folder of the files, below the URL."""
+    logs_dir: Annotated[str, _STORAGE] = "logs"
+    """Folder that says what is committed, below the URL. Removed, it is made anew by the names of the files."""
+    flush_size: Annotated[int, Field(ge=1), Key(group="Connector", importance=Importance.HIGH, example="1000")]
+    """Records of one partition of a topic after which its files are closed and committed."""
+    rotate_interval_ms: Annotated[int, Field(ge=-1), _WRITING] = -1
+    """Milliseconds between the times of a partition's first record and of the record before which its files are closed
+    and committed; which times these are says ``timestamp.extractor``. -1: never."""
+    rotate_schedule_interval_ms: Annotated[int, Field(ge=-1), _WRITING] = -1
+    """Milliseconds of the clock, counted from midnight in ``timezone``, after which files are closed and committed,
+    also where no more records come. Bounds of files are then others when records come again; each record is
+    still in one file. -1: never."""
+    rotate_idle_interval_ms: Annotated[int, Field(ge=-1), _WRITING] = -1
+    """Milliseconds of the clock after which the files of a partition that gets no more records are closed and
+    committed. A key of headrace; bounds of files are then others when records come again. -1: never."""
+    format_class: Annotated[str, Key(group="Connector", importance=Importance.HIGH)] = (
+        "io.confluent.connect.hdfs.avro.AvroFormat"
+    )
+    """``AvroFormat``, ``ParquetFormat``, ``JsonFormat`` (a JSON text a line), ``StringFormat`` or ``OrcFormat``, with
+    or without their Java package."""
+    avro_codec: Annotated[Literal["null", "deflate", "snappy", "bzip2"], _LOW] = "null"
+    """Compression of Avro files."""
+    parquet_codec: Annotated[
+        Literal["none", "uncompressed", "snappy", "gzip", "brotli", "lz4", "lz4raw", "zstd"], _LOW
+    ] = "snappy"
+    """Compression of Parquet files."""
+    filename_offset_zero_pad_width: Annotated[int, Field(ge=0, le=20), _LOW] = 10
+    """Digits that offsets have in names of files, at least."""
+    max_open_files_per_partition: Annotated[int, Field(ge=-1), _LOW] = 1000
+    """Folders that the records of one partition of a topic may go to between two commits: before one more, the files
+    are closed and committed. -1: any number."""
+    buffer_bytes: Annotated[int, Field(ge=1_048_576), _LOW] = 67_108_864
+    """Bytes of records that a partition of a topic holds in memory; above it, a part of the largest files is written.
+    A key of headrace."""
+
+    partitioner_class: Annotated[str, _FOLDERS] = "io.confluent.connect.storage.partitioner.DefaultPartitioner"
+    """``DefaultPartitioner``, ``FieldPartitioner``, ``TimeBasedPartitioner``, ``DailyPartitioner`` or
+    ``HourlyPartitioner``, with or without their Java package."""
+    partition_field_name: Annotated[NameList, _FOLDERS] = ()
+    """Fields of the value, for ``FieldPartitioner``; a dot leads into a struct."""
+    partition_duration_ms: Annotated[int, Field(ge=-1), _FOLDERS] = -1
+    """Milliseconds of a folder, for ``TimeBasedPartitioner``."""
+    path_format: Annotated[str, _FOLDERS] = ""
+    """Name of a folder, for ``TimeBasedPartitioner``: ``'year'=YYYY/'month'=MM/'day'=dd/'hour'=HH`` and the like."""
+    locale: Annotated[str, _FOLDERS] = ""
+    """Accepted; paths of numbers are the same in every language."""
+    timezone: Annotated[str, _FOLDERS] = ""
+    """Such as ``Europe/Berlin`` or ``UTC``: of folders by time, and of ``rotate.schedule.interval.ms``."""
+    timestamp_extractor: Annotated[str, _FOLDERS] = "Wallclock"
+    """Time of a record: ``Wallclock`` (when it is written), ``Record`` (its own in Kafka) or ``RecordField``."""
+    timestamp_field: Annotated[str, _FOLDERS] = "timestamp"
+    """Field of ``RecordField``: a number of milliseconds, a timestamp, or a text of ISO 8601."""
+
+    schema_compatibility: Annotated[Literal["NONE", "BACKWARD", "FORWARD", "FULL"], _SCHEMA] = "NONE"
+    """NONE: a new schema begins a new file. BACKWARD, FULL: only a newer one does, older records are projected to it.
+    FORWARD: only an older one does, newer records are projected to it."""
+    behavior_on_null_values: Annotated[Literal["ignore", "fail"], _SCHEMA] = "fail"
+    """What a null value does: nothing, or it is refused as ``errors.tolerance`` says."""
+    schemas_cache_config: Annotated[int, Field(ge=1), _LOW] = 1000
+    """Accepted; schemas are read once each."""
+    enhanced_avro_schema_support: Annotated[Boolean, _LOW] = True
+    """Accepted; Avro schemas are written as they are registered."""
+    connect_meta_data: Annotated[Boolean, _LOW] = True
+    """Accepted; Avro schemas are written as they are registered."""
+    retry_backoff_ms: Annotated[int, Field(ge=0), _LOW] = 5000
+    """Accepted; after an error the task begins anew, with waits of the worker."""
+    shutdown_timeout_ms: Annotated[int, Field(ge=0), _LOW] = 3000
+    """Accepted; a stop takes as long as the worker lets it."""
+    hdfs_authentication_kerberos: Annotated[Boolean, _LOW] = False
+    """Not supported: refused where it is true."""
+    hive_integration: Annotated[Boolean, Key(group="Hive", importance=Importance.LOW)] = False
+    """Not supported: refused where it is true."""
+    topic_capture_groups_regex: Annotated[str | None, _LOW] = None
+    """Not supported: refused where it is given."""
+
+    @field_validator("format_class")
+    @classmethod
+    def _is_format(cls, name: str) -> str:
+        return _known(name, [f"{each.capitalize()}Format" for each in EXTENSIONS])
+
+    @field_validator("partitioner_class")
+    @classmethod
+    def _is_partitioner(cls, name: str) -> str:
+        return _known(name, [f"{each}Partitioner" for each in _PARTITIONERS])
+
+    @field_validator("timestamp_extractor")
+    @classmethod
+    def _is_extractor(cls, name: str) -> str:
+        return _known(name, ["Wallclock", "Record", "RecordField"])
+
+    @property
+    def url(self) -> str:
+        """Where the files are."""
+        return (self.store_url or self.hdfs_url or "").rstrip("/")
+
+    @property
+    def url_key(self) -> str:
+        """The key that names it."""
+        return "store.url" if self.store_url else "hdfs.url"
+
+    @property
+    def format(self) -> str:
+        """The format, as a key of ``EXTENSIONS``."""
+        return _simple(self.format_class).removesuffix("Format").lower()
+
+    @property
+    def partitioner(self) -> str:
+        """``Default``, ``Field``, ``TimeBased``, ``Daily`` or ``Hourly``."""
+        return _simple(self.partitioner_class).removesuffix("Partitioner")
+
+    @property
+    def extractor(self) -> str:
+        """``Wallclock``, ``Record`` or ``RecordField``."""
+        return _simple(self.timestamp_extractor).partition("$")[0].removesuffix("TimestampExtractor")
+
+    @property
+    def folder_format(self) -> tuple[str, int]:
+        """Of folders by time: the form of their names, and the milliseconds of one."""
+        if self.partitioner == "TimeBased":
+            return self.path_format, self.partition_duration_ms
+        daily = "'year'=YYYY/'month'=MM/'day'=dd"
+        return (daily, _DAY_MS) if self.partitioner == "Daily" else (f"{daily}/'hour'=HH", _HOUR_MS)
+
+    @property
+    def is_by_time(self) -> bool:
+        """Whether a record's folder follows from its time."""
+        return self.partitioner in {"TimeBased", "Daily", "Hourly"}
+
+    @property
+    def zone(self) -> ZoneInfo:
+        """The time zone of folders and of the schedule."""
+        return ZoneInfo(self.timezone or "UTC")
+
+    def own_findings(self) -> Iterator[Finding]:
+        """What is wrong with values that are each right by themselves."""
+        yield from self._address_findings()
+        for name in ("topics_dir", "logs_dir"):
+            folder = getattr(self, name)
+            if not folder or any(part in {"", ".", ".."} for part in folder.split("/")):
+                yield Finding(name.replace("_", "."), folder, "Expected a folder below the URL, such as 'topics'")
+        for key in ("hdfs.authentication.kerberos", "hive.integration", "topic.capture.groups.regex"):
+            if getattr(self, key.replace(".", "_")):
+                yield Finding(key, str(getattr(self, key.replace(".", "_"))), f"{key} is not supported")
+        yield from self._time_findings()
+        if self.partitioner == "Field" and not self.partition_field_name:
+            yield Finding("partition.field.name", None, "FieldPartitioner needs the names of fields")
+
+    def _address_findings(self) -> Iterator[Finding]:
+        key = self.url_key
+        parts = urlsplit(self.url)
+        if not self.url:
+            yield Finding(key, None, 'Missing required configuration "hdfs.url": or give store.url')
+        elif parts.scheme not in SCHEMES:
+            yield Finding(key, self.url, f"Expected a URL that begins with one of {', '.join(SCHEMES)}")
+        elif parts.scheme == "file" and (parts.netloc or not parts.path.startswith("/")):
+            yield Finding(key, self.url, "Expected a folder as file:///folder")
+        elif parts.scheme != "file" and not parts.netloc:
+            yield Finding(key, self.url, "Expected the name node's address, as hdfs://namenode:9000")
+
+    def _time_findings(self) -> Iterator[Finding]:
+        if self.timezone and self.timezone not in available_timezones():
+            yield Finding("timezone", self.timezone, "Expected a time zone such as Europe/Berlin or UTC")
+            return
+        if (self.is_by_time or self.rotate_schedule_interval_ms > 0) and not self.timezone:
+            yield Finding("timezone", None, "Folders by time, and rotate.schedule.interval.ms, need a time zone")
+        if self.partitioner == "TimeBased":
+            if self.partition_duration_ms <= 0:
+                yield Finding("partition.duration.ms", None, "TimeBasedPartitioner needs a duration above 0")
+            try:
+                compiled(self.path_format)
+            except PathFormatError as error:
+                yield Finding("path.format", self.path_format or None, str(error))
+
+
+def _known(name: str, names: list[str]) -> str:
+    simple = _simple(name).partition("$")[0].removesuffix("TimestampExtractor")
+    if simple not in names:
+        message = f"Expected one of {', '.join(names)}"
+        raise ValueError(message)
+    return name

@@ -1,0 +1,88 @@
+"""Files of each format, written by columns into a file that is open."""
+
+from __future__ import annotations
+
+from typing import IO, Any, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.orc as po
+import pyarrow.parquet as pq
+
+from service.sinks.filesystem.avro_file import AvroFile
+from service.sinks.filesystem.config import FileSystemSinkConfig
+from service.sinks.filesystem.shapes import Shape
+
+_ROW_GROUP_ROWS = 1_048_576
+_PARQUET_NAMES = {"uncompressed": "none", "lz4raw": "lz4"}
+
+
+class FormatWriter(Protocol):
+    """Writes the values of one file."""
+
+    def write(self, values: Any) -> None:
+        """Append a column of values."""
+
+    def close(self) -> None:
+        """Write what ends the file; the file itself stays open."""
+
+
+def writer_of(file: IO[bytes], shape: Shape, config: FileSystemSinkConfig) -> FormatWriter:
+    """The writer of the config's format."""
+    if config.format == "avro" and shape.avro is not None:
+        return AvroFile(file, shape.avro, config.avro_codec)
+    if config.format == "parquet":
+        return _Parquet(file, shape, config.parquet_codec)
+    if config.format == "orc":
+        return _Orc(file)
+    return _Lines(file)
+
+
+class _Parquet:
+    def __init__(self, file: Any, shape: Shape, codec: str) -> None:
+        metadata: Any = {} if shape.avro is None else {"parquet.avro.schema": shape.avro}
+        self._schema = pa.schema(list(shape.type), metadata=metadata)
+        name: Any = _PARQUET_NAMES.get(codec, codec)
+        self._writer = pq.ParquetWriter(pa.PythonFile(file, mode="w"), self._schema, compression=name)
+
+    def write(self, values: Any) -> None:
+        table = pa.Table.from_arrays(values.flatten(), schema=self._schema)
+        self._writer.write_table(table, row_group_size=_ROW_GROUP_ROWS)
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class _Orc:
+    """ORC has no times of day, and no bounded decimals above its own: times are written as numbers."""
+
+    def __init__(self, file: Any) -> None:
+        self._writer = po.ORCWriter(pa.PythonFile(file, mode="w"), compression="ZLIB")
+
+    def write(self, values: Any) -> None:
+        columns = [
+            column.cast(pa.int32()) if pa.types.is_time32(column.type) else column for column in values.flatten()
+        ]
+        names = [field.name for field in values.type]
+        self._writer.write(pa.Table.from_arrays(columns, names=names))
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class _Lines:
+    """A text or bytes a line."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+
+    def write(self, values: Any) -> None:
+        raw = values.cast(pa.binary())
+        feed = pa.scalar(b"\n", pa.binary())
+        lists = pa.ListArray.from_arrays(pa.array([0, len(raw)], pa.int32()), raw)
+        joined: Any = pc.binary_join(lists, feed)
+        self._file.write(joined[0].as_buffer())
+        self._file.write(b"\n")
+
+    def close(self) -> None:
+        pass

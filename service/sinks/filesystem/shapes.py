@@ -1,0 +1,280 @@
+"""What values are that go to one file: the type of their column, their Avro schema, and Connect's view of it.
+
+Values that come as JSON with a schema are read into such columns here.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.json as pj
+
+from service.sinks.avro_columns import AvroShapeError, avro_shape
+from service.sinks.batch import Form, RefusalReason, ValueType
+from service.sinks.schemas import DATE, DECIMAL, TIME, TIMESTAMP, Kind, Schema, SchemaUnreadable, schema_of
+
+_DECIMAL_DIGITS, _DECIMAL_BYTES_MAX = 38, 4096
+_MISFITS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, pa.ArrowException)
+_TYPES: Mapping[Kind, tuple[Any, Any]] = {
+    Kind.INT8: (pa.int8(), {"type": "int", "connect.type": "int8"}),
+    Kind.INT16: (pa.int16(), {"type": "int", "connect.type": "int16"}),
+    Kind.INT32: (pa.int32(), "int"),
+    Kind.INT64: (pa.int64(), "long"),
+    Kind.FLOAT32: (pa.float32(), "float"),
+    Kind.FLOAT64: (pa.float64(), "double"),
+    Kind.BOOLEAN: (pa.bool_(), "boolean"),
+    Kind.STRING: (pa.string(), "string"),
+    Kind.BYTES: (pa.binary(), "bytes"),
+}
+_LOGICAL: Mapping[tuple[str | None, Kind], tuple[Any, Any]] = {
+    (DATE, Kind.INT32): (pa.date32(), {"type": "int", "logicalType": "date"}),
+    (TIME, Kind.INT32): (pa.time32("ms"), {"type": "int", "logicalType": "time-millis"}),
+    (TIMESTAMP, Kind.INT64): (pa.timestamp("ms", "UTC"), {"type": "long", "logicalType": "timestamp-millis"}),
+}
+
+
+class ShapeError(Exception):
+    """Values that no file of the format holds: a reason for metrics, and a sentence."""
+
+    def __init__(self, reason: RefusalReason, message: str) -> None:
+        """``reason``: as dead letters tell it."""
+        super().__init__(message)
+        self.reason = reason
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Of the values of one file."""
+
+    kind: ValueType
+    type: Any
+    """Of the column that is written."""
+    avro: str | None = None
+    """Avro schema; None for texts and bytes that are written as they come."""
+    schema: Schema | None = None
+    version: int | None = None
+    """Of the schema, where it says one."""
+
+    def text(self) -> str:
+        """To be read by `shape_from`."""
+        return json.dumps([self.kind.form, self.kind.schema])
+
+
+NO_SHAPE = Shape(ValueType(Form.TEXT), pa.string())
+"""Of files whose lines are texts, whatever the values' schemas are."""
+
+
+def shape_from(text: str, file_format: str) -> Shape:
+    """The shape that was written by `Shape.text`."""
+    form, schema = json.loads(text)
+    return shape_of(ValueType(Form(form), schema), file_format)
+
+
+@lru_cache(maxsize=1024)
+def shape_of(kind: ValueType, file_format: str) -> Shape:
+    """The shape of values in a file of a format. Raises ShapeError."""
+    if file_format in {"json", "string"}:
+        return NO_SHAPE
+    if kind.form in {Form.TEXT, Form.BYTES}:
+        if file_format != "avro":
+            message = (
+                f"values without fields make no {file_format} file: use AvroConverter, or JsonConverter with schemas"
+            )
+            raise ShapeError(RefusalReason.WRONG_TYPE, message)
+        is_text = kind.form is Form.TEXT
+        return Shape(kind, pa.string() if is_text else pa.binary(), '"string"' if is_text else '"bytes"')
+    if kind.schema is None:
+        message = "the value has no schema: use AvroConverter, or JsonConverter with schemas.enable=true"
+        raise ShapeError(RefusalReason.NO_SCHEMA, message)
+    try:
+        shape = _with_schema(kind, kind.schema)
+    except (SchemaUnreadable, AvroShapeError) as error:
+        raise ShapeError(RefusalReason.NO_SCHEMA, str(error)) from error
+    if file_format != "avro" and not (pa.types.is_struct(shape.type) and shape.type.num_fields):
+        message = f"only structs with fields make {file_format} files"
+        raise ShapeError(RefusalReason.WRONG_TYPE, message)
+    return shape
+
+
+def _with_schema(kind: ValueType, text: str) -> Shape:
+    document, schema = json.loads(text), schema_of(kind)
+    if schema is None:
+        raise SchemaUnreadable("no schema")
+    if kind.form is Form.RECORD:
+        version = document.get("connect.version") if isinstance(document, dict) else None
+        return Shape(kind, avro_shape(text).type, text, schema, _version(version))
+    return Shape(kind, _arrow(schema), json.dumps(_Avro().of(schema)), schema, _version(document.get("version")))
+
+
+def _version(value: object) -> int | None:
+    return value if isinstance(value, int) else None
+
+
+def _arrow(schema: Schema) -> Any:
+    if schema.name == DECIMAL and schema.kind is Kind.BYTES:
+        digits = int(schema.parameters.get("connect.decimal.precision", _DECIMAL_DIGITS))
+        return pa.decimal128(min(max(digits, 1), _DECIMAL_DIGITS), int(schema.parameters["scale"]))
+    if schema.kind is Kind.STRUCT:
+        fields = schema.fields.items()
+        return pa.struct([pa.field(name, _arrow(child), nullable=child.is_optional) for name, child in fields])
+    if schema.kind in {Kind.ARRAY, Kind.MAP} and schema.values is not None:
+        if schema.kind is Kind.ARRAY:
+            return pa.list_(_arrow(schema.values))
+        if schema.keys is not None and schema.keys.kind is Kind.STRING:
+            return pa.map_(pa.string(), _arrow(schema.values))
+        raise SchemaUnreadable("a map whose keys are no strings")
+    return (_LOGICAL.get((schema.name, schema.kind)) or _TYPES[schema.kind])[0]
+
+
+class _Avro:
+    """Avro schemas of Connect's, as Confluent's AvroData writes them: an optional value is null or the value."""
+
+    def __init__(self) -> None:
+        self._names: set[str] = set()
+
+    def of(self, schema: Schema) -> Any:
+        made = self._plain(schema)
+        return ["null", made] if schema.is_optional else made
+
+    def _plain(self, schema: Schema) -> Any:
+        if schema.name == DECIMAL and schema.kind is Kind.BYTES:
+            kind = _arrow(schema)
+            return {"type": "bytes", "logicalType": "decimal", "precision": kind.precision, "scale": kind.scale}
+        if schema.kind is Kind.STRUCT:
+            fields = [{"name": name, "type": self.of(child)} for name, child in schema.fields.items()]
+            return {"type": "record", "name": self._name(schema), "fields": fields}
+        if schema.values is not None:
+            items = "items" if schema.kind is Kind.ARRAY else "values"
+            return {"type": schema.kind.lower(), items: self.of(schema.values)}
+        return (_LOGICAL.get((schema.name, schema.kind)) or _TYPES[schema.kind])[1]
+
+    def _name(self, schema: Schema) -> str:
+        """One name for each record, though Connect may use one for several structs."""
+        wanted = schema.name or "ConnectDefault"
+        parts = ["".join(sign if sign.isalnum() or sign == "_" else "_" for sign in part) for part in wanted.split(".")]
+        name = ".".join(f"_{part}" if not part or part[0].isdigit() else part for part in parts)
+        if name in self._names:
+            name = f"{name}{len(self._names)}"
+        self._names.add(name)
+        return name
+
+
+def column_of_json(texts: Any, shape: Shape) -> tuple[Any, npt.NDArray[np.bool_]]:
+    """Payloads of JSON as a column of the shape's type, and which of them are not of their schema (null there).
+
+    Arrow reads them where it reads what Connect reads; all of a column are read singly where one of it is odd.
+    """
+    schema = shape.schema
+    if schema is not None and _is_plain(schema) and not texts.null_count:
+        try:
+            return _read_at_once(texts, shape), np.zeros(len(texts), dtype=bool)
+        except (pa.ArrowException, ValueError):
+            pass
+    unfit = np.zeros(len(texts), dtype=bool)
+    made: list[Any] = []
+    for row, text in enumerate(texts.to_pylist()):
+        try:
+            value = None if text is None or schema is None else _value(json.loads(text, parse_float=Decimal), schema)
+            pa.array([value], shape.type)
+        except _MISFITS:
+            value, unfit[row] = None, True
+        made.append(value)
+    return pa.array(made, shape.type), unfit
+
+
+def _is_plain(schema: Schema) -> bool:
+    """Whether Arrow's reader of JSON makes of it what Connect does: structs of numbers and texts, without defaults."""
+    if schema.kind not in {Kind.STRUCT, Kind.INT32, Kind.INT64, Kind.FLOAT64, Kind.BOOLEAN, Kind.STRING}:
+        return False
+    return schema.default is None and all(_is_plain(child) for child in schema.fields.values())
+
+
+def _read_at_once(texts: Any, shape: Shape) -> Any:
+    """All values as lines of JSON. Raises ValueError and ArrowException for what is to be looked at singly."""
+    joined = "\n".join(texts.to_pylist())
+    if joined.count("\n") != len(texts) - 1:
+        raise ValueError("line ends in values")
+    options = pj.ParseOptions(explicit_schema=pa.schema(_raw(shape.type)), unexpected_field_behavior="error")
+    read = pj.ReadOptions(use_threads=False, block_size=len(joined) * 4 + 1024)
+    table = pj.read_json(io.BytesIO(joined.encode()), read_options=read, parse_options=options)
+    if table.num_rows != len(texts):
+        raise ValueError("blank values")
+    column: Any = table.to_struct_array().combine_chunks()
+    column = column.cast(shape.type)
+    column.validate(full=True)
+    _demand_values(column)
+    return column
+
+
+def _raw(kind: Any) -> list[pa.Field[Any]]:
+    """Its fields as Arrow's reader knows them: dates and times are numbers, and any may be missing."""
+    return [pa.field(field.name, _raw_type(field.type)) for field in kind]
+
+
+def _raw_type(kind: Any) -> Any:
+    if pa.types.is_struct(kind):
+        return pa.struct(_raw(kind))
+    if pa.types.is_date32(kind) or pa.types.is_time32(kind):
+        return pa.int32()
+    return pa.int64() if pa.types.is_timestamp(kind) else kind
+
+
+def _demand_values(column: Any) -> None:
+    for child, field in zip(column.flatten(), column.type, strict=True):
+        if not field.nullable and child.null_count > column.null_count:
+            raise ValueError(f"{field.name} is missing")
+        if pa.types.is_struct(field.type):
+            _demand_values(child)
+
+
+def _value(value: Any, schema: Schema) -> Any:  # noqa: C901, PLR0911 - one line a type
+    """What Arrow takes for a value of JSON. Raises one of `_MISFITS`."""
+    value = schema.default if value is None else value
+    if value is None:
+        if not schema.is_optional:
+            raise ValueError("null")
+        return None
+    if schema.name == DECIMAL and schema.kind is Kind.BYTES:
+        return _decimal(value, int(schema.parameters["scale"]))
+    if schema.kind is Kind.STRUCT:
+        return {name: _value(value.get(name), child) for name, child in schema.fields.items()}
+    if schema.kind is Kind.ARRAY and schema.values is not None:
+        return [_value(item, schema.values) for item in _of(list, value)]
+    if schema.kind is Kind.MAP and schema.values is not None:
+        return [(_of(str, key), _value(item, schema.values)) for key, item in value.items()]
+    if schema.kind is Kind.BYTES:
+        return base64.b64decode(value, validate=True)
+    if schema.kind in {Kind.FLOAT32, Kind.FLOAT64}:
+        if isinstance(value, bool | str) and value not in {"NaN", "Infinity", "-Infinity"}:
+            raise TypeError(schema.kind)
+        return float(value)
+    if schema.kind is Kind.STRING:
+        return _of(str, value)
+    return _of(bool if schema.kind is Kind.BOOLEAN else int, value)
+
+
+def _of(kind: type, value: Any) -> Any:
+    """The value, of just this type: a boolean is no number here. Raises TypeError."""
+    if type(value) is not kind:
+        raise TypeError(kind.__name__)
+    return value
+
+
+def _decimal(value: Any, scale: int) -> Decimal:
+    if isinstance(value, (int, Decimal)) and not isinstance(value, bool):
+        return Decimal(value)
+    raw = base64.b64decode(value, validate=True)
+    if len(raw) > _DECIMAL_BYTES_MAX:
+        raise ValueError(len(raw))
+    sign, digits, _ = Decimal(int.from_bytes(raw, "big", signed=True)).as_tuple()
+    return Decimal((sign, digits, -scale))

@@ -1,0 +1,269 @@
+"""``FileSystemSink``: topics as files of HDFS or of folders, each record in exactly one of them.
+
+The log beside the files says what is committed (``commit_log``), and ``open`` begins there: offsets of the consumer
+group are only told. What was gathered and not committed is given up with the task, and its records come again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fetchers.sdk.reach import AddressRefusedError
+from service.sinks.batch import Form, RefusalReason
+from service.sinks.contract import (
+    Fatal,
+    Finding,
+    Offsets,
+    Partition,
+    PutLimits,
+    SinkBatch,
+    SinkConnector,
+    SinkContext,
+    StartAnew,
+)
+from service.sinks.file.text_form import texts_of
+from service.sinks.filesystem.compatibility import begins_file, projected
+from service.sinks.filesystem.config import FileSystemSinkConfig
+from service.sinks.filesystem.folders import placed
+from service.sinks.filesystem.shapes import NO_SHAPE, Shape, ShapeError, column_of_json, shape_of
+from service.sinks.filesystem.stores import Store, store_of
+from service.sinks.filesystem.writing import PartitionFiles
+from service.sinks.json_columns import json_texts
+
+T = TypeVar("T")
+_FLUSH_SECONDS = 60.0
+_MENDS = {
+    errno.ENOSPC: "the disk is full: make room",
+    errno.EDQUOT: "its quota is used up, or no data node has room: make room",
+    errno.EACCES: "permission is denied: let the worker's user write there",
+    errno.EPERM: "it is not permitted, or the file system has no hard links: use another folder",
+    errno.EOPNOTSUPP: "the file system has no hard links: use another folder",
+    errno.EROFS: "the file system is mounted read-only: mount it to be written",
+    errno.ENOTDIR: "a file stands where a folder is needed: move it away",
+    errno.ENAMETOOLONG: "the name is too long: use a shorter folder",
+}
+"""What a person must do about errors that waiting does not mend."""
+
+
+class FileSystemSink(SinkConnector[FileSystemSinkConfig]):
+    """Writes files to HDFS or to folders."""
+
+    def __init__(self, config: FileSystemSinkConfig) -> None:
+        """Prepare; nothing is looked at before the first partitions."""
+        super().__init__(config)
+        self.put_limits = PutLimits(records_max=50_000)
+        by_clock = [ms for ms in (config.rotate_schedule_interval_ms, config.rotate_idle_interval_ms) if ms > 0]
+        if by_clock:
+            self.flush_interval_seconds = min(_FLUSH_SECONDS, max(0.1, min(by_clock) / 2000))
+        self._thread: ThreadPoolExecutor | None = None
+        self._store: Store | None = None
+        self._context: SinkContext | None = None
+        self._partitions: dict[Partition, PartitionFiles] = {}
+        self._failure: str | None = None
+        """What went wrong in the middle: what is gathered since may have holes."""
+
+    def findings(self) -> Sequence[Finding]:
+        """Those of the config; and folders of this machine only where connectors may write."""
+        parts = urlsplit(self.config.url)
+        refusal = self.allowed_paths.refusal(parts.path) if parts.scheme == "file" else None
+        own = tuple(self.config.own_findings())
+        return own if refusal is None else (*own, Finding(self.config.url_key, self.config.url, refusal))
+
+    async def start(self, context: SinkContext) -> None:
+        """Make the thread in which everything is done that blocks."""
+        self._context = context
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="sink-files")
+        self._store = await self._run(self._opened)
+
+    def _opened(self) -> Store:
+        parts = urlsplit(self.config.url)
+        if parts.scheme == "hdfs" and not self.allowed_addresses.is_internal_free:
+            host = parts.hostname or ""
+            for *_, address in socket.getaddrinfo(host, parts.port, proto=socket.IPPROTO_TCP):
+                try:
+                    self.allowed_addresses.check(host, str(address[0]))
+                except AddressRefusedError as error:
+                    raise Fatal(str(error)) from error
+        return store_of(self.config.url, self.allowed_paths)
+
+    async def open(self, partitions: Mapping[Partition, int | None]) -> Offsets:
+        """Take the partitions over from whoever had them, and begin behind what is committed."""
+        return await self._run(lambda: self._claim(partitions))
+
+    def _claim(self, partitions: Mapping[Partition, int | None]) -> dict[Partition, int]:
+        begins: dict[Partition, int] = {}
+        if self._store is None:
+            raise StartAnew("the sink is not started")
+        for partition, group_offset in partitions.items():
+            files = PartitionFiles(self._store, self.config, partition)
+            begin = files.claim(group_offset)
+            if begin is not None:
+                begins[partition] = begin
+            self._partitions[partition] = files
+        return begins
+
+    async def put(self, batch: SinkBatch) -> None:
+        """Gather; files that are full are committed."""
+        now_ms = self._now_ms()
+        await self._run(lambda: self._put(batch, now_ms))
+
+    def _put(self, batch: SinkBatch, now_ms: int) -> None:
+        for partition, part in batch.by_partition():
+            files = self._partitions.get(partition)
+            if files is None:
+                raise StartAnew("records of a partition that is not open")
+            offsets: npt.NDArray[np.int64] = part.records.column("offset").to_numpy()
+            if offsets[0] < files.begin:
+                raise Fatal(self._of_another_topic(partition, int(offsets[0]), files.begin))
+            first = int(np.searchsorted(offsets, files.next_offset))
+            if first < len(offsets):
+                self._take(files, part.slice(first, len(offsets) - first), offsets[first:], now_ms)
+                files.next_offset = int(offsets[-1]) + 1
+
+    def _of_another_topic(self, partition: Partition, offset: int, begin: int) -> str:
+        topic, number = partition
+        return (
+            f"partition {number} of topic {topic} has a record of offset {offset}, and its files go to offset {begin}: "
+            f"if the topic was made anew, move its files away and remove '{self.config.logs_dir}/{topic}' below "
+            f"{self.config.url}, then restart the task"
+        )
+
+    def _take(self, files: PartitionFiles, batch: SinkBatch, offsets: npt.NDArray[np.int64], now_ms: int) -> None:
+        is_fit = self._with_values(batch)
+        try:
+            shape = shape_of(batch.value, self.config.format)
+            typed, written = self._columns(batch, shape, is_fit)
+            if shape != files.shape and files.shape is not NO_SHAPE and self._is_projected(files.shape, shape):
+                written, unfit = projected(written, shape, files.shape)
+                _refuse(batch, unfit, is_fit, "its value has no place in the file's schema")
+                shape = files.shape
+            found = placed(batch, typed, self.config, now_ms=now_ms, is_fit=is_fit)
+        except ShapeError as error:
+            for row in np.flatnonzero(is_fit).tolist():
+                batch.refuse(row, error.reason, str(error))
+            return
+        if not is_fit.all():
+            times = None if found.times_ms is None else found.times_ms[is_fit]
+            found = replace(found, codes=found.codes[is_fit], times_ms=times)
+            written, offsets = written.filter(pa.array(is_fit)), offsets[is_fit]
+        if len(offsets):
+            files.take(written, offsets, found, shape=shape, now_ms=now_ms)
+
+    def _is_projected(self, current: Shape, found: Shape) -> bool:
+        return not begins_file(current, found, self.config.schema_compatibility)
+
+    def _with_values(self, batch: SinkBatch) -> npt.NDArray[np.bool_]:
+        """Which rows have a value; the others are refused or passed over."""
+        column: Any = batch.records.column("value")
+        has_value: npt.NDArray[np.bool_] = np.array(column.is_valid().to_numpy(), dtype=bool)
+        if self.config.behavior_on_null_values == "fail":
+            for row in np.flatnonzero(~has_value).tolist():
+                batch.refuse(row, RefusalReason.NULL_VALUE, "the value is null, and behavior.on.null.values=fail")
+        return has_value
+
+    def _columns(self, batch: SinkBatch, shape: Shape, is_fit: npt.NDArray[np.bool_]) -> tuple[Any, Any]:
+        """The values with their fields, and as they are written; refuses those that are not of their schema."""
+        chunked: Any = batch.records.column("value")
+        column = chunked.chunk(0) if chunked.num_chunks == 1 else chunked.combine_chunks()
+        if self.config.format == "string":
+            texts, rows = texts_of(batch)
+            unfit = np.zeros(len(batch), dtype=bool)
+            unfit[rows] = True
+            _refuse(batch, unfit, is_fit, "the payload is not of its schema")
+            return column, texts.combine_chunks()
+        if self.config.format == "json":
+            lines = column if batch.value.form is Form.JSON else json_texts(column)
+            # Between the tokens of JSON a line end is a blank; within them there is none.
+            return column, pc.replace_substring(lines, "\n", " ")
+        if batch.value.form is not Form.JSON:
+            return column, column
+        typed, unfit = column_of_json(column, shape)
+        _refuse(batch, unfit, is_fit, "the payload is not of its schema")
+        return typed, typed
+
+    async def flush(self, offsets: Offsets) -> Offsets:
+        """Say how far the files are committed; what is due by the clock is committed now."""
+        now_ms = self._now_ms()
+        return await self._run(lambda: self._flush(offsets, now_ms))
+
+    def _flush(self, offsets: Offsets, now_ms: int) -> dict[Partition, int]:
+        safe: dict[Partition, int] = {}
+        for partition, offset in offsets.items():
+            files = self._partitions.get(partition)
+            if files is not None:
+                files.commit_if_due(now_ms)
+                known = files.safe(offset)
+                if known is not None:
+                    safe[partition] = known
+        return safe
+
+    async def close(self, partitions: Collection[Partition]) -> None:
+        """Give up what is not committed: its records come again, to whoever gets the partitions."""
+        gone = [self._partitions.pop(each) for each in partitions if each in self._partitions]
+        await self._in_thread(lambda: _drop(gone))
+
+    async def stop(self) -> None:
+        """Drop what is open; a put under way ends first, by itself."""
+        if self._thread is None:
+            return
+        files = list(self._partitions.values())
+        self._partitions = {}
+        with suppress(RuntimeError):  # the thread has been ended before
+            self._thread.submit(lambda: _drop(files))
+        self._thread.shutdown(wait=False)
+
+    def _now_ms(self) -> int:
+        return 0 if self._context is None else int(self._context.clock.now().timestamp() * 1000)
+
+    async def _run(self, work: Callable[[], T]) -> T:
+        """Do it in the thread, also to its end where nobody waits for it any more.
+
+        What fails in the middle leaves holes in what is gathered: from then on there is only a new beginning.
+        """
+
+        def guarded() -> T:
+            if self._failure is not None:
+                raise StartAnew(self._failure)
+            try:
+                return work()
+            except BaseException as error:
+                self._failure = str(error) or type(error).__name__
+                raise
+
+        try:
+            return await self._in_thread(guarded)
+        except OSError as error:
+            mend = _MENDS.get(error.errno or 0)
+            where = f"{self.config.url}: {error.filename}" if error.filename else self.config.url
+            if mend is not None:
+                raise Fatal(f"{where}: {mend}, then restart the task") from error
+            raise StartAnew(f"{where}: {error.strerror or error}") from error
+        except pa.ArrowException as error:
+            raise Fatal(f"these values make no {self.config.format} file: {error}") from error
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+
+def _drop(partitions: Sequence[PartitionFiles]) -> None:
+    for files in partitions:
+        files.drop()
+
+
+def _refuse(batch: SinkBatch, unfit: npt.NDArray[np.bool_], is_fit: npt.NDArray[np.bool_], message: str) -> None:
+    for row in np.flatnonzero(unfit & is_fit).tolist():
+        batch.refuse(row, RefusalReason.WRONG_TYPE, message)
+    is_fit &= ~unfit

@@ -1,0 +1,106 @@
+"""Whatever dies at whatever moment, and whoever believes that a partition is its own: each record is in one file."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from service.sinks.contract import StartAnew
+from tests.unit.sinks.filesystem.files_runs import (
+    HERE,
+    DiedError,
+    DyingStore,
+    batch_of,
+    config_of,
+    every_name,
+    feed,
+    found,
+    running,
+)
+
+ROWS = [{"n": number, "kind": "ab"[number % 2]} for number in range(10)]
+BY_KIND = {"partitioner__class": "FieldPartitioner", "partition__field__name": "kind"}
+MOMENTS_MAX = 200
+
+
+async def _whole(folder: Path, **changes: str) -> dict[str, list[Any]]:
+    """The files of a run in which nothing dies."""
+    async with running(config_of(folder, **changes)) as sink:
+        await feed(sink, ROWS)
+    return found(folder)
+
+
+async def _dies(folder: Path, moments: int, changes: Mapping[str, str], *, is_passing: bool = False) -> bool:
+    """Run until the store dies, or fails once; whether it did."""
+    store = DyingStore(folder, moments, is_passing=is_passing)
+    try:
+        async with running(config_of(folder, **changes), store=store) as sink:
+            await feed(sink, ROWS)
+    except (DiedError, StartAnew):
+        return True
+    finally:
+        store.close()
+    return False
+
+
+@pytest.mark.parametrize("changes", [{}, BY_KIND], ids=["one folder", "folders"])
+@pytest.mark.parametrize("is_passing", [False, True], ids=["killed", "failed once"])
+async def test_at_every_moment(changes: dict[str, str], *, is_passing: bool, tmp_path: Path) -> None:
+    """Killed, or failed with an error that passes, so that it still cleans up after itself.
+
+    The next one makes the same files, leaves nothing else behind, and what was visible before was right.
+    """
+    expected = await _whole(tmp_path / "whole", **changes)
+    for moments in range(MOMENTS_MAX):
+        folder = tmp_path / str(moments)
+        is_dead = await _dies(folder, moments, changes, is_passing=is_passing)
+        assert found(folder).items() <= expected.items()
+        assert await _whole(folder, **changes) == expected
+        assert every_name(folder) == set(expected)
+        if not is_dead:
+            return
+    pytest.fail("there is no end")
+
+
+@settings(max_examples=25, deadline=None)
+@given(deaths=st.lists(st.integers(0, 80), max_size=6))
+async def test_killed_again_and_again(deaths: list[int]) -> None:
+    """Also while the next one mends what the last has left."""
+    with tempfile.TemporaryDirectory() as name:
+        expected = await _whole(Path(name) / "whole", **BY_KIND)
+        for moments in deaths:
+            await _dies(Path(name), moments, BY_KIND)
+        assert await _whole(Path(name), **BY_KIND) == expected
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    sizes=st.tuples(st.integers(1, 4), st.integers(1, 4)),
+    steps=st.lists(st.tuples(st.booleans(), st.booleans()), max_size=14),
+)
+async def test_two_that_own_a_partition(sizes: tuple[int, int], steps: list[tuple[bool, bool]]) -> None:
+    """Each step one of them opens or puts; their files have other bounds. Who is outrun writes nothing more."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        configs = [config_of(folder, flush__size=str(size), **BY_KIND) for size in sizes]
+        async with running(configs[0]) as first, running(configs[1]) as second:
+            sinks, begins = [first, second], [0, 0]
+            for number, is_open in ((int(which), is_open) for which, is_open in steps):
+                with suppress(StartAnew):
+                    if is_open or HERE not in sinks[number]._partitions:
+                        begins[number] = (await sinks[number].open({HERE: None})).get(HERE, 0)
+                    rows = ROWS[begins[number] : begins[number] + 2]
+                    if rows:
+                        await sinks[number].put(batch_of(rows, begin=begins[number]))
+                        begins[number] += len(rows)
+        await _whole(folder, flush__size="1", **BY_KIND)
+        numbers = Counter(row["n"] for rows in found(folder).values() for row in rows)
+    assert numbers == Counter(range(len(ROWS)))

@@ -1,0 +1,144 @@
+"""Disks, permissions and names that do not work, and who says what is to be done."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+from fetchers.catalog import shared_http
+from fetchers.sdk import Fatal, SystemClock
+from fetchers.sdk.reach import AllowedAddresses, AllowedPaths
+from metrics.events import discard
+from service.domain.errors import Recovery, recovery_of
+from service.sinks.contract import SinkContext, StartAnew
+from service.sinks.filesystem.sink import FileSystemSink
+from service.sinks.filesystem.stores import LocalStore
+from tests.unit.sinks.filesystem.files_runs import HERE, QuickStore, batch_of, config_of, found, running
+
+ROWS = [{"n": n} for n in range(3)]
+
+
+class FailingStore(QuickStore):
+    """Fails to close files, with an error of the system."""
+
+    def __init__(self, root: Path, number: int) -> None:
+        super().__init__(root)
+        self.number = number
+
+    def finish(self, file: IO[bytes]) -> None:
+        """Close it, and fail as `number` says."""
+        super().finish(file)
+        if self.number and "tmp" in str(file.name):
+            raise OSError(self.number, os.strerror(self.number), file.name)
+
+
+@pytest.mark.parametrize(
+    ("number", "told"),
+    [
+        (errno.ENOSPC, "the disk is full: make room, then restart the task"),
+        (errno.EDQUOT, "quota is used up"),
+        (errno.EACCES, "permission is denied: let the worker's user write there"),
+        (errno.EROFS, "mounted read-only"),
+    ],
+)
+async def test_what_a_person_must_mend(number: int, told: str, tmp_path: Path) -> None:
+    """The task fails and says so; mended and begun anew, every record is there once."""
+    store = FailingStore(tmp_path, 0)
+    async with running(config_of(tmp_path), store=store) as sink:
+        await sink.open({HERE: None})
+        store.number = number
+        with pytest.raises(Fatal, match=told):
+            await sink.put(batch_of(ROWS))
+        with pytest.raises(StartAnew):
+            await sink.put(batch_of(ROWS))
+    assert found(tmp_path) == {}
+    async with running(config_of(tmp_path)) as sink:
+        assert await sink.open({HERE: None}) == {}
+        await sink.put(batch_of(ROWS))
+    assert list(found(tmp_path).values()) == [ROWS]
+
+
+async def test_other_errors_begin_the_task_anew(tmp_path: Path) -> None:
+    """What passes by itself: the worker restarts the task, with its waits."""
+    store = FailingStore(tmp_path, 0)
+    async with running(config_of(tmp_path), store=store) as sink:
+        await sink.open({HERE: None})
+        store.number = errno.EIO
+        with pytest.raises(StartAnew) as caught:
+            await sink.put(batch_of(ROWS))
+    assert recovery_of(caught.value) is Recovery.RESTART
+
+
+async def test_a_file_that_is_in_the_way_is_not_replaced(tmp_path: Path) -> None:
+    """It is named, with what to do; the records are safe meanwhile, and get their name when it is gone."""
+    name = "orders/partition=0/orders+0+0000000000+0000000002.json"
+    async with running(config_of(tmp_path)) as sink:
+        await sink.open({HERE: None})
+        (tmp_path / "topics" / name).parent.mkdir(parents=True)
+        (tmp_path / "topics" / name).write_text("precious")
+        with pytest.raises(Fatal, match="is there already, and not of this connector: move it away"):
+            await sink.put(batch_of(ROWS))
+    assert (tmp_path / "topics" / name).read_text() == "precious"
+    (tmp_path / "topics" / name).unlink()
+    async with running(config_of(tmp_path)) as sink:
+        assert await sink.open({HERE: None}) == {HERE: 3}
+    assert found(tmp_path) == {name: ROWS}
+
+
+async def test_a_broken_log_is_not_believed(tmp_path: Path) -> None:
+    """It says what to do, and nothing is written."""
+    (tmp_path / "logs/orders/0").mkdir(parents=True)
+    (tmp_path / "logs/orders/0/00000000000000000001.commit").write_text("{")
+    async with running(config_of(tmp_path)) as sink:
+        with pytest.raises(Fatal, match="is no entry of this sink's log"):
+            await sink.open({HERE: None})
+
+
+async def test_a_topic_that_names_no_folder(tmp_path: Path) -> None:
+    """A transformation may make anything of a topic's name: its records are refused, and no folder is left."""
+    refused: list[tuple[int, str, str]] = []
+    async with running(config_of(tmp_path)) as sink:
+        await sink.open({HERE: None})
+        await sink.put(batch_of(ROWS, topic="../../elsewhere", refused=refused))
+        await sink.put(batch_of(ROWS, begin=3, topic="routed"))
+    assert [(row, reason) for row, reason, _ in refused] == [(n, "out_of_range") for n in range(3)]
+    assert list(found(tmp_path, "topics/**/*.json")) == ["routed/partition=0/orders+0+0000000003+0000000005.json"]
+
+
+async def test_a_topic_that_was_made_anew_is_told(tmp_path: Path) -> None:
+    """Its records have offsets that are written already: passing over them would lose them."""
+    async with running(config_of(tmp_path)) as sink:
+        await sink.open({HERE: None})
+        await sink.put(batch_of(ROWS))
+    async with running(config_of(tmp_path)) as sink:
+        await sink.open({HERE: None})
+        with pytest.raises(Fatal, match=r"record of offset 0, and its files go to offset 3: .* remove 'logs/orders'"):
+            await sink.put(batch_of(ROWS))
+
+
+async def test_internal_addresses_are_bounded_by_the_worker(tmp_path: Path) -> None:
+    """A name node is connected to by a client of its own, so the sink looks at its address."""
+    sink = FileSystemSink(config_of(tmp_path, store__url="hdfs://127.0.0.1:1"))
+    sink.allowed_addresses = AllowedAddresses(is_internal_free=False)
+    async with shared_http() as http:
+        with pytest.raises(Fatal, match=r"127.0.0.1 is an internal address"):
+            await sink.start(SinkContext("files", 0, SystemClock(), discard, http))
+        await sink.stop()
+
+
+def test_folders_of_this_machine_are_bounded_by_the_worker(tmp_path: Path) -> None:
+    """By its config, and with every file once more, since links may have changed."""
+    sink = FileSystemSink(config_of(tmp_path / "out"))
+    sink.allowed_paths = AllowedPaths((str(tmp_path / "in"),))
+    assert [finding.key for finding in sink.findings()] == ["store.url"]
+    for folder in ("in", "out"):
+        (tmp_path / folder).mkdir()
+    store = LocalStore(tmp_path / "in", sink.allowed_paths)
+    assert store.put_new("a/b", b"1")
+    (tmp_path / "in" / "link").symlink_to(tmp_path / "out")
+    with pytest.raises(Fatal, match="is not within"):
+        store.create("link/c")
