@@ -25,6 +25,7 @@ from spark_batch.draft import (
     keep_tombstones,
     refuse_early_timestamps,
     refuse_valueless,
+    unfit_outcome,
 )
 from spark_batch.exact.rows import canonical_row, row_hash
 from spark_batch.exact.verdicts import Verdict, exact_verdict
@@ -58,6 +59,9 @@ def convert_exactly(plan: ConversionPlan, batch: pa.Table) -> pa.Table:
         raise RulesNeedSparkError("rules are evaluated by Spark: expected a contract without rules")
     if not batch.num_rows:
         return OUTCOME_SCHEMA.empty_table()
+    unfit = unfit_outcome(plan, batch)
+    if unfit is not None:
+        return unfit
     if plan.is_of_rows:
         return _convert_rows(plan, batch)
     draft = begun(plan, batch)

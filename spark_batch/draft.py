@@ -6,6 +6,7 @@ Shared by the conversion in Spark and the one by the exact path alone, so that t
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +18,7 @@ from spark_batch.exact.verdicts import Verdict
 from spark_batch.literals.reading import RejectedPayload, parse
 from spark_batch.outcome import OUTCOME_SCHEMA, ArrowColumn, Reason, Rejection, Stage
 from spark_batch.plan import ConversionPlan, ConverterKind, PayloadFormat
-from spark_batch.plan_transforms import is_page_key_written, is_reshaped
+from spark_batch.plan_transforms import is_page_key_written, is_reshaped, misfits
 from spark_batch.prepass import is_larger, pc, read_utf8
 from spark_batch.row_columns import FittedRows, RowsMisfit, fitted_rows
 from spark_batch.transforms.applied import AppliedSteps
@@ -54,6 +55,27 @@ def begun(plan: ConversionPlan, batch: pa.Table) -> Draft:
     _refuse_large(draft)
     draft.columns |= {"value": payloads, "key": keys}
     return draft
+
+
+def unfit_outcome(plan: ConversionPlan, batch: pa.Table) -> pa.Table | None:
+    """Every record rejected, where with their headers the plan's transformations do not fit them; else None.
+
+    What does not fit records without headers is told when the config is checked; headers come with records.
+    """
+    found = _misfits_of_headers(plan) if plan.headers else []
+    if not found:
+        return None
+    key, _, expected = found[0]
+    rejection = Rejection(Reason.WRONG_TYPE, f"record: {key} expected {expected}", Stage.TRANSFORMATION)
+    payloads, keys, timestamps = (whole(batch, name) for name in ("value", "key", "timestamp"))
+    draft = Draft(plan, {"timestamp": timestamps}, payloads, keys, timestamps)
+    draft.rows = {at: Verdict(rejection) for at in range(len(payloads))}
+    return assembled(draft)
+
+
+@lru_cache(maxsize=64)
+def _misfits_of_headers(plan: ConversionPlan) -> list[tuple[str, str, str]]:
+    return misfits(plan)
 
 
 @dataclass
@@ -259,7 +281,7 @@ def _timed_topics(draft: Draft, values: AppliedSteps, tombstones: AppliedSteps) 
     is_null = draft.payloads.is_null()
     stamps = _column(draft, "timestamp", pa.int64()).to_pylist()
     for at, row in draft.rows.items():
-        stamps[at] = row.timestamp
+        stamps[at] = None if row.rejection is not None else row.timestamp
     timestamps = pa.array(stamps, pa.int64())
     topics = [_routed(each, timestamps) for each in (values, tombstones)]
     found = pc.if_else(is_null, topics[1], topics[0])

@@ -186,7 +186,8 @@ def misfits(plan: ConversionPlan) -> list[tuple[str, str, str]]:
     try:
         _check_headers(plan)
         for headers in header_sets(steps):
-            _check(replace(plan, headers=headers))
+            _check_topics(replace(plan, headers=headers))
+        _check(plan)
     except Misfit as misfit:
         return [_told(misfit)]
     return []
@@ -194,7 +195,6 @@ def misfits(plan: ConversionPlan) -> list[tuple[str, str, str]]:
 
 def _check(plan: ConversionPlan) -> None:
     """For records with the plan's headers."""
-    _check_topics(plan)
     _check_tombstones(plan)
     if is_reshaped(plan, Side.VALUE):
         _check_value(plan)
