@@ -82,6 +82,8 @@ async def refuse_rows(
     raise ConversionFatal(f"rows of {schema.name} came for topic '{topic}', and nobody here plans rows")
 
 
+TOPICS_MAX = 10_000
+"""Topics made of times that a task remembers to have asked for."""
 RUNS_MAX = 256
 """Runs of records of one plan that are cut out one by one; of more, the records are picked out at once."""
 ROW_PLANS_MAX = 1_024
@@ -229,6 +231,9 @@ class ConvertStage:
         news = {str(topic) for topic in written["topic"].unique().to_pylist() if topic is not None} - self.topics_made
         if news:
             await self.make_topics(sorted(news))
+            if len(self.topics_made) > TOPICS_MAX:
+                # Asking for a topic that is there does no harm.
+                self.topics_made.clear()
             self.topics_made.update(news)
 
     def _demand_topic(self, topic: str) -> None:
