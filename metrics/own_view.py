@@ -179,6 +179,11 @@ def _(event: events.RecordsDeduplicated, into: Instruments) -> None:
 
 
 @measure.register
+def _(event: events.RecordsFiltered, into: Instruments) -> None:
+    into.add(own.RECORDS_FILTERED, event.count, event.connector, event.task)
+
+
+@measure.register
 def _(event: events.RecordsDelivered, into: Instruments) -> None:
     into.add(own.RECORDS_DELIVERED, event.records, event.connector, event.task)
     into.add(own.BYTES_DELIVERED, event.bytes, event.connector, event.task)

@@ -78,7 +78,7 @@ def compile_plan(session: SparkSession, plan: ConversionPlan) -> CompiledPlan:
             raise ValueError("rows are converted by their schema, and this plan has none")
         job = rows_job(plan, record, rule_columns(session, plan), has_key=has_key or plan.key_record is not None)
         return CompiledPlan(plan, None, None, None, is_all_exact=False, rows=job)
-    is_needed = (plan.is_json and not is_all_exact) or has_key or is_value_written(plan)
+    is_needed = (plan.is_json and not is_all_exact) or has_key or is_value_written(plan) or plan.has_key_of_value
     rules = rule_columns(session, plan)
     canonical = None if record is None else canonical_job(plan, record, rules)
     swift = swift_job(plan, rules, has_key=has_key) if is_needed else None

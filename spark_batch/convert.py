@@ -24,6 +24,7 @@ from spark_batch.draft import (
     keep_tombstones,
     refuse_early_timestamps,
     refuse_large_values,
+    refuse_valueless,
     whole,
 )
 from spark_batch.exact.verdicts import Verdict, exact_verdict
@@ -102,6 +103,8 @@ def convert_rows(session: SparkSession, compiled: CompiledPlan, job: Job, batch:
             continue
         dedupe = draft.columns["dedupe"][at].as_py() if "dedupe" in draft.columns else None
         draft.rows[at] = Verdict(_rule_rejection(plan, int(verdicts[at])), dedupe=dedupe)
+    if plan.has_key_of_value:
+        refuse_valueless(draft, np.asarray(draft.payloads.is_null()))
     refuse_large_values(draft)
     refuse_early_timestamps(draft)
     return assembled(draft)

@@ -24,6 +24,8 @@ from spark_batch.draft import (
     completed,
     keep_tombstones,
     refuse_early_timestamps,
+    refuse_valueless,
+    unfit_outcome,
 )
 from spark_batch.exact.rows import canonical_row, row_hash
 from spark_batch.exact.verdicts import Verdict, exact_verdict
@@ -57,6 +59,9 @@ def convert_exactly(plan: ConversionPlan, batch: pa.Table) -> pa.Table:
         raise RulesNeedSparkError("rules are evaluated by Spark: expected a contract without rules")
     if not batch.num_rows:
         return OUTCOME_SCHEMA.empty_table()
+    unfit = unfit_outcome(plan, batch)
+    if unfit is not None:
+        return unfit
     if plan.is_of_rows:
         return _convert_rows(plan, batch)
     draft = begun(plan, batch)
@@ -75,6 +80,8 @@ def _convert_rows(plan: ConversionPlan, batch: pa.Table) -> pa.Table:
     """The outcome of rows; raises ConversionFatal where a column can never fit their schema."""
     draft = begun_rows(plan, batch)
     assert plan.record is not None  # noqa: S101 - told to the type checker: the draft was begun with it
+    if plan.has_key_of_value:
+        refuse_valueless(draft, np.asarray(draft.payloads.is_null()))
     keys = [None] * len(draft.payloads) if draft.keys is None else draft.keys.to_pylist()
     for at, (row, key) in enumerate(zip(draft.records.to_pylist(), keys, strict=True)):
         if at not in draft.rows:
@@ -111,6 +118,8 @@ def _row_verdict(draft: RowDraft, at: int, row: JsonValue, key: JsonValue) -> Ve
         source = value if value is not None else own_key if plan.has_keys_of_fields else None
         own_key = None if source is None else _key_of(plan, source)
         made = None if source is None else _written(plan, Side.KEY, own_key, told)
+    elif plan.has_key_of_value:
+        made = None if value is None else _written(plan, Side.KEY, value, told)
     elif draft.keys is not None:
         made = None if own_key is None else _written(plan, Side.KEY, own_key, told)
     else:
@@ -185,7 +194,7 @@ def _verdict(draft: Draft, at: int) -> Verdict:
         if found.canonical is not None:
             found = _record_verdict(plan, found, found.canonical, stamp)
     else:
-        found = Verdict(value=_plain_value(draft, at, stamp))
+        found = Verdict(value=_plain_value(draft, at, stamp), key=_key_of_plain_value(draft, at, stamp))
     return _with_key(draft, at, found)
 
 
@@ -194,9 +203,18 @@ def _plain_value(draft: Draft, at: int, stamp: int | None) -> bytes | None:
     payload: bytes = draft.payloads[at].as_py()
     if not is_value_written(draft.plan):
         return payload
+    return _written(draft.plan, Side.VALUE, _text_of(draft, at), stamp)
+
+
+def _text_of(draft: Draft, at: int) -> str:
+    """Text as it is, bytes in base64."""
     is_binary = draft.plan.payload_format is PayloadFormat.BYTES
-    value = base64.b64encode(payload).decode() if is_binary else draft.text[at].as_py()
-    return _written(draft.plan, Side.VALUE, value, stamp)
+    text: str = base64.b64encode(draft.payloads[at].as_py()).decode() if is_binary else draft.text[at].as_py()
+    return text
+
+
+def _key_of_plain_value(draft: Draft, at: int, stamp: int | None) -> bytes | None:
+    return _written(draft.plan, Side.KEY, _text_of(draft, at), stamp) if draft.plan.has_key_of_value else None
 
 
 def _record_verdict(plan: ConversionPlan, judged: Verdict, canonical: str, stamp: int | None) -> Verdict:
@@ -209,6 +227,8 @@ def _record_verdict(plan: ConversionPlan, judged: Verdict, canonical: str, stamp
     told = stamp if own is None else own
     value = _written(plan, Side.VALUE, record, told) if is_value_written(plan) else judged.value
     key = _written(plan, Side.KEY, _key_of(plan, record), told) if plan.key_fields else None
+    if plan.has_key_of_value:
+        key = _written(plan, Side.KEY, record, told)
     return replace(judged, canonical=None, value=value, key=key, timestamp=own)
 
 

@@ -6,6 +6,7 @@ Shared by the conversion in Spark and the one by the exact path alone, so that t
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -17,10 +18,12 @@ from spark_batch.exact.verdicts import Verdict
 from spark_batch.literals.reading import RejectedPayload, parse
 from spark_batch.outcome import OUTCOME_SCHEMA, ArrowColumn, Reason, Rejection, Stage
 from spark_batch.plan import ConversionPlan, ConverterKind, PayloadFormat
-from spark_batch.plan_transforms import is_page_key_written, is_reshaped
+from spark_batch.plan_transforms import is_page_key_written, is_reshaped, misfits
 from spark_batch.prepass import is_larger, pc, read_utf8
 from spark_batch.row_columns import FittedRows, RowsMisfit, fitted_rows
-from spark_batch.transforms.catalog import Side
+from spark_batch.transforms.applied import AppliedSteps
+from spark_batch.transforms.catalog import Side, TimestampRouter
+from spark_batch.transforms.timestamp_router import routed_topics
 
 _TYPES = {name: OUTCOME_SCHEMA.field(name).type for name in ("value", "key", "timestamp", "dedupe", "coerced")}
 
@@ -52,6 +55,27 @@ def begun(plan: ConversionPlan, batch: pa.Table) -> Draft:
     _refuse_large(draft)
     draft.columns |= {"value": payloads, "key": keys}
     return draft
+
+
+def unfit_outcome(plan: ConversionPlan, batch: pa.Table) -> pa.Table | None:
+    """Every record rejected, where with their headers the plan's transformations do not fit them; else None.
+
+    What does not fit records without headers is told when the config is checked; headers come with records.
+    """
+    found = _misfits_of_headers(plan) if plan.headers else []
+    if not found:
+        return None
+    key, _, expected = found[0]
+    rejection = Rejection(Reason.WRONG_TYPE, f"record: {key} expected {expected}", Stage.TRANSFORMATION)
+    payloads, keys, timestamps = (whole(batch, name) for name in ("value", "key", "timestamp"))
+    draft = Draft(plan, {"timestamp": timestamps}, payloads, keys, timestamps)
+    draft.rows = {at: Verdict(rejection) for at in range(len(payloads))}
+    return assembled(draft)
+
+
+@lru_cache(maxsize=64)
+def _misfits_of_headers(plan: ConversionPlan) -> list[tuple[str, str, str]]:
+    return misfits(plan)
 
 
 @dataclass
@@ -142,7 +166,8 @@ def _read_payloads(draft: Draft) -> ArrowColumn:
 def _read_keys(draft: Draft, keys: ArrowColumn) -> ArrowColumn | None:
     """Page keys as text; not looked at where they are bytes, or where the key comes from the record."""
     plan = draft.plan
-    if plan.key_fields or plan.key_converter.kind is ConverterKind.BYTES or keys.null_count == len(keys):
+    is_unread = plan.key_fields or plan.has_key_of_value or plan.key_converter.kind is ConverterKind.BYTES
+    if is_unread or keys.null_count == len(keys):
         return pa.nulls(len(keys), pa.string())
     text = read_utf8(keys)
     for at in np.flatnonzero(text.is_invalid):
@@ -164,16 +189,29 @@ def _refuse(draft: Draft, at: int, rejection: Rejection) -> None:
 def keep_tombstones(draft: Draft, is_tombstone: np.ndarray) -> None:
     """A tombstone's key can only come from its page; where keys are records it must be one already."""
     plan = draft.plan
-    if not plan.key_fields:
+    if not plan.key_fields and not plan.has_key_of_value:
+        return
+    if refuse_valueless(draft, is_tombstone):
         return
     for at in map(int, np.flatnonzero(is_tombstone)):
         key = draft.page_keys[at].as_py()
         rejection = None if key is None else _tombstone_key_rejection(plan, key)
-        if key is not None and is_reshaped(plan, Side.KEY):
+        if key is not None and plan.key_fields and is_reshaped(plan, Side.KEY):
             message = "key: expected a value to take key.fields from, which are transformed"
             rejection = Rejection(Reason.UNREPRESENTABLE, message, Stage.TRANSFORMATION)
         stamp = draft.columns["timestamp"][at].as_py()
         draft.rows[at] = Verdict(rejection, key=key, timestamp=stamp)
+
+
+def refuse_valueless(draft: Draft, is_tombstone: np.ndarray) -> bool:
+    """Tombstones have no fields to make a key of, where a transformation is to make one; whether it is."""
+    applied = draft.plan.applied_steps(is_tombstone=True)
+    if applied.is_dropped or not applied.has_key_of_value:
+        return False
+    rejection = Rejection(Reason.WRONG_TYPE, "key: expected a value to make it of", Stage.TRANSFORMATION)
+    for at in map(int, np.flatnonzero(is_tombstone)):
+        draft.rows.setdefault(at, Verdict(rejection))
+    return True
 
 
 def _tombstone_key_rejection(plan: ConversionPlan, key: bytes) -> Rejection | None:
@@ -195,7 +233,8 @@ def completed(draft: Draft, at: int, verdict: Verdict) -> Verdict:
     if verdict.rejection is not None:
         return verdict
     stamp = draft.columns["timestamp"][at].as_py() if verdict.timestamp is None else verdict.timestamp
-    key = verdict.key if draft.plan.key_fields else draft.columns["key"][at].as_py()
+    is_own = draft.plan.key_fields or draft.plan.has_key_of_value
+    key = verdict.key if is_own else draft.columns["key"][at].as_py()
     return replace(verdict, key=key, timestamp=stamp)
 
 
@@ -224,20 +263,64 @@ def _column(draft: Draft, name: str, kind: ArrowColumn) -> ArrowColumn:
 
 
 def _topics(draft: Draft) -> ArrowColumn:
-    """Where records are routed to; null where they stay."""
+    """Where records are routed to; null where they stay. What has no time for a router of time is refused."""
     plan, count = draft.plan, len(draft.payloads)
     if not plan.transformations:
         return pa.nulls(count, pa.string())
-    values, tombstones = (
-        pa.scalar(None if topic == plan.topic else topic, pa.string())
-        for topic in (plan.applied_steps().topic, plan.applied_steps(is_tombstone=True).topic)
+    values, tombstones = plan.applied_steps(), plan.applied_steps(is_tombstone=True)
+    is_null = draft.payloads.is_null()
+    if values.routers or tombstones.routers:
+        return _timed_topics(draft, values, tombstones)
+    own, of_nulls = (
+        pa.scalar(None if each.topic == plan.topic else each.topic, pa.string()) for each in (values, tombstones)
     )
+    return pc.if_else(is_null, of_nulls, own)
+
+
+def _timed_topics(draft: Draft, values: AppliedSteps, tombstones: AppliedSteps) -> ArrowColumn:
+    is_null = draft.payloads.is_null()
+    stamps = _column(draft, "timestamp", pa.int64()).to_pylist()
+    for at, row in draft.rows.items():
+        stamps[at] = None if row.rejection is not None else row.timestamp
+    timestamps = pa.array(stamps, pa.int64())
+    topics = [_routed(each, timestamps) for each in (values, tombstones)]
+    found = pc.if_else(is_null, topics[1], topics[0])
+    rejection = Rejection(Reason.NULL_NOT_ALLOWED, "timestamp: expected a time to route by", Stage.TRANSFORMATION)
+    for at in map(int, np.flatnonzero(np.asarray(found.is_null()))):
+        if at not in draft.rows or draft.rows[at].rejection is None:
+            dedupe = draft.columns["dedupe"][at].as_py() if "dedupe" in draft.columns else None
+            draft.rows[at] = Verdict(rejection, dedupe=dedupe)
+    return found
+
+
+def _routed(applied: AppliedSteps, timestamps: ArrowColumn) -> ArrowColumn:
+    """The topics that routers make, with the time of each record; dropped records go nowhere, and need no time."""
+    topics: ArrowColumn = pa.repeat(pa.scalar(applied.topic, pa.string()), len(timestamps))
+    for router in () if applied.is_dropped else applied.routers:
+        if isinstance(router, TimestampRouter):
+            topics = routed_topics(router, topics, timestamps)
+        else:
+            encoded = topics.dictionary_encode()
+            names = pa.array([router.routed(topic) for topic in encoded.dictionary.to_pylist()], pa.string())
+            topics = names.take(encoded.indices)
+    return topics
+
+
+def _is_dropped(draft: Draft) -> ArrowColumn:
+    """Where a filter drops the record."""
+    plan, count = draft.plan, len(draft.payloads)
+    if not plan.transformations:
+        return pa.nulls(count, pa.bool_())
+    values, tombstones = plan.applied_steps().is_dropped, plan.applied_steps(is_tombstone=True).is_dropped
     return pc.if_else(draft.payloads.is_null(), tombstones, values)
 
 
 def assembled(draft: Draft) -> pa.Table:
-    """All columns as OUTCOME_SCHEMA, single rows in their places."""
-    count = len(draft.payloads)
+    """All columns as OUTCOME_SCHEMA, single rows in their places.
+
+    A record that was dropped leaves no hash: an equal one that is not dropped is no duplicate of it.
+    """
+    count, topics = len(draft.payloads), _topics(draft)
     picks = np.arange(count, dtype=np.int64)
     places = np.fromiter(draft.rows, dtype=np.int64, count=len(draft.rows))
     picks[places] = count + np.arange(len(places))
@@ -248,9 +331,12 @@ def assembled(draft: Draft) -> pa.Table:
         base = _column(draft, name, kind)
         shown = [None if r.rejection is not None and name in {"key", "value"} else getattr(r, name) for r in rows]
         columns[name] = pa.concat_arrays([base, pa.array(shown, kind)]).take(indices) if rows else base
-    columns["topic"] = _topics(draft)
+    columns["topic"] = topics
     for name in ("stage", "reason", "message"):
         shown = [None if row.rejection is None else str(getattr(row.rejection, name)) for row in rows]
         base = pa.nulls(count, pa.string())
         columns[name] = pa.concat_arrays([base, pa.array(shown, pa.string())]).take(indices) if rows else base
+    columns["is_dropped"] = pc.and_(_is_dropped(draft), columns["reason"].is_null())
+    if pc.any(columns["is_dropped"]).as_py():
+        columns["dedupe"] = pc.if_else(columns["is_dropped"], pa.scalar(None, pa.binary()), columns["dedupe"])
     return pa.table([columns[name] for name in OUTCOME_SCHEMA.names], schema=OUTCOME_SCHEMA)

@@ -200,7 +200,9 @@ def _text_outputs(plan: ConversionPlan, *, has_key: bool) -> list[Column]:
             written[VALUE] = _Written(framed)
         else:
             written[VALUE] = _Written(text_bytes(F.col(PAYLOAD), spec=spec))
-    if has_key:
+    if plan.has_key_of_value:
+        written[KEY] = _transformed(plan, Side.KEY, F.col(PAYLOAD), F.col(PAYLOAD).isNotNull())
+    elif has_key:
         written[KEY] = _page_key(plan)
     proof = _all(each.proof for each in written.values())
     verdict = F.lit(VALID) if proof is None else F.when(proof, F.lit(VALID)).otherwise(F.lit(SUSPICIOUS))
@@ -225,7 +227,9 @@ def _outputs(
     written: dict[str, _Written] = {}
     if is_value_written(plan):
         written[VALUE] = _value(plan)
-    if has_key:
+    if plan.has_key_of_value:
+        written[KEY] = _transformed(plan, Side.KEY, F.col(RECORD), F.col(RECORD).isNotNull())
+    elif has_key:
         written[KEY] = _page_key(plan)
     if plan.key_fields:
         written[KEY] = _record_key(plan, plan.record) if plan.record is not None else _Written(_loose_key(plan))

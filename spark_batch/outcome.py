@@ -57,6 +57,7 @@ _OUTCOME: dict[str, pa.DataType] = {
     "dedupe": pa.binary(),
     "coerced": pa.int64(),
     "topic": pa.string(),
+    "is_dropped": pa.bool_(),
     "stage": pa.string(),
     "reason": pa.string(),
     "message": pa.string(),
@@ -69,5 +70,6 @@ OUTCOME_SCHEMA = pa.schema(_OUTCOME)
 
 `reason` null means valid; a rejected row has neither key nor value (the caller holds the original bytes). `dedupe` is a
 16-byte hash where the plan names fields for it; `coerced` has a bit for each field in which a text was taken for its
-value (`ConversionPlan.coerced_fields`; null: none); `topic` null means the configured one.
+value (`ConversionPlan.coerced_fields`; null: none); `topic` null means the configured one; `is_dropped` is
+true of records that a filter has dropped, which are neither rejected nor written (null: false).
 """

@@ -137,6 +137,8 @@ class ConversionPlan:
     topic: str = ""
     """Topic of the records before their transformations; not asked for where there are none, so that plans of several
     topics are the same plan."""
+    headers: frozenset[str] = frozenset()
+    """Of the names of headers that predicates ask for, those that the records have."""
     rules_of_rows: tuple[Rule, ...] = ()
     """Rules of a connector whose rows bring their schema, and so their contract, with them."""
     key_schema: str | None = None
@@ -155,7 +157,17 @@ class ConversionPlan:
 
     def applied_steps(self, *, is_tombstone: bool = False) -> AppliedSteps:
         """What records, or tombstones, go through; raises JavaPatternError."""
-        return applied_steps(self.transformations, self.topic, is_tombstone=is_tombstone)
+        return applied_steps(self.transformations, self.topic, is_tombstone=is_tombstone, headers=self.headers)
+
+    @property
+    def has_key_of_value(self) -> bool:
+        """Whether a transformation makes keys of fields of the value."""
+        return bool(self.transformations) and self.applied_steps().has_key_of_value
+
+    @property
+    def has_header_edits(self) -> bool:
+        """Whether transformations add headers to its records, or take some away."""
+        return any(self.applied_steps(is_tombstone=is_tombstone).edits for is_tombstone in (False, True))
 
     @property
     def is_json(self) -> bool:

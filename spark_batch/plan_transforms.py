@@ -5,18 +5,32 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from spark_batch.avro_documents import definitions, each_definition, inlined, namespace_of, without_json_names
 from spark_batch.avro_types import Array, AvroType, Decimal, Enum, Map, Narrow, Primitive, Record, Slot, Temporal, Uuid
 from spark_batch.plan import ConversionPlan, ConverterKind, PayloadFormat, UnknownFields
-from spark_batch.transforms.applied import shape_after
-from spark_batch.transforms.catalog import InsertField, RegexRouter, Side, Step, TopicNameMatches
+from spark_batch.transforms.applied import asked_headers, header_sets, shape_after
+from spark_batch.transforms.catalog import (
+    HEADER_EDITS,
+    Filter,
+    HasHeaderKey,
+    InsertField,
+    RegexRouter,
+    Side,
+    Step,
+    TimestampRouter,
+    TopicNameMatches,
+    ValueToKey,
+)
 from spark_batch.transforms.fields import OfFields
 from spark_batch.transforms.java_pattern import JavaPatternError
 from spark_batch.transforms.shape import Misfit, Shape, text_shape
 
 _LEGAL_TOPIC = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
 _AVRO_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+HEADERS_ASKED_MAX = 6
+"""Names of headers that predicates of one connector may ask for: each doubles what has to be known before."""
 _STRING_FORMS = {
     Primitive.STRING,
     Primitive.INT,
@@ -69,7 +83,7 @@ def is_page_key_written(plan: ConversionPlan) -> bool:
     """Whether keys that come with the page must be converted (they are text) rather than passed on."""
     is_formed = plan.key_converter.kind in {ConverterKind.JSON, ConverterKind.AVRO}
     is_formed = is_formed or plan.key_schema is not None
-    return not plan.key_fields and (is_formed or is_reshaped(plan, Side.KEY))
+    return not plan.key_fields and not plan.has_key_of_value and (is_formed or is_reshaped(plan, Side.KEY))
 
 
 def plain_value_shape(plan: ConversionPlan) -> Shape | None:
@@ -82,7 +96,9 @@ def plain_value_shape(plan: ConversionPlan) -> Shape | None:
 
 
 def plain_key_shape(plan: ConversionPlan) -> Shape | None:
-    """Keys before their transformations; None where they are loose."""
+    """Keys before their transformations; None where they are loose. Those made of the value begin as the value."""
+    if plan.has_key_of_value:
+        return plain_value_shape(plan)
     if not plan.key_fields:
         return text_shape() if plan.key_record is None else Shape(Slot(plan.key_record), plan.plain_key_schema())
     record = plan.record
@@ -163,19 +179,60 @@ def _has_wide_decimal(kind: AvroType) -> bool:
 
 def misfits(plan: ConversionPlan) -> list[tuple[str, str, str]]:
     """Everything that is wrong: key, value seen, what was expected."""
-    found = [*pattern_misfits(plan.transformations), *map(_told, _sink_fields(plan.transformations))]
+    steps = plan.transformations
+    found = [*pattern_misfits(steps), *map(_told, (*_sink_fields(steps), *_unknown_topics(steps)))]
     if found:
         return found
     try:
-        _check_topics(plan)
-        _check_tombstones(plan)
-        if is_reshaped(plan, Side.VALUE):
-            _check_value(plan)
-        if is_reshaped(plan, Side.KEY):
-            _check_key(plan)
+        _check_headers(plan)
+        for headers in header_sets(steps):
+            _check_topics(replace(plan, headers=headers))
+        _check(plan)
     except Misfit as misfit:
         return [_told(misfit)]
     return []
+
+
+def _check(plan: ConversionPlan) -> None:
+    """For records with the plan's headers."""
+    _check_tombstones(plan)
+    if is_reshaped(plan, Side.VALUE):
+        _check_value(plan)
+    if is_reshaped(plan, Side.KEY):
+        _check_key(plan)
+
+
+def _check_headers(plan: ConversionPlan) -> None:
+    """Schemas are registered before the first record, and so before its headers are known."""
+    names = asked_headers(plan.transformations)
+    if len(names) > HEADERS_ASKED_MAX:
+        raise Misfit("predicates", ",".join(sorted(names)), f"at most {HEADERS_ASKED_MAX} names of headers")
+    is_avro = ConverterKind.AVRO in {plan.key_converter.kind, plan.value_converter.kind}
+    for step in plan.transformations:
+        is_decided = isinstance(step.predicate, HasHeaderKey) and not isinstance(
+            step.transformation, (Filter, *HEADER_EDITS)
+        )
+        if is_avro and is_decided:
+            expected = "converters other than Avro, whose schemas are registered before headers are known"
+            raise Misfit(f"transforms.{step.name}.predicate", "HasHeaderKey", expected)
+        if is_avro and isinstance(step.transformation, TimestampRouter):
+            expected = "converters other than Avro, whose schemas are registered before times are known"
+            raise Misfit(f"transforms.{step.name}.type", "TimestampRouter", expected)
+        if isinstance(step.transformation, ValueToKey) and plan.key_fields:
+            raise Misfit("key.fields", ",".join(plan.key_fields), f"none beside the keys that {step.name} makes")
+
+
+def _unknown_topics(steps: Iterable[Step]) -> Iterator[Misfit]:
+    """After a router by time no topic is known before the records are."""
+    is_timed = False
+    for step in steps:
+        form = step.transformation
+        if is_timed and isinstance(step.predicate, TopicNameMatches):
+            yield Misfit(f"transforms.{step.name}.predicate", "TopicNameMatches", "no topic made of times before it")
+        if is_timed and isinstance(form, InsertField) and form.topic is not None:
+            key = f"transforms.{step.name}.topic.field"
+            yield Misfit(key, form.topic.name, "its place before the router by time")
+        is_timed = is_timed or isinstance(form, TimestampRouter)
 
 
 def pattern_misfits(steps: Iterable[Step]) -> list[tuple[str, str, str]]:
@@ -214,13 +271,20 @@ def _pattern_misfits(step: Step) -> Iterator[Misfit]:
 
 def _check_topics(plan: ConversionPlan) -> None:
     for is_tombstone in (False, True):
-        topic = plan.applied_steps(is_tombstone=is_tombstone).topic
+        applied = plan.applied_steps(is_tombstone=is_tombstone)
+        topic = applied.topic
+        for router in applied.routers:
+            topic = router.routed(topic, 0) if isinstance(router, TimestampRouter) else router.routed(topic)
         if plan.topic and not _LEGAL_TOPIC.fullmatch(topic):
             raise Misfit("transforms", topic, "names of topics that Kafka allows to come out of it")
 
 
 def _check_tombstones(plan: ConversionPlan) -> None:
-    if plan.applied_steps(is_tombstone=True).of(Side.KEY) != plan.applied_steps().of(Side.KEY):
+    tombstones, values = plan.applied_steps(is_tombstone=True), plan.applied_steps()
+    if tombstones.is_dropped or values.is_dropped or (values.has_key_of_value and not plan.is_of_rows):
+        # Keys of tombstones are those of their pages then, or none at all.
+        return
+    if tombstones.of(Side.KEY) != values.of(Side.KEY):
         expected = "no predicate that treats keys of tombstones unlike other keys"
         raise Misfit("transforms", "RecordIsTombstone", expected)
 

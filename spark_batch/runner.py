@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from spark_batch.compiled import CompiledPlans, compile_plan
 from spark_batch.convert import convert_table
+from spark_batch.draft import unfit_outcome
 from spark_batch.errors import ConversionError, ConversionFatal, ConversionRetriable, SparkUnavailable
 from spark_batch.outcome import INPUT_SCHEMA
 from spark_batch.plan import ConversionPlan, ConverterKind, ConverterSpec, PayloadFormat, PlanFinding
@@ -200,6 +201,9 @@ class ConversionRunner:
         return judgement
 
     def _convert(self, plan: ConversionPlan, batch: pa.Table) -> pa.Table:
+        unfit = unfit_outcome(plan, batch)
+        if unfit is not None:
+            return unfit
         # Asked for before the session: what a session compiles that is replaced meanwhile is kept for its generation.
         generation = self._sessions.generation
         session = self._sessions.present()

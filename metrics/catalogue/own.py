@@ -293,6 +293,12 @@ RECORDS_DEDUPLICATED = Metric(
     "Records dropped because equal ones had been delivered.",
     TASK,
 )
+RECORDS_FILTERED = Metric(
+    "headrace_records_filtered_total",
+    Kind.COUNTER,
+    "Records that a transformation has dropped.",
+    TASK,
+)
 DEAD_LETTERS = Metric(
     "headrace_dead_letters_total",
     Kind.COUNTER,

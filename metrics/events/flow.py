@@ -322,6 +322,14 @@ class RecordsDeduplicated(TaskEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RecordsFiltered(TaskEvent):
+    """``count`` records were dropped by a transformation that filters; their offsets are done."""
+
+    logger: ClassVar[str] = "headrace.deliver"
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RecordsDelivered(TaskEvent):
     """Records are readable in their topics; ``bytes`` counts their keys and values."""
 

@@ -47,7 +47,7 @@ ENDING_SECONDS_MAX = 5.0
 CELL_CHARACTERS_MAX = 400
 _OF_CONTRACT = ("contract.", "key.", "value.", "timestamp.field", "dedupe.", "transforms", "predicates")
 """Beginnings of keys that say what becomes of records, not where they come from."""
-_STYLES = {"valid": "green", "rejected": "red", "duplicate": "yellow"}
+_STYLES = {"valid": "green", "rejected": "red", "duplicate": "yellow", "filtered": "yellow"}
 
 
 def run_preview(file: Path, worker: Path | None, limits: SampleLimits, *, is_json: bool) -> int:
@@ -198,7 +198,7 @@ def _print(shown: Preview, hide: Callable[[str], str]) -> None:
     if told["records"]:
         console.print(_table(told["records"]))
     counts = told["counts"]
-    parts = [f"{counts[word]:,} {word}" for word in ("valid", "rejected", "duplicate") if counts[word]]
+    parts = [f"{counts[word]:,} {word}" for word in ("valid", "rejected", "duplicate", "filtered") if counts[word]]
     console.print(Text(f"{counts['records']:,} records: {', '.join(parts)}" if parts else "no records"))
     for reason, count in counts["reasons"].items():
         console.print(Text(printable(f"  {count:,} {reason}")))

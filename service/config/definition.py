@@ -23,7 +23,7 @@ from service.kafka.topic_names import TOPIC_NAME_RULE, is_topic_name
 from spark_batch.coercion import TYPELESS, Coerce
 from spark_batch.plan import Contract, ConversionPlan, PayloadFormat, PlanFinding, Rule, UnknownFields
 from spark_batch.plan_findings import plan_findings
-from spark_batch.transforms.applied import applied_steps
+from spark_batch.transforms.applied import applied_steps, topics_after
 from spark_batch.transforms.catalog import Step
 
 RULES_PREFIX = "contract.rules."
@@ -84,11 +84,12 @@ class ConnectorDefinition:
 
     @property
     def record_topics(self) -> tuple[str, ...]:
-        """Topics in which records and tombstones of `topic` end, each once; none where pages name theirs."""
+        """Topics in which records and tombstones of `topic` end, each once; none where pages or times name theirs."""
         if not self.topic:
             return ()
-        tombstones = applied_steps(self.transformations, self.topic, is_tombstone=True).topic
-        return tuple(dict.fromkeys((self.record_topic, tombstones)))
+        steps = self.transformations
+        values = topics_after(steps, self.topic, is_tombstone=False)
+        return tuple(dict.fromkeys((*values, *topics_after(steps, self.topic, is_tombstone=True))))
 
     @property
     def has_rules(self) -> bool:

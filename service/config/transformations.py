@@ -8,7 +8,6 @@ from typing import Any
 
 from fetchers.sdk import ConfigModel, Finding
 from service.config.transforms import (
-    PACKAGE,
     PREDICATES,
     TRANSFORMATIONS,
     AliasConfig,
@@ -17,18 +16,20 @@ from service.config.transforms import (
 )
 from spark_batch.plan_transforms import pattern_misfits
 from spark_batch.transforms import catalog
-from spark_batch.transforms.catalog import Predicate, RegexRouter, Side, Step, TopicNameMatches, Transformation
+from spark_batch.transforms.catalog import (
+    HeaderFrom,
+    InsertHeader,
+    Predicate,
+    RegexRouter,
+    Side,
+    Step,
+    TopicNameMatches,
+    Transformation,
+)
 from spark_batch.transforms.form import KeysRefused, KeyValues
 
-_BUILT = ", ".join(known.name.removeprefix(f"{PACKAGE}.") for known in TRANSFORMATIONS)
-_NOT_BUILT_TRANSFORMATIONS = (
-    "DropHeaders",
-    "Filter",
-    "HeaderFrom",
-    "InsertHeader",
-    "TimestampRouter",
-    "ValueToKey",
-)
+_TEXT_HEADER_CONVERTERS = {"", "SimpleHeaderConverter", "StringConverter"}
+"""Those that write texts and numbers as they are read by people; "" is the worker's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +44,6 @@ def aliases_of(properties: Mapping[str, str], key: str) -> tuple[str, ...]:
     """Names in a list of aliases, each once."""
     text = properties.get(key, "")
     return tuple(dict.fromkeys(name.strip() for name in text.split(","))) if text.strip() else ()
-
-
-def not_built(name: str) -> str | None:
-    """What is said of a transformation that Kafka Connect has and this version has not; None for other names."""
-    simple = name.removeprefix(f"{PACKAGE}.").partition("$")[0]
-    if simple not in _NOT_BUILT_TRANSFORMATIONS or find_class(name, TRANSFORMATIONS) is not None:
-        return None
-    return f"{name} is not built yet in this version of headrace; ignoring it would change the records. Built: {_BUILT}"
 
 
 def read_transformations(properties: Mapping[str, str], *, is_sink: bool = False) -> TransformationsReading:
@@ -75,7 +68,17 @@ def read_transformations(properties: Mapping[str, str], *, is_sink: bool = False
         findings.append(Finding(key, value, text))
     if is_sink:
         findings += _ascii_findings(steps)
+    findings += _header_findings(properties.get("header.converter", "").strip(), steps)
     return TransformationsReading(tuple(steps), tuple(findings))
+
+
+def _header_findings(converter: str, steps: Sequence[Step]) -> Iterator[Finding]:
+    """Headers that transformations make are texts; other converters would write other bytes of the same values."""
+    is_making = any(isinstance(step.transformation, (InsertHeader, HeaderFrom)) for step in steps)
+    if is_making and converter.rpartition(".")[2] not in _TEXT_HEADER_CONVERTERS:
+        expected = "SimpleHeaderConverter or StringConverter, where transformations make headers"
+        text = f"Invalid value {converter} for configuration header.converter: Expected {expected}"
+        yield Finding("header.converter", converter, text)
 
 
 def _ascii_findings(steps: Sequence[Step]) -> Iterator[Finding]:
@@ -138,10 +141,10 @@ class _Alias:
 
     def _made(self, known: TransformClass, values: KeyValues) -> Transformation | None:
         made: Transformation | None = None
-        if known.form in catalog.ROUTERS:
-            return known.form.configured(values)  # type: ignore[no-any-return] # as the catalogue has it
         side = Side.KEY if known.name.endswith("$Key") else Side.VALUE
         try:
+            if known.form in catalog.WHOLE:
+                return known.form.configured(values)  # type: ignore[no-any-return] # as the catalogue has it
             made = known.form.configured(side, values, is_sink=self.is_sink)
         except KeysRefused as error:
             for key, expected in error.refused:
@@ -154,13 +157,9 @@ class _Alias:
         if known is None:
             key = f"{self.prefix}type"
             missing = f'Missing required configuration "{key}" which has no default value.'
-            text = (
-                not_built(name)
-                or (missing if not name else "")
-                or (
-                    f"Invalid value {name} for configuration {key}: Class {name} could not be found. "
-                    f"Built: {', '.join(known.name for known in classes)}"
-                )
+            text = (missing if not name else "") or (
+                f"Invalid value {name} for configuration {key}: Class {name} could not be found. "
+                f"Built: {', '.join(known.name for known in classes)}"
             )
             self.findings.append(Finding(key, name, text))
         return known

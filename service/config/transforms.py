@@ -91,7 +91,8 @@ def _transform_classes(form: Any, package: str, suffixes: Iterable[str]) -> tupl
 
 TRANSFORMATIONS: tuple[TransformClass, ...] = (
     *(known for form in catalog.RESHAPINGS for known in _transform_classes(form, PACKAGE, ("$Key", "$Value"))),
-    *(known for form in catalog.ROUTERS for known in _transform_classes(form, PACKAGE, ("",))),
+    *_transform_classes(catalog.HeaderFrom, PACKAGE, ("$Key", "$Value")),
+    *(known for form in catalog.WHOLE for known in _transform_classes(form, PACKAGE, ("",))),
 )
 PREDICATES: tuple[TransformClass, ...] = tuple(
     known for form in catalog.PREDICATES for known in _transform_classes(form, f"{PACKAGE}.predicates", ("",))

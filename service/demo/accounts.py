@@ -13,6 +13,7 @@ from metrics.events import (
     PageFetched,
     RecordsDeduplicated,
     RecordsDelivered,
+    RecordsFiltered,
     RecordsRejected,
     SourceGap,
 )
@@ -26,6 +27,7 @@ class Accounts:
     delivered: Counter[str] = field(default_factory=Counter)
     dead_lettered: Counter[str] = field(default_factory=Counter)
     deduplicated: Counter[str] = field(default_factory=Counter)
+    filtered: Counter[str] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
     connections: int = 0
     """Of listeners."""
@@ -44,6 +46,8 @@ class Accounts:
             self.dead_lettered[event.connector] += event.count
         elif isinstance(event, RecordsDeduplicated):
             self.deduplicated[event.connector] += event.count
+        elif isinstance(event, RecordsFiltered):
+            self.filtered[event.connector] += event.count
         elif isinstance(event, RecordsRejected):
             self.reasons[event.reason] += event.count
         elif isinstance(event, ListenerConnected):
@@ -56,4 +60,5 @@ class Accounts:
     @property
     def settled(self) -> int:
         """Records whose fate is committed."""
-        return self.delivered.total() + self.dead_lettered.total() + self.deduplicated.total()
+        dropped = self.deduplicated.total() + self.filtered.total()
+        return self.delivered.total() + self.dead_lettered.total() + dropped

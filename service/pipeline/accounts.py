@@ -19,6 +19,7 @@ from metrics.events import (
     RecordsCoerced,
     RecordsDeduplicated,
     RecordsDelivered,
+    RecordsFiltered,
     RecordsRejected,
     TaskEvents,
     TransactionAborted,
@@ -57,6 +58,8 @@ class Accounts:
             self.events(RecordsCoerced, field=name, count=count)
         if settlement.deduplicated:
             self.events(RecordsDeduplicated, count=settlement.deduplicated)
+        if settlement.filtered:
+            self.events(RecordsFiltered, count=settlement.filtered)
         for (stage, reason), count in letters.counts.items():
             self.events(RecordsRejected, stage=stage, reason=reason, count=count)
         if len(letters):

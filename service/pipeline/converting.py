@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, cast
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from fetchers.sdk import BackOff, Clock, Page, RowSchema
 from metrics.events import BatchConverted, RetryScheduled, TaskEvents
 from service.domain.errors import PoisonedBatchError, described
 from service.pipeline.batching import MicroBatch
+from service.pipeline.headers import Headers, edited, headers_of, runs_of_headers
 from spark_batch.errors import ConversionFatal, ConversionRetriable, SparkUnavailable
 from spark_batch.outcome import INPUT_SCHEMA, OUTCOME_SCHEMA
 from spark_batch.plan import ConversionPlan
+from spark_batch.transforms.applied import asked_headers
+from spark_batch.transforms.catalog import TimestampRouter
 
 ALONE_AFTER_LOSSES = 2
 """From then on a micro-batch is tried beside no other: it may be what kills Spark."""
@@ -57,6 +63,17 @@ class PlanRows(Protocol):
         """
 
 
+class MakeTopics(Protocol):
+    """Makes topics of one connector that only its converted records tell."""
+
+    async def __call__(self, topics: Collection[str], /) -> None:
+        """Return once they are there; raises ``DeliveryRetriable``, ``DeliveryFatal``."""
+
+
+async def make_no_topics(topics: Collection[str]) -> None:
+    """Obey ``MakeTopics`` where somebody else makes them."""
+
+
 async def refuse_rows(
     topic: str, schema: RowSchema, key_schema: RowSchema | None, /, *, has_tombstones: bool
 ) -> ConversionPlan:
@@ -65,6 +82,10 @@ async def refuse_rows(
     raise ConversionFatal(f"rows of {schema.name} came for topic '{topic}', and nobody here plans rows")
 
 
+TOPICS_MAX = 10_000
+"""Topics made of times that a task remembers to have asked for."""
+RUNS_MAX = 256
+"""Runs of records of one plan that are cut out one by one; of more, the records are picked out at once."""
 ROW_PLANS_MAX = 1_024
 """Plans of rows that a task remembers; of more, those that were not used for longest are asked for again."""
 
@@ -106,6 +127,25 @@ class ConvertedBatch:
     batch: MicroBatch
     records: pa.Table
     outcome: pa.Table
+    shares: tuple[Share, ...] = ()
+    """Which plan has converted which records."""
+
+    def headers(self) -> Sequence[Headers] | None:
+        """The headers of every record after its transformations; None where none has any. Slow for many records."""
+        before = headers_of(self.batch.pages)
+        if not any(share.plan.transformations and share.plan.has_header_edits for share in self.shares):
+            return before
+        found: list[Headers] = [()] * self.records.num_rows if before is None else list(before)
+        is_tombstone = np.concatenate([np.zeros(0, bool), *(_tombstones(item.page) for item in self.batch.pages)])
+        for share in self.shares:
+            for of_nulls in (False, True):
+                applied = share.plan.applied_steps(is_tombstone=of_nulls)
+                rows = share.numbers[is_tombstone[share.numbers] == of_nulls].tolist()
+                if applied.edits and rows:
+                    own = None if before is None else [before[row] for row in rows]
+                    for row, after in zip(rows, edited(own, applied, count=len(rows)), strict=True):
+                        found[row] = after
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +163,9 @@ class ConvertStage:
     topic: str = ""
     """Of pages that name none; none where every page has to."""
     row_plans: RowPlans = field(default_factory=RowPlans)
+    make_topics: MakeTopics = make_no_topics
+    """For routers that ask for each record's time."""
+    topics_made: set[str] = field(default_factory=set)
     admitted: set[tuple[str, bool]] = field(default_factory=set)
     """Topics that pages named, and whether for tombstones, which need no more asking."""
     admitting: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -151,8 +194,9 @@ class ConvertStage:
                 await self._wait(error, attempt)
             else:
                 _demand_verdicts(outcome, records.num_rows)
+                await self._make_topics(outcome)
                 self.events(BatchConverted, records=batch.records, seconds=self.clock.monotonic() - started_at)
-                return ConvertedBatch(batch, records, outcome)
+                return ConvertedBatch(batch, records, outcome, tuple(shares))
         message = f"the conversion of one micro-batch of {batch.records} records was lost {self.attempts_max} times"
         raise PoisonedBatchError(message)
 
@@ -177,6 +221,21 @@ class ConvertStage:
 
         return shares_of(batch, self.plan, lambda page: plans[id(page)])
 
+    async def _make_topics(self, outcome: pa.Table) -> None:
+        """Topics made of the times of records are known now."""
+        if not any(isinstance(step.transformation, TimestampRouter) for step in self.plan.transformations):
+            return
+        written: Any = outcome.filter(
+            pc.and_(outcome["reason"].is_null(), pc.invert(cast("Any", outcome["is_dropped"])))
+        )
+        news = {str(topic) for topic in written["topic"].unique().to_pylist() if topic is not None} - self.topics_made
+        if news:
+            await self.make_topics(sorted(news))
+            if len(self.topics_made) > TOPICS_MAX:
+                # Asking for a topic that is there does no harm.
+                self.topics_made.clear()
+            self.topics_made.update(news)
+
     def _demand_topic(self, topic: str) -> None:
         if not topic:
             raise ConversionFatal("a page names no topic, and neither does the config of its connector")
@@ -185,9 +244,15 @@ class ConvertStage:
         """The verdicts, those of each share by a plan of its own."""
         if len(shares) == 1:
             return await self.convert(shares[0].plan, shares[0].of(records), is_alone=is_alone)
+        converted = [await self.convert(share.plan, share.of(records), is_alone=is_alone) for share in shares]
+        if sum(len(share.runs) for share in shares) > RUNS_MAX:
+            for share, own in zip(shares, converted, strict=True):
+                _demand_verdicts(own, len(share.numbers))
+            order = np.argsort(np.concatenate([share.numbers for share in shares]))
+            return pa.concat_tables(converted).take(cast("Any", pa.array(order)))
         outcomes: dict[int, pa.Table] = {}
-        for share in shares:
-            outcomes |= share.cut(await self.convert(share.plan, share.of(records), is_alone=is_alone))
+        for share, own in zip(shares, converted, strict=True):
+            outcomes |= share.cut(own)
         return pa.concat_tables([outcomes[start] for start in sorted(outcomes)])
 
     async def _wait(self, error: ConversionRetriable, attempt: int) -> None:
@@ -220,21 +285,31 @@ def input_table(batch: MicroBatch) -> pa.Table:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """The pages of a micro-batch that one plan converts, wherever they stand in it. Nothing is copied."""
+    """The records of a micro-batch that one plan converts, wherever they stand in it.
+
+    Nothing is copied but where headers make many short runs of them.
+    """
 
     plan: ConversionPlan
     runs: tuple[tuple[int, int], ...]
-    """First row and number of rows of each run of such pages."""
+    """First row and number of rows of each run of such records."""
     rows: pa.Table | None = None
     """Their columns where they are rows; None: they are bytes, and stand in the columns of the micro-batch."""
 
     def of(self, records: pa.Table) -> pa.Table:
-        """The rows of this share, one run after another, without a copy."""
+        """The rows of this share, one run after another."""
         if self.rows is not None:
             return self.rows
         if self.runs == ((0, records.num_rows),):
             return records
+        if len(self.runs) > RUNS_MAX:
+            return records.take(cast("Any", pa.array(self.numbers)))
         return pa.concat_tables([records.slice(start, count) for start, count in self.runs])
+
+    @property
+    def numbers(self) -> npt.NDArray[np.int64]:
+        """The rows of its records in the micro-batch."""
+        return np.concatenate([np.arange(start, start + count) for start, count in self.runs])
 
     def cut(self, outcome: pa.Table) -> dict[int, pa.Table]:
         """Its verdicts, by the first row of each run."""
@@ -254,24 +329,32 @@ def shares_of(batch: MicroBatch, plan: ConversionPlan, plan_of_rows: Callable[[P
     pages = [item.page for item in batch.pages]
     if not plan.transformations and all(page.schema is None for page in pages):
         return [Share(plan, ((0, batch.records),))]
-    members: dict[Hashable, list[Page]] = {}
+    asked = asked_headers(plan.transformations)
+    members: dict[Hashable, list[tuple[Page, int, int]]] = {}
     runs: dict[Hashable, list[tuple[int, int]]] = {}
     start, last = 0, None
-    for page in pages:
-        if not len(page):
-            continue
-        key = _share_key(page, plan, plan_of_rows)
-        members.setdefault(key, []).append(page)
-        own = runs.setdefault(key, [])
-        if key == last:
-            own[-1] = (own[-1][0], own[-1][1] + len(page))
-        else:
-            own.append((start, len(page)))
-        start, last = start + len(page), key
+    for page in (page for page in pages if len(page)):
+        own_key = _share_key(page, plan, plan_of_rows)
+        for first, count, headers in runs_of_headers(page, asked):
+            key = (own_key[0] if not headers else replace(own_key[0], headers=headers), *own_key[1:])
+            members.setdefault(key, []).append((page, first, count))
+            own = runs.setdefault(key, [])
+            if key == last:
+                own[-1] = (own[-1][0], own[-1][1] + count)
+            else:
+                own.append((start, count))
+            start, last = start + count, key
     return [Share(key[0], tuple(runs[key]), _rows_table(members[key])) for key in cast("Any", members)]
 
 
-def _share_key(page: Page, plan: ConversionPlan, plan_of_rows: Callable[[Page], ConversionPlan]) -> Hashable:
+def _tombstones(page: Page) -> npt.NDArray[np.bool_]:
+    column: Any = page.payload_column
+    return np.asarray(column.is_null().to_numpy(zero_copy_only=False), dtype=bool)
+
+
+def _share_key(
+    page: Page, plan: ConversionPlan, plan_of_rows: Callable[[Page], ConversionPlan]
+) -> tuple[ConversionPlan, *tuple[Hashable, ...]]:
     """The plan, and the types of columns of rows: a driver may give one column in several."""
     if page.schema is None:
         topic = (page.topic or plan.topic) if plan.transformations else plan.topic
@@ -280,18 +363,18 @@ def _share_key(page: Page, plan: ConversionPlan, plan_of_rows: Callable[[Page], 
     return plan_of_rows(page), page.payload_column.type, None if keys is None else keys.type
 
 
-def _rows_table(pages: list[Page]) -> pa.Table | None:
-    """The columns of pages of rows; None for others."""
-    if pages[0].schema is None:
+def _rows_table(pieces: list[tuple[Page, int, int]]) -> pa.Table | None:
+    """The columns of these records of pages of rows; None for others."""
+    if pieces[0][0].schema is None:
         return None
-    keys: Any = next((page.keys for page in pages if page.keys is not None), None)
+    keys: Any = next((page.keys for page, _, _ in pieces if page.keys is not None), None)
     kind = pa.binary() if keys is None else keys.type
-    columns: dict[str, Any] = {
-        "key": pa.chunked_array([_column(page.keys, kind, len(page)) for page in pages]),
-        "value": pa.chunked_array([page.payload_column for page in pages]),
-        "timestamp": pa.chunked_array([_column(page.timestamps_ms, pa.int64(), len(page)) for page in pages]),
-    }
-    return pa.table(columns)
+    columns: dict[str, list[Any]] = {"key": [], "value": [], "timestamp": []}
+    for page, first, count in pieces:
+        columns["key"].append(_column(page.keys, kind, len(page)).slice(first, count))
+        columns["value"].append(cast("Any", page.payload_column).slice(first, count))
+        columns["timestamp"].append(_column(page.timestamps_ms, pa.int64(), len(page)).slice(first, count))
+    return pa.table({name: pa.chunked_array(chunks) for name, chunks in columns.items()})
 
 
 def _column(values: object, kind: pa.DataType, length: int) -> Any:

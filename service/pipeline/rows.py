@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, cast
@@ -17,6 +17,7 @@ from service.kafka.errors import RefusedRecord
 from service.kafka.records import Column, TopicRecords
 from service.pipeline.converting import ConvertedBatch
 from service.pipeline.duplicates import Mask
+from service.pipeline.headers import Headers
 from service.pipeline.queue import QueuedPage
 
 Numbers = npt.NDArray[np.int64]
@@ -37,6 +38,8 @@ class Rows:
     """Source partition of pages that name none."""
     refused: Mapping[int, RefusedRecord]
     """Rows that their topics do not take."""
+    headers: Sequence[Headers] | None = None
+    """Of every row; None where none has any."""
 
     @classmethod
     def of(
@@ -45,7 +48,8 @@ class Rows:
         """All rows of a micro-batch."""
         pages = converted.batch.pages
         starts = np.concatenate(([0], np.cumsum([len(item.page) for item in pages], dtype=np.int64)))
-        return cls(pages, starts, converted.records, converted.outcome, topic, partition, refused)
+        headers = converted.headers()
+        return cls(pages, starts, converted.records, converted.outcome, topic, partition, refused, headers)
 
     @property
     def count(self) -> int:
@@ -60,6 +64,10 @@ class Rows:
             own = np.fromiter((rejection.index for rejection in item.page.rejections), dtype=np.int64)
             mask[start + own] = True
         return mask
+
+    def dropped_mask(self) -> Mask:
+        """Rows that a filter has dropped."""
+        return _as_mask(pc.fill_null(contiguous(self.outcome.column("is_dropped")), pa.scalar(value=False)))
 
     def up_to_page_of(self, row: int) -> Rows:
         """Only the pages before the one that holds ``row``."""
@@ -126,12 +134,8 @@ class Rows:
         )
 
     def _headers(self, mask: Mask) -> list[Any] | None:
-        if all(item.page.headers is None for item in self.pages):
-            return None
-        every: list[Any] = []
-        for item in self.pages:
-            every.extend(item.page.headers if item.page.headers is not None else [()] * len(item.page))
-        return [every[row] for row in np.flatnonzero(mask)]
+        headers = self.headers
+        return None if headers is None else [headers[row] for row in np.flatnonzero(mask).tolist()]
 
 
 def contiguous(column: pa.ChunkedArray[Any]) -> Column:

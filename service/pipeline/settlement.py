@@ -1,4 +1,4 @@
-"""What becomes of each record of a converted micro-batch: delivered, dead-lettered, dropped as a duplicate.
+"""What becomes of each record of a converted micro-batch: delivered, dead-lettered, filtered, dropped as a duplicate.
 
 Pure: columns in, columns and counts out.
 """
@@ -55,6 +55,8 @@ class Settlement:
     fetched: int
     delivered: int
     deduplicated: int
+    filtered: int = 0
+    """Dropped by a transformation."""
     failure: FirstFailure | None = None
     coerced: tuple[tuple[str, int], ...] = ()
     """Fields in which texts were taken for values, and in how many of the delivered records."""
@@ -89,7 +91,9 @@ def settle(
         rows = rows.up_to_page_of(first)
         rejected = rejected[: rows.count]
     fresh, fresh_hashes = _fresh(rows, rejected, seen, has_dedupe=rules.has_dedupe)
-    delivered = fresh & ~rejected
+    # What a filter has dropped has no hash, so that it is fresh always.
+    dropped = rows.dropped_mask() & ~rejected
+    delivered = fresh & ~rejected & ~dropped
     written = list(rows.records(delivered))
     return Settlement(
         pages=rows.pages,
@@ -101,6 +105,7 @@ def settle(
         fetched=rows.count,
         delivered=int(delivered.sum()),
         deduplicated=rows.count - int(fresh.sum()),
+        filtered=int((fresh & dropped).sum()),
         failure=failure,
         coerced=_coerced(rows, delivered, rules.coerced_fields),
     )

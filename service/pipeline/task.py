@@ -28,9 +28,11 @@ from service.pipeline.converting import (
     Convert,
     ConvertedBatch,
     ConvertStage,
+    MakeTopics,
     PlanRows,
     RowPlans,
     admit_every_topic,
+    make_no_topics,
     refuse_rows,
 )
 from service.pipeline.dead_letters import DeadLetterRules
@@ -96,6 +98,7 @@ class SourceTask:
     """Returns while the task is wanted as it was begun, and raises what ends it otherwise."""
     on_running: Signal = lambda: None
     admit: Admit = admit_every_topic
+    make_topics: MakeTopics = make_no_topics
     """Asked before the first record for a topic that a page names is converted."""
     plan_rows: PlanRows = refuse_rows
     """Asked before the first row of a schema, for a topic, is converted."""
@@ -215,6 +218,7 @@ class SourceTask:
                 self.parts.clock,
                 self.settings.fetch_retry.back_off,
                 admit=self.admit,
+                make_topics=self.make_topics,
                 topic=self.settings.topic,
                 row_plans=RowPlans(self.plan_rows),
             )

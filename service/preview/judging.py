@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Self
@@ -30,7 +30,6 @@ from spark_batch.convert_exactly import convert_exactly, is_judged_exactly
 from spark_batch.plan import ConversionPlan, ConverterKind
 from spark_batch.plan_findings import plan_findings
 from spark_batch.plan_transforms import key_schema, value_schema
-from spark_batch.transforms.applied import applied_steps
 
 SHOWN_BYTES_MAX = 32 * 1024
 """Of one payload, key or value in an answer; what is longer is cut, and says so. Verdicts are on the whole record."""
@@ -83,7 +82,8 @@ class JudgedRecord:
     timestamp: int | None
     """Milliseconds since the epoch; None: the time of delivery."""
     verdict: str
-    """``valid``, ``rejected``, or ``duplicate``: equal by ``dedupe.fields`` to one before it in the sample."""
+    """``valid``, ``rejected``, ``filtered`` (by a transformation), or ``duplicate``: equal by ``dedupe.fields`` to one
+    before it in the sample."""
     coerced: tuple[str, ...] = ()
     """Fields in which a text was taken for their value, as ``contract.coerce`` allows."""
     stage: str | None = None
@@ -183,22 +183,24 @@ def _records(
             is_seen = row["dedupe"] is not None and (window, row["dedupe"], is_rejected) in seen
             if row["dedupe"] is not None:
                 seen.add((window, row["dedupe"], is_rejected))
-            target = applied_steps(
-                plan.transformations, page.topic or definition.topic, is_tombstone=payload is None
-            ).topic
+            target = row["topic"] or page.topic or definition.topic
             yield JudgedRecord(
                 payload=payload,
                 topic=target,
                 key=None if is_rejected else decoded.key(row["key"]),
                 value=None if is_rejected else decoded.value(row["value"]),
                 timestamp=row["timestamp"],
-                verdict="duplicate" if is_seen else "rejected" if is_rejected else "valid",
+                verdict="duplicate" if is_seen else "rejected" if is_rejected else _kept(row),
                 coerced=tuple(name for bit, name in enumerate(plan.coerced_fields) if (row["coerced"] or 0) >> bit & 1),
                 stage=row["stage"],
                 reason=row["reason"],
                 field=field_of(row["message"]),
                 message=row["message"],
             )
+
+
+def _kept(row: Mapping[str, Any]) -> str:
+    return "filtered" if row["is_dropped"] else "valid"
 
 
 def field_of(message: str | None) -> str | None:

@@ -110,7 +110,7 @@ def as_json(shown: Preview, *, hide: Callable[[str], str]) -> dict[str, Any]:
         "records": [_record(record, own) for record in judged.records],
         "counts": {
             "records": len(judged.records),
-            **{verdict: judged.count(verdict) for verdict in ("valid", "rejected", "duplicate")},
+            **{verdict: judged.count(verdict) for verdict in ("valid", "rejected", "duplicate", "filtered")},
             "reasons": judged.reasons,
             "coerced": judged.coerced,
         },

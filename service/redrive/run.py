@@ -14,6 +14,7 @@ from metrics.events import (
     Event,
     RecordsDeduplicated,
     RecordsDelivered,
+    RecordsFiltered,
     TaskFailed,
 )
 from service.app import open_worker
@@ -61,6 +62,9 @@ class RedriveReport:
             self.passed += event.records
         elif isinstance(event, RecordsDeduplicated):
             self.passed_before += event.count
+        elif isinstance(event, RecordsFiltered):
+            # Such a record needs no other redrive: the config does not want it.
+            self.passed += event.count
         elif isinstance(event, DeadLettersWritten):
             self.failed_again += event.count
         elif isinstance(event, TaskFailed):

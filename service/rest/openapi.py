@@ -170,7 +170,7 @@ COMPONENTS: Mapping[str, Json] = {
         max={"type": ["integer", "string", "null"], "examples": [20]},
     ),
     "PreviewedRecord": record(
-        verdict={"type": "string", "enum": ["valid", "rejected", "duplicate"]},
+        verdict={"type": "string", "enum": ["valid", "rejected", "duplicate", "filtered"]},
         stage=OPTIONAL_TEXT,
         reason=OPTIONAL_TEXT,
         field=OPTIONAL_TEXT,
@@ -194,6 +194,7 @@ COMPONENTS: Mapping[str, Json] = {
             valid=NUMBER,
             rejected=NUMBER,
             duplicate=NUMBER,
+            filtered=NUMBER,
             reasons=map_of(NUMBER),
             coerced=map_of(NUMBER),
         ),

@@ -38,6 +38,8 @@ class Decoded:
     """For each batch the rows of its records in the poll, ascending from batch to batch."""
     refusals: list[Refusal]
     """By the converters and the transformations."""
+    filtered: int = 0
+    """How many records transformations have dropped."""
 
     def left_out(self, count: int) -> Rows:
         """Of ``count`` polled rows those that the sink is not handed."""
@@ -68,14 +70,15 @@ class Decoding:
 
     def _cut(self, polled: pa.Table, keys: Reading, values: Reading, refuse: Callable[[Refusal], None]) -> Decoded:
         refusals = [*_refusals(self.key, keys), *_refusals(self.value, values)]
-        topics = column_of(polled, "topic")
+        records, filtered = polled, 0
         if self.steps:
             changed = transformed(self.steps, polled, keys, values)
-            topics, keys, values = changed.topics, changed.keys, changed.values
+            records, keys, values, filtered = changed.records, changed.keys, changed.values, changed.filtered
             refusals += changed.refusals
-        whole = _with(polled, "topic", topics).append_column("original_topic", polled.column("topic"))
+        whole = records.append_column("original_topic", polled.column("topic"))
         found = list(runs(keys, values))
-        return Decoded([self._batch(whole, run, refuse) for run in found], [run.rows for run in found], refusals)
+        batches = [self._batch(whole, run, refuse) for run in found]
+        return Decoded(batches, [run.rows for run in found], refusals, filtered)
 
     def _batch(self, whole: pa.Table, run: Run, refuse: Callable[[Refusal], None]) -> SinkBatch:
         def refuse_row(row: int, reason: str, message: str) -> None:

@@ -33,6 +33,8 @@ class Reading:
     """For each type the values of its rows, in order; null where there is none or it was refused."""
     refused: Mapping[int, tuple[str, str]]
     """Reason and message by row."""
+    dropped: npt.NDArray[np.bool_] | None = None
+    """Rows that the sink is not handed, for whatever reason; None where there is no other than a refusal."""
 
 
 def column_of(table: pa.Table, name: str) -> Column:
@@ -67,7 +69,7 @@ class Run:
 
 
 def runs(keys: Reading, values: Reading) -> Iterator[Run]:
-    """Cut a batch where a schema changes; refused rows are left out."""
+    """Cut a batch where a schema changes; refused and dropped rows are left out."""
     count = len(keys.groups)
     if not count:
         return
@@ -76,6 +78,8 @@ def runs(keys: Reading, values: Reading) -> Iterator[Run]:
     taken_keys, taken_values = [0] * len(keys.columns), [0] * len(values.columns)
     is_good = np.ones(count, dtype=bool)
     is_good[[*keys.refused, *values.refused]] = False
+    if values.dropped is not None:
+        is_good &= ~values.dropped
     for start, end in pairwise(starts):
         key_column = _next(keys, int(keys.groups[start]), int(end - start), taken_keys)
         value_column = _next(values, int(values.groups[start]), int(end - start), taken_values)

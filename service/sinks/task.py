@@ -16,6 +16,7 @@ from typing import Any, Self
 from fetchers.sdk import BackOff, Clock, Fatal, HttpDoor, Retriable
 from metrics.events import (
     Emit,
+    RecordsFiltered,
     SinkLagMeasured,
     SinkPartitionsChanged,
     SinkRecordsRead,
@@ -259,6 +260,8 @@ class SinkTask:
             self._refused.demand_tolerance()
             holders.add()
             polled.let_go = holders.remove
+            if decoded.filtered:
+                self.events(RecordsFiltered, count=decoded.filtered)
             self._commits.note_polled(polled)
             self._commits.note_done(polled, decoded.left_out(records.num_rows))
             await self._put_all(polled, decoded, holders)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from fetchers.sdk import ConfigKey, ConfigModel, Finding, Importance, Key, Severity
 from fetchers.sdk.config import unknown_keys
-from service.config.transformations import aliases_of, not_built
+from service.config.transformations import aliases_of
 from service.config.transforms import PREDICATES, TRANSFORMATIONS, AliasConfig, TransformClass, find_class
 from service.validation.entries import Entries, Place
 from service.validation.versions import CONNECT_VERSION
@@ -121,7 +121,7 @@ def _full_name(name: str, kind: AliasKind) -> str | None:
     found = find_class(name, kind.classes)
     if found is not None:
         return found.name
-    return name if _other_kind(name) or _inner_classes(name, kind) or not_built(name) else None
+    return name if _other_kind(name) or _inner_classes(name, kind) else None
 
 
 def _type_doubt(name: str, kind: AliasKind, own: Mapping[str, str], prefix: str) -> str | None:
@@ -129,9 +129,6 @@ def _type_doubt(name: str, kind: AliasKind, own: Mapping[str, str], prefix: str)
     other = _other_kind(name)
     if find_class(name, kind.classes) is None and other:
         return f"Class class {other} does not implement the {kind.interface} interface"
-    missing = not_built(name)
-    if missing and kind is TRANSFORMS:
-        return missing
     inner = _inner_classes(name, kind)
     if inner:
         return f"This class is abstract and cannot be created. Did you mean {', '.join(inner)}?"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -27,7 +27,7 @@ from service.worker.task_writer import TaskWriter
 from spark_batch.errors import ConversionError, ConversionFatal
 from spark_batch.plan import Contract, ConversionPlan, PlanFinding
 from spark_batch.plan_findings import plan_findings
-from spark_batch.transforms.applied import applied_steps
+from spark_batch.transforms.applied import applied_steps, topics_after
 
 RULES_SECONDS_MAX = 120.0
 """For Spark to start and to look at the rules of all contracts. After it tasks are begun all the same: each asks for
@@ -121,9 +121,13 @@ async def make_source_task(
     own_topics = offsets.topics | {parts.dedupe.store.topic, common.dead_letter_topic}
 
     async def admit(topic: str, *, is_tombstone: bool) -> None:
-        target = applied_steps(definition.transformations, topic, is_tombstone=is_tombstone).topic
-        await parts.topics.ensure_named(definition, (target,))
-        await parts.schemas.admit(definition, plan, target, has_values=not is_tombstone)
+        targets = topics_after(definition.transformations, topic, is_tombstone=is_tombstone)
+        await make_topics(targets)
+        for target in targets:
+            await parts.schemas.admit(definition, plan, target, has_values=not is_tombstone)
+
+    async def make_topics(topics: Collection[str]) -> None:
+        await parts.topics.ensure_named(definition, topics)
 
     def open_writer() -> Writer:
         is_exactly_once = common.delivery_guarantee == "exactly_once"
@@ -150,6 +154,7 @@ async def make_source_task(
         open_dedupe=open_dedupe,
         confirm=confirm,
         admit=admit,
+        make_topics=make_topics,
         plan_rows=_RowPlanner(definition, parts, plan),
     )
 
@@ -171,14 +176,19 @@ class _RowPlanner:
         if found := plan_findings(plan) or await parts.check_plan(plan):
             told = "; ".join(f"{each.key}: {each.value}; expected {each.expected}" for each in found)
             raise ConversionFatal(f"{what} for topic '{topic}' cannot be converted: {told}")
+        names = [
+            name
+            for is_tombstone in {False, has_tombstones}
+            for name in topics_after(definition.transformations, topic, is_tombstone=is_tombstone)
+        ]
+        for name in names:
+            if not is_topic_name(name):
+                raise ConversionFatal(f"{what} are for topic '{name}': expected a topic's name: {TOPIC_NAME_RULE}")
+        await parts.topics.ensure_named(definition, set(names))
         values, tombstones = (
             applied_steps(definition.transformations, topic, is_tombstone=is_tombstone).topic
             for is_tombstone in (False, has_tombstones)
         )
-        for name in (values, tombstones):
-            if not is_topic_name(name):
-                raise ConversionFatal(f"{what} are for topic '{name}': expected a topic's name: {TOPIC_NAME_RULE}")
-        await parts.topics.ensure_named(definition, {values, tombstones})
         return await parts.schemas.with_ids_of_rows(definition, plan, values, tombstones)
 
 

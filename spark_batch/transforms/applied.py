@@ -1,8 +1,7 @@
 """Which transformations a record meets, and which topic it ends in: told before any record is read.
 
-Predicates ask for the topic, which a plan knows, for tombstones, and for headers, which records of sources do not have.
-So the answer is worked out twice, for records with a value and for tombstones, and nothing is left to decide for single
-records.
+Predicates ask for the topic and for headers, which a plan knows, and for tombstones. So the answer is worked out twice,
+for records with a value and for tombstones, and nothing is left to decide for single records but the time in a topic.
 """
 
 from __future__ import annotations
@@ -10,15 +9,24 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import combinations
+from typing import cast
 
 from spark_batch.transforms.catalog import (
+    HEADER_EDITS,
+    Filter,
     HasHeaderKey,
+    HeaderEdit,
+    HeaderFrom,
     Predicate,
     RecordIsTombstone,
     RegexRouter,
     ReshapingForm,
+    Router,
     Side,
     Step,
+    TimestampRouter,
+    ValueToKey,
 )
 from spark_batch.transforms.shape import Shape
 
@@ -28,7 +36,7 @@ class AppliedStep:
     """One transformation of a key or value, on a record that is for `topic` at that time."""
 
     name: str
-    reshaping: ReshapingForm
+    reshaping: ReshapingForm | ValueToKey
     topic: str
 
 
@@ -37,12 +45,28 @@ class AppliedSteps:
     """What records of one sort (with a value, or tombstones) go through."""
 
     topic: str
-    """Where they end."""
+    """Where they end, or come to the first of `routers`."""
     steps: tuple[AppliedStep, ...] = ()
+    is_dropped: bool = False
+    """Whether a filter drops them; no later step is told then."""
+    edits: tuple[HeaderEdit, ...] = ()
+    """Of their headers."""
+    routers: tuple[Router, ...] = ()
+    """From the first on that asks for the time of each record."""
 
     def of(self, side: Side) -> tuple[AppliedStep, ...]:
-        """Those of keys, or those of values."""
-        return tuple(step for step in self.steps if step.reshaping.side is side)
+        """Those of keys, or those of values; keys made of the value begin as the value and take its steps till then."""
+        made = [at for at, step in enumerate(self.steps) if isinstance(step.reshaping, ValueToKey)]
+        if side is Side.VALUE or not made:
+            return tuple(step for step in self.steps if step.reshaping.side is side)
+        values = (step for step in self.steps[: made[-1]] if step.reshaping.side is Side.VALUE)
+        keys = (step for step in self.steps[made[-1] :] if step.reshaping.side is Side.KEY)
+        return (*values, *keys)
+
+    @property
+    def has_key_of_value(self) -> bool:
+        """Whether the key is made of fields of the value."""
+        return any(isinstance(step.reshaping, ValueToKey) for step in self.steps)
 
 
 def shape_after(steps: Iterable[AppliedStep], shape: Shape) -> Shape:
@@ -53,26 +77,58 @@ def shape_after(steps: Iterable[AppliedStep], shape: Shape) -> Shape:
 
 
 @lru_cache(maxsize=256)
-def applied_steps(steps: tuple[Step, ...], topic: str, *, is_tombstone: bool) -> AppliedSteps:
-    """What records for `topic` go through; raises JavaPatternError."""
-    applied = []
+def applied_steps(
+    steps: tuple[Step, ...], topic: str, *, is_tombstone: bool, headers: frozenset[str] = frozenset()
+) -> AppliedSteps:
+    """What records for `topic` go through that have headers of these names; raises JavaPatternError."""
+    applied: list[AppliedStep] = []
+    edits: list[HeaderEdit] = []
+    routers: list[Router] = []
     for step in steps:
-        if not _is_met(step, topic, is_tombstone=is_tombstone):
+        form = step.transformation
+        if not _is_met(step, topic, headers, is_tombstone=is_tombstone) or isinstance(form, HeaderFrom):
             continue
-        if isinstance(step.transformation, RegexRouter):
-            topic = step.transformation.routed(topic)
+        if isinstance(form, Filter):
+            return AppliedSteps(topic, tuple(applied), is_dropped=True)
+        if isinstance(form, HEADER_EDITS):
+            headers = form.names_after(headers)
+            edits.append(form)
+        elif isinstance(form, TimestampRouter) or (routers and isinstance(form, RegexRouter)):
+            routers.append(form)
+        elif isinstance(form, RegexRouter):
+            topic = form.routed(topic)
         else:
-            applied.append(AppliedStep(step.name, step.transformation, topic))
-    return AppliedSteps(topic, tuple(applied))
+            applied.append(AppliedStep(step.name, cast("ReshapingForm | ValueToKey", form), topic))
+    return AppliedSteps(topic, tuple(applied), edits=tuple(edits), routers=tuple(routers))
 
 
-def _is_met(step: Step, topic: str, *, is_tombstone: bool) -> bool:
+def asked_headers(steps: Iterable[Step]) -> frozenset[str]:
+    """The names of headers that predicates ask for."""
+    return frozenset(step.predicate.name for step in steps if isinstance(step.predicate, HasHeaderKey))
+
+
+def header_sets(steps: Iterable[Step]) -> tuple[frozenset[str], ...]:
+    """Every choice of the headers that predicates ask for: what records may have of them, nothing first."""
+    names = sorted(asked_headers(steps))
+    return tuple(frozenset(chosen) for count in range(len(names) + 1) for chosen in combinations(names, count))
+
+
+def topics_after(steps: tuple[Step, ...], topic: str, *, is_tombstone: bool) -> tuple[str, ...]:
+    """Where records for ``topic`` end that are not dropped and not routed by their time, whatever headers they have.
+
+    Raises JavaPatternError.
+    """
+    found = (applied_steps(steps, topic, is_tombstone=is_tombstone, headers=headers) for headers in header_sets(steps))
+    return tuple(dict.fromkeys(each.topic for each in found if not each.is_dropped and not each.routers))
+
+
+def _is_met(step: Step, topic: str, headers: frozenset[str], *, is_tombstone: bool) -> bool:
     if step.predicate is None:
         return True
-    return _is_true(step.predicate, topic, is_tombstone=is_tombstone) != step.is_negated
+    return _is_true(step.predicate, topic, headers, is_tombstone=is_tombstone) != step.is_negated
 
 
-def _is_true(predicate: Predicate, topic: str, *, is_tombstone: bool) -> bool:
+def _is_true(predicate: Predicate, topic: str, headers: frozenset[str], *, is_tombstone: bool) -> bool:
     if isinstance(predicate, HasHeaderKey):
-        return False
+        return predicate.name in headers
     return is_tombstone if isinstance(predicate, RecordIsTombstone) else predicate.is_match(topic)

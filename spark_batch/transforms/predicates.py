@@ -50,12 +50,12 @@ class RecordIsTombstone:
 
 @dataclass(frozen=True)
 class HasHeaderKey:
-    """True where the record has a header of this name; records of sources have no headers."""
+    """True where the record has a header of this name."""
 
     name: str
 
     NAME: ClassVar[str] = "HasHeaderKey"
-    ABOUT: ClassVar[str] = "True where the record has a header; records of sources have none."
+    ABOUT: ClassVar[str] = "True where the record has a header."
     KEYS: ClassVar[tuple[FormKey, ...]] = (FormKey("name", "Name of the header.", KeyKind.NAME, is_required=True),)
 
     @classmethod

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from spark_batch.transforms.form import FormKey, KeyKind, KeyValues
+from spark_batch.transforms.halves import Faults, Origins
 from spark_batch.transforms.java_pattern import JavaPatternError, java_pattern
+from spark_batch.transforms.records import Records
 
 _GROUP_NAME = re.compile(r"\{([A-Za-z][A-Za-z0-9]*)\}")
 
@@ -58,6 +60,11 @@ class RegexRouter:
             return topic
         replacement = "".join(part if isinstance(part, str) else found[part[0]] or "" for part in parts)
         return topic[: found.start()] + replacement + topic[found.end() :]
+
+    def of_records(self, records: Records, origins: Origins) -> tuple[Sequence[Records], Faults]:
+        """The same records under another topic."""
+        del origins
+        return (replace(records, topic=self.routed(records.topic)),), {}
 
 
 def _parts(replacement: str, groups: int, names: Collection[str]) -> list[str | tuple[int | str]]:

@@ -17,8 +17,13 @@ from spark_batch.transforms.fields import OfFields
 from spark_batch.transforms.form import Reshaping
 
 ROOT = Path(__file__).parents[2]
-FORMS = (*catalog.RESHAPINGS, *catalog.ROUTERS, *catalog.PREDICATES)
-DIFFERENTIAL = ("test_transformations.py", "test_sink_transformations.py"), ("test_transformations_in_java.py",)
+OF_RECORDS = (*catalog.WHOLE, catalog.HeaderFrom)
+FORMS = (*catalog.RESHAPINGS, *OF_RECORDS, *catalog.PREDICATES)
+DIFFERENTIAL = (
+    ("test_transformations.py", "test_sink_transformations.py"),
+    ("test_transformations_in_java.py",),
+    ("test_records_in_java.py",),
+)
 OWN = {name for name in vars(Reshaping) if not name.startswith("_")}
 """What the contract asks of a transformation of keys or values."""
 OWN_OF_FIELDS = {"NAME", "ABOUT", "KEYS", "PURPOSE", "configured", "taken", "loose"}
@@ -44,7 +49,14 @@ def test_a_form_is_named_after_its_class_and_documented(form: type) -> None:
     assert f"`{form.__name__}`" in (ROOT / "docs/guides/transformations.md").read_text()
 
 
-@pytest.mark.parametrize("form", catalog.RESHAPINGS + catalog.ROUTERS)
+@pytest.mark.parametrize("form", OF_RECORDS)
+def test_a_transformation_of_whole_records_has_a_file(form: type) -> None:
+    """Named after it; how records of a sink go through it is said there."""
+    assert Path(inspect.getfile(form)).stem == re.sub(r"(?<!^)(?=[A-Z])", "_", form.__name__).lower()
+    assert "of_records" in vars(form)
+
+
+@pytest.mark.parametrize("form", [*catalog.RESHAPINGS, *OF_RECORDS])
 def test_a_transformation_is_compared_with_connect(form: type) -> None:
     """As a source has it and as a sink has it, against the Java class, by two workers or by the class alone."""
     texts = [[(ROOT / "tests/differential" / name).read_text() for name in names] for names in DIFFERENTIAL]

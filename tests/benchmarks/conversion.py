@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from service.config.transformations import read_transformations
 from spark_batch.outcome import INPUT_SCHEMA
 from spark_batch.plan import (
     Contract,
@@ -53,6 +54,23 @@ EVENT_SCHEMA = json.dumps(
         ],
     },
 )
+PACKAGE = "org.apache.kafka.connect.transforms"
+FIVE = {
+    "transforms": "flat,masked,typed,marked,fewer",
+    "transforms.flat.type": f"{PACKAGE}.Flatten$Value",
+    "transforms.flat.delimiter": "_",
+    "transforms.masked.type": f"{PACKAGE}.MaskField$Value",
+    "transforms.masked.fields": "properties_note",
+    "transforms.typed.type": f"{PACKAGE}.Cast$Value",
+    "transforms.typed.spec": "properties_time:string",
+    "transforms.marked.type": f"{PACKAGE}.InsertField$Value",
+    "transforms.marked.static.field": "source",
+    "transforms.marked.static.value": "mixpanel",
+    "transforms.fewer.type": f"{PACKAGE}.ReplaceField$Value",
+    "transforms.fewer.exclude": "properties_is_new",
+    "transforms.fewer.renames": "properties_city:city",
+}
+"""A chain of five transformations, each of them on every record."""
 DEDUPE = ("event", "properties.distinct_id", "properties.time", "properties.$insert_id")
 
 
@@ -88,6 +106,13 @@ def plans() -> dict[str, ConversionPlan]:
     json_value = ConverterSpec(ConverterKind.JSON)
     return {
         "avro": ConversionPlan(PayloadFormat.JSON, Contract(EVENT_SCHEMA), value_converter=avro),
+        "avro+five": ConversionPlan(
+            PayloadFormat.JSON,
+            Contract(EVENT_SCHEMA),
+            value_converter=avro,
+            transformations=read_transformations(FIVE).steps,
+            topic="events",
+        ),
         "avro+rule+dedupe": ConversionPlan(
             PayloadFormat.JSON,
             contract,

@@ -87,6 +87,31 @@ EXTRACTED = {
     "predicates.HasHeader.type": f"{PACKAGE}.predicates.HasHeaderKey",
     "predicates.HasHeader.name": "any",
 }
+KEYED = {
+    "transforms": "Never,MakeMap,Key,Mark,Gone,Back,Unmarked",
+    "transforms.Never.type": f"{PACKAGE}.Filter",
+    "transforms.Never.predicate": "IsNull",
+    "transforms.MakeMap.type": f"{PACKAGE}.HoistField$Value",
+    "transforms.MakeMap.field": "line",
+    "transforms.Key.type": f"{PACKAGE}.ValueToKey",
+    "transforms.Key.fields": "line",
+    "transforms.Mark.type": f"{PACKAGE}.InsertHeader",
+    "transforms.Mark.header": "mark",
+    "transforms.Mark.value.literal": "007",
+    "transforms.Gone.type": f"{PACKAGE}.InsertHeader",
+    "transforms.Gone.header": "gone",
+    "transforms.Gone.value.literal": "x",
+    "transforms.Back.type": f"{PACKAGE}.DropHeaders",
+    "transforms.Back.headers": "gone",
+    "transforms.Unmarked.type": f"{PACKAGE}.Filter",
+    "transforms.Unmarked.predicate": "IsMarked",
+    "transforms.Unmarked.negate": "true",
+    "predicates": "IsNull,IsMarked",
+    "predicates.IsNull.type": f"{PACKAGE}.predicates.RecordIsTombstone",
+    "predicates.IsMarked.type": f"{PACKAGE}.predicates.HasHeaderKey",
+    "predicates.IsMarked.name": "mark",
+    "key.converter": "org.apache.kafka.connect.json.JsonConverter",
+}
 COMPARED: Mapping[str, Mapping[str, str]] = {
     "plain": {**PLAIN, **DOCUMENTED},
     "enveloped": {**JSON, **DOCUMENTED},
@@ -95,6 +120,7 @@ COMPARED: Mapping[str, Mapping[str, str]] = {
     "extracted": {**JSON, **EXTRACTED},
     "text": {**STRING, **EXTRACTED},
     "bare": {**PLAIN, **EXTRACTED},
+    "keyed": {**JSON, **KEYED},
 }
 _PAIR = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
 AVRO_ROUTED = {**AVRO, **ROUTED}
@@ -194,6 +220,14 @@ def test_topics_are_equal(topics: Topics, name: str) -> None:
     values = topics.values("ours", name)
     assert len(values) == len(LINES)
     assert values == topics.values("java", name)
+
+
+def test_keys_and_headers_are_equal(topics: Topics) -> None:
+    """Made of values and of literals."""
+    found = [journal.committed_records(topics.bootstrap, topics.topic(side, "keyed")) for side in ("ours", "java")]
+    ours, java = ([(without_pairs(each.key or b""), tuple(each.headers)) for each in records] for records in found)
+    assert ours == java
+    assert ours[0][1] == (("mark", b"7"),)
 
 
 def test_the_documented_example_is_as_documented(topics: Topics) -> None:

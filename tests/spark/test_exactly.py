@@ -28,12 +28,16 @@ from spark_batch.plan_transforms import key_schema, value_schema
 from spark_batch.transforms.catalog import (
     ExtractField,
     FieldName,
+    Filter,
     HoistField,
     InsertField,
+    InsertHeader,
     RegexRouter,
     Side,
     Step,
+    TimestampRouter,
     Transformation,
+    ValueToKey,
 )
 from tests.spark.engines import LocalEngine, table
 from tests.spark.generated import payloads, schemas
@@ -103,6 +107,8 @@ def transformations() -> st.SearchStrategy[Transformation]:
         | st.builds(HoistField, sides, _NAMES)
         | st.builds(ExtractField, sides, st.tuples(_NAMES), st.just(False))  # noqa: FBT003
         | st.just(RegexRouter("t(.*)", "u$1"))
+        | st.builds(ValueToKey, st.just(Side.KEY), st.just(False), st.tuples(_NAMES))  # noqa: FBT003
+        | st.sampled_from([TimestampRouter(), Filter(), InsertHeader("h", "1")])
     )
 
 

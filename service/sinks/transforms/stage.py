@@ -21,11 +21,24 @@ import pyarrow.compute as pc
 from service.config.transforms import PACKAGE
 from service.sinks.avro_columns import parsed_slot
 from service.sinks.batch import Form, Refusal, ValueType
-from service.sinks.readings import Column, Reading, Rows, column_of
+from service.sinks.readings import UNKNOWN, Column, Reading, Rows, column_of
 from service.sinks.transforms.joining import joined
 from spark_batch.avro_types import Primitive, Slot
-from spark_batch.transforms.catalog import HasHeaderKey, RecordIsTombstone, RegexRouter, ReshapingForm, Side, Step
+from spark_batch.transforms.catalog import (
+    HEADER_EDITS,
+    RESHAPINGS,
+    ROUTERS,
+    WHOLE,
+    HasHeaderKey,
+    HeaderFrom,
+    RecordIsTombstone,
+    ReshapingForm,
+    Side,
+    Step,
+    Transformation,
+)
 from spark_batch.transforms.halves import Fault, Half, JsonHalf, Mask, Origins, TypedHalf, Unfit
+from spark_batch.transforms.records import HEADERS, OfRecords, Records, has_header, is_null
 from spark_batch.transforms.shape import Shape
 
 TRANSFORMATION_STAGE = "TRANSFORMATION"
@@ -35,54 +48,72 @@ TRANSFORMATION_STAGE = "TRANSFORMATION"
 class Transformed:
     """A polled batch after its transformations; rows are those that were polled."""
 
-    topics: Column
+    records: pa.Table
+    """What was polled, with the topics and headers that came of it."""
     keys: Reading
     values: Reading
     refusals: list[Refusal]
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """Records of one topic, with one type of keys and one of values."""
-
-    rows: Rows
-    topic: str
-    halves: Mapping[Side, Half]
-
-    def taken(self, mask: Mask) -> _Part:
-        halves = {side: half.taken(mask) for side, half in self.halves.items()}
-        return _Part(self.rows[mask], self.topic, halves)
+    filtered: int
+    """How many records were dropped; readings have them among their refused rows no more than the sink sees them."""
 
 
 def transformed(steps: tuple[Step, ...], polled: pa.Table, keys: Reading, values: Reading) -> Transformed:
     """Take decoded records through the steps; those that do not fit one are refused, and the others go on."""
-    work = _Work(polled)
-    parts = list(_parts(polled, keys, values))
+    work = _Work(polled, has_headers=any(_asks_for_headers(step) for step in steps))
+    parts = list(work.parts(keys, values))
+    count = sum(len(part.rows) for part in parts)
     for step in steps:
         parts = [after for part in parts for after in work.stepped(part, step)]
     found = {Side.KEY: keys, Side.VALUE: values}
     for side, reading in found.items():
-        if any(getattr(step.transformation, "side", None) is side for step in steps):
+        if any(_changes(step.transformation, side) for step in steps):
             pieces = [(part.rows, _type_of(part.halves[side]), part.halves[side].column) for part in parts]
             found[side] = joined(pieces, polled.num_rows, reading)
     refused = {refusal.row: (refusal.reason, refusal.message) for refusal in work.refusals}
-    values = found[Side.VALUE]
-    return Transformed(
-        _topics(steps, polled, parts),
-        found[Side.KEY],
-        replace(values, refused={**values.refused, **refused}),
-        sorted(work.refusals, key=lambda refusal: refusal.row),
-    )
+    filtered = count - len(refused) - sum(len(part.rows) for part in parts)
+    values = replace(found[Side.VALUE], refused={**found[Side.VALUE].refused, **refused})
+    if filtered:
+        values = replace(values, dropped=_dropped(polled.num_rows, parts))
+    refusals = sorted(work.refusals, key=lambda refusal: refusal.row)
+    return Transformed(_records(steps, polled, parts), found[Side.KEY], values, refusals, filtered)
 
 
-def _topics(steps: tuple[Step, ...], polled: pa.Table, parts: list[_Part]) -> Column:
-    column = column_of(polled, "topic")
-    if not any(isinstance(step.transformation, RegexRouter) for step in steps):
-        return column
-    names: npt.NDArray[Any] = np.array(column.to_pylist(), dtype=object)
+def _changes(transformation: Transformation, side: Side) -> bool:
+    if isinstance(transformation, HeaderFrom):
+        return transformation.is_moved and transformation.side is side
+    return getattr(transformation, "side", None) is side
+
+
+def _asks_for_headers(step: Step) -> bool:
+    return isinstance(step.transformation, (*HEADER_EDITS, HeaderFrom)) or isinstance(step.predicate, HasHeaderKey)
+
+
+def _dropped(count: int, parts: list[Records]) -> Mask:
+    is_dropped = np.ones(count, dtype=bool)
     for part in parts:
-        names[part.rows] = part.topic
-    return pa.array(names, pa.string())
+        is_dropped[part.rows] = False
+    return is_dropped
+
+
+def _records(steps: tuple[Step, ...], polled: pa.Table, parts: list[Records]) -> pa.Table:
+    """What was polled, with other topics and headers where the steps may have made others."""
+    if any(isinstance(step.transformation, ROUTERS) for step in steps):
+        names: npt.NDArray[Any] = np.array(column_of(polled, "topic").to_pylist(), dtype=object)
+        for part in parts:
+            names[part.rows] = part.topic
+        polled = _with(polled, "topic", pa.array(names, pa.string()))
+    if any(isinstance(step.transformation, (*HEADER_EDITS, HeaderFrom)) for step in steps):
+        rows = np.concatenate([np.empty(0, np.int64), *(part.rows for part in parts)])
+        places = np.full(polled.num_rows, UNKNOWN)
+        places[rows] = np.arange(len(rows))
+        pieces: list[Any] = [pa.nulls(0, HEADERS), *(part.headers for part in parts)]
+        indices: Any = pa.array(places, mask=places == UNKNOWN)
+        polled = _with(polled, "headers", pa.concat_arrays(pieces).take(indices))
+    return polled
+
+
+def _with(table: pa.Table, name: str, values: object) -> pa.Table:
+    return table.set_column(table.schema.get_field_index(name), name, cast("Any", values))
 
 
 @dataclass(slots=True)
@@ -90,51 +121,75 @@ class _Work:
     """One polled batch on its way."""
 
     polled: pa.Table
+    has_headers: bool
+    """Whether any step looks at headers; else none are taken along."""
     refusals: list[Refusal] = field(default_factory=list)
-    _headers: dict[str, Mask] = field(default_factory=dict)
 
-    def stepped(self, part: _Part, step: Step) -> Iterator[_Part]:
+    def stepped(self, part: Records, step: Step) -> Iterator[Records]:
         """What one step makes of a part; what it does not apply to stays a part of its own."""
         is_met = self._is_met(part, step)
-        if not isinstance(step.transformation, RegexRouter) and not step.transformation.takes_nulls:
-            is_met = is_met & _as_mask(part.halves[step.transformation.side].column.is_valid())
+        form = step.transformation
+        if isinstance(form, RESHAPINGS) and not form.takes_nulls:
+            is_met = is_met & ~is_null(part.halves[form.side])
         if not is_met.any():
             yield part
             return
         if not is_met.all():
             yield part.taken(~is_met)
             part = part.taken(is_met)
-        if isinstance(step.transformation, RegexRouter):
-            yield replace(part, topic=step.transformation.routed(part.topic))
+        if not isinstance(form, RESHAPINGS):
+            yield from self._changed(part, cast("OfRecords", form))
             return
-        part = self._reshaped(part, step.transformation)
+        part = self._reshaped(part, form)
         if len(part.rows):
             yield part
 
-    def _is_met(self, part: _Part, step: Step) -> Mask:
+    def _is_met(self, part: Records, step: Step) -> Mask:
         predicate = step.predicate
         if predicate is None:
             return np.ones(len(part.rows), dtype=bool)
         if isinstance(predicate, RecordIsTombstone):
-            is_true = _as_mask(part.halves[Side.VALUE].column.is_null())
+            is_true = is_null(part.halves[Side.VALUE])
         elif isinstance(predicate, HasHeaderKey):
-            is_true = self._has_header(predicate.name)[part.rows]
+            is_true = has_header(part.headers, predicate.name)
         else:
             is_true = np.full(len(part.rows), predicate.is_match(part.topic))
         return ~is_true if step.is_negated else is_true
 
-    def _has_header(self, name: str) -> Mask:
-        """For each polled row whether it has such a header."""
-        if name not in self._headers:
-            found = np.zeros(self.polled.num_rows, dtype=bool)
-            lists: Any = column_of(self.polled, "headers")
-            names: Any = pc.struct_field(pc.list_flatten(lists), "name")
-            parents = pc.list_parent_indices(lists).to_numpy(zero_copy_only=False)
-            found[parents[_as_mask(pc.equal(names, pa.scalar(name)))]] = True
-            self._headers[name] = found
-        return self._headers[name]
+    def _changed(self, part: Records, form: OfRecords) -> Iterator[Records]:
+        """What a transformation of whole records makes of a part, without what it refuses."""
+        try:
+            after, faults = form.of_records(part, self._origins(part))
+        except Unfit as unfit:
+            is_none = is_null(part.halves[Side.VALUE])
+            after, faults = (), {row: unfit.of_nulls if is_none[row] else unfit.fault for row in range(len(part.rows))}
+        self._refuse(part, faults, class_name(form))
+        refused = part.rows[list(faults)]
+        for each in after:
+            good = each if not faults else each.taken(~np.isin(each.rows, refused))
+            if len(good.rows):
+                yield good
 
-    def _reshaped(self, part: _Part, reshaping: ReshapingForm) -> _Part:
+    def parts(self, keys: Reading, values: Reading) -> Iterator[Records]:
+        """The records that their converters have taken, by topic and types."""
+        polled = self.polled
+        is_good = np.ones(polled.num_rows, dtype=bool)
+        is_good[[*keys.refused, *values.refused]] = False
+        topics: Any = cast("Any", column_of(polled, "topic")).dictionary_encode()
+        is_key_absent, is_value_absent = _is_absent(polled, "key", keys), _is_absent(polled, "value", values)
+        marks = (topics.indices.to_numpy(), keys.groups, values.groups, is_key_absent, is_value_absent)
+        for rows in _alike(np.flatnonzero(is_good), marks):
+            first = int(rows[0])
+            halves: dict[Side, Half] = {
+                Side.KEY: _half(keys, int(keys.groups[first]), rows, is_absent=bool(is_key_absent[first])),
+                Side.VALUE: _half(values, int(values.groups[first]), rows, is_absent=bool(is_value_absent[first])),
+            }
+            headers: Any = pa.nulls(len(rows), HEADERS)
+            if self.has_headers:
+                headers = cast("Any", column_of(polled, "headers")).take(pa.array(rows)).cast(HEADERS)
+            yield Records(rows, str(topics.dictionary[int(topics.indices[first])]), halves, headers)
+
+    def _reshaped(self, part: Records, reshaping: ReshapingForm) -> Records:
         half = part.halves[reshaping.side]
         try:
             after, faults = _applied(half, reshaping, self._origins(part))
@@ -142,7 +197,7 @@ class _Work:
             is_there = _as_mask(half.column.is_valid())
             after = half
             faults = {row: unfit.fault if is_there[row] else unfit.of_nulls for row in range(len(part.rows))}
-        part = replace(part, halves={**part.halves, reshaping.side: after})
+        part = part.with_half(reshaping.side, after)
         if not faults:
             return part
         self._refuse(part, faults, class_name(reshaping))
@@ -150,7 +205,7 @@ class _Work:
         is_good[list(faults)] = False
         return part.taken(is_good)
 
-    def _origins(self, part: _Part) -> Origins:
+    def _origins(self, part: Records) -> Origins:
         rows: Any = pa.array(part.rows)
         partitions, offsets, timestamps = (
             column_of(self.polled, name).take(rows) for name in ("partition", "offset", "timestamp")
@@ -160,7 +215,7 @@ class _Work:
         timestamps = cast("Any", pc.if_else(is_known, timestamps, pa.scalar(None, pa.int64())))
         return Origins(part.topic, partitions, offsets, timestamps)
 
-    def _refuse(self, part: _Part, faults: Mapping[int, Fault], name: str) -> None:
+    def _refuse(self, part: Records, faults: Mapping[int, Fault], name: str) -> None:
         self.refusals += [
             Refusal(int(part.rows[row]), TRANSFORMATION_STAGE, fault.reason, fault.message, name, fault.exception)
             for row, fault in faults.items()
@@ -173,26 +228,10 @@ def _applied(half: Half, reshaping: ReshapingForm, origins: Origins) -> tuple[Ha
     return reshaping.of_columns(half, origins)
 
 
-def class_name(reshaping: ReshapingForm) -> str:
+def class_name(form: Any) -> str:
     """Connect's class, which dead letters name."""
-    return f"{PACKAGE}.{reshaping.NAME}${reshaping.side.capitalize()}"
-
-
-def _parts(polled: pa.Table, keys: Reading, values: Reading) -> Iterator[_Part]:
-    """The records that their converters have taken, by topic and types."""
-    is_good = np.ones(polled.num_rows, dtype=bool)
-    is_good[[*keys.refused, *values.refused]] = False
-    topics: Any = cast("Any", column_of(polled, "topic")).dictionary_encode()
-    is_key_absent, is_value_absent = _is_absent(polled, "key", keys), _is_absent(polled, "value", values)
-    marks = (topics.indices.to_numpy(), keys.groups, values.groups, is_key_absent, is_value_absent)
-    numbers = np.flatnonzero(is_good)
-    for rows in _alike(numbers, marks):
-        first = int(rows[0])
-        halves: dict[Side, Half] = {
-            Side.KEY: _half(keys, int(keys.groups[first]), rows, is_absent=bool(is_key_absent[first])),
-            Side.VALUE: _half(values, int(values.groups[first]), rows, is_absent=bool(is_value_absent[first])),
-        }
-        yield _Part(rows, str(topics.dictionary[int(topics.indices[first])]), halves)
+    name = f"{PACKAGE}.{form.NAME}"
+    return name if isinstance(form, WHOLE) else f"{name}${form.side.capitalize()}"
 
 
 def _alike(rows: Rows, marks: Iterable[npt.NDArray[Any]]) -> list[Rows]:

@@ -21,7 +21,7 @@ from service.pipeline.settlement import Settlement, SettlementRules, settle
 from spark_batch.outcome import OUTCOME_SCHEMA
 from spark_batch.plan import ConversionPlan, PayloadFormat
 from tests.unit.pipeline.fake_kafka import TOPIC, FakeKafka, MemoryDedupe
-from tests.unit.pipeline.fakes import BAD, PARTITION, page, queued, verdicts
+from tests.unit.pipeline.fakes import BAD, DROPPED, PARTITION, page, queued, verdicts
 
 ALL_TRUE = np.ones(2, dtype=bool)
 
@@ -70,6 +70,16 @@ def test_with_tolerance_none_a_bad_first_page_leaves_nothing_to_commit() -> None
     result = settled(page(b"bad1"), page(b"2"), is_tolerant=False)
     assert (result.pages, result.records, result.offsets) == ((), (), ())
     assert result.failure is not None
+
+
+def test_what_a_filter_dropped_moves_the_offset_and_is_no_letter() -> None:
+    """It is counted by itself; what is rejected is so whether a filter would drop it or not."""
+    result = settled(page(b"1", DROPPED, position=2), page(BAD, DROPPED, position=4), seen=MemoryDedupe())
+    assert values(result) == [b"1"]
+    assert [letter.value for letter in letters_of(result)] == [BAD]
+    assert result.offsets == ((PARTITION, {"position": 4}),)
+    assert result.filtered + result.deduplicated == 2
+    assert result.fetched == result.delivered + len(letters_of(result)) + result.filtered + result.deduplicated
 
 
 def test_a_letter_has_the_original_bytes_and_says_where_it_came_from() -> None:

@@ -74,6 +74,7 @@ def test_json_has_all_that_the_table_shows_and_the_source_besides(tmp_path: Path
         "valid": 1,
         "rejected": 3,
         "duplicate": 0,
+        "filtered": 0,
         "reasons": reasons,
         "coerced": {},
     }

@@ -115,18 +115,31 @@ def test_what_is_wrong_is_found(keys: dict[str, str], refused: str) -> None:
     assert list(errors(properties)) == [f"transforms.a.{refused}"]
 
 
-@pytest.mark.parametrize("name", ["HeaderFrom$Value", "Filter", "InsertHeader", "TimestampRouter"])
-def test_what_is_not_built_is_told_with_what_is(name: str) -> None:
-    """Under the name in full, or the simple one."""
-    for full in (f"{PACKAGE}.{name}", name):
-        text = errors({"transforms": "a", "transforms.a.type": full})["transforms.a.type"]
-        assert "not built yet" in text
-        assert "InsertField$Value" in text
+@pytest.mark.parametrize("side", ["Key", "Value"])
+def test_headers_from_fields_are_for_sinks(side: str) -> None:
+    """A source's config with it is refused by its name: leaving it out would change the records."""
+    keys = {"type": f"{PACKAGE}.HeaderFrom${side}", "fields": "a", "headers": "b", "operation": "move"}
+    properties = {"transforms": "a"} | {f"transforms.a.{key}": value for key, value in keys.items()}
+    assert "expected a sink" in errors(properties)["transforms.a.type"].lower()
+    assert read_transformations(properties, is_sink=True).findings == ()
+
+
+@pytest.mark.parametrize("converter", ["json.JsonConverter", "converters.ByteArrayConverter"])
+def test_headers_are_made_as_texts(converter: str) -> None:
+    """Another converter of headers would write other bytes; it is fine where no header is made."""
+    name = f"org.apache.kafka.connect.{converter}"
+    insert = {"type": "InsertHeader", "header": "h", "value.literal": "x"}
+    properties = {"transforms": "a", "header.converter": name}
+    making = properties | {f"transforms.a.{key}": value for key, value in insert.items()}
+    assert list(errors(making)) == ["header.converter"]
+    assert errors({**making, "header.converter": "org.apache.kafka.connect.storage.StringConverter"}) == {}
+    drop = {"transforms.a.type": "DropHeaders", "transforms.a.headers": "h"}
+    assert errors({**properties, **drop}) == {}
 
 
 @pytest.mark.parametrize(("negate", "topic"), [("false", "t"), ("true", "t-new")])
-def test_records_of_sources_have_no_headers(negate: str, topic: str) -> None:
-    """A predicate that asks for one is false of all of them, and its negation true."""
+def test_records_without_headers(negate: str, topic: str) -> None:
+    """A predicate that asks for a header is false of all of them, and its negation true."""
     properties = {
         **ROUTER,
         "transforms.r.predicate": "p",
@@ -188,3 +201,21 @@ def test_plans_without_transformations_do_not_differ_by_topic() -> None:
     """They share what is compiled of them."""
     assert defined(FILE).plan(None) == defined({**FILE, "topic": "u"}).plan(None)
     assert defined({**FILE, **ROUTER}).plan(None).topic == "t"
+
+
+def test_topics_of_every_header_are_made_and_those_of_dropped_records_are_not() -> None:
+    """Whatever headers records have, where they may end is there before the first of them."""
+    marked = {
+        "predicates": "p,q",
+        "predicates.p.type": "HasHeaderKey",
+        "predicates.p.name": "h",
+        "predicates.q.type": "RecordIsTombstone",
+    }
+    definition = defined({**FILE, **ROUTER, **marked, "transforms.r.predicate": "p"})
+    assert {topic.name for topic in topics_of(definition)} == {"t", "t-new"}
+    filtered = {"transforms": "f", "transforms.f.type": "Filter"}
+    assert topics_of(defined({**FILE, **filtered})) == []
+    routed = {"transforms": "f,r", "transforms.f.type": "Filter", "transforms.f.predicate": "q"}
+    assert {topic.name for topic in topics_of(defined({**FILE, **ROUTER, **marked, **routed}))} == {"t-new"}
+    timed = {"transforms": "r", "transforms.r.type": "TimestampRouter"}
+    assert topics_of(defined({**FILE, **timed})) == []

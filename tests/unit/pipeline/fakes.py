@@ -31,6 +31,8 @@ T = TypeVar("T")
 PARTITION = {"source": "numbers"}
 BAD = b"bad"
 """Payloads that begin with this are rejected by the fake conversion."""
+DROPPED = b"dropped"
+"""And those are dropped by a filter, as if there were one."""
 
 
 def page(*payloads: bytes | None, position: int = 0, **options: Any) -> Page:
@@ -77,6 +79,7 @@ def verdicts(plan: ConversionPlan, records: pa.Table) -> pa.Table:
         "dedupe": hashes if plan.dedupe_fields else [None] * len(rows),
         "coerced": [None] * len(rows),
         "topic": [_route(payload) for _, payload in rows],
+        "is_dropped": [payload is not None and payload.startswith(DROPPED) for payload in payloads],
         "stage": ["VALUE_CONVERTER" if is_bad else None for is_bad, _ in rows],
         "reason": ["malformed_json" if is_bad else None for is_bad, _ in rows],
         "message": ["not what the contract says" if is_bad else None for is_bad, _ in rows],

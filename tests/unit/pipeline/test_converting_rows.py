@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ from service.stores.dedupe_store import NoDedupe
 from spark_batch.errors import ConversionFatal
 from spark_batch.outcome import OUTCOME_SCHEMA
 from spark_batch.plan import ConversionPlan, PayloadFormat
+from spark_batch.transforms.catalog import Filter, HasHeaderKey, Step
 from tests.unit.pipeline.fakes import page, queued
 
 PLAN = ConversionPlan(PayloadFormat.ROWS)
@@ -96,6 +98,25 @@ async def test_each_topic_and_schema_has_its_plan_made_once_before_its_first_row
     worker.happened.clear()
     await converting.run(batch(rows(5, schema=NEW)))
     assert worker.happened == [(NEW.avro, [5])]
+
+
+async def test_rows_of_one_page_go_by_their_headers() -> None:
+    """Each goes with those that have the same of the names asked for, and its verdict comes back to it."""
+    worker = Worker()
+    step = Step("f", Filter(), HasHeaderKey("h"))
+    marked = replace(rows(1, 2, 3, 4, None), headers=[[("h", b"")], [], [], [("h", None), ("x", b"")], [("x", b"")]])
+
+    async def plan_rows(*_arguments: Any, **_options: Any) -> ConversionPlan:
+        plan = PLAN.for_rows(schema=OLD.avro, key_schema=KEY.avro, topic="")
+        return replace(plan, transformations=(step,), topic="users")
+
+    plan = replace(PLAN, transformations=(step,))
+    events = TaskEvents(discard, "c", 0)
+    converting = ConvertStage(worker.convert, plan, events, SystemClock(), row_plans=RowPlans(plan_rows))
+    found = await converting.run(batch(rows(7), marked))
+    assert worker.happened == [(OLD.avro, [7, 2, 3, 0]), (OLD.avro, [1, 4])]
+    assert found.outcome["value"].to_pylist() == [b"7", b"1", b"2", b"3", b"4", None]
+    assert {share.plan.headers for share in found.shares} == {frozenset(), frozenset({"h"})}
 
 
 async def test_a_driver_that_gives_a_column_in_two_types_is_understood() -> None:

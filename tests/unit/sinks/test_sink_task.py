@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 from aiokafka import errors as kafka
@@ -12,6 +13,7 @@ from fetchers.sdk import Fatal, Retriable
 from metrics.events import (
     DeadLettersWritten,
     MemoryHeldChanged,
+    RecordsFiltered,
     RecordsRejected,
     RetryScheduled,
     SinkCommitFailed,
@@ -25,6 +27,7 @@ from service.domain.errors import ConnectorExitError, RecordRejectedError, Recov
 from service.kafka.errors import DeliveryRetriable
 from service.sinks.contract import Offsets, Partition, SinkBatch
 from service.sinks.dead_letters import DeadLetterRules
+from spark_batch.transforms.catalog import Filter, Step
 from tests.unit.sinks.fakes import FakeGroup, World, numbers, run_until, texts
 
 pytestmark = pytest.mark.looptime
@@ -363,3 +366,16 @@ async def test_a_sink_that_does_not_stop_hides_nothing() -> None:
     with pytest.raises(Fatal, match="refused") as failed:
         await world.task().run()
     assert failed.value.__notes__ == ["stop did not return within 60 s"]
+
+
+async def test_filtered_records_are_done_and_counted() -> None:
+    """Their offsets are committed, though the sink is handed none of them; nothing of them is a dead letter."""
+    world = World(FakeGroup(numbers(25)))
+    task = world.task()
+    steps = (Step("f", Filter()),)
+    task.settings = replace(task.settings, decoding=replace(task.settings.decoding, steps=steps))
+    await run_until(task, lambda: world.group.committed == 25)
+    assert world.sink.values == []
+    assert sum(event.count for event in world.told(RecordsFiltered)) == 25
+    assert not world.told(SinkRecordsPut)
+    assert not world.told(RecordsRejected)

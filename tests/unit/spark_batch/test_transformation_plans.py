@@ -6,22 +6,29 @@ import json
 from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from spark_batch.convert_exactly import convert_exactly
+from spark_batch.outcome import INPUT_SCHEMA
 from spark_batch.plan import Contract, ConversionPlan, ConverterKind, ConverterSpec, PayloadFormat, UnknownFields
 from spark_batch.plan_findings import plan_findings
 from spark_batch.plan_transforms import key_schema, value_schema
 from spark_batch.transforms.catalog import (
     ExtractField,
     FieldName,
+    Filter,
+    HasHeaderKey,
     HoistField,
     InsertField,
     RecordIsTombstone,
     RegexRouter,
     Side,
     Step,
+    TimestampRouter,
     TopicNameMatches,
     Transformation,
+    ValueToKey,
 )
 from spark_batch.transforms.extract_field import FieldPathError, field_path
 
@@ -205,3 +212,51 @@ def test_texts_that_are_no_paths(text: str) -> None:
     """Empty names and back-ticks that are not closed."""
     with pytest.raises(FieldPathError):
         field_path(text)
+
+
+def test_what_does_not_fit_records_with_a_header_rejects_them() -> None:
+    """No more than those: the config is right for all others, and a source may have no headers at all."""
+    hoisted = Step("a", HOIST, HasHeaderKey("h"), is_negated=True)
+    plan = replace(LINES, transformations=(hoisted, Step("b", ExtractField(VALUE, ("line",)))))
+    assert plan_findings(plan) == []
+    columns = {"key": [None], "value": [b"x"], "timestamp": [None]}
+    batch = pa.table(columns, schema=INPUT_SCHEMA)
+    assert convert_exactly(plan, batch).column("value").to_pylist() == [b'"x"']
+    (row,) = convert_exactly(replace(plan, headers=frozenset({"h"})), batch).to_pylist()
+    assert (row["value"], row["stage"], row["reason"]) == (None, "TRANSFORMATION", "wrong_type")
+    assert "transforms.b.type" in row["message"]
+
+
+MARKED = HasHeaderKey("h")
+
+
+@pytest.mark.parametrize(
+    ("plan", "key"),
+    [
+        (with_steps(LINES, TimestampRouter(), value_converter=AVRO), "transforms.a.type"),
+        (with_steps(LINES, HOIST, TimestampRouter(), InsertField(VALUE, FieldName("t"))), "transforms.c.topic.field"),
+        (
+            replace(LINES, transformations=(Step("a", TimestampRouter()), Step("b", HOIST, TopicNameMatches("t")))),
+            "transforms.b.predicate",
+        ),
+        (replace(LINES, transformations=(Step("a", HOIST, MARKED),), key_converter=AVRO), "transforms.a.predicate"),
+        (replace(LINES, transformations=(Step("a", RegexRouter("t", "/"), MARKED),)), "transforms"),
+        (with_steps(USERS, ValueToKey(KEY, True, ("nothing",))), "transforms.a.fields"),  # noqa: FBT003 - a field
+        (with_steps(USERS, ValueToKey(KEY, True, ("name",)), key_fields=("name",)), "key.fields"),  # noqa: FBT003
+        (with_steps(OBJECTS, ValueToKey(KEY, True, ("name",))), "key.fields"),  # noqa: FBT003 - a field
+        (
+            replace(LINES, transformations=tuple(Step("f", Filter(), HasHeaderKey(name)) for name in "abcdefg")),
+            "predicates",
+        ),
+    ],
+)
+def test_what_only_records_tell_is_not_asked_for_before(plan: ConversionPlan, key: str) -> None:
+    """Topics made of times, schemas of records with a header, fields that nobody knows: each by its key."""
+    assert [finding.key for finding in plan_findings(plan)] == [key]
+
+
+def test_headers_may_decide_what_avro_records_are_dropped() -> None:
+    """A filter changes no schema."""
+    plan = replace(LINES, transformations=(Step("f", Filter(), MARKED), Step("h", HOIST)), value_converter=AVRO)
+    assert plan_findings(plan) == []
+    assert replace(plan, headers=frozenset("h")).applied_steps().is_dropped

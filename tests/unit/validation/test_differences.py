@@ -159,14 +159,6 @@ def test_transformations_that_do_not_fit_are_found_before_the_start() -> None:
     assert list(errors({**hoisted, "transforms.h.field": "y"})) == ["transforms.a.field"]
 
 
-def test_transformations_that_are_not_built_yet_are_said_to_be() -> None:
-    """Leaving them out would change the records."""
-    config = {**SOURCE, "transforms": "a", "transforms.a.type": f"{PACKAGE}.TimestampRouter"}
-    (text,) = errors(config)["transforms.a.type"]
-    assert "not built yet" in text
-    assert "HoistField$Value" in text
-
-
 def test_settings_of_an_inherited_converter_are_checked_too() -> None:
     """They are used, so a wrong one is an error; it counts once."""
     config = {**SOURCE, "value.converter.schemas.enable": "maybe"}

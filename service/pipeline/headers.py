@@ -1,0 +1,56 @@
+"""Headers of a micro-batch: which names predicates ask for each record has, and what transformations make of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Any
+
+import pyarrow as pa
+
+from fetchers.sdk import Page
+from service.kafka.records import Header
+from service.pipeline.queue import QueuedPage
+from spark_batch.transforms.applied import AppliedSteps
+from spark_batch.transforms.records import HEADERS
+
+Headers = Sequence[Header]
+
+
+def runs_of_headers(page: Page, asked: frozenset[str]) -> Iterator[tuple[int, int, frozenset[str]]]:
+    """First record, number of records and names, of each run of records that have the same of the names asked for."""
+    if page.headers is None or not asked:
+        yield 0, len(page), frozenset()
+        return
+    at = 0
+    for names, run in groupby(page.headers, key=lambda own: asked.intersection(name for name, _ in own)):
+        count = sum(1 for _ in run)
+        yield at, count, names
+        at += count
+
+
+def headers_of(pages: Sequence[QueuedPage]) -> list[Headers] | None:
+    """The headers of each record; None where no page has any."""
+    if all(item.page.headers is None for item in pages):
+        return None
+    every: list[Headers] = []
+    for item in pages:
+        every.extend(item.page.headers if item.page.headers is not None else [()] * len(item.page))
+    return every
+
+
+def edited(headers: Sequence[Headers] | None, applied: AppliedSteps, *, count: int) -> list[Headers]:
+    """The headers of ``count`` records after their transformations, worked out once for each set of them."""
+    distinct = [()] if headers is None else list(dict.fromkeys(map(_hashable, headers)))
+    column: Any = pa.array(distinct, HEADERS)
+    for edit in applied.edits:
+        column = edit.edited(column)
+    after = [tuple((item["name"], item["value"]) for item in own or ()) for own in column.to_pylist()]
+    if headers is None:
+        return [after[0]] * count
+    known = dict(zip(distinct, after, strict=True))
+    return [known[_hashable(own)] for own in headers]
+
+
+def _hashable(headers: Headers) -> tuple[Header, ...]:
+    return tuple((name, value) for name, value in headers)
