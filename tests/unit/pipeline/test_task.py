@@ -29,16 +29,7 @@ from service.pipeline.queue import QueueLimits
 from service.registry.errors import IncompatibleSchema
 from spark_batch.errors import ConversionFatal, ConversionRetriable, SparkUnavailable
 from tests.unit.pipeline.fake_kafka import LETTERS, TOPIC, FakeKafka
-from tests.unit.pipeline.fakes import (
-    PARTITION,
-    FakeConversion,
-    World,
-    fail,
-    numbers,
-    payloads,
-    running,
-    wait_until,
-)
+from tests.unit.pipeline.fakes import PARTITION, FakeConversion, World, fail, numbers, payloads, running, wait_until
 
 pytestmark = pytest.mark.looptime
 
