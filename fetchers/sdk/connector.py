@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from typing import Any, ClassVar, Generic, TypeVar, get_args, get_origin
 
 from fetchers.sdk.config import FetcherConfig, Finding
@@ -85,6 +85,27 @@ class SourceConnector(ABC, Generic[C]):
         """
         del context
         await asyncio.Event().wait()
+
+    def takes_over(self, keys: Collection[str]) -> bool:
+        """Whether a fetch that runs can go on under a config that differs in these keys, and in nothing else.
+
+        ``keys`` are names as in the connector's file; at least one. Asked of the instance that fetches, when the config
+        of its connector has been changed; no I/O here. By default the answer is no: the task stops, delivers what it
+        holds, and another instance goes on from the committed offset. Say yes only to keys of ``config_class`` of your
+        own, and only where ``apply_config`` does all that their change means: what the worker reads (``topic``,
+        ``contract.*`` and so on) is made anew with the task only.
+        """
+        del keys
+        return False
+
+    async def apply_config(self, config: C) -> None:
+        """Take over a config after ``takes_over`` has said yes to it; valid, and with secrets filled in.
+
+        Called beside ``fetch``, by the same event loop, for one change after the other. ``fetch`` may be called again
+        later, and then goes by this config too. ``Retriable`` has it called again after a wait; anything else ends the
+        task as if ``fetch`` had raised it, once what was fetched is delivered.
+        """
+        self.config = config
 
     def findings(self) -> Sequence[Finding]:
         """What is wrong with values that are each right by themselves; no I/O here."""

@@ -6,8 +6,10 @@ https://docs.x.com/x-api/fundamentals/rate-limits.
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote_plus
@@ -20,6 +22,7 @@ from fetchers.sdk import (
     HttpResponse,
     RequestBudget,
     RequestOptions,
+    Retriable,
     StatusTable,
 )
 from fetchers.toolkit.auth import BearerAuth, ClientCredentials, OAuth2Auth
@@ -31,6 +34,8 @@ RULES_PATH = "/2/tweets/search/stream/rules"
 SEARCH_PATH = "/2/tweets/search/recent"
 _TOKEN_PATH = "/oauth2/token"  # noqa: S105 - a path
 _LIMITS = LimitHeaders(remaining="x-rate-limit-remaining", reset="x-rate-limit-reset")
+_listening: dict[str, str] = {}
+"""The connector of this process that has an app's stream, by hash of the API's address and the app's credential."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -73,6 +78,27 @@ class XApi:
     def url(self, path: str) -> str:
         """The address of an endpoint."""
         return self._base_url + path
+
+    @contextmanager
+    def only_connection(self, connector: str) -> Iterator[None]:
+        """Hold the one connection that X allows an app: a second one would end the first, and the first the second.
+
+        Raises Retriable, before anything is asked of X, while another connector of this process holds it.
+        """
+        account = self._account
+        told = f"{self._base_url} {account.bearer_token or account.consumer_key}"
+        app = hashlib.sha256(told.encode()).hexdigest()
+        if app in _listening:
+            message = (
+                f"connector {_listening[app]} of this worker has the one connection that X allows the app of this "
+                "credential: put the rules of both into one connector, or give this one an app of its own"
+            )
+            raise Retriable(message)
+        _listening[app] = connector
+        try:
+            yield
+        finally:
+            del _listening[app]
 
     def options(
         self, method: str, path: str, query: Mapping[str, str], *, statuses: StatusTable | None = None

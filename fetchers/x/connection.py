@@ -35,7 +35,7 @@ from fetchers.x.api import STREAM_PATH, XApi
 from fetchers.x.bookmark import Bookmark, Missing, window_of
 from fetchers.x.messages import Kind, Message, read
 from fetchers.x.recovery import INDEXED_SECONDS, Plan, found, plan, queries
-from fetchers.x.rules import Rules
+from fetchers.x.rules import Rule, Rules
 from metrics.events import MessagesPassedOver
 
 MakePages = Callable[[Sequence[Message]], Sequence[Page]]
@@ -112,6 +112,11 @@ class PostStream:
             self._context, self._receive, reconnect=self._reconnect, silence_seconds=self._api.silence_seconds
         )
 
+    async def follow(self, wanted: Sequence[Rule]) -> None:
+        """Change the rules under the connection that stands; raises as ``Rules.sync``."""
+        self._rules.wanted = wanted
+        await self._rules.sync(self._context.http)
+
     @property
     def _now_ms(self) -> int:
         return int(self._context.clock.now().timestamp() * 1000)
@@ -121,6 +126,10 @@ class PostStream:
     async def _receive(self, inbox: Inbox) -> None:
         """One connection; as ``listen`` wants it."""
         inbox.health.disarm()  # rules and limits may take their time; a request has a limit of its own
+        with self._api.only_connection(self._context.connector):
+            await self._connect(inbox)
+
+    async def _connect(self, inbox: Inbox) -> None:
         self._bookmark = Bookmark.of(inbox.offset)
         self._deleted |= dict.fromkeys(self._bookmark.deleted)
         self._withheld = 0

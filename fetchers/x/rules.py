@@ -9,6 +9,7 @@ https://docs.x.com/x-api/posts/filtered-stream/integrate/manage-rules.
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -117,6 +118,8 @@ class Rules:
     wanted: Sequence[Rule]
     _own_ids: frozenset[str] = field(default=frozenset(), init=False)
     """Ids of rules at X with a value that we want, as of the last ``sync``, whoever has added them."""
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
+    """A connection that begins and a config that changes may ask for the same at one time."""
 
     def are_ours(self, met: Sequence[tuple[str, str]]) -> bool:
         """Whether a post that has met these rules (id and tag) was asked for here; also where it does not say."""
@@ -131,6 +134,10 @@ class Rules:
 
         Raises Fatal with X's own words where it refuses a rule, and as ``HttpAccess`` does.
         """
+        async with self._turn:
+            await self._sync(http)
+
+    async def _sync(self, http: HttpAccess) -> None:
         there = await self._list(http)
         present = {rule.value for rule in there}
         missing = [rule for rule in self.wanted if rule.value not in present]

@@ -7,7 +7,7 @@ itself, its rules and recovery are those of ``XStreamSource``.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Annotated, Any
@@ -40,7 +40,7 @@ from fetchers.x.config import XKeys
 from fetchers.x.connection import PostStream, StreamSettings
 from fetchers.x.fetcher import CONNECTION_OF_THE_APP
 from fetchers.x.messages import Kind, Message
-from fetchers.x.rules import Rules, wanted_rules
+from fetchers.x.rules import Rule, Rules, wanted_rules
 from fetchers.x.twitter_post import QUERY, decode_message
 from fetchers.x.twitter_rows import status_row
 from fetchers.x.twitter_schema import ARTICLE_NAMESPACE, RELEASED_NAMESPACE, TwitterSchemas
@@ -108,6 +108,7 @@ class TwitterSource(SourceConnector[TwitterConfig]):
 
     payload_kind = PayloadKind.ROWS
     default_dedupe_fields = ("Id",)
+    _stream: PostStream | None = None
 
     def partition(self) -> Partition:
         """The only one."""
@@ -138,7 +139,7 @@ class TwitterSource(SourceConnector[TwitterConfig]):
             message_bytes_max=config.x_message_bytes_max,
         )
         rows = StatusPages(config, context)
-        stream = PostStream(
+        self._stream = PostStream(
             context,
             api=api,
             rules=self._rules(context, api),
@@ -146,7 +147,17 @@ class TwitterSource(SourceConnector[TwitterConfig]):
             make_pages=rows.pages,
             make_rejected=rows.rejected,
         )
-        return stream.pages()
+        return self._stream.pages()
+
+    def takes_over(self, keys: Collection[str]) -> bool:
+        """Rules change at X, and the connection stays."""
+        return {"filter.keywords", "filter.userIds"}.issuperset(keys)
+
+    async def apply_config(self, config: TwitterConfig) -> None:
+        """Bring the rules at X in line with it."""
+        await super().apply_config(config)
+        if self._stream is not None:
+            await self._stream.follow(self._wanted())
 
     def _api(self, context: FetchContext) -> XApi:
         config = self.config
@@ -154,11 +165,13 @@ class TwitterSource(SourceConnector[TwitterConfig]):
         return XApi(account, clock=context.clock)
 
     def _rules(self, context: FetchContext, api: XApi) -> Rules:
+        return Rules(api, context.connector, self._wanted())
+
+    def _wanted(self) -> Sequence[Rule]:
         keywords = tuple(text for text in self.config.filter_keywords if text)
-        wanted = wanted_rules(
+        return wanted_rules(
             keywords=("filter.keywords", keywords), user_ids=("filter.userIds", self.config.filter_user_ids)
         )
-        return Rules(api, context.connector, wanted)
 
 
 @dataclass(frozen=True, slots=True)

@@ -165,7 +165,7 @@ class Desired:
     """What should run here of one instance, and as what.
 
     Two equal values mean: nothing to do. A difference in ``config``, ``task`` or ``generation`` makes a new
-    incarnation, one in ``target`` alone pauses or resumes.
+    incarnation, unless what runs takes the changed keys over; one in ``target`` alone pauses or resumes.
     """
 
     config: Properties

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, cast
 
-from fetchers.sdk import Clock, HttpDoor, Offset, SourceConnector
+from fetchers.sdk import Clock, HttpDoor, Offset, Retriable, SourceConnector
 from fetchers.sdk.context import BlockingCalls, partition_key
 from metrics.events import BatchClosed, Emit, QueueChanged, TaskEvents, TaskStarted
 from service.domain.errors import PoisonedBatchError
@@ -107,6 +107,8 @@ class SourceTask:
     _ahead: int = field(init=False, default=0)
     """Micro-batches that are converted, or wait for those before them to be delivered."""
     _fetch_failure: Exception | None = field(init=False, default=None)
+    _changes: asyncio.Queue[Callable[[], Awaitable[Any]]] = field(init=False, default_factory=asyncio.Queue)
+    """Configs to take over."""
 
     def __post_init__(self) -> None:
         """Nothing runs yet."""
@@ -115,6 +117,13 @@ class SourceTask:
     def request_stop(self) -> None:
         """Stop fetching; what is fetched is still delivered."""
         self._stop.set()
+
+    def take_over(self, keys: Collection[str], make: Callable[[], Awaitable[Any]]) -> bool:
+        """Whether this goes on under another config, that of the task that ``make`` makes; see ``RunnableTask``."""
+        if self._stop.is_set() or not self.connector.takes_over(keys):
+            return False
+        self._changes.put_nowait(make)
+        return True
 
     async def run(self) -> None:
         """Initialise the writer, *then* read the offsets, then flow.
@@ -209,6 +218,7 @@ class SourceTask:
         async with asyncio.TaskGroup() as group:
             fetching = group.create_task(self._fetch(fetch, queue), name=f"{self.task_id} fetch")
             group.create_task(self._stop_when_asked(fetching, queue), name=f"{self.task_id} stop")
+            applying = group.create_task(self._apply_changes(fetch.context, queue), name=f"{self.task_id} config")
             delivering = self._deliver_in_order(ordered, deliver, fetch.memory, begun)
             group.create_task(delivering, name=f"{self.task_id} deliver")
             convert = ConvertStage(
@@ -230,6 +240,7 @@ class SourceTask:
                     work = self._convert(convert.run, batch, fetch.memory)
                     ordered.put_nowait(group.create_task(work, name=f"{self.task_id} convert"))
             ordered.put_nowait(None)
+            applying.cancel()
             self._stop.set()
         if self._fetch_failure is not None:
             raise self._fetch_failure
@@ -240,6 +251,26 @@ class SourceTask:
             await fetch.run()
         except QueueClosed:
             return  # asked to stop while a page waited for room: it is fetched again
+        except Exception as error:  # noqa: BLE001 - raised again once the flow is drained, whatever it is
+            self._fetch_failure = error
+            await queue.close()
+
+    async def _apply_changes(self, context: TaskContext, queue: BoundedQueue) -> None:
+        """The newest of several changes counts. One that fails ends the task as a fetch that fails does."""
+        make, attempt = await self._changes.get(), 0
+        try:
+            while True:
+                while not self._changes.empty():
+                    make, attempt = self._changes.get_nowait(), 0
+                try:
+                    await self.connector.apply_config((await make()).connector.config)
+                except Retriable as error:
+                    attempt += 1
+                    back_off = self.settings.fetch_retry.back_off
+                    seconds = back_off.wait_seconds(attempt, asked_seconds=error.wait_seconds)
+                    await context.wait_after(error, attempt=attempt, wait_seconds=seconds)
+                else:
+                    make, attempt = await self._changes.get(), 0
         except Exception as error:  # noqa: BLE001 - raised again once the flow is drained, whatever it is
             self._fetch_failure = error
             await queue.close()

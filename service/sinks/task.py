@@ -7,7 +7,7 @@ commits and closes what goes, so that whoever gets it begins where this task has
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -132,6 +132,11 @@ class SinkTask:
         self.activity = Activity(self.clock)
         self._turns = asyncio.Semaphore(self.settings.put_limits.puts_max)
         self.events = TaskEvents(self.emit, self.task_id.connector, self.task_id.task)
+
+    def take_over(self, keys: Collection[str], make: Callable[[], Awaitable[object]]) -> bool:
+        """A sink has nothing to lose by a start."""
+        del keys, make
+        return False
 
     def request_stop(self) -> None:
         """Take no more; what was put is flushed and committed."""

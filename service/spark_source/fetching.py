@@ -31,6 +31,8 @@ logger = logging.getLogger("headrace.spark")
 BATCH_PATIENCE_SECONDS = 300.0
 """How long a batch read tries a source that fails, where ``errors.retry.timeout`` says nothing: a worker waits for
 ever, but a job that hangs holds a cluster, and is tried again as a whole."""
+TOLD_AFTER_SECONDS = 10.0
+"""How long a wait for a limit of the source lasts before it is told; shorter ones are a part of keeping to it."""
 _CLOSE_SECONDS_MAX = 5.0
 """For a fetcher to end once it is told to."""
 
@@ -145,7 +147,7 @@ async def fetching(
     task_id = TaskId(definition.name, number)
     limits = QueueLimits(common.queue_records_max, common.queue_bytes_max)
     async with shared_http(version=VERSION, paths=reach.paths, addresses=reach.addresses) as http:
-        context = _BatchContext if is_batch else TaskContext
+        context = _BatchContext if is_batch else JobContext
         stage = FetchStage(
             connector=connector,
             context=context(
@@ -173,7 +175,22 @@ async def fetching(
             blocking.close()
 
 
-class _BatchContext(TaskContext):
+class JobContext(TaskContext):
+    """Says of a long wait that it is one: a job of Spark's shows nothing else of it than that it does not end."""
+
+    @contextmanager
+    def waiting_for_limit(self) -> Iterator[None]:
+        """Tell after a while, once a wait."""
+        text = "%s: the source's limit of requests is used up; waiting until more are allowed"
+        telling = asyncio.get_running_loop().call_later(TOLD_AFTER_SECONDS, logger.warning, text, self.connector)
+        try:
+            with super().waiting_for_limit():
+                yield
+        finally:
+            telling.cancel()
+
+
+class _BatchContext(JobContext):
     """Refuses what has no end."""
 
     def inbox(self, limits: Any = None) -> Any:

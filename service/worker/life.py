@@ -151,7 +151,7 @@ class InstanceLife:
             await self._wait_while(lambda: not self._is_over(running))
         finally:
             self._running = None
-        following = state_between(self.instance, begun, self.wish)
+        following = state_between(self.instance, running.begun, self.wish)
         if self.state is State.FAILED and following is State.PAUSED:
             self._enter(State.UNASSIGNED)
         self._enter(following)
@@ -190,9 +190,22 @@ class InstanceLife:
             return
         supervisor = running.supervisor
         is_asked = running.asked_at is not None
+        if not is_asked and self._takes_over(running, wish):
+            running.begun = wish
+            return
         if is_asked or must_end(self.instance, running.begun, wish, is_failed=supervisor.is_failed):
             supervisor.rests_as = state_between(self.instance, running.begun, wish)
             running.begin_stop(now=self.clock.monotonic(), seconds_max=self.stop_seconds_max)
+
+    def _takes_over(self, running: Incarnation, wish: Wish) -> bool:
+        """Whether what runs goes on as what is wanted now, its config but not its work being another."""
+        begun = running.begun
+        if begun.desired is None or wish.desired is None or begun.restarts != wish.restarts:
+            return False
+        keys = changed_keys(begun.desired, wish.desired)
+        if not keys or resting_state(self.instance, wish) is not None:
+            return False
+        return running.supervisor.take_over(keys, self.make_supervisor(wish.desired, self.state).make_task)
 
     def _enter(self, state: State, *, is_told_again: bool = False) -> None:
         if state is not self.state or is_told_again:
@@ -231,6 +244,12 @@ def is_same_incarnation(begun: Wish, wish: Wish) -> bool:
         begun.desired.task,
         begun.desired.generation,
     ) == (wish.desired.config, wish.desired.task, wish.desired.generation)
+
+
+def changed_keys(before: Desired, after: Desired) -> frozenset[str]:
+    """Keys with another value, or only on one side, in what a task is made of."""
+    old, new = ({**desired.config, **(desired.task or {})} for desired in (before, after))
+    return frozenset(key for key in {*old, *new} if old.get(key) != new.get(key))
 
 
 def state_between(instance: InstanceId, begun: Wish, wish: Wish) -> State:

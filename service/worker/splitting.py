@@ -8,7 +8,7 @@ in are turned back to their variables, because the topic is read by many.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from fetchers.sdk import Clock
@@ -83,6 +83,11 @@ class ConnectorRun:
                 raise
             return False
         return True
+
+    def take_over(self, keys: Collection[str], make: Callable[[], Awaitable[object]]) -> bool:
+        """Any other config may split the work otherwise."""
+        del keys, make
+        return False
 
     def request_stop(self) -> None:
         """There is nothing to deliver."""

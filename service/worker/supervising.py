@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -50,6 +50,12 @@ class RunnableTask(Protocol):
 
     def request_stop(self) -> None:
         """Stage one: take no more, deliver what is there."""
+
+    def take_over(self, keys: Collection[str], make: Callable[[], Awaitable[RunnableTask]]) -> bool:
+        """Whether this goes on under a config that differs in these keys; it is that of the task that ``make`` makes.
+
+        The made one never runs. What fails while the config is taken over ends ``run`` with that error.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +147,13 @@ class TaskSupervisor:
             self._patience.reschedule(asyncio.get_running_loop().time())
         if self._current is not None:
             self._current.request_stop()
+
+    def take_over(self, keys: Collection[str], make_task: Callable[[], Awaitable[RunnableTask]]) -> bool:
+        """Whether what runs goes on under a config that differs in these keys; ``make_task`` makes later ones of it."""
+        if self.state is not State.RUNNING or self._current is None or not self._current.take_over(keys, make_task):
+            return False
+        self.make_task = make_task
+        return True
 
     def report_stop(self, *, seconds: float, is_complete: bool) -> None:
         """Tell how long the stop took and how many records it left undelivered."""

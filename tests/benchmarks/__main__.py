@@ -25,6 +25,7 @@ from tests.benchmarks import (
     databases,
     kills,
     service_level,
+    slow_kafka,
     spark_source,
     streams,
     throughput,
@@ -41,6 +42,7 @@ FIGURES = (
     "databases",
     "latency",
     "streams",
+    "slow-kafka",
     "start",
     "control",
     "cluster",
@@ -188,6 +190,26 @@ async def measure_streams(field: Field, *, seconds: float) -> list[Row]:
     ]
 
 
+async def measure_slow_kafka(field: Field, *, seconds: float) -> list[Row]:
+    """Listeners whose Kafka takes a tenth of what they hear, for so long, and is well again."""
+    rows = []
+    for what, measure in (("NDJSON", slow_kafka.of_lines), ("X", slow_kafka.of_x)):
+        seen = await measure(field, run_name(0), seconds=seconds)
+        growth = seen.growth_bytes / MEBIBYTE
+        told = f"{seen.lost:,} of {seen.said:,} lost, {seen.doubles} twice, {seen.gaps} gaps told"
+        rows += [
+            Row(
+                f"{what}, Kafka slow for {seconds:.0f} s (took {seen.slow_share:.0%} meanwhile), "
+                f"{seen.connections} connections",
+                told,
+                "nothing lost or the gap told, nothing twice",
+                not seen.doubles and (not seen.lost or seen.gaps > 0),
+            ),
+            Row(f"{what}, growth of the Python process at its peak", f"{growth:.0f} MiB", "≤ 150 MiB", growth <= 150),
+        ]
+    return rows
+
+
 async def measure_memory(field: Field, *, records: int) -> list[Row]:
     """A long run."""
     seen = await service_level.memory(field, run_name(0), records=records)
@@ -256,6 +278,7 @@ class Amounts:
     kills: int
     seed: int
     stream_seconds: int
+    slow_seconds: int
 
 
 async def _measure(names: tuple[str, ...], amounts: Amounts) -> list[Row]:
@@ -289,6 +312,8 @@ async def _measure(names: tuple[str, ...], amounts: Amounts) -> list[Row]:
 async def _measure_others(names: tuple[str, ...], field: Field, amounts: Amounts) -> list[Row]:
     """What brings servers of its own, or is asked of workers and of their group."""
     rows: list[Row] = []
+    if "slow-kafka" in names:
+        rows += await measure_slow_kafka(field, seconds=amounts.slow_seconds)
     if "databases" in names:
         rows += await measure_databases(field, records=amounts.records)
     if "control" in names:
@@ -326,6 +351,7 @@ def _report(rows: list[Row], *, seconds: float) -> str:
 @click.option("--kills", default=300, show_default=True, help="Of each kind, for kills.")
 @click.option("--seed", default=20261123, show_default=True, help="What is killed when.")
 @click.option("--stream-seconds", default=600, show_default=True, help="Of the stream at a high rate.")
+@click.option("--slow-seconds", default=120, show_default=True, help="For which Kafka is slow, for slow-kafka.")
 @click.option("--output", type=click.Path(dir_okay=False, path_type=Path), default=None)
 def main(names: tuple[str, ...], *, output: Path | None, **amounts: int) -> None:
     """Measure, print, and write the results with machine and date."""

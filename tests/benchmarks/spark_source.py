@@ -1,7 +1,8 @@
 """A Mixpanel backfill by Spark's data source, in local mode on two cores, to Parquet: measured beside the service.
 
-Run as a program it is the driver: it reads a small part first, so that Spark's Python processes are there, as a worker
-is there when its rate is taken.
+Run as a program it is the driver. It writes one day first, whole: the service's rate is taken from its first readable
+micro-batch on, when its processes are there and its JVM has compiled what it does. A read that is broken off would
+not do, since Spark ends the Python process of such a task.
 """
 
 from __future__ import annotations
@@ -74,7 +75,8 @@ def main(folder: Path, options: dict[str, str]) -> None:
     spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
     register(spark)
     first_day = {"mixpanel.to.date": options["from_date"]}
-    spark.read.format(HeadraceSource.name()).options(**{**options, **first_day}).load().limit(1).count()
+    warming = spark.read.format(HeadraceSource.name()).options(**{**options, **first_day}).load()
+    warming.write.parquet(f"{folder}-warming")
     whole = spark.read.format(HeadraceSource.name()).options(**options).load()
     print(BEGUN, flush=True)
     whole.write.parquet(str(folder))

@@ -179,6 +179,19 @@ class FetcherContract:
             required = {key.name for key in _keys(self.case.connector) if key.is_required}
             assert required <= _error_keys(self.case.connector, {}), "a required key is not missed"
 
+    async def test_takes_over_no_key_of_the_worker(self, tmp_path: Path) -> None:
+        """And a config that is applied in the middle of a fetch neither ends it nor repeats anything."""
+        async with self._open(tmp_path) as bench:
+            connector, context, expected = bench.connector(), bench.context(), bench.source.expected
+            for key in ("connector.class", "topic", "contract.schema", "value.converter", "batch.records.max"):
+                assert not connector.takes_over({key}), f"{key} is not the connector's to take over"
+            pages: list[Page] = []
+            async with running(connector, context) as stream, asyncio.timeout(SECONDS_MAX):
+                while self._distinct(pages) < len(expected):
+                    pages.append(await anext(stream))
+                    await connector.apply_config(connector.config)
+            self._assert_resumed(pages, [], expected)
+
     async def test_says_why_a_person_must_act(self, tmp_path: Path) -> None:
         """What only a person can mend is raised as Fatal, with a message."""
         async with self._open(tmp_path) as bench:

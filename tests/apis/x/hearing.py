@@ -34,18 +34,19 @@ class Narrow(FakeContext):
 class Hearing:
     """One task of the connector."""
 
-    def __init__(self, context: FakeContext) -> None:
+    def __init__(self, context: FakeContext, connector: XStreamSource) -> None:
         self.context = context
+        self.connector = connector
         self.pages: list[Page] = []
         self.error: Exception | None = None
         self._news = asyncio.Event()
         self._may_take = asyncio.Event()
         self._may_take.set()
 
-    async def run(self, connector: XStreamSource) -> None:
+    async def run(self) -> None:
         """Take pages until cancelled; what is raised is kept."""
         try:
-            async for page in connector.fetch(self.context):
+            async for page in self.connector.fetch(self.context):
                 self.pages.append(page)
                 self.context.commit(page, default=PARTITION)
                 self._news.set()
@@ -189,16 +190,17 @@ async def hearing(
     *,
     offset: Offset | None = None,
     is_narrow: bool = False,
+    name: str = "cats",
     more: Mapping[str, str] | None = None,
     **properties: str,
 ) -> AsyncIterator[Hearing]:
     """A task that runs while the block does."""
     async with shared_http() as http:
         kind = Narrow if is_narrow else FakeContext
-        context = kind(http=http, clock=clock, partition=PARTITION, offset=offset, connector="cats")
-        heard = Hearing(context)
+        context = kind(http=http, clock=clock, partition=PARTITION, offset=offset, connector=name)
+        heard = Hearing(context, connector_for(x, more, **properties))
         async with asyncio.TaskGroup() as group:
-            task = group.create_task(heard.run(connector_for(x, more, **properties)))
+            task = group.create_task(heard.run())
             try:
                 yield heard
             finally:

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
+
 import pytest
 
 from fetchers.catalog import shared_http
 from fetchers.sdk import Fatal
 from fetchers.sdk.testing import FakeClock, FakeContext
 from service.simulators.x import XSimulator
-from service.simulators.x_settings import RULES_PATH
+from service.simulators.x_settings import RULES_PATH, STREAM_PATH
+from service.simulators.x_stream import Ending
 from tests.apis.x.hearing import connector_for, hearing, simulated
+
+
+def connections(x: XSimulator) -> int:
+    """Those that were ever asked for."""
+    return sum(request.path == STREAM_PATH for request in x.requests)
 
 
 def posted(x: XSimulator) -> int:
@@ -60,6 +68,57 @@ async def test_posts_that_only_rules_of_others_bring_are_passed_over() -> None:
             assert heard.texts == ["kafka", "a gnu", "zebra and gnu"]
             assert heard.passed_over == {"foreign": 1}
         assert x.rules.values["kafka"] == "of a person"
+
+
+async def test_a_changed_config_changes_the_rules_under_the_connection_that_stands() -> None:
+    """Posts of the new rule come over it, those of the old one no longer do, and nobody has connected again."""
+    async with simulated() as (x, clock), hearing(x, clock, x_keywords="kafka,gnu") as heard:
+        await x.wait_for_connections(1)
+        changed = connector_for(x, x_keywords="kafka,zebra", x_user_ids="12").config
+        assert heard.connector.takes_over({"x.keywords", "x.user.ids", "x.rule.cats"})
+        assert not heard.connector.takes_over({"x.keywords", "x.recovery"})
+        await heard.connector.apply_config(changed)
+        assert set(x.rules.values) == {"kafka", "zebra", "from:12"}
+        for text in ("kafka", "a gnu", "a zebra"):
+            x.post(text)
+        await heard.wait_for(2)
+        assert heard.texts == ["kafka", "a zebra"]
+        assert connections(x) == 1
+        x.end(Ending.CLEAN)
+        await x.wait_for_connections(2)
+        assert set(x.rules.values) == {"kafka", "zebra", "from:12"}, "the connection after it goes by the new config"
+
+
+async def test_a_changed_rule_that_x_refuses_is_told_in_its_words_and_nothing_is_taken_away() -> None:
+    """The worker makes the task FAILED of it; the rules that posts come by stay."""
+    async with simulated() as (x, clock), hearing(x, clock, x_keywords="kafka") as heard:
+        await x.wait_for_connections(1)
+        changed = connector_for(x, more={"x.keywords": "", "x.rule.bad": "-cat"}).config
+        with pytest.raises(Fatal, match=r"refuses the rule '-cat'.*at least one positive"):
+            await heard.connector.apply_config(changed)
+        assert set(x.rules.values) == {"kafka"}
+        assert connections(x) == 1
+
+
+async def test_of_two_connectors_with_one_credential_the_second_waits_and_says_for_whom() -> None:
+    """It asks nothing of X, not even for rules, until the first has ended: there is no fight for the connection."""
+    async with simulated() as (x, clock), AsyncExitStack() as first:
+        clock.is_automatic = False
+        await first.enter_async_context(hearing(x, clock, name="cats", x_keywords="kafka"))
+        await x.wait_for_connections(1)
+        async with hearing(x, clock, name="dogs", x_keywords="gnu") as second:
+            asked = len(x.requests)
+            for again in range(1, 4):
+                await second.wait(lambda: len(second.waits) >= again)  # noqa: B023 - awaited here
+                await clock.wait_for_sleeper()
+                await clock.advance(60)
+            error, _ = second.context.retries[-1]
+            assert "connector cats of this worker has the one connection" in str(error)
+            assert (len(x.requests), connections(x), set(x.rules.values)) == (asked, 1, {"kafka"})
+            await first.aclose()
+            await clock.advance(400)
+            await x.wait_for_connections(2)
+            assert set(x.rules.values) == {"kafka", "gnu"}
 
 
 async def test_a_rule_that_x_refuses_fails_the_task_with_its_reason() -> None:
