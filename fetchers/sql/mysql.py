@@ -12,22 +12,17 @@ from __future__ import annotations
 
 import asyncio
 import re
-import ssl
 import uuid
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import suppress
+from contextlib import aclosing
 from dataclasses import replace
 from datetime import datetime, timedelta
-from types import TracebackType
 from typing import Any
 from zoneinfo import ZoneInfo
 
-import asyncmy
-import asyncmy.errors
 import pyarrow as pa
-from asyncmy.cursors import SSCursor
 
-from fetchers.sdk import Disconnected, Fatal, FetchError, Retriable
+from fetchers.sdk import Fatal, Retriable
 from fetchers.sql.config import JdbcConfig
 from fetchers.sql.database import FIRST_ROWS, NoTableError, Range, Relation, Table, next_rows
 from fetchers.sql.kinds import (
@@ -48,9 +43,8 @@ from fetchers.sql.kinds import (
     time_of_day,
 )
 from fetchers.sql.settling import Holder
+from fetchers.toolkit.mysql import ANSWER_SECONDS_MAX, MySqlConnection, tls_context, told
 
-ANSWER_SECONDS_MAX = 300.0
-CONNECT_SECONDS_MAX = 10.0
 FRESH_TRIES = 20
 FRESH_SECONDS = 0.11
 """The server's copy of its transactions is renewed when nobody has read it for a tenth of a second."""
@@ -64,9 +58,6 @@ _TYPES = _WHOLE | _OTHERS
 _BINARY_CHARSET = 63
 _BYTES = {"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"}
 _BIT_WIDTH_OF_INT64 = 63
-_REFUSED = {1044, 1045, 1049, 1064, 1142, 1143, 1227, 1698, 3159}
-"""Errors that a person must mend: rights, logins, databases, syntax (server error reference)."""
-_CHANGED = {1054, 1146}
 _BYTES_PER_LETTER = 4
 
 
@@ -76,51 +67,27 @@ class MySqlDatabase:
     def __init__(self, config: JdbcConfig) -> None:
         """Nothing is opened yet."""
         self._config = config
-        self._connection: Any = None
-        self._version = ""
+        self._connection = MySqlConnection(config.url.host)
 
     async def open(self) -> None:
         """Connect; the session's zone is UTC."""
         config, url = self._config, self._config.url
         secret = config.connection_password
-        password = secret.get_secret_value() if secret is not None else url.password
-        mode = url.settings.get("sslMode", "").upper()
-        wants_tls = mode in {"REQUIRED", "VERIFY_CA", "VERIFY_IDENTITY"} or url.settings.get("useSSL") == "true"
-        context = ssl.create_default_context() if wants_tls else None
-        if context is not None and not mode.startswith("VERIFY"):
-            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        async with _told(url.host, CONNECT_SECONDS_MAX):
-            self._connection = await asyncmy.connect(
-                host=url.host,
-                port=url.port,
-                user=config.connection_user or url.user or "",
-                password=password or "",
-                database=url.database,
-                charset="utf8mb4",
-                autocommit=True,
-                conv={255: str},
-                init_command="SET time_zone = '+00:00'",
-                connect_timeout=int(CONNECT_SECONDS_MAX),
-                ssl=context,
-                program_name="headrace",
-            )
-        self._version = str(self._connection.get_server_info())
-
-    @property
-    def _is_mariadb(self) -> bool:
-        return "mariadb" in self._version.lower()
+        mode = url.settings.get("sslMode", "").upper() or ("REQUIRED" if url.settings.get("useSSL") == "true" else "")
+        await self._connection.open(
+            port=url.port,
+            user=config.connection_user or url.user or "",
+            password=(secret.get_secret_value() if secret is not None else url.password) or "",
+            database=url.database,
+            tls=tls_context(mode),
+        )
 
     def close(self) -> None:
         """At once; the server notices that nobody reads any more."""
-        if self._connection is not None:
-            with suppress(asyncmy.errors.Error, OSError, RuntimeError):
-                self._connection.close()
+        self._connection.close()
 
     async def _rows(self, sql: str) -> list[dict[str, Any]]:
-        async with _told(self._config.url.host, ANSWER_SECONDS_MAX), self._connection.cursor() as cursor:
-            await cursor.execute(sql)
-            names = [entry[0].lower() for entry in cursor.description or ()]
-            return [dict(zip(names, row, strict=True)) for row in await cursor.fetchall()]
+        return await self._connection.rows(sql)
 
     async def tables(self, *, types: Sequence[str], schema_pattern: str | None) -> list[Table]:
         """Of the URL's database; MySQL's schemas are its databases."""
@@ -169,7 +136,7 @@ class MySqlDatabase:
     async def query(self, text: str) -> Relation:
         """By what the server says of the query's columns."""
         source = f"({text.strip().rstrip(';')}) as query"
-        async with _told(self._config.url.host, ANSWER_SECONDS_MAX), self._connection.cursor() as cursor:
+        async with told(self._config.url.host, ANSWER_SECONDS_MAX), self._connection.driver.cursor() as cursor:
             await cursor.execute(f"select {_MARK} * from {source} limit 0")
             fields = list(cursor._result.fields)  # noqa: SLF001 - asyncmy shows signs and charsets nowhere else
         columns = []
@@ -253,7 +220,7 @@ class MySqlDatabase:
     async def holders(self, wanted: Range) -> frozenset[Holder]:
         """Statements first: one that is in neither list has ended before its transaction could be seen to."""
         del wanted
-        number = "query_id" if self._is_mariadb else "md5(info)"
+        number = "query_id" if self._connection.is_mariadb else "md5(info)"
         running = await self._rows(
             f"select {_MARK} id, {number} as number from information_schema.processlist where id <> connection_id() "
             f"and command not in ('Sleep', 'Daemon', 'Binlog Dump', 'Binlog Dump GTID') "
@@ -298,31 +265,21 @@ class MySqlDatabase:
 
     async def read(self, sql: str, *, rows_max: int) -> AsyncGenerator[pa.RecordBatch, None]:
         """Row by row from the socket, never the whole result; texts as they come."""
-        host = self._config.url.host
-        cursor = self._connection.cursor(SSCursor)
-        async with _told(host, ANSWER_SECONDS_MAX):
-            await cursor.execute(sql.replace("select ", f"select {_MARK} ", 1))
-        names = [f"c{at}" for at in range(len(cursor.description))]
-        count = min(FIRST_ROWS, rows_max)
-        while True:
-            async with _told(host, ANSWER_SECONDS_MAX):
-                rows = await cursor.fetchmany(count)
-            if not rows:
-                break
-            columns = [_texts(values) for values in zip(*rows, strict=True)]
-            batch = pa.RecordBatch.from_arrays(columns, names=names)
-            count = next_rows(batch, rows_max=rows_max)
-            yield batch
-            await asyncio.sleep(0)
-        async with _told(host, ANSWER_SECONDS_MAX):
-            await cursor.close()
+
+        def rows_next(batch: pa.RecordBatch | None) -> int:
+            return min(FIRST_ROWS, rows_max) if batch is None else next_rows(batch, rows_max=rows_max)
+
+        marked = sql.replace("select ", f"select {_MARK} ", 1)
+        async with aclosing(self._connection.read(marked, rows_next=rows_next)) as batches:
+            async for batch in batches:
+                yield batch
 
     async def counter(self, wanted: Range) -> int | None:
         """The table's AUTO_INCREMENT, which the server may tell from a copy of a day's age: asked anew."""
         table, name = wanted.relation.table, wanted.relation.auto_increment
         if table is None or name is None or wanted.identity != self.quoted(name):
             return None
-        if not self._is_mariadb:
+        if not self._connection.is_mariadb:
             await self._rows("set session information_schema_stats_expiry = 0")
         rows = await self._rows(
             "select auto_increment as next from information_schema.tables where table_schema = database() "
@@ -340,45 +297,3 @@ class MySqlDatabase:
         except Fatal:
             return f"Open transactions cannot be seen. Run: GRANT PROCESS ON *.* TO {name}"
         return None
-
-
-def _texts(values: Sequence[Any]) -> Any:
-    """A column of what asyncmy gives: texts, or bytes of binary columns."""
-    if any(isinstance(value, bytes) for value in values[:1]) or isinstance(
-        next((value for value in values if value is not None), None), bytes
-    ):
-        return pa.array(values, pa.binary())
-    return pa.array(values, pa.string())
-
-
-class _told:  # noqa: N801 - read as a word of a sentence
-    """Raises what may pass as ``Retriable``, what a person must mend as ``Fatal``, within a time limit."""
-
-    def __init__(self, host: str, seconds_max: float) -> None:
-        self._host = host
-        self._limit = asyncio.timeout(seconds_max)
-
-    async def __aenter__(self) -> None:
-        await self._limit.__aenter__()
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            await self._limit.__aexit__(kind, error, trace)
-        except TimeoutError as late:
-            raise Retriable(f"{self._host}: no answer in time") from late
-        if isinstance(error, asyncmy.errors.Error):
-            raise _failure(error, self._host) from error
-        if isinstance(error, OSError | EOFError | asyncio.IncompleteReadError):
-            raise Disconnected(f"{self._host}: the connection broke ({type(error).__name__})") from error
-
-
-def _failure(error: BaseException, host: str) -> FetchError:
-    code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
-    text = str(error.args[1] if len(error.args) > 1 else error).splitlines()[0]
-    if code in _REFUSED:
-        return Fatal(f"{host}: {text} ({code})")
-    if code in _CHANGED:
-        return Retriable(f"{host}: {text} ({code}); what was read has changed meanwhile")
-    return Disconnected(f"{host}: {text} ({code})")
