@@ -182,7 +182,10 @@ class WrittenLog:
 
 
 def packet(payload: bytes, number: int) -> bytes:
-    """One packet of the protocol."""
+    """One packet of the protocol, or as many as it needs."""
+    if len(payload) >= events.PACKET_BYTES_MAX:
+        first, rest = payload[: events.PACKET_BYTES_MAX], payload[events.PACKET_BYTES_MAX :]
+        return b"\xff\xff\xff" + bytes([number & 255]) + first + packet(rest, number + 1)
     return len(payload).to_bytes(3, "little") + bytes([number & 255]) + payload
 
 
