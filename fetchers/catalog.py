@@ -131,6 +131,15 @@ PLUGINS: tuple[Plugin, ...] = (
         SourceConnector,
         ("io.confluent.connect.jdbc.JdbcSourceConnector",),
     ),
+    Plugin(
+        "MySqlCdcSource",
+        "fetchers.mysql_cdc.fetcher:MySqlCdcSource",
+        SourceConnector,
+        (
+            "io.debezium.connector.mysql.MySqlConnector",
+            "io.debezium.connector.mariadb.MariaDbConnector",
+        ),
+    ),
     Plugin("NdjsonStreamSource", "fetchers.ndjson.fetcher:NdjsonStreamSource", SourceConnector),
     Plugin("SseSource", "fetchers.sse.fetcher:SseSource", SourceConnector),
     Plugin("XStreamSource", "fetchers.x.fetcher:XStreamSource", SourceConnector),

@@ -153,7 +153,7 @@ def postgres_server(database_folder: Path) -> Iterator[DatabaseServer]:
 
 @contextmanager
 def running_mariadb(folder: Path) -> Iterator[DatabaseServer]:
-    """MariaDB; everyone is ``root`` without a password, unless made otherwise."""
+    """MariaDB with a log of rows; everyone is ``root`` without a password, unless made otherwise."""
     own = _own_folder(folder, "mariadb")
     data, (port,) = own / "data", free_ports(1)
     made = [*_NOBODY, "env", f"HOME={own}", "mariadb-install-db", "--no-defaults", f"--datadir={data}"]
@@ -162,7 +162,8 @@ def running_mariadb(folder: Path) -> Iterator[DatabaseServer]:
     command = [*_NOBODY, _MARIADB or "", "--no-defaults", f"--datadir={data}", "--bind-address=127.0.0.1"]
     command += [f"--port={port}", f"--socket={own}/socket", f"--pid-file={own}/pid", "--innodb-buffer-pool-size=32M"]
     command += ["--sql-mode=", "--innodb-flush-log-at-trx-commit=0", "--max-connections=300"]
-    command += ["--performance-schema=OFF"]
+    command += ["--performance-schema=OFF", "--server-id=1", "--log-bin=binlog", "--sync-binlog=0"]
+    command += ["--binlog-format=ROW", "--binlog-row-image=FULL", "--binlog-row-metadata=FULL"]
     server = DatabaseServer(command, port, own, _mariadb_answers)
     server.start()
     try:

@@ -14,19 +14,15 @@ import asyncio
 import re
 import uuid
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import suppress
+from contextlib import aclosing
 from dataclasses import replace
 from datetime import datetime, timedelta
-from types import TracebackType
 from typing import Any
 from zoneinfo import ZoneInfo
 
-import asyncmy
-import asyncmy.errors
 import pyarrow as pa
-from asyncmy.cursors import SSCursor
 
-from fetchers.sdk import Disconnected, Fatal, FetchError, Retriable
+from fetchers.sdk import Fatal, Retriable
 from fetchers.sql.config import JdbcConfig
 from fetchers.sql.database import FIRST_ROWS, NoTableError, Range, Relation, Table, next_rows
 from fetchers.sql.kinds import (
@@ -47,9 +43,8 @@ from fetchers.sql.kinds import (
     time_of_day,
 )
 from fetchers.sql.settling import Holder
-from fetchers.toolkit.databases import CONNECT_SECONDS_MAX, connect_mysql, mysql_error
+from fetchers.toolkit.mysql import ANSWER_SECONDS_MAX, MySqlConnection, told
 
-ANSWER_SECONDS_MAX = 300.0
 FRESH_TRIES = 20
 FRESH_SECONDS = 0.11
 """The server's copy of its transactions is renewed when nobody has read it for a tenth of a second."""
@@ -63,7 +58,6 @@ _TYPES = _WHOLE | _OTHERS
 _BINARY_CHARSET = 63
 _BYTES = {"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"}
 _BIT_WIDTH_OF_INT64 = 63
-_CHANGED = {"1054", "1146"}
 _BYTES_PER_LETTER = 4
 
 
@@ -73,30 +67,18 @@ class MySqlDatabase:
     def __init__(self, config: JdbcConfig) -> None:
         """Nothing is opened yet."""
         self._config = config
-        self._connection: Any = None
-        self._version = ""
+        self._connection = MySqlConnection(config.url.host)
 
     async def open(self) -> None:
         """Connect; the session's zone is UTC."""
-        async with _told(self._config.url.host, CONNECT_SECONDS_MAX):
-            self._connection = await connect_mysql(self._config.login, first_command="SET time_zone = '+00:00'")
-        self._version = str(self._connection.get_server_info())
-
-    @property
-    def _is_mariadb(self) -> bool:
-        return "mariadb" in self._version.lower()
+        await self._connection.open(self._config.login)
 
     def close(self) -> None:
         """At once; the server notices that nobody reads any more."""
-        if self._connection is not None:
-            with suppress(asyncmy.errors.Error, OSError, RuntimeError):
-                self._connection.close()
+        self._connection.close()
 
     async def _rows(self, sql: str) -> list[dict[str, Any]]:
-        async with _told(self._config.url.host, ANSWER_SECONDS_MAX), self._connection.cursor() as cursor:
-            await cursor.execute(sql)
-            names = [entry[0].lower() for entry in cursor.description or ()]
-            return [dict(zip(names, row, strict=True)) for row in await cursor.fetchall()]
+        return await self._connection.rows(sql)
 
     async def tables(self, *, types: Sequence[str], schema_pattern: str | None) -> list[Table]:
         """Of the URL's database; MySQL's schemas are its databases."""
@@ -145,7 +127,7 @@ class MySqlDatabase:
     async def query(self, text: str) -> Relation:
         """By what the server says of the query's columns."""
         source = f"({text.strip().rstrip(';')}) as query"
-        async with _told(self._config.url.host, ANSWER_SECONDS_MAX), self._connection.cursor() as cursor:
+        async with told(self._config.url.host, ANSWER_SECONDS_MAX), self._connection.driver.cursor() as cursor:
             await cursor.execute(f"select {_MARK} * from {source} limit 0")
             fields = list(cursor._result.fields)  # noqa: SLF001 - asyncmy shows signs and charsets nowhere else
         columns = []
@@ -229,7 +211,7 @@ class MySqlDatabase:
     async def holders(self, wanted: Range) -> frozenset[Holder]:
         """Statements first: one that is in neither list has ended before its transaction could be seen to."""
         del wanted
-        number = "query_id" if self._is_mariadb else "md5(info)"
+        number = "query_id" if self._connection.is_mariadb else "md5(info)"
         running = await self._rows(
             f"select {_MARK} id, {number} as number from information_schema.processlist where id <> connection_id() "
             f"and command not in ('Sleep', 'Daemon', 'Binlog Dump', 'Binlog Dump GTID') "
@@ -274,31 +256,21 @@ class MySqlDatabase:
 
     async def read(self, sql: str, *, rows_max: int) -> AsyncGenerator[pa.RecordBatch, None]:
         """Row by row from the socket, never the whole result; texts as they come."""
-        host = self._config.url.host
-        cursor = self._connection.cursor(SSCursor)
-        async with _told(host, ANSWER_SECONDS_MAX):
-            await cursor.execute(sql.replace("select ", f"select {_MARK} ", 1))
-        names = [f"c{at}" for at in range(len(cursor.description))]
-        count = min(FIRST_ROWS, rows_max)
-        while True:
-            async with _told(host, ANSWER_SECONDS_MAX):
-                rows = await cursor.fetchmany(count)
-            if not rows:
-                break
-            columns = [_texts(values) for values in zip(*rows, strict=True)]
-            batch = pa.RecordBatch.from_arrays(columns, names=names)
-            count = next_rows(batch, rows_max=rows_max)
-            yield batch
-            await asyncio.sleep(0)
-        async with _told(host, ANSWER_SECONDS_MAX):
-            await cursor.close()
+
+        def rows_next(batch: pa.RecordBatch | None) -> int:
+            return min(FIRST_ROWS, rows_max) if batch is None else next_rows(batch, rows_max=rows_max)
+
+        marked = sql.replace("select ", f"select {_MARK} ", 1)
+        async with aclosing(self._connection.read(marked, rows_next=rows_next)) as batches:
+            async for batch in batches:
+                yield batch
 
     async def counter(self, wanted: Range) -> int | None:
         """The table's AUTO_INCREMENT, which the server may tell from a copy of a day's age: asked anew."""
         table, name = wanted.relation.table, wanted.relation.auto_increment
         if table is None or name is None or wanted.identity != self.quoted(name):
             return None
-        if not self._is_mariadb:
+        if not self._connection.is_mariadb:
             await self._rows("set session information_schema_stats_expiry = 0")
         rows = await self._rows(
             "select auto_increment as next from information_schema.tables where table_schema = database() "
@@ -316,42 +288,3 @@ class MySqlDatabase:
         except Fatal:
             return f"Open transactions cannot be seen. Run: GRANT PROCESS ON *.* TO {name}"
         return None
-
-
-def _texts(values: Sequence[Any]) -> Any:
-    """A column of what asyncmy gives: texts, or bytes of binary columns."""
-    if any(isinstance(value, bytes) for value in values[:1]) or isinstance(
-        next((value for value in values if value is not None), None), bytes
-    ):
-        return pa.array(values, pa.binary())
-    return pa.array(values, pa.string())
-
-
-class _told:  # noqa: N801 - read as a word of a sentence
-    """Raises what may pass as ``Retriable``, what a person must mend as ``Fatal``, within a time limit."""
-
-    def __init__(self, host: str, seconds_max: float) -> None:
-        self._host = host
-        self._limit = asyncio.timeout(seconds_max)
-
-    async def __aenter__(self) -> None:
-        await self._limit.__aenter__()
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            await self._limit.__aexit__(kind, error, trace)
-        except TimeoutError as late:
-            raise Retriable(f"{self._host}: no answer in time") from late
-        if isinstance(error, asyncmy.errors.Error):
-            raise _failure(error, self._host) from error
-        if isinstance(error, OSError | EOFError | asyncio.IncompleteReadError):
-            raise Disconnected(f"{self._host}: the connection broke ({type(error).__name__})") from error
-
-
-def _failure(error: BaseException, host: str) -> FetchError:
-    told = mysql_error(error, host)
-    if told.state in _CHANGED:
-        return Retriable(f"{host}: {told.text} ({told.state}); what was read has changed meanwhile")
-    return told.failure

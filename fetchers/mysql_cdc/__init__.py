@@ -1,0 +1,1 @@
+"""Change data capture from the binary logs of MySQL and MariaDB."""

@@ -1,0 +1,64 @@
+"""What a server must be set to, and a user be allowed: told with the SQL that mends it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from fetchers.mysql_cdc.config import MySqlCdcConfig
+from fetchers.sdk import Finding
+from fetchers.toolkit.mysql import MySqlConnection
+
+_WANTED = {
+    "binlog_format": ("ROW", "changes must be logged as rows"),
+    "binlog_row_image": ("FULL", "rows must be logged with all of their columns"),
+    "binlog_row_metadata": ("FULL", "the log must name its columns"),
+    "binlog_row_value_options": ("", "JSON columns must be logged whole"),
+    "binlog_transaction_compression": ("OFF", "transactions must not be logged compressed"),
+    "log_bin_compress": ("OFF", "events must not be logged compressed"),
+}
+
+
+async def settings_findings(connection: MySqlConnection, config: MySqlCdcConfig) -> Sequence[Finding]:
+    """Of the server's variables and the user's rights; raises as its questions do."""
+    names = ", ".join(f"'{name}'" for name in ("log_bin", "server_id", *_WANTED))
+    rows = await connection.rows(f"SHOW GLOBAL VARIABLES WHERE variable_name IN ({names})")
+    found = {row["variable_name"].lower(): str(row["value"]) for row in rows}
+    made = list(_findings(found))
+    if found.get("server_id") == str(config.database_server_id):
+        told = "That is the server's own number: choose one that no server and no other reader has."
+        made.append(Finding("database.server.id", str(config.database_server_id), told))
+    return [*made, *await _rights(connection, config)]
+
+
+def _findings(found: Mapping[str, str]) -> Iterator[Finding]:
+    if found.get("log_bin", "ON").upper() not in ("ON", "1"):
+        yield Finding("database.hostname", None, "The server keeps no log: start it with log_bin=binlog.")
+        return
+    for name, (wanted, why) in _WANTED.items():
+        value = found.get(name)
+        if value is not None and value.upper() != wanted:
+            told = f"SET GLOBAL {name} = '{wanted}'" if not wanted else f"SET GLOBAL {name} = {wanted}"
+            yield Finding("database.hostname", None, f"{name} is {value or 'empty'}, and {why}. Run: {told}")
+    if "binlog_row_metadata" not in found:
+        yield Finding(
+            "database.hostname", None, "The log cannot name its columns before MySQL 8.0.1 and MariaDB 10.5: upgrade."
+        )
+
+
+async def _rights(connection: MySqlConnection, config: MySqlCdcConfig) -> list[Finding]:
+    rows = await connection.rows("SHOW GRANTS")
+    grants = [str(value).upper() for row in rows for value in row.values()]
+    everywhere = " ".join(grant.partition(" ON *.*")[0] for grant in grants if " ON *.*" in grant)
+    if "ALL PRIVILEGES" in everywhere or any(" ON " not in grant for grant in grants):
+        return []  # rights that come by roles are seen when they are used
+    needed = ["REPLICATION SLAVE", "BINLOG MONITOR" if connection.is_mariadb else "REPLICATION CLIENT"]
+    takes_rows = config.snapshot_mode.startswith("initial")
+    if not connection.is_mariadb and takes_rows and config.snapshot_locking_mode != "none":
+        needed.append("RELOAD")
+    missing = [right for right in needed if right not in everywhere]
+    if not missing:
+        return []
+    user = str((await connection.rows("SELECT current_user() AS u"))[0]["u"])
+    name = "@".join(f"'{part}'" for part in user.split("@"))
+    told = f"The user may not read the log. Run: GRANT {', '.join(missing)} ON *.* TO {name}"
+    return [Finding("database.user", config.database_user, told)]

@@ -1,0 +1,83 @@
+"""The keys of ``MySqlCdcSource``: those of Debezium's connectors for MySQL and MariaDB that mean something here."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from fetchers.sdk import Boolean, Importance, Key, NameList, Secret, TopicsConfig
+from fetchers.toolkit.change_events import Adjustment
+
+CONNECTION, TABLES, SNAPSHOT, EVENTS, LOG = "Connection", "Tables", "Snapshot", "Events", "Log"
+_HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
+SERVER_ID_MAX = (1 << 32) - 1
+
+
+class MySqlCdcConfig(TopicsConfig):
+    """Changes of tables, as the binary log of MySQL or MariaDB has them."""
+
+    database_hostname: Annotated[str, Field(min_length=1), Key(_HIGH, CONNECTION, 1, "LONG", example="localhost")]
+    """Host of the database."""
+    database_port: Annotated[int, Field(ge=1, le=65535), Key(_HIGH, CONNECTION, 2, "SHORT")] = 3306
+    """Port of the database."""
+    database_user: Annotated[str, Field(min_length=1), Key(_HIGH, CONNECTION, 3, "MEDIUM", example="headrace")]
+    """User, with the rights SELECT, REPLICATION SLAVE and REPLICATION CLIENT (in MariaDB also BINLOG MONITOR and
+    REPLICATION SLAVE ADMIN under their own names), and on MySQL RELOAD for a snapshot."""
+    database_password: Annotated[Secret | None, Key(_HIGH, CONNECTION, 4, "SHORT")] = None
+    """Password of the user."""
+    database_server_id: Annotated[
+        int, Field(ge=1, le=SERVER_ID_MAX), Key(_HIGH, CONNECTION, 5, "SHORT", example="184054")
+    ]
+    """A number that no server and no other reader of this database has: the server ends an older reader of the same."""
+    database_ssl_mode: Annotated[
+        Literal["disabled", "preferred", "required", "verify_ca", "verify_identity"],
+        Key(_MEDIUM, CONNECTION, 6, "SHORT"),
+    ] = "preferred"
+    """``required``: TLS; ``verify_identity`` (and ``verify_ca``, which is the same here): and the server's certificate
+    must be right. ``preferred`` and ``disabled``: no TLS."""
+    log_silence_max_ms: Annotated[int, Field(ge=300), Key(_LOW, LOG, 2, "SHORT")] = 30_000
+    """Milliseconds of silence after which the connection is taken for lost; the server is told to say something every
+    second, or three times in this time."""
+    topic_prefix: Annotated[str, Field(min_length=1), Key(_HIGH, EVENTS, 1, "MEDIUM", example="shop")]
+    """Begins topics (``prefix.database.table``) and the names of schemas. Never change it."""
+    database_include_list: Annotated[NameList, Key(_HIGH, TABLES, 1, "LONG")] = ()
+    """Regular expressions for the whole names of databases to read; all but the server's own when empty."""
+    database_exclude_list: Annotated[NameList, Key(_MEDIUM, TABLES, 2, "LONG")] = ()
+    """Regular expressions for databases not to read."""
+    table_include_list: Annotated[NameList, Key(_HIGH, TABLES, 3, "LONG", example="shop\\.orders")] = ()
+    """Regular expressions for whole names ``database.table`` to read; all when empty."""
+    table_exclude_list: Annotated[NameList, Key(_MEDIUM, TABLES, 4, "LONG")] = ()
+    """Regular expressions for tables not to read."""
+    column_include_list: Annotated[NameList, Key(_MEDIUM, TABLES, 5, "LONG")] = ()
+    """Regular expressions for whole names ``database.table.column`` of columns to deliver; all when empty."""
+    column_exclude_list: Annotated[NameList, Key(_MEDIUM, TABLES, 6, "LONG")] = ()
+    """Regular expressions for columns not to deliver."""
+    snapshot_mode: Annotated[
+        Literal["initial", "initial_only", "no_data", "schema_only", "never"], Key(_HIGH, SNAPSHOT, 1, "MEDIUM")
+    ] = "initial"
+    """Where no offset is stored: ``initial`` reads all rows and then the log from that very point, ``initial_only``
+    ends there, ``no_data`` (and its older names ``schema_only``, ``never``) begins with the log as it is now."""
+    snapshot_locking_mode: Annotated[Literal["minimal", "none"], Key(_LOW, SNAPSHOT, 2, "SHORT")] = "minimal"
+    """On MySQL ``minimal`` stops all writers for the moment in which the snapshot begins; ``none`` does not, and is
+    right only while nobody writes. MariaDB needs no lock, and none is taken."""
+    snapshot_fetch_size: Annotated[int, Field(ge=1, le=1_000_000), Key(_LOW, SNAPSHOT, 3, "SHORT")] = 10_000
+    """Most rows of a page of a snapshot."""
+    decimal_handling_mode: Annotated[Literal["precise", "double", "string"], Key(_MEDIUM, EVENTS, 2, "SHORT")] = (
+        "precise"
+    )
+    """What becomes of DECIMAL: Connect's Decimal, a double (which may round), or its digits as text."""
+    bigint_unsigned_handling_mode: Annotated[Literal["long", "precise"], Key(_MEDIUM, EVENTS, 3, "SHORT")] = "long"
+    """``precise``: unsigned BIGINT is Connect's Decimal; ``long``: a 64-bit number, and a value that is none fails."""
+    tombstones_on_delete: Annotated[Boolean, Key(_MEDIUM, EVENTS, 4, "SHORT")] = True
+    """Whether a null with the row's key follows each delete, so that compaction forgets the row."""
+    skipped_operations: Annotated[NameList, Key(_LOW, EVENTS, 5, "SHORT")] = ("t",)
+    """Of ``c``, ``u``, ``d``; ``t`` (TRUNCATE) is always left out."""
+    event_form: Annotated[Literal["envelope", "row"], Key(_MEDIUM, EVENTS, 6, "SHORT")] = "envelope"
+    """``row``: rows alone with ``__deleted``, as Debezium's ``ExtractNewRecordState`` with ``rewrite`` makes them."""
+    schema_name_adjustment_mode: Annotated[Adjustment, Key(_LOW, EVENTS, 7, "SHORT")] = "none"
+    """How names of schemas are made fit for Avro."""
+    field_name_adjustment_mode: Annotated[Adjustment, Key(_LOW, EVENTS, 8, "SHORT")] = "none"
+    """How names of fields are made fit for Avro."""
+    max_batch_bytes: Annotated[int, Field(ge=1_000, le=1 << 28), Key(_LOW, LOG, 1, "SHORT")] = 4_000_000
+    """Bytes of the log after which what was read is handed over; a larger transaction goes on in further pages."""

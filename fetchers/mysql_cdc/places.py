@@ -1,0 +1,140 @@
+"""Where reading stands: file, position and GTIDs of a log, and which tables of a segment or a snapshot are through.
+
+Stored in Debezium's form (``file``, ``pos``, ``gtids``, ``ts_sec``, ``server_id``, ``snapshot``), so that its offsets
+are taken over. ``pos`` is always the beginning of a transaction, because a server sends no table for what comes in the
+middle of one. What is ours besides says how much behind it was delivered already.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from fetchers.sdk import Offset, Scalar
+
+UUID_LETTERS = 36
+_RANGE = re.compile(r"(\d+)(?:-(\d+))?")
+
+
+@dataclass(frozen=True, slots=True)
+class GtidSet:
+    """Transactions that were read: of MySQL ranges by server, of MariaDB the last one by domain."""
+
+    text: str = ""
+
+    def with_these(self, read: Iterable[tuple[str, int]]) -> GtidSet:
+        """And these transactions. Their sources: MySQL's UUID of a server, or MariaDB's ``domain-server``."""
+        sets: dict[str, list[tuple[int, int]]] = {}
+        domains = {}
+        for one in filter(None, (part.strip() for part in self.text.split(","))):
+            name, colon, ranges = one.partition(":")
+            if colon:
+                sets[name.lower()] = [_bounds(text) for text in ranges.split(":")]
+            else:
+                domains[_domain(one)] = one
+        for source, number in read:
+            if len(source) != UUID_LETTERS:
+                domains[_domain(source)] = f"{source}-{number}"
+            elif (known := sets.setdefault(source, [])) and known[-1][1] + 1 == number:
+                known[-1] = (known[-1][0], number)
+            else:
+                sets[source] = _joined([*known, (number, number)])
+        written = [f"{name}:{_written(ranges)}" for name, ranges in sorted(sets.items())]
+        return GtidSet(",".join([*written, *(domains[at] for at in sorted(domains))]))
+
+
+def _domain(text: str) -> int:
+    return int(text.partition("-")[0])
+
+
+def _bounds(text: str) -> tuple[int, int]:
+    found = _RANGE.fullmatch(text.strip())
+    if found is None:
+        message = f"{text} is no range of transactions"
+        raise ValueError(message)
+    return int(found[1]), int(found[2] or found[1])
+
+
+def _joined(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    made: list[tuple[int, int]] = []
+    for begin, end in sorted(ranges):
+        if made and begin <= made[-1][1] + 1:
+            made[-1] = (made[-1][0], max(end, made[-1][1]))
+        else:
+            made.append((begin, end))
+    return made
+
+
+def _written(ranges: list[tuple[int, int]]) -> str:
+    return ":".join(str(begin) if begin == end else f"{begin}-{end}" for begin, end in ranges)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where to go on. The beginning of a transaction, and what behind it is done."""
+
+    file: str = ""
+    position: int = 4
+    gtids: GtidSet = field(default_factory=GtidSet)
+    delivered: int = 0
+    """Events up to this position are delivered; 0: none."""
+    until: int = 0
+    """Up to this position those of ``tables`` are as well."""
+    tables: tuple[str, ...] = ()
+    """Also the tables that a snapshot is through with."""
+    is_snapshot: bool = False
+    """A snapshot is under way; the log is to be read from here afterwards."""
+    server_id: int = 0
+    seconds: int = 0
+    """When the database committed what was read last, by the log's clock, which has seconds."""
+
+    @classmethod
+    def read(cls, offset: Offset) -> Place | None:
+        """Of a stored offset, ours or Debezium's; None where there is none. Raises ``ValueError``."""
+        if not offset:
+            return None
+        file, position = offset.get("file"), offset.get("pos")
+        if not isinstance(file, str) or not file or isinstance(position, bool) or not isinstance(position, int):
+            message = 'expected {"file": "binlog.000001", "pos": 4}, with "gtids" where the server has them'
+            raise ValueError(message)
+        tables = str(offset.get("tables") or "")
+        snapshot = offset.get("snapshot")
+        return cls(
+            file,
+            position,
+            GtidSet(str(offset.get("gtids") or "")),
+            _number(offset.get("delivered")),
+            _number(offset.get("until")),
+            tuple(tables.split("\n")) if tables else (),
+            is_snapshot=snapshot not in (None, False, "false") and offset.get("snapshot_completed") is not True,
+            server_id=_number(offset.get("server_id")),
+            seconds=_number(offset.get("ts_sec")),
+        )
+
+    def offset(self) -> Offset:
+        """To be stored."""
+        found: dict[str, Scalar] = {"file": self.file, "pos": self.position, "server_id": self.server_id}
+        if self.seconds:
+            found["ts_sec"] = self.seconds
+        if self.gtids.text:
+            found["gtids"] = self.gtids.text
+        if self.delivered:
+            found["delivered"] = self.delivered
+        if self.until:
+            found["until"] = self.until
+        if self.tables:
+            found["tables"] = "\n".join(self.tables)
+        if self.is_snapshot:
+            found |= {"snapshot": True, "snapshot_completed": False}
+        return found
+
+    def at(self, file: str, position: int, gtids: GtidSet) -> Place:
+        """Between two transactions, with nothing behind it done."""
+        return replace(
+            self, file=file, position=position, gtids=gtids, delivered=0, until=0, tables=(), is_snapshot=False
+        )
+
+
+def _number(value: Scalar) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0

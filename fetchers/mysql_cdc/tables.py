@@ -1,0 +1,164 @@
+"""Pages of a table: what its columns become, and its rows from the log or from a snapshot as changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from fetchers.mysql_cdc.charsets import UnknownCharset
+from fetchers.mysql_cdc.config import MySqlCdcConfig
+from fetchers.mysql_cdc.kinds import Kind, Mapped
+from fetchers.mysql_cdc.places import Place
+from fetchers.mysql_cdc.segments import Run
+from fetchers.mysql_cdc.table_map import NotDescribed, TableMap
+from fetchers.sdk import Page, Partition
+from fetchers.sdk import rows as forms
+from fetchers.toolkit.change_events import READ, ChangeForm, Changes, ChangeTable, operation_codes
+from fetchers.toolkit.name_lists import NameFilter
+
+SOURCE_FIELDS = {
+    "table": forms.optional(forms.STRING),
+    "server_id": forms.INT64,
+    "gtid": forms.optional(forms.STRING),
+    "file": forms.STRING,
+    "pos": forms.INT64,
+    "row": forms.INT32,
+    "thread": forms.optional(forms.INT64),
+    "query": forms.optional(forms.STRING),
+}
+"""What Debezium's ``source`` has in both connectors, behind the common fields."""
+MICROS = 1_000_000
+TABLES_MAX = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """A table in one state of its columns, as it is delivered."""
+
+    kinds: tuple[Kind | None, ...]
+    """By column; None for a column that is left out."""
+    changes: ChangeTable
+
+
+class Tables:
+    """Makes pages; knows each table in each state of its columns that it has seen."""
+
+    def __init__(self, config: MySqlCdcConfig, *, connector: str, charsets: Mapping[int, str]) -> None:
+        """``connector``: ``mysql`` or ``mariadb``; ``charsets``: the server's, by the numbers of collations."""
+        self._mapped = Mapped(config.decimal_handling_mode, config.bigint_unsigned_handling_mode, charsets)
+        self._columns = NameFilter(config.column_include_list, config.column_exclude_list)
+        self._form = ChangeForm(
+            config.topic_prefix,
+            connector,
+            "",
+            SOURCE_FIELDS,
+            has_tombstones=config.tombstones_on_delete,
+            is_flattened=config.event_form == "row",
+            skipped=operation_codes(("t", *config.skipped_operations)),
+            schema_names=config.schema_name_adjustment_mode,
+            field_names=config.field_name_adjustment_mode,
+        )
+        self._known: dict[TableMap, Delivered] = {}
+        self.partition: Partition = {"server": config.topic_prefix}
+
+    def of(self, table: TableMap) -> Delivered:
+        """As it is delivered; raises ``NotDescribed``."""
+        found = self._known.get(table)
+        if found is None:
+            if len(self._known) >= TABLES_MAX:
+                self._known.clear()
+            found = self._known[table] = self._delivered(table)
+        return found
+
+    def _delivered(self, table: TableMap) -> Delivered:
+        kinds = []
+        try:
+            for column in table.columns:
+                is_taken = column.name in table.key or self._columns.takes(f"{table.name}.{column.name}")
+                kinds.append(self._mapped.kind(column) if is_taken else None)
+        except (NotDescribed, UnknownCharset) as trouble:
+            raise NotDescribed(f"{table.name}: {trouble}") from None
+        columns = {kind.column.name: kind.form for kind in kinds if kind is not None}
+        if not columns:
+            raise NotDescribed(f"{table.name}: no column is left of it by column.include.list and column.exclude.list")
+        names = (table.database, table.table)
+        return Delivered(tuple(kinds), ChangeTable(self._form, names, columns, table.key))
+
+    def logged(self, run: Run, *, place: Place, file: str, handled_us: int, ends_transaction: bool) -> Page:
+        """A page of what the log has; ``place``: where to go on behind it."""
+        delivered = self.of(run.table)
+        rows = _rows(delivered, run)
+        marks = run.marks
+        images = np.array([mark.images for mark in marks])
+        sides = np.array([2 if mark.operation == "u" else 1 for mark in marks])
+        counts = images // sides
+        codes = np.array([ord(mark.operation) for mark in marks], np.uint8)
+        operations = np.repeat(codes, counts)
+        first = np.cumsum(np.repeat(sides, counts)) - np.repeat(sides, counts)
+        before = after = None
+        if (codes == ord("c")).all():
+            after = rows
+        else:
+            before = rows.take(pa.array(first, mask=operations == ord("c")))
+            after = rows.take(pa.array(first + (operations == ord("u")), mask=operations == ord("d")))
+        each = np.repeat(np.arange(len(marks)), counts)
+
+        def column(values: list[Any], kind: Any) -> Any:
+            return pa.array(values, kind).take(pa.array(each))
+
+        source = {
+            "db": run.table.database,
+            "table": run.table.table,
+            "file": file,
+            "server_id": column([mark.server_id for mark in marks], pa.int64()),
+            "gtid": column([mark.gtid for mark in marks], pa.string()),
+            "pos": column([mark.position for mark in marks], pa.int64()),
+            "row": pa.array(np.arange(len(each)) - np.repeat(np.cumsum(counts) - counts, counts), pa.int32()),
+            "thread": column([mark.thread for mark in marks], pa.int64()),
+        }
+        committed = column([mark.seconds * MICROS for mark in marks], pa.int64())
+        return delivered.changes.page(
+            Changes(operations, before, after, committed, source),
+            handled_us=handled_us,
+            offset=place.offset(),
+            partition=self.partition,
+            ends_transaction=ends_transaction,
+        )
+
+    def read(self, table: TableMap, batch: pa.RecordBatch, *, place: Place, handled_us: int) -> Page:
+        """A page of a snapshot; the batch has the texts of the columns that are delivered."""
+        delivered = self.of(table)
+        kinds = [kind for kind in delivered.kinds if kind is not None]
+        columns = [kind.hold(batch.column(at)) for at, kind in enumerate(kinds)]
+        rows = pa.StructArray.from_arrays(columns, names=[kind.column.name for kind in kinds])
+        source = {
+            "db": table.database,
+            "table": table.table,
+            "file": place.file,
+            "pos": place.position,
+            "server_id": 0,
+            "row": 0,
+            "snapshot": "true",
+        }
+        return delivered.changes.page(
+            Changes(np.full(batch.num_rows, READ, np.uint8), None, rows, handled_us, source),
+            handled_us=handled_us,
+            offset=place.offset(),
+            partition=self.partition,
+        )
+
+
+def _rows(delivered: Delivered, run: Run) -> Any:
+    """All row images of a run as one struct column."""
+    images = run.rows.images()
+    names, columns = [], []
+    for kind in delivered.kinds:
+        found = images.next_values()
+        if kind is not None:
+            names.append(kind.column.name)
+            columns.append(kind.read(images, *found))
+    return pa.StructArray.from_arrays(columns, names=names)
