@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -73,6 +73,36 @@ def sizes_bytes(polled: pa.Table) -> npt.NDArray[np.int64]:
         lengths: Any = pc.binary_length(polled.column(name))
         total += pc.fill_null(lengths, 0).to_numpy()
     return total
+
+
+@dataclass(slots=True)
+class Holders:
+    """Who still holds a poll; the last one puts it down.
+
+    They are the flow for the length of a block, each of its puts, and the commits until all before it is done too.
+    """
+
+    put_down: Callable[[], None]
+    _count: int = 0
+
+    def __enter__(self) -> Self:
+        """Hold it."""
+        self.add()
+        return self
+
+    def __exit__(self, *_ended_by: object) -> None:
+        """Let go."""
+        self.remove()
+
+    def add(self) -> None:
+        """One more."""
+        self._count += 1
+
+    def remove(self, _put: object = None) -> None:
+        """One less."""
+        self._count -= 1
+        if not self._count:
+            self.put_down()
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iter
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from fetchers.sdk import BackOff, Clock, Fatal, HttpDoor, Retriable
 from metrics.events import (
@@ -34,7 +34,7 @@ from service.sinks.committing import Commits
 from service.sinks.contract import SinkConnector, SinkContext
 from service.sinks.dead_letters import DeadLetterRules, LetterWriter, Polled, RefusedRecords
 from service.sinks.decoding import Decoded, Decoding
-from service.sinks.putting import Put, Putter, cut, limited
+from service.sinks.putting import Holders, Put, Putter, cut, limited
 from service.sinks.readings import Rows
 
 POLL_SECONDS = 0.5
@@ -54,36 +54,6 @@ class SinkSettings:
     put_back_off: BackOff = field(default_factory=BackOff)
     put_retry_seconds_max: float | None = None
     """How long a put is tried again; None: for ever."""
-
-
-@dataclass(slots=True)
-class Holders:
-    """Who still holds a poll; the last one puts it down.
-
-    They are the flow for the length of a block, each of its puts, and the commits until all before it is done too.
-    """
-
-    put_down: Callable[[], None]
-    _count: int = 0
-
-    def __enter__(self) -> Self:
-        """Hold it."""
-        self.add()
-        return self
-
-    def __exit__(self, *_ended_by: object) -> None:
-        """Let go."""
-        self.remove()
-
-    def add(self) -> None:
-        """One more."""
-        self._count += 1
-
-    def remove(self, _put: object = None) -> None:
-        """One less."""
-        self._count -= 1
-        if not self._count:
-            self.put_down()
 
 
 @dataclass(slots=True)
