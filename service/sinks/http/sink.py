@@ -26,6 +26,8 @@ from service.sinks.file.text_form import texts_of
 from service.sinks.http.config import HttpSinkConfig
 from service.sinks.json_columns import json_texts, key_texts
 
+PUT_SECONDS = 90.0
+"""After so long a put ends by itself, less than ``PutLimits.seconds_max``: it knows what of it was taken."""
 PARTITIONS_MAX = 8
 """Brought side by side."""
 _REFUSED = frozenset({400, 413, 414, 415, 422})
@@ -147,14 +149,18 @@ class HttpSink(SinkConnector[HttpSinkConfig]):
 
     async def _bring(self, letters: list[_Letter], batch: SinkBatch, left: _Left, room: asyncio.Semaphore) -> None:
         """The records of one partition, in order; behind one that is to come again, all others do."""
+        until = asyncio.get_running_loop().time() + PUT_SECONDS
         async with room:
             begin = 0
             while begin < len(letters):
                 end = self._end(letters, begin)
                 done: set[int] = set()
                 try:
-                    await self._send(letters[begin:end], batch, done)
-                except Retriable as error:
+                    async with asyncio.timeout_at(until):
+                        await self._send(letters[begin:end], batch, done)
+                except (Retriable, TimeoutError) as failure:
+                    late = "the address, or its rate limit, takes longer than a put may"
+                    error = failure if isinstance(failure, Retriable) else Retriable(late)
                     left.rows += [letter.row for letter in letters[begin:] if letter.row not in done]
                     left.errors.append(error)
                     return

@@ -66,6 +66,8 @@ class MySqlTarget:
         self._host = config.login.url.host
         self._connection: Any = None
         self._runner: asyncio.Runner | None = None
+        self._task: asyncio.Task[Any] | None = None
+        """The statement that runs."""
         self._collation = "utf8mb4_nopad_bin"
         self._packet_bytes = STATEMENT_BYTES
 
@@ -95,7 +97,11 @@ class MySqlTarget:
         self._connection = self._runner = None
 
     def cancel(self) -> None:
-        """Nothing: a statement has its time limit, and what was not committed is undone with its connection."""
+        """By leaving its answer alone; what was not committed is undone with its connection."""
+        runner, task = self._runner, self._task
+        if runner is not None and task is not None:
+            with suppress(RuntimeError):
+                runner.get_loop().call_soon_threadsafe(task.cancel)
 
     def _done(self, work: Coroutine[Any, Any, T]) -> T:
         if self._runner is None:
@@ -103,6 +109,7 @@ class MySqlTarget:
             raise Disconnected(f"{self._host}: the connection was closed")
 
         async def limited() -> T:
+            self._task = asyncio.current_task()
             async with asyncio.timeout(ANSWER_SECONDS_MAX):
                 return await work
 
@@ -110,10 +117,14 @@ class MySqlTarget:
             return self._runner.run(limited())
         except asyncmy.errors.Error as error:
             raise self._failure(error) from error
+        except asyncio.CancelledError as error:
+            raise Disconnected(f"{self._host}: the statement was cancelled") from error
         except TimeoutError as error:
             raise Disconnected(f"{self._host}: no answer in time") from error
         except (OSError, EOFError) as error:
             raise Disconnected(f"{self._host}: the connection broke ({type(error).__name__})") from error
+        finally:
+            self._task = None
 
     def _failure(self, error: BaseException) -> FetchError | RowsRefused:
         told = mysql_error(error, self._host)

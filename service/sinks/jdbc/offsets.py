@@ -42,15 +42,20 @@ class OffsetsTable:
         self._connector = connector
         self._generations: dict[Partition, int] = {}
 
-    @property
-    def create_sql(self) -> str:
-        """The statement that makes it."""
+    def ensure(self) -> None:
+        """Make the table where it is missing: who may write to it need not be one who may make tables."""
+        if self._database.target(self._name) is not None:
+            return
         kind = self._database.text_key_type
-        return (
-            f"create table if not exists {self._name} (connector {kind} not null, topic {kind} not null, "
-            "kafka_partition int not null, next_offset bigint not null, committed_offset bigint, "
-            "generation bigint not null, refused text not null, primary key (connector, topic, kafka_partition))"
-        )
+        try:
+            self._database.run(
+                f"create table if not exists {self._name} (connector {kind} not null, topic {kind} not null, "
+                "kafka_partition int not null, next_offset bigint not null, committed_offset bigint, "
+                "generation bigint not null, refused text not null, primary key (connector, topic, kafka_partition))"
+            )
+        except RowsRefused as error:
+            message = "another task makes the table of offsets"
+            raise Retriable(message) from error
 
     def claim(self, partitions: Mapping[Partition, int | None]) -> Offsets:
         """Take partitions over, and say where to begin."""

@@ -80,9 +80,10 @@ class PostgresTarget:
 
     def cancel(self) -> None:
         """By a cancel request."""
-        if self._connection is not None:
+        connection = self._connection  # another thread may close it meanwhile
+        if connection is not None:
             with suppress(adbc.Error, RuntimeError):
-                self._connection.adbc_cancel()
+                connection.adbc_cancel()
 
     @property
     def _open(self) -> Any:

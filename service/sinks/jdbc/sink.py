@@ -106,7 +106,8 @@ class JdbcSink(SinkConnector[JdbcSinkConfig]):
             return {}
 
         def claim() -> Offsets:
-            self._ready.run(offsets.create_sql)
+            self._ready.connect()
+            offsets.ensure()
             return self._transaction(partial(offsets.claim, partitions))
 
         return await self._call(claim)

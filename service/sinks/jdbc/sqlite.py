@@ -84,9 +84,10 @@ class SqliteTarget:
 
     def cancel(self) -> None:
         """By ``sqlite3_interrupt``."""
-        if self._connection is not None:
+        connection = self._connection  # another thread may close it meanwhile
+        if connection is not None:
             with suppress(sqlite3.Error):
-                self._connection.interrupt()
+                connection.interrupt()
 
     def run(self, sql: str) -> None:
         """One statement."""

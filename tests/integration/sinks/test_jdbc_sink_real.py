@@ -88,6 +88,14 @@ class TestPostgres(JdbcSinkSuite):
         assert await self.sql("select id, status::text, who::text, doc::text from orders") == [(1, "good", who, "{}")]
         assert [row for row, _, _ in refused] == [1]
 
+    async def test_a_text_that_the_server_has_no_letters_for_is_refused_alone(self) -> None:
+        """The rows are on their way to the temporary table then; the others are written."""
+        refused: list[tuple[int, str, str]] = []
+        async with self.sink(auto_create="true") as sink:
+            await sink.put(batch_of([(1, order("a")), (2, order("b\0c")), (3, order("d"))], refused=refused))
+        assert await self.orders() == [(1, "a", 1), (3, "d", 1)]
+        assert [row for row, _, _ in refused] == [1]
+
     async def test_instants_stay_instants(self) -> None:
         """``db.timezone`` counts for columns without a zone alone, with its daylight saving."""
         await self.sql("create table orders (id bigint primary key, here timestamp, there timestamptz)")
@@ -135,6 +143,26 @@ class TestMariaDb(JdbcSinkSuite):
             await self.sql("alter table orders add primary key (id)")
             with pytest.raises(Fatal, match="another unique index"):
                 await sink.put(batch_of([(1, order("a"))]))
+
+    async def test_a_statement_that_waits_is_left_when_the_sink_stops(self) -> None:
+        """Nobody waits for the lock of somebody else; nothing of it is written."""
+        await self.sql("create table orders (status varchar(20), amount int)")
+        other = await self.database.connect(autocommit=False)
+        try:
+            async with other.cursor() as cursor, self.sink(pk_mode="none", insert_mode="insert", pk_fields="") as sink:
+                await cursor.execute("lock tables orders write")
+                async with asyncio.TaskGroup() as group:
+                    put = group.create_task(_retriable(sink, [(None, order("a"))]))
+                    while not await self.sql(
+                        "select 1 from information_schema.processlist where db = database() and state like '%lock%'"
+                    ):
+                        await asyncio.sleep(LOOK_SECONDS)
+                    await sink.stop()
+                assert put.result()
+                await cursor.execute("unlock tables")
+        finally:
+            await other.ensure_closed()
+        assert await self.sql("select status from orders") == []
 
     async def test_keys_that_differ_in_case_alone_are_two(self) -> None:
         """Also in a server whose own collation takes them for one."""
