@@ -109,6 +109,19 @@ async def test_a_topic_that_names_no_folder(tmp_path: Path) -> None:
     assert list(found(tmp_path, "topics/**/*.json")) == ["routed/partition=0/orders+0+0000000003+0000000005.json"]
 
 
+async def test_one_who_was_cut_off_for_long_commits_nothing(tmp_path: Path) -> None:
+    """The number that it wants is free again, because its successor has gone on and removed older entries."""
+    async with running(config_of(tmp_path, flush__size="2")) as old, running(config_of(tmp_path)) as new:
+        for sink in (old, new):
+            await sink.open({HERE: None})
+        await new.put(batch_of(ROWS))
+        assert [file.name for file in (tmp_path / "logs/orders/0").iterdir()] == [f"{3:020}.commit"]
+        with pytest.raises(StartAnew, match="another task has taken the partition over"):
+            await old.put(batch_of(ROWS))
+        await new.put(batch_of(ROWS, begin=3))
+    assert list(found(tmp_path).values()) == [ROWS, ROWS]
+
+
 async def test_a_topic_that_was_made_anew_is_told(tmp_path: Path) -> None:
     """Its records have offsets that are written already: passing over them would lose them."""
     async with running(config_of(tmp_path)) as sink:
