@@ -141,6 +141,12 @@ PLUGINS: tuple[Plugin, ...] = (
         ),
     ),
     Plugin("NdjsonStreamSource", "fetchers.ndjson.fetcher:NdjsonStreamSource", SourceConnector),
+    Plugin(
+        "PostgresCdcSource",
+        "fetchers.postgres_cdc.fetcher:PostgresCdcSource",
+        SourceConnector,
+        ("io.debezium.connector.postgresql.PostgresConnector",),
+    ),
     Plugin("SseSource", "fetchers.sse.fetcher:SseSource", SourceConnector),
     Plugin("XStreamSource", "fetchers.x.fetcher:XStreamSource", SourceConnector),
     Plugin(

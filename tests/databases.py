@@ -32,6 +32,7 @@ from service.embedded.ports import free_ports
 READY_SECONDS_MAX = 120.0
 LOOK_SECONDS = 0.05
 _POSTGRES = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
+HAS_POSTGRES = bool(_POSTGRES)
 _MARIADB = shutil.which("mariadbd", path=f"{os.environ['PATH']}:/usr/sbin")
 _NOBODY = ("setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups") if os.getuid() == 0 else ()
 
@@ -131,7 +132,13 @@ def running_postgres(folder: Path) -> Iterator[DatabaseServer]:
     data, (port,) = own / "data", free_ports(1)
     made = [*_NOBODY, str(program.with_name("initdb")), "-D", str(data), "-U", "postgres", "-A", "trust"]
     subprocess.run([*made, "-E", "UTF8", "--locale=C.UTF-8", "-N"], check=True, capture_output=True, timeout=300)
-    settings = ("listen_addresses=127.0.0.1", "fsync=off", "max_connections=300", "max_prepared_transactions=20")
+    settings: tuple[str, ...] = (
+        "listen_addresses=127.0.0.1",
+        "fsync=off",
+        "max_connections=300",
+        "max_prepared_transactions=20",
+    )
+    settings += ("wal_level=logical", "max_replication_slots=50", "max_wal_senders=50")
     told = [part for setting in settings for part in ("-c", setting)]
     command = [*_NOBODY, str(program), "-D", str(data), "-p", str(port), "-k", str(own), *told]
     server = DatabaseServer(command, port, own, _postgres_answers, signal.SIGINT)  # its "fast" shutdown
@@ -145,7 +152,7 @@ def running_postgres(folder: Path) -> Iterator[DatabaseServer]:
 @pytest.fixture(scope="session")
 def postgres_server(database_folder: Path) -> Iterator[DatabaseServer]:
     """The run's PostgreSQL."""
-    if not _POSTGRES:
+    if not HAS_POSTGRES:
         pytest.skip("PostgreSQL is not installed: apt-get install postgresql")
     with running_postgres(database_folder) as server:
         yield server

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
-from fetchers.sdk import Offset, Page, Partition, RowSchema
+from fetchers.sdk import Offset, Page, Partition, Rejection, RowSchema
 from fetchers.sdk import rows as forms
 from fetchers.sdk.page import Column
 from fetchers.sdk.rows import row_json
@@ -28,6 +28,8 @@ Rows: TypeAlias = Any
 READ, CREATE, UPDATE, DELETE, TRUNCATE = b"rcudt"
 """Codes of operations, as bytes: ``r`` of a snapshot, ``c``, ``u``, ``d``, ``t``."""
 DELETED = "__deleted"
+UNREADABLE = "unreadable_value"
+"""Why a change is rejected whose values its columns cannot hold."""
 NEW_KEY, OLD_KEY = "__debezium.newkey", "__debezium.oldkey"
 """Headers of the two events that a changed key becomes: JSON of the other key."""
 _SNAPSHOT = forms.named(
@@ -132,6 +134,9 @@ class Changes:
     """When the database committed, microseconds since the epoch: ``source.ts_ms``, ``ts_us``, ``ts_ns``."""
     source: Mapping[str, Any] = field(default_factory=dict)
     """Further fields of ``source`` by name, an Arrow column or one value for all; what is not given is null."""
+    wrong: Mapping[int, str] = field(default_factory=dict)
+    """Changes with a value that its column cannot hold (which is null here), with what is the matter: they are
+    rejected, their tombstones are not."""
 
 
 class ChangeTable:
@@ -197,6 +202,7 @@ class ChangeTable:
             keys=None if self.key_schema is None else keys,
             key_schema=self.key_schema,
             headers=made.headers(keys),
+            rejections=made.rejections(),
             ends_transaction=ends_transaction,
         )
 
@@ -326,6 +332,13 @@ class _Expanded:
             found[new] = ((OLD_KEY, row_json(keys[gone])),)
         return found
 
+    def rejections(self) -> tuple[Rejection, ...]:
+        """Of changes with a wrong value."""
+        if not self.changes.wrong:
+            return ()
+        found = np.flatnonzero(np.isin(self.rows, list(self.changes.wrong)) & ~self._is_tombstone)
+        return tuple(Rejection(int(at), UNREADABLE, self.changes.wrong[int(self.rows[at])]) for at in found)
+
     def source_column(self, value: Any, kind: Any) -> Any:
         """A column of ``source``, whatever it was given as."""
         if isinstance(value, pa.Array | pa.ChunkedArray):
@@ -352,6 +365,7 @@ def _wanted(changes: Changes, form: ChangeForm) -> Changes:
         changes.after.filter(mask) if changes.after is not None else None,
         changes.committed_us.filter(mask) if not isinstance(changes.committed_us, int) else changes.committed_us,
         source,
+        {int(np.sum(~is_skipped[:row])): told for row, told in changes.wrong.items() if not is_skipped[row]},
     )
 
 

@@ -166,6 +166,21 @@ def test_flattened_rows_say_whether_they_are_deleted() -> None:
     ]
 
 
+def test_a_wrong_value_rejects_its_events_and_not_its_tombstones() -> None:
+    """At their places after others were skipped and others became two."""
+    made = table()
+    rows = pa.array([{"id": at, "name": None} for at in range(3)], ROW)
+    no_rows: Any = pa.nulls(3, ROW)
+    operations = np.frombuffer(b"tdd", np.uint8)
+    page = made.page(
+        Changes(operations, rows, no_rows, 5, {"schema": "s", "table": "t"}, {0: "skipped", 2: "odd"}),
+        handled_us=1,
+        offset={},
+        partition={},
+    )
+    assert [(found.index, found.message) for found in page.rejections] == [(2, "odd")]
+
+
 def test_an_empty_page_moves_the_offset() -> None:
     """Of no changes at all."""
     page = page_of(table())

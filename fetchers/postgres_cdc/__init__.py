@@ -1,0 +1,1 @@
+"""PostgreSQL's log of changes: a consistent snapshot, then what ``pgoutput`` tells, as Debezium's consumers know it."""

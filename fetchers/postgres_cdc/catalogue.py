@@ -1,0 +1,257 @@
+"""What is asked of the server besides rows: tables, types, slot, publication. Blocking calls over one connection.
+
+Facts: the chapters "Logical Replication", "pg_replication_slots" and "pg_publication_tables" of PostgreSQL's manual.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg2
+import psycopg2.extras
+from psycopg2.extensions import quote_ident
+
+from fetchers.postgres_cdc.columns import SESSION, Type, type_of
+from fetchers.postgres_cdc.config import PostgresCdcConfig
+from fetchers.postgres_cdc.pgoutput import LogRelation, RelationColumn
+from fetchers.sdk import Disconnected, Fatal, FetchError, Finding, Retriable
+from fetchers.toolkit.name_lists import NameFilter
+
+_PASSING = ("40", "53", "55", "57", "58", "08")
+"""Classes of SQLSTATE that may pass: conflicts, resources, locks, shutdown, the system, the connection."""
+_REFUSED = re.compile("authentication failed|does not exist|pg_hba|permission denied|not permitted|must be superuser")
+_TYPES = """
+select t.oid::int8 as oid, t.typname::text as name, case when t.typtype = 'd' then t.typbasetype::int8 end as base,
+  t.typtypmod as modifier, case when t.typcategory = 'A' then t.typelem::int8 end as item,
+  (select array_agg(e.enumlabel::text order by e.enumsortorder) from pg_enum e where e.enumtypid = t.oid) as labels
+from pg_type t"""
+_TABLE = """
+select c.oid::int8 as oid, c.relreplident::text as identity from pg_class c join pg_namespace n
+  on n.oid = c.relnamespace where n.nspname = %s and c.relname = %s"""
+_COLUMNS = """
+select a.attname::text as name, a.atttypid::int8 as type_oid, a.atttypmod as modifier
+from pg_attribute a where a.attrelid = %s and a.attnum > 0 and not a.attisdropped and a.attgenerated = ''
+order by a.attnum"""
+_KEY = """
+select a.attname::text as name from pg_index i cross join unnest(i.indkey::int2[]) with ordinality as k(number, at)
+  join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.number
+where i.indrelid = %s and case when %s = 'i' then i.indisreplident else i.indisprimary end and k.at <= i.indnkeyatts
+order by k.at"""
+_SLOT = """
+select active, active_pid, plugin, database::text as database, wal_status,
+  (confirmed_flush_lsn - '0/0')::int8 as confirmed from pg_replication_slots where slot_name = %s"""
+
+
+class SlotInUseError(Retriable):
+    """Another session reads the slot, perhaps one that is about to end."""
+
+
+@dataclass(frozen=True)
+class Slot:
+    """The replication slot, as the server has it."""
+
+    confirmed: int
+    """Position up to which the server may have forgotten the log."""
+    active_pid: int | None
+
+
+def failure(error: psycopg2.Error, host: str) -> FetchError:
+    """By SQLSTATE; a connection that was not made has none, only libpq's text."""
+    text = str(error).strip()
+    message = text.splitlines()[0] if text else type(error).__name__
+    state = error.pgcode or ""
+    if state == "55006":
+        return SlotInUseError(f"{host}: {message} ({state}); a slot has one reader: is another connector on it?")
+    if state.startswith(_PASSING):
+        return Retriable(f"{host}: {message} ({state})")
+    if state:
+        return Fatal(f"{host}: {message} ({state})")
+    if _REFUSED.search(text):
+        return Fatal(f"{host}: {message}")
+    return Disconnected(f"{host}: {message}")
+
+
+@contextmanager
+def catalogue(config: PostgresCdcConfig) -> Iterator[Catalogue]:
+    """A session for a few questions; raises ``Retriable`` or ``Fatal``, as everything asked in it does."""
+    connection = None
+    try:
+        connection = psycopg2.connect(**config.session, options=f"{SESSION} -c statement_timeout=120000")
+        connection.autocommit = True
+        yield Catalogue(config, connection)
+    except psycopg2.Error as error:
+        raise failure(error, config.database_hostname) from error
+    finally:
+        if connection is not None:
+            connection.close()
+
+
+class Catalogue:
+    """Questions to the server."""
+
+    def __init__(self, config: PostgresCdcConfig, connection: Any) -> None:
+        self._config = config
+        self._connection = connection
+        self._types: list[dict[str, Any]] = []
+
+    def rows(self, sql: str, values: Sequence[Any] = ()) -> list[dict[str, Any]]:
+        """Of a SELECT."""
+        with self._connection.cursor(cursor_factory=psycopg2.extras.RealDictCursor) as cursor:
+            cursor.execute(sql, values or None)
+            return [dict(row) for row in cursor.fetchall()] if cursor.description else []
+
+    def log_end(self) -> int:
+        """How far the server's log is written."""
+        sql = "case when pg_is_in_recovery() then pg_last_wal_replay_lsn() else pg_current_wal_flush_lsn() end"
+        return int(self.rows(f"select (({sql}) - '0/0')::int8 as position")[0]["position"])
+
+    def quoted(self, *names: str) -> str:
+        """Names as SQL, with dots between them."""
+        return ".".join(quote_ident(name, self._connection) for name in names)
+
+    def types(self, columns: Sequence[RelationColumn]) -> Mapping[str, Type]:
+        """Types of columns by name."""
+        known = {row["oid"] for row in self._types}
+        if not known.issuperset(column.type_oid for column in columns):
+            self._types = self.rows(_TYPES)
+        return {column.name: type_of(self._types, column.type_oid, column.modifier) for column in columns}
+
+    def keys(self, relation: LogRelation) -> tuple[str, ...]:
+        """Columns of the key in the key's order: those of the replica identity, of full rows the primary key's.
+
+        What the log says of the identity goes before what the server says now.
+        """
+        if relation.identity == "n":
+            return ()
+        found = tuple(row["name"] for row in self.rows(_KEY, (relation.oid, relation.identity)))
+        flagged = tuple(column.name for column in relation.columns if column.is_identity)
+        if relation.identity == "f":
+            return found if set(found) <= {column.name for column in relation.columns} else ()
+        return found if set(found) == set(flagged) else flagged
+
+    def relation(self, schema: str, name: str) -> LogRelation | None:
+        """A table as the log would tell it now."""
+        found = self.rows(_TABLE, (schema, name))
+        if not found:
+            return None
+        oid, identity = found[0]["oid"], found[0]["identity"]
+        keys = {row["name"] for row in self.rows(_KEY, (oid, identity))}
+        columns = tuple(
+            RelationColumn(row["name"], row["type_oid"], row["modifier"], identity == "f" or row["name"] in keys)
+            for row in self.rows(_COLUMNS, (oid,))
+        )
+        return LogRelation(oid, schema, name, identity, columns)
+
+    def tables(self) -> list[tuple[str, str]]:
+        """Schema and name of the tables that the publication has and the config's lists mean, by name."""
+        sql = "select schemaname::text as schema, tablename::text as name from pg_publication_tables where pubname = %s"
+        found = self.rows(f"{sql} order by 1, 2", (self._config.publication_name,))
+        return [(row["schema"], row["name"]) for row in found if takes_table(self._config, row["schema"], row["name"])]
+
+    def listed_tables(self) -> list[tuple[str, str]]:
+        """Tables of the database that the lists mean, whether or not they are published."""
+        sql = (
+            "select n.nspname::text as schema, c.relname::text as name from pg_class c join pg_namespace n "
+            "on n.oid = c.relnamespace where c.relkind = 'r' and c.relpersistence = 'p' "
+            "and n.nspname <> 'information_schema' and n.nspname !~ '^pg_' order by 1, 2"
+        )
+        found = self.rows(sql)
+        return [(row["schema"], row["name"]) for row in found if takes_table(self._config, row["schema"], row["name"])]
+
+    def slot(self) -> Slot | None:
+        """The connector's slot; raises ``Fatal`` where it is of no use."""
+        name = self._config.slot_name
+        found = self.rows(_SLOT, (name,))
+        if not found:
+            return None
+        row = found[0]
+        if row["plugin"] != "pgoutput" or row["database"] != self._config.database_dbname:
+            told = f"the slot {name} is of plugin {row['plugin']} and database {row['database']}"
+            raise Fatal(f"{told}: name another in slot.name")
+        if row["wal_status"] == "lost":
+            raise Fatal(f"the server has removed log that the slot {name} needed. {choices(name)}")
+        return Slot(row["confirmed"] or 0, row["active_pid"])
+
+    def publish(self) -> None:
+        """Make the publication where there is none, by ``publication.autocreate.mode``; raises ``Fatal``."""
+        config = self._config
+        name, mode = config.publication_name, config.publication_autocreate_mode
+        found = self.rows("select puballtables as is_all from pg_publication where pubname = %s", (name,))
+        if found and (mode != "filtered" or found[0]["is_all"]):
+            return
+        sql = self.publication_sql()
+        if mode == "disabled":
+            raise Fatal(f"there is no publication {name}. Run: {sql}")
+        if not found:
+            self.rows(sql)
+            return
+        published = {(row[0], row[1]) for row in self.tables()}
+        for schema, table in self.listed_tables():
+            if (schema, table) not in published:
+                self.rows(f"alter publication {self.quoted(name)} add table {self.quoted(schema, table)}")
+
+    def publication_sql(self) -> str:
+        """What makes the publication; raises ``Fatal`` where there is no table for it."""
+        begun = f"CREATE PUBLICATION {self.quoted(self._config.publication_name)} FOR"
+        if self._config.publication_autocreate_mode == "all_tables":
+            return f"{begun} ALL TABLES"
+        tables = [self.quoted(*table) for table in self.listed_tables()]
+        if not tables:
+            raise Fatal("there is no table that table.include.list and the other lists mean")
+        return f"{begun} TABLE {', '.join(tables)}"
+
+    def findings(self) -> Iterator[Finding]:
+        """Why the log cannot be read, with the SQL that mends it."""
+        config = self._config
+        level = self.rows("show wal_level")[0]["wal_level"]
+        if level != "logical":
+            told = f"wal_level is {level}. Run: ALTER SYSTEM SET wal_level = logical; and restart the server"
+            yield Finding("database.hostname", config.database_hostname, told)
+        role = self.rows("select rolreplication or rolsuper as may from pg_roles where rolname = current_user")
+        if not role or not role[0]["may"]:
+            told = f"Role {config.database_user} may not replicate. Run: ALTER ROLE "
+            yield Finding(
+                "database.user", config.database_user, f"{told}{self.quoted(config.database_user)} REPLICATION"
+            )
+        if not self.rows("select 1 as one from pg_replication_slots where slot_name = %s", (config.slot_name,)):
+            sql = "select current_setting('max_replication_slots')::int - count(*) as free from pg_replication_slots"
+            if self.rows(sql)[0]["free"] <= 0:
+                told = (
+                    "No replication slot is free. Run: SELECT slot_name, active FROM pg_replication_slots; and "
+                    "SELECT pg_drop_replication_slot('…') for one that nobody uses, or raise max_replication_slots"
+                )
+                yield Finding("slot.name", config.slot_name, told)
+        else:
+            self.slot()
+        tables = self.listed_tables()
+        if not tables:
+            yield Finding("table.include.list", ",".join(config.table_include_list), "No table is meant by the lists.")
+        for schema, table in tables:
+            name = self.quoted(schema, table)
+            if not self.rows("select has_table_privilege(%s, 'SELECT') as may", (name,))[0]["may"]:
+                told = f"Run: GRANT SELECT ON {name} TO {self.quoted(config.database_user)}"
+                yield Finding("database.user", config.database_user, f"{name} may not be read. {told}")
+        published = self.rows("select 1 as one from pg_publication where pubname = %s", (config.publication_name,))
+        if not published and config.publication_autocreate_mode == "disabled":
+            told = f"There is none of this name. Run: {self.publication_sql()}"
+            yield Finding("publication.name", config.publication_name, told)
+
+
+def takes_table(config: PostgresCdcConfig, schema: str, table: str) -> bool:
+    """Whether the lists of schemas and tables mean it."""
+    in_schema = NameFilter(config.schema_include_list, config.schema_exclude_list).takes(schema)
+    return in_schema and NameFilter(config.table_include_list, config.table_exclude_list).takes(f"{schema}.{table}")
+
+
+def choices(slot: str) -> str:
+    """What a person may do where the log has a hole, which nothing may bridge silently."""
+    return (
+        "Changes may be missing since then. Either read the tables anew: delete the connector's offsets (DELETE "
+        f"/connectors/<name>/offsets while it is stopped), run SELECT pg_drop_replication_slot('{slot}') where the "
+        "slot is still there, and start it with snapshot.mode=initial; or go on with a hole: the same with "
+        "snapshot.mode=no_data."
+    )

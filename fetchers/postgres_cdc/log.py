@@ -1,0 +1,335 @@
+"""The server's log over the replication protocol: raw messages, gathered by relation and cut between transactions.
+
+All calls block, one at a time (``FetchContext.run_blocking``); none of them waits for the server to have something.
+Facts: the chapter "Streaming Replication Protocol" of PostgreSQL's manual; psycopg2's ``extras`` for its cursor.
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import psycopg2
+from psycopg2.extensions import quote_ident
+from psycopg2.extras import LogicalReplicationConnection
+
+from fetchers.postgres_cdc.catalogue import failure
+from fetchers.postgres_cdc.columns import SESSION
+from fetchers.postgres_cdc.config import PostgresCdcConfig
+from fetchers.postgres_cdc.pgoutput import POSTGRES_EPOCH_MICROS, LogRelation, broken, read_relation
+from fetchers.postgres_cdc.place import Place
+from fetchers.sdk import Disconnected
+
+BATCH_BYTES = 8 * 1024 * 1024
+"""Of messages, after which a batch ends with its transaction."""
+WHOLE_TIMES = 4
+"""Up to so many times a batch's limits a transaction is kept whole."""
+_ROW = frozenset(b"IUD")
+_BEGIN, _COMMIT, _RELATION, _TRUNCATE = b"BCRT"
+_ALL = 1 << 62
+"""More changes than any transaction has."""
+
+
+@dataclass
+class Group:
+    """Messages of one relation in their order."""
+
+    relation: LogRelation
+    messages: list[bytes] = field(default_factory=list)
+    numbers: list[int] = field(default_factory=list)
+    """Of each message its number in the batch."""
+
+
+@dataclass
+class Batch:
+    """What was read together. Ends with a transaction, unless that is larger than a batch may be."""
+
+    begin: Place
+    end: Place
+    groups: list[Group]
+    positions: list[int]
+    """Of each message where it is in the log."""
+    firsts: list[int]
+    """Of each transaction the number of its first message."""
+    transactions: list[tuple[int, int]]
+    """Of each its id, and when it committed in microseconds since the epoch."""
+    previous_commits: list[int]
+    """Of each where the transaction before it ended."""
+    ends_transaction: bool
+
+    def transaction_of(self, numbers: Sequence[int]) -> np.ndarray:
+        """The place in ``transactions`` of messages."""
+        return np.searchsorted(np.asarray(self.firsts), np.asarray(numbers), side="right") - 1
+
+
+class Framing:
+    """Cuts the stream into batches; knows no connection, so that tests can feed it."""
+
+    def __init__(self, start: Place, *, rows_max: int, takes: Callable[[LogRelation], bool]) -> None:
+        """``rows_max``: messages after which a batch ends with its transaction; ``takes``: which tables are wanted."""
+        self.place = start
+        """After the last transaction that has ended."""
+        self._start = start
+        self._rows_max = rows_max
+        self._takes = takes
+        self._relations: dict[bytes, tuple[bytes, LogRelation | None]] = {}
+        self._waiting: bytes | None = None
+        """A Relation message that changes what is gathered, and so begins the next batch."""
+        self._is_open = False
+        self._open = (0, 0)
+        self._final = self._event = 0
+        """Of the open transaction: where it will have committed, and how many changes of it there were."""
+        self._skipped = self._done_skipped = self._seen = 0
+        """Of the open transaction: how many changes are delivered already; of relations that are done; Debezium's."""
+        self._is_past, self._has_done = False, bool(start.done)
+        self._reset(start)
+
+    def _reset(self, begin: Place) -> None:
+        self._from = begin
+        self._groups: dict[bytes, Group] = {}
+        self._positions: list[int] = []
+        self._firsts: list[int] = []
+        self._transactions: list[tuple[int, int]] = []
+        self._commits: list[int] = []
+        self._bytes = 0
+        self._began_open = self._is_open
+        if self._is_open:
+            self._mark_transaction()
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether anything is gathered."""
+        return bool(self._positions)
+
+    @property
+    def begun(self) -> Place:
+        """Where the batch began."""
+        return self._from
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a transaction is open."""
+        return self._is_open
+
+    def advance(self, position: int) -> None:
+        """Hear from the server that there is nothing up to ``position``; between transactions only."""
+        is_inside = not self._is_past and bool(self._start.events or self._start.seen)
+        is_between = not (self._is_open or self._positions or self._has_done or is_inside)
+        if is_between and position > self.place.commit:
+            self.place = Place(position)
+
+    def add(self, message: bytes, position: int) -> bool:
+        """Take one message; True where the batch must be taken before the next one is added."""
+        code = message[0]
+        if code in _ROW:
+            self._row(message, message[1:5], position)
+            return self._is_too_large() or self._is_done_reached()
+        if code == _BEGIN:
+            self._final, committed, transaction = struct.unpack_from(">QqI", message, 1)
+            self._open = (transaction, committed + POSTGRES_EPOCH_MICROS)
+            self._is_open, self._event = True, 0
+            self._mark_skipped(position)
+            self._mark_transaction()
+        elif code == _COMMIT:
+            (end,) = struct.unpack_from(">Q", message, 10)
+            self._is_open, self._event = False, 0
+            self.place = Place(max(end, self._start.commit))
+            is_reached = self._has_done and not self._start.until_events and end >= self._start.until
+            return self._end_done() if is_reached else self._is_full() or self._began_open
+        elif code == _RELATION:
+            return self._relation(message)
+        elif code == _TRUNCATE:
+            count = int.from_bytes(message[1:5], "big")
+            for at in range(6, 6 + 4 * count, 4):
+                self._row(b"T" + message[at : at + 4], message[at : at + 4], position)
+            return self._is_too_large() or self._is_done_reached()
+        return False
+
+    def _mark_transaction(self) -> None:
+        self._firsts.append(len(self._positions))
+        self._transactions.append(self._open)
+        self._commits.append(self.place.commit)
+
+    def _mark_skipped(self, position: int) -> None:
+        """How many changes of the transaction that begins are delivered already."""
+        start = self._start
+        self._skipped = self._done_skipped = self._seen = 0
+        if self._final < start.commit:
+            self._skipped = _ALL
+        elif not self._is_past:
+            self._is_past, self._skipped = True, start.events
+            self._seen = start.seen if position <= start.seen < self._final else 0
+        if self._has_done:
+            self._done_skipped = _ALL if self._final < start.until else start.until_events
+
+    def _row(self, message: bytes, oid: bytes, position: int) -> None:
+        self._event += 1
+        if self._event <= self._skipped or position <= self._seen:
+            return
+        group = self._groups.get(oid)
+        if group is None:
+            if oid not in self._relations:
+                raise broken("a change of a table that it has not described")
+            relation = self._relations[oid][1]
+            if relation is None:
+                return
+            group = self._groups[oid] = Group(relation)
+        if self._event <= self._done_skipped and group.relation.oid in self._start.done:
+            return
+        group.messages.append(message)
+        group.numbers.append(len(self._positions))
+        self._positions.append(position)
+        self._bytes += len(message)
+
+    def _relation(self, message: bytes) -> bool:
+        known = self._relations.get(message[1:5])
+        if known is not None and known[0] == message:
+            return False
+        if message[1:5] in self._groups:
+            self._waiting = message
+            return True
+        self._know(message)
+        return False
+
+    def _know(self, message: bytes) -> None:
+        relation = read_relation(message)
+        self._relations[message[1:5]] = (message, relation if self._takes(relation) else None)
+
+    def _is_full(self) -> bool:
+        is_full = len(self._positions) >= self._rows_max or self._bytes >= BATCH_BYTES
+        return is_full and not self._has_done
+
+    def _is_too_large(self) -> bool:
+        is_large = len(self._positions) >= WHOLE_TIMES * self._rows_max or self._bytes >= WHOLE_TIMES * BATCH_BYTES
+        return is_large and not self._has_done
+
+    def _is_done_reached(self) -> bool:
+        """Whether all is read again that pages of other tables had delivered: there the batch ends."""
+        if not self._has_done or self._final < self._start.until or self._event < self._start.until_events:
+            return False
+        return bool(self._start.until_events) and self._end_done()
+
+    def _end_done(self) -> bool:
+        self._has_done, self._done_skipped = False, 0
+        return True
+
+    def take(self) -> Batch:
+        """What is gathered, even if it is nothing."""
+        end = Place(self.place.commit, self._event) if self._is_open and self._event else self.place
+        batch = Batch(
+            self._from,
+            end,
+            [group for group in self._groups.values() if group.messages],
+            self._positions,
+            self._firsts,
+            self._transactions,
+            self._commits,
+            ends_transaction=not end.events,
+        )
+        self._reset(end)
+        if self._waiting is not None:
+            self._know(self._waiting)
+            self._waiting = None
+        return batch
+
+
+class Log:
+    """One replication connection that reads the slot."""
+
+    def __init__(self, config: PostgresCdcConfig, framing: Framing) -> None:
+        """Nothing is connected yet."""
+        self._config = config
+        self._framing = framing
+        self._connection: Any = None
+        self._cursor: Any = None
+        self._told = 0
+        self._lock = threading.Lock()
+        self._is_closed = False
+
+    def open(self) -> int:
+        """Connect and start; the file descriptor to be watched. Raises ``Retriable`` or ``Fatal``."""
+        config = self._config
+        with self._lock:
+            if self._is_closed:
+                raise Disconnected("the connection was closed")
+            if self._connection is not None:
+                self._connection.close()
+            try:
+                self._connection = replication_connection(config)
+                self._cursor = self._connection.cursor()
+                self._cursor.start_replication(
+                    slot_name=config.slot_name,
+                    decode=False,
+                    start_lsn=self._framing.place.commit,
+                    options={
+                        "proto_version": "1",
+                        "publication_names": quote_ident(config.publication_name, self._connection),
+                    },
+                )
+            except psycopg2.Error as error:
+                raise failure(error, config.database_hostname) from error
+            return int(self._connection.fileno())
+
+    def drain(self, confirmed: int) -> Batch | None:
+        """Read what has arrived, up to a batch; None: no transaction is whole yet, or nothing is new.
+
+        ``confirmed``: what is committed in Kafka, of which the server hears.
+        """
+        framing = self._framing
+        with self._lock:
+            if self._is_closed:
+                raise Disconnected("the connection was closed")
+            try:
+                if confirmed > self._told:
+                    # A flush position alone waits for the next status; ``force`` sends it now.
+                    self._cursor.send_feedback(write_lsn=confirmed, flush_lsn=confirmed, force=True)
+                    self._told = confirmed
+                read = self._cursor.read_message
+                while (message := read()) is not None:
+                    if framing.add(message.payload, message.data_start):
+                        return framing.take()
+            except psycopg2.Error as error:
+                raise failure(error, self._config.database_hostname) from error
+            if framing.is_open:
+                return None
+            framing.advance(self._cursor.wal_end)
+            return framing.take() if framing.has_rows or framing.place != framing.begun else None
+
+    def close(self) -> None:
+        """Let go of the connection: at once, or after the call that runs."""
+        self._is_closed = True
+        if self._lock.acquire(blocking=False):
+            try:
+                if self._connection is not None:
+                    self._connection.close()
+            finally:
+                self._lock.release()
+
+
+def replication_connection(config: PostgresCdcConfig) -> Any:
+    """A session that speaks the replication protocol."""
+    return psycopg2.connect(**config.session, options=SESSION, connection_factory=LogicalReplicationConnection)
+
+
+@contextmanager
+def created_slot(config: PostgresCdcConfig) -> Iterator[tuple[int, str]]:
+    """Make the slot: where its log begins, and the name of the snapshot of just that moment, while this is open."""
+    connection = None
+    try:
+        connection = replication_connection(config)
+        with connection.cursor() as cursor:
+            name = quote_ident(config.slot_name, connection)
+            cursor.execute(f"CREATE_REPLICATION_SLOT {name} LOGICAL pgoutput EXPORT_SNAPSHOT")
+            _, position, snapshot, _ = cursor.fetchone()
+            high, low = position.split("/")
+            yield (int(high, 16) << 32) + int(low, 16), snapshot
+    except psycopg2.Error as error:
+        raise failure(error, config.database_hostname) from error
+    finally:
+        if connection is not None:
+            connection.close()
