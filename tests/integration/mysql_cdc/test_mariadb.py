@@ -13,6 +13,7 @@ from typing import Any
 import asyncmy.errors
 import pytest
 
+from fetchers.mysql_cdc.config import MySqlCdcConfig
 from fetchers.mysql_cdc.fetcher import MySqlCdcSource
 from fetchers.sdk import Fatal, Page
 from fetchers.sdk.testing.context import FakeContext
@@ -60,7 +61,7 @@ VALUES: Mapping[str, Sequence[str]] = {
 
 def source(mariadb: MariaDb, **keys: str) -> MySqlCdcSource:
     """A connector for the test's database."""
-    config = MySqlCdcSource.config_class.parse(
+    config = MySqlCdcConfig.parse(
         {
             "database.hostname": "127.0.0.1",
             "database.port": str(mariadb.server.port),
@@ -102,7 +103,7 @@ def rows_of(pages: Sequence[Page]) -> list[tuple[str, Any, Any]]:
 
 def state_of(records: Sequence[tuple[str, Any, Any]]) -> dict[tuple[str, Any], Any]:
     """What a consumer of flattened rows holds in the end."""
-    state = {}
+    state: dict[tuple[str, Any], Any] = {}
     for topic, key, value in records:
         if value is None or value["__deleted"] == "true":
             state.pop((topic, key), None)

@@ -77,7 +77,7 @@ def decoded(columns: Sequence[Column], images: Sequence[Sequence[bytes | None]],
     found = rows.images()
     made = []
     for column in table.columns:
-        kind = Mapped(**modes).kind(column)
+        kind = Mapped(modes.get("decimals", "precise"), modes.get("unsigned", "long")).kind(column)
         values = kind.read(found, *found.next_values())
         assert values.type == kind.arrow
         values.validate(full=True)
@@ -173,7 +173,8 @@ def written_time(micros: int, digits: int) -> bytes:
     size, seconds = abs(micros), abs(micros) // 1_000_000
     clock = seconds // 3600 << 12 | seconds // 60 % 60 << 6 | seconds % 60
     packed = (clock << 8 * width) + size % 1_000_000 // 10 ** (6 - 2 * width)
-    return ((0x800000 << 8 * width) + (packed if micros >= 0 else -packed)).to_bytes(3 + width, "big")
+    made: bytes = ((0x800000 << 8 * width) + (packed if micros >= 0 else -packed)).to_bytes(3 + width, "big")
+    return made
 
 
 @given(st.sampled_from([0, 2, 4, 6]), st.lists(st.integers(-3_020_399_999_999, 3_020_399_999_999), min_size=1))
