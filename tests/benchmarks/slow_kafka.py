@@ -29,6 +29,8 @@ from tests.benchmarks.throughput import Field
 SLOWER_BY = 10
 LEAD_SECONDS = 10.0
 """At full speed before Kafka becomes slow."""
+START_SECONDS = 60.0
+"""For Spark to start; the lines go on for as long beyond the rest. Posts end when Kafka is well again."""
 LINES_PER_SECOND = 5_000
 LINE_BYTES = 60
 POSTS_PER_SECOND = 50
@@ -66,6 +68,8 @@ class Ordeal:
     doubles: int = 0
     gaps: int = 0
     connections: int = 1
+    is_over: bool = False
+    """Whether Kafka has been slow, and is well again."""
     slow_share: float = 0.0
     """Records that could be read while Kafka was slow, of what was said meanwhile."""
     memory_before_bytes: int = 0
@@ -84,7 +88,7 @@ class Ordeal:
 
 async def of_lines(area: Field, run: str, *, seconds: float) -> Ordeal:
     """An endless body of JSON lines, whose server waits for whoever does not read."""
-    name, ordeal = f"slow-lines-{run}", Ordeal(said=int(LINES_PER_SECOND * (LEAD_SECONDS + seconds)))
+    name, ordeal = f"slow-lines-{run}", Ordeal(said=int(LINES_PER_SECOND * (START_SECONDS + LEAD_SECONDS + seconds)))
     with talking(rate=LINES_PER_SECOND, count=ordeal.said) as url:
         own = {"connector.class": "NdjsonStreamSource", "stream.url": url, "contract.schema": json.dumps(TIMED_SCHEMA)}
         async with _reading(area, name, ordeal, lambda record: json.loads(record.value)["number"]):
@@ -104,20 +108,19 @@ async def of_x(area: Field, run: str, *, seconds: float) -> Ordeal:
             "x.keywords": "kafka",
             "contract.schema": json.dumps(_POST),
         }
-        posting = group.create_task(_post(x, ordeal, seconds=LEAD_SECONDS + seconds))
+        group.create_task(_post(x, ordeal))
         async with _reading(area, name, ordeal, lambda record: record.key):
             quota = POSTS_PER_SECOND * POST_BYTES // SLOWER_BY
             await _endure(area, name, own, ordeal, seconds=seconds, quota=quota, rate=POSTS_PER_SECOND)
-        await posting
         ordeal.connections = sum(request.path == STREAM_PATH for request in x.requests)
     return ordeal
 
 
-async def _post(x: XSimulator, ordeal: Ordeal, *, seconds: float) -> None:
+async def _post(x: XSimulator, ordeal: Ordeal) -> None:
     await x.wait_for_connections(1)
     begin = time.monotonic()
-    while (passed := time.monotonic() - begin) < seconds:
-        while ordeal.said < passed * POSTS_PER_SECOND:
+    while not ordeal.is_over:
+        while ordeal.said < (time.monotonic() - begin) * POSTS_PER_SECOND:
             x.post(f"kafka {ordeal.said} ".ljust(POST_BYTES, "x"))
             ordeal.said += 1
         await asyncio.sleep(1 / POSTS_PER_SECOND)
@@ -138,6 +141,7 @@ async def _endure(
         await _until(lambda: False, child, ordeal, seconds_max=seconds)
         ordeal.slow_share = (len(ordeal.found) - before) / (seconds * rate)
         await asyncio.to_thread(_limit, area.servers.bootstrap, "--delete-config", "producer_byte_rate")
+        ordeal.is_over = True
         last, last_at = len(ordeal.found), time.monotonic()
         while len(ordeal.found) < ordeal.said and time.monotonic() < last_at + STILL_SECONDS_MAX:
             await _until(lambda: False, child, ordeal, seconds_max=1.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -260,6 +260,14 @@ class Silent(Good):
             return
 
 
+class Complaisant(Good):
+    """Says that it takes over whatever has been changed, also what the worker would have to."""
+
+    @override
+    def takes_over(self, keys: Collection[str]) -> bool:
+        return True
+
+
 class ShelfCase(FetcherCase):
     """The case of all these fetchers."""
 
@@ -306,6 +314,7 @@ BAD: Sequence[tuple[type[SourceConnector[Any]], str, str]] = (
     (Careless, "test_leaks_no_secret", "a secret is shown"),
     (Keyless, "test_says_of_rows_where_they_go_and_which_they_are", "a tombstone has no key"),
     (Fickle, "test_says_of_rows_where_they_go_and_which_they_are", "keys of two schemas"),
+    (Complaisant, "test_takes_over_no_key_of_the_worker", "not the connector's to take over"),
     (Silent, "test_says_why_a_person_must_act", "raised nothing"),
 )
 
