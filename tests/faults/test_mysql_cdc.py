@@ -68,6 +68,11 @@ def test_killed_worker_and_killed_database_leave_every_change_once(
         assert life.wait(seconds_max=300) == 0, life.log_text()[-6000:]
     finally:
         life.end()
+    assert _state(kafka, topic) == _rows(mariadb)
+
+
+def _state(kafka: KafkaStack, topic: str) -> dict[int, tuple[int, str]]:
+    """What the changes make of the table, in the order of the log; each is in the topic once."""
     changes: list[dict[str, Any]] = []
     counts: Counter[str] = Counter()
     for value, count in committed_values(kafka.bootstrap, topic).items():
@@ -85,7 +90,7 @@ def test_killed_worker_and_killed_database_leave_every_change_once(
             state.pop(change["before"]["id"], None)
         if change["after"] is not None:
             state[change["after"]["id"]] = (change["after"]["n"], change["after"]["v"])
-    assert state == _rows(mariadb)
+    return state
 
 
 def _write(mariadb: MariaDb, number: int) -> None:
