@@ -236,7 +236,7 @@ class Catalogue:
                 told = f"Run: GRANT SELECT ON {name} TO {self.quoted(config.database_user)}"
                 yield Finding("database.user", config.database_user, f"{name} may not be read. {told}")
         published = self.rows("select 1 as one from pg_publication where pubname = %s", (config.publication_name,))
-        if not published and config.publication_autocreate_mode == "disabled":
+        if tables and not published and config.publication_autocreate_mode == "disabled":
             told = f"There is none of this name. Run: {self.publication_sql()}"
             yield Finding("publication.name", config.publication_name, told)
 

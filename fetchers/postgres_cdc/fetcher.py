@@ -92,6 +92,8 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
             stored = read_place(context.offset_of(self.partition()))
         except ValueError as error:
             raise Fatal(f"the stored offset cannot be read: {error}") from error
+        if isinstance(stored, Place):
+            self._confirmed = stored.commit  # of an earlier task, which may have had no time to tell the server
         reader = SnapshotReader(self.config)
         try:
             place = await self._blocking(partial(self._begun, stored, reader))

@@ -172,8 +172,12 @@ async def test_what_is_rebuilt_from_the_events_is_what_the_tables_hold(followed:
     seen: list[Page] = []
     drawn = random.Random(7)
 
+    def is_last(page: Page) -> bool:
+        # A snapshot that goes on after the marker was inserted has it too, and the log comes behind.
+        return page.topic == "srv.public.marker" and is_after_snapshot(page)
+
     def stops(page: Page) -> bool:
-        return drawn.random() < 0.1 or page.topic == "srv.public.marker"
+        return drawn.random() < 0.1 or is_last(page)
 
     async with asyncio.timeout(SECONDS_MAX):
         seen += await followed.read(stops=lambda page: "snapshot_table" in page.offset)  # the snapshot has begun
@@ -183,7 +187,7 @@ async def test_what_is_rebuilt_from_the_events_is_what_the_tables_hold(followed:
             seen += await followed.read(stops=lambda page: stops(page) or working.done())
         await working
         postgres.run("insert into marker default values")
-        while not seen or seen[-1].topic != "srv.public.marker":
+        while not is_last(seen[-1]):
             seen += await followed.read(stops=stops)
     for page in seen:
         for key, value in records(page) if page.topic in state else ():
