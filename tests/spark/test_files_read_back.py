@@ -6,10 +6,12 @@ import json
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 from pyspark.sql import SparkSession
 
 from service.sinks.avro_columns import avro_shape
 from service.sinks.batch import Form
+from tests.spark_server import CONNECT_FLAG
 from tests.unit.sinks.filesystem.files_runs import HERE, batch_of, config_of, running
 
 FIELDS = [{"name": "n", "type": "int"}, {"name": "kind", "type": ["null", "string"], "default": None}]
@@ -20,8 +22,11 @@ def _schema(*fields: object) -> str:
     return json.dumps({"type": "record", "name": "Row", "fields": fields})
 
 
-async def test_select_sees_the_new_column_and_the_folders(spark_remote: str, tmp_path: Path) -> None:
+async def test_select_sees_the_new_column_and_the_folders(
+    spark_remote: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Names of folders that had to be escaped, and that of null, are values again."""
+    monkeypatch.setenv(CONNECT_FLAG, "1")
     old, new = _schema(*FIELDS), _schema(*FIELDS, MORE)
     config = config_of(
         tmp_path,

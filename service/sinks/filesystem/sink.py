@@ -1,7 +1,8 @@
 """``FileSystemSink``: topics as files of HDFS or of folders, each record in exactly one of them.
 
-The log beside the files says what is committed (``commit_log``), and ``open`` begins there: offsets of the consumer
-group are only told. What was gathered and not committed is given up with the task, and its records come again.
+The log beside the files says what is committed (``commit_log``). ``open`` begins where the group says, even where the
+log is further: what was refused there is still to be told. What was gathered and not committed is given up with the
+task, and its records come again.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from service.sinks.contract import (
 from service.sinks.file.text_form import texts_of
 from service.sinks.filesystem.compatibility import begins_file, projected
 from service.sinks.filesystem.config import FileSystemSinkConfig
-from service.sinks.filesystem.folders import placed
+from service.sinks.filesystem.folders import Placed, placed
 from service.sinks.filesystem.shapes import NO_SHAPE, Shape, ShapeError, column_of_json, shape_of
 from service.sinks.filesystem.stores import Store, store_of
 from service.sinks.filesystem.writing import PartitionFiles
@@ -129,6 +130,8 @@ class FileSystemSink(SinkConnector[FileSystemSinkConfig]):
             if offsets[0] < files.begin:
                 raise Fatal(self._of_another_topic(partition, int(offsets[0]), files.begin))
             first = int(np.searchsorted(offsets, files.next_offset))
+            if first:
+                self._fitting(files, part.slice(0, first), now_ms)  # in files, or refused and perhaps not told yet
             if first < len(offsets):
                 self._take(files, part.slice(first, len(offsets) - first), offsets[first:], now_ms)
                 files.next_offset = int(offsets[-1]) + 1
@@ -142,6 +145,24 @@ class FileSystemSink(SinkConnector[FileSystemSinkConfig]):
         )
 
     def _take(self, files: PartitionFiles, batch: SinkBatch, offsets: npt.NDArray[np.int64], now_ms: int) -> None:
+        fitting = self._fitting(files, batch, now_ms)
+        if fitting is None:
+            return
+        written, found, shape, is_fit = fitting
+        if not is_fit.all():
+            times = None if found.times_ms is None else found.times_ms[is_fit]
+            found = replace(found, codes=found.codes[is_fit], times_ms=times)
+            written, offsets = written.filter(pa.array(is_fit)), offsets[is_fit]
+        if len(offsets):
+            files.take(written, offsets, found, shape=shape, now_ms=now_ms)
+
+    def _fitting(
+        self, files: PartitionFiles, batch: SinkBatch, now_ms: int
+    ) -> tuple[Any, Placed, Shape, npt.NDArray[np.bool_]] | None:
+        """The values as they are written, their folders, their shape, and which of them go to files.
+
+        Others are refused. None: they all are.
+        """
         is_fit = self._with_values(batch)
         try:
             shape = shape_of(batch.value, self.config.format)
@@ -150,17 +171,11 @@ class FileSystemSink(SinkConnector[FileSystemSinkConfig]):
                 written, unfit = projected(written, shape, files.shape)
                 _refuse(batch, unfit, is_fit, "its value has no place in the file's schema")
                 shape = files.shape
-            found = placed(batch, typed, self.config, now_ms=now_ms, is_fit=is_fit)
+            return written, placed(batch, typed, self.config, now_ms=now_ms, is_fit=is_fit), shape, is_fit
         except ShapeError as error:
             for row in np.flatnonzero(is_fit).tolist():
                 batch.refuse(row, error.reason, str(error))
-            return
-        if not is_fit.all():
-            times = None if found.times_ms is None else found.times_ms[is_fit]
-            found = replace(found, codes=found.codes[is_fit], times_ms=times)
-            written, offsets = written.filter(pa.array(is_fit)), offsets[is_fit]
-        if len(offsets):
-            files.take(written, offsets, found, shape=shape, now_ms=now_ms)
+            return None
 
     def _is_projected(self, current: Shape, found: Shape) -> bool:
         return not begins_file(current, found, self.config.schema_compatibility)

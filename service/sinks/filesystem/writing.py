@@ -96,8 +96,9 @@ class PartitionFiles:
     def claim(self, group_offset: int | None) -> int | None:
         """Take the partition over; the offset to begin at, None where there is none.
 
-        ``group_offset``: what the group has committed. All before it is in files, or was refused, or is to be skipped
-        because somebody says so.
+        ``group_offset``: what the group has committed. All before it is in files, or was refused and told, or is to be
+        skipped because somebody says so. What lies between it and the files' end is not written again, but looked at:
+        what was refused there may still have to be told.
         """
         entry: Entry = self._log.claim(self._adopted)
         self.store.remove_folder(self._temporary)
@@ -105,8 +106,10 @@ class PartitionFiles:
             self.shape = shape_from(entry.shape, self.config.format)
         known = [offset for offset in (entry.next_offset, group_offset) if offset is not None]
         self.committed = max(known, default=None)
-        self.begin = self.next_offset = self.committed or 0
-        return self.committed
+        self.next_offset = self.committed or 0
+        begin = self.committed if group_offset is None else group_offset
+        self.begin = begin or 0
+        return begin
 
     def _adopted(self) -> int | None:
         """How far files go that others have committed by their names alone, such as Confluent's connector."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import pytest
 
@@ -155,3 +155,18 @@ def test_folders_of_this_machine_are_bounded_by_the_worker(tmp_path: Path) -> No
     (tmp_path / "in" / "link").symlink_to(tmp_path / "out")
     with pytest.raises(Fatal, match="is not within"):
         store.create("link/c")
+
+
+async def test_what_was_refused_is_told_again_as_long_as_the_group_has_not_committed_it(tmp_path: Path) -> None:
+    """Its file was committed, and the task died before its dead letter was written; nothing is written twice."""
+    rows: list[Any] = [{"n": 0}, None, {"n": 2}, {"n": 3}, {"n": 4}]
+    told: list[list[int]] = []
+    for group_offset in (None, 0, 1, 2):
+        refused: list[tuple[int, str, str]] = []
+        async with running(config_of(tmp_path, behavior__on__null__values="fail")) as sink:
+            begin = (await sink.open({HERE: group_offset})).get(HERE, 0)
+            await sink.put(batch_of(rows[begin:], begin=begin, refused=refused))
+            assert await sink.flush({HERE: 5}) == {HERE: 4}
+        told.append([begin + row for row, *_ in refused])
+    assert told == [[1], [1], [1], []]
+    assert list(found(tmp_path).values()) == [[rows[0], rows[2], rows[3]]]
