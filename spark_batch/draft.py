@@ -287,7 +287,10 @@ def _timed_topics(draft: Draft, values: AppliedSteps, tombstones: AppliedSteps) 
     found = pc.if_else(is_null, topics[1], topics[0])
     rejection = Rejection(Reason.NULL_NOT_ALLOWED, "timestamp: expected a time to route by", Stage.TRANSFORMATION)
     for at in map(int, np.flatnonzero(np.asarray(found.is_null()))):
-        if at not in draft.rows or draft.rows[at].rejection is None:
+        known = draft.rows.get(at)
+        if known is not None and known.rejection is None:
+            draft.rows[at] = Verdict(rejection, dedupe=known.dedupe)
+        elif known is None:
             dedupe = draft.columns["dedupe"][at].as_py() if "dedupe" in draft.columns else None
             draft.rows[at] = Verdict(rejection, dedupe=dedupe)
     return found

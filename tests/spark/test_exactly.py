@@ -149,6 +149,26 @@ def plans(draw: st.DrawFn, schema: dict[str, Any] | None) -> ConversionPlan:
     return wished
 
 
+def test_a_record_without_a_time_to_route_by_keeps_its_hash(local_engine: LocalEngine) -> None:
+    """By which an equal record that has one is its duplicate or not, whoever has judged them."""
+    schema = {"type": "record", "name": "R", "fields": [{"name": "f0", "type": "long"}]}
+    plan = ConversionPlan(
+        PayloadFormat.JSON,
+        Contract(json.dumps(schema)),
+        key_converter=ConverterSpec(ConverterKind.STRING),
+        value_converter=JSON,
+        topic="t-u",
+        dedupe_fields=("f0",),
+        transformations=(Step("s0", TimestampRouter()),),
+    )
+    records: list[bytes | None] = [b'{"f0":1}', b'{"f0":1}', b'{"f0":1.5}']
+    batch = table(records, keys=[None] * 3, timestamps=[None, 5, None])
+    assert not differences(local_engine, plan, batch)
+    outcome = convert_exactly(plan, batch).to_pylist()
+    assert [row["reason"] for row in outcome] == ["null_not_allowed", None, "wrong_type"]
+    assert outcome[0]["dedupe"] == outcome[1]["dedupe"] is not None
+
+
 @settings(parent=WITHOUT_SHRINKING, max_examples=20)
 @given(data=st.data())
 def test_verdicts_values_keys_and_topics_are_those_of_spark(local_engine: LocalEngine, data: st.DataObject) -> None:
