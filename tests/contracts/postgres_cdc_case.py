@@ -20,6 +20,8 @@ from fetchers.sdk.testing import BadConfig, FetcherCase, ScriptedSource
 from tests.databases import HAS_POSTGRES, DatabaseServer, Postgres, running_postgres
 
 TRANSACTIONS, ROWS = 9, 10
+SLOTS_KEPT = 10
+"""Of those that were made; who asked for an older one has ended."""
 SECRET = "pa55-of-the-log-7q"
 
 
@@ -47,13 +49,23 @@ class LoggedTable(ScriptedSource):
             "create publication dbz_publication for table items",
             f"select pg_create_logical_replication_slot('{self.name}', 'pgoutput')",
         )
-        self._count = 0
+        self._count = self._slots = 0
         for _ in range(TRANSACTIONS):
             self._extend(ROWS)
 
     @property
     def properties(self) -> Mapping[str, str]:
-        """Small batches, so that there are many offsets."""
+        """Small batches, so that there are many offsets; and a slot that has all of the log.
+
+        A reader lets the server forget what is behind its offset, and the suite reads from older ones afterwards.
+        """
+        self._slots += 1
+        slot = f"{self.name}_{self._slots}"
+        gone = f"{self.name}_{self._slots - SLOTS_KEPT}"
+        self._database.run(
+            f"select pg_copy_logical_replication_slot('{self.name}', '{slot}')",
+            f"select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name = '{gone}'",  # noqa: S608
+        )
         return {
             "database.hostname": "127.0.0.1",
             "database.port": str(_server().port),
@@ -61,7 +73,7 @@ class LoggedTable(ScriptedSource):
             "database.password": SECRET,
             "database.dbname": self.name,
             "topic.prefix": "test",
-            "slot.name": self.name,
+            "slot.name": slot,
             "snapshot.mode": "no_data",
             "change.form": "flattened",
             "max.batch.size": "15",
@@ -98,7 +110,9 @@ class LoggedTable(ScriptedSource):
             cursor.execute(
                 "select pg_terminate_backend(pid, 10000) from pg_stat_activity where datname = %s", (self.name,)
             )
-            cursor.execute("select pg_drop_replication_slot(%s)", (self.name,))
+            cursor.execute(
+                "select pg_drop_replication_slot(slot_name) from pg_replication_slots where database = %s", (self.name,)
+            )
             cursor.execute(f"drop database {self.name} with (force)")
             cursor.execute(f"drop role {self.name}")
         connection.close()
