@@ -255,6 +255,7 @@ class FileSystemSink(SinkConnector[FileSystemSinkConfig]):
             try:
                 return work()
             except BaseException as error:
+                # Whatever it was, it is raised again, and what is gathered may have holes from here on.
                 self._failure = str(error) or type(error).__name__
                 raise
 

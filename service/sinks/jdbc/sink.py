@@ -174,6 +174,7 @@ class JdbcSink(SinkConnector[JdbcSinkConfig]):
             self._drop()
             raise Fatal(str(error)) from error
         except BaseException as error:
+            # Whatever it was, it is raised again, and nobody knows what the session has done of it.
             self._drop()
             if isinstance(error, TargetChanged | Fatal):
                 self._targets.clear()
