@@ -13,13 +13,13 @@ from typing import Any
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from tests.counting_source import grow_to
 
 SLOW_START = "connect back"
 """What Spark says when a Python process of its own has not started within ten seconds: the query is started again."""
-LOOK_SECONDS = 0.05
+LOOK_SECONDS = 1
 
 
 def main(master: str, folder: Path, options: Mapping[str, Mapping[str, str]]) -> None:
