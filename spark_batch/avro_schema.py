@@ -250,8 +250,11 @@ class _Reader:
         fields = [self._field(entry, path, namespace=namespace) for entry in entries]
         good = [entry for entry in fields if entry is not None]
         for attribute in ("name", "json_name"):
+            # Fields of one name have one in the payload too, unless it is given: that is told once.
+            given = good if attribute == "name" else [entry for entry in good if entry.json_name != entry.name]
             names = [getattr(entry, attribute) for entry in good]
-            for name in sorted({name for name in names if names.count(name) > 1}):
+            twice = {getattr(entry, attribute) for entry in given if names.count(getattr(entry, attribute)) > 1}
+            for name in sorted(twice):
                 self.find(f"{path}.{name}".lstrip("."), name, f"a {attribute.replace('_', '.')} used once")
         if len(good) < len(entries):
             return None

@@ -25,6 +25,7 @@ from spark_batch.proof_shape import (
     ArrowType,
     RecordCheck,
     Unproven,
+    decimal_names,
     fields_with_default,
     has_strange_number,
     read_type,
@@ -58,6 +59,8 @@ class ProofShape:
     """Path of Avro names, payload name: fields for which missing and null are different things, alike in Arrow."""
     hashed: tuple[tuple[str, ...], ...]
     """Paths of the fields of the de-duplication hash; where all are missing it is the payload that is hashed."""
+    decimals: tuple[str, ...] = ()
+    """Payload names of fields that are decimals."""
 
 
 @dataclass(frozen=True)
@@ -95,18 +98,20 @@ def proof_shape(plan: ConversionPlan) -> ProofShape | None:
     if plan.contract is None or plan.record is None:
         return None
     hashed = dedupe_fields(plan.dedupe_fields, plan.record)
-    kind = read_type(plan.record)
-    if kind is None or not all(field.is_typed for field in hashed):
+    kind, decimals = read_type(plan.record), tuple(sorted(set(decimal_names(plan.record))))
+    if kind is None or not all(field.is_typed for field in hashed) or not all(map(_PLAIN_NAME.fullmatch, decimals)):
         return None
     is_unknown_refused = plan.contract.unknown_fields is UnknownFields.REJECT
     paths = tuple(field.avro_names for field in hashed)
     told_apart = [*fields_with_default(plan.record), *zip(paths, (field.names[-1] for field in hashed), strict=True)]
-    return ProofShape(plan.record, kind, is_unknown_refused, tuple(told_apart), paths)
+    return ProofShape(plan.record, kind, is_unknown_refused, tuple(told_apart), paths, decimals)
 
 
 def prove(text: ArrowColumn, shape: ProofShape) -> Proof | None:
     """Typed records of the payloads (UTF-8, null: not asked about), or None where less than half is proven."""
     found: dict[int, _Chunk] = {}
+    if shape.decimals:
+        text = _with_plain_decimals(text, shape.decimals)
     try:
         failed = _read_chunks(text, shape, found)
     except _TooWide:
@@ -124,6 +129,13 @@ def prove(text: ArrowColumn, shape: ProofShape) -> Proof | None:
         return None
     joined = records[0] if len(records) == 1 else pa.concat_arrays(records)
     return Proof(joined, is_proven, np.concatenate(coerced))
+
+
+def _with_plain_decimals(text: ArrowColumn, names: tuple[str, ...]) -> ArrowColumn:
+    """The payloads, null where one may have a text for a decimal, an exponent, or more digits than any decimal."""
+    key = rf'"(?:{"|".join(map(re.escape, names))})"[ \t\r\n]*:[ \t\r\n]*'
+    is_odd = pc.match_substring_regex(text, rf"{key}{_ODD_DECIMAL}|{_ESCAPED_ASCII}")
+    return pc.if_else(is_odd, pa.scalar(None, pa.string()), text)
 
 
 def _read_chunks(text: ArrowColumn, shape: ProofShape, found: dict[int, _Chunk]) -> list[tuple[int, int]]:
@@ -294,6 +306,7 @@ _VALUE = re.compile(r"couldn't parse:\s*([-+.\w]+)$")
 _PLAIN_NAME = re.compile(r"[ !#-.0-\[\]-~]+")
 """Printable ASCII but quote, slash and backslash: such a character has one escape, which begins as the next says."""
 _ESCAPED_ASCII = r"\\u00[2-7]"
+_ODD_DECIMAL = r'(?:"|[-0-9.]*[eE]|-?[0-9]*\.?[0-9]{39})'
 _PAYLOAD = "payload"
 _MARK = f"m{secrets.token_hex(8)}"
 _HEAD = f'{{"{_PAYLOAD}":'

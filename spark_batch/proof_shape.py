@@ -6,13 +6,28 @@ booleans. What it lets pass (infinities, minus zero, null for a required field) 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from decimal import Decimal as ExactNumber
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from spark_batch.avro_types import UUID, Array, AvroType, Enum, Primitive, Record, Slot, Temporal, Uuid, unit_range
+from spark_batch.avro_types import (
+    DECIMAL_DIGITS_MAX,
+    UUID,
+    Array,
+    AvroType,
+    Decimal,
+    Enum,
+    Primitive,
+    Record,
+    Slot,
+    Temporal,
+    Uuid,
+    unit_range,
+)
 from spark_batch.coerced_arrow import CoercedColumn, coerced_column, is_coercible, read_coerced_type
 from spark_batch.outcome import ArrowColumn
 from spark_batch.prepass import pc
@@ -23,6 +38,7 @@ _PRIMITIVES: dict[AvroType, ArrowType] = {
     Primitive.BOOLEAN: pa.bool_(),
     Primitive.INT: pa.int32(),
     Primitive.LONG: pa.int64(),
+    Primitive.FLOAT: pa.float32(),
     Primitive.DOUBLE: pa.float64(),
     Primitive.STRING: pa.string(),
 }
@@ -35,14 +51,19 @@ class Unproven(Exception):
 def read_type(kind: AvroType, *, is_listed: bool = False) -> ArrowType | None:
     """How Arrow is to read values of the type; None where it could not vouch for them.
 
-    Floats are not here because they would be rounded twice, decimals, bytes and maps because Arrow reads none, defaults
-    inside arrays because no row tells whether they are taken. Where a text may be taken for a value, Arrow may find out
-    what stands there, except inside arrays (`is_listed`), where no row tells either.
+    Bytes and maps are not here because Arrow reads none, defaults inside arrays because no row tells whether they are
+    taken. Where a text may be taken for a value, Arrow may find out what stands there, except inside arrays
+    (`is_listed`), where no row tells either. A decimal is read from a text as well, so that it has to have a key by
+    which one is found (`decimal_names`); and Arrow brings it to its scale in 128 bits without looking whether they
+    suffice, so that all its digits and those of the scale have to fit there together.
     """
+    if isinstance(kind, Decimal):
+        is_safe = kind.precision + kind.scale <= DECIMAL_DIGITS_MAX
+        return pa.decimal128(kind.precision, kind.scale) if is_safe else None
     if isinstance(kind, Record):
         return _record_type(kind, is_listed=is_listed)
     if isinstance(kind, Array):
-        items = read_type(kind.items.type, is_listed=True)
+        items = None if isinstance(kind.items.type, Decimal) else read_type(kind.items.type, is_listed=True)
         return None if items is None or fields_with_default(kind.items.type) else pa.list_(items)
     if isinstance(kind, Temporal):
         return _PRIMITIVES[kind.base]
@@ -73,6 +94,16 @@ def fields_with_default(kind: AvroType) -> list[tuple[tuple[str, ...], str]]:
         found += [((field.name,), field.json_name)] if field.has_value_default else []
         found += [((field.name, *path), name) for path, name in fields_with_default(field.slot.type)]
     return found
+
+
+def decimal_names(kind: AvroType) -> Iterator[str]:
+    """Payload names of the fields that are read as decimals."""
+    if isinstance(kind, Array):
+        yield from decimal_names(kind.items.type)
+    for field in kind.fields if isinstance(kind, Record) else ():
+        if isinstance(field.slot.type, Decimal) and field.slot.coercion is None:
+            yield field.json_name
+        yield from decimal_names(field.slot.type)
 
 
 @dataclass(frozen=True)
@@ -151,13 +182,16 @@ def _is_coerced_doubtful(slot: Slot, found: CoercedColumn) -> np.ndarray:
 
 def _is_doubtful(kind: AvroType, column: ArrowColumn) -> np.ndarray:
     """Where a value that is there may not be allowed or not be what was written."""
-    if kind is Primitive.DOUBLE:
+    if kind in {Primitive.FLOAT, Primitive.DOUBLE}:
         values = column.fill_null(1.0).to_numpy(zero_copy_only=False)
         # An integer has no negative zero: -0 is 0.0, and -0.0 keeps its sign; Arrow reads both alike.
         return np.asarray(~np.isfinite(values) | ((values == 0) & np.signbit(values)))
     if isinstance(kind, Temporal):
         low, high = unit_range(kind)
         is_in_range = pc.and_(pc.greater_equal(column, low), pc.less_equal(column, high))
+    elif isinstance(kind, Decimal):
+        largest = pa.scalar(ExactNumber((0, (9,) * kind.precision, -kind.scale)), column.type)
+        is_in_range = pc.less_equal(pc.abs(column), largest)
     elif isinstance(kind, Enum):
         is_in_range = pc.or_kleene(pc.is_in(column, pa.array(kind.symbols)), column.is_null())
     elif isinstance(kind, Uuid):
@@ -168,12 +202,15 @@ def _is_doubtful(kind: AvroType, column: ArrowColumn) -> np.ndarray:
 
 
 def has_strange_number(column: ArrowColumn) -> bool:
-    """Whether a number stands there that Arrow takes and JSON does not have: NaN, or an infinity."""
+    """Whether a number stands there that Arrow takes and JSON does not have: NaN, or an infinity.
+
+    Floats of 32 bits are only in fields that are looked at by themselves, and become infinite there by being too large.
+    """
     kind = column.type
     if pa.types.is_struct(kind):
         return any(has_strange_number(column.field(index)) for index in range(kind.num_fields))
     if pa.types.is_list(kind):
         return has_strange_number(column.values)
-    if not pa.types.is_floating(kind):
+    if not pa.types.is_float64(kind):
         return False
     return pc.all(pc.is_finite(column)).as_py() is False

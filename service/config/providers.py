@@ -3,8 +3,9 @@
 A worker names its providers (``config.providers=file,env`` and ``config.providers.file.class=…``), or names none and
 has ``env``, ``file`` and ``directory``; workers' and connectors' configs may then hold variables ``${provider:key}`` or
 ``${provider:path:key}``. What is stored and shown keeps the variable; a value is only ever in memory, and is taught to
-whoever hides secrets. What no provider knows stays as it was written, as in Connect, with a warning; files of
-connectors on a command line are refused for it, since the outside would be sent the variable itself.
+whoever hides secrets. What no provider knows stays as it was written, as in Connect, with a warning. Where the provider
+is there and has no value, no connector starts with it, since the outside would be sent the variable itself; files of
+connectors on a command line are refused for either.
 """
 
 from __future__ import annotations
@@ -47,6 +48,8 @@ class Resolved:
     """Everything a provider gave, and the variable that stands for it."""
     unresolved: tuple[Finding, ...] = ()
     """Variables that stayed as they are, since no provider knows them: warnings."""
+    missing: tuple[Finding, ...] = ()
+    """Those of them whose provider is there: the outside must never be sent such a variable in place of its value."""
 
     def turned_back(self, own: Mapping[str, str], written: Mapping[str, str]) -> dict[str, str]:
         """A task's own keys, made from this config, as they may be stored: variables where their values would stand.
@@ -121,7 +124,8 @@ class ConfigProviders:
         for secret in pass_over.secrets:
             self.redactor.learn(secret)
         variables = {key: properties[key] for key in pass_over.keys}
-        return Resolved(resolved, variables, pass_over.secrets, tuple(pass_over.unresolved))
+        missing = tuple(pass_over.missing)
+        return Resolved(resolved, variables, pass_over.secrets, tuple(pass_over.unresolved), missing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +158,7 @@ class _Pass:
     keys: set[str] = field(default_factory=set)
     secrets: dict[str, str] = field(default_factory=dict)
     unresolved: list[Finding] = field(default_factory=list)
+    missing: list[Finding] = field(default_factory=list)
     _read: dict[tuple[str, str], Mapping[str, str]] = field(default_factory=dict)
 
     def replaced(self, key: str, text: str) -> str:
@@ -185,6 +190,7 @@ class _Pass:
         value = source.get(variable)
         if value is None:
             self._leave(key, written, f"the config provider '{name}' does not know it or may not read it")
+            self.missing.append(self.unresolved[-1])
             return written
         self.keys.add(key)
         if value:

@@ -25,7 +25,7 @@ from service.foreground import Foreground
 from service.herder.ports import Desired, InstanceObserver
 from service.version import VERSION
 from service.worker.foreign_calls import Calls, ForeignCalls
-from service.worker.kinds import DefinedConnector, Kinds, MakeTask
+from service.worker.kinds import ConnectorRefusedError, DefinedConnector, Kinds, MakeTask
 from service.worker.life import InstanceLife, Wish
 from service.worker.reporting import ConnectorReporter, InstanceReporter, TaskReporter
 from service.worker.splitting import ConnectorRun, task_class, task_configs, with_task
@@ -234,7 +234,7 @@ class InstanceMaker:
     ) -> tuple[Resolved, DefinedConnector, Sequence[Properties]]:
         """Run the connector's own code, in a thread."""
         telling.connector_class = wanted.config.get("connector.class", "")
-        resolved = self.parts.resolve(wanted.config)
+        resolved = _with_values(self.parts.resolve(wanted.config))
         defined = self.parts.kinds.define(resolved.properties)
         traits = defined.traits
         telling.connector_class, telling.kind, telling.version = traits.class_name, traits.kind, traits.version
@@ -249,7 +249,7 @@ class InstanceMaker:
     def _prepare(self, instance: TaskId, wanted: Desired) -> tuple[DefinedConnector, MakeTask]:
         """Run the connector's own code, in a thread."""
         merged = with_task(wanted.config, wanted.task or {}, name=instance.connector)
-        defined = self.parts.kinds.define(self.parts.resolve(merged).properties)
+        defined = self.parts.kinds.define(_with_values(self.parts.resolve(merged)).properties)
         parts = self.parts
         make = defined.prepare_task(
             instance,
@@ -270,6 +270,15 @@ class ConnectorWatch:
     async def run_blocking(self, call: Callable[[], T], *, seconds_max: float = BLOCKING_SECONDS_MAX) -> T:
         """In one of the threads in which connectors' code runs."""
         return await self.calls.run(call, subject=("watch", self.connector), seconds_max=seconds_max)
+
+
+def _with_values(resolved: Resolved) -> Resolved:
+    """Raises ``ConnectorRefusedError`` for variables whose provider has no value: nobody is to be sent their text."""
+    if resolved.missing:
+        told = "; ".join(f"{finding.key}: {finding.message}" for finding in resolved.missing)
+        message = f"{told}. Give it a value and restart the connector with its tasks"
+        raise ConnectorRefusedError(message)
+    return resolved
 
 
 def described(task: TaskId, config: Properties, defined: DefinedConnector) -> TaskDescribed:

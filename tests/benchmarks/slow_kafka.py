@@ -67,7 +67,7 @@ class Ordeal:
     """Of these, what could be read at the end."""
     doubles: int = 0
     gaps: int = 0
-    connections: int = 1
+    connections: int = 0
     is_over: bool = False
     """Whether Kafka has been slow, and is well again."""
     slow_share: float = 0.0
@@ -89,11 +89,12 @@ class Ordeal:
 async def of_lines(area: Field, run: str, *, seconds: float) -> Ordeal:
     """An endless body of JSON lines, whose server waits for whoever does not read."""
     name, ordeal = f"slow-lines-{run}", Ordeal(said=int(LINES_PER_SECOND * (START_SECONDS + LEAD_SECONDS + seconds)))
-    with talking(rate=LINES_PER_SECOND, count=ordeal.said) as url:
+    with talking(rate=LINES_PER_SECOND, count=ordeal.said) as (url, connections):
         own = {"connector.class": "NdjsonStreamSource", "stream.url": url, "contract.schema": json.dumps(TIMED_SCHEMA)}
         async with _reading(area, name, ordeal, lambda record: json.loads(record.value)["number"]):
             quota = LINES_PER_SECOND * LINE_BYTES // SLOWER_BY
             await _endure(area, name, own, ordeal, seconds=seconds, quota=quota, rate=LINES_PER_SECOND)
+        ordeal.connections = connections.value
     return ordeal
 
 

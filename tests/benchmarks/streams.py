@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from multiprocessing.sharedctypes import Synchronized
 
 from aiohttp import web
 
@@ -30,19 +31,25 @@ _TICK_SECONDS = 0.005
 _LOOK_SECONDS = 0.5
 
 
-async def _talk(pipe: Connection, rate: float | None, count: int) -> None:
-    """Say ``count`` messages to the first who listens, so many a second (None: as fast as they are taken)."""
+async def _talk(pipe: Connection, connections: Synchronized[int], rate: float | None, count: int) -> None:
+    """Say ``count`` messages, so many a second (None: as fast as they are taken), from the first connection on.
+
+    Each is said once: whoever connects again hears what has not been said yet, and not what was said to nobody.
+    """
+    begin: float | None = None
+    number = 0
 
     async def answer(request: web.Request) -> web.StreamResponse:
+        nonlocal begin, number
+        connections.value += 1
         response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
         await response.prepare(request)
-        begin, number = time.monotonic(), 0
+        begin = time.monotonic() if begin is None else begin
         while number < count:
             now = time.monotonic()
-            due = min(count, number + 500 if rate is None else int((now - begin) * rate))
-            lines = (b'{"sent_at":%f,"number":%d}\r\n' % (now, each) for each in range(number, due))
+            first, number = number, min(count, number + 500 if rate is None else int((now - begin) * rate))
+            lines = (b'{"sent_at":%f,"number":%d}\r\n' % (now, each) for each in range(first, number))
             await response.write(b"".join(lines))
-            number = due
             if rate is not None:
                 await asyncio.sleep(_TICK_SECONDS)
         await asyncio.Event().wait()
@@ -57,18 +64,20 @@ async def _talk(pipe: Connection, rate: float | None, count: int) -> None:
     await asyncio.Event().wait()
 
 
-def _run(pipe: Connection, rate: float | None, count: int) -> None:
-    asyncio.run(_talk(pipe, rate, count))
+def _run(pipe: Connection, connections: Synchronized[int], rate: float | None, count: int) -> None:
+    asyncio.run(_talk(pipe, connections, rate, count))
 
 
 @contextmanager
-def talking(*, rate: float | None, count: int) -> Iterator[str]:
-    """A server in a process of its own; gives its URL."""
-    ours, theirs = multiprocessing.Pipe()
-    process = multiprocessing.get_context("spawn").Process(target=_run, args=(theirs, rate, count), daemon=True)
+def talking(*, rate: float | None, count: int) -> Iterator[tuple[str, Synchronized[int]]]:
+    """A server in a process of its own; gives its URL, and how many connections it has had."""
+    spawning = multiprocessing.get_context("spawn")
+    ours, theirs = spawning.Pipe()
+    connections: Synchronized[int] = spawning.Value("i", 0)
+    process = spawning.Process(target=_run, args=(theirs, connections, rate, count), daemon=True)
     process.start()
     try:
-        yield str(ours.recv())
+        yield str(ours.recv()), connections
     finally:
         process.terminate()
         process.join()
@@ -90,7 +99,7 @@ async def steady(field: Field, run: str, *, seconds: float) -> Steady:
     """20,000 messages a second through a worker whose memory is looked at after a tenth and at the end."""
     name, count = f"steady-{run}", int(RATE_PER_SECOND * seconds)
     log = field.folder / f"{name}.log"
-    with talking(rate=RATE_PER_SECOND, count=count) as url:
+    with talking(rate=RATE_PER_SECOND, count=count) as (url, _):
         files = str(field.worker(name)), str(field.connector(name, _properties(url)))
         with headrace("standalone", *files, log=log) as child:
             await watch(field.servers.bootstrap, name, records=count // 10)
@@ -105,7 +114,7 @@ async def steady(field: Field, run: str, *, seconds: float) -> Steady:
 async def latency(field: Field, run: str) -> tuple[float, float, int]:
     """Median and 99th percentile of the seconds from sent to readable at 200/s, and the number of messages."""
     name = f"stream-latency-{run}"
-    with talking(rate=LATENCY_RATE_PER_SECOND, count=10_000_000) as url:
+    with talking(rate=LATENCY_RATE_PER_SECOND, count=10_000_000) as (url, _):
         files = str(field.worker(name)), str(field.connector(name, _properties(url)))
         with headrace("standalone", *files, log=field.folder / f"{name}.log"):
             await watch(field.servers.bootstrap, name, records=1_000)
@@ -124,7 +133,7 @@ def _properties(url: str) -> dict[str, str]:
 
 async def cost(*, count: int) -> tuple[float, float, int]:
     """Messages a second by processor time and by the clock of the fetcher alone, and its peak memory in bytes."""
-    with talking(rate=None, count=count) as url:
+    with talking(rate=None, count=count) as (url, _):
         config = NdjsonStreamConfig.parse({"topic": "t", "stream.url": url}).config
         if config is None:
             raise ValueError(url)

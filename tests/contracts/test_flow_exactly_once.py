@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fetchers.sdk import Retriable
+from fetchers.sdk import FetchContext, Inbox, InboxLimits, Page, Retriable, SourceConnector, listen
+from metrics.events import SourceGap
 from service.domain.errors import Recovery, recovery_of
 from service.kafka.errors import DeliveryRetriable
 from service.pipeline.task import SourceTask
 from spark_batch.errors import ConversionRetriable
 from tests.unit.pipeline.fake_kafka import LETTERS, OFFSETS, TOPIC, FakeKafka, Transaction
-from tests.unit.pipeline.fakes import BAD, FakeConversion, World, numbers
+from tests.unit.pipeline.fakes import BAD, FakeConversion, NumbersConfig, World, numbers
 from tests.unit.pipeline.virtual_time import run_virtual
 
 
@@ -98,15 +100,59 @@ def test_a_commit_whose_acknowledgement_is_lost_is_not_repeated() -> None:
     assert kafka.values(TOPIC) == source
 
 
-async def _run_to_the_end(
-    broken: Disruptions, source: list[bytes], *, page_records: int, has_dedupe: bool
-) -> FakeKafka:
+class Talking(SourceConnector[NumbersConfig]):
+    """A listener whose source says each message once and gives none again; ``said`` outlives its incarnations."""
+
+    said: Iterator[int] = iter(())
+
+    def fetch(self, context: FetchContext) -> AsyncIterator[Page]:
+        """What has not been said yet."""
+        return listen(context, self._receive, limits=InboxLimits(page_records_max=3))
+
+    async def _receive(self, inbox: Inbox) -> None:
+        inbox.connected(is_resumed=False)
+        for number in self.said:
+            await inbox.put([b"%d" % number])
+        await asyncio.Event().wait()
+
+
+@settings(max_examples=20, deadline=None)
+@given(numbers_of_calls, numbers_of_calls)
+def test_what_a_source_says_once_is_never_there_twice(aborted: set[int], unacknowledged: set[int]) -> None:
+    """Whatever becomes of commits: of a source that cannot go back a part may be lost, which is told, none repeated."""
+    kafka, world = run_virtual(_hear_to_the_end(Disruptions(set(), aborted, unacknowledged, set(), set())))
+    heard = [int(value or b"") for value in kafka.values(TOPIC)]
+    assert heard == sorted(set(heard))
+    is_whole = heard == list(range(100))
+    assert is_whole or world.told(SourceGap)
+
+
+async def _hear_to_the_end(broken: Disruptions) -> tuple[FakeKafka, World]:
+    kafka = _fragile(broken)
+    world = World(kafka)
+    said = iter(range(100))
+    is_complete = False
+    while not is_complete:
+        broken.cut.clear()
+        listener = Talking(NumbersConfig.model_validate({"topic": TOPIC}))
+        listener.said = said
+        is_complete = await _run_incarnation(world.task(listener), broken)
+    return kafka, world
+
+
+def _fragile(broken: Disruptions) -> FakeKafka:
     broken.cut = asyncio.Event()
-    kafka = FakeKafka(
+    return FakeKafka(
         turn=broken.turn,
         before_commit=lambda number: DeliveryRetriable("lost") if number in broken.aborted_commits else None,
         after_commit=lambda number: DeliveryRetriable("unknown") if number in broken.unacknowledged_commits else None,
     )
+
+
+async def _run_to_the_end(
+    broken: Disruptions, source: list[bytes], *, page_records: int, has_dedupe: bool
+) -> FakeKafka:
+    kafka = _fragile(broken)
     conversion = FakeConversion(
         kafka=kafka,
         script=lambda call: ConversionRetriable("gone") if call in broken.lost_conversions else 0.05 * (call % 3),

@@ -83,3 +83,24 @@ async def test_a_wrong_value_of_a_provider_is_refused_without_telling_it(cluster
         status, refused = await worker.ask("POST", "/connectors", {"name": "m", "config": missing})
         assert (status, "Could not read properties from file" in refused["message"]) == (400, True)
         assert await worker.done("GET", "/connectors") == []
+
+
+async def test_a_variable_without_a_value_fails_the_connector_by_its_name(cluster: Cluster) -> None:
+    """What reads the source would be sent the variable as if it were its value; one of no known provider is text."""
+    path = cluster.file(["a"])
+    variable = f"${{file:{cluster.folder}/secrets.properties:nobody}}"
+    later = {**cluster.source(path), "file": variable}
+    other = {**cluster.source(path), "note": "${vault:what}"}
+
+    async with cluster.worker() as worker:
+        await worker.done("POST", "/connectors", {"name": "later", "config": later})
+        await worker.done("POST", "/connectors", {"name": "other", "config": other})
+        await worker.wait_states("later", {"": "FAILED"})
+        await worker.wait_states("other", RUNNING)
+        status = await worker.done("GET", "/connectors/later/status")
+        trace = status["connector"]["trace"]
+        assert f"file: {variable} is not resolved: the config provider 'file' does not know it" in trace
+        with (cluster.folder / "secrets.properties").open("a", encoding="utf-8") as file:
+            file.write(f"nobody={path}\n")
+        await worker.done("POST", "/connectors/later/restart?includeTasks=true")
+        await worker.wait_states("later", RUNNING)

@@ -11,11 +11,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from tests.counting_source import grow_to
+
+SLOW_START = "connect back"
+"""What Spark says when a Python process of its own has not started within ten seconds: the query is started again."""
+LOOK_SECONDS = 1
 
 
 def main(master: str, folder: Path, options: Mapping[str, Mapping[str, str]]) -> None:
-    """All of it; ``options``: of ``mixpanel``."""
+    """All of it; ``options``: of ``mixpanel``, ``gated`` and ``streamed``."""
     spark = _session(master)
     import service.spark_source  # noqa: F401, PLC0415 - this is what registers the format
 
@@ -29,6 +37,15 @@ def main(master: str, folder: Path, options: Mapping[str, Mapping[str, str]]) ->
         distinct=valid.select(*key).distinct().count(),
         rejected=events.where("_rejected.payload is not null").count(),
     )
+    _read(spark, options["gated"]).write.parquet(str(folder / "gated"))
+    _say("killed", numbers=_numbers(spark, folder / "gated"))
+
+    _stream(spark, options["streamed"], folder, is_stopped_early=True)
+    _say("stopped", numbers=_numbers(spark, folder / "streamed"))
+    until = Path(options["streamed"]["counting.until"])
+    grow_to(until, int(until.read_text()) + 60)
+    _stream(spark, options["streamed"], folder, is_stopped_early=False)
+    _say("resumed", numbers=_numbers(spark, folder / "streamed"))
     spark.stop()
 
 
@@ -45,6 +62,35 @@ def _session(master: str) -> SparkSession:
 
 def _read(spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
     return spark.read.format("headrace").options(**options).load()
+
+
+def _stream(spark: SparkSession, options: Mapping[str, str], folder: Path, *, is_stopped_early: bool) -> None:
+    """A query into Parquet from its checkpoint on: until it has written a batch, or everything there is now."""
+    source = spark.readStream.format("headrace").options(**options).option("headrace.pages.path", str(folder / "pages"))
+    sink = source.load().writeStream.option("checkpointLocation", str(folder / "checkpoint"))
+    while True:
+        query = sink.start(str(folder / "streamed"), format="parquet")
+        try:
+            _run(query, is_stopped_early=is_stopped_early)
+        except StreamingQueryException as error:
+            if SLOW_START not in str(error):
+                raise
+        else:
+            return
+        finally:
+            query.stop()
+
+
+def _run(query: StreamingQuery, *, is_stopped_early: bool) -> None:
+    if not is_stopped_early:
+        query.processAllAvailable()
+        return
+    while not any(progress.numInputRows for progress in query.recentProgress):
+        query.awaitTermination(LOOK_SECONDS)  # raises what ends it
+
+
+def _numbers(spark: SparkSession, folder: Path) -> list[int]:
+    return sorted(row.n for row in spark.read.parquet(str(folder)).collect())
 
 
 def _say(step: str, **found: Any) -> None:

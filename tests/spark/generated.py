@@ -128,7 +128,7 @@ _INSTANT_TEXTS = st.sampled_from(
     ]
 )
 _PRIMITIVES = ["boolean", "int", "long", "float", "double", "string", "bytes"]
-_PROVABLE = ["boolean", "int", "long", "double", "string"]
+_PROVABLE = ["boolean", "int", "long", "float", "double", "string"]
 _LOGICAL = [
     {"type": "int", "logicalType": "date"},
     {"type": "int", "logicalType": "time-millis"},
@@ -160,7 +160,6 @@ def schemas(  # noqa: C901 - five small strategies that share one counter of nam
     """A record schema with one to six fields, nested up to three levels; of types that Arrow reads, if asked for."""
     counter = [0]
     primitives = _PROVABLE if is_provable else _PRIMITIVES
-    logical = _LOGICAL[:8] if is_provable else _LOGICAL
 
     def name() -> str:
         counter[0] += 1
@@ -171,7 +170,7 @@ def schemas(  # noqa: C901 - five small strategies that share one counter of nam
         if choice < 8:
             return draw(st.sampled_from(primitives))
         if choice < 11:
-            return draw(st.sampled_from(logical))
+            return draw(st.sampled_from(_LOGICAL))
         if choice == 11:
             return {"type": "enum", "name": name(), "symbols": ["A", "true", "_x"]}
         if choice == 12:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -12,6 +13,7 @@ from datetime import date
 from pathlib import Path
 from typing import IO, Any
 
+import psutil
 import pytest
 from pyspark.errors.exceptions.connect import AnalysisException
 from pyspark.sql import SparkSession
@@ -20,6 +22,7 @@ from service.embedded.ports import free_ports
 from service.simulators.mixpanel_process import RunningSimulator, simulator_process
 from service.simulators.mixpanel_settings import CONTRACT_PATH, MixpanelSettings
 from service.spark_source.source import HeadraceSource
+from tests.counting_source import CLASS, SCHEMA, grow_to
 from tests.spark_server import CONNECT_FLAG, GUARD, ROOT, spark_home
 
 PROJECT = MixpanelSettings(
@@ -75,6 +78,11 @@ class Program:
             line = self._lines[found[0]]
             del self._lines[: found[0] + 1]
             return line
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has not ended yet."""
+        return self._process.poll() is None
 
     def stop(self) -> None:
         """End it; nothing of it is left."""
@@ -140,14 +148,33 @@ def mixpanel_options(simulator: RunningSimulator) -> dict[str, str]:
     }
 
 
+def counting_options(until: Path, count: int) -> dict[str, str]:
+    """So many numbers."""
+    grow_to(until, count)
+    return {
+        "connector.class": CLASS,
+        "counting.until": str(until),
+        "contract.schema": SCHEMA,
+        "poll.interval.ms": "20",
+        "batch.records.max": "10",
+    }
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(TEST_SECONDS_MAX)
 def test_a_driver_on_a_cluster(master: str, simulator: RunningSimulator, tmp_path: Path) -> None:
-    """A backfill to Parquet has the counts of the demo's accounts.
+    """A backfill has the counts of the demo's accounts; a killed executor and a stopped query cost and repeat nothing.
 
     The accounts (``Truth``) are those by which the demo audits what the service delivers of the same project.
     """
-    options: Mapping[str, Mapping[str, str]] = {"mixpanel": mixpanel_options(simulator)}
+    gate = tmp_path / "gate"
+    gate.mkdir()
+    streamed = {"batch.records.max": "20", "headrace.trigger.records.max": "60"}
+    options: Mapping[str, Mapping[str, str]] = {
+        "mixpanel": mixpanel_options(simulator),
+        "gated": counting_options(tmp_path / "gated-until", 40) | {"tasks.max": "2", "counting.gate": str(gate)},
+        "streamed": counting_options(tmp_path / "streamed-until", 240) | streamed,
+    }
     script = [sys.executable, "-m", "tests.spark.data_source_driver", master, str(tmp_path), json.dumps(options)]
     driver = Program(script, tmp_path)
     try:
@@ -155,6 +182,14 @@ def test_a_driver_on_a_cluster(master: str, simulator: RunningSimulator, tmp_pat
         truth = simulator.truth()
         assert (found["valid"], found["rejected"]) == (truth.delivered, truth.dead_lettered)
         assert found["distinct"] == found["valid"] == PROJECT.days * PROJECT.events_per_day
+
+        kill_executor_of(gate / "pid", driver)
+        assert said(driver, "killed")["numbers"] == list(range(40))
+
+        written = said(driver, "stopped")["numbers"]
+        assert written == list(range(len(written)))
+        assert 0 < len(written) <= 240
+        assert said(driver, "resumed")["numbers"] == list(range(300))
     finally:
         driver.stop()
 
@@ -163,6 +198,17 @@ def said(driver: Program, step: str) -> dict[str, Any]:
     """What the driver says of a step."""
     found: dict[str, Any] = json.loads(driver.line(f'{{"step": "{step}"', seconds_max=STEP_SECONDS_MAX))
     return found
+
+
+def kill_executor_of(note: Path, driver: Program) -> None:
+    """Wait until a task has noted its process in the middle of its pages, and kill the executor above it."""
+    waiting = threading.Event()
+    while not (note.exists() and note.read_text().endswith("\n")):
+        assert driver.is_running
+        waiting.wait(0.05)
+    executor = next(parent for parent in psutil.Process(int(note.read_text())).parents() if parent.name() == "java")
+    executor.send_signal(signal.SIGKILL)
+    executor.wait(30)
 
 
 @pytest.mark.timeout(TEST_SECONDS_MAX)

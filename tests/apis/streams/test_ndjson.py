@@ -145,27 +145,6 @@ async def test_wrong_credentials_end_after_one_request_with_the_words_of_the_ser
     assert raised.value.__notes__ == ["1 requests"]
 
 
-async def test_a_web_page_in_place_of_the_stream_is_tried_again() -> None:
-    """A proxy or a login wall answers for the source, with status 200."""
-    heard = await hear(
-        NAME,
-        in_turn(body(b"<html>log in</html>", content_type="text/html"), body(b"{}\n", content_type=JSON)),
-        records=1,
-    )
-    assert heard.payloads == [b"{}"]
-    assert "a web page (HTML) came" in str(heard.context.retries[0][0])
-
-
-async def test_an_endless_redirect_is_fatal() -> None:
-    """And says so."""
-
-    async def on_and_on(request: web.Request) -> web.Response:
-        raise web.HTTPFound(request.path)
-
-    with pytest.raises(Fatal, match="redirected more than"):
-        await hear(NAME, on_and_on, records=1)
-
-
 async def test_a_stream_that_never_sends_a_byte_is_made_anew() -> None:
     """With headers or without them."""
 

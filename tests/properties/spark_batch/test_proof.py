@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+from decimal import Context
+from decimal import Decimal as ExactNumber
 from itertools import pairwise
 from typing import Any
 
@@ -15,6 +17,9 @@ from hypothesis import strategies as st
 
 from spark_batch.avro_types import Array, AvroType, Decimal, Primitive, Record
 from spark_batch.exact.verdicts import exact_verdict
+from spark_batch.exact.writing import typed_value
+from spark_batch.literals.floating import floating
+from spark_batch.literals.reading import Number
 from spark_batch.plan import Contract, ConversionPlan, PayloadFormat, UnknownFields
 from spark_batch.prepass import is_unsure, pc, read_utf8
 from spark_batch.proof import COLUMNS_MAX, SKIPS_MAX, SPLITS_MAX, Proof, ProofHabit, proof_shape, prove
@@ -37,6 +42,8 @@ FIELDS: list[dict[str, Any]] = [
     {"name": "whole", "type": ["null", "long"]},
     {"name": "small", "type": ["null", "int"]},
     {"name": "real", "type": ["null", "double"]},
+    {"name": "single", "type": ["null", "float"]},
+    {"name": "money", "type": ["null", {"type": "bytes", "logicalType": "decimal", "precision": 6, "scale": 2}]},
     {"name": "yes", "type": ["null", "boolean"]},
     {"name": "inner", "type": ["null", INNER]},
     {"name": "list", "type": ["null", {"type": "array", "items": "double"}]},
@@ -89,29 +96,49 @@ def demand_right(plan: ConversionPlan, found: list[bytes | None]) -> int:
         assert payload is not None
         verdict = exact_verdict(plan, payload)
         assert verdict.rejection is None, payload
-        assert repr(typed(record, value)) == repr(typed(record, json.loads(verdict.canonical or ""))), payload
+        assert repr(typed(record, value)) == repr(typed(record, typed_value(verdict.canonical or ""))), payload
     return len(seen)
 
 
 def typed(kind: AvroType, value: Any) -> Any:
-    """The value with defaults taken and doubles as doubles."""
+    """The value with defaults taken, floats and doubles as such, decimals exactly."""
     if value is None:
         return None
     if isinstance(kind, Record):
         taken = {
-            f.name: json.loads(f.default or "") if f.has_value_default and value[f.name] is None else value[f.name]
+            f.name: typed_value(f'{{"default":{f.default}}}')["default"]
+            if f.has_value_default and value[f.name] is None
+            else value[f.name]
             for f in kind.fields
         }
         return {f.name: typed(f.slot.type, taken[f.name]) for f in kind.fields}
     if isinstance(kind, Array):
         return [typed(kind.items.type, item) for item in value]
-    return float(value) if kind is Primitive.DOUBLE or isinstance(kind, Decimal) else value
+    if isinstance(kind, Decimal):
+        return ExactNumber(value).quantize(ExactNumber(1).scaleb(-kind.scale), context=Context(prec=38))
+    if not isinstance(value, Number):
+        return value
+    return floating(kind, value) if kind in {Primitive.FLOAT, Primitive.DOUBLE} else int(value)
 
 
 def cases() -> list[bytes]:
     """The conformance set as payloads, in a field no one reads, in one that is read, and as keys."""
     found = [text for text, _ in texts()]
-    for name in ("a", "whole", "small", "real", "yes", "inner", "list", "word", "at", "kind", "unread"):
+    for name in (
+        "a",
+        "whole",
+        "small",
+        "real",
+        "single",
+        "money",
+        "yes",
+        "inner",
+        "list",
+        "word",
+        "at",
+        "kind",
+        "unread",
+    ):
         prefix = b'"a":"x",' if name != "a" else b""
         found += [b"{" + prefix + b'"' + name.encode() + b'":' + text + b"}" for text, _ in texts()]
     found += [b'{"a":"x",' + text + b":1}" for text, _ in texts()]
@@ -149,6 +176,42 @@ ODD = [
     b'{"a":"x","real":1.7976931348623159e308}',
     b'{"a":"x","real":0.1000000000000000055511151231257827021181583404541015625}',
     b'{"a":"x","real":9007199254740993}',
+    *(
+        b'{"a":"x","single":%s}' % text
+        for text in (
+            b"1.00000005960464477539062501",
+            b"1.000000059604644775390625",
+            b"3.4028235677973366e38",
+            b"3.4028235677973365e38",
+            b"1e39",
+            b"-0",
+            b"-0.0",
+            b"NaN",
+            b"1e-46",
+        )
+    ),
+    *(
+        b'{"a":"x","money":%s}' % text
+        for text in (
+            b"1.5",
+            b'"1.5"',
+            b"12345.6",
+            b"1234.5",
+            b"-9999.99",
+            b"10000",
+            b"1.550",
+            b"1.555",
+            b"1e2",
+            b"1E-60",
+            b"0.%s1" % (b"0" * 60),
+            b"0.%s" % (b"0" * 60),
+            b"1%s" % (b"0" * 60),
+            b"-0",
+            b"true",
+        )
+    ),
+    b'{"a":"x","mon\\u0065y":"1.5"}',
+    b'{"a":"x","money": \t"1.5"}',
     b'{"a":"x","at":-62135596800001}',
     b'{"a":"x","kind":"C"}',
     b'{"a":"\x00"}',
@@ -214,9 +277,29 @@ def test_generated_micro_batches(data: st.DataObject) -> None:
 @settings(max_examples=80)
 @given(number=st.floats(allow_nan=False, allow_infinity=False), digits=st.integers(1, 40))
 def test_doubles(number: float, digits: int) -> None:
-    """A double is the one nearest to the digits, however many there are."""
+    """A double or float is the one nearest to the digits, however many there are."""
     for text in (repr(number), f"{number:.{digits}e}", f"{number:.{digits}f}"):
-        demand_right(PLAN, [b'{"a":"x","real":%s}' % text.encode()])
+        demand_right(PLAN, [b'{"a":"x","%s":%s}' % (name, text.encode()) for name in (b"real", b"single")])
+
+
+@settings(max_examples=80)
+@given(data=st.data(), precision=st.integers(1, 38))
+def test_decimals(data: st.DataObject, precision: int) -> None:
+    """A decimal has exactly the digits that are written, up to the last that its type has, or is left to others."""
+    scale = data.draw(st.integers(0, precision))
+    kind = {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}
+    fields = [{"name": "a", "type": "string"}, {"name": "money", "type": kind}]
+    plan = ConversionPlan(PayloadFormat.JSON, Contract(json.dumps({"type": "record", "name": "R", "fields": fields})))
+    if proof_shape(plan) is None:
+        assert precision + scale > 38
+        return
+    numbers = st.decimals(allow_nan=False, allow_infinity=False, places=data.draw(st.integers(0, scale)))
+    texts = [f"{data.draw(numbers):f}" for _ in range(4)]
+    texts += [str(data.draw(st.integers(-(10**precision) + 1, 10**precision - 1)))]
+    texts += [f"-{'9' * (precision - scale) or '0'}.{'9' * scale or '0'}", f"{'9' * (precision - scale + 1)}"]
+    for text in texts:
+        demand_right(plan, [b'{"a":"x","money":%s}' % text.encode()])
+    assert demand_right(plan, [b'{"a":"x","money":0}', b'{"a":"x","money":0.0}' if scale else b'{"a":"x","money":0}'])
 
 
 def test_one_bad_payload_in_many() -> None:
@@ -241,11 +324,11 @@ def test_where_keys_are_data() -> None:
 @pytest.mark.parametrize(
     "kind",
     [
-        "float",
         "bytes",
         {"type": "map", "values": "long"},
         {"type": "fixed", "name": "F", "size": 2},
-        {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2},
+        {"type": "bytes", "logicalType": "decimal", "precision": 30, "scale": 9},
+        {"type": "array", "items": {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2}},
         {"type": "array", "items": INNER},
     ],
 )

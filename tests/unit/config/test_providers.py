@@ -115,6 +115,7 @@ def test_what_a_known_provider_does_not_know_is_warned_of(secrets: Path) -> None
     assert (
         "has no config provider 'other', but file, dir, env; name it in config.providers" in found.unresolved[1].message
     )
+    assert [each.key for each in found.missing] == ["a"], "of a provider that is there"
     assert found.variables == {}
 
 
