@@ -13,9 +13,11 @@ from spark_batch.plan import ConversionPlan, ConverterKind, PayloadFormat, Unkno
 from spark_batch.transforms.applied import asked_headers, header_sets, shape_after
 from spark_batch.transforms.catalog import (
     HEADER_EDITS,
+    ExtractNewRecordState,
     Filter,
     HasHeaderKey,
     InsertField,
+    RecordIsTombstone,
     RegexRouter,
     Side,
     Step,
@@ -220,6 +222,41 @@ def _check_headers(plan: ConversionPlan) -> None:
             raise Misfit(f"transforms.{step.name}.type", "TimestampRouter", expected)
         if isinstance(step.transformation, ValueToKey) and plan.key_fields:
             raise Misfit("key.fields", ",".join(plan.key_fields), f"none beside the keys that {step.name} makes")
+
+
+def event_misfits(plan: ConversionPlan) -> list[tuple[str, str, str]]:
+    """Rows of change events come of sources that give such events, and what comes after must fit tombstones."""
+    return [_told(misfit) for misfit in _event_misfits(plan)]
+
+
+def _event_misfits(plan: ConversionPlan) -> Iterator[Misfit]:
+    form: ExtractNewRecordState | None = None
+    is_changed = False
+    for step in plan.transformations:
+        key = f"transforms.{step.name}"
+        if isinstance(step.transformation, ExtractNewRecordState):
+            form = step.transformation
+            if not plan.is_of_rows:
+                yield Misfit(f"{key}.type", form.NAME, "a source of change events, or a sink")
+            if is_changed or step.predicate is not None:
+                yield Misfit(
+                    f"{key}.type", form.NAME, "its place before other transformations of values, for all records"
+                )
+            if form.topic_field is not None:
+                yield Misfit(
+                    f"{key}.route.by.field", form.topic_field, "none at a source, whose topics are made before"
+                )
+            if form.headers:
+                yield Misfit(
+                    f"{key}.add.headers", form.headers[0].name, "none at a source: its headers come of its pages"
+                )
+        is_changed = is_changed or getattr(step.transformation, "side", None) is Side.VALUE
+        if form is None or form is step.transformation or not form.makes_tombstones:
+            continue
+        if isinstance(step.predicate, RecordIsTombstone):
+            yield Misfit(f"{key}.predicate", "RecordIsTombstone", "no question for tombstones that deletes have become")
+        if isinstance(step.transformation, ValueToKey):
+            yield Misfit(f"{key}.type", ValueToKey.NAME, "deletes that are rows (rewrite), or none (drop)")
 
 
 def _unknown_topics(steps: Iterable[Step]) -> Iterator[Misfit]:

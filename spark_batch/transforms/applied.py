@@ -14,6 +14,7 @@ from typing import cast
 
 from spark_batch.transforms.catalog import (
     HEADER_EDITS,
+    ExtractNewRecordState,
     Filter,
     HasHeaderKey,
     HeaderEdit,
@@ -36,7 +37,7 @@ class AppliedStep:
     """One transformation of a key or value, on a record that is for `topic` at that time."""
 
     name: str
-    reshaping: ReshapingForm | ValueToKey
+    reshaping: ReshapingForm | ValueToKey | ExtractNewRecordState
     topic: str
 
 
@@ -64,6 +65,11 @@ class AppliedSteps:
         return (*values, *keys)
 
     @property
+    def events(self) -> ExtractNewRecordState | None:
+        """What takes rows out of change events."""
+        return next((step.reshaping for step in self.steps if isinstance(step.reshaping, ExtractNewRecordState)), None)
+
+    @property
     def has_key_of_value(self) -> bool:
         """Whether the key is made of fields of the value."""
         return any(isinstance(step.reshaping, ValueToKey) for step in self.steps)
@@ -88,7 +94,8 @@ def applied_steps(
         form = step.transformation
         if not _is_met(step, topic, headers, is_tombstone=is_tombstone) or isinstance(form, HeaderFrom):
             continue
-        if isinstance(form, Filter):
+        events = form if isinstance(form, ExtractNewRecordState) else None
+        if isinstance(form, Filter) or (is_tombstone and events is not None and events.is_dropping_tombstones):
             return AppliedSteps(topic, tuple(applied), is_dropped=True)
         if isinstance(form, HEADER_EDITS):
             headers = form.names_after(headers)
@@ -97,8 +104,10 @@ def applied_steps(
             routers.append(form)
         elif isinstance(form, RegexRouter):
             topic = form.routed(topic)
-        else:
-            applied.append(AppliedStep(step.name, cast("ReshapingForm | ValueToKey", form), topic))
+        elif not (is_tombstone and events is not None):
+            applied.append(
+                AppliedStep(step.name, cast("ReshapingForm | ValueToKey | ExtractNewRecordState", form), topic)
+            )
     return AppliedSteps(topic, tuple(applied), edits=tuple(edits), routers=tuple(routers))
 
 
