@@ -13,11 +13,10 @@ from spark_batch.plan import ConversionPlan, ConverterKind, PayloadFormat, Unkno
 from spark_batch.transforms.applied import asked_headers, header_sets, shape_after
 from spark_batch.transforms.catalog import (
     HEADER_EDITS,
-    ExtractNewRecordState,
+    ByLogicalTableRouter,
     Filter,
     HasHeaderKey,
     InsertField,
-    RecordIsTombstone,
     RegexRouter,
     Side,
     Step,
@@ -224,41 +223,6 @@ def _check_headers(plan: ConversionPlan) -> None:
             raise Misfit("key.fields", ",".join(plan.key_fields), f"none beside the keys that {step.name} makes")
 
 
-def event_misfits(plan: ConversionPlan) -> list[tuple[str, str, str]]:
-    """Rows of change events come of sources that give such events, and what comes after must fit tombstones."""
-    return [_told(misfit) for misfit in _event_misfits(plan)]
-
-
-def _event_misfits(plan: ConversionPlan) -> Iterator[Misfit]:
-    form: ExtractNewRecordState | None = None
-    is_changed = False
-    for step in plan.transformations:
-        key = f"transforms.{step.name}"
-        if isinstance(step.transformation, ExtractNewRecordState):
-            form = step.transformation
-            if not plan.is_of_rows:
-                yield Misfit(f"{key}.type", form.NAME, "a source of change events, or a sink")
-            if is_changed or step.predicate is not None:
-                yield Misfit(
-                    f"{key}.type", form.NAME, "its place before other transformations of values, for all records"
-                )
-            if form.topic_field is not None:
-                yield Misfit(
-                    f"{key}.route.by.field", form.topic_field, "none at a source, whose topics are made before"
-                )
-            if form.headers:
-                yield Misfit(
-                    f"{key}.add.headers", form.headers[0].name, "none at a source: its headers come of its pages"
-                )
-        is_changed = is_changed or getattr(step.transformation, "side", None) is Side.VALUE
-        if form is None or form is step.transformation or not form.makes_tombstones:
-            continue
-        if isinstance(step.predicate, RecordIsTombstone):
-            yield Misfit(f"{key}.predicate", "RecordIsTombstone", "no question for tombstones that deletes have become")
-        if isinstance(step.transformation, ValueToKey):
-            yield Misfit(f"{key}.type", ValueToKey.NAME, "deletes that are rows (rewrite), or none (drop)")
-
-
 def _unknown_topics(steps: Iterable[Step]) -> Iterator[Misfit]:
     """After a router by time no topic is known before the records are."""
     is_timed = False
@@ -269,6 +233,8 @@ def _unknown_topics(steps: Iterable[Step]) -> Iterator[Misfit]:
         if is_timed and isinstance(form, InsertField) and form.topic is not None:
             key = f"transforms.{step.name}.topic.field"
             yield Misfit(key, form.topic.name, "its place before the router by time")
+        if is_timed and isinstance(form, ByLogicalTableRouter):
+            yield Misfit(f"transforms.{step.name}.type", form.NAME, "its place before the router by time")
         is_timed = is_timed or isinstance(form, TimestampRouter)
 
 
@@ -293,6 +259,13 @@ def _told(misfit: Misfit) -> tuple[str, str, str]:
 
 def _pattern_misfits(step: Step) -> Iterator[Misfit]:
     router, predicate = step.transformation, step.predicate
+    if isinstance(router, ByLogicalTableRouter):
+        for key, each in (("topic.regex", router.topics), ("key.field.regex", router.keys)):
+            try:
+                _ = each is None or each.routed("")
+            except JavaPatternError as error:
+                regex = "" if each is None else each.regex
+                yield Misfit(f"transforms.{step.name}.{key}", regex, f"what this version can carry out ({error})")
     if isinstance(predicate, TopicNameMatches):
         try:
             predicate.is_match("")
@@ -364,6 +337,8 @@ def _check_form(shape: Shape, kind: str, key: str) -> None:
                 raise Misfit(key, kind, f"names of fields that Avro allows, not {name}")
         names = [name for name, _ in each_definition(json.loads(shape.avro), "")]
         for name in names:
+            if not all(map(_AVRO_NAME.fullmatch, name.split("."))):
+                raise Misfit(key, kind, f"a name of the schema that Avro allows, not {name}")
             if names.count(name) > 1:
                 raise Misfit(key, kind, f"JSON, or one record of the name {name} alone: Avro allows each name once")
 

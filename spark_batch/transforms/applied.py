@@ -12,8 +12,10 @@ from functools import lru_cache
 from itertools import combinations
 from typing import cast
 
+from spark_batch.transforms.by_logical_table_router import EventOfTable, KeyOfTable
 from spark_batch.transforms.catalog import (
     HEADER_EDITS,
+    ByLogicalTableRouter,
     ExtractNewRecordState,
     Filter,
     HasHeaderKey,
@@ -31,13 +33,15 @@ from spark_batch.transforms.catalog import (
 )
 from spark_batch.transforms.shape import Shape
 
+AppliedForm = ReshapingForm | ValueToKey | ExtractNewRecordState | KeyOfTable | EventOfTable
+
 
 @dataclass(frozen=True)
 class AppliedStep:
     """One transformation of a key or value, on a record that is for `topic` at that time."""
 
     name: str
-    reshaping: ReshapingForm | ValueToKey | ExtractNewRecordState
+    reshaping: AppliedForm
     topic: str
 
 
@@ -102,12 +106,13 @@ def applied_steps(
             edits.append(form)
         elif isinstance(form, TimestampRouter) or (routers and isinstance(form, RegexRouter)):
             routers.append(form)
+        elif isinstance(form, ByLogicalTableRouter):
+            applied += [AppliedStep(step.name, each, topic) for each in form.forms(topic) or ()]
+            topic = form.routed(topic)
         elif isinstance(form, RegexRouter):
             topic = form.routed(topic)
         elif not (is_tombstone and events is not None):
-            applied.append(
-                AppliedStep(step.name, cast("ReshapingForm | ValueToKey | ExtractNewRecordState", form), topic)
-            )
+            applied.append(AppliedStep(step.name, cast("AppliedForm", form), topic))
     return AppliedSteps(topic, tuple(applied), edits=tuple(edits), routers=tuple(routers))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from spark_batch.transforms.by_logical_table_router import ByLogicalTableRouter
 from spark_batch.transforms.cast import Cast
 from spark_batch.transforms.drop_headers import DropHeaders
 from spark_batch.transforms.extract_field import ExtractField
@@ -29,6 +30,7 @@ __all__ = [
     "RESHAPINGS",
     "ROUTERS",
     "WHOLE",
+    "ByLogicalTableRouter",
     "Cast",
     "DropHeaders",
     "ExtractField",
@@ -70,7 +72,8 @@ ReshapingForm = (
 )
 Router = RegexRouter | TimestampRouter
 HeaderEdit = DropHeaders | InsertHeader
-Transformation = ReshapingForm | Router | HeaderEdit | Filter | HeaderFrom | ValueToKey | ExtractNewRecordState
+OfDebezium = ByLogicalTableRouter | ExtractNewRecordState
+Transformation = ReshapingForm | Router | HeaderEdit | Filter | HeaderFrom | ValueToKey | OfDebezium
 RESHAPINGS: tuple[type[ReshapingForm], ...] = (
     Cast,
     ExtractField,
@@ -87,7 +90,8 @@ ROUTERS: tuple[type[Router], ...] = (RegexRouter, TimestampRouter)
 """Transformations of topics."""
 HEADER_EDITS: tuple[type[HeaderEdit], ...] = (DropHeaders, InsertHeader)
 """Transformations of headers that do not look at the record."""
-WHOLE: tuple[type[Router | HeaderEdit | Filter | ValueToKey | ExtractNewRecordState], ...] = (
+WHOLE: tuple[type[Router | HeaderEdit | Filter | ValueToKey | OfDebezium], ...] = (
+    ByLogicalTableRouter,
     ExtractNewRecordState,
     Filter,
     *HEADER_EDITS,

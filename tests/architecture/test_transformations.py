@@ -65,9 +65,13 @@ def test_a_transformation_is_compared_with_connect(form: type) -> None:
 
 
 def test_no_other_file_knows_single_transformations_of_records() -> None:
-    """Whoever carries them out does so by the contract; plans look for inserted timestamps, which pages must bring."""
+    """Whoever carries them out does so by the contract, one that is made of others knows them.
+
+    Plans look for inserted timestamps, which pages must bring.
+    """
     allowed = {"spark_batch/plan_transforms.py"} | {
-        f"spark_batch/transforms/{name}.py" for name in ("catalog", "extract_field", "hoist_field", "insert_field")
+        f"spark_batch/transforms/{name}.py"
+        for name in ("by_logical_table_router", "catalog", "extract_field", "hoist_field", "insert_field")
     }
     named = re.compile(r"\b(?:ExtractField|HoistField|InsertField)\b(?!`)")
     users = {

@@ -1,4 +1,4 @@
-"""Change events beside Debezium's own classes: `ExtractNewRecordState` at sinks and at sources of rows.
+"""Change events beside Debezium's own classes: `ExtractNewRecordState` and `ByLogicalTableRouter`.
 
 Without broker, database and Spark. The events are those of our own sources, written by the JSON converter with
 schemas, which Java reads back.
@@ -7,8 +7,7 @@ schemas, which Java reads back.
 from __future__ import annotations
 
 import itertools
-import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,7 @@ from tests.differential.test_records_in_java import as_java_says, decoded_at_a_s
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, needs_compiler, pytest.mark.timeout(300)]
 
-NAME = "io.debezium.transforms.ExtractNewRecordState"
+PACKAGE = "io.debezium.transforms."
 ENVELOPED = ConverterSpec(ConverterKind.JSON, is_schema_enveloped=True)
 MODE = "delete.tombstone.handling.mode"
 MODES = ("drop", "tombstone", "rewrite", "rewrite-with-tombstone", "delete-to-tombstone")
@@ -89,19 +88,32 @@ def plan_of(page: Page, **more: Any) -> ConversionPlan:
     return plan.for_rows(schema=page.schema.avro, key_schema=page.key_schema.avro, topic="t")
 
 
+Chain = Sequence[tuple[str, Mapping[str, str]]]
+"""Classes of `io.debezium.transforms` by their ends, with their keys."""
+
+
 def properties(mode: str, config: Mapping[str, str]) -> dict[str, str]:
+    """Of a connector that takes rows out of events."""
+    return chained((("ExtractNewRecordState", {MODE: mode, **config}),))
+
+
+def chained(chain: Chain) -> dict[str, str]:
     """Of a connector."""
-    own = {"type": NAME, MODE: mode, **config}
-    return {"transforms": "x", **{f"transforms.x.{key}": value for key, value in own.items()}}
+    found = {"transforms": ",".join(f"x{number}" for number in range(len(chain)))}
+    for number, (name, config) in enumerate(chain):
+        own = {"type": PACKAGE + name, **config}
+        found |= {f"transforms.x{number}.{key}": value for key, value in own.items()}
+    return found
 
 
-def in_java(java: JavaTransforms, mode: str, config: Mapping[str, str], *, is_sink: bool) -> list[JavaRecord]:
-    """What Debezium's class makes of the events."""
+def in_java(java: JavaTransforms, chain: Chain, *, is_sink: bool) -> list[Any]:
+    """What Debezium's classes make of the events."""
     page = page_of_events()
     rows = convert_exactly(plan_of(page), table_of(page)).to_pylist()
     given = [JavaRecord(row["value"], row["key"], timestamp=0, offset=at) for at, row in enumerate(rows)]
-    steps = [JavaStep(NAME, {MODE: mode, **config})]
-    return java.applied(steps, given, has_schemas=True, is_sink=is_sink, is_null_defaulted=False)
+    steps = [JavaStep(PACKAGE + name, config) for name, config in chain]
+    found = java.applied(steps, given, has_schemas=True, is_sink=is_sink, is_null_defaulted=False)
+    return [alike(as_java_says(each)) for each in found]
 
 
 def alike(found: Any) -> Any:
@@ -111,36 +123,75 @@ def alike(found: Any) -> Any:
     return found
 
 
+def at_a_sink(chain: Chain) -> list[Any]:
+    """The same events as a sink is handed them."""
+    page = page_of_events()
+    rows = convert_exactly(plan_of(page), table_of(page)).to_pylist()
+    reading = read_transformations(chained(chain), is_sink=True)
+    assert reading.findings == ()
+    return decoded_at_a_sink(reading.steps, [(row["key"], row["value"]) for row in rows])
+
+
+def at_a_source(chain: Chain) -> list[Any]:
+    """The same of rows as our sources give them."""
+    page = page_of_events()
+    reading = read_transformations(chained(chain))
+    assert reading.findings == ()
+    plan = plan_of(page, transformations=reading.steps)
+    assert plan_findings(plan) == []
+    return [
+        "dropped" if row["is_dropped"] else "refused" if row["reason"] else
+        (row["topic"] or "t", shown(row["key"]), shown(row["value"]), ())
+        for row in convert_exactly(plan, table_of(page)).to_pylist()
+    ]  # fmt: skip
+
+
 CASES = list(itertools.product(MODES, CONFIGS))
 
 
 @pytest.mark.parametrize(("mode", "name"), CASES)
 def test_events_at_a_sink(java_transforms: JavaTransforms, mode: str, name: str) -> None:
     """Rows, tombstones, headers and topics, and what is dropped."""
-    page = page_of_events()
-    rows = convert_exactly(plan_of(page), table_of(page)).to_pylist()
-    expected = [alike(as_java_says(each)) for each in in_java(java_transforms, mode, CONFIGS[name], is_sink=True)]
-    reading = read_transformations(properties(mode, CONFIGS[name]), is_sink=True)
-    assert reading.findings == ()
-    records = [(row["key"], row["value"]) for row in rows]
-    assert decoded_at_a_sink(reading.steps, records) == expected
-    assert any(isinstance(each, tuple) for each in expected)
+    chain = (("ExtractNewRecordState", {MODE: mode, **CONFIGS[name]}),)
+    found = at_a_sink(chain)
+    assert found == in_java(java_transforms, chain, is_sink=True)
+    assert any(isinstance(each, tuple) for each in found)
 
 
 @pytest.mark.parametrize(("mode", "name"), [case for case in CASES if case[1] in {"plain", "fields", "prefix"}])
 def test_events_at_a_source(java_transforms: JavaTransforms, mode: str, name: str) -> None:
-    """The same of rows as our sources give them; headers and topics by rows are for sinks."""
-    page = page_of_events()
-    expected = [alike(as_java_says(each)) for each in in_java(java_transforms, mode, CONFIGS[name], is_sink=False)]
-    reading = read_transformations(properties(mode, CONFIGS[name]))
-    assert reading.findings == ()
-    plan = plan_of(page, transformations=reading.steps)
-    assert plan_findings(plan) == []
-    outcome = convert_exactly(plan, table_of(page)).to_pylist()
-    found = [
-        "dropped" if row["is_dropped"] else "refused" if row["reason"] else
-        (row["topic"] or "t", shown(row["key"]), shown(row["value"]), ())
-        for row in outcome
-    ]  # fmt: skip
-    assert found == expected
-    assert json.loads(outcome[0]["value"])["schema"]["name"] == "shop.public.orders.Value"
+    """Headers and topics by rows are for sinks."""
+    chain = (("ExtractNewRecordState", {MODE: mode, **CONFIGS[name]}),)
+    found = at_a_source(chain)
+    assert found == in_java(java_transforms, chain, is_sink=False)
+    assert found[0][2][0]["name"] == "shop.public.orders.Value"
+
+
+ROUTED: dict[str, Mapping[str, str]] = {
+    "plain": {"topic.regex": "t", "topic.replacement": "shop.all"},
+    "named": {"topic.regex": "(.)", "topic.replacement": "all-$1", "key.field.name": "shard"},
+    "adjusted": {"topic.regex": "(.)", "topic.replacement": "9all-$1", "schema.name.adjustment.mode": "avro"},
+    "identified": {
+        "topic.regex": "t", "topic.replacement": "all", "key.field.regex": "(t)", "key.field.replacement": "$1$1",
+    },
+    "unidentified": {
+        "topic.regex": "t", "topic.replacement": "all", "key.field.regex": "u", "key.field.replacement": "v",
+    },
+    "same-keys": {"topic.regex": "t", "topic.replacement": "all", "key.enforce.uniqueness": "false"},
+    "other": {"topic.regex": "u", "topic.replacement": "all"},
+    "taken": {"topic.regex": "t", "topic.replacement": "all", "key.field.name": "id"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("is_unwrapped", [False, True])
+@pytest.mark.parametrize("name", ROUTED)
+def test_logical_tables(java_transforms: JavaTransforms, name: str, *, is_unwrapped: bool) -> None:
+    """Topics, keys and names of schemas; a key that has the field already is refused, or told with its config."""
+    unwrap = (("ExtractNewRecordState", {MODE: "rewrite"}),) if is_unwrapped else ()
+    chain = (("ByLogicalTableRouter", ROUTED[name]), *unwrap)
+    expected = in_java(java_transforms, chain, is_sink=True)
+    assert at_a_sink(chain) == expected
+    if name == "taken":
+        assert "refused" in expected
+        return
+    assert at_a_source(chain) == expected

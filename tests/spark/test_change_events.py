@@ -13,8 +13,11 @@ from tests.differential.test_change_events_in_java import MODES, page_of_events,
 from tests.spark.engines import Engine
 
 AVRO = ConverterSpec(ConverterKind.AVRO, schema_id=7)
-CAST = {
-    "transforms": "x,cast",
+CHAIN = {
+    "transforms": "route,x0,cast",
+    "transforms.route.type": "io.debezium.transforms.ByLogicalTableRouter",
+    "transforms.route.topic.regex": "t",
+    "transforms.route.topic.replacement": "all",
     "transforms.cast.type": "org.apache.kafka.connect.transforms.Cast$Value",
     "transforms.cast.spec": "price:string,id:int32",
 }
@@ -25,11 +28,11 @@ CAST = {
 def test_rows_of_events_are_those_of_the_exact_path(local_engine: Engine, mode: str, *, is_avro: bool) -> None:
     """Rows, tombstones and what is dropped, with another transformation behind."""
     page = page_of_events()
-    config = {**properties(mode, {"add.fields": "op,source.lsn,snapshot,transaction.id"}), **CAST}
+    config = {**properties(mode, {"add.fields": "op,source.lsn,snapshot,transaction.id"}), **CHAIN}
     more = {"transformations": read_transformations(config).steps}
     plan = plan_of(page, **more)
     if is_avro:
-        plan = plan_of(page, **more, value_converter=AVRO)
+        plan = plan_of(page, **more, value_converter=AVRO, key_converter=AVRO)
     found = local_engine.convert(plan, table_of(page))
     exactly = convert_exactly(plan_of(page, **more), table_of(page))
     assert found["is_dropped"].to_pylist() == exactly["is_dropped"].to_pylist()

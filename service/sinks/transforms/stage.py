@@ -29,6 +29,7 @@ from spark_batch.transforms.catalog import (
     RESHAPINGS,
     ROUTERS,
     WHOLE,
+    ByLogicalTableRouter,
     ExtractNewRecordState,
     HasHeaderKey,
     HeaderFrom,
@@ -80,6 +81,8 @@ def transformed(steps: tuple[Step, ...], polled: pa.Table, keys: Reading, values
 
 
 def _changes(transformation: Transformation, side: Side) -> bool:
+    if isinstance(transformation, ByLogicalTableRouter):
+        return True
     if isinstance(transformation, HeaderFrom):
         return transformation.is_moved and transformation.side is side
     return getattr(transformation, "side", None) is side
@@ -98,7 +101,7 @@ def _makes_headers(transformation: Transformation) -> bool:
 def _routes(transformation: Transformation) -> bool:
     if isinstance(transformation, ExtractNewRecordState):
         return transformation.topic_field is not None
-    return isinstance(transformation, ROUTERS)
+    return isinstance(transformation, (*ROUTERS, ByLogicalTableRouter))
 
 
 def _dropped(count: int, parts: list[Records]) -> Mask:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,8 @@ from service.config.transformations import read_transformations
 from service.sinks.avro_columns import parsed_slot
 from spark_batch.plan import Contract, ConversionPlan, ConverterKind, ConverterSpec, PayloadFormat
 from spark_batch.plan_findings import plan_findings
-from spark_batch.transforms.catalog import ExtractNewRecordState
+from spark_batch.plan_transforms import value_shape
+from spark_batch.transforms.catalog import ByLogicalTableRouter, ExtractNewRecordState
 from spark_batch.transforms.envelope import Reference
 from spark_batch.transforms.form import Side
 from spark_batch.transforms.halves import JsonHalf, Origins, TypedHalf, Unfit
@@ -183,3 +185,62 @@ def test_payloads_are_no_events() -> None:
         PayloadFormat.JSON, Contract(json.dumps(EVENT)), value_converter=JSON, transformations=steps, topic="t"
     )
     assert "transforms.x.type" in [finding.key for finding in plan_findings(plan)]
+
+
+ROUTE = {
+    "transforms": "x",
+    "transforms.x.type": "io.debezium.transforms.ByLogicalTableRouter",
+    "transforms.x.topic.regex": "(.*)[.]shard(.)",
+    "transforms.x.topic.replacement": "$1-all",
+}
+
+
+@pytest.mark.parametrize("mode", ["none", "avro"])
+def test_avro_schemas_of_logical_tables(mode: str) -> None:
+    """Events and rows are named after the topic, and only such as Avro allows are registered."""
+    reading = read_transformations({**ROUTE, "transforms.x.schema.name.adjustment.mode": mode})
+    avro = ConverterSpec(ConverterKind.AVRO)
+    rows = ConversionPlan(PayloadFormat.ROWS, value_converter=avro, key_converter=avro, transformations=reading.steps)
+    plan = rows.for_rows(schema=json.dumps(EVENT), key_schema=None, topic="shop.shard7")
+    found = [(finding.key, finding.value) for finding in plan_findings(plan)]
+    assert plan.applied_steps().topic == "shop-all"
+    if mode == "none":
+        assert found == [("value.converter", "avro")]
+        return
+    assert found == []
+    shape = value_shape(plan)
+    assert shape is not None
+    event = json.loads(shape.avro)
+    assert parsed_slot(shape.avro).type == shape.slot.type
+    assert (event["name"], event["fields"][0]["type"][1]["name"]) == ("Envelope", "Value")
+    assert (event["namespace"], event["fields"][1]["type"][1]) == ("shop_all", "shop_all.Value")
+
+
+@pytest.mark.parametrize(
+    ("config", "key"),
+    [
+        ({"topic.regex": "("}, "topic.regex"),
+        ({"topic.replacement": "$3"}, "topic.regex"),
+        ({"topic.replacement": ""}, "topic.replacement"),
+        ({"key.field.regex": "(.*)"}, "key.field.replacement"),
+        ({"key.field.regex": "(", "key.field.replacement": "x"}, "key.field.regex"),
+        ({"key.field.name": ""}, "key.field.name"),
+    ],
+)
+def test_logical_tables_that_are_refused(config: Mapping[str, str], key: str) -> None:
+    """Expressions that are none, and halves of a pair."""
+    properties = ROUTE | {f"transforms.x.{name}": text for name, text in config.items()}
+    assert [finding.key for finding in read_transformations(properties).findings] == [f"transforms.x.{key}"]
+
+
+def test_keys_of_a_logical_table_must_be_records() -> None:
+    """A sink's key that is a text is refused, as by Debezium; a record without a key is not."""
+    form = read_transformations(ROUTE).steps[0].transformation
+    assert isinstance(form, ByLogicalTableRouter)
+    nothing = pa.nulls(len(EVENTS), pa.int64())
+    records = replace(events(), topic="a.shard1")
+    with pytest.raises(Unfit):
+        form.of_records(records, Origins("a.shard1", nothing, nothing, nothing))
+    keyless = records.with_half(Side.KEY, JsonHalf(pa.nulls(len(EVENTS), pa.string()), has_type=False))
+    parts, faults = form.of_records(keyless, Origins("a.shard1", nothing, nothing, nothing))
+    assert ([part.topic for part in parts], faults) == (["a-all"], {})
