@@ -17,9 +17,20 @@ import numpy as np
 
 from spark_batch.avro_documents import definitions, inlined, namespace_of
 from spark_batch.avro_types import ConnectMark, Field, JsonValue, Record
+from spark_batch.outcome import Reason
 from spark_batch.transforms.connect_schema import Document, schema_document
 from spark_batch.transforms.envelope import AFTER, BEFORE, is_envelope, is_envelope_half, row_document
-from spark_batch.transforms.form import ExactRow, FormKey, KeyKind, KeysRefused, KeyValues, Row, Side, Values
+from spark_batch.transforms.form import (
+    ExactRow,
+    FormKey,
+    Inapplicable,
+    KeyKind,
+    KeysRefused,
+    KeyValues,
+    Row,
+    Side,
+    Values,
+)
 from spark_batch.transforms.halves import Fault, FaultReason, Faults, Half, JsonHalf, Origins, TypedHalf, Unfit
 from spark_batch.transforms.insert_field import FieldName, InsertField
 from spark_batch.transforms.records import Records, is_null
@@ -61,6 +72,11 @@ class KeyOfTable:
 
     def proof(self, shape: Shape, value: Values) -> None:
         """Nothing is left to prove."""
+
+    def exact(self, name: str, topic: str, value: JsonValue) -> JsonValue:
+        """JSON without a contract is of no table."""
+        del topic, value
+        raise Inapplicable(Reason.WRONG_TYPE, f"transformation {name}: expected a change event")
 
     def canonical(self, shape: Shape, value: JsonValue, row: ExactRow) -> JsonValue:
         """One key with the field."""
@@ -131,6 +147,11 @@ class EventOfTable:
 
     def proof(self, shape: Shape, value: Values) -> None:
         """Nothing is left to prove."""
+
+    def exact(self, name: str, topic: str, value: JsonValue) -> JsonValue:
+        """JSON without a contract is of no table."""
+        del topic, value
+        raise Inapplicable(Reason.WRONG_TYPE, f"transformation {name}: expected a change event")
 
     def canonical(self, shape: Shape, value: JsonValue, row: ExactRow) -> JsonValue:
         """The same."""
