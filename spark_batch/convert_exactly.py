@@ -35,7 +35,7 @@ from spark_batch.outcome import OUTCOME_SCHEMA, Reason, Rejection, Stage
 from spark_batch.plan import ConversionPlan, ConverterKind, PayloadFormat
 from spark_batch.plan_transforms import is_page_key_written, is_value_written, plain_key_shape, plain_value_shape
 from spark_batch.transforms.applied import AppliedStep
-from spark_batch.transforms.catalog import Side
+from spark_batch.transforms.catalog import ExtractNewRecordState, Side
 from spark_batch.transforms.form import ExactRow, Inapplicable
 from spark_batch.transforms.shape import Shape
 
@@ -260,6 +260,9 @@ def _written(plan: ConversionPlan, side: Side, value: JsonValue, timestamp: int 
             value = step.reshaping.canonical(shape, value, ExactRow(step.topic, stamp))
         except Inapplicable as error:
             raise Inapplicable(error.reason, f"transformation {step.name}: {error.message}") from error
+        if value is None and isinstance(step.reshaping, ExtractNewRecordState):
+            # A delete leaves nothing to write: its value is a tombstone, whatever the converter.
+            return None
     return written_value(way.shape, value, plan.value_converter if side is Side.VALUE else plan.key_converter)
 
 

@@ -314,8 +314,11 @@ def _is_dropped(draft: Draft) -> ArrowColumn:
     plan, count = draft.plan, len(draft.payloads)
     if not plan.transformations:
         return pa.nulls(count, pa.bool_())
-    values, tombstones = plan.applied_steps().is_dropped, plan.applied_steps(is_tombstone=True).is_dropped
-    return pc.if_else(draft.payloads.is_null(), tombstones, values)
+    values, tombstones = plan.applied_steps(), plan.applied_steps(is_tombstone=True).is_dropped
+    is_dropped: ArrowColumn = pa.scalar(values.is_dropped)
+    if values.events is not None and isinstance(draft, RowDraft):
+        is_dropped = pa.array(values.events.dropped(draft.records, plan.record))
+    return pc.if_else(draft.payloads.is_null(), tombstones, is_dropped)
 
 
 def assembled(draft: Draft) -> pa.Table:

@@ -300,11 +300,15 @@ def _transformed(plan: ConversionPlan, side: Side, value: Column, is_there: Colu
     assert shape is not None  # noqa: S101 - told to the type checker; loose values take the exact path, loose keys none
     proofs: list[Column] = []
     after: Values = value
-    for step in plan.applied_steps().of(side):
+    applied = plan.applied_steps()
+    for step in applied.of(side):
         proof = step.reshaping.proof(shape, after)
         proofs += [] if proof is None else [~is_there | _certain(proof)]
         after = step.reshaping.column(shape, after, Row(is_there, _record_timestamp(plan), step.topic))
         shape = step.reshaping.reshaped(step.name, shape)
+        if step.reshaping is applied.events:
+            # A delete leaves nothing to write: its value is a tombstone, whatever the converter.
+            is_there = is_there & after.isNotNull()
     spec = plan.value_converter if is_value else plan.key_converter
     return _Written(shaped_bytes(shape, joined(after), is_there=is_there, spec=spec), _all(proofs))
 

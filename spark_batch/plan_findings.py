@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from spark_batch.avro_types import AvroType, Enum, Map, Primitive, Record, Temporal, Uuid
 from spark_batch.plan import ConversionPlan, PlanFinding
+from spark_batch.plan_events import event_findings
 from spark_batch.plan_transforms import misfits, row_misfits
 from spark_batch.rules.tree import text_refusal
 
@@ -15,6 +16,7 @@ def plan_findings(plan: ConversionPlan) -> list[PlanFinding]:
     findings = _schema_findings(plan)
     findings += _converter_findings(plan)
     findings += _path_findings(plan)
+    findings += event_findings(plan)
     if plan.transformations and not findings and not (plan.is_of_rows and plan.contract is None):
         findings += [PlanFinding(*misfit) for misfit in misfits(plan)]
     if plan.is_of_rows:

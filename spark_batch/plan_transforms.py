@@ -13,6 +13,7 @@ from spark_batch.plan import ConversionPlan, ConverterKind, PayloadFormat, Unkno
 from spark_batch.transforms.applied import asked_headers, header_sets, shape_after
 from spark_batch.transforms.catalog import (
     HEADER_EDITS,
+    ByLogicalTableRouter,
     Filter,
     HasHeaderKey,
     InsertField,
@@ -232,6 +233,8 @@ def _unknown_topics(steps: Iterable[Step]) -> Iterator[Misfit]:
         if is_timed and isinstance(form, InsertField) and form.topic is not None:
             key = f"transforms.{step.name}.topic.field"
             yield Misfit(key, form.topic.name, "its place before the router by time")
+        if is_timed and isinstance(form, ByLogicalTableRouter):
+            yield Misfit(f"transforms.{step.name}.type", form.NAME, "its place before the router by time")
         is_timed = is_timed or isinstance(form, TimestampRouter)
 
 
@@ -256,6 +259,13 @@ def _told(misfit: Misfit) -> tuple[str, str, str]:
 
 def _pattern_misfits(step: Step) -> Iterator[Misfit]:
     router, predicate = step.transformation, step.predicate
+    if isinstance(router, ByLogicalTableRouter):
+        for key, each in (("topic.regex", router.topics), ("key.field.regex", router.keys)):
+            try:
+                _ = each is None or each.routed("")
+            except JavaPatternError as error:
+                regex = "" if each is None else each.regex
+                yield Misfit(f"transforms.{step.name}.{key}", regex, f"what this version can carry out ({error})")
     if isinstance(predicate, TopicNameMatches):
         try:
             predicate.is_match("")
@@ -327,6 +337,8 @@ def _check_form(shape: Shape, kind: str, key: str) -> None:
                 raise Misfit(key, kind, f"names of fields that Avro allows, not {name}")
         names = [name for name, _ in each_definition(json.loads(shape.avro), "")]
         for name in names:
+            if not all(map(_AVRO_NAME.fullmatch, name.split("."))):
+                raise Misfit(key, kind, f"a name of the schema that Avro allows, not {name}")
             if names.count(name) > 1:
                 raise Misfit(key, kind, f"JSON, or one record of the name {name} alone: Avro allows each name once")
 

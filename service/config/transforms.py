@@ -60,8 +60,10 @@ class TransformClass:
 
 
 class _DeclaredKeys(ConfigModel, use_attribute_docstrings=False):
-    """Base of the made config classes. Their keys bring their descriptions, and pydantic's search for the source of a class that
-    has none takes 30 ms for each."""
+    """Base of the made config classes.
+
+    Their keys bring their descriptions, and pydantic's search for the source of a class that has none takes 30 ms each.
+    """
 
 
 def _config_class(form: Any) -> type[ConfigModel]:
@@ -91,6 +93,7 @@ def _declared(key: FormKey) -> tuple[Any, Any]:
 def _transform_classes(form: Any, package: str, suffixes: Iterable[str]) -> tuple[TransformClass, ...]:
     """One for each suffix of the Java class's name; they share a config class."""
     config_class = _config_class(form)
+    package = getattr(form, "PACKAGE", package)
     return tuple(TransformClass(f"{package}.{form.NAME}{suffix}", config_class, form) for suffix in suffixes)
 
 

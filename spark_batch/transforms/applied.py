@@ -12,8 +12,11 @@ from functools import lru_cache
 from itertools import combinations
 from typing import cast
 
+from spark_batch.transforms.by_logical_table_router import EventOfTable, KeyOfTable
 from spark_batch.transforms.catalog import (
     HEADER_EDITS,
+    ByLogicalTableRouter,
+    ExtractNewRecordState,
     Filter,
     HasHeaderKey,
     HeaderEdit,
@@ -30,13 +33,15 @@ from spark_batch.transforms.catalog import (
 )
 from spark_batch.transforms.shape import Shape
 
+AppliedForm = ReshapingForm | ValueToKey | ExtractNewRecordState | KeyOfTable | EventOfTable
+
 
 @dataclass(frozen=True)
 class AppliedStep:
     """One transformation of a key or value, on a record that is for `topic` at that time."""
 
     name: str
-    reshaping: ReshapingForm | ValueToKey
+    reshaping: AppliedForm
     topic: str
 
 
@@ -64,6 +69,11 @@ class AppliedSteps:
         return (*values, *keys)
 
     @property
+    def events(self) -> ExtractNewRecordState | None:
+        """What takes rows out of change events."""
+        return next((step.reshaping for step in self.steps if isinstance(step.reshaping, ExtractNewRecordState)), None)
+
+    @property
     def has_key_of_value(self) -> bool:
         """Whether the key is made of fields of the value."""
         return any(isinstance(step.reshaping, ValueToKey) for step in self.steps)
@@ -88,17 +98,21 @@ def applied_steps(
         form = step.transformation
         if not _is_met(step, topic, headers, is_tombstone=is_tombstone) or isinstance(form, HeaderFrom):
             continue
-        if isinstance(form, Filter):
+        events = form if isinstance(form, ExtractNewRecordState) else None
+        if isinstance(form, Filter) or (is_tombstone and events is not None and events.is_dropping_tombstones):
             return AppliedSteps(topic, tuple(applied), is_dropped=True)
         if isinstance(form, HEADER_EDITS):
             headers = form.names_after(headers)
             edits.append(form)
         elif isinstance(form, TimestampRouter) or (routers and isinstance(form, RegexRouter)):
             routers.append(form)
+        elif isinstance(form, ByLogicalTableRouter):
+            applied += [AppliedStep(step.name, each, topic) for each in form.forms(topic) or ()]
+            topic = form.routed(topic)
         elif isinstance(form, RegexRouter):
             topic = form.routed(topic)
-        else:
-            applied.append(AppliedStep(step.name, cast("ReshapingForm | ValueToKey", form), topic))
+        elif not (is_tombstone and events is not None):
+            applied.append(AppliedStep(step.name, cast("AppliedForm", form), topic))
     return AppliedSteps(topic, tuple(applied), edits=tuple(edits), routers=tuple(routers))
 
 

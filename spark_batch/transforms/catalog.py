@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from spark_batch.transforms.by_logical_table_router import ByLogicalTableRouter
 from spark_batch.transforms.cast import Cast
 from spark_batch.transforms.drop_headers import DropHeaders
 from spark_batch.transforms.extract_field import ExtractField
+from spark_batch.transforms.extract_new_record_state import ExtractNewRecordState
 from spark_batch.transforms.filter import Filter
 from spark_batch.transforms.flatten import Flatten
 from spark_batch.transforms.form import Side
@@ -28,9 +30,11 @@ __all__ = [
     "RESHAPINGS",
     "ROUTERS",
     "WHOLE",
+    "ByLogicalTableRouter",
     "Cast",
     "DropHeaders",
     "ExtractField",
+    "ExtractNewRecordState",
     "FieldName",
     "Filter",
     "Flatten",
@@ -68,7 +72,8 @@ ReshapingForm = (
 )
 Router = RegexRouter | TimestampRouter
 HeaderEdit = DropHeaders | InsertHeader
-Transformation = ReshapingForm | Router | HeaderEdit | Filter | HeaderFrom | ValueToKey
+OfDebezium = ByLogicalTableRouter | ExtractNewRecordState
+Transformation = ReshapingForm | Router | HeaderEdit | Filter | HeaderFrom | ValueToKey | OfDebezium
 RESHAPINGS: tuple[type[ReshapingForm], ...] = (
     Cast,
     ExtractField,
@@ -85,7 +90,14 @@ ROUTERS: tuple[type[Router], ...] = (RegexRouter, TimestampRouter)
 """Transformations of topics."""
 HEADER_EDITS: tuple[type[HeaderEdit], ...] = (DropHeaders, InsertHeader)
 """Transformations of headers that do not look at the record."""
-WHOLE: tuple[type[Router | HeaderEdit | Filter | ValueToKey], ...] = (Filter, *HEADER_EDITS, *ROUTERS, ValueToKey)
+WHOLE: tuple[type[Router | HeaderEdit | Filter | ValueToKey | OfDebezium], ...] = (
+    ByLogicalTableRouter,
+    ExtractNewRecordState,
+    Filter,
+    *HEADER_EDITS,
+    *ROUTERS,
+    ValueToKey,
+)
 """Transformations of whole records, which are one class in Connect."""
 PREDICATES: tuple[type[Predicate], ...] = (HasHeaderKey, RecordIsTombstone, TopicNameMatches)
 

@@ -105,6 +105,10 @@ class Taken:
     name: str
     path: tuple[str, ...]
     change: Change | None = None
+    is_optional: bool | None = None
+    """Whether it may be null; None: as it is where it lies."""
+    has_default: bool = True
+    """Whether a default goes with it."""
 
 
 def avro_type(kind: AvroType) -> JsonValue:

@@ -220,7 +220,9 @@ def _plan(form: FieldsForm, text: str) -> _Plan:
             source = next(field for field in source["fields"] if field["field"] == step)
             is_optional = is_optional or bool(source.get("optional", False))
         field = source if each.change is None else _changed_document(each.change, source)
-        fields.append({**field, "optional": is_optional, "field": each.name})
+        is_optional = is_optional if each.is_optional is None else each.is_optional
+        kept = {key: item for key, item in field.items() if each.has_default or key != "default"}
+        fields.append({**kept, "optional": is_optional, "field": each.name})
         found.append((each, source))
     names = [field["field"] for field in fields]
     for name in names:

@@ -128,7 +128,7 @@ class OfFields:
         fields, documents = [], []
         for each in taken:
             for old in _on(record, each.path):
-                if self.is_null_defaulted:
+                if self.is_null_defaulted and each.has_default:
                     demand_plain_null(name, old)
             try:
                 field, its_document = writer.field(each)
@@ -227,7 +227,8 @@ class OfFields:
                 is_there = column.is_valid()
                 column = pc.struct_field(cast("Any", column), [cast("Record", slot.type).fields.index(old)])
                 slot = old.slot
-                column = defaulted(old, column, is_there, faults) if self.is_null_defaulted else column
+                if self.is_null_defaulted and each.has_default:
+                    column = defaulted(old, column, is_there, faults)
             if each.change is not None:
                 column = _changed_column(each.change, (kind, field.slot.connect_type), column, faults)
             children.append(column)
@@ -258,11 +259,12 @@ class _Writer:
                 branch = record_document(document["type"], self._known, namespace)
                 namespace = namespace_of(branch) or namespace
         last = on[-1]
-        is_nullable = any(field.slot.is_nullable for field in on)
+        is_nullable = any(field.slot.is_nullable for field in on) if taken.is_optional is None else taken.is_optional
         before = last.slot.connect_type
         kind = before if taken.change is None else taken.change.kind(before)
-        default = last.default
-        if taken.change is not None and last.has_value_default and default is not None:
+        has_value_default = last.has_value_default and taken.has_default
+        default = last.default if taken.has_default else None
+        if taken.change is not None and has_value_default and default is not None:
             value = opened(default.encode())
             try:
                 default = json_text(taken.change.canonical(before, value), number=str)
@@ -276,10 +278,10 @@ class _Writer:
             branches = [avro_type(kind)]
         avro: list[JsonValue] = [item for item in branches if item != "null"]
         if is_nullable:
-            avro.insert(len(avro) if last.has_value_default else 0, "null")
+            avro.insert(len(avro) if has_value_default else 0, "null")
         kept = {key: item for key, item in without_json_names(document).items() if key != "default"}
         whole = {**kept, "name": taken.name, "type": avro if len(avro) > 1 else avro[0]}
-        if default is not None and (last.has_value_default or is_nullable):
+        if default is not None and (has_value_default or is_nullable):
             whole["default"] = document["default"] if kind == before and "default" in document else json.loads(default)
         slot = (
             Slot(last.slot.type, is_nullable, connect=last.slot.connect) if kind == before else Slot(kind, is_nullable)

@@ -78,7 +78,7 @@ class HeaderFrom:
         casts = tuple((field, To(Primitive.STRING)) for field in dict.fromkeys(self.fields))
         texts, found = _of_half(Cast(self.side, self.is_null_defaulted, casts), chosen, origins)
         faults |= found
-        columns = _columns(texts, self.fields)
+        columns = texts_of_fields(texts, self.fields)
         headers = records.headers
         for field, header in zip(self.fields, self.headers, strict=True):
             column = columns.get(field)
@@ -101,7 +101,7 @@ def _of_half(form: Cast | ReplaceField, half: Half, origins: Origins) -> tuple[H
     return form.of_columns(half, origins)
 
 
-def _columns(half: Half, fields: Sequence[str]) -> dict[str, ArrowColumn]:
+def texts_of_fields(half: Half, fields: Sequence[str]) -> dict[str, ArrowColumn]:
     """For each field its texts in bytes; a field that a schema does not have is not there."""
     if isinstance(half, JsonHalf):
         objects = [{} if text is None else _TEXTS.decode(text) for text in half.column.cast(pa.binary()).to_pylist()]

@@ -61,6 +61,10 @@ class RegexRouter:
         replacement = "".join(part if isinstance(part, str) else found[part[0]] or "" for part in parts)
         return topic[: found.start()] + replacement + topic[found.end() :]
 
+    def is_match(self, topic: str) -> bool:
+        """Whether the topic's whole name matches; raises JavaPatternError."""
+        return java_pattern(self.regex).fullmatch(topic) is not None
+
     def of_records(self, records: Records, origins: Origins) -> tuple[Sequence[Records], Faults]:
         """The same records under another topic."""
         del origins

@@ -23,6 +23,7 @@ DIFFERENTIAL = (
     ("test_transformations.py", "test_sink_transformations.py"),
     ("test_transformations_in_java.py",),
     ("test_records_in_java.py",),
+    ("test_change_events_in_java.py",),
 )
 OWN = {name for name in vars(Reshaping) if not name.startswith("_")}
 """What the contract asks of a transformation of keys or values."""
@@ -64,9 +65,13 @@ def test_a_transformation_is_compared_with_connect(form: type) -> None:
 
 
 def test_no_other_file_knows_single_transformations_of_records() -> None:
-    """Whoever carries them out does so by the contract; plans look for inserted timestamps, which pages must bring."""
+    """Whoever carries them out does so by the contract, one that is made of others knows them.
+
+    Plans look for inserted timestamps, which pages must bring.
+    """
     allowed = {"spark_batch/plan_transforms.py"} | {
-        f"spark_batch/transforms/{name}.py" for name in ("catalog", "extract_field", "hoist_field", "insert_field")
+        f"spark_batch/transforms/{name}.py"
+        for name in ("by_logical_table_router", "catalog", "extract_field", "hoist_field", "insert_field")
     }
     named = re.compile(r"\b(?:ExtractField|HoistField|InsertField)\b(?!`)")
     users = {

@@ -29,6 +29,7 @@ from tests.benchmarks import (
     spark_source,
     streams,
     throughput,
+    transforms,
 )
 from tests.benchmarks.processes import ROOT, servers
 from tests.benchmarks.rows import Row
@@ -39,6 +40,7 @@ FIGURES = (
     "throughput",
     "sources",
     "spark-source",
+    "transforms",
     "databases",
     "latency",
     "streams",
@@ -103,6 +105,28 @@ async def measure_spark_source(field: Field, *, records: int, rounds: int) -> li
     told = f"{_rates(rates['data source'])}; rounds: {_each(by_round)}"
     return [
         Row(f"Mixpanel backfill, Spark data source ÷ service ({told})", f"{share:.2f}", "≥ 0.7", share >= 0.7),
+        *(Row(f"{name}: processor time a record", _cost(runs), _limit(runs), None) for name, runs in passages.items()),
+    ]
+
+
+async def measure_transforms(field: Field, *, records: int, rounds: int) -> list[Row]:
+    """Five transformations: against none, and against Kafka Connect with the same five."""
+    measures: dict[str, Measure] = {
+        "none": transforms.without_chain,
+        "five": transforms.with_chain,
+        "peer, five of lines": transforms.peer,
+        "five of lines": transforms.lines,
+    }
+    passages = await _alternate(field, measures, records=records, rounds=rounds)
+    rates = {name: [passage.records_per_second for passage in runs] for name, runs in passages.items()}
+    shares = [five / none for five, none in zip(rates["five"], rates["none"], strict=True)]
+    ratios = [ours / peer for ours, peer in zip(rates["five of lines"], rates["peer, five of lines"], strict=True)]
+    share, ratio = statistics.median(shares), statistics.median(ratios)
+    told = f"{_rates(rates['five'])}; rounds: {_each(shares)}"
+    told_of_lines = f"{_rates(rates['five of lines'])}; rounds: {_each(ratios)}"
+    return [
+        Row(f"file → Avro through five transformations ÷ without ({told})", f"{share:.2f}", "≥ 0.85", share >= 0.85),
+        Row(f"five of lines ÷ Kafka Connect with them ({told_of_lines})", f"{ratio:.2f}", "≥ 3.0", ratio >= 3.0),
         *(Row(f"{name}: processor time a record", _cost(runs), _limit(runs), None) for name, runs in passages.items()),
     ]
 
@@ -310,8 +334,10 @@ async def _measure(names: tuple[str, ...], amounts: Amounts) -> list[Row]:
 
 
 async def _measure_others(names: tuple[str, ...], field: Field, amounts: Amounts) -> list[Row]:
-    """What brings servers of its own, or is asked of workers and of their group."""
+    """What brings servers of its own, what is asked of workers and of their group, and chains of transformations."""
     rows: list[Row] = []
+    if "transforms" in names:
+        rows += await measure_transforms(field, records=amounts.records, rounds=amounts.rounds)
     if "slow-kafka" in names:
         rows += await measure_slow_kafka(field, seconds=amounts.slow_seconds)
     if "databases" in names:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -11,8 +11,10 @@ from tests.benchmarks.processes import Child, running, write_properties
 
 
 @contextmanager
-def connect_file_source(folder: Path, *, bootstrap: str, file: Path, topic: str) -> Iterator[Child]:
-    """Run it as ``connect-standalone.sh`` does, heap included (256 MB to 2 GB)."""
+def connect_file_source(
+    folder: Path, *, bootstrap: str, file: Path, topic: str, more: Mapping[str, str] | None = None
+) -> Iterator[Child]:
+    """Run it as ``connect-standalone.sh`` does, heap included (256 MB to 2 GB); ``more`` keys of the connector."""
     folder.mkdir(parents=True, exist_ok=True)
     worker = write_properties(
         folder / "worker.properties",
@@ -34,6 +36,7 @@ def connect_file_source(folder: Path, *, bootstrap: str, file: Path, topic: str)
             "tasks.max": "1",
             "file": str(file),
             "topic": topic,
+            **(more or {}),
         },
     )
     main_class = "org.apache.kafka.connect.cli.ConnectStandalone"

@@ -1,4 +1,4 @@
-"""Kafka Connect's own transformations and predicates, in a small JVM without worker and broker.
+"""Kafka Connect's own transformations and predicates, and Debezium's, in a small JVM without worker and broker.
 
 Records go through JsonConverter, a chain of transformations, and JsonConverter again. All records of a chain are one
 request, so that thousands of them take a second. The JVM ends with this process: it reads the end of its input.
@@ -27,7 +27,7 @@ needs_compiler = pytest.mark.skipif(not shutil.which("javac"), reason="needs jav
 
 @dataclass(frozen=True)
 class JavaStep:
-    """A transformation by the end of its class's name, and for which records."""
+    """A transformation by the end of its class's name (Debezium's: by all of it), and for which records."""
 
     name: str
     config: Mapping[str, str] = field(default_factory=dict)
@@ -90,7 +90,7 @@ class JavaTransforms:
 
 def _step(step: JavaStep) -> dict[str, Any]:
     return {
-        "class": PACKAGE + step.name,
+        "class": step.name if step.name.startswith("io.") else PACKAGE + step.name,
         "config": dict(step.config),
         "predicate": None if step.predicate is None else f"{PACKAGE}predicates.{step.predicate}",
         "predicate_config": dict(step.predicate_config),
@@ -134,7 +134,7 @@ def java_transforms(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaTr
 
 def opened(classes: Path) -> Iterator[JavaTransforms]:
     """Compiled into the folder, and running."""
-    jars = class_path("connect")
+    jars = os.pathsep.join((class_path("connect"), class_path("debezium")))
     subprocess.run(["javac", "-cp", jars, "-d", str(classes), str(PROGRAM)], check=True, timeout=120)
     options = ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Duser.timezone=UTC", "-Duser.language=en")
     command = [str(java_program()), *options, "-cp", os.pathsep.join((jars, str(classes))), PROGRAM.stem]

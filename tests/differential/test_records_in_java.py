@@ -25,6 +25,7 @@ from service.sinks.decoding import KEY_STAGE, VALUE_STAGE, Decoding, SideReader
 from spark_batch.convert_exactly import convert_exactly
 from spark_batch.plan import Contract, ConversionPlan, ConverterKind, ConverterSpec, PayloadFormat
 from spark_batch.plan_findings import plan_findings
+from spark_batch.transforms.catalog import Step
 from tests.differential.java_transforms import PACKAGE, JavaRecord, JavaStep, JavaTransforms, needs_compiler
 from tests.unit.pipeline.fakes import queued
 
@@ -234,35 +235,49 @@ def table(values: Sequence[bytes | None]) -> pa.Table:
 
 def at_a_sink(chain: Sequence[Asked], values: Sequence[bytes | None], *, has_schemas: bool) -> list[Any]:
     """Each record as the sink is handed it."""
-    reader = EnvelopeReader() if has_schemas else JsonReader()
     reading = read_transformations(properties(chain), is_sink=True)
     assert reading.findings == ()
+    records = [(None, value) for value in values]
+    return decoded_at_a_sink(reading.steps, records, has_schemas=has_schemas, stamps=STAMPS, headers=HEADERS)
+
+
+def decoded_at_a_sink(
+    steps: tuple[Step, ...],
+    pairs: Sequence[tuple[bytes | None, bytes | None]],
+    *,
+    has_schemas: bool = True,
+    stamps: Sequence[int] | None = None,
+    headers: Sequence[Any] | None = None,
+) -> list[Any]:
+    """Keys and values as a sink is handed them after the steps."""
+    reader = EnvelopeReader() if has_schemas else JsonReader()
+    count = len(pairs)
     polled = pa.table(
         {
-            "topic": pa.array(["t"] * len(values), pa.string()),
-            "partition": pa.array([0] * len(values), pa.int32()),
-            "offset": pa.array(range(len(values)), pa.int64()),
-            "timestamp": pa.array(STAMPS, pa.int64()),
-            "key": pa.nulls(len(values), pa.binary()),
-            "value": pa.array(values, pa.binary()),
-            "headers": pa.array(HEADERS, HEADERS_TYPE),
+            "topic": pa.array(["t"] * count, pa.string()),
+            "partition": pa.array([0] * count, pa.int32()),
+            "offset": pa.array(range(count), pa.int64()),
+            "timestamp": pa.array(stamps or [0] * count, pa.int64()),
+            "key": pa.array([key for key, _ in pairs], pa.binary()),
+            "value": pa.array([value for _, value in pairs], pa.binary()),
+            "headers": pa.array(headers or [()] * count, HEADERS_TYPE),
         }
     )
     keys, of_values = SideReader(reader, "K", KEY_STAGE), SideReader(reader, "V", VALUE_STAGE)
-    decoding = Decoding(keys, of_values, "Sink", reading.steps)
+    decoding = Decoding(keys, of_values, "Sink", steps)
     decoded = asyncio.run(decoding.decode(polled, refuse=lambda _: None))
-    found: list[Any] = ["dropped"] * len(values)
+    found: list[Any] = ["dropped"] * count
     for refusal in decoded.refusals:
         found[refusal.row] = "refused"
     assert decoded.filtered == found.count("dropped") - sum(len(rows) for rows in decoded.rows)
     for batch, rows in zip(decoded.batches, decoded.rows, strict=True):
         for row, record in zip(rows.tolist(), batch.records.to_pylist(), strict=True):
-            headers = tuple((item["name"], item["value"]) for item in record["headers"] or ())
+            own = tuple((item["name"], item["value"]) for item in record["headers"] or ())
             key, value = (
                 handed(text, schema, has_schemas=has_schemas)
                 for text, schema in ((record["key"], batch.key.schema), (record["value"], batch.value.schema))
             )
-            found[row] = (record["topic"], key, value, headers)
+            found[row] = (record["topic"], key, value, own)
     return found
 
 

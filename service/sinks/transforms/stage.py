@@ -29,6 +29,8 @@ from spark_batch.transforms.catalog import (
     RESHAPINGS,
     ROUTERS,
     WHOLE,
+    ByLogicalTableRouter,
+    ExtractNewRecordState,
     HasHeaderKey,
     HeaderFrom,
     RecordIsTombstone,
@@ -79,13 +81,27 @@ def transformed(steps: tuple[Step, ...], polled: pa.Table, keys: Reading, values
 
 
 def _changes(transformation: Transformation, side: Side) -> bool:
+    if isinstance(transformation, ByLogicalTableRouter):
+        return True
     if isinstance(transformation, HeaderFrom):
         return transformation.is_moved and transformation.side is side
     return getattr(transformation, "side", None) is side
 
 
 def _asks_for_headers(step: Step) -> bool:
-    return isinstance(step.transformation, (*HEADER_EDITS, HeaderFrom)) or isinstance(step.predicate, HasHeaderKey)
+    return _makes_headers(step.transformation) or isinstance(step.predicate, HasHeaderKey)
+
+
+def _makes_headers(transformation: Transformation) -> bool:
+    if isinstance(transformation, ExtractNewRecordState):
+        return bool(transformation.headers)
+    return isinstance(transformation, (*HEADER_EDITS, HeaderFrom))
+
+
+def _routes(transformation: Transformation) -> bool:
+    if isinstance(transformation, ExtractNewRecordState):
+        return transformation.topic_field is not None
+    return isinstance(transformation, (*ROUTERS, ByLogicalTableRouter))
 
 
 def _dropped(count: int, parts: list[Records]) -> Mask:
@@ -97,12 +113,12 @@ def _dropped(count: int, parts: list[Records]) -> Mask:
 
 def _records(steps: tuple[Step, ...], polled: pa.Table, parts: list[Records]) -> pa.Table:
     """What was polled, with other topics and headers where the steps may have made others."""
-    if any(isinstance(step.transformation, ROUTERS) for step in steps):
+    if any(_routes(step.transformation) for step in steps):
         names: npt.NDArray[Any] = np.array(column_of(polled, "topic").to_pylist(), dtype=object)
         for part in parts:
             names[part.rows] = part.topic
         polled = _with(polled, "topic", pa.array(names, pa.string()))
-    if any(isinstance(step.transformation, (*HEADER_EDITS, HeaderFrom)) for step in steps):
+    if any(_makes_headers(step.transformation) for step in steps):
         rows = np.concatenate([np.empty(0, np.int64), *(part.rows for part in parts)])
         places = np.full(polled.num_rows, UNKNOWN)
         places[rows] = np.arange(len(rows))
@@ -230,7 +246,7 @@ def _applied(half: Half, reshaping: ReshapingForm, origins: Origins) -> tuple[Ha
 
 def class_name(form: Any) -> str:
     """Connect's class, which dead letters name."""
-    name = f"{PACKAGE}.{form.NAME}"
+    name = f"{getattr(form, 'PACKAGE', PACKAGE)}.{form.NAME}"
     return name if isinstance(form, WHOLE) else f"{name}${form.side.capitalize()}"
 
 

@@ -1,0 +1,59 @@
+"""What transformations of change events ask of the plan of a source: told before the first event and its schema.
+
+At a source topics are made and schemas registered before the first record, and a record stays on its track
+(`transforms.applied`); a delete that becomes a tombstone is the one that leaves it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from spark_batch.plan import ConversionPlan, PlanFinding
+from spark_batch.transforms.catalog import (
+    ByLogicalTableRouter,
+    ExtractNewRecordState,
+    RecordIsTombstone,
+    Side,
+    Step,
+    ValueToKey,
+)
+
+
+def event_findings(plan: ConversionPlan) -> Iterator[PlanFinding]:
+    """What cannot be done with change events here, and where there are none."""
+    form: ExtractNewRecordState | None = None
+    is_changed = False
+    for step in plan.transformations:
+        if form is not None and form.makes_tombstones:
+            yield from _of_tombstones(step)
+        if isinstance(step.transformation, (ByLogicalTableRouter, ExtractNewRecordState)) and not plan.is_of_rows:
+            yield _finding(step, "type", step.transformation.NAME, "a source of change events, or a sink")
+        if isinstance(step.transformation, ExtractNewRecordState):
+            form = step.transformation
+            yield from _of_rows(step, form, is_first=not is_changed and step.predicate is None)
+        is_changed = is_changed or getattr(step.transformation, "side", None) is Side.VALUE
+
+
+def _of_rows(step: Step, form: ExtractNewRecordState, *, is_first: bool) -> Iterator[PlanFinding]:
+    if not is_first:
+        expected = "its place before other transformations of values, for all records"
+        yield _finding(step, "type", form.NAME, expected)
+    if form.topic_field is not None:
+        expected = "none at a source, whose topics are made before"
+        yield _finding(step, "route.by.field", form.topic_field, expected)
+    if form.headers:
+        expected = "none at a source, whose headers come of its pages"
+        yield _finding(step, "add.headers", form.headers[0].name, expected)
+
+
+def _of_tombstones(step: Step) -> Iterator[PlanFinding]:
+    """What would have to see that a delete has become a tombstone."""
+    if isinstance(step.predicate, RecordIsTombstone):
+        expected = "no question for tombstones that deletes have become"
+        yield _finding(step, "predicate", "RecordIsTombstone", expected)
+    if isinstance(step.transformation, ValueToKey):
+        yield _finding(step, "type", ValueToKey.NAME, "deletes that are rows (rewrite), or none (drop)")
+
+
+def _finding(step: Step, key: str, value: str, expected: str) -> PlanFinding:
+    return PlanFinding(f"transforms.{step.name}.{key}", value, expected)
