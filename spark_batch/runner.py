@@ -22,7 +22,7 @@ from spark_batch.session import SessionChange, SparkSettings, go_by_settings_of,
 from spark_batch.session_keeper import ANSWER_SECONDS_MAX, Launch, SessionKeeper
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -105,6 +105,10 @@ class ConversionRunner:
         self.statistics.conversions += 1
         self.statistics.records += batch.num_rows
         return outcome
+
+    async def query(self, *statements: str) -> pa.Table:
+        """The answer to the last of some statements of SQL: our own ones, never a config's. Raises as ``convert``."""
+        return await self._in_slot(lambda: self._query(statements))
 
     async def stop(self) -> None:
         """End the session, or its start; conversions still running fail. May be called twice."""
@@ -222,6 +226,14 @@ class ConversionRunner:
             message = "the session was lost while it was asked for rules"
             raise ConnectionResetError(message)
         return findings
+
+    def _query(self, statements: Sequence[str]) -> pa.Table:
+        session = self._sessions.present()
+        go_by_settings_of(session)
+        *before, last = statements
+        for statement in before:
+            session.sql(statement)
+        return session.sql(last).toArrow()
 
 
 def warm_session(settings: SparkSettings) -> SparkSession:

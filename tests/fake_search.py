@@ -164,7 +164,8 @@ class FakeSearch:
             return trouble
         index = self.indices.setdefault(told["_index"], Index())
         if (verb == "create" and name in index.documents) or self._is_old(index, name, told):
-            return {"status": 409, **_error("version_conflict_engine_exception", f"[{name}]: version conflict")}
+            why = f"current version [{index.versions.get(name)}] is higher or equal to the one provided"
+            return {"status": 409, **_error("version_conflict_engine_exception", f"[{name}]: version conflict, {why}")}
         version = told.get("version", index.versions.get(name, 0) + 1)
         if verb == "delete":
             index.versions[name] = version

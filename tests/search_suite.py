@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -59,6 +59,8 @@ class Sink:
 
     sink: ElasticsearchSink
     topic: str
+    ends: dict[tuple[str, int], int]
+    """Where Kafka says that partitions end."""
     refused: dict[int, str] = field(default_factory=dict)
     """Messages by offset."""
 
@@ -102,9 +104,14 @@ async def started(search: Search, **keys: str) -> AsyncIterator[Sink]:
     assert parsed.config is not None, parsed.findings
     sink = ElasticsearchSink(parsed.config)
     assert not [finding for finding in sink.findings() if finding.is_error]
+    known: dict[tuple[str, int], int] = {}
+
+    async def ends(partitions: Collection[tuple[str, int]]) -> dict[tuple[str, int], int]:
+        return {partition: known[partition] for partition in partitions if partition in known}
+
     async with shared_http() as http:
-        await sink.start(SinkContext("sink", 0, SystemClock(), discard, http))
-        yield Sink(sink, search.topic)
+        await sink.start(SinkContext("sink", 0, SystemClock(), discard, http, ends=ends))
+        yield Sink(sink, search.topic, known)
         await sink.stop()
 
 
@@ -158,6 +165,18 @@ class SearchSuite:
             await sink.put([("a", {"n": 3}), ("b", None)], begin=3)
             assert not sink.refused
         assert await search.documents() == {"a": {"n": 3}, "c": {"n": 2}}
+
+    async def test_a_topic_that_was_made_anew_loses_no_record(self, search: Search) -> None:
+        """Its offsets begin at 0 again: a version behind the end of the topic fails the task, a replay never does."""
+        async with started(search) as sink:
+            await sink.put([("a", {"n": 7}), ("b", {"n": 8})], begin=7)
+            sink.ends[search.topic, 0] = 9
+            await sink.put([("a", {"n": 6}), ("a", {"n": 7})], begin=6)
+            sink.ends[search.topic, 0] = 3
+            with pytest.raises(Fatal, match=r"ends at offset 3, .* offset 8 .* the topic was made anew"):
+                await sink.put([("b", {"n": 0}), ("c", {"n": 1})])
+            assert not sink.refused
+        assert await search.documents() == {"a": {"n": 7}, "b": {"n": 8}, "c": {"n": 1}}
 
     async def test_the_version_may_come_from_a_header(self, search: Search) -> None:
         """A lower number loses, though its offset is greater; without a number the record is refused."""

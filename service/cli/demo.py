@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -19,8 +19,16 @@ from service.app import RunningWorker
 from service.background import Background
 from service.cli.standalone import EXIT_CLEAN, EXIT_FAILED, exit_code_of, raise_file_limit, stopping_on_signals
 from service.demo.accounts import Accounts
+from service.demo.pipeline import (
+    FILES,
+    SEARCH,
+    PipelineAccounts,
+    PipelineDemo,
+    PipelineReport,
+    open_pipeline_demo,
+)
 from service.demo.run import DemoReport, open_demo
-from service.demo.x import XDemo, XReport, open_x_demo
+from service.demo.x import XReport, open_x_demo
 from service.embedded.errors import EmbeddedError
 from service.kafka.errors import DeliveryFatal
 from service.simulators.x_ledger import Truth
@@ -38,6 +46,11 @@ async def run_x_demo(*, folder: Path, json_file: Path | None, is_kept: bool) -> 
     return await _or_refused(_run_x_demo(folder, json_file, is_kept=is_kept))
 
 
+async def run_pipeline_demo(*, folder: Path, json_file: Path | None, is_kept: bool) -> int:
+    """The same with a table of MariaDB, into OpenSearch and files."""
+    return await _or_refused(_run_pipeline_demo(folder, json_file, is_kept=is_kept))
+
+
 async def _or_refused(demo: Awaitable[int]) -> int:
     try:
         return await demo
@@ -47,7 +60,8 @@ async def _or_refused(demo: Awaitable[int]) -> int:
 
 
 async def _run_demo(folder: Path, json_file: Path | None, *, is_kept: bool) -> int:
-    console, accounts, listener = _begin("Mixpanel", is_kept=is_kept)
+    console, listener = _begin("Kafka, the schema registry, Spark and a simulated Mixpanel", is_kept=is_kept)
+    accounts = Accounts()
     async with open_demo(folder, accounts, listener=listener) as demo:
         async with _progress(console, accounts):
             report = await demo.run()
@@ -60,9 +74,10 @@ async def _run_demo(folder: Path, json_file: Path | None, *, is_kept: bool) -> i
 
 
 async def _run_x_demo(folder: Path, json_file: Path | None, *, is_kept: bool) -> int:
-    console, accounts, listener = _begin("X", is_kept=is_kept)
+    console, listener = _begin("Kafka, the schema registry, Spark and a simulated X", is_kept=is_kept)
+    accounts = Accounts()
     async with open_x_demo(folder, accounts, listener=listener) as demo:
-        async with _live(console, demo):
+        async with _live(console, lambda: x_table(demo.accounts, demo.simulator.truth())):
             report = await demo.run()
         _print_x_report(console, report)
         if json_file is not None:
@@ -72,26 +87,78 @@ async def _run_x_demo(folder: Path, json_file: Path | None, *, is_kept: bool) ->
     return EXIT_FAILED if report.differences() else EXIT_CLEAN
 
 
-def _begin(simulated: str, *, is_kept: bool) -> tuple[Console, Accounts, str]:
+async def _run_pipeline_demo(folder: Path, json_file: Path | None, *, is_kept: bool) -> int:
+    console, listener = _begin("MariaDB, OpenSearch, Kafka, the schema registry and Spark", is_kept=is_kept)
+    accounts = PipelineAccounts()
+    async with open_pipeline_demo(folder, accounts, listener=listener) as demo:
+        async with _live(console, lambda: pipeline_table(demo)):
+            report = await demo.run()
+        _print_pipeline_report(console, report)
+        if json_file is not None:
+            json_file.write_text(json.dumps(report.figures(), indent=2) + "\n", encoding="utf-8")
+        if is_kept:
+            console.print(f"MariaDB:  {demo.places.mariadb}, user root, database {demo.places.database}")
+            console.print(f"search:   {demo.places.search}/{demo.places.topic}/_search")
+            console.print(f"files:    {demo.files}")
+            await _keep(console, demo.running)
+    return EXIT_FAILED if report.differences() else EXIT_CLEAN
+
+
+def pipeline_table(demo: PipelineDemo) -> Table:
+    """How far each hop is."""
+    accounts = demo.accounts
+    table = Table(title="headrace demo pipeline: MariaDB → Kafka → OpenSearch and Parquet")
+    for column, justify in (("hop", "left"), ("records", "right"), ("of", "right")):
+        table.add_column(column, justify=justify)  # type: ignore[arg-type]
+    for hop, count in (
+        ("rows written to MariaDB", demo.inserted),
+        ("  of them with the later column", demo.with_device),
+        ("delivered to the topic", accounts.source.delivered.total()),
+        ("taken by OpenSearch", accounts.put[SEARCH]),
+        ("taken for Parquet", accounts.put[FILES]),
+        ("  of them in files that are committed", accounts.committed[FILES]),
+    ):
+        table.add_row(hop, f"{count:,}", f"{demo.rows:,}")
+    return table
+
+
+def _print_pipeline_report(console: Console, report: PipelineReport) -> None:
+    table = Table(title="headrace demo pipeline: what each store holds")
+    for column in ("where", "all", "different", "with the later column"):
+        table.add_column(column, justify="left" if column == "where" else "right")
+    for where, held in (
+        ("rows of MariaDB", report.rows),
+        ("records of the topic (read_committed)", report.records),
+        ("documents of OpenSearch", report.documents),
+        (f"rows of Parquet in {report.files} files, by Spark SQL", report.parquet),
+    ):
+        table.add_row(where, f"{held.all:,}", f"{held.distinct:,}", f"{held.with_device:,}")
+    table.add_section()
+    table.add_row("seconds", f"{report.seconds:.1f}", "", "")
+    console.print(table)
+    _print_differences(console, report.differences())
+
+
+def _begin(started: str, *, is_kept: bool) -> tuple[Console, str]:
     configure_logging(format=LogFormat.CONSOLE, level="ERROR")
     raise_file_limit()
     console = Console()
-    console.print(f"Starting Kafka, the schema registry, Spark and a simulated {simulated} …")
-    return console, Accounts(), "http://127.0.0.1:8083" if is_kept else "http://127.0.0.1:0"
+    console.print(f"Starting {started} …")
+    return console, "http://127.0.0.1:8083" if is_kept else "http://127.0.0.1:0"
 
 
 @asynccontextmanager
-async def _live(console: Console, demo: XDemo) -> AsyncIterator[None]:
-    """The accounts of both sides, while they move."""
+async def _live(console: Console, shown: Callable[[], Table]) -> AsyncIterator[None]:
+    """A table, while its figures move."""
     with Live(console=console, auto_refresh=False, transient=True) as live:
         async with Background() as background:
-            background.start(_refresh(live, demo), name="progress")
+            background.start(_refresh(live, shown), name="progress")
             yield
 
 
-async def _refresh(live: Live, demo: XDemo) -> None:
+async def _refresh(live: Live, shown: Callable[[], Table]) -> None:
     while True:
-        live.update(x_table(demo.accounts, demo.simulator.truth()), refresh=True)
+        live.update(shown(), refresh=True)
         await asyncio.sleep(_REFRESH_SECONDS)
 
 

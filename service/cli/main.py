@@ -101,7 +101,7 @@ def dev(port: int, kafka_port: int, registry_port: int, data: Path) -> None:
 
 
 @main.command()
-@click.argument("what", type=click.Choice(["mixpanel", "x"]), default="mixpanel")
+@click.argument("what", type=click.Choice(["mixpanel", "x", "pipeline"]), default="mixpanel")
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Write the figures there.")
 @click.option("--keep", is_flag=True, help="Leave everything running, and print where.")
 @click.option(
@@ -114,11 +114,13 @@ def dev(port: int, kafka_port: int, registry_port: int, data: Path) -> None:
 def demo(what: str, json_file: Path | None, *, keep: bool, data: Path) -> None:
     """Run the main job on an embedded real Kafka, and prove that the accounts balance.
 
-    WHAT it reads is simulated: mixpanel (with a file of orders) or x, the stream of X under the Twitter config of 2016.
+    WHAT is simulated is what it reads: mixpanel (with a file of orders) or x, the stream of X under the Twitter config
+    of 2016. WHAT pipeline simulates nothing: a table of MariaDB goes through Kafka into OpenSearch and into Parquet
+    files that Spark SQL reads. It needs MariaDB's server (mariadbd) and Java; OpenSearch is fetched by the first call.
     """
-    from service.cli.demo import run_demo, run_x_demo  # noqa: PLC0415 - as above
+    from service.cli.demo import run_demo, run_pipeline_demo, run_x_demo  # noqa: PLC0415 - as above
 
-    runs = run_x_demo if what == "x" else run_demo
+    runs = {"x": run_x_demo, "pipeline": run_pipeline_demo}.get(what, run_demo)
     sys.exit(run(runs(folder=data, json_file=json_file, is_kept=keep)))
 
 

@@ -223,6 +223,16 @@ class GroupConsumer:
                 found = await library.committed_offsets(self._client, wanted)
         return {partition: found.get(TopicPartition(*partition)) for partition in partitions}
 
+    async def ends(self, partitions: Collection[Partition]) -> dict[Partition, int]:
+        """The offset behind the last committed record of each partition, as the brokers say now.
+
+        Raises DeliveryFatal, DeliveryRetriable.
+        """
+        wanted = [TopicPartition(*partition) for partition in partitions]
+        async with self._translated(f"asking where {len(wanted)} partitions end"), asyncio.timeout(COMMIT_SECONDS_MAX):
+            found = await self._client.end_offsets(wanted)
+        return {tuple(partition): offset for partition, offset in found.items()}
+
     @property
     def member(self) -> library.GroupMember:
         """Who this is in the group now."""

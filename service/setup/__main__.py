@@ -37,6 +37,8 @@ READ_KAFKA = frozenset({"topic", "dead-letters", "contract"})
 """Commands that need a JVM only for a Kafka that they start themselves, in the folder of `--data`."""
 JUDGE_BY_RULES = frozenset({"preview", "validate"})
 """Commands that need a JVM only for rules, which Spark evaluates; a look that is not `--deep` leaves them alone."""
+OWN_SETS = {("demo", "pipeline"): ("opensearch",)}
+"""JVM parts that a command needs besides those of every worker, by its first words."""
 RULES = b"contract.rules."
 CONNECTOR_BYTES_MAX = 1 << 20
 """A larger file is no connector's."""
@@ -116,7 +118,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     options = parser.parse_args(arguments)
     needs_jars = not options.without_jars and (options.line is None or needs_java(options.line))
-    sets = (*RUN_SETS, *(options.sets or ())) if needs_jars else ()
+    own = OWN_SETS.get(tuple((options.line or ())[:2]), ())
+    sets = (*RUN_SETS, *own, *(options.sets or ())) if needs_jars else ()
     locks = () if options.installed else ("build.txt", "run.txt", *(("dev.txt",) if options.dev else ()))
     environment = Environment(ROOT, folder=Path(sys.prefix) if options.installed else None)
     with_archives = not options.without_archives and (not options.installed or os.access(sys.prefix, os.W_OK))

@@ -26,7 +26,7 @@ makes the worker do is its class:
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import InitVar, dataclass, field
 from typing import Any, ClassVar, Generic, TypeVar, get_args, get_origin
@@ -76,6 +76,11 @@ class SinkConfig(ConfigModel):
 C = TypeVar("C", bound=SinkConfig)
 
 
+async def nowhere(_partitions: Collection[Partition]) -> Mapping[Partition, int]:
+    """Where there is no Kafka to ask, no partition is known to end."""
+    return {}
+
+
 @dataclass(slots=True)
 class SinkContext:
     """What the worker gives a task, when the task starts. The http client asks in its name."""
@@ -90,6 +95,9 @@ class SinkContext:
     generation: Callable[[], int] = lambda: -1
     """Number of the group's last assignment: greater with each rebalance of the consumer group, -1 outside of it. A
     target that remembers the greatest it has seen can refuse a member that the group has given up (a zombie)."""
+    ends: Callable[[Collection[Partition]], Awaitable[Mapping[Partition, int]]] = nowhere
+    """Ask Kafka now for the next offset of each partition: what a target holds of it and is greater is of another
+    topic, such as one of the same name that was deleted."""
     http: HttpAccess = field(init=False)
     """The worker's http client, with this task's limits; the same that sources have."""
 

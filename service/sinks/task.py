@@ -167,6 +167,7 @@ class SinkTask:
             door=self.http,
             request_flush=self._commits.request,
             generation=lambda: self._consumer.member.generation,
+            ends=self._consumer.ends,
         )
 
     async def _stop_sink(

@@ -76,3 +76,10 @@ def test_the_verdicts_are_those_of_the_readme(definition: ConnectorDefinition) -
     assert found == {number: verdict for number, verdict in told.items() if verdict[0] != RULE_FAILED}
     failing = [json.loads(lines[number - 1]) for number, (reason, _) in told.items() if reason == RULE_FAILED]
     assert [record["amount"] > 0 for record in failing] == [False]
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in (ROOT / "docs/examples/seeds").iterdir()))
+def test_what_the_seeds_print_is_run(name: str) -> None:
+    """Each file of them is named by a test, which runs it as it is printed."""
+    tests = [path for path in (ROOT / "tests").rglob("test_*.py") if "architecture" not in path.parts]
+    assert [path.name for path in tests if f'{name}"' in path.read_text(encoding="utf-8")]

@@ -20,6 +20,7 @@ from tests.java_connect import asked
 from tests.stack import KafkaStack
 
 GROUP = "seeds"
+SEEDS = ROOT / "docs" / "examples" / "seeds"
 START_SECONDS_MAX = 180
 """Spark included, on a busy machine."""
 STOP_SECONDS_MAX = 60
@@ -31,6 +32,12 @@ write-out = "%{{stderr}}%{{http_code}}"
 """
 
 
+def printed(name: str) -> list[str]:
+    """The commands of a seed text, one a line."""
+    lines = (SEEDS / name).read_text(encoding="utf-8").splitlines()
+    return [line for line in lines if not line.startswith("#")]
+
+
 @dataclass(frozen=True, slots=True)
 class Shell:
     """Commands as they are printed. The worker and the shell are in ``folder``, where relative names lead."""
@@ -40,7 +47,7 @@ class Shell:
     bootstrap: str
 
     def run(self, command: str) -> tuple[int, Any]:
-        """Status of the one request, and its decoded body."""
+        """Status of the one request, and its body, decoded where it is JSON."""
         path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
         ran = subprocess.run(
             ["bash", "-c", command],
@@ -51,7 +58,8 @@ class Shell:
             capture_output=True,
             text=True,
         )
-        return int(ran.stderr), json.loads(ran.stdout) if ran.stdout else None
+        is_json = ran.stdout.startswith(("{", "["))
+        return int(ran.stderr), json.loads(ran.stdout) if is_json else ran.stdout or None
 
     def wait_states(self, name: str, *expected: str) -> None:
         """Until the connector and its tasks are in these states."""

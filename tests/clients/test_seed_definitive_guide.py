@@ -8,30 +8,14 @@ import pytest
 
 from service.kafka.client import KafkaSettings
 from service.kafka.reader import read_topic
-from tests.clients.conftest import COMMAND_SECONDS_MAX, Shell
+from tests.clients.conftest import COMMAND_SECONDS_MAX, Shell, printed
 from tests.faults.worker_life import wait_until
 from tests.java_connect import asked
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(400)]
 
 SERVER_PROPERTIES = "# The id of the broker.\nbroker.id=0\n\nlog.dirs=/tmp/kafka-logs\nnum.partitions=1  \ncafé=ü\n"
-ROOT = "curl http://localhost:8083/"
-PLUGINS = "curl http://localhost:8083/connector-plugins"
-SOURCE = """\
-echo '{"name":"load-kafka-config", "config":{"connector.class":"FileStreamSource","file":"config/server.properties",\
-"topic":"kafka-config-topic"}}' | curl -X POST -d @- http://localhost:8083/connectors \
---header "content-Type:application/json"
-"""
-SINK = """\
-echo '{"name":"dump-kafka-config", "config":{"connector.class":"FileStreamSink","file":"copy-of-server-properties",\
-"topics":"kafka-config-topic"}}' | curl -X POST -d @- http://localhost:8083/connectors \
---header "content-Type:application/json"
-"""
-DELETE = "curl -X DELETE http://localhost:8083/connectors/dump-kafka-config"
-VALIDATE = """\
-curl -X PUT -d "{}" localhost:8083/connector-plugins/FileStreamSource/config/validate \
---header "content-Type:application/json" | python -m json.tool
-"""
+ROOT, PLUGINS, SOURCE, SINK, DELETE, VALIDATE, *_ = printed("definitive-guide.sh")
 
 
 def test_the_service_tells_of_itself(shell: Shell) -> None:
@@ -41,8 +25,12 @@ def test_the_service_tells_of_itself(shell: Shell) -> None:
     status, plugins = shell.run(PLUGINS)
     assert status == 200
     named = {plugin["class"] for plugin in plugins}
-    file = "org.apache.kafka.connect.file.FileStream"
+    file, confluent = "org.apache.kafka.connect.file.FileStream", "io.confluent.connect."
     assert {f"{file}SourceConnector", f"{file}SinkConnector"} <= named
+    assert {
+        f"{confluent}elasticsearch.ElasticsearchSinkConnector",
+        f"{confluent}jdbc.JdbcSourceConnector",
+    } <= named
 
 
 async def test_a_file_goes_through_kafka_and_comes_out_as_it_was(shell: Shell) -> None:
@@ -81,9 +69,20 @@ async def test_a_file_goes_through_kafka_and_comes_out_as_it_was(shell: Shell) -
 
 
 def test_an_empty_config_shows_what_can_be_configured(shell: Shell) -> None:
-    """With all definitions, as the book has them; today's Connect answers 500 to it."""
+    """With all definitions, as the book has them, of which it prints one; today's Connect answers 500 to it."""
     status, found = shell.run(VALIDATE)
     assert status == 200
     definitions = {entry["definition"]["name"]: entry["definition"] for entry in found["configs"]}
-    assert definitions["topic"]["required"] is True
-    assert {"name", "connector.class", "tasks.max", "file", "topic", "batch.size"} <= set(definitions)
+    assert {"name", "connector.class", "tasks.max", "connection.url", "topic.prefix"} <= set(definitions)
+    shown = {
+        "default_value": "",
+        "dependents": [],
+        "display_name": "Timestamp Column Name",
+        "group": "Mode",
+        "importance": "MEDIUM",
+        "order": 3,
+        "required": False,
+        "type": "LIST",
+        "width": "MEDIUM",
+    }
+    assert {key: definitions["timestamp.column.name"][key] for key in shown} == shown

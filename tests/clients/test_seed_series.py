@@ -4,43 +4,19 @@ from __future__ import annotations
 
 import json
 
-import javaproperties
 import pytest
 
-from tests.clients.conftest import COMMAND_SECONDS_MAX, Shell
+from service.config.files import read_properties
+from tests.clients.conftest import COMMAND_SECONDS_MAX, SEEDS, Shell, printed
 from tests.faults.worker_life import wait_until
 from tests.java_connect import asked
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(400)]
 
-FILE_SOURCE = """\
-name=local-file-source
-connector.class=FileStreamSource
-tasks.max=1
-file=test.txt
-topic=connect-test
-"""
-FILE_SINK = """\
-name=local-file-sink
-connector.class=FileStreamSink
-tasks.max=1
-file=test.sink.txt
-topics=connect-test
-"""
-MIXPANEL = """\
-name=mixpanel-connector
-connector.class=org.apache.kafka.connect.mixpanel.MixPanelConnector
-tasks.max=1
-api_key = YOUR_MIXPANEL_API_KEY
-api_secret = YOUR_MIXPANEL_SECRET_KEY
-from_date = 2016-02-01
-topic=mixp
-"""
 
-
-def started(shell: Shell, text: str) -> str:
+def started(shell: Shell, file: str) -> str:
     """The name of a connector made of a properties file."""
-    config = javaproperties.loads(text)
+    config = read_properties(SEEDS / file)
     status, answer = asked(shell.url, "PUT", f"/connectors/{config['name']}/config", config)
     assert status == 201, answer
     return str(config["name"])
@@ -49,40 +25,41 @@ def started(shell: Shell, text: str) -> str:
 def test_every_command_of_the_series(shell: Shell) -> None:
     """In the order of the article, on the stock file source and sink; none sends a body or a content type."""
     (shell.folder / "test.txt").write_text("foo\nbar\n", encoding="utf-8")
-    name, sink = started(shell, FILE_SOURCE), started(shell, FILE_SINK)
+    name = started(shell, "connect-file-source.properties")
+    sink = started(shell, "connect-file-sink.properties")
     for each in (name, sink):
         shell.wait_states(each, "RUNNING", "RUNNING")
 
-    def run(command: str) -> tuple[int, object]:
-        return shell.run(command.replace("<name>", name).replace("<n>", "0"))
-
-    assert run("curl localhost:8083")[0] == 200
-    assert run("curl localhost:8083/connector-plugins")[0] == 200
-    status, names = shell.run("curl localhost:8083/connectors")
+    of_worker, of_plugins, of_names, restart, tasks_of, restart_task, pause, resume, status_of, of_one, delete = (
+        command.replace("<name>", name).replace("<n>", "0") for command in printed("series.sh")
+    )
+    assert shell.run(of_worker)[0] == 200
+    assert shell.run(of_plugins)[0] == 200
+    status, names = shell.run(of_names)
     assert (status, {name, sink} <= set(names)) == (200, True)
-    assert run("curl -X POST localhost:8083/connectors/<name>/restart") == (204, None)
-    status, tasks = shell.run(f"curl localhost:8083/connectors/{name}/tasks")
+    assert shell.run(restart) == (204, None)
+    status, tasks = shell.run(tasks_of)
     assert (status, tasks[0]["id"]) == (200, {"connector": name, "task": 0})
-    assert run("curl -X POST localhost:8083/connectors/<name>/tasks/<n>/restart") == (204, None)
+    assert shell.run(restart_task) == (204, None)
     shell.wait_states(name, "RUNNING", "RUNNING")
-    assert run("curl -X PUT localhost:8083/connectors/<name>/pause") == (202, None)
+    assert shell.run(pause) == (202, None)
     shell.wait_states(name, "PAUSED", "PAUSED")
-    assert run("curl -X PUT localhost:8083/connectors/<name>/resume") == (202, None)
+    assert shell.run(resume) == (202, None)
     shell.wait_states(name, "RUNNING", "RUNNING")
-    assert run("curl localhost:8083/connectors/<name>/status")[0] == 200
-    assert run("curl localhost:8083/connectors/<name>")[0] == 200
+    assert shell.run(status_of)[0] == 200
+    assert shell.run(of_one)[0] == 200
     copy = shell.folder / "test.sink.txt"
     assert wait_until(
         lambda: copy.exists() and copy.read_bytes() == b"foo\nbar\n",
         seconds_max=COMMAND_SECONDS_MAX,
     )
     for each in (name, sink):
-        assert shell.run(f"curl -X DELETE localhost:8083/connectors/{each}") == (204, None)
+        assert shell.run(delete.replace(name, each)) == (204, None)
 
 
 def test_the_mixpanel_readmes_config_is_valid(shell: Shell) -> None:
     """With its blanks around the equals signs."""
-    config = javaproperties.loads(MIXPANEL)
+    config = read_properties(SEEDS / "mixpanel.properties")
     path = f"/connector-plugins/{config['connector.class']}/config/validate"
     status, found = asked(shell.url, "PUT", path, config)
     errors = [error for entry in found["configs"] for error in entry["value"]["errors"]]

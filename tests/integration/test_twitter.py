@@ -130,7 +130,7 @@ def test_the_demo_of_x_balances_its_accounts(kafka: KafkaStack, registry: Regist
         "changes": {"kafka.status.topic": name, "kafka.delete.topic": f"{name}-deleted"},
     }
     done = subprocess.run(
-        bound([sys.executable, "-m", "tests.integration.x_demo_process", json.dumps(options), str(figures_file)]),
+        bound([sys.executable, "-m", "tests.integration.demo_process", "x", json.dumps(options), str(figures_file)]),
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,

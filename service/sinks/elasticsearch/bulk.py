@@ -6,6 +6,7 @@ https://docs.opensearch.org/latest/api-reference/document-apis/bulk/
 from __future__ import annotations
 
 import gzip
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -32,6 +33,8 @@ _MALFORMED_TYPES = frozenset(
 )
 _CLOSED_TYPES = frozenset({"cluster_block_exception", "security_exception", "index_closed_exception"})
 _CLOSED_STATUSES = frozenset({401, 403})
+_CONFLICT = "version_conflict_engine_exception"
+_HELD_VERSION = re.compile(r"current version \[(\d{1,19})\]")
 _OK, _NOT_FOUND = range(200, 300), 404
 
 
@@ -69,7 +72,7 @@ class Item(msgspec.Struct):
         kind = self.error.type if isinstance(self.error, _Error) else ""
         if self.error is None and (self.status in _OK or self.status == _NOT_FOUND):
             return Verdict.DONE  # a document that is to be deleted may be missing
-        if kind == "version_conflict_engine_exception":
+        if kind == _CONFLICT:
             return Verdict.DONE if is_versioned else Verdict.OUTRUN
         if kind == "index_not_found_exception":
             return Verdict.INDEX_MISSING
@@ -78,6 +81,14 @@ class Item(msgspec.Struct):
         if kind in _CLOSED_TYPES or self.status in _CLOSED_STATUSES:
             return Verdict.CLOSED
         return Verdict.MALFORMED if kind in _MALFORMED_TYPES else Verdict.UNKNOWN
+
+    @property
+    def held_version(self) -> int | None:
+        """The document's version, where it is why the record was not written."""
+        if not isinstance(self.error, _Error) or self.error.type != _CONFLICT:
+            return None
+        found = _HELD_VERSION.search(self.error.reason or "")
+        return None if found is None else int(found.group(1))
 
     @property
     def reason(self) -> str:

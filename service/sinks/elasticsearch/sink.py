@@ -22,6 +22,7 @@ from service.sinks.contract import (
     Fatal,
     Finding,
     Form,
+    Partition,
     Retriable,
     SinkBatch,
     SinkConnector,
@@ -39,6 +40,12 @@ _INDEX_STATUSES = StatusTable().with_verdict(StatusVerdict.ACCEPT, (400, 404))
 _TOO_LARGE = 413
 _MEND_ACCESS = (
     "open the index, lift its block, or give the user of connection.username the right to write; then restart the task"
+)
+_MADE_ANEW = (
+    "partition {1} of topic {0} ends at offset {end}, and a record of offset {version} has written a document of the "
+    "index: the topic was made anew, or keys have moved to another partition, and the index takes new records for old "
+    "ones. Remove the index or write into another one, or name a version in external.version.header; then set the "
+    "connector's offsets back and restart it"
 )
 _REFUSED = "Indexing record failed. Please check DLQ topic for errors."
 
@@ -182,6 +189,29 @@ class ElasticsearchSink(SinkConnector[ElasticsearchSinkConfig]):
                 case Verdict.UNKNOWN:
                     batch.refuse(row, RefusalReason.REFUSED_BY_TARGET, f"Indexing failed: {item.reason}")
                     left.failure = left.failure or _REFUSED
+        if items and config.write_method == "INSERT" and not config.external_version_header:
+            left.failure = left.failure or await self._topic_made_anew(chunk, items, batch)
+
+    async def _topic_made_anew(self, chunk: Chunk, items: Sequence[Item], batch: SinkBatch) -> str | None:
+        """Why versions that are offsets, and were not replaced, are of no record of these partitions: those end before.
+
+        As long as a new topic of the same name is shorter than the old one was.
+        """
+        versions = zip(chunk.rows.tolist(), (item.held_version for item in items), strict=True)
+        held = {row: version for row, version in versions if version is not None}
+        if self._context is None:
+            return None
+        columns = [batch.records.column(name) for name in ("original_topic", "partition", "offset")]
+        greatest: dict[Partition, int] = {}
+        for row, version in held.items():
+            topic, partition, offset = (column[row].as_py() for column in columns)
+            if version > offset:  # equal is the record itself, sent again
+                greatest[topic, partition] = max(version, greatest.get((topic, partition), version))
+        ends = await self._context.ends(greatest) if greatest else {}
+        for partition, version in greatest.items():
+            if version >= ends.get(partition, version + 1):
+                return _MADE_ANEW.format(*partition, end=ends[partition], version=version)
+        return None
 
     def _fail_if_asked(self, left: _Left) -> None:
         if self.config.behavior_on_malformed_documents == "FAIL":

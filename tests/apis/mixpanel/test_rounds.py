@@ -11,7 +11,9 @@ import pytest
 from fetchers.catalog import shared_http
 from fetchers.sdk import Fatal, Page
 from fetchers.sdk.testing import FakeClock, FakeContext, collect
+from service.config.files import read_properties
 from service.simulators.mixpanel_settings import MixpanelSettings
+from tests.faults.worker_life import ROOT
 from tests.scenarios.mixpanel_memory import DAY
 from tests.scenarios.mixpanel_worker import MemoryWorker, properties, source_of
 from tests.scenarios.scripted_export import Scripted, scripted_export
@@ -89,6 +91,23 @@ async def test_the_project_s_secret_is_the_user_of_basic_authentication() -> Non
         given = base64.b64encode(b"project-secret-44:").decode()
         assert export.headers[0]["Authorization"] == f"Basic {given}"
         assert export.asked == [{"from_date": "2024-01-10", "to_date": "2024-01-10"}]
+
+
+async def test_the_config_of_2016_runs_as_printed() -> None:
+    """Single days one after another from the printed day to yesterday, a record a line, the position the day after."""
+    printed = read_properties(ROOT / "docs/examples/seeds/mixpanel.properties")
+    days = ["2016-02-01", "2016-02-02", "2016-02-03"]
+    async with scripted_export({day: [Scripted(line(day))] for day in days}) as export, shared_http() as http:
+        clock = FakeClock(datetime(2016, 2, 4, 12, tzinfo=UTC))
+        worker = MemoryWorker(printed | {"mixpanel.base.url": export.url}, http, clock=clock)
+        await worker.run()
+        assert export.asked == [{"from_date": day, "to_date": day} for day in days]
+        given = base64.b64encode(b"YOUR_MIXPANEL_SECRET_KEY:").decode()
+        assert export.headers[0]["Authorization"] == f"Basic {given}"
+    assert worker.delivered == [line(day).rstrip() for day in days]
+    ((partition, offset),) = worker.offsets.items()
+    assert dict(partition)["service"] == "mixpanel"
+    assert offset["position"] == "2016-02-04"
 
 
 async def test_the_project_s_secret_is_said_by_nobody() -> None:

@@ -1,12 +1,22 @@
-"""``ElasticsearchSink`` against a real OpenSearch: the suite that the stand-in passes too."""
+"""``ElasticsearchSink`` against a real OpenSearch: the suite that the stand-in passes too, and a restart."""
 
 from __future__ import annotations
 
+import asyncio
+
+import numpy as np
 import pytest
 
-from tests.search_suite import Search, SearchSuite
+from fetchers.sdk import Retriable
+from service.embedded.running import Running
+from service.embedded.server import EmbeddedServer
+from service.sinks.contract import SinkBatch
+from tests.search_suite import Search, SearchSuite, Sink, started
 
 pytestmark = pytest.mark.integration
+BATCH = 50
+LOOK_SECONDS = 0.05
+SUMS = {"n": {"stats": {"field": "n"}}}
 
 
 @pytest.fixture
@@ -17,3 +27,40 @@ def search(opensearch: str) -> Search:
 
 class TestOpenSearch(SearchSuite):
     """The server itself."""
+
+
+async def put_as_the_worker_does(sink: Sink, batch: SinkBatch) -> int:
+    """Again what the sink wants again, until it is taken; how often it was."""
+    times = 0
+    while True:
+        try:
+            await sink.sink.put(batch)
+        except Retriable as error:
+            rows = range(len(batch)) if error.rows is None else sorted(error.rows)
+            batch = batch.take(np.array(rows, np.int64))
+            times += 1
+            await asyncio.sleep(LOOK_SECONDS)
+        else:
+            return times
+
+
+@pytest.mark.faults
+@pytest.mark.slow
+async def test_a_restart_of_the_server_loses_and_doubles_nothing(
+    search: Search, search_server: Running[EmbeddedServer]
+) -> None:
+    """Batches are put all the while, in small bulks; each record is a document once, and none is refused."""
+    begin = retried = 0
+    async with started(search, key__ignore="true", bulk__size__bytes="2000") as sink:
+        async with asyncio.TaskGroup() as group:
+            restart = group.create_task(asyncio.to_thread(search_server.call, EmbeddedServer.restart))
+            while not restart.done() or not begin:
+                batch = await sink.batch([(None, {"n": begin + row}) for row in range(BATCH)], begin=begin)
+                retried += await put_as_the_worker_does(sink, batch)
+                begin += BATCH
+        assert not sink.refused
+    assert retried
+    await search.ask("POST", f"/{search.topic}/_refresh")
+    counted = await search.ask("POST", f"/{search.topic}/_search", {"size": 0, "track_total_hits": True, "aggs": SUMS})
+    assert counted["hits"]["total"]["value"] == begin
+    assert counted["aggregations"]["n"]["sum"] == sum(range(begin))

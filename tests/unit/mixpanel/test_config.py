@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import javaproperties
 import pytest
 
 from fetchers.catalog import find_plugin
 from fetchers.mixpanel.config import HOSTS, MixpanelConfig
 from fetchers.mixpanel.fetcher import MixpanelSource
 from fetchers.sdk import Finding
+from service.config.files import read_properties
+from tests.faults.worker_life import ROOT
 
-SEED = """
-name=mixpanel-connector
-connector.class=org.apache.kafka.connect.mixpanel.MixPanelConnector
-tasks.max=1
-api_key = YOUR_MIXPANEL_API_KEY
-api_secret = YOUR_MIXPANEL_SECRET_KEY
-from_date = 2016-02-01
-topic=mixp
-"""
 GOOD = {
     "topic": "mixp",
     "from_date": "2016-02-01",
@@ -91,7 +83,7 @@ def test_a_service_account_needs_all_its_parts(missing: str) -> None:
 
 def test_the_seed_s_file_runs() -> None:
     """The connector's own README config: class, keys with blanks, secret as the project's."""
-    texts = javaproperties.loads(SEED)
+    texts = read_properties(ROOT / "docs/examples/seeds/mixpanel.properties")
     plugin = find_plugin(texts["connector.class"])
     assert plugin is not None
     assert plugin.load() is MixpanelSource
