@@ -56,7 +56,7 @@ def _complete(name: str) -> JarCache:
     except SetupFailure as failure:
         raise PartsMissing(str(failure)) from failure
     if not cache.is_complete(name):
-        by_test = dict.fromkeys(("clients", "opensearch", "hdfs"), "./headrace test")
+        by_test = dict.fromkeys(("clients", "opensearch", "hdfs", "mysql"), "./headrace test")
         how = {"connect": "./headrace bench", **by_test}.get(name, "headrace parts")
         raise PartsMissing(f"the JVM parts '{name}' are not in {cache.folder}: call {how} once to fetch them")
     return cache
