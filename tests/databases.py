@@ -1,32 +1,36 @@
-"""Fixtures of the real databases: one PostgreSQL and one MariaDB for the whole run, started when first asked for.
+"""Fixtures of the real databases: a PostgreSQL, a MariaDB and a MySQL for the whole run, started when first asked for.
 
-A pytest plugin, loaded by tests/conftest.py. Each test makes a database of its own (``postgres``, ``mariadb``). The
-guard of the embedded servers runs them, so that they end with the run, however it ends.
+A pytest plugin, loaded by tests/conftest.py. Each test makes a database of its own (``postgres``, ``mariadb``,
+``mysql``). The guard of the embedded servers runs them, so that they end with the run, however it ends.
 """
 
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
 import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 import uuid
+import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import adbc_driver_postgresql.dbapi as adbc
 import asyncmy
 import pytest
 
 from service.embedded import guard
+from service.embedded.jars import class_path
 from service.embedded.ports import free_ports
 
 READY_SECONDS_MAX = 120.0
@@ -100,7 +104,7 @@ def _postgres_answers(port: int) -> bool:
     return True
 
 
-def _mariadb_answers(port: int) -> bool:
+def _mysql_answers(port: int) -> bool:
     try:
         with socket.create_connection(("127.0.0.1", port), 1.0):
             return True
@@ -171,12 +175,58 @@ def running_mariadb(folder: Path) -> Iterator[DatabaseServer]:
     command += ["--sql-mode=", "--innodb-flush-log-at-trx-commit=0", "--max-connections=300"]
     command += ["--performance-schema=OFF", "--server-id=1", "--log-bin=binlog", "--sync-binlog=0"]
     command += ["--binlog-format=ROW", "--binlog-row-image=FULL", "--binlog-row-metadata=FULL"]
-    server = DatabaseServer(command, port, own, _mariadb_answers)
+    server = DatabaseServer(command, port, own, _mysql_answers)
     server.start()
     try:
         yield server
     finally:
         server.stop()
+
+
+@pytest.fixture(scope="session")
+def mysql_programs(database_folder: Path) -> Path:
+    """The folder of MySQL's own programs, out of their jar."""
+    try:
+        ctypes.CDLL("libaio.so.1")
+        ctypes.CDLL("libnuma.so.1")
+    except OSError as error:
+        pytest.skip(f"MySQL lacks a library ({error}): apt-get install libaio1 libnuma1")
+    with (
+        zipfile.ZipFile(class_path("mysql")) as jar,
+        jar.open("mysql-Linux-amd64.tar.gz") as packed,
+        tarfile.open(fileobj=packed) as archive,
+    ):
+        archive.extractall(database_folder / "mysql-programs", filter="data")
+    return database_folder / "mysql-programs"
+
+
+@contextmanager
+def running_mysql(folder: Path, programs: Path, *, server_id: int = 1) -> Iterator[DatabaseServer]:
+    """MySQL with a log of rows and GTIDs; everyone is ``root`` without a password, unless made otherwise."""
+    own = _own_folder(folder, f"mysql-{server_id}")
+    (port,) = free_ports(1)
+    command = [*_NOBODY, str(programs / "bin/mysqld"), "--no-defaults", f"--basedir={programs}"]
+    command += [f"--lc-messages-dir={programs}/share", f"--datadir={own}/data"]
+    subprocess.run([*command, "--initialize-insecure"], check=True, capture_output=True, timeout=300)
+    command += ["--bind-address=127.0.0.1", f"--port={port}", "--mysqlx=OFF", f"--socket={own}/socket"]
+    command += [f"--pid-file={own}/pid", f"--server-id={server_id}", "--log-bin=binlog", "--sync-binlog=0"]
+    command += ["--binlog-format=ROW", "--binlog-row-image=FULL", "--binlog-row-metadata=FULL", "--sql-mode="]
+    command += ["--gtid-mode=ON", "--enforce-gtid-consistency=ON", "--performance-schema=OFF"]
+    command += ["--innodb-buffer-pool-size=32M", "--innodb-flush-log-at-trx-commit=0", "--max-connections=300"]
+    command += ["--default-authentication-plugin=mysql_native_password"]
+    server = DatabaseServer(command, port, own, _mysql_answers)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def mysql_server(database_folder: Path, mysql_programs: Path) -> Iterator[DatabaseServer]:
+    """The run's MySQL."""
+    with running_mysql(database_folder, mysql_programs) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")
@@ -228,8 +278,13 @@ def postgres(postgres_server: DatabaseServer) -> Iterator[Postgres]:
     made.run(f"drop database {made.name} with (force)", name="postgres")
 
 
-class MariaDb:
-    """A database of its own in the run's MariaDB."""
+M = TypeVar("M", bound="MySql")
+
+
+class MySql:
+    """A database of its own in the run's MariaDB or MySQL."""
+
+    scheme = "mysql"
 
     def __init__(self, server: DatabaseServer, name: str) -> None:
         self.server = server
@@ -238,7 +293,7 @@ class MariaDb:
     @property
     def url(self) -> str:
         """For ``connection.url``."""
-        return f"jdbc:mariadb://127.0.0.1:{self.server.port}/{self.name}?user=root"
+        return f"jdbc:{self.scheme}://127.0.0.1:{self.server.port}/{self.name}?user=root"
 
     async def connect(self, *, autocommit: bool = True, database: str | None = "") -> Any:
         """A session, with values as the server's own texts."""
@@ -272,10 +327,35 @@ class MariaDb:
         asyncio.run(self.rows(*statements, database=database))
 
 
-@pytest.fixture
-def mariadb(mariadb_server: DatabaseServer) -> Iterator[MariaDb]:
-    """An empty database, which is dropped in the end."""
-    made = MariaDb(mariadb_server, f"test_{uuid.uuid4().hex[:10]}")
+class MariaDb(MySql):
+    """In the run's MariaDB."""
+
+    scheme = "mariadb"
+
+
+@contextmanager
+def _own_database(made: M) -> Iterator[M]:
     made.run(f"create database {made.name}", database=None)
     yield made
     made.run(f"drop database {made.name}", database=None)
+
+
+@pytest.fixture
+def mariadb(mariadb_server: DatabaseServer) -> Iterator[MariaDb]:
+    """An empty database, which is dropped in the end."""
+    with _own_database(MariaDb(mariadb_server, f"test_{uuid.uuid4().hex[:10]}")) as made:
+        yield made
+
+
+@pytest.fixture
+def mysql(mysql_server: DatabaseServer) -> Iterator[MySql]:
+    """An empty database, which is dropped in the end."""
+    with _own_database(MySql(mysql_server, f"test_{uuid.uuid4().hex[:10]}")) as made:
+        yield made
+
+
+@pytest.fixture(params=["mariadb", "mysql"])
+def each_mysql(request: pytest.FixtureRequest) -> MySql:
+    """A database in MariaDB, and one in MySQL."""
+    found: MySql = request.getfixturevalue(request.param)
+    return found

@@ -9,7 +9,6 @@ from __future__ import annotations
 import struct
 import uuid
 import zlib
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 QUERY, STOP, ROTATE, FORMAT_DESCRIPTION, XID, TABLE_MAP = 2, 3, 4, 15, 16, 19
@@ -41,7 +40,9 @@ EVENT_BYTES_MAX = 1 << 30
 _PACKET = struct.Struct("<IBIBIIIH")
 """Length and number of the packet, its status, then the event's header."""
 _HEADER = struct.Struct("<IBIIIH")
-_ARTIFICIAL = 0x20
+_MARIADB_GTID = struct.Struct("<QIB")
+"""Number, domain and flags."""
+ARTIFICIAL = 0x20
 _STATUS_EVENT, _STATUS_END, _STATUS_ERROR = 0, 0xFE, 0xFF
 
 
@@ -76,7 +77,7 @@ class Event(NamedTuple):
     @property
     def is_artificial(self) -> bool:
         """Whether it is in no log: the server tells by it where it begins to send."""
-        return bool(self.flags & _ARTIFICIAL) or self.end_position == 0
+        return bool(self.flags & ARTIFICIAL) or self.end_position == 0
 
 
 class EventReader:
@@ -94,7 +95,7 @@ class EventReader:
         events: list[Event] = []
         at, size = 0, len(data)
         unpack = _PACKET.unpack_from
-        crc32 = zlib.crc32
+        crc32, made, add = zlib.crc32, tuple.__new__, events.append
         view = memoryview(data)
         while at + 4 + HEADER_BYTES < size:
             word, status, timestamp, kind, server_id, length, position, flags = unpack(data, at)
@@ -117,7 +118,8 @@ class EventReader:
                     raise MalformedError(f"the checksum of the event before position {position} is wrong")
             elif kind in (FORMAT_DESCRIPTION, ROTATE):
                 end = self._checked(kind, data, start, end)
-            events.append(Event(kind, timestamp, server_id, position - length, position, flags, data, start, end))
+            # what Event(…) does, in half the time
+            add(made(Event, (kind, timestamp, server_id, position - length, position, flags, data, start, end)))
         if at + 4 < size and at + 4 + HEADER_BYTES >= size:  # an error or the end may be shorter than any event
             packet = int.from_bytes(data[at : at + 3], "little")
             if at + 4 + packet <= size:
@@ -213,8 +215,7 @@ def read_query(event: Event) -> Query:
     return Query(name, body[at + name_bytes + 1 :].decode("utf-8", "replace"), thread)
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionId:
+class TransactionId(NamedTuple):
     """A global transaction identifier, and what comes with it."""
 
     source: str
@@ -233,12 +234,12 @@ class TransactionId:
 
 def read_gtid(event: Event) -> TransactionId | None:
     """None for MySQL's anonymous transactions."""
-    body = event.data[event.start : event.end]
     if event.kind == MARIADB_GTID:
-        if len(body) < 13:  # noqa: PLR2004 - number 8, domain 4, flags 1
+        if event.end - event.start < _MARIADB_GTID.size:
             raise MalformedError("a GTID of the log is cut short")
-        number, domain, flags = struct.unpack_from("<QIB", body)
+        number, domain, flags = _MARIADB_GTID.unpack_from(event.data, event.start)
         return TransactionId(f"{domain}-{event.server_id}", number, bool(flags & 1), bool(flags & 64))
+    body = event.data[event.start : event.end]
     if len(body) < 25:  # noqa: PLR2004 - flags 1, server 16, number 8
         raise MalformedError("a GTID of the log is cut short")
     if event.kind == ANONYMOUS_GTID:

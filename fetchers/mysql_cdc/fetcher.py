@@ -188,10 +188,11 @@ class MySqlCdcSource(SourceConnector[MySqlCdcConfig]):
         while True:
             was_behind = _is_behind(segments.place, end)
             for event in await log.events():
-                for page in _pages(segments.take(event), tables, context):
-                    yield page
-                if segments.is_idle:
-                    context.finish_round()
+                if (closed := segments.take(event)) is not None:
+                    for page in _pages(closed, tables, context):
+                        yield page
+            if segments.is_idle:
+                context.finish_round()
             if segments.has_rows and segments.is_between and not await log.has_more():
                 for page in _pages(segments.close(), tables, context):
                     yield page
@@ -204,9 +205,7 @@ class MySqlCdcSource(SourceConnector[MySqlCdcConfig]):
                 yield Page([], told.offset(), partition=tables.partition)
 
 
-def _pages(segment: Segment | None, tables: Tables, context: FetchContext) -> list[Page]:
-    if segment is None:
-        return []
+def _pages(segment: Segment, tables: Tables, context: FetchContext) -> list[Page]:
     handled = _now_us(context)
     if segment.end.seconds:
         context.report_lag(max(0.0, handled / MICROS - segment.end.seconds))

@@ -1,7 +1,7 @@
 """MySQL's binary JSON as the server's own text of it: ``{"a": 1, "b": [true, null]}``.
 
 Format: "JSON binary format" in ``sql-common/json_binary.h`` of MySQL's source. MariaDB has no such format: its JSON is
-text already. Doubles are written with the fewest digits that mean the same number.
+text already. Doubles have the fewest digits that mean the same number.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import base64
 import json
 import math
 import struct
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,8 @@ from fetchers.mysql_cdc.values import GROUP_DIGITS, decimals
 
 DEPTH_MAX = 100
 """MySQL's own limit of nesting."""
+FIXED_DIGITS = 15
+"""Places on either side of the point up to which a double is written without an exponent (``DBL_DIG``)."""
 _SMALL_OBJECT, _LARGE_OBJECT, _SMALL_ARRAY, _LARGE_ARRAY, _LITERAL = range(5)
 _NUMBERS = {5: "<h", 6: "<H", 7: "<i", 8: "<I", 9: "<q", 10: "<Q"}
 _DOUBLE, _STRING, _OPAQUE = 11, 12, 15
@@ -50,7 +53,7 @@ def _text(kind: int, data: bytes, at: int, depth: int) -> str:  # noqa: PLR0911 
         return str(struct.unpack_from(_NUMBERS[kind], data, at)[0])
     if kind == _DOUBLE:
         (number,) = struct.unpack_from("<d", data, at)
-        return repr(number).replace("e+", "e") if math.isfinite(number) else _refused(kind)
+        return _double(number) if math.isfinite(number) else _refused(kind)
     if kind == _STRING:
         length, at = _length(data, at)
         return _quoted(_cut(data, at, length).decode())
@@ -125,6 +128,17 @@ def _opaque(kind: int, data: bytes) -> str:
             return f'"{day}"'
         return f'"{day} {clock >> 12 & 31:02d}:{clock >> 6 & 63:02d}:{clock & 63:02d}.{micros:06d}"'
     return f'"base64:type{kind}:{base64.b64encode(data).decode()}"'
+
+
+def _double(number: float) -> str:
+    """As ``my_gcvt`` of MySQL's ``dtoa.cc``: without an exponent while the point is near the digits."""
+    sign, digits, exponent = Decimal(repr(number)).normalize().as_tuple()
+    point = len(digits) + int(exponent)
+    if not number or -FIXED_DIGITS < point <= FIXED_DIGITS:
+        text = f"{Decimal(repr(number)).normalize():f}"
+        return text if "." in text else f"{text}.0"
+    first, rest = str(digits[0]), "".join(map(str, digits[1:]))
+    return f"{'-' * sign}{first}{'.' * bool(rest)}{rest}e{point - 1}"
 
 
 def _decimal(data: bytes) -> str:

@@ -74,9 +74,11 @@ class _Layout:
         count = len(table.columns)
         self.bitmap_bytes = (count + 7) // 8
         self.widths = [width_of(column) for column in table.columns]
-        whole = ((1 << count) - 1).to_bytes(self.bitmap_bytes, "little")
-        self.head = _packed(count) + whole
-        self.update_head = self.head + whole
+        wholes = [((1 << bits) - 1).to_bytes(self.bitmap_bytes, "little") for bits in (count, 8 * self.bitmap_bytes)]
+        self.count = _packed(count)
+        self.heads = frozenset(self.count + whole for whole in wholes)
+        """How the rows of an event begin that has all columns: MySQL sets the bits behind the last column as well."""
+        self.update_heads = frozenset(head + whole for head in self.heads for whole in wholes)
         self._steps: dict[bytes, tuple[tuple[tuple[int, int], ...], int]] = {}
 
     def walk(self, data: bytes, at: int, end: int) -> list[int]:
@@ -180,15 +182,16 @@ class RowBuffer:
             extra = int.from_bytes(data[at : at + 2], "little")
             at += max(extra, 2)
         layout = self._layout
-        head = layout.update_head if ROWS[event.kind] == "u" else layout.head
-        if data[at : at + len(head)] != head:
-            if data[at : at + 1] == head[:1]:
+        is_update = ROWS[event.kind] == "u"
+        size = len(layout.count) + layout.bitmap_bytes * (2 if is_update else 1)
+        if data[at : at + size] not in (layout.update_heads if is_update else layout.heads):
+            if data[at : at + len(layout.count)] == layout.count:
                 raise NotDescribed(
                     f"{self.table.name}: rows are logged without all of their columns. "
                     "Run: SET GLOBAL binlog_row_image = FULL; changes that were logged before cannot be read"
                 )
             raise MalformedError(f"rows of {self.table.name} have another number of columns than the table")
-        at += len(head)
+        at += size
         if at > event.end:
             raise MalformedError("a row of the log runs past its event")
         starts = layout.walk(data, at, event.end)

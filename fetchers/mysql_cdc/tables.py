@@ -92,11 +92,10 @@ class Tables:
         """A page of what the log has; ``place``: where to go on behind it."""
         delivered = self.of(run.table)
         rows = _rows(delivered, run)
-        marks = run.marks
-        images = np.array([mark.images for mark in marks])
-        sides = np.array([2 if mark.operation == "u" else 1 for mark in marks])
-        counts = images // sides
-        codes = np.array([ord(mark.operation) for mark in marks], np.uint8)
+        kinds, images, seconds, positions, servers, gtids, threads = zip(*run.marks, strict=True)
+        codes = np.frombuffer("".join(kinds).encode(), np.uint8)
+        sides = np.where(codes == ord("u"), 2, 1)
+        counts = np.asarray(images) // sides
         operations = np.repeat(codes, counts)
         first = np.cumsum(np.repeat(sides, counts)) - np.repeat(sides, counts)
         before = after = None
@@ -105,22 +104,22 @@ class Tables:
         else:
             before = rows.take(pa.array(first, mask=operations == ord("c")))
             after = rows.take(pa.array(first + (operations == ord("u")), mask=operations == ord("d")))
-        each = np.repeat(np.arange(len(marks)), counts)
+        each = pa.array(np.repeat(np.arange(len(codes)), counts))
 
-        def column(values: list[Any], kind: Any) -> Any:
-            return pa.array(values, kind).take(pa.array(each))
+        def column(values: Any, kind: Any) -> Any:
+            return pa.array(values, kind).take(each)
 
         source = {
             "db": run.table.database,
             "table": run.table.table,
             "file": file,
-            "server_id": column([mark.server_id for mark in marks], pa.int64()),
-            "gtid": column([mark.gtid for mark in marks], pa.string()),
-            "pos": column([mark.position for mark in marks], pa.int64()),
+            "server_id": column(servers, pa.int64()),
+            "gtid": column(gtids, pa.string()),
+            "pos": column(positions, pa.int64()),
             "row": pa.array(np.arange(len(each)) - np.repeat(np.cumsum(counts) - counts, counts), pa.int32()),
-            "thread": column([mark.thread for mark in marks], pa.int64()),
+            "thread": column(threads, pa.int64()),
         }
-        committed = column([mark.seconds * MICROS for mark in marks], pa.int64())
+        committed = column(np.asarray(seconds, np.int64) * MICROS, pa.int64())
         return delivered.changes.page(
             Changes(operations, before, after, committed, source),
             handled_us=handled_us,

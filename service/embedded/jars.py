@@ -56,9 +56,8 @@ def _complete(name: str) -> JarCache:
     except SetupFailure as failure:
         raise PartsMissing(str(failure)) from failure
     if not cache.is_complete(name):
-        by_test = dict.fromkeys(("clients", "hdfs"), "./headrace test")
-        how = {"connect": "./headrace bench", "opensearch": "./headrace demo pipeline", **by_test}.get(
-            name, "headrace parts"
-        )
+        by_test = dict.fromkeys(("clients", "hdfs", "debezium", "mysql", "iceberg"), "./headrace test")
+        by_other = {"connect": "./headrace bench", "opensearch": "./headrace demo pipeline"}
+        how = (by_test | by_other).get(name, "headrace parts")
         raise PartsMissing(f"the JVM parts '{name}' are not in {cache.folder}: call {how} once to fetch them")
     return cache

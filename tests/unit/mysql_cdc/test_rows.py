@@ -240,6 +240,18 @@ JSON_VALUES = {
     b"\x05\xfe\xff": "-2",
     b"\x0a" + b"\xff" * 8: "18446744073709551615",
     b"\x0b" + struct.pack("<d", 1.5): "1.5",
+    **{
+        b"\x0b" + struct.pack("<d", number): text
+        for number, text in [
+            (-1e-7, "-0.0000001"),
+            (1e14, "100000000000000.0"),
+            (1e15, "1e15"),
+            (1e-15, "0.000000000000001"),
+            (1e-16, "1e-16"),
+            (-1.25e300, "-1.25e300"),
+            (-0.0, "-0.0"),
+        ]
+    },
     b"\x0c\x03a\xc3\xbc": '"aü"',
     b"\x0f\x0a\x08" + struct.pack("<q", ((2024 * 13 + 2) << 5 | 29) << 41): '"2024-02-29"',
     b"\x0f\xf6\x04\x03\x02\x81\x0f": "1.15",
@@ -326,6 +338,17 @@ def test_any_bytes_are_a_table_or_an_error(body: bytes) -> None:
     except MalformedError:
         return
     assert table.name.count(".") >= 1
+
+
+@pytest.mark.parametrize("spare", [0, 0xFC])
+def test_the_bits_behind_the_last_column_do_not_matter(spare: int) -> None:
+    """MySQL 8.0.15 sets them in some events and not in others."""
+    rows = RowBuffer(TableMap("w", "t", NAMED))
+    image = b"\0" + whole(1, 4) + b"\x01a"
+    both = bytes([3 | spare])
+    for kind, head in ((events.WRITE_V2, both), (events.UPDATE_V2, both + both)):
+        data = struct.pack("<IHHH", 7, 0, 1, 2) + b"\x02" + head + image * len(head)
+        assert rows.add(Event(kind, 0, 1, 4, 100, 0, data, 0, len(data))) == len(head)
 
 
 def test_partial_rows_and_a_log_without_names_are_refused() -> None:

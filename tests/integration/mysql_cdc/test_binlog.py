@@ -1,11 +1,12 @@
 # ruff: noqa: S608 - statements of tests
-"""``MySqlCdcSource`` on a real MariaDB: values, snapshot and log without gap or repeat, DDL, refusals."""
+"""``MySqlCdcSource`` on a real MariaDB and a real MySQL: values, snapshot and log without gap or repeat, DDL."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import random
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
@@ -17,7 +18,7 @@ from fetchers.mysql_cdc.config import MySqlCdcConfig
 from fetchers.mysql_cdc.fetcher import MySqlCdcSource
 from fetchers.sdk import Fatal, Page
 from fetchers.sdk.testing.context import FakeContext
-from tests.databases import MariaDb
+from tests.databases import MariaDb, MySql
 
 pytestmark = pytest.mark.integration
 SECONDS_MAX = 60.0
@@ -59,15 +60,15 @@ VALUES: Mapping[str, Sequence[str]] = {
 }
 
 
-def source(mariadb: MariaDb, **keys: str) -> MySqlCdcSource:
+def source(database: MySql, **keys: str) -> MySqlCdcSource:
     """A connector for the test's database."""
     config = MySqlCdcConfig.parse(
         {
             "database.hostname": "127.0.0.1",
-            "database.port": str(mariadb.server.port),
+            "database.port": str(database.server.port),
             "database.user": "root",
             "database.server.id": str(random.randrange(1_000, 2**31)),
-            "database.include.list": mariadb.name,
+            "database.include.list": database.name,
             "topic.prefix": "shop",
             **{key.replace("_", "."): value for key, value in keys.items()},
         }
@@ -122,7 +123,7 @@ def has_row(table: str, number: int) -> Callable[[list[Page]], bool]:
     return found
 
 
-async def test_snapshot_and_log_say_the_same_of_every_type(mariadb: MariaDb) -> None:
+async def test_snapshot_and_log_say_the_same_of_every_type(each_mysql: MySql) -> None:
     """Edge values of each type, read as rows and as changes, are equal; so are their schemas."""
     columns = ", ".join(f"c{at} {kind}{'' if 'null' in kind else ' null'}" for at, kind in enumerate(VALUES))
     rows = [", ".join(pair[at] for pair in VALUES.values()) for at in (0, 1)]
@@ -130,13 +131,13 @@ async def test_snapshot_and_log_say_the_same_of_every_type(mariadb: MariaDb) -> 
     inserts = [f"insert into t values ({at}, {row})" for at, row in enumerate([*rows, nulls])]
     mode = {"bigint.unsigned.handling.mode": "precise", "event.form": "row"}
     create = f"create table t (id int primary key, {columns}) default charset utf8mb4"
-    await mariadb.rows("set sql_mode=''", create, *inserts)
-    connector, context = source(mariadb, **mode), FakeContext()
+    await each_mysql.rows("set sql_mode=''", create, *inserts)
+    connector, context = source(each_mysql, **mode), FakeContext()
     pages = await read(connector, context, until=has_row("t", 2))
     snapshot = rows_of(pages)
     assert [key for _, key, _ in snapshot] == ['{"id":0}', '{"id":1}', '{"id":2}']
-    await mariadb.rows("set sql_mode=''", "create table x like t", "insert into x select * from t")
-    logged = await read(source(mariadb, **mode), context, until=has_row("x", 2))
+    await each_mysql.rows("set sql_mode=''", "create table x like t", "insert into x select * from t")
+    logged = await read(source(each_mysql, **mode), context, until=has_row("x", 2))
     assert [value for _, _, value in rows_of(logged)] == [value for _, _, value in snapshot]
     schemas = [page.schema.document["fields"] for page in (pages[0], logged[-1]) if page.schema is not None]
     assert schemas[0] == schemas[1]
@@ -150,10 +151,10 @@ async def test_snapshot_and_log_say_the_same_of_every_type(mariadb: MariaDb) -> 
     assert first[names["varchar(9) character set latin1"]] == "é€"
 
 
-async def _client(mariadb: MariaDb, seed: int) -> None:
+async def _client(database: MySql, seed: int) -> None:
     """Transactions of inserts, updates, deletes, changed keys and savepoints; some are rolled back."""
     chance = random.Random(seed)
-    connection = await mariadb.connect()
+    connection = await database.connect()
     for number in range(TRANSACTIONS):
         key = chance.randrange(400)
         choices = [
@@ -178,37 +179,37 @@ async def _client(mariadb: MariaDb, seed: int) -> None:
     await connection.ensure_closed()
 
 
-async def test_the_state_rebuilt_is_the_tables(mariadb: MariaDb) -> None:
+async def test_the_state_rebuilt_is_the_tables(each_mysql: MySql) -> None:
     """Several clients write while the snapshot is read, and a column is added; from any place the rest comes once."""
-    await mariadb.rows(
+    await each_mysql.rows(
         "create table a (id int primary key, v varchar(20), n int)",
         "create table b (id int, k varchar(9), v varchar(9), primary key (k, id))",
-        "insert into a select seq, 'old', 0 from seq_1_to_400",
+        f"insert into a values {', '.join(f'({at}, {chr(39)}old{chr(39)}, 0)' for at in range(1, 401))}",
     )
     keys = {"event.form": "row", "snapshot.fetch.size": "50", "max.batch.bytes": "3000"}
     context = FakeContext()
     async with asyncio.TaskGroup() as group:
         for seed in range(CLIENTS):
-            group.create_task(_client(mariadb, seed))
-        first = await read(source(mariadb, **keys), context, until=_is_snapshot_over)
-    await mariadb.rows("alter table a add column w int default 5", "insert into a values (9999, 'end', 0, 6)")
-    rest = await read(source(mariadb, **keys), context, until=has_row("a", 9999))
+            group.create_task(_client(each_mysql, seed))
+        first = await read(source(each_mysql, **keys), context, until=_is_snapshot_over)
+    await each_mysql.rows("alter table a add column w int default 5", "insert into a values (9999, 'end', 0, 6)")
+    rest = await read(source(each_mysql, **keys), context, until=has_row("a", 9999))
     records = rows_of([*first, *rest])
     state = state_of(records)
     for table, columns in (("a", "id, v, n"), ("b", "id, k, v")):
-        told = await mariadb.rows(f"select {columns} from {table}")
+        told = await each_mysql.rows(f"select {columns} from {table}")
         mine = [
             tuple(str(value[name]) for name in columns.split(", "))
             for (topic, _), value in state.items()
-            if topic == f"shop.{mariadb.name}.{table}"
+            if topic == f"shop.{each_mysql.name}.{table}"
         ]
         assert sorted(mine) == sorted(tuple(map(str, row)) for row in told)
-    assert state[f"shop.{mariadb.name}.a", '{"id":9999}']["w"] == 6
+    assert state[f"shop.{each_mysql.name}.a", '{"id":9999}']["w"] == 6
     cuts = random.Random(1).sample(range(len(rest)), min(8, len(rest)))
     for cut in cuts:
         again = FakeContext()
         again.commit(rest[cut])
-        behind = [] if cut + 1 == len(rest) else await read(source(mariadb, **keys), again, until=has_row("a", 9999))
+        behind = [] if cut + 1 == len(rest) else await read(source(each_mysql, **keys), again, until=has_row("a", 9999))
         assert _by_topic(rows_of([*rest[: cut + 1], *behind])) == _by_topic(rows_of(rest)), rest[cut].offset
 
 
@@ -223,14 +224,14 @@ def _by_topic(records: Sequence[tuple[str, Any, Any]]) -> dict[str, list[Any]]:
     return found
 
 
-async def test_envelopes_are_debeziums(mariadb: MariaDb) -> None:
+async def test_envelopes_are_debeziums(each_mysql: MySql) -> None:
     """Operations, both images, tombstones, a changed key, and where an event is in the log."""
-    await mariadb.rows("create table t (id int primary key, v varchar(9) not null)")
-    connector, context = source(mariadb, **{"snapshot.mode": "no_data"}), FakeContext()
+    await each_mysql.rows("create table t (id int primary key, v varchar(9) not null)")
+    connector, context = source(each_mysql, **{"snapshot.mode": "no_data"}), FakeContext()
     await read(connector, context, until=bool)
     changes = ("insert into t values (1, 'a')", "update t set v = 'b'", "update t set id = 2", "delete from t")
-    await mariadb.rows(*changes, "insert into t values (9, 'end')")
-    records = rows_of(await read(source(mariadb), context, until=has_row("t", 9)))
+    await each_mysql.rows(*changes, "insert into t values (9, 'end')")
+    records = rows_of(await read(source(each_mysql), context, until=has_row("t", 9)))
     found = [(key, value and (value["op"], value["before"], value["after"])) for _, key, value in records]
     one, two = '{"id":1}', '{"id":2}'
     assert found[:-1] == [
@@ -243,8 +244,13 @@ async def test_envelopes_are_debeziums(mariadb: MariaDb) -> None:
         (two, None),
     ]
     place = records[0][2]["source"]
-    assert (place["connector"], place["name"], place["db"], place["table"]) == ("mariadb", "shop", mariadb.name, "t")
-    assert place["gtid"].startswith("0-1-")
+    assert (place["connector"], place["name"], place["db"], place["table"]) == (
+        each_mysql.scheme,
+        "shop",
+        each_mysql.name,
+        "t",
+    )
+    assert re.match("0-1-" if each_mysql.scheme == "mariadb" else "[0-9a-f-]{36}:[0-9]+$", place["gtid"])
     assert place["file"].startswith("binlog.")
 
 
