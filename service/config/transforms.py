@@ -60,8 +60,10 @@ class TransformClass:
 
 
 class _DeclaredKeys(ConfigModel, use_attribute_docstrings=False):
-    """Base of the made config classes. Their keys bring their descriptions, and pydantic's search for the source of a class that
-    has none takes 30 ms for each."""
+    """Base of the made config classes.
+
+    Their keys bring their descriptions, and pydantic's search for the source of a class that has none takes 30 ms each.
+    """
 
 
 def _config_class(form: Any) -> type[ConfigModel]:
