@@ -10,8 +10,10 @@ from collections.abc import Iterator
 
 from spark_batch.plan import ConversionPlan, PlanFinding
 from spark_batch.transforms.catalog import (
+    HEADER_EDITS,
     ByLogicalTableRouter,
     ExtractNewRecordState,
+    HasHeaderKey,
     RecordIsTombstone,
     Side,
     Step,
@@ -28,6 +30,8 @@ def event_findings(plan: ConversionPlan) -> Iterator[PlanFinding]:
             yield from _of_tombstones(step)
         if isinstance(step.transformation, (ByLogicalTableRouter, ExtractNewRecordState)) and not plan.is_of_rows:
             yield _finding(step, "type", step.transformation.NAME, "a source of change events, or a sink")
+        if form is not None and form.headers:
+            yield from _of_headers(step, form)
         if isinstance(step.transformation, ExtractNewRecordState):
             form = step.transformation
             yield from _of_rows(step, form, is_first=not is_changed and step.predicate is None)
@@ -41,9 +45,15 @@ def _of_rows(step: Step, form: ExtractNewRecordState, *, is_first: bool) -> Iter
     if form.topic_field is not None:
         expected = "none at a source, whose topics are made before"
         yield _finding(step, "route.by.field", form.topic_field, expected)
-    if form.headers:
-        expected = "none at a source, whose headers come of its pages"
-        yield _finding(step, "add.headers", form.headers[0].name, expected)
+
+
+def _of_headers(step: Step, form: ExtractNewRecordState) -> Iterator[PlanFinding]:
+    """Fields of events become headers at the end, when a batch is converted."""
+    if isinstance(step.transformation, HEADER_EDITS):
+        name = step.transformation.NAME
+        yield _finding(step, "type", name, "its place before what adds headers of change events")
+    if isinstance(step.predicate, HasHeaderKey) and step.predicate.name in {each.name for each in form.headers}:
+        yield _finding(step, "predicate", "HasHeaderKey", "no question for headers made of change events")
 
 
 def _of_tombstones(step: Step) -> Iterator[PlanFinding]:

@@ -159,7 +159,8 @@ def test_keys_that_are_refused(config: Mapping[str, str], key: str) -> None:
     ("config", "key"),
     [
         ({"x.route.by.field": "place"}, "x.route.by.field"),
-        ({"x.add.headers": "op"}, "x.add.headers"),
+        ({"x.add.headers": "op", "y.type": f"{PACKAGE}.DropHeaders", "y.headers": "a"}, "y.type"),
+        ({"x.add.headers": "op", "y.type": f"{PACKAGE}.Filter", "y.predicate": "h"}, "y.predicate"),
         ({"x.predicate": "p"}, "x.type"),
         ({"y.type": f"{PACKAGE}.ValueToKey", "y.fields": "id"}, "y.type"),
         ({"y.type": f"{PACKAGE}.Filter", "y.predicate": "p"}, "y.predicate"),
@@ -171,7 +172,8 @@ def test_what_a_source_cannot_do(config: Mapping[str, str], key: str) -> None:
     names = [name for name in ("w", "x", "y") if name == "x" or f"{name}.type" in config]
     properties = {"transforms": ",".join(names), "transforms.x.type": NAME}
     properties |= {f"transforms.{name}": text for name, text in config.items()}
-    properties |= {"predicates": "p", "predicates.p.type": f"{PACKAGE}.predicates.RecordIsTombstone"}
+    properties |= {"predicates": "p,h", "predicates.p.type": f"{PACKAGE}.predicates.RecordIsTombstone"}
+    properties |= {"predicates.h.type": f"{PACKAGE}.predicates.HasHeaderKey", "predicates.h.name": "__op"}
     reading = read_transformations(properties)
     assert reading.findings == ()
     plan = ConversionPlan(PayloadFormat.ROWS, value_converter=JSON, transformations=reading.steps, topic="t")
