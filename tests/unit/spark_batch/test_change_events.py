@@ -180,6 +180,18 @@ def test_what_a_source_cannot_do(config: Mapping[str, str], key: str) -> None:
     assert [finding.key for finding in plan_findings(plan)] == [f"transforms.{key}"]
 
 
+@pytest.mark.parametrize(
+    ("name", "is_fit"), [("op", True), ("lsn", True), ("none", True), ("source", False), ("id", False)]
+)
+def test_headers_of_events_have_texts(name: str, *, is_fit: bool) -> None:
+    """A struct, or a struct that the event does not have, is told before the first row is converted."""
+    steps = read_transformations({"transforms": "x", "transforms.x.type": NAME, "transforms.x.add.headers": name}).steps
+    rows = ConversionPlan(PayloadFormat.ROWS, value_converter=JSON, transformations=steps)
+    plan = rows.for_rows(schema=json.dumps(EVENT), key_schema=None, topic="t")
+    expected = [] if is_fit else ["transforms.x.add.headers"]
+    assert [finding.key for finding in plan_findings(plan)] == expected
+
+
 def test_payloads_are_no_events() -> None:
     """A source whose payloads are JSON is told so, whatever its contract is called."""
     steps = read_transformations({"transforms": "x", "transforms.x.type": NAME}).steps
