@@ -167,7 +167,8 @@ class ConversionPlan:
     @property
     def has_header_edits(self) -> bool:
         """Whether transformations add headers to its records, or take some away."""
-        return any(self.applied_steps(is_tombstone=is_tombstone).edits for is_tombstone in (False, True))
+        tracks = [self.applied_steps(is_tombstone=is_tombstone) for is_tombstone in (False, True)]
+        return any(track.edits or track.header_events is not None for track in tracks)
 
     @property
     def is_json(self) -> bool:

@@ -17,7 +17,7 @@ from fetchers.sdk import BackOff, Clock, Page, RowSchema
 from metrics.events import BatchConverted, RetryScheduled, TaskEvents
 from service.domain.errors import PoisonedBatchError, described
 from service.pipeline.batching import MicroBatch
-from service.pipeline.headers import Headers, edited, headers_of, runs_of_headers
+from service.pipeline.headers import Headers, edited, headers_of, headers_of_events, runs_of_headers
 from spark_batch.errors import ConversionFatal, ConversionRetriable, SparkUnavailable
 from spark_batch.outcome import INPUT_SCHEMA, OUTCOME_SCHEMA
 from spark_batch.plan import ConversionPlan
@@ -145,6 +145,10 @@ class ConvertedBatch:
                     own = None if before is None else [before[row] for row in rows]
                     for row, after in zip(rows, edited(own, applied, count=len(rows)), strict=True):
                         found[row] = after
+                if applied.header_events is not None and share.rows is not None and rows:
+                    events = share.rows.filter(pa.array(is_tombstone[share.numbers] == of_nulls))["value"]
+                    for row, news in zip(rows, headers_of_events(share.plan, events), strict=True):
+                        found[row] = (*found[row], *news)
         return found
 
 

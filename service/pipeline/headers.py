@@ -11,6 +11,9 @@ import pyarrow as pa
 from fetchers.sdk import Page
 from service.kafka.records import Header
 from service.pipeline.queue import QueuedPage
+from spark_batch.plan import ConversionPlan
+from spark_batch.plan_transforms import plain_value_shape
+from spark_batch.row_columns import fitted_rows
 from spark_batch.transforms.applied import AppliedSteps
 from spark_batch.transforms.records import HEADERS
 
@@ -37,6 +40,18 @@ def headers_of(pages: Sequence[QueuedPage]) -> list[Headers] | None:
     for item in pages:
         every.extend(item.page.headers if item.page.headers is not None else [()] * len(item.page))
     return every
+
+
+def headers_of_events(plan: ConversionPlan, events: pa.ChunkedArray[Any]) -> list[Headers]:
+    """What a transformation adds of change events to their headers, of rows as their pages have them."""
+    form, record = plan.applied_steps().events, plan.record
+    shape = plain_value_shape(plan)
+    assert form is not None  # noqa: S101 - told to the type checker: it is what asks for these headers
+    assert record is not None  # noqa: S101 - the same
+    assert shape is not None  # noqa: S101 - the same
+    whole: Any = events.combine_chunks()
+    rows = fitted_rows(record, whole, is_finite=False).records
+    return list(form.event_headers(rows, shape))
 
 
 def edited(headers: Sequence[Headers] | None, applied: AppliedSteps, *, count: int) -> list[Headers]:

@@ -56,6 +56,8 @@ class AppliedSteps:
     """Whether a filter drops them; no later step is told then."""
     edits: tuple[HeaderEdit, ...] = ()
     """Of their headers."""
+    header_events: ExtractNewRecordState | None = None
+    """What adds fields of change events to their headers, behind those that the edits have left."""
     routers: tuple[Router, ...] = ()
     """From the first on that asks for the time of each record."""
 
@@ -93,6 +95,7 @@ def applied_steps(
     """What records for `topic` go through that have headers of these names; raises JavaPatternError."""
     applied: list[AppliedStep] = []
     edits: list[HeaderEdit] = []
+    header_events: ExtractNewRecordState | None = None
     routers: list[Router] = []
     for step in steps:
         form = step.transformation
@@ -101,6 +104,8 @@ def applied_steps(
         events = form if isinstance(form, ExtractNewRecordState) else None
         if isinstance(form, Filter) or (is_tombstone and events is not None and events.is_dropping_tombstones):
             return AppliedSteps(topic, tuple(applied), is_dropped=True)
+        if events is not None and events.headers:
+            header_events = events
         if isinstance(form, HEADER_EDITS):
             headers = form.names_after(headers)
             edits.append(form)
@@ -113,7 +118,7 @@ def applied_steps(
             topic = form.routed(topic)
         elif not (is_tombstone and events is not None):
             applied.append(AppliedStep(step.name, cast("AppliedForm", form), topic))
-    return AppliedSteps(topic, tuple(applied), edits=tuple(edits), routers=tuple(routers))
+    return AppliedSteps(topic, tuple(applied), edits=tuple(edits), header_events=header_events, routers=tuple(routers))
 
 
 def asked_headers(steps: Iterable[Step]) -> frozenset[str]:

@@ -53,10 +53,11 @@ from spark_batch.transforms.halves import (
     JsonHalf,
     Mask,
     Origins,
+    TypedHalf,
     Unfit,
 )
 from spark_batch.transforms.header_from import HeaderFrom, texts_of_fields
-from spark_batch.transforms.records import Records, is_null, with_header
+from spark_batch.transforms.records import HEADERS, Records, is_null, with_header
 from spark_batch.transforms.shape import Misfit, Shape
 
 if TYPE_CHECKING:
@@ -288,6 +289,26 @@ class ExtractNewRecordState(OfFields):
         if self.mode != "drop":
             is_gone = pc.and_(is_gone, whole.field(BEFORE).is_null())
         return as_mask(pc.and_(whole.is_valid(), is_gone))
+
+    def event_headers(self, events: ArrowColumn, shape: Shape) -> list[list[tuple[str, bytes | None]]]:
+        """What is added to the headers of each of a source's records: of rows of one schema, or of tombstones.
+
+        Only where `headers` is not empty. Raises Unfit.
+        """
+        count = len(events)
+        nothing: Any = pa.nulls(count, pa.int64())
+        half = TypedHalf(events, shape, is_record=True)
+        records = Records(np.arange(count), "", {Side.VALUE: half}, cast("ArrowColumn", pa.nulls(count, HEADERS)))
+        nulls = is_null(half)
+        found: list[list[tuple[str, bytes | None]]] = [[] for _ in range(count)]
+        parts = [self._tombstones(records.taken(nulls))] if nulls.any() else []
+        if not nulls.all() and is_envelope_half(half):
+            rows = records.taken(~nulls)
+            parts.append(self._with_headers(rows, rows.halves[Side.VALUE], Origins("", nothing, nothing, nothing)))
+        for part in parts:
+            for row, own in zip(part.rows, part.headers.to_pylist(), strict=True):
+                found[row] = [(each["name"], each["value"]) for each in own or ()]
+        return found
 
     def of_records(self, records: Records, origins: Origins) -> tuple[Sequence[Records], Faults]:
         """Tombstones, rows, deletes as the mode has them, and what is no change event. Raises Unfit."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -17,10 +18,12 @@ from service.pipeline.converting import ConvertedBatch, ConvertStage, PlanRows, 
 from service.pipeline.settlement import SettlementRules, settle
 from service.registry.errors import IncompatibleSchema
 from service.stores.dedupe_store import NoDedupe
+from spark_batch.convert_exactly import convert_exactly
 from spark_batch.errors import ConversionFatal
 from spark_batch.outcome import OUTCOME_SCHEMA
 from spark_batch.plan import ConversionPlan, PayloadFormat
-from spark_batch.transforms.catalog import Filter, HasHeaderKey, Step
+from spark_batch.transforms.catalog import ExtractNewRecordState, Filter, HasHeaderKey, Side, Step
+from spark_batch.transforms.envelope import Reference
 from tests.unit.pipeline.fakes import page, queued
 
 PLAN = ConversionPlan(PayloadFormat.ROWS)
@@ -169,3 +172,44 @@ async def test_a_rejected_row_becomes_a_dead_letter_with_the_row_as_json() -> No
         "users": [b"1"],
         "other": [b"12"],
     }
+
+
+async def test_a_delete_of_a_change_event_is_settled_as_a_tombstone() -> None:
+    """And what is dropped is filtered: each record of the batch has one fate."""
+    inner = {"type": "record", "name": "Value", "fields": [{"name": "id", "type": "long"}]}
+    fields: list[dict[str, Any]] = [
+        {"name": "before", "type": ["null", inner], "default": None},
+        {"name": "after", "type": ["null", "Value"], "default": None},
+        {"name": "op", "type": "string"},
+    ]
+    schema = RowSchema(json.dumps({"type": "record", "name": "Envelope", "namespace": "users", "fields": fields}))
+    kind: Any = pa.struct([("id", pa.int64())])
+    events: Any = pa.array(
+        [
+            {"before": None, "after": {"id": 1}, "op": "c"},
+            {"before": {"id": 1}, "after": None, "op": "d"},
+            None,
+            {"before": None, "after": None, "op": "t"},
+        ],
+        pa.struct([("before", kind), ("after", kind), ("op", pa.string())]),
+    )
+    keys = pa.table({"id": [1, 1, 1, 1]})
+    changes = Page(events, {}, schema=schema, topic="users", keys=keys, key_schema=KEY)
+    form = ExtractNewRecordState(Side.VALUE, is_null_defaulted=False, headers=(Reference(None, "op", "op"),))
+    plan = replace(PLAN, transformations=(Step("x", form),), topic="users")
+
+    async def plan_rows(*_arguments: Any, **_options: Any) -> ConversionPlan:
+        return plan.for_rows(schema=schema.avro, key_schema=KEY.avro, topic="users")
+
+    async def convert(plan: ConversionPlan, records: pa.Table, /, **_options: bool) -> pa.Table:
+        return convert_exactly(plan, records)
+
+    events_of_task = TaskEvents(discard, "c", 0)
+    converting = ConvertStage(convert, plan, events_of_task, SystemClock(), row_plans=RowPlans(plan_rows))
+    settled = settle(
+        await converting.run(batch(changes)), SettlementRules("", {}, is_tolerant=True, has_dedupe=False), NoDedupe()
+    )
+    (records,) = settled.records
+    assert [None if value is None else json.loads(value) for value in records.values.to_pylist()] == [{"id": 1}, None]
+    assert records.headers == [(("op", b"c"),), (("op", b"d"),)]
+    assert settled.filtered == 2

@@ -159,7 +159,8 @@ def test_keys_that_are_refused(config: Mapping[str, str], key: str) -> None:
     ("config", "key"),
     [
         ({"x.route.by.field": "place"}, "x.route.by.field"),
-        ({"x.add.headers": "op"}, "x.add.headers"),
+        ({"x.add.headers": "op", "y.type": f"{PACKAGE}.DropHeaders", "y.headers": "a"}, "y.type"),
+        ({"x.add.headers": "op", "y.type": f"{PACKAGE}.Filter", "y.predicate": "h"}, "y.predicate"),
         ({"x.predicate": "p"}, "x.type"),
         ({"y.type": f"{PACKAGE}.ValueToKey", "y.fields": "id"}, "y.type"),
         ({"y.type": f"{PACKAGE}.Filter", "y.predicate": "p"}, "y.predicate"),
@@ -171,11 +172,24 @@ def test_what_a_source_cannot_do(config: Mapping[str, str], key: str) -> None:
     names = [name for name in ("w", "x", "y") if name == "x" or f"{name}.type" in config]
     properties = {"transforms": ",".join(names), "transforms.x.type": NAME}
     properties |= {f"transforms.{name}": text for name, text in config.items()}
-    properties |= {"predicates": "p", "predicates.p.type": f"{PACKAGE}.predicates.RecordIsTombstone"}
+    properties |= {"predicates": "p,h", "predicates.p.type": f"{PACKAGE}.predicates.RecordIsTombstone"}
+    properties |= {"predicates.h.type": f"{PACKAGE}.predicates.HasHeaderKey", "predicates.h.name": "__op"}
     reading = read_transformations(properties)
     assert reading.findings == ()
     plan = ConversionPlan(PayloadFormat.ROWS, value_converter=JSON, transformations=reading.steps, topic="t")
     assert [finding.key for finding in plan_findings(plan)] == [f"transforms.{key}"]
+
+
+@pytest.mark.parametrize(
+    ("name", "is_fit"), [("op", True), ("lsn", True), ("none", True), ("source", False), ("id", False)]
+)
+def test_headers_of_events_have_texts(name: str, *, is_fit: bool) -> None:
+    """A struct, or a struct that the event does not have, is told before the first row is converted."""
+    steps = read_transformations({"transforms": "x", "transforms.x.type": NAME, "transforms.x.add.headers": name}).steps
+    rows = ConversionPlan(PayloadFormat.ROWS, value_converter=JSON, transformations=steps)
+    plan = rows.for_rows(schema=json.dumps(EVENT), key_schema=None, topic="t")
+    expected = [] if is_fit else ["transforms.x.add.headers"]
+    assert [finding.key for finding in plan_findings(plan)] == expected
 
 
 def test_payloads_are_no_events() -> None:
