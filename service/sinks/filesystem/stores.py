@@ -10,7 +10,6 @@ import errno
 import io
 import os
 import re
-import shutil
 import uuid
 from collections.abc import Iterator
 from contextlib import suppress
@@ -60,8 +59,8 @@ class Store(Protocol):
     def remove(self, path: str) -> None:
         """Remove a file, if it is there."""
 
-    def remove_folder(self, folder: str) -> None:
-        """Remove a folder with all that is in it, if it is there."""
+    def unfinished(self, folder: str) -> list[str]:
+        """Names of the files in a folder that somebody has begun to write, and which `names` does not have yet."""
 
 
 class LocalStore:
@@ -123,10 +122,10 @@ class LocalStore:
         """Remove a file, if it is there."""
         self._path(path).unlink(missing_ok=True)
 
-    def remove_folder(self, folder: str) -> None:
-        """Remove a folder with all that is in it, if it is there."""
-        with suppress(FileNotFoundError):
-            shutil.rmtree(self._path(folder))
+    def unfinished(self, folder: str) -> list[str]:
+        """None: a file is there from its first byte on."""
+        del folder
+        return []
 
     def _path(self, path: str) -> Path:
         place = self._root / path
@@ -236,10 +235,10 @@ class HdfsStore:
         with suppress(FileNotFoundError), _hdfs_errors(path):
             self._client.delete(self._path(path))
 
-    def remove_folder(self, folder: str) -> None:
-        """Remove a folder with all that is in it, if it is there."""
-        with suppress(FileNotFoundError), _hdfs_errors(folder):
-            self._client.delete(self._path(folder), recursive=True)
+    def unfinished(self, folder: str) -> list[str]:
+        """None: a file is there from its first byte on."""
+        del folder
+        return []
 
     def _path(self, path: str) -> str:
         return f"{self._root}/{path}"

@@ -78,6 +78,8 @@ class PartitionFiles:
     _first_time_ms: int | None = None
     _last_offset: int = -1
     _held_bytes: int = 0
+    _claimed: int = 0
+    """Number of this task's claim; names of its temporary files begin with it."""
     _log: CommitLog = field(init=False)
 
     def __post_init__(self) -> None:
@@ -101,7 +103,8 @@ class PartitionFiles:
         what was refused there may still have to be told.
         """
         entry: Entry = self._log.claim(self._adopted)
-        self.store.remove_folder(self._temporary)
+        self._claimed = entry.number
+        self._remove_older()
         if entry.shape is not None and self.config.schema_compatibility != "NONE":
             self.shape = shape_from(entry.shape, self.config.format)
         known = [offset for offset in (entry.next_offset, group_offset) if offset is not None]
@@ -110,6 +113,13 @@ class PartitionFiles:
         begin = self.committed if group_offset is None else group_offset
         self.begin = begin or 0
         return begin
+
+    def _remove_older(self) -> None:
+        """Remove what older claims have left. A younger one may be at work already, and its files are its own."""
+        names = {*self.store.names(self._temporary), *self.store.unfinished(self._temporary)}
+        for name in sorted(names):
+            if name < f"{self._claimed:020}":
+                self.store.remove(f"{self._temporary}/{name}")
 
     def _adopted(self) -> int | None:
         """How far files go that others have committed by their names alone, such as Confluent's connector."""
@@ -203,7 +213,8 @@ class PartitionFiles:
 
     def _write(self, file: _OpenFile) -> _Writing:
         if file.writing is None:
-            path = f"{self._temporary}/{uuid.uuid4().hex}_tmp{EXTENSIONS[self.config.format]}"
+            name = f"{self._claimed:020}_{uuid.uuid4().hex}_tmp{EXTENSIONS[self.config.format]}"
+            path = f"{self._temporary}/{name}"
             opened = self.store.create(path)
             file.writing = _Writing(path, opened, writer_of(opened, self.shape, self.config))
         if file.held:
