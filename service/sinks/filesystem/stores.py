@@ -1,5 +1,6 @@
 """Where files are: folders of this machine, and HDFS. What the sink needs of a file system, and nothing else.
 
+Object storage is in ``object_store``.
 Paths are relative to the store's root, their parts separated by ``/``. Everything blocks: it is called in the sink's
 thread. Errors are ``OSError`` of Python's classes.
 """
@@ -15,14 +16,14 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, Protocol, cast
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 import hdfs_native
 
 from fetchers.sdk import Fatal
 from fetchers.sdk.reach import AllowedPaths, PathRefusedError
 
-SCHEMES = ("file", "hdfs")
+SCHEMES = ("file", "hdfs", "s3a")
 _MISSING = re.compile(r"FileNotFound|does not exist|not found", re.IGNORECASE)
 _THERE = re.compile(r"AlreadyExists|already exists", re.IGNORECASE)
 _DENIED = re.compile(r"AccessControl|Permission denied|SafeMode|read-only", re.IGNORECASE)
@@ -278,11 +279,3 @@ def _put_new(store: Store, path: str, content: bytes) -> bool:
         store.remove(beside)
         return False
     return True
-
-
-def store_of(url: str, allowed: AllowedPaths) -> Store:
-    """The store that a URL names; one that has no scheme is a folder of this machine."""
-    parts: Any = urlsplit(url)
-    if parts.scheme in {"", "file"}:
-        return LocalStore(Path(unquote(parts.path)), allowed)
-    return HdfsStore(url)

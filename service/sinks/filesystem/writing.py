@@ -17,9 +17,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from service.sinks.contract import Partition
+from service.sinks.contract import Fatal, Partition
 from service.sinks.filesystem.commit_log import CommitLog, Entry
-from service.sinks.filesystem.config import EXTENSIONS, FileSystemSinkConfig
+from service.sinks.filesystem.config import FilesConfig
 from service.sinks.filesystem.folders import Placed
 from service.sinks.filesystem.formats import FormatWriter, writer_of
 from service.sinks.filesystem.shapes import NO_SHAPE, Shape, shape_from
@@ -58,7 +58,7 @@ class PartitionFiles:
     """One Kafka partition that this task has. Everything blocks; raises OSError as the store does."""
 
     store: Store
-    config: FileSystemSinkConfig
+    config: FilesConfig
     partition: Partition
     shape: Shape = NO_SHAPE
     """Of the values of the open files, and of those committed last."""
@@ -123,6 +123,8 @@ class PartitionFiles:
 
     def _adopted(self) -> int | None:
         """How far files go that others have committed by their names alone, such as Confluent's connector."""
+        if not self.config.is_end_in_name:
+            return None
         topic, number = self.partition
         ends = []
         for path in self.store.walk(f"{self.config.topics_dir}/{topic}"):
@@ -213,7 +215,7 @@ class PartitionFiles:
 
     def _write(self, file: _OpenFile) -> _Writing:
         if file.writing is None:
-            name = f"{self._claimed:020}_{uuid.uuid4().hex}_tmp{EXTENSIONS[self.config.format]}"
+            name = f"{self._claimed:020}_{uuid.uuid4().hex}_tmp{self.config.extension}"
             path = f"{self._temporary}/{name}"
             opened = self.store.create(path)
             file.writing = _Writing(path, opened, writer_of(opened, self.shape, self.config))
@@ -240,7 +242,8 @@ class PartitionFiles:
 
     def _final(self, folder: str, file: _OpenFile) -> str:
         width, (topic, number) = self.config.filename_offset_zero_pad_width, self.partition
-        name = f"{topic}+{number}+{file.begin:0{width}}+{file.end:0{width}}{EXTENSIONS[self.config.format]}"
+        end = f"+{file.end:0{width}}" if self.config.is_end_in_name else ""
+        name = f"{topic}+{number}+{file.begin:0{width}}{end}{self.config.extension}"
         return f"{self.config.topics_dir}/{folder}/{name}"
 
     def drop(self) -> None:
@@ -250,9 +253,9 @@ class PartitionFiles:
                 # What is given up may be a file that cannot be written any more.
                 with suppress(OSError, ValueError, pa.ArrowException):
                     file.writing.writer.close()
-                with suppress(OSError, ValueError):
+                with suppress(OSError, ValueError, Fatal):
                     file.writing.file.close()
-                with suppress(OSError):
+                with suppress(OSError, Fatal):
                     self.store.remove(file.writing.path)
         self._files = {}
 
