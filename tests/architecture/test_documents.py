@@ -148,6 +148,12 @@ def test_the_readme_names_the_commands_a_user_begins_with() -> None:
     assert {"demo", "test", "standalone"} <= set(COMMAND.findall(text_of("README.md")))
 
 
+def test_the_readme_lists_every_connector() -> None:
+    """One row each in the table of connectors."""
+    rows = re.findall(r"^\| `(\w+)` \|", text_of("README.md"), re.MULTILINE)
+    assert sorted(rows) == sorted(plugin.name for plugin in (*PLUGINS, *SINKS))
+
+
 def test_the_index_lists_every_page() -> None:
     """docs/index.md leads to every page under docs, or to the page of its folder."""
     linked = {Path(link.partition("#")[0]) for link in LINK.findall(text_of("docs/index.md"))}
