@@ -145,7 +145,8 @@ class QuickSink(S3Sink):
 
 async def test_killed_at_every_moment(bucket: Bucket) -> None:
     """Between data and commit, between commit and names: the next one makes the same objects, and no others."""
-    store, expected = DyingObjects(config_of(bucket), AllowedAddresses()), {}
+    store = DyingObjects(config_of(bucket), AllowedAddresses())
+    expected: dict[str, bytes] = {}
     by_kind = {"partitioner__class": "FieldPartitioner", "partition__field__name": "kind"}
     for moments in (1 << 30, *range(1, MOMENTS_MAX)):
         folder = f"topics-{moments}"
@@ -206,6 +207,7 @@ def between(bucket: Bucket) -> Iterator[Between]:
         def serve(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             bad = door.spoil(self.command, self.path, dict(self.headers))
+            content, status, headers = b"", 0, []
             if bad is None or bad[0]:
                 storage = http.client.HTTPConnection(str(target.hostname), target.port or 80)
                 storage.request(self.command, self.path, body, dict(self.headers))
