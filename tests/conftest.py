@@ -15,6 +15,7 @@ pytest_plugins = [
     "tests.java_connect",
     "tests.hdfs",
     "tests.opensearch",
+    "tests.object_storage",
     "tests.headrace_worker",
     "tests.faults.options",
 ]

@@ -36,6 +36,12 @@ SINKS: tuple[Plugin, ...] = (
         SinkConnector,
         ("io.confluent.connect.hdfs.HdfsSinkConnector", "io.confluent.connect.hdfs3.Hdfs3SinkConnector"),
     ),
+    Plugin(
+        "S3Sink",
+        "service.sinks.s3.sink:S3Sink",
+        SinkConnector,
+        ("io.confluent.connect.s3.S3SinkConnector",),
+    ),
 )
 
 

@@ -136,9 +136,9 @@ class SinkConnector(ABC, Generic[C]):
     obeys by itself."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Find the config class in ``SinkConnector[Config]``."""
+        """Find the config class in ``SinkConnector[Config]``; who refines another sink has its own, or names one."""
         super().__init_subclass__(**kwargs)
-        for base in getattr(cls, "__orig_bases__", ()):
+        for base in cls.__dict__.get("__orig_bases__", ()):
             arguments = get_args(base) if get_origin(base) is not None else ()
             if arguments and isinstance(arguments[0], type) and issubclass(arguments[0], SinkConfig):
                 cls.config_class = arguments[0]

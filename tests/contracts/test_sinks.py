@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
@@ -32,8 +33,11 @@ def test_has_a_case_and_is_told_of(plugin: Plugin) -> None:
 
 
 def _suite(plugin: Plugin) -> type[SinkContract]:
-    members: dict[str, Any] = {"case": case_of(plugin), "__doc__": plugin.name}
-    return type(f"Test{plugin.name}", (SinkContract,), members)
+    case = case_of(plugin)
+    members: dict[str, Any] = {"case": case, "__doc__": plugin.name}
+    suite = type(f"Test{plugin.name}", (SinkContract,), members)
+    servers: Sequence[str] = getattr(case, "servers", ())
+    return pytest.mark.usefixtures(*servers)(suite) if servers else suite
 
 
 for _plugin in SINKS:

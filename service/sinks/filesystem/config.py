@@ -1,15 +1,15 @@
-"""Keys of ``FileSystemSink``: those of Confluent's sinks to HDFS, under its names and with its defaults."""
+"""Keys of sinks that write files: those of Confluent's sinks to HDFS and S3, under its names and with its defaults."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, available_timezones
 
 from pydantic import Field, field_validator
 
-from fetchers.sdk import Boolean, Finding, Importance, Key, NameList
+from fetchers.sdk import Boolean, Finding, Importance, Key, NameList, Secret
 from service.sinks.contract import SinkConfig
 from service.sinks.filesystem.path_format import PathFormatError, compiled
 from service.sinks.filesystem.stores import SCHEMES
@@ -18,6 +18,7 @@ _HIGH = Key(group="Storage", importance=Importance.HIGH)
 _STORAGE, _WRITING = Key(group="Storage"), Key(group="Connector")
 _FOLDERS, _SCHEMA = Key(group="Partitioner"), Key(group="Schema")
 _LOW = Key(group="Connector", importance=Importance.LOW)
+_OBJECTS = Key(group="S3")
 _DAY_MS, _HOUR_MS = 86_400_000, 3_600_000
 _PACKAGES = ("io.confluent.connect.hdfs.", "io.confluent.connect.hdfs3.", "io.confluent.connect.s3.format.")
 
@@ -30,13 +31,12 @@ def _simple(name: str) -> str:
     return name.rpartition(".")[2]
 
 
-class FileSystemSinkConfig(SinkConfig):
-    """Writes records to files of HDFS or of folders, each of them in exactly one file."""
+class FilesConfig(SinkConfig):
+    """What all sinks have that write files."""
 
-    hdfs_url: Annotated[str | None, _HIGH] = None
-    """Where the files are: ``hdfs://namenode:9000``, or ``file:///folder`` on this machine. This or ``store.url``."""
-    store_url: Annotated[str | None, _HIGH] = None
-    """The same as ``hdfs.url``, which it goes before."""
+    is_end_in_name: ClassVar[bool] = True
+    """Whether names of files say the offset of their last record, besides that of their first."""
+
     topics_dir: Annotated[str, _STORAGE] = "topics"
     """Folder of the files, below the URL."""
     logs_dir: Annotated[str, _STORAGE] = "logs"
@@ -106,12 +106,20 @@ class FileSystemSinkConfig(SinkConfig):
     """Accepted; after an error the task begins anew, with waits of the worker."""
     shutdown_timeout_ms: Annotated[int, Field(ge=0), _LOW] = 3000
     """Accepted; a stop takes as long as the worker lets it."""
-    hdfs_authentication_kerberos: Annotated[Boolean, _LOW] = False
-    """Not supported: refused where it is true."""
-    hive_integration: Annotated[Boolean, Key(group="Hive", importance=Importance.LOW)] = False
-    """Not supported: refused where it is true."""
-    topic_capture_groups_regex: Annotated[str | None, _LOW] = None
-    """Not supported: refused where it is given."""
+
+    s3_region: Annotated[str, _OBJECTS] = "us-west-2"
+    """Region of the bucket, for files in object storage."""
+    aws_access_key_id: Annotated[str | None, _OBJECTS] = None
+    """Access key of object storage. Without it: the worker's own identity, as its environment, profile or instance
+    gives it, where the worker lets connectors have it."""
+    aws_secret_access_key: Annotated[Secret | None, _OBJECTS] = None
+    """Secret of the access key."""
+    s3_part_size: Annotated[int, Field(ge=5_242_880, le=2_147_483_647), _OBJECTS] = 26_214_400
+    """Bytes of one part of an upload; objects of less are sent whole."""
+    s3_part_retries: Annotated[int, Field(ge=0, le=100), _OBJECTS] = 3
+    """How often one request to object storage is sent again before the task begins anew."""
+    s3_path_style_access_enabled: Annotated[Boolean, _OBJECTS] = True
+    """Whether the bucket stands in the path of addresses, and not in the name of the host."""
 
     @field_validator("format_class")
     @classmethod
@@ -130,13 +138,23 @@ class FileSystemSinkConfig(SinkConfig):
 
     @property
     def url(self) -> str:
-        """Where the files are."""
-        return (self.store_url or self.hdfs_url or "").rstrip("/")
+        """Where the files are: ``file:///folder``, ``hdfs://namenode:9000/folder`` or ``s3a://bucket/folder``."""
+        raise NotImplementedError
 
     @property
     def url_key(self) -> str:
         """The key that names it."""
-        return "store.url" if self.store_url else "hdfs.url"
+        raise NotImplementedError
+
+    @property
+    def endpoint(self) -> str | None:
+        """Address of the object storage; None: Amazon's, of the region."""
+        return None
+
+    @property
+    def extension(self) -> str:
+        """How names of files end."""
+        return EXTENSIONS[self.format]
 
     @property
     def format(self) -> str:
@@ -173,29 +191,15 @@ class FileSystemSinkConfig(SinkConfig):
 
     def own_findings(self) -> Iterator[Finding]:
         """What is wrong with values that are each right by themselves."""
-        yield from self._address_findings()
         for name in ("topics_dir", "logs_dir"):
             folder = getattr(self, name)
             if not folder or any(part in {"", ".", ".."} for part in folder.split("/")):
                 yield Finding(name.replace("_", "."), folder, "Expected a folder below the URL, such as 'topics'")
-        for key in ("hdfs.authentication.kerberos", "hive.integration", "topic.capture.groups.regex"):
-            if getattr(self, key.replace(".", "_")):
-                yield Finding(key, str(getattr(self, key.replace(".", "_"))), f"{key} is not supported")
+        if (self.aws_access_key_id is None) is not (self.aws_secret_access_key is None):
+            yield Finding("aws.access.key.id", self.aws_access_key_id, "An access key and its secret go together")
         yield from self._time_findings()
         if self.partitioner == "Field" and not self.partition_field_name:
             yield Finding("partition.field.name", None, "FieldPartitioner needs the names of fields")
-
-    def _address_findings(self) -> Iterator[Finding]:
-        key = self.url_key
-        parts = urlsplit(self.url)
-        if not self.url:
-            yield Finding(key, None, 'Missing required configuration "hdfs.url": or give store.url')
-        elif parts.scheme not in SCHEMES:
-            yield Finding(key, self.url, f"Expected a URL that begins with one of {', '.join(SCHEMES)}")
-        elif parts.scheme == "file" and (parts.netloc or not parts.path.startswith("/")):
-            yield Finding(key, self.url, "Expected a folder as file:///folder")
-        elif parts.scheme != "file" and not parts.netloc:
-            yield Finding(key, self.url, "Expected the name node's address, as hdfs://namenode:9000")
 
     def _time_findings(self) -> Iterator[Finding]:
         if self.timezone and self.timezone not in available_timezones():
@@ -210,6 +214,62 @@ class FileSystemSinkConfig(SinkConfig):
                 compiled(self.path_format)
             except PathFormatError as error:
                 yield Finding("path.format", self.path_format or None, str(error))
+
+
+class FileSystemSinkConfig(FilesConfig):
+    """Writes records to files of HDFS, of folders or of object storage, each of them in exactly one file."""
+
+    hdfs_url: Annotated[str | None, _HIGH] = None
+    """Where the files are: ``hdfs://namenode:9000``, ``file:///folder`` on this machine, or ``s3a://bucket/folder`` in
+    object storage. This or ``store.url``."""
+    store_url: Annotated[str | None, _HIGH] = None
+    """The same as ``hdfs.url``, which it goes before."""
+    s3_endpoint: Annotated[str | None, _OBJECTS] = None
+    """Address of the object storage for ``s3a://``, such as ``https://minio.example.com:9000``; none: Amazon's. A key
+    of headrace."""
+    hdfs_authentication_kerberos: Annotated[Boolean, _LOW] = False
+    """Not supported: refused where it is true."""
+    hive_integration: Annotated[Boolean, Key(group="Hive", importance=Importance.LOW)] = False
+    """Not supported: refused where it is true."""
+    topic_capture_groups_regex: Annotated[str | None, _LOW] = None
+    """Not supported: refused where it is given."""
+
+    @property
+    def url(self) -> str:
+        """Where the files are."""
+        return (self.store_url or self.hdfs_url or "").rstrip("/")
+
+    @property
+    def url_key(self) -> str:
+        """The key that names it."""
+        return "store.url" if self.store_url else "hdfs.url"
+
+    @property
+    def endpoint(self) -> str | None:
+        """As it is given."""
+        return self.s3_endpoint
+
+    def own_findings(self) -> Iterator[Finding]:
+        """What is wrong with values that are each right by themselves."""
+        yield from self._address_findings()
+        for key in ("hdfs.authentication.kerberos", "hive.integration", "topic.capture.groups.regex"):
+            if getattr(self, key.replace(".", "_")):
+                yield Finding(key, str(getattr(self, key.replace(".", "_"))), f"{key} is not supported")
+        yield from super().own_findings()
+
+    def _address_findings(self) -> Iterator[Finding]:
+        key = self.url_key
+        parts = urlsplit(self.url)
+        if not self.url:
+            yield Finding(key, None, 'Missing required configuration "hdfs.url": or give store.url')
+        elif parts.scheme not in SCHEMES:
+            yield Finding(key, self.url, f"Expected a URL that begins with one of {', '.join(SCHEMES)}")
+        elif parts.scheme == "file" and (parts.netloc or not parts.path.startswith("/")):
+            yield Finding(key, self.url, "Expected a folder as file:///folder")
+        elif parts.scheme == "hdfs" and not parts.netloc:
+            yield Finding(key, self.url, "Expected the name node's address, as hdfs://namenode:9000")
+        elif parts.scheme == "s3a" and not parts.netloc:
+            yield Finding(key, self.url, "Expected a bucket, as s3a://bucket/folder")
 
 
 def _known(name: str, names: list[str]) -> str:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from service.sinks.batch import Form, RefusalReason, SinkBatch
-from service.sinks.filesystem.config import FileSystemSinkConfig
+from service.sinks.filesystem.config import FilesConfig
 from service.sinks.filesystem.path_format import folders_of
 from service.sinks.filesystem.shapes import ShapeError
 
@@ -48,9 +48,7 @@ class Placed:
         self.is_fit &= ~unfit
 
 
-def placed(
-    batch: SinkBatch, values: Any, config: FileSystemSinkConfig, *, now_ms: int, is_fit: npt.NDArray[np.bool_]
-) -> Placed:
+def placed(batch: SinkBatch, values: Any, config: FilesConfig, *, now_ms: int, is_fit: npt.NDArray[np.bool_]) -> Placed:
     """Where the rows go. ``values``: as they are written, null in rows that are not fit.
 
     Raises ShapeError where no row has what the config asks for.
@@ -158,9 +156,7 @@ def _escaped(value: str | None) -> str:
     return _TO_ESCAPE.sub(lambda match: f"%{ord(match.group()):02X}", value)
 
 
-def _times(
-    batch: SinkBatch, values: Any, config: FileSystemSinkConfig, found: Placed, *, now_ms: int
-) -> npt.NDArray[np.int64]:
+def _times(batch: SinkBatch, values: Any, config: FilesConfig, found: Placed, *, now_ms: int) -> npt.NDArray[np.int64]:
     if config.extractor == "Wallclock":
         return np.full(len(batch), now_ms, np.int64)
     if config.extractor == "Record":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from typing import IO, Any, Protocol
 
 import pyarrow as pa
@@ -10,7 +11,7 @@ import pyarrow.orc as po
 import pyarrow.parquet as pq
 
 from service.sinks.filesystem.avro_file import AvroFile
-from service.sinks.filesystem.config import FileSystemSinkConfig
+from service.sinks.filesystem.config import FilesConfig
 from service.sinks.filesystem.shapes import Shape
 
 _ROW_GROUP_ROWS = 1_048_576
@@ -27,7 +28,7 @@ class FormatWriter(Protocol):
         """Write what ends the file; the file itself stays open."""
 
 
-def writer_of(file: IO[bytes], shape: Shape, config: FileSystemSinkConfig) -> FormatWriter:
+def writer_of(file: IO[bytes], shape: Shape, config: FilesConfig) -> FormatWriter:
     """The writer of the config's format."""
     if config.format == "avro" and shape.avro is not None:
         return AvroFile(file, shape.avro, config.avro_codec)
@@ -35,7 +36,7 @@ def writer_of(file: IO[bytes], shape: Shape, config: FileSystemSinkConfig) -> Fo
         return _Parquet(file, shape, config.parquet_codec)
     if config.format == "orc":
         return _Orc(file)
-    return _Lines(file)
+    return _Lines(file, is_gzip=config.extension.endswith(".gz"))
 
 
 class _Parquet:
@@ -73,8 +74,9 @@ class _Orc:
 class _Lines:
     """A text or bytes a line."""
 
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
+    def __init__(self, file: IO[bytes], *, is_gzip: bool) -> None:
+        self._file: Any = gzip.GzipFile(fileobj=file, mode="wb", mtime=0) if is_gzip else file
+        self._is_gzip = is_gzip
 
     def write(self, values: Any) -> None:
         raw = values.cast(pa.binary())
@@ -85,4 +87,5 @@ class _Lines:
         self._file.write(b"\n")
 
     def close(self) -> None:
-        pass
+        if self._is_gzip:
+            self._file.close()

@@ -1,4 +1,4 @@
-"""``FileSystemSink``: topics as files of HDFS or of folders, each record in exactly one of them.
+"""``FileSystemSink``: topics as files of HDFS, folders or object storage, each record in exactly one of them.
 
 The log beside the files says what is committed (``commit_log``). ``open`` begins where the group says, even where the
 log is further: what was refused there is still to be told. What was gathered and not committed is given up with the
@@ -14,15 +14,16 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fetchers.sdk.reach import AddressRefusedError
+from fetchers.sdk.reach import AddressRefusedError, AllowedAddresses
 from service.sinks.batch import Form, RefusalReason
 from service.sinks.contract import (
     Fatal,
@@ -37,10 +38,11 @@ from service.sinks.contract import (
 )
 from service.sinks.file.text_form import texts_of
 from service.sinks.filesystem.compatibility import begins_file, projected
-from service.sinks.filesystem.config import FileSystemSinkConfig
+from service.sinks.filesystem.config import FilesConfig, FileSystemSinkConfig
 from service.sinks.filesystem.folders import Placed, placed
+from service.sinks.filesystem.object_store import ObjectStore
 from service.sinks.filesystem.shapes import NO_SHAPE, Shape, ShapeError, column_of_json, shape_of
-from service.sinks.filesystem.stores import Store, store_of
+from service.sinks.filesystem.stores import HdfsStore, LocalStore, Store
 from service.sinks.filesystem.writing import PartitionFiles
 from service.sinks.json_columns import json_texts
 
@@ -59,10 +61,10 @@ _MENDS = {
 """What a person must do about errors that waiting does not mend."""
 
 
-class FileSystemSink(SinkConnector[FileSystemSinkConfig]):
-    """Writes files to HDFS or to folders."""
+class FilesSink(SinkConnector[FilesConfig]):
+    """Writes files to whatever store its config names."""
 
-    def __init__(self, config: FileSystemSinkConfig) -> None:
+    def __init__(self, config: FilesConfig) -> None:
         """Prepare; nothing is looked at before the first partitions."""
         super().__init__(config)
         self.put_limits = PutLimits(records_max=50_000)
@@ -91,14 +93,13 @@ class FileSystemSink(SinkConnector[FileSystemSinkConfig]):
 
     def _opened(self) -> Store:
         parts = urlsplit(self.config.url)
-        if parts.scheme == "hdfs" and not self.allowed_addresses.is_internal_free:
-            host = parts.hostname or ""
-            for *_, address in socket.getaddrinfo(host, parts.port, proto=socket.IPPROTO_TCP):
-                try:
-                    self.allowed_addresses.check(host, str(address[0]))
-                except AddressRefusedError as error:
-                    raise Fatal(str(error)) from error
-        return store_of(self.config.url, self.allowed_paths)
+        if parts.scheme == "hdfs":
+            if not self.allowed_addresses.is_internal_free:
+                check_host(parts.hostname or "", parts.port, self.allowed_addresses)
+            return HdfsStore(self.config.url)
+        if parts.scheme == "s3a":
+            return ObjectStore(self.config, self.allowed_addresses)
+        return LocalStore(Path(unquote(parts.path)), self.allowed_paths)
 
     async def open(self, partitions: Mapping[Partition, int | None]) -> Offsets:
         """Take the partitions over from whoever had them, and begin behind what is committed."""
@@ -272,6 +273,21 @@ class FileSystemSink(SinkConnector[FileSystemSinkConfig]):
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+
+class FileSystemSink(FilesSink):
+    """Writes files to HDFS, to folders or to object storage."""
+
+    config_class = FileSystemSinkConfig
+
+
+def check_host(host: str, port: int | None, allowed: AllowedAddresses) -> None:
+    """Look at what a host stands for, for clients whose connections cannot be looked at. Raises Fatal."""
+    for *_, address in socket.getaddrinfo(host, port, proto=socket.IPPROTO_TCP):
+        try:
+            allowed.check(host, str(address[0]))
+        except AddressRefusedError as error:
+            raise Fatal(str(error)) from error
 
 
 def _drop(partitions: Sequence[PartitionFiles]) -> None:

@@ -1,5 +1,6 @@
 """Where files are: folders of this machine, and HDFS. What the sink needs of a file system, and nothing else.
 
+Object storage is in ``object_store``.
 Paths are relative to the store's root, their parts separated by ``/``. Everything blocks: it is called in the sink's
 thread. Errors are ``OSError`` of Python's classes.
 """
@@ -10,20 +11,19 @@ import errno
 import io
 import os
 import re
-import shutil
 import uuid
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, Protocol, cast
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 import hdfs_native
 
 from fetchers.sdk import Fatal
 from fetchers.sdk.reach import AllowedPaths, PathRefusedError
 
-SCHEMES = ("file", "hdfs")
+SCHEMES = ("file", "hdfs", "s3a")
 _MISSING = re.compile(r"FileNotFound|does not exist|not found", re.IGNORECASE)
 _THERE = re.compile(r"AlreadyExists|already exists", re.IGNORECASE)
 _DENIED = re.compile(r"AccessControl|Permission denied|SafeMode|read-only", re.IGNORECASE)
@@ -60,8 +60,8 @@ class Store(Protocol):
     def remove(self, path: str) -> None:
         """Remove a file, if it is there."""
 
-    def remove_folder(self, folder: str) -> None:
-        """Remove a folder with all that is in it, if it is there."""
+    def unfinished(self, folder: str) -> list[str]:
+        """Names of the files in a folder that somebody has begun to write, and which `names` does not have yet."""
 
 
 class LocalStore:
@@ -123,10 +123,10 @@ class LocalStore:
         """Remove a file, if it is there."""
         self._path(path).unlink(missing_ok=True)
 
-    def remove_folder(self, folder: str) -> None:
-        """Remove a folder with all that is in it, if it is there."""
-        with suppress(FileNotFoundError):
-            shutil.rmtree(self._path(folder))
+    def unfinished(self, folder: str) -> list[str]:
+        """None: a file is there from its first byte on."""
+        del folder
+        return []
 
     def _path(self, path: str) -> Path:
         place = self._root / path
@@ -236,10 +236,10 @@ class HdfsStore:
         with suppress(FileNotFoundError), _hdfs_errors(path):
             self._client.delete(self._path(path))
 
-    def remove_folder(self, folder: str) -> None:
-        """Remove a folder with all that is in it, if it is there."""
-        with suppress(FileNotFoundError), _hdfs_errors(folder):
-            self._client.delete(self._path(folder), recursive=True)
+    def unfinished(self, folder: str) -> list[str]:
+        """None: a file is there from its first byte on."""
+        del folder
+        return []
 
     def _path(self, path: str) -> str:
         return f"{self._root}/{path}"
@@ -279,11 +279,3 @@ def _put_new(store: Store, path: str, content: bytes) -> bool:
         store.remove(beside)
         return False
     return True
-
-
-def store_of(url: str, allowed: AllowedPaths) -> Store:
-    """The store that a URL names; one that has no scheme is a folder of this machine."""
-    parts: Any = urlsplit(url)
-    if parts.scheme in {"", "file"}:
-        return LocalStore(Path(unquote(parts.path)), allowed)
-    return HdfsStore(url)

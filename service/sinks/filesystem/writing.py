@@ -17,9 +17,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from service.sinks.contract import Partition
+from service.sinks.contract import Fatal, Partition
 from service.sinks.filesystem.commit_log import CommitLog, Entry
-from service.sinks.filesystem.config import EXTENSIONS, FileSystemSinkConfig
+from service.sinks.filesystem.config import FilesConfig
 from service.sinks.filesystem.folders import Placed
 from service.sinks.filesystem.formats import FormatWriter, writer_of
 from service.sinks.filesystem.shapes import NO_SHAPE, Shape, shape_from
@@ -58,7 +58,7 @@ class PartitionFiles:
     """One Kafka partition that this task has. Everything blocks; raises OSError as the store does."""
 
     store: Store
-    config: FileSystemSinkConfig
+    config: FilesConfig
     partition: Partition
     shape: Shape = NO_SHAPE
     """Of the values of the open files, and of those committed last."""
@@ -78,6 +78,8 @@ class PartitionFiles:
     _first_time_ms: int | None = None
     _last_offset: int = -1
     _held_bytes: int = 0
+    _claimed: int = 0
+    """Number of this task's claim; names of its temporary files begin with it."""
     _log: CommitLog = field(init=False)
 
     def __post_init__(self) -> None:
@@ -101,7 +103,8 @@ class PartitionFiles:
         what was refused there may still have to be told.
         """
         entry: Entry = self._log.claim(self._adopted)
-        self.store.remove_folder(self._temporary)
+        self._claimed = entry.number
+        self._remove_older()
         if entry.shape is not None and self.config.schema_compatibility != "NONE":
             self.shape = shape_from(entry.shape, self.config.format)
         known = [offset for offset in (entry.next_offset, group_offset) if offset is not None]
@@ -111,8 +114,17 @@ class PartitionFiles:
         self.begin = begin or 0
         return begin
 
+    def _remove_older(self) -> None:
+        """Remove what older claims have left. A younger one may be at work already, and its files are its own."""
+        names = {*self.store.names(self._temporary), *self.store.unfinished(self._temporary)}
+        for name in sorted(names):
+            if name < f"{self._claimed:020}":
+                self.store.remove(f"{self._temporary}/{name}")
+
     def _adopted(self) -> int | None:
         """How far files go that others have committed by their names alone, such as Confluent's connector."""
+        if not self.config.is_end_in_name:
+            return None
         topic, number = self.partition
         ends = []
         for path in self.store.walk(f"{self.config.topics_dir}/{topic}"):
@@ -203,7 +215,8 @@ class PartitionFiles:
 
     def _write(self, file: _OpenFile) -> _Writing:
         if file.writing is None:
-            path = f"{self._temporary}/{uuid.uuid4().hex}_tmp{EXTENSIONS[self.config.format]}"
+            name = f"{self._claimed:020}_{uuid.uuid4().hex}_tmp{self.config.extension}"
+            path = f"{self._temporary}/{name}"
             opened = self.store.create(path)
             file.writing = _Writing(path, opened, writer_of(opened, self.shape, self.config))
         if file.held:
@@ -229,7 +242,8 @@ class PartitionFiles:
 
     def _final(self, folder: str, file: _OpenFile) -> str:
         width, (topic, number) = self.config.filename_offset_zero_pad_width, self.partition
-        name = f"{topic}+{number}+{file.begin:0{width}}+{file.end:0{width}}{EXTENSIONS[self.config.format]}"
+        end = f"+{file.end:0{width}}" if self.config.is_end_in_name else ""
+        name = f"{topic}+{number}+{file.begin:0{width}}{end}{self.config.extension}"
         return f"{self.config.topics_dir}/{folder}/{name}"
 
     def drop(self) -> None:
@@ -239,9 +253,9 @@ class PartitionFiles:
                 # What is given up may be a file that cannot be written any more.
                 with suppress(OSError, ValueError, pa.ArrowException):
                     file.writing.writer.close()
-                with suppress(OSError, ValueError):
+                with suppress(OSError, ValueError, Fatal):
                     file.writing.file.close()
-                with suppress(OSError):
+                with suppress(OSError, Fatal):
                     self.store.remove(file.writing.path)
         self._files = {}
 

@@ -8,9 +8,8 @@ from pathlib import Path
 import fastavro
 import pytest
 
-from fetchers.sdk.reach import AllowedPaths
 from service.config.files import read_properties
-from service.sinks.filesystem.stores import store_of
+from service.sinks.filesystem.stores import HdfsStore
 from tests.integration.sinks.sink_runs import Sinks, make_topic, produce, wait_until
 from tests.integration.sinks.test_file_sink_killed import process
 from tests.stack import KafkaStack
@@ -27,7 +26,7 @@ async def test_the_printed_names_each_record_once_over_a_kill(kafka: KafkaStack,
     printed = read_properties(PRINTED)
     assert (printed["topics"], printed["hdfs.url"]) == ("test_hdfs", "hdfs://localhost:9000")
     url = f"{hdfs}/{topic_name}"
-    store = store_of(url, AllowedPaths())
+    store = HdfsStore(url)
     properties = {**printed, **QUICK, "hdfs.url": url}
     folder = "topics/test_hdfs/partition=0"
     names = [f"test_hdfs+0+{begin:010}+{begin + 2:010}.avro" for begin in (0, 3, 6)]

@@ -171,10 +171,6 @@ class DyingStore(QuickStore):
         """As of a folder of this machine."""
         self._around(lambda: QuickStore.remove(self, path))
 
-    def remove_folder(self, folder: str) -> None:
-        """As of a folder of this machine."""
-        self._around(lambda: QuickStore.remove_folder(self, folder))
-
     def close(self) -> None:
         """What the system does with the files of a process that is gone."""
         for file in self.opened:

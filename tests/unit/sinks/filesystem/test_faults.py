@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from fetchers.catalog import shared_http
@@ -15,8 +18,11 @@ from fetchers.sdk.reach import AllowedAddresses, AllowedPaths
 from metrics.events import discard
 from service.domain.errors import Recovery, recovery_of
 from service.sinks.contract import SinkContext, StartAnew
+from service.sinks.filesystem.folders import Placed
+from service.sinks.filesystem.shapes import NO_SHAPE
 from service.sinks.filesystem.sink import FileSystemSink
 from service.sinks.filesystem.stores import LocalStore
+from service.sinks.filesystem.writing import PartitionFiles
 from tests.unit.sinks.filesystem.files_runs import HERE, QuickStore, batch_of, config_of, found, running
 
 ROWS = [{"n": n} for n in range(3)]
@@ -120,6 +126,38 @@ async def test_one_who_was_cut_off_for_long_commits_nothing(tmp_path: Path) -> N
             await old.put(batch_of(ROWS))
         await new.put(batch_of(ROWS, begin=3))
     assert list(found(tmp_path).values()) == [ROWS, ROWS]
+
+
+class OvertakenStore(QuickStore):
+    """Stalls after its claim, until another task has taken the partition over and has gathered files."""
+
+    def __init__(self, root: Path, overtake: Callable[[], None]) -> None:
+        super().__init__(root)
+        self.overtake = overtake
+
+    def names(self, folder: str) -> list[str]:
+        """As of a folder of this machine, when the other one is there."""
+        if "+tmp" in folder:
+            self.overtake()
+        return super().names(folder)
+
+
+def test_one_who_stalls_after_its_claim_removes_nothing_of_its_successor(tmp_path: Path) -> None:
+    """Its claim is older by then: the successor's files are not garbage, and may be committed already."""
+    config = config_of(tmp_path)
+    successor = PartitionFiles(QuickStore(tmp_path), config, HERE)
+
+    def overtake() -> None:
+        successor.claim(None)
+        where = Placed(np.zeros(2, np.int64), ["orders/partition=0"], None, np.ones(2, bool))
+        values = pa.array(['{"n":0}', '{"n":1}'])
+        successor.take(values, np.arange(2, dtype=np.int64), where, shape=NO_SHAPE, now_ms=0)
+        for file in successor._files.values():
+            successor._write(file)
+
+    PartitionFiles(OvertakenStore(tmp_path, overtake), config, HERE).claim(None)
+    successor.commit()
+    assert list(found(tmp_path).values()) == [[{"n": 0}, {"n": 1}]]
 
 
 async def test_a_topic_that_was_made_anew_is_told(tmp_path: Path) -> None:
