@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from fetchers.sdk import Boolean, Importance, Key, NameList, Secret, TopicsConfig
 from fetchers.toolkit.databases import DatabaseUrl, Login, read_url, url_text, zone_name
@@ -12,6 +14,18 @@ from fetchers.toolkit.databases import DatabaseUrl, Login, read_url, url_text, z
 DATABASE, MODE, CONNECTOR, TASK = "Database", "Mode", "Connector", "Task"
 _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 _URL_EXAMPLE = "jdbc:postgresql://localhost:5432/shop"
+
+
+def _ends(text: str) -> str:
+    try:
+        found = json.loads(text) if text else {}
+        is_right = all(isinstance(end, int) for ends in found.values() for end in ends)
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        is_right = False
+    if not is_right:
+        message = 'Expected lists of ids by table, such as {"public.orders": [1000, 2000]}'
+        raise ValueError(message)
+    return text
 
 
 class JdbcConfig(TopicsConfig):
@@ -111,6 +125,11 @@ class JdbcConfig(TopicsConfig):
     late_commits: Annotated[Literal["wait", "ignore"], Key(_MEDIUM, MODE, 8, "SHORT", "Late commits")] = "wait"
     """``wait``: a range is read when no transaction is open that could still write into it, so that no row is lost;
     ``ignore``: at once, as other connectors do."""
+    load_parts: Annotated[
+        int, Field(ge=1, le=1000), Key(_MEDIUM, CONNECTOR, 11, "SHORT", "Parts of a first load", example="16")
+    ] = 1
+    """Into how many ranges of ids the first load of a table is split, in mode ``incrementing``; the tasks read them
+    side by side. 1: not at all."""
     key_columns: Annotated[NameList, Key(_MEDIUM, CONNECTOR, 10, "MEDIUM", "Key columns")] = ()
     """Columns of the record key; none: no key, as Confluent's connector has it."""
     dialect_name: Annotated[str, Key(_LOW, DATABASE, 12, "LONG", "Database Dialect")] = ""
@@ -119,6 +138,15 @@ class JdbcConfig(TopicsConfig):
     """Set by the connector for each task: which one it is."""
     task_count: Annotated[int, Field(ge=1), Key(_LOW, TASK, 2, "SHORT", "Tasks")] = 1
     """Set by the connector for each task: how many there are."""
+
+    load_ends: Annotated[str, AfterValidator(_ends), Key(_LOW, TASK, 3, "LONG", "Ends of parts")] = ""
+    """Set by the connector for each task: ids at which the parts of a first load end, by table, as JSON."""
+
+    @property
+    def ends_of_parts(self) -> Mapping[str, Sequence[int]]:
+        """By the tables' full names; for the tables that were there when the work was split."""
+        found: Mapping[str, Sequence[int]] = json.loads(self.load_ends) if self.load_ends else {}
+        return found
 
     @property
     def url(self) -> DatabaseUrl:

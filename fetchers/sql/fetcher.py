@@ -7,9 +7,12 @@ the bound, in order, in one statement. So each row is read once, also where ids 
 
 from __future__ import annotations
 
+import asyncio
+import json
 import zlib
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
+from typing import TypeVar
 
 from fetchers.sdk import (
     Fatal,
@@ -23,13 +26,27 @@ from fetchers.sdk import (
     SourceConnector,
 )
 from fetchers.sql.config import JdbcConfig
-from fetchers.sql.database import Database, NoTableError, Relation, Table
+from fetchers.sql.database import Blocking, Database, NoTableError, Range, Relation, Table
+from fetchers.sql.load import Part, even_ends, load_of
 from fetchers.sql.mysql import MySqlDatabase
+from fetchers.sql.places import stored_offset
 from fetchers.sql.postgresql import PostgresDatabase
 from fetchers.sql.ranges import wanted_range
 from fetchers.sql.sqlite import SqliteDatabase
 from fetchers.sql.tables import listed_tables, missing_tables, selected_tables
 from fetchers.sql.walk import Walk
+
+T = TypeVar("T")
+
+
+class InThisThread:
+    """``Blocking`` where no event loop is held up by it: while the work is split."""
+
+    async def run_blocking(self, call: Callable[[], T], *, subject: str = "", seconds_max: float = 300.0) -> T:
+        """What the call returns or raises."""
+        del subject, seconds_max
+        return call()
+
 
 HELD_SECONDS = 0.05
 """Between two looks at a bound that is not settled, at first; the wait grows by half up to the poll interval."""
@@ -45,13 +62,39 @@ class JdbcSource(SourceConnector[JdbcConfig]):
         return tuple(_findings(self.config))
 
     def task_configs(self, tasks_max: int) -> Sequence[Mapping[str, str]]:
-        """A query has one task; tables are dealt over the tasks by name, so that a new one moves no other."""
-        config = self.config
-        listed = len(config.table_whitelist)
-        count = 1 if config.query else min(tasks_max, listed) if listed else tasks_max
-        return tuple({"task.number": str(number), "task.count": str(count)} for number in range(count))
+        """A query has one task; tables are dealt over the tasks by name, so that a new one moves no other.
 
-    def _database(self, context: FetchContext) -> Database:
+        Where first loads are split, the database is asked between which ids; raises as ``fetch`` does.
+        """
+        config = self.config
+        listed = len(config.table_whitelist) * config.load_parts
+        count = 1 if config.query else min(tasks_max, listed) if listed else tasks_max
+        ends = {}
+        if count > 1 and config.load_parts > 1:
+            ends = {"load.ends": json.dumps(asyncio.run(self._ends_of_parts()), separators=(",", ":"))}
+        return tuple({"task.number": str(number), "task.count": str(count), **ends} for number in range(count))
+
+    async def _ends_of_parts(self) -> Mapping[str, Sequence[int]]:
+        """Of tables that have more rows than pages of all parts would hold, going by their ids."""
+        database = self._database(InThisThread())
+        found: dict[str, Sequence[int]] = {}
+        try:
+            await database.open()
+            for table in selected_tables(self.config, await self._all_tables(database)):
+                relation = await database.relation(table)
+                wanted = wanted_range(self.config, relation, database)
+                # The highest first: what is between the two looks is then below it, or waited for.
+                highest = await database.bound(wanted)
+                lowest = await _lowest(database, wanted)
+                if highest is not None and lowest is not None:
+                    ends = even_ends(lowest, int(highest), self.config.load_parts)
+                    if int(highest) - lowest >= self.config.load_parts * self.config.batch_max_rows:
+                        found[table.full_name] = ends
+        finally:
+            database.close()
+        return found
+
+    def _database(self, context: Blocking) -> Database:
         dialect = self.config.url.dialect
         if dialect == "postgresql":
             return PostgresDatabase(self.config, context)
@@ -129,7 +172,6 @@ class JdbcSource(SourceConnector[JdbcConfig]):
                     await self._renew(walks, database, context)
                 elif config.query and not walks:
                     walks[""] = Walk(config, database, context, None)
-                is_held = False
                 for name, walk in list(walks.items()):
                     try:
                         async with aclosing(walk.round()) as pages:
@@ -139,28 +181,48 @@ class JdbcSource(SourceConnector[JdbcConfig]):
                         if config.table_whitelist:
                             raise
                         del walks[name]  # dropped, and nobody has named it
-                    is_held = is_held or walk.is_held
-                if is_held:
-                    await context.clock.sleep(min(held_seconds, config.poll_interval))
-                    held_seconds *= 1.5
-                else:
-                    held_seconds = HELD_SECONDS
-                    context.finish_round()
-                    await context.clock.sleep(config.poll_interval)
+                    if walk.is_done:
+                        _let_go(walks, name)
+                held_seconds = await self._wait(context, walks.values(), held_seconds)
         finally:
             database.close()
 
+    async def _wait(self, context: FetchContext, walks: Iterable[Walk], held_seconds: float) -> float:
+        """Until the next round, which comes sooner where a range is not settled; how long to wait for that then."""
+        if any(walk.is_held for walk in walks):
+            await context.clock.sleep(min(held_seconds, self.config.poll_interval))
+            return held_seconds * 1.5
+        context.finish_round()
+        await context.clock.sleep(self.config.poll_interval)
+        return HELD_SECONDS
+
     async def _renew(self, walks: dict[str, Walk], database: Database, context: FetchContext) -> None:
         """Begin with tables that are new; leave those that are gone."""
-        tables = {table.full_name: table for table in await self._tables(database)}
+        tables = await self._chosen(database)
+        wanted: dict[str, tuple[Table, Part | None]] = {
+            table.full_name: (table, None) for table in self._dealt(tables)
+        } | {f"{table.full_name} {part.ids}": (table, part) for table, part in self._parts(tables, context)}
         missing = [] if walks else missing_tables(self.config, await self._all_tables(database))
         if missing:
             raise Fatal(f"there is no table {', '.join(missing)} that this user may read (table.whitelist)")
-        for name in [name for name in walks if name not in tables]:
+        for name in [name for name in walks if name not in wanted]:
             del walks[name]
-        for name, table in tables.items():
+        for name, (table, part) in wanted.items():
             if name not in walks:
-                walks[name] = Walk(self.config, database, context, table)
+                walks[name] = Walk(self.config, database, context, table, part=part)
+
+    def _parts(self, tables: Sequence[Table], context: FetchContext) -> Iterator[tuple[Table, Part]]:
+        """Parts of first loads that are this task's and not read yet; the tables are those of all tasks."""
+        config = self.config
+        if config.mode != "incrementing":
+            return
+        offsets = context.offsets
+        for table in tables:
+            stored = stored_offset(context, table.full_name, table.name)
+            load = load_of(table, stored, offsets, config.ends_of_parts.get(table.full_name, ()))
+            for at, part in enumerate(load.parts if load is not None else ()):
+                if at % config.task_count == config.task_number and load is not None and part in load.unread:
+                    yield table, part
 
     async def _all_tables(self, database: Database) -> list[Table]:
         if self.config.query:
@@ -168,7 +230,11 @@ class JdbcSource(SourceConnector[JdbcConfig]):
         return await database.tables(types=self.config.table_types, schema_pattern=self.config.schema_pattern)
 
     async def _tables(self, database: Database) -> list[Table]:
-        """Those of the task; raises ``Fatal`` where two have the same name, and so the same topic."""
+        """Those of the task."""
+        return self._dealt(await self._chosen(database))
+
+    async def _chosen(self, database: Database) -> list[Table]:
+        """Those of all tasks; raises ``Fatal`` where two have the same name, and so the same topic."""
         tables = selected_tables(self.config, await self._all_tables(database))
         names: dict[str, Table] = {}
         for table in tables:
@@ -178,6 +244,9 @@ class JdbcSource(SourceConnector[JdbcConfig]):
                     f"the tables {other.schema_name} and {table.schema_name} would have one topic: "
                     "choose with table.whitelist or schema.pattern, and give each schema its connector"
                 )
+        return tables
+
+    def _dealt(self, tables: Sequence[Table]) -> list[Table]:
         config = self.config
         if config.table_whitelist:
             places = listed_tables(config.table_whitelist, tables)
@@ -185,6 +254,24 @@ class JdbcSource(SourceConnector[JdbcConfig]):
         return [
             table for table in tables if zlib.crc32(table.full_name.encode()) % config.task_count == config.task_number
         ]
+
+
+def _let_go(walks: dict[str, Walk], name: str) -> None:
+    """Of a part that was read; what was settled for it is for the others of its table."""
+    read = walks.pop(name)
+    for other in walks.values():
+        other.is_settled = other.is_settled or read.is_before(other)
+
+
+async def _lowest(database: Database, wanted: Range) -> int | None:
+    relation = wanted.relation
+    lowest = database.text_of(f"min({wanted.identity})", relation, wanted.identity_column)
+    sql = f"select {lowest} as headrace_0 from {relation.source}"  # noqa: S608 - names are quoted
+    async with aclosing(database.read(sql, rows_max=1)) as batches:
+        async for batch in batches:
+            value = batch.column(0)[0].as_py()
+            return None if value in {None, "NULL"} else int(value)
+    return None
 
 
 def _findings(config: JdbcConfig) -> Iterator[Finding]:
@@ -197,6 +284,8 @@ def _findings(config: JdbcConfig) -> Iterator[Finding]:
         yield Finding("query", None, f"It cannot be had together with {given[0]}: a query names its tables itself.")
     if config.query_suffix:
         yield Finding("query.suffix", config.query_suffix, "It would lose rows; batch.max.rows bounds a page.")
+    if config.load_parts > 1 and (config.mode != "incrementing" or config.query):
+        yield Finding("load.parts", str(config.load_parts), "Only tables in mode incrementing are read in parts.")
     if config.uses_times and not config.timestamp_column_name:
         yield Finding("timestamp.column.name", None, f"Mode {config.mode} needs a column of timestamps.")
     if config.query and config.uses_ids and not config.incrementing_column_name:

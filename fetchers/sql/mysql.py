@@ -22,7 +22,7 @@ from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 
-from fetchers.sdk import Fatal, Retriable
+from fetchers.sdk import BackOff, Fatal, Retriable
 from fetchers.sql.config import JdbcConfig
 from fetchers.sql.database import FIRST_ROWS, NoTableError, Range, Relation, Table, next_rows
 from fetchers.sql.kinds import (
@@ -46,8 +46,9 @@ from fetchers.sql.settling import Holder
 from fetchers.toolkit.mysql import ANSWER_SECONDS_MAX, MySqlConnection, told
 
 FRESH_TRIES = 20
-FRESH_SECONDS = 0.11
-"""The server's copy of its transactions is renewed when nobody has read it for a tenth of a second."""
+FRESH = BackOff(first_seconds=0.11, cap_seconds=2.0, jitter_seconds=0.3)
+"""The server's copy of its transactions is renewed when nobody has read it for a tenth of a second: several tasks that
+asked at one pace would keep it from each other for ever."""
 _MARK = "/* headrace */"
 _SIGNED = {"tinyint": INT8, "smallint": INT16, "mediumint": INT32, "int": INT32, "bigint": INT64, "year": INT32}
 _UNSIGNED = {"tinyint": INT16, "smallint": INT32, "mediumint": INT64, "int": INT64}
@@ -238,7 +239,7 @@ class MySqlDatabase:
         """The server's list, when it is younger than our question; ours is left out."""
         await self._rows("start transaction with consistent snapshot")
         try:
-            for _ in range(FRESH_TRIES):
+            for attempt in range(1, FRESH_TRIES + 1):
                 mark = uuid.uuid4().hex
                 rows = await self._rows(
                     f"select {_MARK} trx_id as id, trx_mysql_thread_id as thread, trx_started as started, "
@@ -249,7 +250,7 @@ class MySqlDatabase:
                     ours = rows[0]["mine"]
                     others = [row for row in rows if row["thread"] != ours]
                     return [row for row in others if _MARK not in (row["query"] or "")]
-                await asyncio.sleep(FRESH_SECONDS)
+                await asyncio.sleep(FRESH.wait_seconds(attempt))
         finally:
             await self._rows("rollback")
         raise Retriable("INNODB_TRX is read by somebody else ten times a second, so that the server does not renew it")

@@ -4,7 +4,8 @@ A table is ``{"protocol": "1", "table": full name}``; partitions of its older ve
 too. Offsets are ``{"incrementing": id}`` and ``{"timestamp": ms, "timestamp_nanos": nanoseconds of the second}``
 (``TimestampIncrementingOffset`` of ``kafka-connect-jdbc``). Ours have besides ``at``, the timestamp as the database
 writes it, which no zone and no rounding can move, and ``after``, the key of the last row, by which rows of one
-timestamp are told apart. A query's partition has a hash of its text: another query begins anew.
+timestamp are told apart. A query's partition has a hash of its text: another query begins anew. The parts of a first
+load have partitions of their own (``fetchers.sql.load``).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from fetchers.sdk import Offset, Partition, Scalar
+from fetchers.sdk import FetchContext, Offset, Partition, Scalar
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _HASH_DIGITS = 16
@@ -31,6 +32,14 @@ def table_partition(full_name: str) -> Partition:
 def older_partitions(full_name: str, name: str) -> tuple[Partition, ...]:
     """Under which other connectors, and older versions, have left the table's offsets; the newest first."""
     return ({"protocol": "1", "table": name}, {"table": full_name}, {"table": name})
+
+
+def stored_offset(context: FetchContext, full_name: str, name: str) -> Offset:
+    """A table's own offset, else one that another connector has left; empty where there is none."""
+    found = context.offset_of(table_partition(full_name))
+    for partition in older_partitions(full_name, name):
+        found = found or context.offset_of(partition)
+    return found
 
 
 def query_partition(query: str) -> Partition:

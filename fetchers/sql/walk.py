@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,7 +13,8 @@ from fetchers.sdk import Fatal, FetchContext, Offset, Page, RowSchema
 from fetchers.sql.config import JdbcConfig
 from fetchers.sql.database import Database, Range, Relation, Table
 from fetchers.sql.kinds import ColumnPlan, to_rows
-from fetchers.sql.places import Place, older_partitions, query_partition, table_partition, written
+from fetchers.sql.load import LOADING, Load, Part, load_of
+from fetchers.sql.places import Place, query_partition, stored_offset, table_partition, written
 from fetchers.sql.ranges import Selection, wanted_range
 from fetchers.sql.settling import Bound
 from metrics.events import LateCommitsAwaited
@@ -24,16 +26,33 @@ TOLD_SECONDS = 60.0
 
 
 class Walk:
-    """Reads one table, or the query, of a task."""
+    """Reads one table, or a part of one, or the query, of a task."""
 
-    def __init__(self, config: JdbcConfig, database: Database, context: FetchContext, table: Table | None) -> None:
-        """``table``: None for the query."""
+    def __init__(
+        self,
+        config: JdbcConfig,
+        database: Database,
+        context: FetchContext,
+        table: Table | None,
+        *,
+        part: Part | None = None,
+    ) -> None:
+        """``table``: None for the query; ``part``: None for what its first load does not cover, mostly all of it."""
         self._config = config
         self._database = database
         self._context = context
         self._table = table
-        self.partition = query_partition(config.query) if table is None else table_partition(table.full_name)
+        self._part = part
+        self.is_done = False
+        """Whether a part has been read to its end."""
+        self.is_settled = False
+        """Whether the range of a part needs no look: another part of the split was seen to be settled."""
+        self.partition = query_partition(config.query)
+        if table is not None:
+            self.partition = table_partition(table.full_name) if part is None else part.partition(table)
         self._place: Place | None = None
+        self._loading: Load | None = None
+        """The table's first load in parts, as the offsets tell it at the beginning of a round."""
         self._bound: Bound | None = None
         self._since = 0.0
         self._told = 0.0
@@ -44,20 +63,33 @@ class Walk:
         """Whether a range waits for transactions that are still open."""
         return self._bound is not None
 
+    def is_before(self, other: Walk) -> bool:
+        """Whether the other is a later part of the same table, whose end was found in the same moment as this one's."""
+        return self._table is not None and self._table == other._table and None not in {self._part, other._part}
+
     async def round(self) -> AsyncGenerator[Page, None]:
         """What is new, if it is settled."""
         relation = await self._relation()
-        if self._config.mode == "bulk":
-            async with aclosing(self._database.read(self._everything(relation), rows_max=self._rows_max)) as batches:
-                async for batch in batches:
-                    yield self._page(relation, batch, {})
-            return
+        is_bulk = self._config.mode == "bulk"
+        async with aclosing(self._all(relation) if is_bulk else self._new(relation)) as pages:
+            async for page in pages:
+                yield page
+
+    async def _all(self, relation: Relation) -> AsyncGenerator[Page, None]:
+        async with aclosing(self._database.read(self._everything(relation), rows_max=self._rows_max)) as batches:
+            async for batch in batches:
+                yield self._page(relation, batch, {})
+
+    async def _new(self, relation: Relation) -> AsyncGenerator[Page, None]:
         wanted = wanted_range(self._config, relation, self._database)
         zone = None if wanted.is_zoned else self._config.db_timezone
+        self._loading = self._load()
         if self._place is None:
             self._place = await self._first_place(wanted, zone)
-            if self._place.at is not None and not self._stored():
-                yield self._page(relation, None, self._place.offset(zone=zone))  # so that a restart keeps "from now on"
+            if self._place != Place() and self._part is None and not self._stored():
+                yield self._page(relation, None, self._offset(self._place, zone))  # so that a restart begins there too
+        for page in self._end_of_load(relation, zone):
+            yield page
         if not await self._is_settled(wanted):
             return
         relation = await self._relation()  # a migration that was under way has added columns, and rows with them
@@ -68,6 +100,36 @@ class Walk:
             async with aclosing(self._read(wanted, self._place, bound.value, zone)) as pages:
                 async for page in pages:
                     yield page
+        if self._part is not None:
+            self.is_done = True
+            if self._place.incrementing != self._part.to:  # the row with the last id is gone by now
+                yield self._page(relation, None, Place(self._part.to).offset(zone=zone))
+
+    def _load(self) -> Load | None:
+        """The table's first load in parts, while it goes on."""
+        if self._table is None or self._part is not None or self._config.mode != "incrementing":
+            return None
+        stored = self._stored()
+        if stored and LOADING not in stored:
+            return None
+        return load_of(
+            self._table, stored, self._context.offsets, self._config.ends_of_parts.get(self._table.full_name, ())
+        )
+
+    def _end_of_load(self, relation: Relation, zone: str | None) -> Iterator[Page]:
+        """Once all parts are read their offsets are forgotten, and the table's says no more of them: all at once."""
+        load = self._loading
+        if load is None or load.unread or self._table is None or self._place is None:
+            return
+        self._loading = None
+        for part in load.parts:
+            page = self._page(relation, None, {})
+            yield replace(page, partition=part.partition(self._table), ends_transaction=False)
+        yield self._page(relation, None, self._place.offset(zone=zone))
+
+    def _offset(self, place: Place, zone: str | None) -> Offset:
+        load = self._loading
+        return place.offset(zone=zone) if load is None else {**place.offset(zone=zone), LOADING: load.to}
 
     async def _relation(self) -> Relation:
         if self._table is None:
@@ -83,14 +145,16 @@ class Walk:
 
     def _stored(self) -> Offset:
         """Our own offset, else one that another connector has left."""
-        found = self._context.offset_of(self.partition)
-        if self._table is not None:
-            for partition in older_partitions(self._table.full_name, self._table.name):
-                found = found or self._context.offset_of(partition)
-        return found
+        if self._table is None or self._part is not None:
+            return self._context.offset_of(self.partition)
+        return stored_offset(self._context, self._table.full_name, self._table.name)
 
     async def _first_place(self, wanted: Range, zone: str | None) -> Place:
         place = Place.read(self._stored(), zone=zone)
+        if self._part is not None:
+            return Place(self._part.after) if place.incrementing is None else place
+        if place.incrementing is None and self._loading is not None:
+            return Place(self._loading.to)
         initial = self._config.timestamp_initial
         if wanted.time is None or place.at is not None or initial is None:
             return place
@@ -99,9 +163,10 @@ class Walk:
 
     async def _is_settled(self, wanted: Range) -> bool:
         """Take a bound where there is none, or look whether those who held it have gone."""
-        waits = self._config.late_commits == "wait"
+        waits = self._config.late_commits == "wait" and not self.is_settled
         if self._bound is None:
-            value = await self._database.bound(wanted)
+            # The end of a part was a bound when the work was split: who holds it is looked at later, as it must be.
+            value = await self._database.bound(wanted) if self._part is None else str(self._part.to)
             await self._check_counter(wanted, value)
             if value is None:
                 return False
@@ -158,7 +223,7 @@ class Walk:
             name = selection.wanted.relation.name
             raise Fatal(f"{name}: a row has no place to go on from: {selection.order[values.index(None)]} has no text")
         self._place = selection.place_of([str(value) for value in values])
-        return self._page(selection.wanted.relation, batch, self._place.offset(zone=zone))
+        return self._page(selection.wanted.relation, batch, self._offset(self._place, zone))
 
     def _page(self, relation: Relation, batch: pa.RecordBatch | None, offset: Offset) -> Page:
         schema, key_schema = self._schemas_of(relation)
