@@ -6,13 +6,15 @@ import asyncio
 import json
 import sys
 
+from fetchers.catalog import shared_http
 from tests.integration.sinks.sink_runs import Sinks
 
 
 async def main(bootstrap: str, properties: str) -> None:
     """Run the task; nobody asks it to stop."""
-    task = await Sinks(bootstrap, json.loads(properties), flush_seconds=0.5).task()
-    await task.run()
+    async with shared_http() as http:
+        task = await Sinks(bootstrap, json.loads(properties), flush_seconds=0.5).task(http=http)
+        await task.run()
 
 
 if __name__ == "__main__":

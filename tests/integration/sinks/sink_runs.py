@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from fetchers.catalog import shared_http
-from fetchers.sdk import SystemClock
+from fetchers.sdk import HttpDoor, SystemClock
 from metrics.events import Event, TaskEvent
 from service.domain.ids import TaskId
 from service.kafka.admin import KafkaAdmin
@@ -43,8 +43,8 @@ class Sinks:
     flush_seconds: float = 60.0
     events: list[Event] = field(default_factory=list)
 
-    async def task(self, number: int = 0) -> SinkTask:
-        """An incarnation of a task; nothing of it runs yet."""
+    async def task(self, number: int = 0, *, http: HttpDoor | None = None) -> SinkTask:
+        """An incarnation of a task; nothing of it runs yet. ``http``: an open client, for sinks that ask by it."""
         clients = ClientSettings({}, self.bootstrap)
         parts = SinkParts(
             clients,
@@ -52,7 +52,7 @@ class Sinks:
             SystemClock(),
             self.events.append,
             MemoryBudget(2**30),
-            shared_http(),
+            http or shared_http(),
             self.flush_seconds,
         )
         worker = {"key.converter": "string", "value.converter": "string"}
@@ -65,8 +65,8 @@ class Sinks:
     @asynccontextmanager
     async def running(self, number: int = 0) -> AsyncIterator[SinkTask]:
         """A task that runs while the block does; then it is asked to stop, and must."""
-        task = await self.task(number)
-        async with asyncio.TaskGroup() as group:
+        async with shared_http() as http, asyncio.TaskGroup() as group:
+            task = await self.task(number, http=http)
             group.create_task(task.run(), name=str(task.task_id))
             try:
                 yield task
