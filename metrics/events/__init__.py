@@ -52,6 +52,7 @@ from metrics.events.flow import (
     SourceGap,
     SourceLagMeasured,
     SparkStarted,
+    TableSnapshotMoved,
     TransactionAborted,
     TransactionCommitted,
 )
@@ -167,6 +168,7 @@ __all__ = [
     "StateLogResumed",
     "StateRecordSkipped",
     "StopReported",
+    "TableSnapshotMoved",
     "TaskDescribed",
     "TaskEvent",
     "TaskEvents",
