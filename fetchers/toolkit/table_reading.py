@@ -201,7 +201,7 @@ class TableReading:
                 self._held = None
             for table in made.waiting:
                 if table not in before.waiting:
-                    what = "waits for a restart, because it has no key" if table in self.aside else "waits"
+                    what = "waits for a start of the task, because it has no key" if table in self.aside else "waits"
                     self._tell(table, what)
             yield self.page()
 

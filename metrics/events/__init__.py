@@ -52,7 +52,6 @@ from metrics.events.flow import (
     SourceGap,
     SourceLagMeasured,
     SparkStarted,
-    TableSnapshotMoved,
     TransactionAborted,
     TransactionCommitted,
 )
@@ -81,6 +80,7 @@ from metrics.events.life import (
     StateLogResumed,
     StateRecordSkipped,
     StopReported,
+    TableSnapshotMoved,
     TaskDescribed,
     TaskFailed,
     TaskRemoved,

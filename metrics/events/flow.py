@@ -52,16 +52,6 @@ class LateCommitsAwaited(TaskEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableSnapshotMoved(TaskEvent):
-    """Rows of a database's table are read beside its log of changes: the table waits for it, begins, or is read."""
-
-    logger: ClassVar[str] = "headrace.fetch"
-    level: ClassVar[Level] = Level.INFO
-    table: str
-    what: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RateLimitWaited(TaskEvent):
     """The fetcher stood still on purpose, to respect a limit of the source."""
 
