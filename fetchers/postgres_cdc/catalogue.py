@@ -41,6 +41,10 @@ select a.attname::text as name from pg_index i cross join unnest(i.indkey::int2[
   join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.number
 where i.indrelid = %s and case when %s = 'i' then i.indisreplident else i.indisprimary end and k.at <= i.indnkeyatts
 order by k.at"""
+_KEYED = """
+select n.nspname::text as schema, c.relname::text as name from pg_class c join pg_namespace n on n.oid = c.relnamespace
+where c.relreplident <> 'n' and exists (select 1 from pg_index i where i.indrelid = c.oid
+  and case when c.relreplident = 'i' then i.indisreplident else i.indisprimary end)"""
 _SLOT = """
 select active, active_pid, plugin, database::text as database, wal_status,
   (confirmed_flush_lsn - '0/0')::int8 as confirmed from pg_replication_slots where slot_name = %s"""
@@ -151,6 +155,15 @@ class Catalogue:
         sql = "select schemaname::text as schema, tablename::text as name from pg_publication_tables where pubname = %s"
         found = self.rows(f"{sql} order by 1, 2", (self._config.publication_name,))
         return [(row["schema"], row["name"]) for row in found if takes_table(self._config, row["schema"], row["name"])]
+
+    def keyed_tables(self) -> set[tuple[str, str]]:
+        """Schema and name of all tables with a key."""
+        return {(row["schema"], row["name"]) for row in self.rows(_KEYED)}
+
+    def next_transaction(self) -> int:
+        """The number that no transaction has yet, not even one that runs."""
+        sql = "select pg_snapshot_xmax(pg_current_snapshot())::text as number"
+        return int(self.rows(sql)[0]["number"])
 
     def listed_tables(self) -> list[tuple[str, str]]:
         """Tables of the database that the lists mean, whether or not they are published."""

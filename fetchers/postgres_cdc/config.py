@@ -87,6 +87,14 @@ class PostgresCdcConfig(TopicsConfig):
     it; ``no_data`` and ``never``: the log alone."""
     snapshot_fetch_size: Annotated[int, Field(ge=1, le=1_000_000), Key(_MEDIUM, _SNAPSHOT, 2)] = 10_240
     """Most rows of a page of the snapshot."""
+    snapshot_request_id: Annotated[str, Field(max_length=200), Key(_LOW, _SNAPSHOT, 3, example="2026-07-01")] = ""
+    """Set it to another text, while the connector runs, and the tables of ``snapshot.request.tables`` are read again
+    beside the log; empty it, and reading them again ends. The same text is obeyed once."""
+    snapshot_request_tables: Annotated[NameList, Key(_LOW, _SNAPSHOT, 4, example="public\\.orders")] = ()
+    """Regular expressions of which one must match a table's whole ``schema.table``; all tables when empty."""
+    table_poll_interval_ms: Annotated[int, Field(ge=10), Key(_LOW, _SNAPSHOT, 5)] = 60_000
+    """Milliseconds between two looks for tables that were added: to the publication, or with
+    ``publication.autocreate.mode=filtered`` to the database."""
     max_batch_size: Annotated[int, Field(ge=1, le=1_000_000), Key(_MEDIUM, _CHANGES, 18)] = 20_480
     """Changes that are decoded together; a transaction is not cut below four times as many."""
 
@@ -148,6 +156,7 @@ def findings(config: PostgresCdcConfig) -> Iterator[Finding]:
             "table.exclude.list": config.table_exclude_list,
             "column.include.list": config.column_include_list,
             "column.exclude.list": config.column_exclude_list,
+            "snapshot.request.tables": config.snapshot_request_tables,
         }
     )
     for word in config.skipped_operations:

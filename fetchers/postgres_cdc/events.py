@@ -113,8 +113,13 @@ class CapturedTable:
             ends_transaction=ends_transaction,
         )
 
-    def snapshot_page(self, batch: pa.RecordBatch, *, handled_us: int, position: int, offset: Offset) -> Page:
-        """Rows as a snapshot has them: columns that the driver gives as they are, or texts."""
+    def snapshot_page(
+        self, batch: pa.RecordBatch, *, handled_us: int, position: int, offset: Offset, snapshot: str = "true"
+    ) -> Page:
+        """Rows as a snapshot has them: columns that the driver gives as they are, or texts.
+
+        ``snapshot``: ``true``, or ``incremental`` for rows that are read beside the log.
+        """
         wrong: dict[int, str] = {}
         columns = []
         for at, (name, kind) in enumerate(self.kinds.items()):
@@ -130,7 +135,7 @@ class CapturedTable:
             None,
             pa.StructArray.from_arrays(columns, names=list(self.kinds)),
             handled_us,
-            {"schema": self.relation.schema, "table": self.relation.name, "lsn": position, "snapshot": "true"},
+            {"schema": self.relation.schema, "table": self.relation.name, "lsn": position, "snapshot": snapshot},
             wrong,
         )
         return self._table.page(changes, handled_us=handled_us, offset=offset, partition=self._partition)

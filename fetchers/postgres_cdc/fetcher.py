@@ -1,23 +1,26 @@
 """``PostgresCdcSource``: a consistent snapshot of tables, then every change of them, from exactly that point on.
 
-The slot is made together with a snapshot; its tables are read, and then the log from where the slot begins. The server
-forgets log only behind what is committed in Kafka (``on_committed``). One task reads one slot.
+The slot is made together with a snapshot; its tables are read, and then the log from where the slot begins. Tables that
+are read later, or again, are read in stretches beside the log. The server forgets log only behind what is committed in
+Kafka (``on_committed``). One task reads one slot.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
-from fetchers.postgres_cdc.catalogue import Catalogue, SlotInUseError, catalogue, choices, takes_table
+from fetchers.postgres_cdc.catalogue import SlotInUseError, catalogue, choices, takes_table
 from fetchers.postgres_cdc.config import PostgresCdcConfig, findings
 from fetchers.postgres_cdc.events import CapturedTable, change_form
 from fetchers.postgres_cdc.log import Batch, Framing, Log, created_slot
 from fetchers.postgres_cdc.pgoutput import LogRelation
 from fetchers.postgres_cdc.place import Place, SnapshotPlace, read_place
 from fetchers.postgres_cdc.snapshot import SnapshotReader, select
+from fetchers.postgres_cdc.stretches import PostgresStretches, captured
 from fetchers.sdk import (
     Fatal,
     FetchContext,
@@ -28,8 +31,11 @@ from fetchers.sdk import (
     PayloadKind,
     SourceConnector,
 )
+from fetchers.toolkit.table_reading import Progress, TableReading
 
 T = TypeVar("T")
+BESIDE_SECONDS = 0.1
+"""Between two looks at the log while tables are read beside it and nothing comes."""
 QUIET_SECONDS = 5.0
 """Between two looks at a log that says nothing; and between two offsets that only move on."""
 
@@ -52,6 +58,19 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
         """Debezium's."""
         return self.config.source_partition
 
+    @property
+    def _progress_partition(self) -> Partition:
+        return {**self.partition(), "snapshot": "tables"}
+
+    def takes_over(self, keys: Collection[str]) -> bool:
+        """A request for a snapshot is heard while the log is read."""
+        return {"snapshot.request.id", "snapshot.request.tables"}.issuperset(keys)
+
+    async def apply_config(self, config: PostgresCdcConfig) -> None:
+        """Look for a request at once."""
+        self.config = config
+        self._woken.set()
+
     def findings(self) -> Sequence[Finding]:
         """What does not fit together."""
         return tuple(findings(self.config))
@@ -59,6 +78,9 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
     def check_offsets(self, offsets: Sequence[tuple[Partition, Offset | None]]) -> None:
         """Refuse what is neither ours nor Debezium's."""
         for partition, offset in offsets:
+            if dict(partition) == self._progress_partition:
+                Progress.read(offset or {})
+                continue
             if set(partition) != {"server"}:
                 message = 'expected the partition {"server": "<topic.prefix>"}'
                 raise ValueError(message)
@@ -79,17 +101,17 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
 
     async def on_committed(self, partition: Partition, offset: Offset) -> None:
         """Let the server forget what is in Kafka, with the next status it hears."""
-        del partition
-        place = read_place(offset)
+        place = read_place(offset) if dict(partition) == self.partition() else None
         if isinstance(place, Place):
             self._confirmed = max(self._confirmed, place.commit)
             self._woken.set()
 
     async def fetch(self, context: FetchContext) -> AsyncGenerator[Page, None]:
-        """The snapshot where there is none yet, then the log."""
+        """The snapshot where there is none yet, then the log, with what is left of the snapshot beside it."""
         self._context = context
         try:
             stored = read_place(context.offset_of(self.partition()))
+            progress = Progress.read(context.offset_of(self._progress_partition))
         except ValueError as error:
             raise Fatal(f"the stored offset cannot be read: {error}") from error
         if isinstance(stored, Place):
@@ -97,19 +119,63 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
         reader = SnapshotReader(self.config)
         try:
             place = await self._blocking(partial(self._begun, stored, reader))
-            if isinstance(place, SnapshotPlace):
+            if isinstance(place, SnapshotPlace) and reader.is_open:
                 async for page in self._snapshot(reader, place):
+                    progress = Progress.read(page.offset)  # of the last one
                     yield page
+                stored = place = Place(place.log)
+                yield self._empty(place)
         finally:
             reader.close()  # before anything else is handed over: its transaction keeps tables from being altered
+        reader = SnapshotReader(self.config)
+        try:
+            stretches = PostgresStretches(self.config, self._form, reader, context)
+            reading, pages = await self._reading(stretches, stored, place, progress)
+            for page in pages:
+                yield page
+            async for page in self._keyless(reading, stretches):
+                yield page
+            async for page in self._log(place if isinstance(place, Place) else Place(place.log), reading, stretches):
+                yield page
+        finally:
+            reader.close()
+
+    async def _reading(
+        self,
+        stretches: PostgresStretches,
+        stored: Place | SnapshotPlace | None,
+        place: Place | SnapshotPlace,
+        progress: Progress | None,
+    ) -> tuple[TableReading, list[Page]]:
+        """What is left to be read beside the log, and pages that store it where it is not stored yet."""
+        begin = Place(place.log) if isinstance(place, SnapshotPlace) else place
+        pages = [] if isinstance(stored, Place) else [self._empty(begin)]
+        made = progress
         if isinstance(place, SnapshotPlace):
-            place = Place(place.log)
-            yield self._empty(place)
-        if self.config.snapshot_mode == "initial_only":
-            context.finish_round()
-            return
-        async for page in self._log(place):
+            tables = await stretches.tables()
+            made = Progress(frozenset(one for one in tables if one < place.table)).with_found(tables)
+            if made.waiting[:1] == (place.table,):
+                made = replace(made, keys=place.keys)
+        elif made is None or stored is None:
+            made = Progress(frozenset(await stretches.tables()))
+        reading = TableReading(stretches, made, self._context, self._progress_partition)
+        return reading, [] if made is progress else [reading.page(), *pages]
+
+    async def _keyless(self, reading: TableReading, stretches: PostgresStretches) -> AsyncGenerator[Page, None]:
+        """Whole tables without a key, before the log is read: they cannot be read beside it."""
+        async for page in reading.look(self.config, takes_new=self._has_snapshot):
             yield page
+        for name in sorted(reading.aside):
+            found = await self._blocking(partial(stretches.captured, name, (), 0))
+            reader = SnapshotReader(self.config)
+            try:
+                if found is not None:
+                    await self._blocking(partial(reader.open, None))
+                    async for page, _ in self._rows(reader, *found, position=0):
+                        yield replace(page, offset=reading.progress.offset(), partition=self._progress_partition)
+            finally:
+                reader.close()
+            yield reading.pass_over(name)
 
     async def _blocking(self, call: Callable[[], T]) -> T:
         return await self._context.run_blocking(call, subject="server")
@@ -139,8 +205,6 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
                         f"needed: somebody else has read it. {choices(config.slot_name)}"
                     )
                 server.publish()
-                if isinstance(stored, SnapshotPlace):
-                    reader.open(None)
                 return stored
             server.publish()
         if slot is None:
@@ -149,61 +213,48 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
                     reader.open(snapshot)
                     return SnapshotPlace(position)
                 return Place(position)
-        if not self._has_snapshot:
-            return Place(slot.confirmed)
-        reader.open(None)
-        return SnapshotPlace(slot.confirmed)
+        return SnapshotPlace(slot.confirmed) if self._has_snapshot else Place(slot.confirmed)
 
     @property
     def _has_snapshot(self) -> bool:
         return self.config.snapshot_mode in {"initial", "initial_only"}
 
     async def _snapshot(self, reader: SnapshotReader, place: SnapshotPlace) -> AsyncGenerator[Page, None]:
-        """Table after table, by name; each page's offset is the key of its last row."""
+        """Table after table, by name; each page's offset is the key of its last row. Last comes what was read."""
         yield Page([], offset=place.offset(), partition=self.partition())
-        for name, (table, sql) in (await self._blocking(partial(self._selects, place))).items():
-            await self._blocking(partial(reader.start, sql))
-            while (batch := await self._blocking(reader.next)) is not None:
-                for start in range(0, batch.num_rows, self.config.snapshot_fetch_size):
-                    part = batch.slice(start, self.config.snapshot_fetch_size)
-                    keys = tuple(str(part.column(len(table.kinds) + at)[-1].as_py()) for at in range(len(table.keys)))
-                    after = SnapshotPlace(place.log, name, keys)
-                    yield await self._blocking(
-                        partial(
-                            table.snapshot_page,
-                            part,
-                            handled_us=self._now_us(),
-                            position=place.log,
-                            offset=after.offset(),
-                        )
-                    )
+        found = await self._blocking(self._selects)
+        for name, (table, sql) in found.items():
+            async for page, keys in self._rows(reader, table, sql, position=place.log):
+                yield replace(page, offset=SnapshotPlace(place.log, name, keys).offset())
+        yield Page([], offset=Progress(frozenset(found)).offset(), partition=self._progress_partition)
 
-    def _selects(self, place: SnapshotPlace) -> Mapping[str, tuple[CapturedTable, str]]:
-        """Tables that are not read yet, with the SQL of what is left of them."""
+    async def _rows(
+        self, reader: SnapshotReader, table: CapturedTable, sql: str, *, position: int
+    ) -> AsyncGenerator[tuple[Page, tuple[str, ...]], None]:
+        """Pages of a SELECT, each with the key of its last row."""
+        await self._blocking(partial(reader.start, sql))
+        while (batch := await self._blocking(reader.next)) is not None:
+            for start in range(0, batch.num_rows, self.config.snapshot_fetch_size):
+                part = batch.slice(start, self.config.snapshot_fetch_size)
+                keys = tuple(str(part.column(len(table.kinds) + at)[-1].as_py()) for at in range(len(table.keys)))
+                made = partial(table.snapshot_page, part, handled_us=self._now_us(), position=position, offset={})
+                yield await self._blocking(made), keys
+
+    def _selects(self) -> Mapping[str, tuple[CapturedTable, str]]:
+        """Tables by name, with the SQL of their rows."""
         found = {}
         with catalogue(self.config) as server:
-            for schema, table in server.tables():
-                name = f"{schema}.{table}"
-                relation = server.relation(schema, table) if name >= place.table else None
-                if relation is None:
-                    continue
-                captured = self._captured(server, relation)
-                after = place.keys if name == place.table and len(place.keys) == len(captured.keys) else ()
-                found[name] = (captured, select(captured, server.quoted, after))
+            for schema, name in server.tables():
+                relation = server.relation(schema, name)
+                if relation is not None:
+                    table = captured(self.config, self._form, server, relation)
+                    found[f"{schema}.{name}"] = (table, select(table, server.quoted))
         return dict(sorted(found.items()))
 
-    def _captured(self, server: Catalogue, relation: LogRelation) -> CapturedTable:
-        try:
-            return CapturedTable(
-                self.config, self._form, relation, server.types(relation.columns), keys=server.keys(relation)
-            )
-        except ValueError as error:
-            raise Fatal(
-                f"{relation.schema}.{relation.name}: {error}; leave a column out (column.exclude.list)"
-            ) from error
-
-    async def _log(self, start: Place) -> AsyncGenerator[Page, None]:
-        """Batch after batch, for ever."""
+    async def _log(
+        self, start: Place, reading: TableReading, stretches: PostgresStretches
+    ) -> AsyncGenerator[Page, None]:
+        """Batch after batch, for ever; with ``initial_only`` while tables are to be read beside it."""
         config, clock = self.config, self._context.clock
         framing = Framing(
             start,
@@ -214,14 +265,18 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
         told = reached = start
         beaten = moved = clock.monotonic()
         try:
-            descriptor = await self._opened(log)
+            descriptor = -1
             end = await self._blocking(self._log_end)
-            while True:
+            while config.snapshot_mode != "initial_only" or reading.is_waiting:
+                if descriptor < 0:
+                    descriptor = await self._opened(log)
                 self._woken.clear()
-                pages, place = await self._blocking(partial(self._drained, log))
+                pages, place = await self._blocking(partial(self._drained, log, stretches))
                 for page in pages:
-                    yield page
+                    yield reading.heed(page)
                 reached = place or reached
+                async for page in self._beside(reading, reached):
+                    yield page
                 now = clock.monotonic()
                 interval = config.heartbeat_interval_ms / 1000
                 if interval and now - beaten >= interval and not reached.events:
@@ -230,16 +285,30 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
                     yield await self._heartbeat(reached)
                 if pages:
                     told, moved = reached, now
+                if pages or reading.is_ready:
                     continue
                 if reached != told and now - moved >= QUIET_SECONDS:
                     told, moved = reached, now
                     yield self._empty(reached)
-                if not framing.is_open and (framing.place.commit >= end or now - moved >= QUIET_SECONDS):
+                if (
+                    not reading.is_waiting
+                    and not framing.is_open
+                    and (framing.place.commit >= end or now - moved >= QUIET_SECONDS)
+                ):
                     self._context.report_lag(0.0)
                     self._context.finish_round()
-                await self._readable(descriptor)
+                await self._readable(descriptor, BESIDE_SECONDS if reading.is_waiting else QUIET_SECONDS)
+            self._context.finish_round()
         finally:
             log.close()
+
+    async def _beside(self, reading: TableReading, reached: Place) -> AsyncGenerator[Page, None]:
+        """What is read beside the log, where that stands between two transactions."""
+        async for page in reading.look(self.config, takes_new=self._has_snapshot):
+            yield page
+        if not reached.events and not reached.done:
+            async for page in reading.advance((reached.commit,)):
+                yield page
 
     async def _opened(self, log: Log) -> int:
         """Connect, and wait while the slot has another reader: after a restart its last one is still ending."""
@@ -257,10 +326,13 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
         with catalogue(self.config) as server:
             return server.log_end()
 
-    def _drained(self, log: Log) -> tuple[list[Page], Place | None]:
+    def _drained(self, log: Log, stretches: PostgresStretches) -> tuple[list[Page], Place | None]:
         """Pages of what has arrived, and the place after it; None: nothing is whole yet."""
         batch = log.drain(self._confirmed)
-        return ([], None) if batch is None else (self._pages(batch), batch.end)
+        if batch is None:
+            return [], None
+        stretches.told.extend(number for number, _ in batch.transactions)
+        return self._pages(batch), batch.end
 
     def _pages(self, batch: Batch) -> list[Page]:
         """One for each table; only after the last one is all of the batch delivered."""
@@ -288,7 +360,7 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
         known = self._tables.get(relation.oid)
         if known is None or known[0] is not relation:
             with catalogue(self.config) as server:
-                known = self._tables[relation.oid] = (relation, self._captured(server, relation))
+                known = self._tables[relation.oid] = (relation, captured(self.config, self._form, server, relation))
         return known[1]
 
     async def _heartbeat(self, place: Place) -> Page:
@@ -305,10 +377,12 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
         with catalogue(self.config) as server:
             server.rows(self.config.heartbeat_action_query)
 
-    async def _readable(self, descriptor: int) -> None:
+    async def _readable(self, descriptor: int, seconds_max: float) -> None:
         """Until the server has sent something, a commit is to be told, or it is time for a look."""
         loop = asyncio.get_running_loop()
-        seconds = min(QUIET_SECONDS, (self.config.heartbeat_interval_ms or 60_000) / 1000)
+        seconds = min(
+            seconds_max, self.config.table_poll_interval_ms / 1000, (self.config.heartbeat_interval_ms or 60_000) / 1000
+        )
         timer = loop.call_later(seconds, self._woken.set)
         loop.add_reader(descriptor, self._woken.set)
         try:

@@ -98,6 +98,16 @@ class TaskRemoved(TaskEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TableSnapshotMoved(TaskEvent):
+    """Rows of a database's table are read beside its log of changes: the table waits for it, begins, or is read."""
+
+    logger: ClassVar[str] = "headrace.fetch"
+    level: ClassVar[Level] = Level.INFO
+    table: str
+    what: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StopReported(TaskEvent):
     """What a stopped task left undelivered, to be fetched again at the next start."""
 

@@ -21,6 +21,7 @@ from tests.databases import Postgres
 
 CLIENTS, TRANSACTIONS, FIRST_ROWS = 3, 16, 100
 SERVER = {"server": "srv"}
+TABLES = {"server": "srv", "snapshot": "tables"}
 SECONDS_MAX = 120.0
 
 
@@ -29,7 +30,8 @@ class Followed:
 
     def __init__(self, postgres: Postgres, **changed: str) -> None:
         self.postgres = postgres
-        self.offset: Offset = {}
+        self.offsets: dict[str, Offset] = {}
+        """By kind of partition: of the log, and of the tables that are read."""
         self.properties = {
             "database.hostname": "127.0.0.1",
             "database.port": str(postgres.server.port),
@@ -42,6 +44,16 @@ class Followed:
             **{key.replace("_", "."): value for key, value in changed.items()},
         }
 
+    @property
+    def offset(self) -> Offset:
+        """Of the log."""
+        return self.offsets.get("log", {})
+
+    @property
+    def is_read(self) -> bool:
+        """Whether no table waits to be read."""
+        return self.offsets.get("tables", {}).get("tables_waiting") == "[]"
+
     def connector(self) -> PostgresCdcSource:
         """A new instance."""
         parsed = PostgresCdcConfig.parse(self.properties)
@@ -49,8 +61,11 @@ class Followed:
         return PostgresCdcSource(parsed.config)
 
     def context(self) -> FakeContext:
-        """At the stored offset, on the real clock."""
-        return FakeContext(offset=self.offset, partition=SERVER, clock=SystemClock())  # type: ignore[arg-type]
+        """At the stored offsets, on the real clock."""
+        made = FakeContext(partition=SERVER, clock=SystemClock())  # type: ignore[arg-type]
+        for kind, partition in (("log", SERVER), ("tables", TABLES)):
+            made.commit(Page([], self.offsets.get(kind, {}), partition=partition))
+        return made
 
     async def pages(self, *, stops: Callable[[Page], bool]) -> AsyncIterator[Page]:
         """Pages, each committed, until ``stops``; while the slot still has its last reader it is tried again."""
@@ -60,8 +75,9 @@ class Followed:
                 async with aclosing(connector.fetch(self.context())) as found:
                     async for page in found:
                         yield page
-                        self.offset = page.offset
-                        await connector.on_committed(SERVER, page.offset)
+                        partition = page.partition or {}
+                        self.offsets["tables" if "snapshot" in partition else "log"] = page.offset
+                        await connector.on_committed(partition, page.offset)
                         if stops(page):
                             return
             except Retriable:
@@ -172,12 +188,12 @@ async def test_what_is_rebuilt_from_the_events_is_what_the_tables_hold(followed:
     seen: list[Page] = []
     drawn = random.Random(7)
 
-    def is_last(page: Page) -> bool:
-        # A snapshot that goes on after the marker was inserted has it too, and the log comes behind.
-        return page.topic == "srv.public.marker" and is_after_snapshot(page)
+    def is_over(pages: list[Page]) -> bool:
+        told = any(page.topic == "srv.public.marker" and is_after_snapshot(page) for page in pages)
+        return told and followed.is_read
 
     def stops(page: Page) -> bool:
-        return drawn.random() < 0.1 or is_last(page)
+        return drawn.random() < 0.1 or is_over([*seen, page])
 
     async with asyncio.timeout(SECONDS_MAX):
         seen += await followed.read(stops=lambda page: "snapshot_table" in page.offset)  # the snapshot has begun
@@ -187,7 +203,7 @@ async def test_what_is_rebuilt_from_the_events_is_what_the_tables_hold(followed:
             seen += await followed.read(stops=lambda page: stops(page) or working.done())
         await working
         postgres.run("insert into marker default values")
-        while not is_last(seen[-1]):
+        while not is_over(seen):
             seen += await followed.read(stops=stops)
     for page in seen:
         for key, value in records(page) if page.topic in state else ():
@@ -268,10 +284,10 @@ async def test_a_lost_slot_is_fatal_and_says_what_can_be_done(followed: Followed
     """Never a silent snapshot; nor where somebody else has read the slot."""
     followed.postgres.run("create table t (id int primary key)")
     await followed.read(stops=is_after_snapshot)
-    stored = followed.offset
+    stored = followed.offsets["log"]
     await followed.read_on("insert into t values (1)")
     await followed.read_on("insert into t values (2)")
-    followed.offset = stored
+    followed.offsets["log"] = stored
     with pytest.raises(Fatal, match="somebody else"):
         await followed.read(stops=is_after_snapshot)
     followed.drop()

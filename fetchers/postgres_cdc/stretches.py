@@ -1,0 +1,102 @@
+"""PostgreSQL's watermarks: which transactions a stretch of rows shows is known from ``pg_current_snapshot``.
+
+A commit is in the log a moment before other sessions see it, and with synchronous replicas a long one. So rows may show
+less than the log has told already; then they are read again. Where the log has told all that they show is its end
+after they were read. Facts: the chapter "pg_snapshot" of PostgreSQL's manual.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from fetchers.postgres_cdc.catalogue import Catalogue, catalogue
+from fetchers.postgres_cdc.config import PostgresCdcConfig
+from fetchers.postgres_cdc.events import CapturedTable
+from fetchers.postgres_cdc.pgoutput import LogRelation
+from fetchers.postgres_cdc.snapshot import SnapshotReader, select
+from fetchers.sdk import Fatal, FetchContext
+from fetchers.toolkit.change_events import ChangeForm
+from fetchers.toolkit.table_reading import Stretch
+
+TRANSACTIONS_KEPT = 100_000
+"""Of the log, of which a stretch is asked whether it shows them; older ones have long been seen by everybody."""
+
+
+class PostgresStretches:
+    """Tables of one database, read in stretches; blocking calls run in the context's door for them."""
+
+    def __init__(
+        self, config: PostgresCdcConfig, form: ChangeForm, reader: SnapshotReader, context: FetchContext
+    ) -> None:
+        """``reader`` is closed by whoever made it."""
+        self.told: deque[int] = deque(maxlen=TRANSACTIONS_KEPT)
+        """Numbers of the transactions that the log has told, and that no stretch was seen to show yet."""
+        self._config = config
+        self._form = form
+        self._reader = reader
+        self._context = context
+        self._begun = 0
+        """Transactions before this one may have written before the log was followed, or had the table."""
+        self._published: frozenset[str] = frozenset()
+        self._known: dict[str, tuple[LogRelation, CapturedTable]] = {}
+
+    async def tables(self) -> Mapping[str, bool]:
+        """All that are published and meant, and whether each has a key."""
+        return await self._context.run_blocking(self._tables, subject="server")
+
+    def _tables(self) -> Mapping[str, bool]:
+        with catalogue(self._config) as server:
+            server.publish()
+            keyed = server.keyed_tables()
+            found = {f"{schema}.{table}": (schema, table) in keyed for schema, table in server.tables()}
+            if not self._begun or found.keys() - self._published:
+                self._begun, self._published = server.next_transaction(), frozenset(found)
+            return found
+
+    async def stretch(self, table: str, after: Sequence[str]) -> Stretch | None:
+        """Rows of ``schema.table`` behind a key."""
+        return await self._context.run_blocking(partial(self._stretch, table, after), subject="server")
+
+    def _stretch(self, name: str, after: Sequence[str]) -> Stretch | None:
+        found = self.captured(name, after, self._config.snapshot_fetch_size)
+        if found is None:
+            return None
+        table, sql = found
+        seen, rows, end, count = self._reader.stretch(sql)
+        unseen = seen.unseen(self.told)
+        waits = unseen or ([seen.oldest] if seen.oldest < self._begun else [])
+        if not waits:
+            self.told.clear()
+        has_more = count >= self._config.snapshot_fetch_size or count > rows.num_rows
+        first = len(table.kinds)
+        last = tuple(str(rows.column(first + at)[-1].as_py()) for at in range(len(table.keys))) if has_more else None
+        page = table.snapshot_page(rows, handled_us=self._now_us(), position=end, offset={}, snapshot="incremental")
+        told = ", ".join(f"transaction {one}" for one in waits[:3])
+        return Stretch(page, last, (end,), told)
+
+    def captured(self, name: str, after: Sequence[str], rows_max: int) -> tuple[CapturedTable, str] | None:
+        """A table, and the SQL of its rows behind a key; None: there is no such table any more. Blocks."""
+        with catalogue(self._config) as server:
+            names = next((names for names in server.tables() if ".".join(names) == name), None)
+            relation = server.relation(*names) if names else None
+            if relation is None:
+                return None
+            known = self._known.get(name)
+            if known is None or known[0] != relation:
+                known = self._known[name] = (relation, captured(self._config, self._form, server, relation))
+            table = known[1]
+            behind = after if len(after) == len(table.keys) else ()  # else the key was changed
+            return table, select(table, server.quoted, behind, rows_max)
+
+    def _now_us(self) -> int:
+        return int(self._context.clock.now().timestamp() * 1_000_000)
+
+
+def captured(config: PostgresCdcConfig, form: ChangeForm, server: Catalogue, relation: LogRelation) -> CapturedTable:
+    """How a table's texts become events; raises ``Fatal``."""
+    try:
+        return CapturedTable(config, form, relation, server.types(relation.columns), keys=server.keys(relation))
+    except ValueError as error:
+        raise Fatal(f"{relation.schema}.{relation.name}: {error}; leave a column out (column.exclude.list)") from error

@@ -1,0 +1,54 @@
+"""Progress of tables that are read beside the log: what is stored, found, asked for."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from fetchers.sdk import Page, Rejection
+from fetchers.toolkit.table_reading import Progress, filtered, is_among
+
+
+def test_progress_is_read_as_it_was_stored() -> None:
+    """Names and keys with any letters; what is none is refused."""
+    progress = Progress(frozenset({"a.ü", 'b."x,"'}), ("c.d", "a.ü"), ("1", "\n,é"), "7")
+    assert Progress.read(progress.offset()) == progress
+    assert Progress.read({}) is None
+    with pytest.raises(ValueError, match="tables_read"):
+        Progress.read({"tables_waiting": "public.orders"})
+
+
+def test_tables_that_are_found_wait_behind_the_one_that_is_read() -> None:
+    """A table is found once, and a table that is over leaves the key of another alone."""
+    progress = Progress(frozenset({"a"}), ("d",), ("5",)).with_found(["c", "a", "b", "d"])
+    assert (progress.waiting, progress.keys) == (("d", "b", "c"), ("5",))
+    assert progress.after("b", None) == Progress(frozenset({"a", "b"}), ("d", "c"), ("5",))
+    assert progress.after("d", None) == Progress(frozenset({"a", "d"}), ("b", "c"))
+    assert progress.after("c", ["9"]) == Progress(frozenset({"a"}), ("c", "d", "b"), ("9",))
+
+
+def test_a_request_is_heard_once_and_ended_by_the_next() -> None:
+    """Tables that nobody has read yet stay."""
+    first = Progress(frozenset({"a", "b"}), ("c",), ("5",)).with_request("1", ["a", "c"])
+    assert (first.waiting, first.keys) == (("c", "a"), ("5",))
+    assert first.with_request("1", ["b"]) is first
+    reading = first.after("c", None).after("a", ["3"])
+    assert reading.with_request("2", ["a"]) == Progress(frozenset({"a", "b", "c"}), ("a",), (), "2")
+    assert reading.with_request("", ["a"]) == Progress(frozenset({"a", "b", "c"}), (), (), "")
+
+
+def test_keys_are_found_among_others_whatever_their_types() -> None:
+    """Several columns, bytes, decimals, lists; a null stands for all (TRUNCATE)."""
+    kind = pa.struct([("n", pa.decimal128(5, 2)), ("b", pa.binary()), ("l", pa.list_(pa.int64()))])
+    keys = pa.array([{"n": 1, "b": b"x", "l": [1]}, {"n": 2, "b": b"x", "l": [1]}, {"n": 1, "b": b"y", "l": []}], kind)
+    assert is_among(keys, keys.take(pa.array([1, 1]))).tolist() == [False, True, False]
+    assert is_among(keys, keys.slice(0, 0)).tolist() == [False] * 3
+    assert is_among(keys, pa.nulls(1, kind)).tolist() == [True] * 3
+
+
+def test_rejections_stay_with_their_records() -> None:
+    """Of records that are left out none stays."""
+    page = Page([b"0", b"1", b"2"], {}, rejections=(Rejection(0, "r", "m"), Rejection(2, "r", "m")))
+    made = filtered(page, np.array([False, True, True]))
+    assert (list(made.values()), [one.index for one in made.rejections]) == ([b"1", b"2"], [1])
