@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from service.config.definition import ConnectorDefinition, read_definition
@@ -219,3 +222,17 @@ def test_topics_of_every_header_are_made_and_those_of_dropped_records_are_not() 
     assert {topic.name for topic in topics_of(defined({**FILE, **ROUTER, **marked, **routed}))} == {"t-new"}
     timed = {"transforms": "r", "transforms.r.type": "TimestampRouter"}
     assert topics_of(defined({**FILE, **timed})) == []
+
+
+@pytest.mark.parametrize("is_sink", [False, True])
+def test_every_example_of_the_guide_is_read_without_a_finding(*, is_sink: bool) -> None:
+    """As many steps as it names, at sources and at sinks."""
+    guide = (Path(__file__).parents[3] / "docs/guides/transformations.md").read_text()
+    blocks = re.findall(r"```properties\n(.*?)```", guide, re.DOTALL)
+    examples = [dict(line.split("=", 1) for line in block.splitlines()) for block in blocks]
+    readings = [read_transformations(example, is_sink=is_sink) for example in examples]
+    assert len(examples) > 3
+    assert [finding for reading in readings for finding in reading.findings] == []
+    assert [len(reading.steps) for reading in readings] == [
+        example["transforms"].count(",") + 1 for example in examples
+    ]
