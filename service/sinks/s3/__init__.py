@@ -1,1 +1,1 @@
-"""``S3Sink``."""
+"""``S3Sink``: topics as objects of a bucket, each record in one of them."""
