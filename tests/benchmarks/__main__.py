@@ -25,6 +25,7 @@ from tests.benchmarks import (
     databases,
     kills,
     service_level,
+    sinks,
     slow_kafka,
     spark_source,
     streams,
@@ -42,6 +43,7 @@ FIGURES = (
     "spark-source",
     "transforms",
     "databases",
+    "sinks",
     "latency",
     "streams",
     "slow-kafka",
@@ -342,6 +344,8 @@ async def _measure_others(names: tuple[str, ...], field: Field, amounts: Amounts
         rows += await measure_slow_kafka(field, seconds=amounts.slow_seconds)
     if "databases" in names:
         rows += await measure_databases(field, records=amounts.records)
+    if "sinks" in names:
+        rows += await sinks.measure_sinks(field, records=amounts.records, rounds=amounts.rounds)
     if "control" in names:
         rows += await measure_control(field, connectors=amounts.connectors)
     if "cluster" in names:

@@ -1,20 +1,32 @@
-"""The peer: Kafka Connect 4.1.1 standalone with its own FileStreamSource and StringConverter."""
+"""The peer: Kafka Connect 4.1.1 standalone with its own FileStreamSource, or FileStreamSink, and StringConverter."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from service.embedded.jars import class_path, java_program
 from tests.benchmarks.processes import Child, running, write_properties
 
 
-@contextmanager
 def connect_file_source(
     folder: Path, *, bootstrap: str, file: Path, topic: str, more: Mapping[str, str] | None = None
-) -> Iterator[Child]:
-    """Run it as ``connect-standalone.sh`` does, heap included (256 MB to 2 GB); ``more`` keys of the connector."""
+) -> AbstractContextManager[Child]:
+    """A file's lines into a topic; ``more`` keys of the connector."""
+    connector = {"connector.class": "org.apache.kafka.connect.file.FileStreamSourceConnector", "topic": topic}
+    return _connect(folder, {**connector, "file": str(file), **(more or {})}, bootstrap=bootstrap)
+
+
+def connect_file_sink(folder: Path, *, bootstrap: str, file: Path, topic: str) -> AbstractContextManager[Child]:
+    """A topic's texts into a file."""
+    connector = {"connector.class": "org.apache.kafka.connect.file.FileStreamSinkConnector", "topics": topic}
+    return _connect(folder, {**connector, "file": str(file)}, bootstrap=bootstrap)
+
+
+@contextmanager
+def _connect(folder: Path, properties: Mapping[str, str], *, bootstrap: str) -> Iterator[Child]:
+    """Run it as ``connect-standalone.sh`` does, heap included (256 MB to 2 GB)."""
     folder.mkdir(parents=True, exist_ok=True)
     worker = write_properties(
         folder / "worker.properties",
@@ -30,14 +42,8 @@ def connect_file_source(
     )
     connector = write_properties(
         folder / "connector.properties",
-        {
-            "name": "peer",
-            "connector.class": "org.apache.kafka.connect.file.FileStreamSourceConnector",
-            "tasks.max": "1",
-            "file": str(file),
-            "topic": topic,
-            **(more or {}),
-        },
+        # A sink's group has the connector's name: of its own for each run, or it has read the topic already.
+        {"name": folder.name, "tasks.max": "1", **properties},
     )
     main_class = "org.apache.kafka.connect.cli.ConnectStandalone"
     command = [
