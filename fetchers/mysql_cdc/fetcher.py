@@ -125,7 +125,7 @@ class MySqlCdcSource(SourceConnector[MySqlCdcConfig]):
         config = self.config
         settings = {"sslMode": config.database_ssl_mode}
         url = DatabaseUrl("mysql", config.database_hostname, config.database_port, "", settings=settings)
-        await connection.open(Login(url, config.database_user, config.database_password))
+        await connection.open(Login(url, config.database_user, config.database_password), self.allowed_addresses)
 
     async def _tables(self, connection: MySqlConnection) -> Tables:
         source = "collation_character_set_applicability" if connection.is_mariadb else "collations"

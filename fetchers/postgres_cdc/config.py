@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, PrivateAttr
 
 from fetchers.postgres_cdc.columns import Modes
 from fetchers.sdk import Boolean, Finding, Importance, Key, NameList, Secret, Severity, TopicsConfig
 from fetchers.sdk.page import Partition
+from fetchers.sdk.reach import AllowedAddresses
 from fetchers.toolkit.change_events import Adjustment
+from fetchers.toolkit.databases import address_of
 from fetchers.toolkit.name_lists import list_findings
 
 _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
@@ -22,6 +24,7 @@ _OPERATIONS = {"c", "u", "d", "t", "none"}
 class PostgresCdcConfig(TopicsConfig):
     """Tables of a PostgreSQL database: first as they are, then each change as the server's log has it."""
 
+    _addresses: AllowedAddresses = PrivateAttr(default=AllowedAddresses())
     database_hostname: Annotated[str, Field(min_length=1), Key(_HIGH, _CONNECTION, 1, example="db.example.org")]
     """Host of the server, the primary."""
     database_port: Annotated[int, Field(ge=1, le=65535), Key(_HIGH, _CONNECTION, 2)] = 5432
@@ -132,18 +135,26 @@ class PostgresCdcConfig(TopicsConfig):
 
     @property
     def session(self) -> dict[str, Any]:
-        """Parameters of libpq for any connection."""
+        """Parameters of libpq for any connection; looks up the host, and raises as ``address_of``."""
         secret = self.database_password
-        return {
+        parts = {
             "host": self.database_hostname,
+            "hostaddr": address_of(self.database_hostname, self.database_port, self._addresses),
             "port": str(self.database_port),
             "user": self.database_user,
             "dbname": self.database_dbname,
             "sslmode": self.database_sslmode,
             "application_name": f"headrace {self.topic_prefix}"[:63],
             "connect_timeout": "10",
-            **({"password": secret.get_secret_value()} if secret is not None else {}),
+            "password": None if secret is None else secret.get_secret_value(),
         }
+        return {name: value for name, value in parts.items() if value is not None}
+
+    def within(self, addresses: AllowedAddresses) -> Self:
+        """The same config, whose sessions are made to these addresses alone."""
+        made = self.model_copy()
+        made._addresses = addresses  # noqa: SLF001 - its own class
+        return made
 
 
 def findings(config: PostgresCdcConfig) -> Iterator[Finding]:

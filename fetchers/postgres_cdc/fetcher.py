@@ -89,6 +89,7 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
 
     async def check(self, context: FetchContext) -> Sequence[Finding]:
         """Log in, and look whether the log and the tables may be read."""
+        self.config = self.config.within(self.allowed_addresses)
 
         def ask() -> list[Finding]:
             try:
@@ -109,6 +110,7 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
     async def fetch(self, context: FetchContext) -> AsyncGenerator[Page, None]:
         """The snapshot where there is none yet, then the log, with what is left of the snapshot beside it."""
         self._context = context
+        self.config = self.config.within(self.allowed_addresses)
         try:
             stored = read_place(context.offset_of(self.partition()))
             progress = Progress.read(context.offset_of(self._progress_partition))

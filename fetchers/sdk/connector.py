@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from typing import Any, ClassVar, Generic, TypeVar, get_args, get_origin
+from typing import Any, ClassVar, Generic, Self, TypeVar, get_args, get_origin
 
 from fetchers.sdk.config import FetcherConfig, Finding
 from fetchers.sdk.context import FetchContext, WorkContext
 from fetchers.sdk.page import Offset, Page, Partition, PayloadKind
-from fetchers.sdk.reach import AllowedPaths
+from fetchers.sdk.reach import AllowedAddresses, AllowedPaths
 
 C = TypeVar("C", bound=FetcherConfig)
 
@@ -37,6 +37,9 @@ class SourceConnector(ABC, Generic[C]):
     allowed_paths: AllowedPaths = AllowedPaths()
     """Files that configs may name, set by the worker on each instance. Keys with ``Key(is_path=True)`` were checked;
     whoever opens a file checks it once more (``AllowedPaths.check_open``), since links may have changed."""
+    allowed_addresses: AllowedAddresses = AllowedAddresses()
+    """Addresses that connections may be made to, set by the worker on each instance. ``FetchContext.http`` obeys them
+    by itself; whoever connects by a driver judges the address, and connects to the one that was judged."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Find the config class in ``SourceConnector[Config]``."""
@@ -140,6 +143,24 @@ class SourceConnector(ABC, Generic[C]):
         """
         del context
         return ()
+
+    @classmethod
+    def asked_for_values(cls, properties: Mapping[str, str]) -> Self | None:
+        """An instance that can be asked for ``recommended`` values, though the config need not be whole yet.
+
+        None, which is the default, where the source has none to recommend, or too little is known to ask it.
+        """
+        del properties
+        return None
+
+    async def recommended(self, context: FetchContext) -> Mapping[str, Sequence[str]]:
+        """Values that a person may choose from, by key, as Connect's forms show them; the source is asked for them.
+
+        For each ``PUT /connector-plugins/{plugin}/config/validate``, on an instance of its own; whoever asks waits for
+        a few seconds at most, takes so many values, and goes without any where this raises ``FetchError``.
+        """
+        del context
+        return {}
 
     async def on_committed(self, partition: Partition, offset: Offset) -> None:
         """Hear that the page with this offset is in Kafka, for sources that release their log or want a receipt.

@@ -12,7 +12,7 @@ import json
 import zlib
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from typing import TypeVar
+from typing import Self, TypeVar, cast
 
 from fetchers.sdk import (
     Fatal,
@@ -25,8 +25,10 @@ from fetchers.sdk import (
     Severity,
     SourceConnector,
 )
+from fetchers.sdk import rows as forms
 from fetchers.sql.config import JdbcConfig
 from fetchers.sql.database import Blocking, Database, NoTableError, Range, Relation, Table
+from fetchers.sql.kinds import INT8, INT16, INT32, INT64, ColumnPlan
 from fetchers.sql.load import Part, even_ends, load_of
 from fetchers.sql.mysql import MySqlDatabase
 from fetchers.sql.places import stored_offset
@@ -48,6 +50,8 @@ class InThisThread:
         return call()
 
 
+TABLES_SHOWN, TABLES_ASKED = 1000, 20
+"""Most tables that are recommended, and whose columns are looked at for it."""
 HELD_SECONDS = 0.05
 """Between two looks at a bound that is not settled, at first; the wait grows by half up to the poll interval."""
 
@@ -97,10 +101,10 @@ class JdbcSource(SourceConnector[JdbcConfig]):
     def _database(self, context: Blocking) -> Database:
         dialect = self.config.url.dialect
         if dialect == "postgresql":
-            return PostgresDatabase(self.config, context)
+            return PostgresDatabase(self.config, context, self.allowed_addresses)
         if dialect == "sqlite":
             return SqliteDatabase(self.config, context, self.allowed_paths)
-        return MySqlDatabase(self.config)
+        return MySqlDatabase(self.config, self.allowed_addresses)
 
     def check_offsets(self, offsets: Sequence[tuple[Partition, Offset | None]]) -> None:
         """Refuse offsets in which nothing is known."""
@@ -126,6 +130,35 @@ class JdbcSource(SourceConnector[JdbcConfig]):
         finally:
             database.close()
         return found
+
+    @classmethod
+    def asked_for_values(cls, properties: Mapping[str, str]) -> Self | None:
+        """Where the URL and the login are known already; tables that are listed narrow the columns."""
+        known = {name: text for name, text in properties.items() if name in _ASKED_WITH}
+        config = cls.config_class.parse({**known, "mode": "bulk", "topic.prefix": "asked"}).config
+        return cls(cast("JdbcConfig", config)) if config is not None else None
+
+    async def recommended(self, context: FetchContext) -> Mapping[str, Sequence[str]]:
+        """Tables that the user may read, and columns that all listed tables (or the first few) have for a mode."""
+        database = self._database(context)
+        try:
+            await database.open()
+            tables = await self._all_tables(database)
+            names = [table.name for table in tables]
+            shown = [
+                table.name if names.count(table.name) == 1 else table.schema_name for table in tables[:TABLES_SHOWN]
+            ]
+            listed = selected_tables(self.config, tables)[:TABLES_ASKED] if self.config.table_whitelist else []
+            relations = [await database.relation(table) for table in listed]
+        finally:
+            database.close()
+        return {
+            "table.whitelist": shown,
+            "table.blacklist": shown,
+            "incrementing.column.name": _shared(relations, lambda column: column.kind in _WHOLE),
+            "timestamp.column.name": _shared(relations, lambda column: column.kind.form == forms.TIMESTAMP),
+            "key.columns": _shared(relations, lambda _: True),
+        }
 
     async def _relations(self, database: Database) -> list[Relation]:
         if self.config.query:
@@ -254,6 +287,17 @@ class JdbcSource(SourceConnector[JdbcConfig]):
         return [
             table for table in tables if zlib.crc32(table.full_name.encode()) % config.task_count == config.task_number
         ]
+
+
+_ASKED_WITH = {"connection.url", "connection.user", "connection.password", "table.whitelist", "table.types"}
+_ASKED_WITH |= {"schema.pattern"}
+_WHOLE = (INT8, INT16, INT32, INT64)
+
+
+def _shared(relations: Sequence[Relation], fits: Callable[[ColumnPlan], bool]) -> list[str]:
+    """Names of columns that fit in every relation, in the order of the first."""
+    found = [[column.name for column in relation.columns if fits(column)] for relation in relations]
+    return [name for name in found[0] if all(name in names for names in found)] if found else []
 
 
 def _let_go(walks: dict[str, Walk], name: str) -> None:

@@ -23,6 +23,7 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 
 from fetchers.sdk import BackOff, Fatal, Retriable
+from fetchers.sdk.reach import AllowedAddresses
 from fetchers.sql.config import JdbcConfig
 from fetchers.sql.database import FIRST_ROWS, NoTableError, Range, Relation, Table, next_rows
 from fetchers.sql.kinds import (
@@ -65,14 +66,15 @@ _BYTES_PER_LETTER = 4
 class MySqlDatabase:
     """One connection; see ``Database``."""
 
-    def __init__(self, config: JdbcConfig) -> None:
-        """Nothing is opened yet."""
+    def __init__(self, config: JdbcConfig, addresses: AllowedAddresses) -> None:
+        """Nothing is opened yet; ``addresses``: what may be connected to."""
         self._config = config
+        self._addresses = addresses
         self._connection = MySqlConnection(config.url.host)
 
     async def open(self) -> None:
         """Connect; the session's zone is UTC."""
-        await self._connection.open(self._config.login)
+        await self._connection.open(self._config.login, self._addresses)
 
     def close(self) -> None:
         """At once; the server notices that nobody reads any more."""

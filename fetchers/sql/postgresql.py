@@ -19,6 +19,7 @@ import adbc_driver_postgresql.dbapi as adbc
 import pyarrow as pa
 
 from fetchers.sdk import FetchError, Retriable
+from fetchers.sdk.reach import AllowedAddresses
 from fetchers.sql.config import JdbcConfig
 from fetchers.sql.database import BATCH_BYTES, Blocking, NoTableError, Range, Relation, Table
 from fetchers.sql.kinds import (
@@ -84,9 +85,10 @@ def literal(text: str) -> str:
 class PostgresDatabase:
     """One connection; see ``Database``."""
 
-    def __init__(self, config: JdbcConfig, blocking: Blocking) -> None:
-        """``blocking``: where the driver's calls are made."""
+    def __init__(self, config: JdbcConfig, blocking: Blocking, addresses: AllowedAddresses) -> None:
+        """``blocking``: where the driver's calls are made; ``addresses``: what may be connected to."""
         self._config = config
+        self._addresses = addresses
         self._blocking = blocking
         self._connection: Any = None
         self._cursor: Any = None
@@ -99,7 +101,7 @@ class PostgresDatabase:
         self._connection = await self._call(self._connect)
 
     def _connect(self) -> Any:
-        return connect_postgresql(self._config.login, program=_NAME)
+        return connect_postgresql(self._config.login, addresses=self._addresses, program=_NAME)
 
     def close(self) -> None:
         """At once, or at the end of the call that runs."""

@@ -31,6 +31,7 @@ from fetchers.sql.settling import Holder
 T = TypeVar("T")
 LOCK_SECONDS_MAX = 1.0
 _DECIMAL = re.compile(r"(?:decimal|numeric)\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)", re.IGNORECASE)
+_NUMBERS = (INT64, FLOAT64, BOOLEAN)  # no set: the form of other kinds has no hash
 _PASSING = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_SCHEMA)
 
 
@@ -157,7 +158,7 @@ class SqliteDatabase:
     def _column(self, name: str, declared: str, *, is_nullable: bool) -> ColumnPlan:
         kind = self._kind(declared)
         expression = self.quoted(name)
-        return ColumnPlan(name, expression, kind, is_nullable, kind in {INT64, FLOAT64, BOOLEAN})
+        return ColumnPlan(name, expression, kind, is_nullable, kind in _NUMBERS)
 
     def _kind(self, declared: str) -> Kind:
         """By the words of the declared type, as SQLite's own affinities, and a few more that people write."""

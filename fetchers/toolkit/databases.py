@@ -5,7 +5,9 @@ For ``JdbcSource`` and ``JdbcSink``: what both read of a config, how both log in
 
 from __future__ import annotations
 
+import asyncio
 import re
+import socket
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,6 +20,7 @@ import asyncmy
 import asyncmy.errors
 
 from fetchers.sdk import Disconnected, Fatal, FetchError, Retriable, Secret
+from fetchers.sdk.reach import AddressRefusedError, AllowedAddresses
 
 CONNECT_SECONDS_MAX = 10.0
 PORTS = {"postgresql": 5432, "mysql": 3306, "mariadb": 3306}
@@ -106,14 +109,41 @@ class Login:
         return self.secret.get_secret_value() if self.secret is not None else self.url.password
 
 
-def connect_postgresql(login: Login, *, program: str, zone: str = "UTC") -> Any:
-    """An ADBC connection that commits by itself; ``zone``: that of the session. Blocks; raises ``adbc.Error``."""
+def address_of(host: str, port: int, addresses: AllowedAddresses) -> str | None:
+    """The address to connect to where the worker bounds them, so that it is the one that was judged; None: any.
+
+    Blocks. Raises ``Fatal`` for what is not allowed or can be no host, ``Disconnected`` where nobody knows the name.
+    """
+    if addresses.is_internal_free:
+        return None
+    try:
+        found = [str(each[-1][0]) for each in socket.getaddrinfo(host, port, proto=socket.IPPROTO_TCP)]
+    except OSError as error:
+        raise Disconnected(f"{host}: the name cannot be looked up ({error})") from error
+    except ValueError as error:
+        raise Fatal(f"{host} is no name of a host") from error
+    for address in found:
+        if addresses.permits(address):
+            return address
+    try:
+        addresses.check(host, found[0])
+    except AddressRefusedError as error:
+        raise Fatal(str(error)) from error
+    return None
+
+
+def connect_postgresql(login: Login, *, addresses: AllowedAddresses, program: str, zone: str = "UTC") -> Any:
+    """An ADBC connection that commits by itself; ``zone``: that of the session.
+
+    Blocks; raises ``adbc.Error``, and what ``address_of`` does.
+    """
     url = login.url
     mode = url.settings.get("sslmode") or ("require" if url.settings.get("ssl", "false") != "false" else None)
     path = url.settings.get("currentSchema")
     options = f"-c TimeZone={zone} -c DateStyle=ISO -c IntervalStyle=postgres -c extra_float_digits=3"
     parts = {
         "host": url.host,
+        "hostaddr": address_of(url.host, url.port, addresses),
         "port": str(url.port),
         "dbname": url.database,
         "user": login.name,
@@ -127,16 +157,22 @@ def connect_postgresql(login: Login, *, program: str, zone: str = "UTC") -> Any:
     return adbc.connect(told, autocommit=True)
 
 
-async def connect_mysql(login: Login, *, first_command: str) -> Any:
-    """An asyncmy connection that commits by itself, values as the server's texts; raises ``asyncmy.errors.Error``."""
+async def connect_mysql(login: Login, *, addresses: AllowedAddresses, first_command: str) -> Any:
+    """An asyncmy connection that commits by itself, values as the server's texts.
+
+    Raises ``asyncmy.errors.Error``, and what ``address_of`` does.
+    """
     url = login.url
     mode = url.settings.get("sslMode", "").upper()
     wants_tls = mode in {"REQUIRED", "VERIFY_CA", "VERIFY_IDENTITY"} or url.settings.get("useSSL") == "true"
     context = ssl.create_default_context() if wants_tls else None
     if context is not None and not mode.startswith("VERIFY"):
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    address = await asyncio.to_thread(address_of, url.host, url.port, addresses)
+    if context is not None and context.check_hostname:
+        address = None  # the certificate must be that of the name, and of nobody to whom the name might lead by now
     return await asyncmy.connect(
-        host=url.host,
+        host=address or url.host,
         port=url.port,
         user=login.name or "",
         password=login.password or "",

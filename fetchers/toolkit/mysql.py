@@ -16,6 +16,7 @@ import pyarrow as pa
 from asyncmy.cursors import SSCursor
 
 from fetchers.sdk import Disconnected, FetchError, Retriable
+from fetchers.sdk.reach import AllowedAddresses
 from fetchers.toolkit.databases import CONNECT_SECONDS_MAX, Login, connect_mysql, mysql_error
 
 ANSWER_SECONDS_MAX = 300.0
@@ -32,10 +33,10 @@ class MySqlConnection:
         """asyncmy's connection, once it is open."""
         self.version = ""
 
-    async def open(self, login: Login) -> None:
-        """Connect and log in."""
+    async def open(self, login: Login, addresses: AllowedAddresses) -> None:
+        """Connect and log in; ``addresses``: what may be connected to."""
         async with told(self.host, CONNECT_SECONDS_MAX):
-            self.driver = await connect_mysql(login, first_command="SET time_zone = '+00:00'")
+            self.driver = await connect_mysql(login, addresses=addresses, first_command="SET time_zone = '+00:00'")
         self.version = str(self.driver.get_server_info())
 
     @property

@@ -21,11 +21,19 @@ from service.cli.standalone import (
 from service.embedded.errors import EmbeddedError
 from service.job import ConfigRefusedError, read_job
 from service.kafka.errors import KafkaFailure
-from service.redrive.run import RedriveReport, UnknownDeadLetterTopicError, redrive
+from service.redrive.run import RedriveReport, TypedRowsError, UnknownDeadLetterTopicError, redrive
 from service.registry.errors import RegistryFailure
 from spark_batch.errors import ConversionError
 
-_REFUSALS = (UnknownDeadLetterTopicError, EmbeddedError, KafkaFailure, RegistryFailure, ConversionError, OSError)
+_REFUSALS = (
+    UnknownDeadLetterTopicError,
+    TypedRowsError,
+    EmbeddedError,
+    KafkaFailure,
+    RegistryFailure,
+    ConversionError,
+    OSError,
+)
 """Told in one line: the topic or the servers are not what the files say, are away, or another process has them."""
 
 

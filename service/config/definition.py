@@ -107,6 +107,7 @@ class ConnectorDefinition:
             raise ValueError(message)
         connector = self.connector_class(parsed.config)
         connector.allowed_paths = self.reach.paths
+        connector.allowed_addresses = self.reach.addresses
         return connector
 
     def plan(self, contract_schema: str | None) -> ConversionPlan:

@@ -204,9 +204,10 @@ class WorkerConfig(ConfigModel):
     links are followed before a path is compared. When not given, every path where all listeners are loopback addresses,
     else none."""
     connector_allowed_addresses: Annotated[NameList | None, _walls(3)] = None
-    """Addresses and networks such as ``10.0.0.0/8`` that connections of connectors' HTTP clients and registries may be
-    made to although they are not public. When not given, all where all listeners are loopback addresses, else none.
-    Where a server redirects to a host that no config names, only what stands here may be internal."""
+    """Addresses and networks such as ``10.0.0.0/8`` that connections of connectors' HTTP clients, registries and
+    databases may be made to although they are not public. When not given, all where all listeners are loopback
+    addresses, else none. Where a server redirects to a host that no config names, only what stands here may be
+    internal."""
 
     security_protocol: Annotated[str, Key(importance=Importance.MEDIUM)] = "PLAINTEXT"
     """Kafka's security protocol; with ``sasl.*`` and ``ssl.*`` as in Kafka's clients."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 
-from fetchers.sdk import Clock
+from fetchers.sdk import Clock, PayloadKind
 from metrics.events import (
     ComponentStateChanged,
     DeadLettersWritten,
@@ -34,6 +34,10 @@ _FREE_LISTENER = {"listeners": "http://127.0.0.1:0", "rest_host_name": None, "re
 
 class UnknownDeadLetterTopicError(Exception):
     """No connector of the job has this dead-letter topic."""
+
+
+class TypedRowsError(Exception):
+    """The letters of a connector are of typed rows, which cannot be put in again from what they hold."""
 
 
 @dataclass(slots=True)
@@ -76,12 +80,16 @@ class RedriveReport:
 
 
 async def redrive(topic: str, job: Job) -> RedriveReport:
-    """Put the letters of ``topic`` through their connector's conversion; raises ``UnknownDeadLetterTopicError``."""
+    """Put the letters of ``topic`` through their connector's conversion.
+
+    Raises ``UnknownDeadLetterTopicError``, ``TypedRowsError``.
+    """
     report = RedriveReport()
     # The connector's own worker may run meanwhile and hold the listener's port.
     beside = replace(job, worker=job.worker.model_copy(update=_FREE_LISTENER))
     async with open_worker(beside, observers=(report,)) as running, AsyncExitStack() as stack:
         definitions = definitions_of(topic, running.definitions)
+        demand_no_rows(definitions)
         parts = running.parts
         redrives = [
             Redrive(topic, each, parts, _admin_for(each, parts, stack), nameless_of(each, definitions))
@@ -137,6 +145,19 @@ def nameless_of(definition: ConnectorDefinition, definitions: Sequence[Connector
 
 def _is_nameless(definition: ConnectorDefinition) -> bool:
     return not definition.common.errors_deadletterqueue_context_headers_enable
+
+
+def demand_no_rows(definitions: Sequence[ConnectorDefinition]) -> None:
+    """Raises ``TypedRowsError``: JSON does not say of which type a column was, and the topic's schema needs it."""
+    for definition in definitions:
+        if definition.connector_class.payload_kind is PayloadKind.ROWS:
+            message = (
+                f"the letters of {definition.name} hold rows as JSON, without the column types of which the topic's "
+                "schema is made: they cannot be put in again. Mend the row at its source, or the rule that rejects it, "
+                "and have the row read anew: change it there, where changes are read, or set its table's offset back "
+                f"(PATCH /connectors/{definition.name}/offsets)"
+            )
+            raise TypedRowsError(message)
 
 
 def definitions_of(topic: str, definitions: tuple[ConnectorDefinition, ...]) -> list[ConnectorDefinition]:

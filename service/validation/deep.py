@@ -36,6 +36,10 @@ from spark_batch.plan import ConversionPlan
 
 ASKED_SECONDS_MAX = 30.0
 """For the registry, the source and Kafka, each."""
+RECOMMENDED_SECONDS_MAX = 5.0
+"""For a source to say what may be chosen from: a form waits for it."""
+RECOMMENDED_VALUES_MAX = 1000
+"""Of one key."""
 CLOSE_SECONDS_MAX = 2.0
 """For a check to end once it is cancelled; one that does not is left behind."""
 _EMBEDDED = "is embedded in the worker: not asked"
@@ -95,6 +99,29 @@ class DeepChecks:
             asking = [group.create_task(_answered(asked, ask), name=f"ask {asked}") for asked, ask in questions]
         return [task.result() for task in asking]
 
+    async def recommended(self, connector: SourceConnector[Any]) -> Mapping[str, Sequence[str]]:
+        """Values that a source knows for keys of its config, within bounds; none where it does not answer."""
+        context = self._context(TaskId("recommended values", 0), connector)
+        try:
+            async with asyncio.timeout(RECOMMENDED_SECONDS_MAX):
+                found = await connector.recommended(context)
+        except (FetchError, TimeoutError):
+            return {}
+        return {key: tuple(values)[:RECOMMENDED_VALUES_MAX] for key, values in found.items()}
+
+    def _context(self, task: TaskId, connector: SourceConnector[Any]) -> TaskContext:
+        clock = SystemClock()
+        return TaskContext(
+            task,
+            partition=connector.partition(),
+            offsets={},
+            http=self.http,
+            clock=clock,
+            emit=discard,
+            activity=Activity(clock),
+            blocking=self.calls,
+        )
+
     async def _spark(self, definition: ConnectorDefinition) -> Answer:
         if not definition.has_rules:
             return Answer("Spark", "not asked: the contract has no rules")
@@ -130,17 +157,7 @@ class DeepChecks:
         connector = await self.calls.run(lambda: _first_task(definition), subject=f"{definition.name}: deep validation")
         if type(connector).check is SourceConnector.check:
             return Answer("source", "not asked: the connector has no check; './headrace preview' fetches from it")
-        clock = SystemClock()
-        context = TaskContext(
-            TaskId(definition.name, 0),
-            partition=connector.partition(),
-            offsets={},
-            http=self.http,
-            clock=clock,
-            emit=discard,
-            activity=Activity(clock),
-            blocking=self.calls,
-        )
+        context = self._context(TaskId(definition.name, 0), connector)
         try:
             return _summed_up("source", "answers", await _checked(connector, context))
         except FetchError as error:

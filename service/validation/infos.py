@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 
@@ -60,6 +60,18 @@ class ConfigInfos:
             by_name[name] = replace(known, value=replace(known.value, errors=(*known.value.errors, text)))
             count += 1
         return replace(self, error_count=count, configs=tuple(by_name.values()))
+
+    def with_recommended(self, found: Mapping[str, Sequence[str]]) -> ConfigInfos:
+        """With values that may be chosen from; keys that are not there are left out."""
+        return replace(
+            self,
+            configs=tuple(
+                replace(config, value=replace(config.value, recommended_values=tuple(found[config.value.name])))
+                if config.value.name in found
+                else config
+                for config in self.configs
+            ),
+        )
 
     @property
     def errors(self) -> tuple[str, ...]:

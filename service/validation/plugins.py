@@ -67,6 +67,8 @@ class ConnectorPlugins:
     deep: DeepChecks | None = None
     """Who else is asked about a config that is right by itself: Spark always, the others by ``is_deep``."""
     _deep_alone: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _recommending: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """One source at a time is asked for values; whoever comes meanwhile is answered without."""
     _under_way: Counter[str] = field(default_factory=Counter)
     _lock: Lock = field(default_factory=Lock)
     _numbers: Iterator[int] = field(default_factory=count)
@@ -104,9 +106,15 @@ class ConnectorPlugins:
     async def validate(self, plugin: str, config: Mapping[str, str | None], *, is_deep: bool = False) -> Validated:
         """The answer to ``PUT /connector-plugins/{plugin}/config/validate``, and what is odd about the config.
 
-        ``is_deep``: the registry, the source and Kafka are asked as well.
+        ``is_deep``: the registry, the source and Kafka are asked as well. Values that may be chosen from are in either
+        answer, where the source knows some and says them soon.
         """
-        return await self._validated(config, plugin, is_deep=is_deep)
+        validated = await self._validated(config, plugin, is_deep=is_deep)
+        if validated.asked_for_values is None or self.deep is None or self._recommending.locked():
+            return validated
+        async with self._recommending:
+            found = await self.deep.recommended(validated.asked_for_values)
+        return replace(validated, infos=validated.infos.with_recommended(found))
 
     def secret_keys(self, config: Mapping[str, str]) -> frozenset[str]:
         """Keys whose values are not for everyone."""

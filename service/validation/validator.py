@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from fetchers.catalog import PluginLoadError
-from fetchers.sdk import Finding
+from fetchers.sdk import Finding, SourceConnector
 from fetchers.sdk.config import HIDDEN
 from service.config.borrowed_keys import client_key
 from service.config.kinds import Definition
 from service.config.overrides import overrides_of
 from service.config.parts import class_not_found
 from service.config.providers import FAILED_VALUE, ProviderError, Resolved
+from service.config.reach import reach_of
 from service.config.secret_names import names_a_secret
 from service.herder.errors import BadRequestError
 from service.validation.aliases import add_aliases, alias_warnings
@@ -52,6 +54,8 @@ class Validated:
     definition: Definition | None = None
     """What a connector is made from; None where anything is wrong with the config, or a variable in it has no value:
     whoever is asked with it would be sent the variable itself."""
+    asked_for_values: SourceConnector[Any] | None = None
+    """Who knows values to recommend; None where nobody does, or a variable has no value."""
     hidden: Callable[[Finding], Finding] = _as_it_is
     """Takes values that came from providers out of a finding."""
 
@@ -87,8 +91,19 @@ class Validation:
             infos,
             (*map(resolved.hidden, warnings), *resolved.unresolved),
             None if infos.error_count or resolved.unresolved else definition,
+            None if resolved.unresolved else self._asked_for_values(connector, resolved.properties),
             resolved.hidden,
         )
+
+    def _asked_for_values(
+        self, connector: KnownConnector, properties: Mapping[str, str]
+    ) -> SourceConnector[Any] | None:
+        kind = connector.plugin.load()
+        found = kind.asked_for_values(properties) if issubclass(kind, SourceConnector) else None
+        if found is not None:
+            reach = reach_of(self.worker)
+            found.allowed_paths, found.allowed_addresses = reach.paths, reach.addresses
+        return found
 
     def _resolved(self, properties: Mapping[str, str]) -> Resolved:
         try:

@@ -6,13 +6,38 @@ import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from fetchers.sdk.testing import BadConfig, FetcherCase, ScriptedSource
 from fetchers.sql.fetcher import JdbcSource
 
 ROWS = 500
 SECRET = "pa55-of-the-database-9x"
+
+
+class CountedCursor(sqlite3.Cursor):
+    """Counts the rows that are fetched from it in pieces, as tables are."""
+
+    rows = 0
+    """Of all cursors of the process."""
+
+    def fetchmany(self, size: int | None = 1) -> list[Any]:
+        """As sqlite3's."""
+        found = super().fetchmany(size)
+        CountedCursor.rows += len(found)
+        return found
+
+
+class CountedConnection(sqlite3.Connection):
+    """Its cursors count."""
+
+    def execute(self, sql: str, parameters: Any = ()) -> sqlite3.Cursor:
+        """As sqlite3's."""
+        return self.cursor(CountedCursor).execute(sql, parameters)
 
 
 class GrowingTable(ScriptedSource):
@@ -25,6 +50,7 @@ class GrowingTable(ScriptedSource):
             "create table items (id integer primary key autoincrement, name text not null, n real)"
         )
         self._count = 0
+        self._given_before = CountedCursor.rows
         self._extend(ROWS)
 
     @property
@@ -63,6 +89,11 @@ class GrowingTable(ScriptedSource):
         """Drop the table."""
         self._connection.execute("drop table items")
 
+    @property
+    def records_given(self) -> int:
+        """Rows that the driver has handed out: a database gives no row that nobody has fetched."""
+        return CountedCursor.rows - self._given_before
+
     def close(self) -> None:
         """Give up the lock."""
         self._connection.close()
@@ -81,6 +112,7 @@ class SqlCase(FetcherCase):
 
     connector = JdbcSource
     secrets = (SECRET,)
+    records_ahead_max = 40
     bad_configs = (
         BadConfig({"connection.url": "postgresql://db/x", "mode": "sideways"}, frozenset({"connection.url", "mode"})),
         BadConfig({"mode": "timestamp"}, frozenset({"timestamp.column.name"})),
@@ -96,10 +128,12 @@ class SqlCase(FetcherCase):
     async def source(self, folder: Path) -> AsyncIterator[GrowingTable]:
         """A file of its own."""
         table = GrowingTable(folder / "items.db")
-        try:
-            yield table
-        finally:
-            table.close()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=CountedConnection))
+            try:
+                yield table
+            finally:
+                table.close()
 
 
 CASE = SqlCase()

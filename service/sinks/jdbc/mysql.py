@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fetchers.sdk import Disconnected, Fatal, FetchError
+from fetchers.sdk.reach import AllowedAddresses
 from fetchers.toolkit.databases import connect_mysql, mysql_error
 from service.sinks.jdbc.config import JdbcSinkConfig
 from service.sinks.jdbc.database import (
@@ -60,9 +61,10 @@ class MySqlTarget:
 
     locking = " for update"
 
-    def __init__(self, config: JdbcSinkConfig) -> None:
-        """Nothing is opened yet."""
+    def __init__(self, config: JdbcSinkConfig, addresses: AllowedAddresses) -> None:
+        """Nothing is opened yet; ``addresses``: what may be connected to."""
         self._config = config
+        self._addresses = addresses
         self._host = config.login.url.host
         self._connection: Any = None
         self._runner: asyncio.Runner | None = None
@@ -82,7 +84,7 @@ class MySqlTarget:
             return
         self._runner = asyncio.Runner()
         first = f"SET time_zone = '+00:00', sql_mode = '{_MODE}'"
-        self._connection = self._done(connect_mysql(self._config.login, first_command=first))
+        self._connection = self._done(connect_mysql(self._config.login, addresses=self._addresses, first_command=first))
         version = str(self._connection.get_server_info()).lower()
         self._collation = "utf8mb4_nopad_bin" if "mariadb" in version else "utf8mb4_0900_bin"
         self._packet_bytes = int(self.rows("select @@max_allowed_packet")[0][0])

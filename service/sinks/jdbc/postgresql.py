@@ -10,6 +10,7 @@ import adbc_driver_postgresql.dbapi as adbc
 import pyarrow as pa
 
 from fetchers.sdk import Disconnected, Fatal, FetchError
+from fetchers.sdk.reach import AllowedAddresses
 from fetchers.toolkit.databases import connect_postgresql, postgresql_error
 from service.sinks.jdbc.config import JdbcSinkConfig
 from service.sinks.jdbc.database import (
@@ -46,9 +47,10 @@ class PostgresTarget:
 
     locking = " for update"
 
-    def __init__(self, config: JdbcSinkConfig) -> None:
-        """Nothing is opened yet."""
+    def __init__(self, config: JdbcSinkConfig, addresses: AllowedAddresses) -> None:
+        """Nothing is opened yet; ``addresses``: what may be connected to."""
         self._config = config
+        self._addresses = addresses
         self._host = config.login.url.host
         self._connection: Any = None
         self._stages: dict[Any, str] = {}
@@ -65,7 +67,10 @@ class PostgresTarget:
         if self._connection is None:
             try:
                 self._connection = connect_postgresql(
-                    self._config.login, program="headrace", zone=self._config.db_timezone
+                    self._config.login,
+                    addresses=self._addresses,
+                    program="headrace",
+                    zone=self._config.db_timezone,
                 )
             except adbc.Error as error:
                 raise self._failure(error) from error

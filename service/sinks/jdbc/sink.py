@@ -88,16 +88,20 @@ class JdbcSink(SinkConnector[JdbcSinkConfig]):
     async def start(self, context: SinkContext) -> None:
         """Choose the driver; a database that is away fails no start."""
         self._request_flush = context.request_flush
-        match self.config.login.url.dialect:
-            case "sqlite":
-                self._database = SqliteTarget(self.config, self.allowed_paths)
-            case "postgresql":
-                self._database = PostgresTarget(self.config)
-            case _:
-                self._database = MySqlTarget(self.config)
+        self._database = self.made_target()
         if self.config.offsets_table:
             name = table_name(self._database, self.config.offsets_table, is_folded=self._is_folded)
             self._offsets = OffsetsTable(self._database, name, context.connector)
+
+    def made_target(self) -> Database:
+        """The database of the URL, not connected to yet."""
+        match self.config.login.url.dialect:
+            case "sqlite":
+                return SqliteTarget(self.config, self.allowed_paths)
+            case "postgresql":
+                return PostgresTarget(self.config, self.allowed_addresses)
+            case _:
+                return MySqlTarget(self.config, self.allowed_addresses)
 
     async def open(self, partitions: Mapping[Partition, int | None]) -> Offsets:
         """Begin where the database is, if it keeps the offsets."""

@@ -17,7 +17,7 @@ from service.cli import demo, redrive
 from service.embedded.errors import DataDirectoryBusy, EmbeddedError, PortBusy, StartFailed
 from service.embedded.ownership import owned
 from service.kafka.errors import DeliveryFatal
-from service.redrive.run import UnknownDeadLetterTopicError
+from service.redrive.run import TypedRowsError, UnknownDeadLetterTopicError
 from service.rest.server import ListenError
 
 ROOT = Path(__file__).parents[3]
@@ -102,7 +102,11 @@ def untouched(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("untouched")
-@pytest.mark.parametrize(("refusal", "code"), [*REFUSALS, (UnknownDeadLetterTopicError("no connector"), 2)], ids=repr)
+@pytest.mark.parametrize(
+    ("refusal", "code"),
+    [*REFUSALS, (UnknownDeadLetterTopicError("no connector"), 2), (TypedRowsError("rows"), 2)],
+    ids=repr,
+)
 async def test_each_refusal_of_a_redrive(
     *,
     refusal: Exception,

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fetchers.sdk import Page
 from service.domain.errors import SourceTransactionTooLargeError
 from service.pipeline.batching import Batcher, BatchLimits, CloseReason, MicroBatch
 from service.pipeline.queue import QueuedPage
@@ -123,3 +125,23 @@ def test_every_page_is_in_exactly_one_batch_in_order_and_limits_hold(source: lis
         is_one_transaction = sum(item.page.ends_transaction for item in batch.pages) <= 1
         fits = batch.records <= LIMITS.records_max and batch.bytes <= LIMITS.bytes_max
         assert fits or is_one_transaction
+
+
+def test_memory_over_a_transaction_of_a_million_rows_is_bounded_by_its_limit() -> None:
+    """By Arrow's own count: of its rows never more is held than the limit, and the page that breaks it."""
+    rows, of_a_page, limit = 1_000_000, 10_000, 8 * 1024 * 1024
+    held = Batcher(replace(LIMITS, records_max=50_000, bytes_max=limit, transaction_bytes_max=limit))
+    pool = pa.proxy_memory_pool(pa.default_memory_pool())
+    given = page_bytes = 0
+    for number in range(rows // of_a_page):
+        payloads = pa.array([b"x" * 90] * of_a_page, pa.binary(), memory_pool=pool)
+        made = Page(payloads, {"at": number}, ends_transaction=(number + 1) * of_a_page == rows)
+        page_bytes = made.bytes
+        held.add(QueuedPage(made, 0.0), now=0.0)
+        del made, payloads
+        reason = held.reason_to_close(now=0.0, is_converting=False)
+        if reason is not None:
+            given += held.close(reason, now=0.0).records
+    assert given == rows
+    assert limit <= (pool.max_memory() or 0) <= limit + 4 * page_bytes
+    assert pool.bytes_allocated() == 0

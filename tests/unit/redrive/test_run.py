@@ -8,8 +8,9 @@ import pytest
 
 from fetchers.sdk import Fatal, SystemClock
 from metrics.events import ComponentStateChanged, Event, StopReported, TaskEvents, TaskFailed
+from service.config.definition import read_definition
 from service.kafka.errors import DeliveryRetriable
-from service.redrive.run import RedriveReport, run_until_idle
+from service.redrive.run import RedriveReport, TypedRowsError, demand_no_rows, run_until_idle
 from service.worker.reporting import TaskReporter
 from spark_batch.errors import ConversionFatal
 from tests.unit.pipeline.fake_kafka import TOPIC
@@ -119,3 +120,19 @@ async def test_without_tasks_until_idle_ends_at_once() -> None:
     """There is nothing to wait for."""
     await run_until_idle([], SystemClock(), seconds=60)
     assert asyncio.get_running_loop().time() < 1
+
+
+def test_letters_of_typed_rows_are_not_put_in_again_and_it_is_said_why() -> None:
+    """Bytes that are written as if they were rows would be others than the topic's schema says."""
+    properties = {
+        "name": "shop",
+        "connector.class": "JdbcSource",
+        "connection.url": "jdbc:sqlite:x.db",
+        "mode": "bulk",
+        "topic.prefix": "t.",
+    }
+    worker = {"key.converter": "string", "value.converter": "json"}
+    definition = read_definition(properties, worker=worker).definition
+    assert definition is not None
+    with pytest.raises(TypedRowsError, match=r"column types.*PATCH /connectors/shop/offsets"):
+        demand_no_rows([definition])

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import replace
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -23,7 +25,7 @@ from service.registry.errors import RegistryRetriable
 from service.validation.deep import ASKED_SECONDS_MAX, Answer, DeepChecks
 from service.validation.outside import Outside
 from service.validation.plugins import ConnectorPlugins, SlowValidationError
-from service.validation.validator import Validation
+from service.validation.validator import Validated, Validation
 from service.worker.foreign_calls import ForeignCalls
 from service.worker.lending import ClientSettings
 from spark_batch.plan import ConversionPlan
@@ -355,3 +357,43 @@ async def test_what_kafka_would_not_let_a_sink_do(monkeypatch: pytest.MonkeyPatc
         ("topics", "u", Severity.WARNING),
     ]
     assert answers["Kafka"].told == "2 errors, 1 warning"
+
+
+async def test_a_source_recommends_values_while_its_config_is_still_made(tmp_path: Path) -> None:
+    """Tables as soon as there is a URL, and columns of the tables that are chosen; others have no such key."""
+    path = tmp_path / "shop.db"
+    with closing(sqlite3.connect(path)) as shop:
+        shop.execute("create table orders (id integer primary key, at timestamp not null, note text)")
+        shop.execute("create table customers (id integer primary key, name text)")
+    config = {"connector.class": "JdbcSource", "connection.url": f"jdbc:sqlite:{path}"}
+    plugins = ConnectorPlugins(Validation(WORKER), ForeignCalls(), deep=checks())
+    begun = _recommended(await plugins.validate("JdbcSource", config))
+    assert begun["table.whitelist"] == begun["table.blacklist"] == ("customers", "orders")
+    assert begun["incrementing.column.name"] == ()
+    chosen = _recommended(await plugins.validate("JdbcSource", {**config, "table.whitelist": "orders"}))
+    assert chosen["incrementing.column.name"] == ("id",)
+    assert chosen["timestamp.column.name"] == ("at",)
+    assert chosen["key.columns"] == ("id", "at", "note")
+
+
+@pytest.mark.parametrize("url", ["jdbc:sqlite:/no/such/file.db", "jdbc:postgresql://127.0.0.1:1/x", "jdbc:nothing"])
+async def test_a_database_that_does_not_answer_has_nothing_to_recommend(url: str) -> None:
+    """The answer is the one that it would be without."""
+    plugins = ConnectorPlugins(Validation(WORKER), ForeignCalls(), deep=checks())
+    config = {"connector.class": "JdbcSource", "connection.url": url}
+    found = _recommended(await plugins.validate("JdbcSource", config))
+    assert found["table.whitelist"] == ()
+
+
+async def test_a_worker_that_closes_its_network_lets_no_one_look_for_tables_in_it(tmp_path: Path) -> None:
+    """What may not be read by a connector may not be asked for a form."""
+    path = tmp_path / "shop.db"
+    sqlite3.connect(path).close()
+    closed = {**WORKER, "connector.allowed.paths": "/nowhere"}
+    plugins = ConnectorPlugins(Validation(closed), ForeignCalls(), deep=checks())
+    config = {"connector.class": "JdbcSource", "connection.url": f"jdbc:sqlite:{path}"}
+    assert _recommended(await plugins.validate("JdbcSource", config))["table.whitelist"] == ()
+
+
+def _recommended(validated: Validated) -> dict[str, Sequence[str]]:
+    return {config.value.name: config.value.recommended_values for config in validated.infos.configs}

@@ -1,0 +1,138 @@
+"""SQLite, whose columns hold what they like: values that are not of the declared type, and files that others lock."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import aclosing, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fetchers.sdk import Disconnected, Page
+from fetchers.sdk.testing.context import FakeContext
+from fetchers.sql.config import JdbcConfig
+from fetchers.sql.fetcher import JdbcSource
+
+
+class RoundReadError(Exception):
+    """Ends a fetch after its first round."""
+
+
+def _end(_: int) -> None:
+    raise RoundReadError
+
+
+async def _read(path: Path, **keys: str) -> list[Page]:
+    """Of one round."""
+    properties = {"connection.url": f"jdbc:sqlite:{path}", "mode": "bulk", "topic.prefix": "x.", "table.whitelist": "t"}
+    parsed = JdbcConfig.parse(properties | {name.replace("_", "."): value for name, value in keys.items()})
+    assert parsed.config is not None, parsed.findings
+    context = FakeContext()
+    context.on_round = _end
+    pages: list[Page] = []
+    with suppress(RoundReadError):
+        async with aclosing(JdbcSource(parsed.config).fetch(context)) as fetched:
+            async for page in fetched:
+                pages.append(page)
+                context.commit(page)
+    return pages
+
+
+def _rows(pages: list[Page]) -> list[Any]:
+    """Rows that were not rejected."""
+    return [
+        json.loads(value or b"")
+        for page in pages
+        for at, value in enumerate(page.values())
+        if at not in {rejection.index for rejection in page.rejections}
+    ]
+
+
+def _made(path: Path, *statements: str) -> sqlite3.Connection:
+    database = sqlite3.connect(path, isolation_level=None)
+    for statement in statements:
+        database.execute(statement)
+    return database
+
+
+async def test_a_value_of_another_type_is_a_dead_letter_and_its_neighbours_are_not(tmp_path: Path) -> None:
+    """A text, a fraction or bytes in a column of integers: SQLite keeps them as they are (type affinity)."""
+    path = tmp_path / "x.db"
+    values = "(1), ('nine'), (2.5), (x'00ff'), (null), ('3'), (9223372036854775807)"
+    _made(path, "create table t (n integer)", f"insert into t values {values}").close()  # noqa: S608
+    pages = await _read(path)
+    assert _rows(pages) == [{"n": 1}, {"n": None}, {"n": 3}, {"n": 9223372036854775807}]
+    told = [rejection.message for page in pages for rejection in page.rejections]
+    assert len(told) == 3
+    assert all("n" in message for message in told)
+
+
+async def test_reals_that_are_none_and_bytes_come_as_they_are(tmp_path: Path) -> None:
+    """SQLite turns NaN into null by itself; infinity it keeps."""
+    path = tmp_path / "x.db"
+    database = _made(path, "create table t (r real, b blob)")
+    database.execute("insert into t values (?, ?)", (float("nan"), b"\x00\xff"))
+    database.execute("insert into t values (9e999, zeroblob(2))")
+    database.close()
+    (page,) = await _read(path)
+    assert page.payload_column.to_pylist() == [{"r": None, "b": b"\x00\xff"}, {"r": float("inf"), "b": b"\x00\x00"}]
+
+
+async def test_a_table_without_rowids_is_read_in_the_order_of_its_key(tmp_path: Path) -> None:
+    """And its columns of days, times and decimals are typed as those of any other."""
+    path = tmp_path / "x.db"
+    _made(
+        path,
+        "create table t (id int primary key not null, at timestamp, day date, price decimal(5,2)) without rowid",
+        "insert into t values (2, '2024-03-31 12:00:00.5', '2024-03-31', '1.50'), (1, null, null, null)",
+    ).close()
+    pages = await _read(path, mode="incrementing", incrementing_column_name="id")
+    assert [row["id"] for row in _rows(pages)] == [1, 2]
+    assert _rows(pages)[1] | {"price": None} == {
+        "id": 2,
+        "at": "2024-03-31T12:00:00.500Z",
+        "day": "2024-03-31",
+        "price": None,
+    }
+
+
+async def test_a_writer_of_a_log_ahead_holds_up_only_what_it_could_still_change(tmp_path: Path) -> None:
+    """In WAL mode others read while it writes; ids are waited for until it has committed, which may pass."""
+    path = tmp_path / "x.db"
+    writer = _made(
+        path,
+        "pragma journal_mode = wal",
+        "create table t (id integer primary key autoincrement, n int)",
+        "insert into t (n) values (1)",
+        "begin immediate",
+        "insert into t (n) values (2)",
+    )
+    assert [row["n"] for row in _rows(await _read(path))] == [1], "a bulk read sees what is committed"
+    with pytest.raises(Disconnected, match="locked"):
+        await _read(path, mode="incrementing")
+    writer.execute("commit")
+    assert [row["n"] for row in _rows(await _read(path, mode="incrementing"))] == [1, 2]
+    writer.close()
+
+
+@pytest.mark.parametrize(
+    ("zone", "local", "instant"),
+    [
+        ("Europe/Berlin", "2024-10-27 02:30:00", "2024-10-27T00:30:00.000Z"),
+        ("Europe/Berlin", "2024-03-31 02:30:00", None),
+        ("Europe/Berlin", "2024-03-31 03:00:00", "2024-03-31T01:00:00.000Z"),
+        ("America/New_York", "2024-11-03 01:59:59", "2024-11-03T05:59:59.000Z"),
+    ],
+    ids=["passed twice: its first", "passed over: dead letter", "behind the gap", "in the west"],
+)
+async def test_hours_in_which_a_clock_is_changed_are_told_apart(
+    tmp_path: Path, zone: str, local: str, instant: str | None
+) -> None:
+    """A time without a zone is of ``db.timezone``; one that never was is no other one."""
+    path = tmp_path / "x.db"
+    _made(path, "create table t (at timestamp)", f"insert into t values ('{local}')").close()  # noqa: S608
+    pages = await _read(path, db_timezone=zone)
+    assert _rows(pages) == ([] if instant is None else [{"at": instant}])
+    assert sum(len(page.rejections) for page in pages) == (1 if instant is None else 0)
