@@ -192,6 +192,7 @@ class MySqlCdcSource(SourceConnector[MySqlCdcConfig]):
                     for page in _pages(closed, tables, context):
                         yield page
             if segments.is_idle:
+                context.report_lag(0.0)
                 context.finish_round()
             if segments.has_rows and segments.is_between and not await log.has_more():
                 for page in _pages(segments.close(), tables, context):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
@@ -26,12 +27,15 @@ from fetchers.sdk import (
     Page,
     Partition,
     PayloadKind,
+    Retriable,
     SourceConnector,
 )
 
 T = TypeVar("T")
 QUIET_SECONDS = 5.0
 """Between two looks at a log that says nothing; and between two offsets that only move on."""
+BACKLOG_SECONDS = 30.0
+"""Between two questions how much log the slot holds back."""
 
 
 class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
@@ -213,6 +217,7 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
         log = Log(config, framing)
         told = reached = start
         beaten = moved = clock.monotonic()
+        measured = float("-inf")
         try:
             descriptor = await self._opened(log)
             end = await self._blocking(self._log_end)
@@ -223,6 +228,10 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
                     yield page
                 reached = place or reached
                 now = clock.monotonic()
+                if now - measured >= BACKLOG_SECONDS:
+                    measured = now
+                    with suppress(Retriable):  # the log itself tells of a server that is away
+                        self._context.report_backlog(await self._blocking(self._backlog))
                 interval = config.heartbeat_interval_ms / 1000
                 if interval and now - beaten >= interval and not reached.events:
                     beaten = moved = now
@@ -256,6 +265,10 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
     def _log_end(self) -> int:
         with catalogue(self.config) as server:
             return server.log_end()
+
+    def _backlog(self) -> int:
+        with catalogue(self.config) as server:
+            return server.backlog()
 
     def _drained(self, log: Log) -> tuple[list[Page], Place | None]:
         """Pages of what has arrived, and the place after it; None: nothing is whole yet."""
