@@ -68,14 +68,6 @@ class SourceLagMeasured(TaskEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SourceBacklogMeasured(TaskEvent):
-    """Bytes that the source keeps because the task has not confirmed them yet: log behind a replication slot."""
-
-    logger: ClassVar[str] = "headrace.fetch"
-    bytes: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SourceCaughtUp(TaskEvent):
     """For the first time since its start a task has asked its source (a sink: its topics) for everything there is."""
 
