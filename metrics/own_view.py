@@ -48,6 +48,11 @@ def _(event: events.PageFetched, into: Instruments) -> None:
 
 
 @measure.register
+def _(event: events.SourceBacklogMeasured, into: Instruments) -> None:
+    into.set(own.SOURCE_BACKLOG, event.bytes, event.connector, event.task)
+
+
+@measure.register
 def _(event: events.PagesMoved, into: Instruments) -> None:
     into.add(own.PAGES_MOVED, 1, event.connector, event.task)
 

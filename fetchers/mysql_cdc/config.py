@@ -79,5 +79,13 @@ class MySqlCdcConfig(TopicsConfig):
     """How names of schemas are made fit for Avro."""
     field_name_adjustment_mode: Annotated[Adjustment, Key(_LOW, EVENTS, 8, "SHORT")] = "none"
     """How names of fields are made fit for Avro."""
+    heartbeat_interval_ms: Annotated[int, Field(ge=0), Key(_MEDIUM, EVENTS, 9, "SHORT")] = 0
+    """Milliseconds between heartbeats to their topic, to a second; 0: none. The offset moves on without them, too."""
+    heartbeat_topics_prefix: Annotated[str, Field(pattern="^[A-Za-z0-9._-]+$"), Key(_LOW, EVENTS, 10, "SHORT")] = (
+        "__debezium-heartbeat"
+    )
+    """Heartbeats go to ``<this>.<topic.prefix>``."""
+    heartbeat_action_query: Annotated[str, Key(_LOW, EVENTS, 11, "LONG")] = ""
+    """SQL that is run before each heartbeat, such as an UPDATE of a table that is read."""
     max_batch_bytes: Annotated[int, Field(ge=1_000, le=1 << 28), Key(_LOW, LOG, 1, "SHORT")] = 4_000_000
     """Bytes of the log after which what was read is handed over; a larger transaction goes on in further pages."""

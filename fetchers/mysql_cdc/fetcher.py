@@ -54,6 +54,9 @@ class MySqlCdcSource(SourceConnector[MySqlCdcConfig]):
         if strange:
             told = "Expected some of c, u, d, t; TRUNCATE (t) is always left out."
             found.append(Finding("skipped.operations", ",".join(strange), told))
+        if config.heartbeat_action_query and not config.heartbeat_interval_ms:
+            told = "It is run with each heartbeat, of which there are none: set heartbeat.interval.ms."
+            found.append(Finding("heartbeat.action.query", None, told, Severity.WARNING))
         if config.decimal_handling_mode == "double":
             told = "A double has 15 digits: DECIMAL columns with more are rounded."
             found.append(Finding("decimal.handling.mode", "double", told, Severity.WARNING))
@@ -167,7 +170,7 @@ class MySqlCdcSource(SourceConnector[MySqlCdcConfig]):
             async for page in read:
                 yield page
 
-    async def _follow(  # noqa: C901 - one loop
+    async def _follow(  # noqa: C901, PLR0912 - one loop
         self, connection: MySqlConnection, tables: Tables, place: Place, context: FetchContext
     ) -> AsyncGenerator[Page, None]:
         end = await log_end(connection)
@@ -183,6 +186,7 @@ class MySqlCdcSource(SourceConnector[MySqlCdcConfig]):
         segments = Segments(place, self._takes(), is_mariadb=connection.is_mariadb, bytes_max=config.max_batch_bytes)
         await log.begin(place)
         told, told_at = place, context.clock.monotonic()
+        beaten_at = told_at
         if _is_behind(place, end):
             context.finish_round()
         while True:
@@ -192,6 +196,7 @@ class MySqlCdcSource(SourceConnector[MySqlCdcConfig]):
                     for page in _pages(closed, tables, context):
                         yield page
             if segments.is_idle:
+                context.report_lag(0.0)
                 context.finish_round()
             if segments.has_rows and segments.is_between and not await log.has_more():
                 for page in _pages(segments.close(), tables, context):
@@ -200,9 +205,25 @@ class MySqlCdcSource(SourceConnector[MySqlCdcConfig]):
                 continue
             if not was_behind and _is_behind(segments.place, end):
                 context.finish_round()
-            if context.clock.monotonic() - told_at >= TOLD_SECONDS and segments.place != told:
-                told, told_at = segments.place, context.clock.monotonic()
+            now = context.clock.monotonic()
+            if config.heartbeat_interval_ms and now - beaten_at >= config.heartbeat_interval_ms / 1000:
+                beaten_at = told_at = now
+                told = segments.place
+                yield await self._heartbeat(tables, told, context)
+            elif now - told_at >= TOLD_SECONDS and segments.place != told:
+                told, told_at = segments.place, now
                 yield Page([], told.offset(), partition=tables.partition)
+
+    async def _heartbeat(self, tables: Tables, place: Place, context: FetchContext) -> Page:
+        config = self.config
+        if config.heartbeat_action_query:
+            connection = MySqlConnection(config.database_hostname)
+            try:
+                await self._open(connection)
+                await connection.rows(config.heartbeat_action_query)
+            finally:
+                connection.close()
+        return tables.heartbeat(place, now_us=_now_us(context), topic_prefix=config.heartbeat_topics_prefix)
 
 
 def _pages(segment: Segment, tables: Tables, context: FetchContext) -> list[Page]:

@@ -128,6 +128,10 @@ class Tables:
             ends_transaction=ends_transaction,
         )
 
+    def heartbeat(self, place: Place, *, now_us: int, topic_prefix: str) -> Page:
+        """A page for the topic of heartbeats; ``place``: where to go on behind it."""
+        return self._form.heartbeat(now_us, offset=place.offset(), partition=self.partition, topic_prefix=topic_prefix)
+
     def read(self, table: TableMap, batch: pa.RecordBatch, *, place: Place, handled_us: int) -> Page:
         """A page of a snapshot; the batch has the texts of the columns that are delivered."""
         delivered = self.of(table)

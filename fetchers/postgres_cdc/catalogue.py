@@ -50,6 +50,9 @@ select active, active_pid, plugin, database::text as database, wal_status,
   (confirmed_flush_lsn - '0/0')::int8 as confirmed from pg_replication_slots where slot_name = %s"""
 
 
+_LOG_END = "case when pg_is_in_recovery() then pg_last_wal_replay_lsn() else pg_current_wal_flush_lsn() end"
+
+
 class SlotInUseError(Retriable):
     """Another session reads the slot, perhaps one that is about to end."""
 
@@ -110,8 +113,12 @@ class Catalogue:
 
     def log_end(self) -> int:
         """How far the server's log is written."""
-        sql = "case when pg_is_in_recovery() then pg_last_wal_replay_lsn() else pg_current_wal_flush_lsn() end"
-        return int(self.rows(f"select (({sql}) - '0/0')::int8 as position")[0]["position"])
+        return int(self.rows(f"select (({_LOG_END}) - '0/0')::int8 as position")[0]["position"])
+
+    def backlog(self) -> int:
+        """Bytes of log that the server keeps for the slot; 0 where there is no slot."""
+        sql = f"select (({_LOG_END}) - restart_lsn)::int8 as size from pg_replication_slots where slot_name = %s"  # noqa: S608 - our own text
+        return sum(row["size"] or 0 for row in self.rows(sql, (self._config.slot_name,)))
 
     def quoted(self, *names: str) -> str:
         """Names as SQL, with dots between them."""

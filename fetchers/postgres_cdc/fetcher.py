@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
@@ -29,6 +30,7 @@ from fetchers.sdk import (
     Page,
     Partition,
     PayloadKind,
+    Retriable,
     SourceConnector,
 )
 from fetchers.toolkit.table_reading import Progress, TableReading
@@ -38,6 +40,8 @@ BESIDE_SECONDS = 0.1
 """Between two looks at the log while tables are read beside it and nothing comes."""
 QUIET_SECONDS = 5.0
 """Between two looks at a log that says nothing; and between two offsets that only move on."""
+BACKLOG_SECONDS = 30.0
+"""Between two questions how much log the slot holds back."""
 
 
 class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
@@ -266,6 +270,7 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
         log = Log(config, framing)
         told = reached = start
         beaten = moved = clock.monotonic()
+        measured = float("-inf")
         try:
             descriptor = -1
             end = await self._blocking(self._log_end)
@@ -280,6 +285,10 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
                 async for page in self._beside(reading, reached):
                     yield page
                 now = clock.monotonic()
+                if now - measured >= BACKLOG_SECONDS:
+                    measured = now
+                    with suppress(Retriable):  # the log itself tells of a server that is away
+                        self._context.report_backlog(await self._blocking(self._backlog))
                 interval = config.heartbeat_interval_ms / 1000
                 if interval and now - beaten >= interval and not reached.events:
                     beaten = moved = now
@@ -327,6 +336,10 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
     def _log_end(self) -> int:
         with catalogue(self.config) as server:
             return server.log_end()
+
+    def _backlog(self) -> int:
+        with catalogue(self.config) as server:
+            return server.backlog()
 
     def _drained(self, log: Log, stretches: PostgresStretches) -> tuple[list[Page], Place | None]:
         """Pages of what has arrived, and the place after it; None: nothing is whole yet."""

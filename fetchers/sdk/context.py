@@ -82,6 +82,9 @@ class FetchContext(Asker, Protocol):
     def report_lag(self, seconds: float) -> None:
         """How far the fetcher is behind its source, by its own reckoning; 0 when it has read all there is."""
 
+    def report_backlog(self, size: int) -> None:
+        """Bytes that the source keeps because they are not confirmed to it, such as log behind a replication slot."""
+
 
 def partition_key(partition: Partition) -> tuple[tuple[str, Any], ...]:
     """A hashable form of a source partition, the same whatever the order of its keys."""

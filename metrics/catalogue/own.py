@@ -156,6 +156,13 @@ SOURCE_LAG = Metric(
     "Grows while the source is away, or a full queue or a want of memory holds the fetcher up.",
     TASK,
 )
+SOURCE_BACKLOG = Metric(
+    "headrace_source_backlog_bytes",
+    Kind.GAUGE,
+    "Bytes that the source keeps because they are not confirmed to it yet, as last told while the task runs: the log "
+    "that a replication slot holds back.",
+    TASK,
+)
 
 # --- queue and micro-batches
 

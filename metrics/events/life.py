@@ -295,3 +295,11 @@ class ChangeAudited(Event):
     query: str
     status: int
     outcome: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceBacklogMeasured(TaskEvent):
+    """Bytes that the source keeps because the task has not confirmed them yet: log behind a replication slot."""
+
+    logger: ClassVar[str] = "headrace.fetch"
+    bytes: int

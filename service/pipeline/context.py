@@ -19,7 +19,7 @@ from fetchers.sdk import (
     Retriable,
 )
 from fetchers.sdk.context import BLOCKING_SECONDS_MAX, BlockingCalls, partition_key
-from metrics.events import Emit, Event, RetryScheduled, SourceCaughtUp, SourceLagMeasured
+from metrics.events import Emit, Event, RetryScheduled, SourceBacklogMeasured, SourceCaughtUp, SourceLagMeasured
 from service.domain.errors import described
 from service.domain.ids import TaskId
 from service.pipeline.activity import Activity
@@ -118,6 +118,10 @@ class TaskContext:
         if seconds != self._told_lag_seconds or self._activity.is_retrying:
             self._emit(SourceLagMeasured(self.connector, self.task, seconds=seconds))
         self._told_lag_seconds = seconds
+
+    def report_backlog(self, size: int) -> None:
+        """Bytes that the source keeps for this task."""
+        self._emit(SourceBacklogMeasured(self.connector, self.task, bytes=size))
 
     def inbox(self, limits: InboxLimits | None = None) -> Inbox:
         """Where a listener puts what its source says; a fetch that is tried again has a new one."""

@@ -43,6 +43,7 @@ class FakeContext:
         self.events: list[Event] = []
         self.rounds = 0
         self.lags: list[float] = []
+        self.backlogs: list[int] = []
         self.retries: list[tuple[Retriable, float]] = []
         """Failures after which the fetcher tries again by itself, and the seconds that it waits."""
         self.inboxes: list[Inbox] = []
@@ -134,6 +135,10 @@ class FakeContext:
     def report_lag(self, seconds: float) -> None:
         """Add the seconds to ``lags``."""
         self.lags.append(seconds)
+
+    def report_backlog(self, size: int) -> None:
+        """Add the bytes to ``backlogs``."""
+        self.backlogs.append(size)
 
     def commit(self, page: Page, *, default: Partition | None = None) -> None:
         """Store the offset of a page, as the worker does after the Kafka commit."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pytest
 
+from fetchers.sdk import SystemClock
 from fetchers.sdk.testing.context import FakeContext
 from tests.databases import MySql
 from tests.integration.mysql_cdc.test_binlog import has_row, read, rows_of, source
@@ -38,6 +39,26 @@ DOCUMENTS = (
     "json_array(timestamp'2024-02-29 01:02:03', year('2024-01-01'), x'00ff', b'101')",
 )
 """Every form that binary JSON has, opaque values of other types among them."""
+
+
+async def test_heartbeats_move_the_offset_of_a_quiet_table(mysql: MySql) -> None:
+    """While only others change: each is a record with a newer place, and its statement is run before it."""
+    await mysql.rows("create table busy (id int)", "create table beats (id int primary key auto_increment)")
+    keys = {
+        "snapshot.mode": "no_data",
+        "table.include.list": f"{mysql.name}.beats",
+        "heartbeat.interval.ms": "1",
+        "heartbeat.action.query": f"insert into {mysql.name}.beats values ()",
+    }
+    context = FakeContext(clock=SystemClock())  # type: ignore[arg-type]
+    (first,) = await read(source(mysql, **keys), context, until=bool)
+    await mysql.rows("insert into busy values (1), (2)")
+    pages = await read(source(mysql, **keys), context, until=has_row("beats", 2))
+    beats = [page for page in pages if page.topic == "__debezium-heartbeat.shop"]
+    assert {key for topic, key, _ in rows_of(beats)} == {'{"serverName":"shop"}'}
+    places = [int(str(page.offset["pos"])) for page in (first, *beats)]
+    assert places == sorted(set(places))
+    assert [key for topic, key, _ in rows_of(pages) if topic.endswith(".beats")] == ['{"id":1}', '{"id":2}']
 
 
 async def test_json_from_the_log_is_the_servers_own_text(mysql: MySql) -> None:

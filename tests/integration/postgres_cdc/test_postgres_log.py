@@ -67,6 +67,16 @@ class Followed:
             made.commit(Page([], self.offsets.get(kind, {}), partition=partition))
         return made
 
+    async def backlog(self, *, stops: Callable[[Page], bool]) -> int:
+        """Bytes that the source tells the server to keep, when it has found the page."""
+        context, connector = self.context(), self.connector()
+        async with asyncio.timeout(SECONDS_MAX), aclosing(connector.fetch(context)) as found:
+            async for page in found:
+                self.offset = page.offset
+                if stops(page):
+                    break
+        return context.backlogs[0]
+
     async def pages(self, *, stops: Callable[[Page], bool]) -> AsyncIterator[Page]:
         """Pages, each committed, until ``stops``; while the slot still has its last reader it is tried again."""
         while True:
@@ -278,6 +288,15 @@ async def test_the_server_forgets_what_is_committed_and_nothing_else(followed: F
     assert before < between
     await followed.read_on("insert into t values (2)")
     assert followed.postgres.rows(confirmed.format(followed.postgres.name))[0][0] >= between
+
+
+async def test_what_the_slot_holds_back_is_told(followed: Followed) -> None:
+    """In bytes of the server's log, which grow while nothing is confirmed."""
+    followed.postgres.run("create table t (id int primary key, v text)")
+    await followed.read(stops=is_after_snapshot)
+    filled = "insert into t select g, repeat('x', 1000) from generate_series(1, 2000) g"
+    followed.postgres.run(filled, "insert into marker default values")
+    assert 2_000_000 < await followed.backlog(stops=lambda page: page.topic == "srv.public.marker") < 1 << 40
 
 
 async def test_a_lost_slot_is_fatal_and_says_what_can_be_done(followed: Followed) -> None:

@@ -10,6 +10,7 @@ from metrics.events import (
     QueueStalled,
     QueueWaitBegan,
     RetryScheduled,
+    SourceBacklogMeasured,
     SourceLagMeasured,
     TaskEvents,
 )
@@ -43,6 +44,16 @@ def test_the_lag_is_as_last_told_while_the_fetcher_works() -> None:
     assert scene.lag_after(60) == 40
     scene.task(SourceLagMeasured, seconds=0.0)
     assert scene.lag_after(3600) == 0
+
+
+def test_what_the_source_keeps_is_shown_in_bytes() -> None:
+    """As last told; of a source that never told there is no series."""
+    scene = Scene()
+    labels = {"connector": "orders", "task": "0"}
+    assert Exposition(scene.observe.render()).value(own.SOURCE_BACKLOG.name, **labels) is None
+    scene.task(SourceBacklogMeasured, bytes=7_000_000)
+    scene.task(SourceBacklogMeasured, bytes=5_000_000)
+    assert Exposition(scene.observe.render()).value(own.SOURCE_BACKLOG.name, **labels) == 5_000_000
 
 
 def test_the_lag_grows_from_the_first_failure_on_until_the_source_answers() -> None:

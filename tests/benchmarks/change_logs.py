@@ -1,6 +1,6 @@
-"""Rates of ``PostgresCdcSource`` alone: its snapshot, its log from a real server, and its decoder without one.
+"""Rates of ``PostgresCdcSource`` and ``MySqlCdcSource`` alone, fetch to pages, with real servers; and of a decoder.
 
-``python -m tests.benchmarks.postgres_cdc [rows]``.
+``python -m tests.benchmarks.change_logs [rows]``.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from contextlib import aclosing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from fetchers.mysql_cdc.config import MySqlCdcConfig
+from fetchers.mysql_cdc.fetcher import MySqlCdcSource
 from fetchers.postgres_cdc.columns import Type
 from fetchers.postgres_cdc.config import PostgresCdcConfig
 from fetchers.postgres_cdc.events import CapturedTable, change_form
@@ -23,13 +25,21 @@ from fetchers.postgres_cdc.pgoutput import LogRelation, RelationColumn
 from fetchers.postgres_cdc.place import Place
 from fetchers.sdk import SystemClock
 from fetchers.sdk.testing import FakeContext
-from tests.databases import Postgres, running_postgres
+from tests.databases import MariaDb, Postgres, running_mariadb, running_postgres
 
 COLUMNS = (
     "id int primary key, a int not null, b bigint, c double precision, d numeric(12,2), e text, f text, "
     "g timestamptz, h boolean, i date"
 )
 VALUES = "g, g, g * 1000, g / 3.0, g / 7.0, 'name ' || g, md5(g::text), now(), g % 2 = 0, date '2024-01-01' + g % 1000"
+BINLOG_COLUMNS = (
+    "id int primary key, a int, b bigint, c double, d decimal(12,2), e varchar(30), f char(32), g datetime(6), "
+    "h tinyint, i date"
+)
+BINLOG_VALUES = (
+    "n, n, n * 1000, n / 3e0, round(n / 7, 2), concat('name ', n), md5(n), now(6), n % 2, "
+    "'2024-01-01' + interval n % 1000 day"
+)
 ROWS = 200_000
 
 
@@ -112,8 +122,37 @@ async def measured_server(postgres: Postgres, rows: int) -> tuple[float, float]:
     raise AssertionError("the log ended")
 
 
+async def measured_binlog(mariadb: MariaDb, rows: int) -> float:
+    """Rows a second of single-row transactions of ten columns that wait in MariaDB's log."""
+    config = MySqlCdcConfig.parse(
+        {
+            "database.hostname": "127.0.0.1",
+            "database.port": str(mariadb.server.port),
+            "database.user": "root",
+            "database.server.id": "4711",
+            "topic.prefix": "srv",
+            "snapshot.mode": "no_data",
+        }
+    ).config
+    assert config is not None
+    await mariadb.rows("create database bench", database=None)
+    await mariadb.rows(f"create table t ({BINLOG_COLUMNS})")
+    context = FakeContext(partition={"server": "srv"}, clock=SystemClock())  # type: ignore[arg-type]
+    async with aclosing(MySqlCdcSource(config).fetch(context)) as pages:
+        context.commit(await anext(pages))
+    fill = "declare n int default 0; while n < k do insert into t select {}; set n = n + 1; end while"
+    await mariadb.rows(f"create procedure fill(k int) begin {fill.format(BINLOG_VALUES)}; end", f"call fill({rows})")
+    begun, done = time.perf_counter(), 0
+    async with aclosing(MySqlCdcSource(config).fetch(context)) as pages:
+        async for page in pages:
+            done += len(page)
+            if done >= rows:
+                return done / (time.perf_counter() - begun)
+    raise AssertionError("the log ended")
+
+
 def main() -> None:
-    """Print the three rates."""
+    """Print the four rates."""
     rows = int(sys.argv[1]) if len(sys.argv) > 1 else ROWS
     print(f"decoder: {measured_decoder(rows):,.0f} rows a second of one core")
     with TemporaryDirectory(prefix="headrace-bench-") as name:
@@ -122,8 +161,12 @@ def main() -> None:
         with running_postgres(folder) as server:
             snapshot, log = asyncio.run(measured_server(Postgres(server, "postgres"), rows))
         shutil.rmtree(folder / "postgresql", ignore_errors=True)
+        with running_mariadb(folder) as server:
+            binlog = asyncio.run(measured_binlog(MariaDb(server, "bench"), rows))
+        shutil.rmtree(folder / "mariadb", ignore_errors=True)
     print(f"snapshot: {snapshot:,.0f} rows/s")
     print(f"log: {log:,.0f} rows/s")
+    print(f"binlog: {binlog:,.0f} rows/s")
 
 
 if __name__ == "__main__":
