@@ -13,6 +13,7 @@ pytest_plugins = [
     "tests.spark_server",
     "tests.differential.java_transforms",
     "tests.java_connect",
+    "tests.debezium",
     "tests.hdfs",
     "tests.opensearch",
     "tests.object_storage",

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from fetchers.sdk import Boolean, Importance, Key, NameList, Secret, TopicsConfig
-from fetchers.toolkit.change_events import Adjustment
+from fetchers.toolkit.name_lists import Adjustment
 
 CONNECTION, TABLES, SNAPSHOT, EVENTS, LOG = "Connection", "Tables", "Snapshot", "Events", "Log"
 _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW

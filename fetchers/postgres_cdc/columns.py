@@ -17,7 +17,7 @@ Texts: TypeAlias = Any
 """A ``pa.StringArray`` of the server's texts."""
 SESSION = (
     "-c TimeZone=UTC -c DateStyle=ISO -c IntervalStyle=iso_8601 -c extra_float_digits=3 -c bytea_output=hex "
-    "-c client_encoding=UTF8"
+    "-c client_encoding=UTF8 -c lc_monetary=C"
 )
 """Settings of every session whose texts are read here."""
 

@@ -11,9 +11,8 @@ from fetchers.postgres_cdc.columns import Modes
 from fetchers.sdk import Boolean, Finding, Importance, Key, NameList, Secret, Severity, TopicsConfig
 from fetchers.sdk.page import Partition
 from fetchers.sdk.reach import AllowedAddresses
-from fetchers.toolkit.change_events import Adjustment
 from fetchers.toolkit.databases import address_of
-from fetchers.toolkit.name_lists import list_findings
+from fetchers.toolkit.name_lists import Adjustment, list_findings
 
 _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 _CONNECTION, _CHANGES, _SNAPSHOT, _VALUES = "Connection", "Changes", "Snapshot", "Values"

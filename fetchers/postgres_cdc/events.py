@@ -27,6 +27,8 @@ _SOURCE: Mapping[str, forms.Form] = {
     "txId": forms.optional(forms.INT64),
     "lsn": forms.optional(forms.INT64),
     "xmin": forms.optional(forms.INT64),
+    "origin": forms.optional(forms.STRING),
+    "origin_lsn": forms.optional(forms.INT64),
 }
 
 
@@ -135,7 +137,13 @@ class CapturedTable:
             None,
             pa.StructArray.from_arrays(columns, names=list(self.kinds)),
             handled_us,
-            {"schema": self.relation.schema, "table": self.relation.name, "lsn": position, "snapshot": snapshot},
+            {
+                "schema": self.relation.schema,
+                "table": self.relation.name,
+                "lsn": position,
+                "sequence": f'[null,"{position}"]',
+                "snapshot": snapshot,
+            },
             wrong,
         )
         return self._table.page(changes, handled_us=handled_us, offset=offset, partition=self._partition)

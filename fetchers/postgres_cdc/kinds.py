@@ -9,6 +9,7 @@ Christ, ``24:00:00``), its distinct values are read one by one, exactly or not a
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Callable
@@ -20,11 +21,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
+from fetchers.postgres_cdc.arrays import array_of
 from fetchers.postgres_cdc.columns import Kind, Modes, Texts, Type, UnreadableError
 from fetchers.sdk import rows as forms
 
 pc: Any = pyarrow.compute  # the stubs know fewer arguments than Arrow takes
-DECIMAL128_DIGITS, MILLIS_DIGITS = 38, 3
+DECIMAL128_DIGITS, MILLIS_DIGITS, MICROS_DIGITS = 38, 3, 6
 _DAY_MICROS = 86_400_000_000
 _DATE = re.compile(r"(\d{4,})-(\d\d)-(\d\d)( BC)?")
 _TIME = re.compile(r"(\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?")
@@ -39,7 +41,7 @@ _MONTH_MICROS = round(365.25 / 12 * _DAY_MICROS)
 def kind_of(found: Type, modes: Modes) -> Kind:
     """By the type's name, modifier and the config's modes; what is not known is its text."""
     if found.item is not None:
-        return _array(kind_of(found.item, modes))
+        return array_of(kind_of(found.item, modes))
     if found.labels:
         return _text(forms.named("io.debezium.data.Enum", forms.STRING, parameters={"allowed": ",".join(found.labels)}))
     if found.name in _PLAIN:
@@ -53,16 +55,22 @@ def kind_of(found: Type, modes: Modes) -> Kind:
         "varbit": _bits,
         "interval": _interval,
         "bytea": _bytes,
+        "money": _money,
+        "timestamptz": _instant,
     }.get(found.name)
     return made(found, modes) if made is not None else _text(forms.STRING)
 
 
 def _text(form: forms.Form, *, selects: bool = False) -> Kind:
-    return Kind(form, pa.string(), str, lambda texts: texts, str, selects)
+    return Kind(form, pa.string(), str, _same, str, selects)
 
 
 def _cast(arrow: Any, texts: Texts) -> Any:
     return texts.cast(arrow)
+
+
+def _same(texts: Texts) -> Any:
+    return texts
 
 
 def _number(form: forms.Form, arrow: Any, one: Callable[[str], Any] = int) -> Kind:
@@ -73,15 +81,24 @@ def _booleans(texts: Texts) -> Any:
     return pc.equal(texts, "t") if not pc.any(pc.equal(texts, "true")).as_py() else pc.equal(texts, "true")
 
 
-def _utc(texts: Texts) -> Any:
-    """``2024-01-02 03:04:05.6+00`` as ISO 8601 with a Z."""
+def _utc(texts: Texts, digits: int) -> Any:
+    """``2024-01-02 03:04:05.6+00`` as ISO 8601 with a Z, and with so many digits of a second."""
     if not pc.all(pc.match_substring_regex(texts, r"^\d{4}-.*\+00$")).as_py() and texts.null_count < len(texts):
         raise pa.ArrowInvalid("a time that is none of the usual ones")
     day, time = pc.utf8_slice_codeunits(texts, 0, 10), pc.utf8_slice_codeunits(texts, 11, -3)
-    return pc.binary_join_element_wise(day, time, "T")
+    if digits:
+        dotted = pc.binary_join_element_wise(time, "", ".")
+        time = pc.utf8_rpad(pc.if_else(pc.match_substring(time, "."), time, dotted), 9 + digits, "0")
+    return pc.binary_join_element_wise(pc.binary_join_element_wise(day, time, "T"), "", "Z")
 
 
-def _zoned(text: str) -> str:
+def _instant(found: Type, _modes: Modes) -> Kind:
+    digits = found.modifier if 0 <= found.modifier <= MICROS_DIGITS else MICROS_DIGITS
+    form = forms.named("io.debezium.time.ZonedTimestamp", forms.STRING)
+    return Kind(form, pa.string(), partial(_zoned, digits=digits), partial(_utc, digits=digits))
+
+
+def _zoned(text: str, digits: int) -> str:
     instant, _, era = text.partition("+00")
     day, _, time = instant.partition(" ")
     if not time:
@@ -89,7 +106,8 @@ def _zoned(text: str) -> str:
     year, rest = day.split("-", 1)
     number = 1 - int(year) if era else int(year)
     told = f"{number:05d}" if number < 0 else f"{number:04d}" if len(year) <= len("2024") else f"+{number}"
-    return f"{told}-{rest}T{time}Z"
+    clock, _, fraction = time.partition(".")
+    return f"{told}-{rest}T{clock}{'.' if digits else ''}{fraction.ljust(digits, '0')}Z"
 
 
 def _zoned_time(text: str) -> str:
@@ -103,6 +121,29 @@ def _zoned_time(text: str) -> str:
     seconds, fraction = divmod(micros, 1_000_000)
     told = f".{fraction:06d}".rstrip("0") if fraction else ""
     return f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}{told}Z"
+
+
+def _hosts(texts: Texts) -> Any:
+    """The log tells a host without its mask; a snapshot's cast to text does not."""
+    return pc.replace_substring_regex(texts, r"^(?:([0-9.]+)/32|([0-9a-f:.]*:[0-9a-f:.]*)/128)$", r"\1\2")
+
+
+_PAIR = re.compile(r'"((?:[^"\\]|\\.)*)"=>(?:"((?:[^"\\]|\\.)*)"|NULL)(?:, |$)', re.DOTALL)
+
+
+def _hstore_json(text: str) -> str:
+    found = {}
+    at = 0
+    while at < len(text):
+        pair = _PAIR.match(text, at)
+        if pair is None:
+            raise UnreadableError("it is no hstore")
+        key, value = (
+            None if part is None else re.sub(r"\\(.)", r"\1", part, flags=re.DOTALL) for part in pair.groups()
+        )
+        found[key] = value
+        at = pair.end()
+    return json.dumps(found, ensure_ascii=False, separators=(",", ":"))
 
 
 _PLAIN: dict[str, Kind] = {
@@ -119,12 +160,11 @@ _PLAIN: dict[str, Kind] = {
     "jsonb": _text(forms.named("io.debezium.data.Json", forms.STRING)),
     "uuid": _text(forms.named("io.debezium.data.Uuid", forms.STRING)),
     "xml": _text(forms.named("io.debezium.data.Xml", forms.STRING)),
-    "timestamptz": Kind(
-        forms.named("io.debezium.time.ZonedTimestamp", forms.STRING),
-        pa.string(),
-        _zoned,
-        lambda texts: pc.binary_join_element_wise(_utc(texts), "", "Z"),
-    ),
+    "bpchar": _text(forms.STRING, selects=True),
+    "inet": Kind(forms.STRING, pa.string(), str, _hosts),
+    "hstore": Kind(forms.named("io.debezium.data.Json", forms.STRING), pa.string(), _hstore_json),
+    "ltree": _text(forms.named("io.debezium.data.Ltree", forms.STRING)),
+    "tsvector": _text(forms.named("io.debezium.data.Tsvector", forms.STRING)),
     "timetz": Kind(forms.named("io.debezium.time.ZonedTime", forms.STRING), pa.string(), _zoned_time),
 }
 
@@ -142,6 +182,19 @@ def _numeric(found: Type, modes: Modes) -> Kind:
     return Kind(forms.decimal(precision, scale), arrow, _finite, partial(_cast, arrow))
 
 
+def _money(_found: Type, modes: Modes) -> Kind:
+    """As ``numeric(19,2)``: sessions have ``lc_monetary=C``, which writes ``-$1,234.50``."""
+    kind = _numeric(Type("numeric", (19 << 16 | 2) + 4), modes)
+    many = kind.many or _same
+
+    def plain(texts: Texts) -> Any:
+        return pc.replace_substring_regex(texts, r"[$,]", "")
+
+    return Kind(
+        kind.form, kind.arrow, lambda text: kind.one(re.sub(r"[$,]", "", text)), lambda texts: many(plain(texts))
+    )
+
+
 def _finite(text: str) -> Decimal:
     number = Decimal(text)
     if not number.is_finite():
@@ -157,7 +210,12 @@ def _variable(text: str) -> dict[str, Any]:
 
 
 _VARIABLE = Kind(
-    forms.struct("io.debezium.data.VariableScaleDecimal", {"scale": forms.INT32, "value": forms.BYTES}, version=1),
+    forms.struct(
+        "io.debezium.data.VariableScaleDecimal",
+        {"scale": forms.INT32, "value": forms.BYTES},
+        version=1,
+        doc="Variable scaled decimal",
+    ),
     pa.struct([("scale", pa.int32()), ("value", pa.binary())]),
     _variable,
 )
@@ -249,14 +307,27 @@ def _floored(micros: Any) -> Any:
 
 def _interval(_found: Type, modes: Modes) -> Kind:
     if modes.intervals == "string":
-        return _text(forms.named("io.debezium.time.Interval", forms.STRING))
+        form = forms.named("io.debezium.time.Interval", forms.STRING)
+        return Kind(form, pa.string(), _whole_interval)
     return Kind(forms.named("io.debezium.time.MicroDuration", forms.INT64), pa.int64(), _duration)
 
 
-def _duration(text: str) -> int:
+def _whole_interval(text: str) -> str:
+    """With all of its parts, as Debezium writes it."""
+    years, months, _, days, hours, minutes, sign, seconds, fraction = _interval_parts(text).groups()
+    second = f"{sign or ''}{seconds or 0}{'.' if fraction else ''}{fraction or ''}"
+    return f"P{years or 0}Y{months or 0}M{days or 0}DT{hours or 0}H{minutes or 0}M{second}S"
+
+
+def _interval_parts(text: str) -> re.Match[str]:
     parts = _INTERVAL.fullmatch(text)
     if parts is None:
         raise UnreadableError("it is no interval of ISO 8601")
+    return parts
+
+
+def _duration(text: str) -> int:
+    parts = _interval_parts(text)
     years, months, weeks, days, hours, minutes = (int(part or 0) for part in parts.group(1, 2, 3, 4, 5, 6))
     seconds = int(parts[8] or 0) * 1_000_000 + int((parts[9] or "").ljust(6, "0"))
     micros = (hours * 3600 + minutes * 60) * 1_000_000 + (-seconds if parts[7] else seconds)
@@ -294,51 +365,3 @@ def _unhexed(texts: Texts) -> Any:
     found = pa.py_buffer(((offsets - offsets[0]) // 2).astype(np.int32).tobytes())
     made = pa.Array.from_buffers(pa.binary(), len(digits), [None, found, pa.py_buffer(read)])
     return made if valid is None else pc.if_else(valid, made, pa.scalar(None, pa.binary()))
-
-
-def _array(item: Kind) -> Kind:
-    """One dimension; without quotes in any of its texts by Arrow, else by its distinct texts."""
-    form = forms.array(forms.optional(item.form))
-    stand_in = _listed if item.arrow == pa.string() else None
-    return Kind(form, pa.list_(item.arrow), partial(_items, item), partial(_lists, item), stand_in)
-
-
-def _listed(word: str) -> str:
-    quoted = word.replace("\\", "\\\\").replace('"', '\\"')
-    return f'{{"{quoted}"}}'
-
-
-def _lists(item: Kind, texts: Texts) -> Any:
-    if pc.any(pc.match_substring_regex(texts, r'["\\]|^[^{]|.\{|^\{\}$')).as_py():
-        raise pa.ArrowInvalid("quotes, dimensions, or no items")
-    inner = pc.split_pattern(pc.utf8_slice_codeunits(texts, 1, -1), ",")
-    words = inner.flatten()
-    column, wrong = item.read(pc.if_else(pc.equal(words, "NULL"), pa.scalar(None, pa.string()), words))
-    if wrong:
-        raise pa.ArrowInvalid("an item is wrong")
-    lengths = np.asarray(pc.fill_null(pc.list_value_length(inner), 0))
-    offsets = pa.array(np.concatenate(([0], np.cumsum(lengths))), pa.int32())
-    return pa.ListArray.from_arrays(offsets, column, mask=inner.is_null() if inner.null_count else None)
-
-
-_ITEM = re.compile(r'\s*(?:"((?:[^"\\]|\\.)*)"|([^",{}]*))\s*([,}])')
-
-
-def _items(item: Kind, text: str) -> list[Any]:
-    if not text.startswith("{"):
-        raise UnreadableError("its bounds are not usual")
-    if text == "{}":
-        return []
-    found: list[Any] = []
-    at = 1
-    while at < len(text):
-        part = _ITEM.match(text, at)
-        if part is None:
-            raise UnreadableError("it has more than one dimension")
-        quoted, plain, _ = part.groups()
-        if quoted is not None:
-            found.append(item.one(re.sub(r"\\(.)", r"\1", quoted, flags=re.DOTALL)))
-        else:
-            found.append(None if plain == "NULL" else item.one(plain))
-        at = part.end()
-    return found

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -20,9 +20,9 @@ from fetchers.sdk import Offset, Page, Partition, Rejection, RowSchema
 from fetchers.sdk import rows as forms
 from fetchers.sdk.page import Column
 from fetchers.sdk.rows import row_json
+from fetchers.toolkit.name_lists import Adjustment, adjusted
 
 pc: Any = pyarrow.compute  # the stubs know fewer arguments than Arrow takes
-Adjustment: TypeAlias = Literal["none", "avro", "avro_unicode"]
 Rows: TypeAlias = Any
 """A ``pa.StructArray``, whose stubs know too little of it."""
 READ, CREATE, UPDATE, DELETE, TRUNCATE = b"rcudt"
@@ -109,17 +109,6 @@ def operation_codes(text: Sequence[str]) -> frozenset[int]:
     return frozenset(ord(word) for word in text if word in {"c", "u", "d", "t"})
 
 
-def adjusted(name: str, mode: Adjustment) -> str:
-    """A name by ``schema.name.adjustment.mode``: ``avro`` underscores, ``avro_unicode`` ``_uXXXX`` for what is odd."""
-    if mode == "none":
-        return name
-    if mode == "avro":
-        made = re.sub(r"[^A-Za-z0-9_.]", "_", name)
-    else:
-        made = re.sub(r"[^A-Za-z0-9.]", lambda odd: f"_u{ord(odd[0]):04x}", name)
-    return ".".join(f"_{part}" if part[:1].isdigit() else part for part in made.split("."))
-
-
 @dataclass(frozen=True, slots=True)
 class Changes:
     """Changes of one table, in their order; every column has as many values as there are operations."""
@@ -201,7 +190,7 @@ class ChangeTable:
             schema=self.schema,
             keys=None if self.key_schema is None else keys,
             key_schema=self.key_schema,
-            headers=made.headers(keys),
+            headers=made.headers(),
             rejections=made.rejections(),
             ends_transaction=ends_transaction,
         )
@@ -262,7 +251,7 @@ class _Expanded:
         kind = _struct_type(table, changes)
         self._before = changes.before if changes.before is not None else pa.nulls(self._count, kind)
         self._after = changes.after if changes.after is not None else pa.nulls(self._count, kind)
-        is_moved = self._is_moved()
+        is_moved = self._find_moved()
         sizes = np.ones(self._count, dtype=np.int64)
         if form.has_tombstones and table.keys:
             sizes[operations == DELETE] += 1
@@ -273,8 +262,16 @@ class _Expanded:
         """Of each record, the change that it is of."""
         place = np.arange(len(self.rows)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         is_moved = is_moved[self.rows]
+        is_new = is_moved & (place == sizes[self.rows] - 1)
+        is_skipped = is_new if CREATE in form.skipped else np.zeros(len(place), dtype=bool)
+        if DELETE in form.skipped:
+            is_skipped = is_skipped | (is_moved & ~is_new)
+        if is_skipped.any():
+            self.rows, place = self.rows[~is_skipped], place[~is_skipped]
+            is_moved, is_new = is_moved[~is_skipped], is_new[~is_skipped]
+        self._is_moved = is_moved
         self._is_gone = is_moved & (place == 0)
-        self._is_new = is_moved & (place == sizes[self.rows] - 1)
+        self._is_new = is_new
         self._is_tombstone = (place > 0) & ~self._is_new
         self.operations = np.where(self._is_gone, DELETE, np.where(self._is_new, CREATE, operations[self.rows]))
         self.operations = self.operations.astype(np.uint8)
@@ -284,7 +281,7 @@ class _Expanded:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def _is_moved(self) -> np.ndarray:
+    def _find_moved(self) -> np.ndarray:
         """Updates after which the row has another key."""
         found = np.zeros(self._count, dtype=bool)
         is_update = self.changes.operations == UPDATE
@@ -318,18 +315,23 @@ class _Expanded:
         after = self._after if self._is_same else self._after.take(pa.array(self.rows, pa.int64()))
         children = [self._side(before.field(key), after.field(key)) for key in self.table.keys]
         mask = pa.array(self.operations == TRUNCATE) if (self.operations == TRUNCATE).any() else None
+        return self._key_rows(children, mask)
+
+    def _key_rows(self, children: list[Any], mask: Any = None) -> Any:
         names = [adjusted(key, self.table.form.field_names) for key in self.table.keys]
         return pa.StructArray.from_arrays(children, names=names, mask=mask)
 
-    def headers(self, keys: Any) -> list[tuple[tuple[str, bytes | None], ...]] | None:
-        """The other key, of events of a changed key alone; None where there are none."""
-        if not self._is_gone.any():
+    def headers(self) -> list[tuple[tuple[str, bytes | None], ...]] | None:
+        """The other key, of events of a changed key and their tombstones alone; None where there are none."""
+        if not self._is_moved.any():
             return None
+        old, new = (
+            self._key_rows([rows.field(key) for key in self.table.keys]) for rows in (self._before, self._after)
+        )
         found: list[tuple[tuple[str, bytes | None], ...]] = [()] * len(self)
-        pairs = zip(np.flatnonzero(self._is_gone).tolist(), np.flatnonzero(self._is_new).tolist(), strict=True)
-        for gone, new in pairs:  # a changed key is rare
-            found[gone] = ((NEW_KEY, row_json(keys[new])),)
-            found[new] = ((OLD_KEY, row_json(keys[gone])),)
+        for at in np.flatnonzero(self._is_moved).tolist():  # a changed key is rare
+            row = int(self.rows[at])
+            found[at] = ((OLD_KEY, row_json(old[row])),) if self._is_new[at] else ((NEW_KEY, row_json(new[row])),)
         return found
 
     def rejections(self) -> tuple[Rejection, ...]:

@@ -1,13 +1,16 @@
-"""Include and exclude lists of regular expressions over names, as Debezium has for tables and columns."""
+"""Names as Debezium has them: lists of expressions for tables and columns, and names made fit for Avro."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import re2
 
 from fetchers.sdk import Finding
+
+Adjustment: TypeAlias = Literal["none", "avro", "avro_unicode"]
 
 
 class NameFilter:
@@ -52,3 +55,14 @@ def _compiled(patterns: Sequence[str]) -> Any:
             message = f"{pattern} is no regular expression of RE2: {error}"
             raise ValueError(message) from error
     return re2.compile("|".join(f"(?:{pattern})" for pattern in patterns), options)
+
+
+def adjusted(name: str, mode: Adjustment) -> str:
+    """A name by ``schema.name.adjustment.mode``: ``avro`` underscores, ``avro_unicode`` ``_uXXXX`` for what is odd."""
+    if mode == "none":
+        return name
+    if mode == "avro":
+        made = re.sub(r"[^A-Za-z0-9_.]", "_", name)
+    else:
+        made = re.sub(r"[^A-Za-z0-9.]", lambda odd: f"_u{ord(odd[0]):04x}", name)
+    return ".".join(f"_{part}" if part[:1].isdigit() else part for part in made.split("."))

@@ -28,9 +28,14 @@ def java_program() -> Path:
     return java
 
 
+def parts(name: str) -> tuple[Path, ...]:
+    """Every jar of a set (`kafka`, `debezium`)."""
+    return _complete(name).files(name)
+
+
 def class_path(name: str) -> str:
-    """The class path of a set (`kafka`, `connect`): every jar of it."""
-    return os.pathsep.join(str(path) for path in _complete(name).files(name))
+    """The class path of a set (`kafka`, `connect`)."""
+    return os.pathsep.join(map(str, parts(name)))
 
 
 @cache
@@ -56,7 +61,7 @@ def _complete(name: str) -> JarCache:
     except SetupFailure as failure:
         raise PartsMissing(str(failure)) from failure
     if not cache.is_complete(name):
-        by_test = dict.fromkeys(("clients", "hdfs", "debezium", "mysql", "iceberg"), "./headrace test")
+        by_test = dict.fromkeys(("clients", "hdfs", "debezium", "mysql"), "./headrace test")
         by_other = {"connect": "./headrace bench", "opensearch": "./headrace demo pipeline"}
         how = (by_test | by_other).get(name, "headrace parts")
         raise PartsMissing(f"the JVM parts '{name}' are not in {cache.folder}: call {how} once to fetch them")

@@ -36,7 +36,7 @@ def read(found: Type, *texts: str | None, modes: Modes | None = None) -> tuple[l
         (Type("timestamp"), ["1969-12-31 23:59:59.999999", "0044-03-15 12:00:00 BC"], [-1, -63517780800000000]),
         (Type("timestamp", MILLIS), ["1969-12-31 23:59:59.999"], [-1]),
         (Type("timestamptz"), ["2024-02-29 00:00:00.5+00", "12024-01-01 00:00:00+00"],
-         ["2024-02-29T00:00:00.5Z", "+12024-01-01T00:00:00Z"]),
+         ["2024-02-29T00:00:00.500000Z", "+12024-01-01T00:00:00.000000Z"]),
         (Type("interval"), ["P1DT-2.5S", "PT0S"], [86_397_500_000, 0]),
         (Type("bit", 1), ["1", "0"], [True, False]),
         (Type("bit", 10), ["1000000001"], [b"\x01\x02"]),
@@ -44,7 +44,12 @@ def read(found: Type, *texts: str | None, modes: Modes | None = None) -> tuple[l
         (Type("_text", item=Type("text")), ['{"a,b",NULL,"NULL","\\"\\\\"}', "{}"], [["a,b", None, "NULL", '"\\'], []]),
         (Type("numeric"), ["-1.28", "300"], [{"scale": 2, "value": b"\x80"}, {"scale": 0, "value": b"\x01\x2c"}]),
         (Type("mood", labels=("a", "b")), ["a"], ["a"]),
-        (Type("inet"), ["::1/128"], ["::1/128"]),
+        (Type("timestamptz", MILLIS), ["2024-02-29 00:00:00.5+00", None], ["2024-02-29T00:00:00.500Z", None]),
+        (Type("timestamptz", 0), ["2024-02-29 00:00:00+00"], ["2024-02-29T00:00:00Z"]),
+        (Type("inet"), ["::1/128", "::1/64", "10.0.0.1/32", "::1"], ["::1", "::1/64", "10.0.0.1", "::1"]),
+        (Type("cidr"), ["::1/128"], ["::1/128"]),
+        (Type("hstore"), ['"a\\"b"=>"x, y", "c"=>NULL', ""], ['{"a\\"b":"x, y","c":null}', "{}"]),
+        (Type("money"), ["-$1,234.50", None], [Decimal("-1234.50"), None]),
     ],
 )  # fmt: skip
 def test_values_are_held_exactly(found: Type, texts: list[str | None], expected: list[Any]) -> None:
@@ -76,7 +81,7 @@ def test_modes_say_how_values_are_held() -> None:
     """As texts, doubles, or Connect's types."""
     text = Modes(decimals="string", intervals="string", binaries="hex", times="connect")
     assert read(Type("numeric"), "NaN", modes=text) == (["NaN"], [])
-    assert read(Type("interval"), "P1D", modes=text) == (["P1D"], [])
+    assert read(Type("interval"), "P1D", modes=text) == (["P0Y0M1DT0H0M0S"], [])
     assert read(Type("bytea"), "\\x00ff", modes=text) == (["00ff"], [])
     assert read(Type("timestamp"), "1970-01-01 00:00:00.001999", modes=text) == ([1], [])
     assert read(Type("numeric"), "1.5", modes=Modes(decimals="double")) == ([1.5], [])

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,7 +17,6 @@ from fetchers.toolkit.change_events import (
     ChangeForm,
     Changes,
     ChangeTable,
-    adjusted,
     operation_codes,
 )
 from spark_batch.avro_schema import parse_schema
@@ -82,11 +80,20 @@ def test_a_changed_key_is_a_delete_a_tombstone_and_a_create_with_the_other_keys_
     assert page.headers == [
         (),
         (("__debezium.newkey", b'{"id":2}'),),
-        (),
+        (("__debezium.newkey", b'{"id":2}'),),
         (("__debezium.oldkey", b'{"id":1}'),),
         (),
         (),
     ]
+
+
+def test_operations_that_are_skipped_are_so_in_changed_keys_too() -> None:
+    """Without deletes a changed key is a create, without creates a delete and its tombstone."""
+    moved = ("u", (1, "a"), (2, "b"))
+    created = page_of(table(skipped=operation_codes(["d"])), ("c", None, (1, "a")), moved)
+    assert told(created) == [(1, ("c", None, 1)), (2, ("c", None, 2))]
+    assert created.headers == [(), (("__debezium.oldkey", b'{"id":1}'),)]
+    assert told(page_of(table(skipped=operation_codes(["c"])), moved)) == [(1, ("d", 1, None)), (1, None)]
 
 
 def test_the_envelope_has_debeziums_fields() -> None:
@@ -201,14 +208,6 @@ def test_the_state_of_a_compacted_topic_is_that_of_the_events(events: list[tuple
         changes.append((operation, None if operation == "c" else before, None if operation == "d" else after))
     compacted = {key["id"]: value for key, value in records(page_of(table(), *changes))}
     assert {key: value["after"]["name"] for key, value in compacted.items() if value is not None} == state
-
-
-@pytest.mark.parametrize(
-    ("mode", "expected"), [("none", "a-b.1ü"), ("avro", "a_b._1_"), ("avro_unicode", "a_u002db._1_u00fc")]
-)
-def test_names_are_adjusted(mode: Any, expected: str) -> None:
-    """By the mode."""
-    assert adjusted("a-b.1ü", mode) == expected
 
 
 def test_heartbeats_have_their_topic() -> None:
