@@ -14,12 +14,12 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
-from fetchers.postgres_cdc.catalogue import SlotInUseError, catalogue, choices, takes_table
+from fetchers.postgres_cdc.catalogue import Catalogue, SlotInUseError, catalogue, choices, takes_table
 from fetchers.postgres_cdc.config import PostgresCdcConfig, findings
 from fetchers.postgres_cdc.events import CapturedTable, change_form
-from fetchers.postgres_cdc.log import Batch, Framing, Log, created_slot
+from fetchers.postgres_cdc.log import Batch, Framing, Log, created_slot, readable
 from fetchers.postgres_cdc.pgoutput import LogRelation
-from fetchers.postgres_cdc.place import Place, SnapshotPlace, read_place
+from fetchers.postgres_cdc.place import Place, SnapshotPlace, position_text, read_place
 from fetchers.postgres_cdc.snapshot import SnapshotReader, select
 from fetchers.postgres_cdc.stretches import PostgresStretches, captured
 from fetchers.sdk import (
@@ -55,6 +55,7 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
         self._woken = asyncio.Event()
         self._confirmed = 0
         """Up to where all is in Kafka."""
+        self._backlog_due = 0.0
         self._form = change_form(config, self.version)
         self._tables: dict[int, tuple[LogRelation, CapturedTable]] = {}
 
@@ -72,7 +73,7 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
 
     async def apply_config(self, config: PostgresCdcConfig) -> None:
         """Look for a request at once."""
-        self.config = config
+        self.config = config.within(self.allowed_addresses)
         self._woken.set()
 
     def findings(self) -> Sequence[Finding]:
@@ -202,13 +203,13 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
                 if slot is None:
                     told = "there is none: it was dropped, or the server is a replica that took over without it"
                     raise Fatal(
-                        f"the slot {config.slot_name} is needed from {_told(needed)} on, and {told}. "
+                        f"the slot {config.slot_name} is needed from {position_text(needed)} on, and {told}. "
                         + choices(config.slot_name)
                     )
                 if slot.confirmed > needed:
                     raise Fatal(
-                        f"the slot {config.slot_name} begins at {_told(slot.confirmed)}, and {_told(needed)} is "
-                        f"needed: somebody else has read it. {choices(config.slot_name)}"
+                        f"the slot {config.slot_name} begins at {position_text(slot.confirmed)}, and "
+                        f"{position_text(needed)} is needed: somebody else has read it. {choices(config.slot_name)}"
                     )
                 server.publish()
                 return stored
@@ -228,7 +229,7 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
     async def _snapshot(self, reader: SnapshotReader, place: SnapshotPlace) -> AsyncGenerator[Page, None]:
         """Table after table, by name; each page's offset is the key of its last row. Last comes what was read."""
         yield Page([], offset=place.offset(), partition=self.partition())
-        found = await self._blocking(self._selects)
+        found = await self._asked(self._selects)
         for name, (table, sql) in found.items():
             async for page, keys in self._rows(reader, table, sql, position=place.log):
                 yield replace(page, offset=SnapshotPlace(place.log, name, keys).offset())
@@ -246,15 +247,14 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
                 made = partial(table.snapshot_page, part, handled_us=self._now_us(), position=position, offset={})
                 yield await self._blocking(made), keys
 
-    def _selects(self) -> Mapping[str, tuple[CapturedTable, str]]:
+    def _selects(self, server: Catalogue) -> Mapping[str, tuple[CapturedTable, str]]:
         """Tables by name, with the SQL of their rows."""
         found = {}
-        with catalogue(self.config) as server:
-            for schema, name in server.tables():
-                relation = server.relation(schema, name)
-                if relation is not None:
-                    table = captured(self.config, self._form, server, relation)
-                    found[f"{schema}.{name}"] = (table, select(table, server.quoted))
+        for schema, name in server.tables():
+            relation = server.relation(schema, name)
+            if relation is not None:
+                table = captured(self.config, self._form, server, relation)
+                found[f"{schema}.{name}"] = (table, select(table, server.quoted))
         return dict(sorted(found.items()))
 
     async def _log(
@@ -270,10 +270,9 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
         log = Log(config, framing)
         told = reached = start
         beaten = moved = clock.monotonic()
-        measured = float("-inf")
         try:
             descriptor = -1
-            end = await self._blocking(self._log_end)
+            end = await self._asked(Catalogue.log_end)
             while config.snapshot_mode != "initial_only" or reading.is_waiting:
                 if descriptor < 0:
                     descriptor = await self._opened(log)
@@ -285,10 +284,7 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
                 async for page in self._beside(reading, reached):
                     yield page
                 now = clock.monotonic()
-                if now - measured >= BACKLOG_SECONDS:
-                    measured = now
-                    with suppress(Retriable):  # the log itself tells of a server that is away
-                        self._context.report_backlog(await self._blocking(self._backlog))
+                await self._report_backlog(now)
                 interval = config.heartbeat_interval_ms / 1000
                 if interval and now - beaten >= interval and not reached.events:
                     beaten = moved = now
@@ -308,7 +304,8 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
                 ):
                     self._context.report_lag(0.0)
                     self._context.finish_round()
-                await self._readable(descriptor, BESIDE_SECONDS if reading.is_waiting else QUIET_SECONDS)
+                looks = (QUIET_SECONDS, config.table_poll_interval_ms / 1000, interval or QUIET_SECONDS)
+                await readable(descriptor, self._woken, min(looks) if not reading.is_waiting else BESIDE_SECONDS)
             self._context.finish_round()
         finally:
             log.close()
@@ -333,13 +330,20 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
                     error, attempt=attempt, wait_seconds=min(0.1 * attempt, QUIET_SECONDS)
                 )
 
-    def _log_end(self) -> int:
-        with catalogue(self.config) as server:
-            return server.log_end()
+    async def _asked(self, question: Callable[[Catalogue], T]) -> T:
+        """What a connection of its own to the server answers."""
 
-    def _backlog(self) -> int:
-        with catalogue(self.config) as server:
-            return server.backlog()
+        def ask() -> T:
+            with catalogue(self.config) as server:
+                return question(server)
+
+        return await self._blocking(ask)
+
+    async def _report_backlog(self, now: float) -> None:
+        if now >= self._backlog_due:
+            self._backlog_due = now + BACKLOG_SECONDS
+            with suppress(Retriable):  # the log itself tells of a server that is away
+                self._context.report_backlog(await self._asked(Catalogue.backlog))
 
     def _drained(self, log: Log, stretches: PostgresStretches) -> tuple[list[Page], Place | None]:
         """Pages of what has arrived, and the place after it; None: nothing is whole yet."""
@@ -380,33 +384,10 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
 
     async def _heartbeat(self, place: Place) -> Page:
         if self.config.heartbeat_action_query:
-            await self._blocking(self._run_action)
+            await self._asked(lambda server: server.rows(self.config.heartbeat_action_query))
         return self._form.heartbeat(
             self._now_us(),
             offset=place.offset(),
             partition=self.partition(),
             topic_prefix=self.config.heartbeat_topics_prefix,
         )
-
-    def _run_action(self) -> None:
-        with catalogue(self.config) as server:
-            server.rows(self.config.heartbeat_action_query)
-
-    async def _readable(self, descriptor: int, seconds_max: float) -> None:
-        """Until the server has sent something, a commit is to be told, or it is time for a look."""
-        loop = asyncio.get_running_loop()
-        seconds = min(
-            seconds_max, self.config.table_poll_interval_ms / 1000, (self.config.heartbeat_interval_ms or 60_000) / 1000
-        )
-        timer = loop.call_later(seconds, self._woken.set)
-        loop.add_reader(descriptor, self._woken.set)
-        try:
-            await self._woken.wait()
-        finally:
-            timer.cancel()
-            loop.remove_reader(descriptor)
-
-
-def _told(position: int) -> str:
-    """A position as PostgreSQL writes it."""
-    return f"{position >> 32:X}/{position & 0xFFFFFFFF:X}"

@@ -1,11 +1,13 @@
 """The server's log over the replication protocol: raw messages, gathered by relation and cut between transactions.
 
-All calls block, one at a time (``FetchContext.run_blocking``); none of them waits for the server to have something.
+All calls block, one at a time (``FetchContext.run_blocking``), and none of them waits for the server to have something:
+that is ``readable``, on the event loop.
 Facts: the chapter "Streaming Replication Protocol" of PostgreSQL's manual; psycopg2's ``extras`` for its cursor.
 """
 
 from __future__ import annotations
 
+import asyncio
 import struct
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -333,3 +335,15 @@ def created_slot(config: PostgresCdcConfig) -> Iterator[tuple[int, str]]:
     finally:
         if connection is not None:
             connection.close()
+
+
+async def readable(descriptor: int, woken: asyncio.Event, seconds: float) -> None:
+    """Wait until the server has sent something, the event is set, or the time is over."""
+    loop = asyncio.get_running_loop()
+    timer = loop.call_later(seconds, woken.set)
+    loop.add_reader(descriptor, woken.set)
+    try:
+        await woken.wait()
+    finally:
+        timer.cancel()
+        loop.remove_reader(descriptor)

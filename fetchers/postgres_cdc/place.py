@@ -108,3 +108,8 @@ def _number(offset: Mapping[str, Any], key: str) -> int:
         message = f"{key} is expected to be a position in the log, a whole number"
         raise ValueError(message)
     return value
+
+
+def position_text(position: int) -> str:
+    """A position as PostgreSQL writes it."""
+    return f"{position >> 32:X}/{position & 0xFFFFFFFF:X}"

@@ -72,7 +72,7 @@ class Followed:
         context, connector = self.context(), self.connector()
         async with asyncio.timeout(SECONDS_MAX), aclosing(connector.fetch(context)) as found:
             async for page in found:
-                self.offset = page.offset
+                self.offsets["tables" if "snapshot" in (page.partition or {}) else "log"] = page.offset
                 if stops(page):
                     break
         return context.backlogs[0]
