@@ -216,26 +216,6 @@ async def measure_streams(field: Field, *, seconds: float) -> list[Row]:
     ]
 
 
-async def measure_slow_kafka(field: Field, *, seconds: float) -> list[Row]:
-    """Listeners whose Kafka takes a tenth of what they hear, for so long, and is well again."""
-    rows = []
-    for what, measure in (("NDJSON", slow_kafka.of_lines), ("X", slow_kafka.of_x)):
-        seen = await measure(field, run_name(0), seconds=seconds)
-        growth = seen.growth_bytes / MEBIBYTE
-        told = f"{seen.lost:,} of {seen.said:,} lost, {seen.doubles} twice, {seen.gaps} gaps told"
-        rows += [
-            Row(
-                f"{what}, Kafka slow for {seconds:.0f} s (took {seen.slow_share:.0%} meanwhile), "
-                f"{seen.connections} connections",
-                told,
-                "nothing lost or the gap told, nothing twice",
-                not seen.doubles and (not seen.lost or seen.gaps > 0),
-            ),
-            Row(f"{what}, growth of the Python process at its peak", f"{growth:.0f} MiB", "≤ 150 MiB", growth <= 150),
-        ]
-    return rows
-
-
 async def measure_memory(field: Field, *, records: int) -> list[Row]:
     """A long run."""
     seen = await service_level.memory(field, run_name(0), records=records)
@@ -341,7 +321,7 @@ async def _measure_others(names: tuple[str, ...], field: Field, amounts: Amounts
     if "transforms" in names:
         rows += await measure_transforms(field, records=amounts.records, rounds=amounts.rounds)
     if "slow-kafka" in names:
-        rows += await measure_slow_kafka(field, seconds=amounts.slow_seconds)
+        rows += await slow_kafka.measure_slow_kafka(field, seconds=amounts.slow_seconds)
     if "databases" in names:
         rows += await measure_databases(field, records=amounts.records)
     if "sinks" in names:

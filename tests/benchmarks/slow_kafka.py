@@ -22,6 +22,7 @@ from service.embedded.jars import class_path, java_program
 from service.simulators.x import XSimulator
 from service.simulators.x_settings import STREAM_PATH, Limits, XSettings
 from tests.benchmarks.processes import Child, headrace
+from tests.benchmarks.rows import Row
 from tests.benchmarks.service_level import TIMED_SCHEMA
 from tests.benchmarks.streams import talking
 from tests.benchmarks.throughput import Field
@@ -197,3 +198,23 @@ def _limit(bootstrap: str, how: str, what: str) -> None:
         capture_output=True,
         timeout=_COMMAND_SECONDS_MAX,
     )
+
+
+async def measure_slow_kafka(field: Field, *, seconds: float) -> list[Row]:
+    """Listeners whose Kafka takes a tenth of what they hear, for so long, and is well again."""
+    rows = []
+    for what, measure in (("NDJSON", of_lines), ("X", of_x)):
+        seen = await measure(field, run_name(0), seconds=seconds)
+        growth = seen.growth_bytes / MEBIBYTE
+        told = f"{seen.lost:,} of {seen.said:,} lost, {seen.doubles} twice, {seen.gaps} gaps told"
+        rows += [
+            Row(
+                f"{what}, Kafka slow for {seconds:.0f} s (took {seen.slow_share:.0%} meanwhile), "
+                f"{seen.connections} connections",
+                told,
+                "nothing lost or the gap told, nothing twice",
+                not seen.doubles and (not seen.lost or seen.gaps > 0),
+            ),
+            Row(f"{what}, growth of the Python process at its peak", f"{growth:.0f} MiB", "≤ 150 MiB", growth <= 150),
+        ]
+    return rows
