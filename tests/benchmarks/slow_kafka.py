@@ -25,7 +25,7 @@ from tests.benchmarks.processes import Child, headrace
 from tests.benchmarks.rows import Row
 from tests.benchmarks.service_level import TIMED_SCHEMA
 from tests.benchmarks.streams import talking
-from tests.benchmarks.throughput import Field
+from tests.benchmarks.throughput import Field, run_name
 
 SLOWER_BY = 10
 LEAD_SECONDS = 10.0
@@ -205,7 +205,7 @@ async def measure_slow_kafka(field: Field, *, seconds: float) -> list[Row]:
     rows = []
     for what, measure in (("NDJSON", of_lines), ("X", of_x)):
         seen = await measure(field, run_name(0), seconds=seconds)
-        growth = seen.growth_bytes / MEBIBYTE
+        growth = seen.growth_bytes / 2**20
         told = f"{seen.lost:,} of {seen.said:,} lost, {seen.doubles} twice, {seen.gaps} gaps told"
         rows += [
             Row(
