@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
@@ -27,6 +28,8 @@ from service.worker.connectors import ConnectorParts
 from service.worker.life import InstanceLife
 from spark_batch.session_keeper import CANNOT_START
 
+logger = logging.getLogger("headrace.redrive")
+
 IDLE_SECONDS = 0.5
 LOOK_SECONDS = 0.1
 _FREE_LISTENER = {"listeners": "http://127.0.0.1:0", "rest_host_name": None, "rest_port": None}
@@ -37,7 +40,7 @@ class UnknownDeadLetterTopicError(Exception):
 
 
 class TypedRowsError(Exception):
-    """The letters of a connector are of typed rows, which cannot be put in again from what they hold."""
+    """All letters of the topic are of typed rows, which cannot be put in again from what they hold."""
 
 
 @dataclass(slots=True)
@@ -89,11 +92,11 @@ async def redrive(topic: str, job: Job) -> RedriveReport:
     beside = replace(job, worker=job.worker.model_copy(update=_FREE_LISTENER))
     async with open_worker(beside, observers=(report,)) as running, AsyncExitStack() as stack:
         definitions = definitions_of(topic, running.definitions)
-        demand_no_rows(definitions)
+        without_rows = redrivable(definitions)
         parts = running.parts
         redrives = [
             Redrive(topic, each, parts, _admin_for(each, parts, stack), nameless_of(each, definitions))
-            for each in definitions
+            for each in without_rows
         ]
         await run_until_idle(
             [each.life() for each in redrives],
@@ -147,17 +150,25 @@ def _is_nameless(definition: ConnectorDefinition) -> bool:
     return not definition.common.errors_deadletterqueue_context_headers_enable
 
 
-def demand_no_rows(definitions: Sequence[ConnectorDefinition]) -> None:
-    """Raises ``TypedRowsError``: JSON does not say of which type a column was, and the topic's schema needs it."""
+def redrivable(definitions: Sequence[ConnectorDefinition]) -> list[ConnectorDefinition]:
+    """Those whose letters can be put in again; those of typed rows are told in the log, and their letters stay.
+
+    Raises ``TypedRowsError`` where no other is there. JSON does not say of which type a column was, and the topic's
+    schema needs it.
+    """
+    found = [each for each in definitions if each.connector_class.payload_kind is not PayloadKind.ROWS]
     for definition in definitions:
-        if definition.connector_class.payload_kind is PayloadKind.ROWS:
+        if definition not in found:
             message = (
                 f"the letters of {definition.name} hold rows as JSON, without the column types of which the topic's "
                 "schema is made: they cannot be put in again. Mend the row at its source, or the rule that rejects it, "
                 "and have the row read anew: change it there, where changes are read, or set its table's offset back "
                 f"(PATCH /connectors/{definition.name}/offsets)"
             )
-            raise TypedRowsError(message)
+            if not found:
+                raise TypedRowsError(message)
+            logger.warning("%s", message)
+    return found
 
 
 def definitions_of(topic: str, definitions: tuple[ConnectorDefinition, ...]) -> list[ConnectorDefinition]:

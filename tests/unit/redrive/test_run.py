@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 
 import pytest
 
@@ -10,7 +11,7 @@ from fetchers.sdk import Fatal, SystemClock
 from metrics.events import ComponentStateChanged, Event, StopReported, TaskEvents, TaskFailed
 from service.config.definition import read_definition
 from service.kafka.errors import DeliveryRetriable
-from service.redrive.run import RedriveReport, TypedRowsError, demand_no_rows, run_until_idle
+from service.redrive.run import RedriveReport, TypedRowsError, redrivable, run_until_idle
 from service.worker.reporting import TaskReporter
 from spark_batch.errors import ConversionFatal
 from tests.unit.pipeline.fake_kafka import TOPIC
@@ -122,17 +123,19 @@ async def test_without_tasks_until_idle_ends_at_once() -> None:
     assert asyncio.get_running_loop().time() < 1
 
 
-def test_letters_of_typed_rows_are_not_put_in_again_and_it_is_said_why() -> None:
-    """Bytes that are written as if they were rows would be others than the topic's schema says."""
-    properties = {
-        "name": "shop",
-        "connector.class": "JdbcSource",
-        "connection.url": "jdbc:sqlite:x.db",
-        "mode": "bulk",
-        "topic.prefix": "t.",
-    }
+def test_letters_of_typed_rows_are_not_put_in_again_and_it_is_said_why(caplog: pytest.LogCaptureFixture) -> None:
+    """Bytes that are written as if they were rows would be others than the topic's schema says; others go on."""
     worker = {"key.converter": "string", "value.converter": "json"}
-    definition = read_definition(properties, worker=worker).definition
-    assert definition is not None
-    with pytest.raises(TypedRowsError, match=r"column types.*PATCH /connectors/shop/offsets"):
-        demand_no_rows([definition])
+    table = {"connector.class": "JdbcSource", "connection.url": "jdbc:sqlite:x.db", "mode": "bulk"}
+    rows = read_definition({"name": "shop", **table, "topic.prefix": "t."}, worker=worker).definition
+    lines = read_definition(
+        {"name": "lines", "connector.class": "FileStreamSource", "file": "x", "topic": "t"}, worker=worker
+    ).definition
+    assert rows is not None
+    assert lines is not None
+    why = r"letters of shop.*column types.*PATCH /connectors/shop/offsets"
+    with pytest.raises(TypedRowsError, match=why):
+        redrivable([rows])
+    assert not caplog.messages
+    assert redrivable([rows, lines]) == [lines]
+    assert re.search(why, caplog.text)
