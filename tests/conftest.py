@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import settings
 
 pytest_plugins = [
@@ -29,3 +32,22 @@ settings.load_profile("headrace")
 os.environ["JAVA_TOOL_OPTIONS"] = f"-XX:TieredStopAtLevel=1 {os.environ.get('JAVA_TOOL_OPTIONS', '')}".rstrip()
 # Some hundred Python programs start from this checkout: each would compile all of it anew, and take twice as long.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+
+@pytest.fixture(autouse=True)
+def restored_logging() -> Iterator[None]:
+    """Leave the process's logging as it was found: a command that a test runs here sets it for all that come after."""
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    levels = {name: logger.level for name, logger in _loggers().items()}
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    for name, logger in _loggers().items():
+        logger.setLevel(levels.get(name, logging.NOTSET))
+    logging.captureWarnings(capture=False)
+
+
+def _loggers() -> dict[str, logging.Logger]:
+    known = logging.root.manager.loggerDict.items()
+    return {name: logger for name, logger in known if isinstance(logger, logging.Logger)}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import logging
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -26,25 +25,6 @@ from metrics.events import (
 from metrics.log_levels import LogLevels, level_name, level_number
 from metrics.logging import LogFormat, LogObserver, configure_logging
 from metrics.redaction import HIDDEN, Redactor
-
-
-@pytest.fixture(autouse=True)
-def restored_logging() -> Iterator[None]:
-    """Leave the process's logging as it was found."""
-    root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level
-    levels = {name: logger.level for name, logger in _loggers().items()}
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    for name, logger in _loggers().items():
-        logger.setLevel(levels.get(name, logging.NOTSET))
-    logging.captureWarnings(capture=False)
-
-
-def _loggers() -> dict[str, logging.Logger]:
-    known = logging.root.manager.loggerDict.items()
-    return {name: logger for name, logger in known if isinstance(logger, logging.Logger)}
 
 
 def json_lines(stream: io.StringIO) -> list[dict[str, Any]]:
