@@ -1,8 +1,9 @@
-"""A server that counts aloud, in a thread of its own: as events that can be had again, and as lines that cannot."""
+"""A server that counts aloud, in its own thread: events and messages that can be had again, and lines that cannot."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -44,6 +45,7 @@ class Counting:
         app = web.Application()
         app.router.add_get("/events", self._tell_events)
         app.router.add_get("/lines", self._tell_lines)
+        app.router.add_get("/messages", self._tell_messages)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.05)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
@@ -64,6 +66,18 @@ class Counting:
                 await response.write(b'id: %d\ndata: {"number": %d}\n\n' % (number, number))
             number = max(number, self.numbers)
             await asyncio.sleep(TICK_SECONDS)
+
+    async def _tell_messages(self, request: web.Request) -> web.WebSocketResponse:
+        """Everything after the number that the subscription names."""
+        socket = web.WebSocketResponse(timeout=0.05)
+        await socket.prepare(request)
+        number = int(json.loads(await socket.receive_str())["after"]) + 1
+        while not socket.closed:
+            for told in range(number, self.numbers):
+                await socket.send_str(f'{{"number": {told}}}')
+            number = max(number, self.numbers)
+            await asyncio.sleep(TICK_SECONDS)
+        return socket
 
     async def _tell_lines(self, request: web.Request) -> web.StreamResponse:
         """What comes from now on, and nothing that was."""

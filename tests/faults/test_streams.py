@@ -23,13 +23,24 @@ PROGRESS_SECONDS_MAX = 120.0
 def test_a_killed_listener_loses_nothing_it_can_have_again_and_no_more_than_it_tells(
     kafka: KafkaStack, topic_name: str, tmp_path: Path
 ) -> None:
-    """Events with ids stand once each; of lines one run is missing for each gap that was told. Then it is idle."""
-    events, lines = f"{topic_name}-events", f"{topic_name}-lines"
+    """Events with ids, and messages behind a cursor, stand once each; of lines one run is missing for each gap told."""
+    events, messages, lines = f"{topic_name}-events", f"{topic_name}-messages", f"{topic_name}-lines"
     counting = Counting()
     with counting.running():
         worker, _ = job_files(tmp_path, bootstrap=kafka.bootstrap, topic=topic_name, source=tmp_path / "unused")
         connectors = (
             _connector(tmp_path, events, {"connector.class": "SseSource", "sse.url": f"{counting.url}/events"}),
+            _connector(
+                tmp_path,
+                messages,
+                {
+                    "connector.class": "WebSocketSource",
+                    "websocket.url": f"{counting.url}/messages".replace("http:", "ws:"),
+                    "websocket.subscribe": '{"after": {offset}}',
+                    "websocket.cursor.field": "number",
+                    "websocket.cursor.initial": "-1",
+                },
+            ),
             _connector(
                 tmp_path, lines, {"connector.class": "NdjsonStreamSource", "stream.url": f"{counting.url}/lines"}
             ),
@@ -38,23 +49,23 @@ def test_a_killed_listener_loses_nothing_it_can_have_again_and_no_more_than_it_t
         try:
             for _ in range(2):
                 life.start()
-                _demand_progress(kafka, life, events, lines)
+                _demand_progress(kafka, life, events, messages, lines)
                 life.kill()
             life.start("--until-idle", "3")
-            _demand_progress(kafka, life, events, lines)
+            _demand_progress(kafka, life, events, messages, lines)
             counting.stop_counting()
             assert life.wait(seconds_max=300) == 0, life.log_text()[-4000:]
         finally:
             life.end()
-    found = _numbers(kafka, events)
-    assert found == Counter(range(counting.numbers))
+    for topic in (events, messages):
+        assert _numbers(kafka, topic) == Counter(range(counting.numbers)), topic
     heard = _numbers(kafka, lines)
     assert heard.total() == len(heard), f"{heard.total() - len(heard)} lines are there more than once"
     gaps = [event for event in life.events("source_gap") if event["connector"] == lines]
     assert [gap["reason"] for gap in gaps] == ["restarted", "restarted"]
     assert all(gap["seconds"] > 0 for gap in gaps)
     assert _missing_runs(heard) <= len(gaps)
-    assert not [event for event in life.events("source_gap") if event["connector"] == events]
+    assert not [event for event in life.events("source_gap") if event["connector"] != lines]
 
 
 def _connector(folder: Path, topic: str, properties: dict[str, str]) -> Path:
