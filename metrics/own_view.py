@@ -155,6 +155,11 @@ def _(event: events.BatchConverted, into: Instruments) -> None:
 
 
 @measure.register
+def _(event: events.ConversionEnded, into: Instruments) -> None:
+    into.add(own.CONVERSIONS, 1, event.way)
+
+
+@measure.register
 def _(event: events.ConversionSlotsChanged, into: Instruments) -> None:
     into.set(own.CONVERSIONS_RUNNING, event.running)
     into.set(own.CONVERSIONS_WAITING, event.waiting)

@@ -43,6 +43,7 @@ from service.validation.plugins import ConnectorPlugins
 from service.validation.validator import Validation
 from service.worker.connector_kafka import ConnectorKafka
 from service.worker.connectors import ConnectorParts
+from service.worker.deleted_sources import DeletedSourceCalls
 from service.worker.foreign_calls import Calls
 from service.worker.instances import InstanceParts, RunningInstances
 from service.worker.kinds import Kinds
@@ -200,6 +201,9 @@ class ControlPlane:
             ),
             sink_offsets=SinkOffsetAccess(kafka.settings, group_of, self._check_sink_offsets),
             peers=peers,
+            deleted_sources=DeletedSourceCalls(
+                self.parts.connectors.flow, self.parts.properties, self.parts.resolution
+            ),
             fence_producers=kafka.fence_producers,
             cluster_id=kafka.cluster_id,
             set_log_level=self._set_log_level,

@@ -12,6 +12,7 @@ from functools import lru_cache
 from spark_batch.avro_defaults import canonical_default
 from spark_batch.avro_types import (
     DECIMAL_DIGITS_MAX,
+    SCHEMAS_MAX,
     Array,
     AvroType,
     ConnectMark,
@@ -56,7 +57,7 @@ class ParsedSchema:
     """Dotted Avro names of the fields that may be coerced; of a type that is used again, where it is defined."""
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=SCHEMAS_MAX)
 def parse_schema(
     text: str, coerce: frozenset[Coerce] = frozenset(), *, decimal_digits_max: int = DECIMAL_DIGITS_MAX
 ) -> ParsedSchema:

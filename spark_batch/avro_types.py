@@ -183,6 +183,8 @@ JsonValue = Any
 """Whatever `json.loads` gives."""
 
 
+SCHEMAS_MAX = 2_048
+"""Of which is kept what was read of each: those of a thousand tables and their keys, which come by turns."""
 INTEGER_BITS = {Primitive.INT: 32, Primitive.LONG: 64}
 FLOAT_MAX = 3.4028234663852886e38
 FLOAT_BOUND = ExactNumber(2**128 - 2**103)

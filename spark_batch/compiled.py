@@ -7,9 +7,11 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from spark_batch.driver_run import ALWAYS, JOBS_KEY
 from spark_batch.exact.keep import is_kept_whole
 from spark_batch.job import Job, canonical_job, rows_job, swift_job, typed_job
 from spark_batch.plan import ConversionPlan, UnknownFields
+from spark_batch.plan_selections import analyse_selections
 from spark_batch.plan_transforms import (
     is_loose,
     is_page_key_written,
@@ -18,6 +20,7 @@ from spark_batch.plan_transforms import (
     is_value_written,
 )
 from spark_batch.proof import ProofHabit, ProofShape, proof_shape
+from spark_batch.row_bytes import RowWriter, row_writer
 from spark_batch.rules.columns import rule_columns
 from spark_batch.transforms.catalog import Side
 
@@ -48,6 +51,8 @@ class CompiledPlan:
     is_all_exact: bool
     rows: Job | None = None
     """The job over rows, of a plan that has no other."""
+    writer: RowWriter | None = None
+    """What writes rows that have only to be written; then there is no job."""
 
     @property
     def has_page_key(self) -> bool:
@@ -67,6 +72,7 @@ class CompiledPlan:
 
 def compile_plan(session: SparkSession, plan: ConversionPlan) -> CompiledPlan:
     """Build the columns once; raises ValueError where an Avro plan has no schema id, or a rule is not allowed."""
+    analyse_selections(session, plan)
     record = plan.record
     is_keep = plan.contract is not None and plan.contract.unknown_fields is UnknownFields.KEEP
     is_all_exact = is_keep and record is not None and not is_kept_whole(record)
@@ -76,6 +82,9 @@ def compile_plan(session: SparkSession, plan: ConversionPlan) -> CompiledPlan:
     if plan.is_of_rows:
         if record is None:
             raise ValueError("rows are converted by their schema, and this plan has none")
+        writer = None if session.conf.get(JOBS_KEY, "") == ALWAYS else row_writer(plan)
+        if writer is not None:
+            return CompiledPlan(plan, None, None, None, is_all_exact=False, writer=writer)
         job = rows_job(plan, record, rule_columns(session, plan), has_key=has_key or plan.key_record is not None)
         return CompiledPlan(plan, None, None, None, is_all_exact=False, rows=job)
     is_needed = (plan.is_json and not is_all_exact) or has_key or is_value_written(plan) or plan.has_key_of_value

@@ -25,6 +25,7 @@ from spark_batch.draft import (
     refuse_early_timestamps,
     refuse_large_values,
     refuse_valueless,
+    transformation_failed,
     whole,
 )
 from spark_batch.exact.verdicts import Verdict, exact_verdict
@@ -38,22 +39,32 @@ from spark_batch.job import (
     STAMP,
     SUSPICIOUS,
     TIMESTAMP,
+    UNDONE,
     VALID,
     VALUE,
     VERDICT,
-    Job,
 )
 from spark_batch.job_run import RAISED, PageColumns, run_columns, run_job
 from spark_batch.outcome import OUTCOME_SCHEMA, ArrowColumn, Reason, Rejection
 from spark_batch.plan import ConversionPlan
 from spark_batch.plan_transforms import is_changed_exactly, is_page_key_written, is_value_written
 from spark_batch.prepass import is_unsure, pc
+from spark_batch.row_bytes import RowWriter
+from spark_batch.selecting import DROPPED, HEADERS
 from spark_batch.variant_paths import PAYLOAD
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_WRITTEN = {"value": VALUE, "key": KEY, "timestamp": TIMESTAMP, "dedupe": DEDUPE, "coerced": COERCED}
+_WRITTEN = {
+    "value": VALUE,
+    "key": KEY,
+    "timestamp": TIMESTAMP,
+    "dedupe": DEDUPE,
+    "coerced": COERCED,
+    "is_dropped": DROPPED,
+    "headers": HEADERS,
+}
 
 
 def convert_table(session: SparkSession, compiled: CompiledPlan, batch: pa.Table) -> pa.Table:
@@ -61,8 +72,8 @@ def convert_table(session: SparkSession, compiled: CompiledPlan, batch: pa.Table
     if not batch.num_rows:
         return OUTCOME_SCHEMA.empty_table()
     plan = compiled.plan
-    if compiled.rows is not None:
-        return convert_rows(session, compiled, compiled.rows, batch)
+    if plan.is_of_rows:
+        return convert_rows(session, compiled, batch)
     draft = begun(plan, batch)
     verdicts = np.full(len(draft.payloads), VALID, dtype=np.int32)
     unsure = is_unsure(draft.text) if plan.is_json else np.zeros(len(draft.payloads), dtype=bool)
@@ -84,16 +95,20 @@ def convert_table(session: SparkSession, compiled: CompiledPlan, batch: pa.Table
     return assembled(draft)
 
 
-def convert_rows(session: SparkSession, compiled: CompiledPlan, job: Job, batch: pa.Table) -> pa.Table:
+def convert_rows(session: SparkSession, compiled: CompiledPlan, batch: pa.Table) -> pa.Table:
     """The same of a micro-batch of rows (columns `value`, and `key` where it has a schema, of structs)."""
     plan = compiled.plan
     draft = begun_rows(plan, batch)
+    if compiled.writer is not None:
+        _write_rows(draft, compiled.writer)
+        return assembled(draft)
+    assert compiled.rows is not None  # noqa: S101 - told to the type checker: what has no writer has a job
     frame = _rows_frame(draft, has_timestamps=compiled.has_timestamps)
     verdicts = np.full(len(draft.payloads), VALID, dtype=np.int32)
     if frame.num_rows:
-        written = run_job(session, job, frame, has_rules=compiled.has_rules)
+        written = run_job(session, compiled.rows, frame, has_rules=compiled.has_rules)
         verdicts = _take_scattered(draft, written)
-    verdicts[np.asarray(draft.payloads.is_null()) & (verdicts != SUSPICIOUS)] = VALID
+    verdicts[np.asarray(draft.payloads.is_null()) & (verdicts != SUSPICIOUS) & (verdicts != UNDONE)] = VALID
     for at in map(int, np.flatnonzero(verdicts != VALID)):
         if at in draft.rows:
             continue
@@ -108,6 +123,14 @@ def convert_rows(session: SparkSession, compiled: CompiledPlan, job: Job, batch:
     refuse_large_values(draft)
     refuse_early_timestamps(draft)
     return assembled(draft)
+
+
+def _write_rows(draft: RowDraft, writer: RowWriter) -> None:
+    """Values and keys by Arrow; what stands for rejected rows, which are told already, goes nowhere."""
+    draft.columns["value"] = writer.value(draft.records)
+    if writer.key is not None:
+        draft.columns["key"] = writer.key(draft.keys)
+    refuse_large_values(draft)
 
 
 def _rows_frame(draft: RowDraft, *, has_timestamps: bool) -> pa.Table:
@@ -159,7 +182,7 @@ def _judge(session: SparkSession, compiled: CompiledPlan, draft: Draft, verdicts
     for at in map(int, np.flatnonzero(verdicts != VALID)):
         if at in draft.rows:
             continue
-        if verdicts[at] >= FIRST_RULE:
+        if verdicts[at] >= FIRST_RULE or verdicts[at] == UNDONE:
             dedupe = draft.columns["dedupe"][at].as_py() if "dedupe" in draft.columns else None
             draft.rows[at] = Verdict(_rule_rejection(compiled.plan, int(verdicts[at])), dedupe=dedupe)
             continue
@@ -179,6 +202,8 @@ def _judge(session: SparkSession, compiled: CompiledPlan, draft: Draft, verdicts
 
 
 def _rule_rejection(plan: ConversionPlan, verdict: int) -> Rejection:
+    if verdict == UNDONE:
+        return transformation_failed(plan)
     if verdict == RAISED:
         return Rejection(Reason.RULE_FAILED, "rules: expected no error while they are evaluated")
     rules = plan.contract.rules if plan.contract is not None else ()
@@ -213,5 +238,8 @@ def _run_canonical(
             draft.rows[at] = transformed_record(draft, at, judged[at])
         else:
             value = row[VALUE] if is_value_written(compiled.plan) else judged[at].value
-            found = replace(judged[at], value=value, key=row.get(KEY), timestamp=row.get(TIMESTAMP))
+            headers = None if row.get(HEADERS) is None else tuple(row[HEADERS])
+            found = replace(judged[at], value=value, key=row.get(KEY), timestamp=row.get(TIMESTAMP), headers=headers)
             draft.rows[at] = completed(draft, at, found)
+            if row.get(DROPPED):
+                draft.dropped.add(at)

@@ -9,11 +9,12 @@ from __future__ import annotations
 import base64
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
 
-from spark_batch.avro_types import AvroType, JsonValue, Record, Temporal
+from spark_batch.avro_types import SCHEMAS_MAX, AvroType, JsonValue, Record, Temporal
 from spark_batch.draft import (
     UNREADABLE,
     Draft,
@@ -28,25 +29,31 @@ from spark_batch.draft import (
     unfit_outcome,
 )
 from spark_batch.exact.rows import canonical_row, row_hash
-from spark_batch.exact.verdicts import Verdict, exact_verdict
+from spark_batch.exact.verdicts import HeaderTexts, Verdict, exact_verdict, told_headers
 from spark_batch.exact.writing import LENGTH_READABLE, is_readable_by_spark, typed_value, written_value
 from spark_batch.literals.reading import Number
 from spark_batch.outcome import OUTCOME_SCHEMA, Reason, Rejection, Stage
-from spark_batch.plan import ConversionPlan, ConverterKind, PayloadFormat
-from spark_batch.plan_transforms import is_page_key_written, is_value_written, plain_key_shape, plain_value_shape
+from spark_batch.plan import ConversionPlan, ConverterKind, ConverterSpec, PayloadFormat
+from spark_batch.plan_transforms import (
+    has_sql,
+    is_page_key_written,
+    is_value_written,
+    plain_key_shape,
+    plain_value_shape,
+)
 from spark_batch.transforms.applied import AppliedStep
-from spark_batch.transforms.catalog import ExtractNewRecordState, Side
+from spark_batch.transforms.catalog import ExtractNewRecordState, HeaderFrom, Side
 from spark_batch.transforms.form import ExactRow, Inapplicable
 from spark_batch.transforms.shape import Shape
 
 
 class RulesNeedSparkError(ValueError):
-    """The plan's contract has rules, which are expressions of Spark SQL."""
+    """The plan's contract has rules, or it has an `Sql`: expressions of Spark SQL."""
 
 
 def is_judged_exactly(plan: ConversionPlan) -> bool:
     """Whether `convert_exactly` takes the plan."""
-    return plan.contract is None or not plan.contract.rules
+    return (plan.contract is None or not plan.contract.rules) and not has_sql(plan)
 
 
 def convert_exactly(plan: ConversionPlan, batch: pa.Table) -> pa.Table:
@@ -56,7 +63,7 @@ def convert_exactly(plan: ConversionPlan, batch: pa.Table) -> pa.Table:
     about 20,000 small records a second. `service.preview` and whoever else judges samples calls it.
     """
     if not is_judged_exactly(plan):
-        raise RulesNeedSparkError("rules are evaluated by Spark: expected a contract without rules")
+        raise RulesNeedSparkError("rules and Sql are evaluated by Spark: expected a plan without them")
     if not batch.num_rows:
         return OUTCOME_SCHEMA.empty_table()
     unfit = unfit_outcome(plan, batch)
@@ -109,7 +116,8 @@ def _row_verdict(draft: RowDraft, at: int, row: JsonValue, key: JsonValue) -> Ve
     own = None if plan.timestamp_field is None or value is None else record_timestamp(plan, plan.timestamp_field, value)
     told = stamp if own is None else own
     dedupe = None if value is None or not plan.dedupe_fields else row_hash(plan.dedupe_fields, record, value)
-    written = None if value is None else _written(plan, Side.VALUE, value, told)
+    texts: HeaderTexts = {}
+    written = None if value is None else _written(plan, Side.VALUE, value, told, texts)
     if written is not None and len(written) > plan.record_bytes_max:
         message = f"record: expected at most {plan.record_bytes_max} bytes as it is written"
         return Verdict(Rejection(Reason.TOO_LARGE, message), dedupe=dedupe)
@@ -117,14 +125,14 @@ def _row_verdict(draft: RowDraft, at: int, row: JsonValue, key: JsonValue) -> Ve
     if plan.key_fields:
         source = value if value is not None else own_key if plan.has_keys_of_fields else None
         own_key = None if source is None else _key_of(plan, source)
-        made = None if source is None else _written(plan, Side.KEY, own_key, told)
+        made = _written_key(plan, own_key, told, texts)
     elif plan.has_key_of_value:
-        made = None if value is None else _written(plan, Side.KEY, value, told)
+        made = _written_key(plan, value, told, texts)
     elif draft.keys is not None:
-        made = None if own_key is None else _written(plan, Side.KEY, own_key, told)
+        made = _written_key(plan, own_key, told, texts)
     else:
         made = draft.page_keys[at].as_py()
-    return Verdict(value=written, key=made, timestamp=told, dedupe=dedupe)
+    return Verdict(value=written, key=made, timestamp=told, dedupe=dedupe, headers=told_headers(plan, texts))
 
 
 def _write_page_keys(draft: Draft, is_tombstone: np.ndarray) -> None:
@@ -140,14 +148,25 @@ def write_tombstone_keys(draft: Draft, rows: np.ndarray) -> None:
             continue
         stamp = draft.page_timestamps[at].as_py()
         try:
-            draft.rows[at] = Verdict(key=_page_key(draft, at, stamp), timestamp=stamp)
+            texts: HeaderTexts = {}
+            key = _page_key(draft, at, stamp, texts)
+            draft.rows[at] = Verdict(key=key, timestamp=stamp, headers=told_headers(draft.plan, texts))
         except Inapplicable as error:
             draft.rows[at] = Verdict(Rejection(error.reason, error.message, Stage.TRANSFORMATION))
 
 
-def _page_key(draft: Draft, at: int, timestamp: int | None) -> bytes | None:
-    text = draft.key_text[at].as_py()
-    return None if text is None else _written(draft.plan, Side.KEY, text, timestamp)
+def _page_key(draft: Draft, at: int, timestamp: int | None, texts: HeaderTexts) -> bytes | None:
+    return _written_key(draft.plan, draft.key_text[at].as_py(), timestamp, texts)
+
+
+def _written_key(plan: ConversionPlan, key: JsonValue, timestamp: int | None, texts: HeaderTexts) -> bytes | None:
+    """As `_written`; a key that is not there stays so, unless headers are to be made of it."""
+    if key is not None:
+        return _written(plan, Side.KEY, key, timestamp, texts)
+    for step, form in plan.applied_steps().header_steps:
+        if form.side is Side.KEY:
+            raise Inapplicable(Reason.NULL_NOT_ALLOWED, f"transformation {step.name}: expected a key")
+    return None
 
 
 def transformed_verdict(draft: Draft, at: int) -> Verdict:
@@ -177,7 +196,13 @@ def _with_key(draft: Draft, at: int, judged: Verdict) -> Verdict:
     found = completed(draft, at, judged)
     if not is_page_key_written(draft.plan):
         return found
-    return replace(found, key=_page_key(draft, at, found.timestamp))
+    texts: HeaderTexts = {}
+    key = _page_key(draft, at, found.timestamp, texts)
+    own = told_headers(draft.plan, texts)
+    if own is not None and found.headers is not None:
+        # Each is of the key or of the value.
+        own = tuple(of_value if of_key is None else of_key for of_key, of_value in zip(own, found.headers, strict=True))
+    return replace(found, key=key, headers=found.headers if own is None else own)
 
 
 def _dedupe(draft: Draft, at: int) -> bytes | None:
@@ -194,16 +219,19 @@ def _verdict(draft: Draft, at: int) -> Verdict:
         if found.canonical is not None:
             found = _record_verdict(plan, found, found.canonical, stamp)
     else:
-        found = Verdict(value=_plain_value(draft, at, stamp), key=_key_of_plain_value(draft, at, stamp))
+        texts: HeaderTexts = {}
+        value = _plain_value(draft, at, stamp, texts)
+        key = _key_of_plain_value(draft, at, stamp, texts)
+        found = Verdict(value=value, key=key, headers=told_headers(plan, texts))
     return _with_key(draft, at, found)
 
 
-def _plain_value(draft: Draft, at: int, stamp: int | None) -> bytes | None:
+def _plain_value(draft: Draft, at: int, stamp: int | None, texts: HeaderTexts) -> bytes | None:
     """Text or bytes that no contract describes."""
     payload: bytes = draft.payloads[at].as_py()
     if not is_value_written(draft.plan):
         return payload
-    return _written(draft.plan, Side.VALUE, _text_of(draft, at), stamp)
+    return _written(draft.plan, Side.VALUE, _text_of(draft, at), stamp, texts)
 
 
 def _text_of(draft: Draft, at: int) -> str:
@@ -213,8 +241,8 @@ def _text_of(draft: Draft, at: int) -> str:
     return text
 
 
-def _key_of_plain_value(draft: Draft, at: int, stamp: int | None) -> bytes | None:
-    return _written(draft.plan, Side.KEY, _text_of(draft, at), stamp) if draft.plan.has_key_of_value else None
+def _key_of_plain_value(draft: Draft, at: int, stamp: int | None, texts: HeaderTexts) -> bytes | None:
+    return _written(draft.plan, Side.KEY, _text_of(draft, at), stamp, texts) if draft.plan.has_key_of_value else None
 
 
 def _record_verdict(plan: ConversionPlan, judged: Verdict, canonical: str, stamp: int | None) -> Verdict:
@@ -225,11 +253,13 @@ def _record_verdict(plan: ConversionPlan, judged: Verdict, canonical: str, stamp
         return Verdict(Rejection(Reason.UNREPRESENTABLE, UNREADABLE), dedupe=judged.dedupe)
     own = None if plan.timestamp_field is None else record_timestamp(plan, plan.timestamp_field, record)
     told = stamp if own is None else own
-    value = _written(plan, Side.VALUE, record, told) if is_value_written(plan) else judged.value
-    key = _written(plan, Side.KEY, _key_of(plan, record), told) if plan.key_fields else None
+    texts: HeaderTexts = {}
+    value = _written(plan, Side.VALUE, record, told, texts) if is_value_written(plan) else judged.value
+    key = _written_key(plan, _key_of(plan, record), told, texts) if plan.key_fields else None
     if plan.has_key_of_value:
-        key = _written(plan, Side.KEY, record, told)
-    return replace(judged, canonical=None, value=value, key=key, timestamp=own)
+        key = _written(plan, Side.KEY, record, told, texts)
+    headers = told_headers(plan, texts)
+    return replace(judged, canonical=None, value=value, key=key, timestamp=own, headers=headers)
 
 
 def _key_of(plan: ConversionPlan, record: JsonValue) -> JsonValue:
@@ -251,12 +281,21 @@ def record_timestamp(plan: ConversionPlan, path: str, record: JsonValue) -> int 
     return int(record) // 1000 if kind is Temporal.TIMESTAMP_MICROS else int(record)
 
 
-def _written(plan: ConversionPlan, side: Side, value: JsonValue, timestamp: int | None) -> bytes | None:
-    """A key or value after its transformations, in the form of its converter. Raises Inapplicable."""
+def _written(  # noqa: PLR0917 - all of them, each time
+    plan: ConversionPlan, side: Side, value: JsonValue, timestamp: int | None, /, texts: HeaderTexts
+) -> bytes | None:
+    """A key or value after its transformations, in the form of its converter; `texts` gets headers made of it.
+
+    Raises Inapplicable.
+    """
     way = _way(plan, side)
     stamp = None if timestamp is None else Number(timestamp)
     for step, shape in way.steps:
         try:
+            if isinstance(step.reshaping, HeaderFrom):
+                if step.reshaping.side is side:
+                    texts[step.name] = _headers_made(step.reshaping, shape, value)
+                continue
             value = step.reshaping.canonical(shape, value, ExactRow(step.topic, stamp))
         except Inapplicable as error:
             raise Inapplicable(error.reason, f"transformation {step.name}: {error.message}") from error
@@ -264,6 +303,14 @@ def _written(plan: ConversionPlan, side: Side, value: JsonValue, timestamp: int 
             # A delete leaves nothing to write: its value is a tombstone, whatever the converter.
             return None
     return written_value(way.shape, value, plan.value_converter if side is Side.VALUE else plan.key_converter)
+
+
+def _headers_made(form: HeaderFrom, shape: Shape, value: JsonValue) -> list[bytes | None]:
+    """Raises Inapplicable."""
+    if form.is_text or value is None:
+        return form.canonical_texts(shape, value)
+    spec = cast("ConverterSpec", form.form)
+    return [written_value(own, value[name], spec) for name, own in form.field_shapes(shape)]
 
 
 @dataclass(frozen=True)
@@ -275,7 +322,7 @@ class _Way:
     shape: Shape
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=SCHEMAS_MAX)
 def _way(plan: ConversionPlan, side: Side) -> _Way:
     steps = plan.applied_steps().of(side) if plan.transformations else ()
     shape = plain_value_shape(plan) if side is Side.VALUE else plain_key_shape(plan)

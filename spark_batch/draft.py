@@ -22,10 +22,12 @@ from spark_batch.plan_transforms import is_page_key_written, is_reshaped, misfit
 from spark_batch.prepass import is_larger, pc, read_utf8
 from spark_batch.row_columns import FittedRows, RowsMisfit, fitted_rows
 from spark_batch.transforms.applied import AppliedSteps
-from spark_batch.transforms.catalog import Side, TimestampRouter
+from spark_batch.transforms.catalog import Side, Sql, TimestampRouter
 from spark_batch.transforms.timestamp_router import routed_topics
 
-_TYPES = {name: OUTCOME_SCHEMA.field(name).type for name in ("value", "key", "timestamp", "dedupe", "coerced")}
+_WRITTEN = ("value", "key", "headers")
+"""Of what is rejected there is none."""
+_TYPES = {name: OUTCOME_SCHEMA.field(name).type for name in (*_WRITTEN, "timestamp", "dedupe", "coerced")}
 
 UNREADABLE = "record: valid, but Spark cannot express it"
 
@@ -44,6 +46,8 @@ class Draft:
     """The payloads as UTF-8 text, null where they are none; the payloads themselves where they are bytes."""
     key_text: ArrowColumn = None
     """The same of the page's keys; nulls where they are not looked at."""
+    dropped: set[int] = field(default_factory=set)
+    """Of the single rows, those that a transformation drops."""
 
 
 def begun(plan: ConversionPlan, batch: pa.Table) -> Draft:
@@ -257,6 +261,13 @@ def refuse_early_timestamps(draft: Draft) -> None:
             draft.rows[at] = Verdict(rejection, dedupe=row.dedupe)
 
 
+def transformation_failed(plan: ConversionPlan) -> Rejection:
+    """Of a record on which an expression of `Sql` raises, or what it makes cannot be written."""
+    names = ", ".join(step.name for step in plan.transformations if isinstance(step.transformation, Sql))
+    message = f"transformation {names}: expected a record on which no expression fails"
+    return Rejection(Reason.EXPRESSION_FAILED, message, Stage.TRANSFORMATION)
+
+
 def _column(draft: Draft, name: str, kind: ArrowColumn) -> ArrowColumn:
     column = draft.columns.get(name)
     return pa.nulls(len(draft.payloads), kind) if column is None else column.cast(kind)
@@ -318,7 +329,16 @@ def _is_dropped(draft: Draft) -> ArrowColumn:
     is_dropped: ArrowColumn = pa.scalar(values.is_dropped)
     if values.events is not None and isinstance(draft, RowDraft):
         is_dropped = pa.array(values.events.dropped(draft.records, plan.record))
-    return pc.if_else(draft.payloads.is_null(), tombstones, is_dropped)
+    found = pc.if_else(draft.payloads.is_null(), tombstones, is_dropped)
+    return found if "is_dropped" not in draft.columns else pc.or_(found, pa.array(_told_dropped(draft)))
+
+
+def _told_dropped(draft: Draft) -> np.ndarray:
+    """Where the job's column says so, or the set where another row stands in the place of the job's."""
+    told = np.array(pc.fill_null(draft.columns["is_dropped"], False))  # noqa: FBT003 - a literal
+    told[list(draft.rows)] = False
+    told[list(draft.dropped)] = True
+    return told
 
 
 def assembled(draft: Draft) -> pa.Table:
@@ -335,8 +355,9 @@ def assembled(draft: Draft) -> pa.Table:
     columns: dict[str, ArrowColumn] = {"ordinal": pa.array(np.arange(count, dtype=np.int32))}
     for name, kind in _TYPES.items():
         base = _column(draft, name, kind)
-        shown = [None if r.rejection is not None and name in {"key", "value"} else getattr(r, name) for r in rows]
-        columns[name] = pa.concat_arrays([base, pa.array(shown, kind)]).take(indices) if rows else base
+        shown = [None if r.rejection is not None and name in _WRITTEN else getattr(r, name) for r in rows]
+        is_told = base.null_count < count or any(value is not None for value in shown)
+        columns[name] = pa.concat_arrays([base, pa.array(shown, kind)]).take(indices) if rows and is_told else base
     columns["topic"] = topics
     for name in ("stage", "reason", "message"):
         shown = [None if row.rejection is None else str(getattr(row.rejection, name)) for row in rows]

@@ -36,10 +36,11 @@ from spark_batch.plan_transforms import (
     plain_value_shape,
     value_schema,
 )
+from spark_batch.selecting import Selecting, Written, any_of, header_columns, or_dropped, written_columns
 from spark_batch.serialize import framed_avro, record_bytes, shaped_bytes, text_bytes
 from spark_batch.serialize.connect_json import json_text
 from spark_batch.shapes import CORRUPT, canonical_shape, payload_shape
-from spark_batch.transforms.catalog import Side
+from spark_batch.transforms.catalog import HeaderFrom, Side, Sql
 from spark_batch.transforms.form import Row, Values, joined
 from spark_batch.transforms.shape import Shape
 from spark_batch.variant_paths import PAYLOAD, VARIANT, is_one_value, parsed_payload
@@ -60,8 +61,9 @@ TIMESTAMP = "__headrace_timestamp"
 DEDUPE = "__headrace_dedupe"
 COERCED = "__headrace_coerced"
 """Bits of the coerced fields, only for plans that coerce."""
-VALID, SUSPICIOUS, FIRST_RULE = 0, 1, 2
-"""Numbers in the job's column of verdicts, one a row; FIRST_RULE + n means that rule n of the contract failed."""
+VALID, SUSPICIOUS, FIRST_RULE, UNDONE = 0, 1, 2, -2
+"""Numbers in the job's column of verdicts, one a row; FIRST_RULE + n means that rule n of the contract failed, UNDONE
+that a transformation failed which Spark alone can carry out."""
 _PARSED, _SWIFT = "__headrace_parsed", "__headrace_swift"
 _HASHED = "__headrace_hashed"
 _JSON_OPTIONS = {
@@ -95,7 +97,7 @@ def swift_job(plan: ConversionPlan, rules: Rules, *, has_key: bool) -> Job:
     kept = [F.col(KEY)] if has_key else []
     kept += _stamps(plan)
     if not plan.is_json:
-        return Job(((F.col(ORDINAL), *_text_outputs(plan, has_key=has_key)),))
+        return Job(_text_outputs(plan, has_key=has_key))
     parsed = [] if plan.record is None else [F.from_json(F.col(PAYLOAD), payload_shape(plan.record), _JSON_OPTIONS)]
     first = [F.col(ORDINAL), F.col(PAYLOAD), *kept, parsed_payload().alias(VARIANT)]
     first += [column.alias(_PARSED) for column in parsed]
@@ -119,8 +121,9 @@ def swift_job(plan: ConversionPlan, rules: Rules, *, has_key: bool) -> Job:
         proof = proof & F.col(_HASHED).isNotNull()
         dedupe = dedupe_hash(F.col(_HASHED), count=len(hashed))
     last = _outputs(plan, rules, proof, has_key=has_key, dedupe=dedupe)
-    last += (F.nullif(F.col(COERCED), F.lit(0)).alias(COERCED),) if is_coerced else ()
-    return Job((tuple(first), tuple(second), *third, *_scope_for_rules(plan), last))
+    if is_coerced:
+        last = (*last[:-1], (*last[-1], F.nullif(F.col(COERCED), F.lit(0)).alias(COERCED)))
+    return Job((tuple(first), tuple(second), *third, *_scope_for_rules(plan), *last))
 
 
 def typed_job(plan: ConversionPlan, record: Record, rules: Rules) -> Job:
@@ -130,7 +133,7 @@ def typed_job(plan: ConversionPlan, record: Record, rules: Rules) -> Job:
         dedupe = typed_dedupe_hash(dedupe_fields(plan.dedupe_fields, record), F.col(RECORD))
     typed = (F.col(ORDINAL), proven_record(record, F.col(RECORD)).alias(RECORD), *_stamps(plan))
     outputs = _outputs(plan, rules, F.lit(True), has_key=False, dedupe=dedupe)  # noqa: FBT003 - a literal
-    return Job((typed, *_scope_for_rules(plan), outputs))
+    return Job((typed, *_scope_for_rules(plan), *outputs))
 
 
 def rows_job(plan: ConversionPlan, record: Record, rules: Rules, *, has_key: bool) -> Job:
@@ -148,7 +151,7 @@ def rows_job(plan: ConversionPlan, record: Record, rules: Rules, *, has_key: boo
     rules = tuple(F.col(RECORD).isNull() | rule for rule in rules)
     proof = F.lit(True)  # noqa: FBT003 - a literal
     outputs = _outputs(plan, rules, proof, has_key=is_key_written, dedupe=dedupe, is_ruled_first=True)
-    return Job((typed, *_scope_for_rules(plan), outputs))
+    return Job((typed, *_scope_for_rules(plan), *outputs))
 
 
 def canonical_job(plan: ConversionPlan, record: Record, rules: Rules) -> Job:
@@ -161,7 +164,7 @@ def canonical_job(plan: ConversionPlan, record: Record, rules: Rules) -> Job:
             (F.col(ORDINAL), parsed.alias(_PARSED), *_stamps(plan)),
             (F.col(ORDINAL), typed.alias(RECORD), is_read.alias(_SWIFT), *_stamps(plan)),
             *_scope_for_rules(plan),
-            _outputs(plan, rules, F.col(_SWIFT), has_key=False, dedupe=None, is_judged=True),
+            *_outputs(plan, rules, F.col(_SWIFT), has_key=False, dedupe=None, is_judged=True),
         ),
     )
 
@@ -178,35 +181,38 @@ def _record_timestamp(plan: ConversionPlan) -> Column:
     return F.coalesce(_timestamp(plan, plan.timestamp_field)[0], stamp)
 
 
-def _page_key(plan: ConversionPlan) -> _Written:
+def _page_key(plan: ConversionPlan, selecting: Selecting) -> Written:
     if plan.key_record is not None and not is_reshaped(plan, Side.KEY):
         shape = plain_key_shape(plan)
         assert shape is not None  # noqa: S101 - told to the type checker
         return _plain_bytes(shape, F.col(KEY), spec=plan.key_converter)
     if is_reshaped(plan, Side.KEY):
-        return _transformed(plan, Side.KEY, F.col(KEY), F.col(KEY).isNotNull())
-    return _Written(text_bytes(F.col(KEY), spec=plan.key_converter))
+        return _transformed(plan, Side.KEY, F.col(KEY), F.col(KEY).isNotNull(), selecting=selecting)
+    return Written(text_bytes(F.col(KEY), spec=plan.key_converter))
 
 
-def _text_outputs(plan: ConversionPlan, *, has_key: bool) -> list[Column]:
-    """The verdict, then what is written, of text or bytes that no contract describes."""
-    written: dict[str, _Written] = {}
+def _text_outputs(plan: ConversionPlan, *, has_key: bool) -> tuple[tuple[Column, ...], ...]:
+    """Steps to the verdict and what is written, of text or bytes that no contract describes."""
+    written: dict[str, Written] = {}
+    selecting = Selecting()
     if is_value_written(plan):
         spec = plan.value_converter
         if is_reshaped(plan, Side.VALUE):
-            written[VALUE] = _transformed(plan, Side.VALUE, F.col(PAYLOAD), F.col(PAYLOAD).isNotNull())
+            is_there = F.col(PAYLOAD).isNotNull()
+            written[VALUE] = _transformed(plan, Side.VALUE, F.col(PAYLOAD), is_there, selecting=selecting)
         elif plan.payload_format is PayloadFormat.BYTES:
             framed = framed_avro(F.col(PAYLOAD), avro_schema=value_schema(plan), schema_id=spec.schema_id)
-            written[VALUE] = _Written(framed)
+            written[VALUE] = Written(framed)
         else:
-            written[VALUE] = _Written(text_bytes(F.col(PAYLOAD), spec=spec))
+            written[VALUE] = Written(text_bytes(F.col(PAYLOAD), spec=spec))
     if plan.has_key_of_value:
-        written[KEY] = _transformed(plan, Side.KEY, F.col(PAYLOAD), F.col(PAYLOAD).isNotNull())
+        written[KEY] = _transformed(plan, Side.KEY, F.col(PAYLOAD), F.col(PAYLOAD).isNotNull(), selecting=selecting)
     elif has_key:
-        written[KEY] = _page_key(plan)
+        written[KEY] = _page_key(plan, selecting)
     proof = _all(each.proof for each in written.values())
-    verdict = F.lit(VALID) if proof is None else F.when(proof, F.lit(VALID)).otherwise(F.lit(SUSPICIOUS))
-    return [verdict.alias(VERDICT), *(each.column.alias(name) for name, each in written.items())]
+    unproven = F.lit(UNDONE if selecting.steps else SUSPICIOUS)
+    verdict = F.lit(VALID) if proof is None else F.when(or_dropped(proof, written), F.lit(VALID)).otherwise(unproven)
+    return (*selecting.steps, (F.col(ORDINAL), verdict.alias(VERDICT), *written_columns(written, _header_steps(plan))))
 
 
 def _outputs(
@@ -218,39 +224,52 @@ def _outputs(
     dedupe: Column | None,
     is_judged: bool = False,
     is_ruled_first: bool = False,
-) -> tuple[Column, ...]:
-    """What every form of the job ends with.
+) -> tuple[tuple[Column, ...], ...]:
+    """The steps that every form of the job ends with.
 
     `is_judged`: the transformations were tried on each record before; `is_ruled_first`: the rules judge what is not
     proven too, since the record itself is sure.
     """
-    written: dict[str, _Written] = {}
+    written: dict[str, Written] = {}
+    selecting = Selecting()
     if is_value_written(plan):
-        written[VALUE] = _value(plan)
+        written[VALUE] = _value(plan, selecting)
     if plan.has_key_of_value:
-        written[KEY] = _transformed(plan, Side.KEY, F.col(RECORD), F.col(RECORD).isNotNull())
+        written[KEY] = _transformed(plan, Side.KEY, F.col(RECORD), F.col(RECORD).isNotNull(), selecting=selecting)
     elif has_key:
-        written[KEY] = _page_key(plan)
+        written[KEY] = _page_key(plan, selecting)
     if plan.key_fields:
-        written[KEY] = _record_key(plan, plan.record) if plan.record is not None else _Written(_loose_key(plan))
+        written[KEY] = (
+            _record_key(plan, plan.record, selecting) if plan.record is not None else Written(_loose_key(plan))
+        )
         if plan.record is None:
             proof = reduce(lambda left, right: left & right, map(_is_plain, plan.key_fields), proof)
-    is_done = None if is_judged else _all(each.proof for each in written.values())
-    proof = proof if is_done is None else proof & is_done
-    outputs = [each.column.alias(name) for name, each in written.items()]
+    is_done = None if is_judged and not selecting.steps else _all(each.proof for each in written.values())
+    undone = None
+    if is_done is not None and selecting.steps:
+        undone = ~_certain(or_dropped(is_done, written))
+    elif is_done is not None:
+        proof = proof & is_done
+    outputs = written_columns(written, _header_steps(plan))
     if plan.timestamp_field is not None:
         timestamp, is_certain = _timestamp(plan, plan.timestamp_field)
         outputs.append(timestamp.alias(TIMESTAMP))
         proof = proof if is_certain is None else proof & is_certain
     if dedupe is not None:
         outputs.append(dedupe.alias(DEDUPE))
-    return (F.col(ORDINAL), _verdict(rules, _certain(proof), is_ruled_first=is_ruled_first).alias(VERDICT), *outputs)
+    verdict = _verdict(rules, _certain(proof), undone, is_ruled_first=is_ruled_first)
+    return (*selecting.steps, (F.col(ORDINAL), verdict.alias(VERDICT), *outputs))
 
 
-def _verdict(rules: Rules, proof: Column, *, is_ruled_first: bool) -> Column:
+def _header_steps(plan: ConversionPlan) -> list[str]:
+    return [step.name for step, _ in plan.applied_steps().header_steps] if plan.transformations else []
+
+
+def _verdict(rules: Rules, proof: Column, undone: Column | None, *, is_ruled_first: bool) -> Column:
     unproven = (~proof, SUSPICIOUS)
     broken = [(~_certain(rule), FIRST_RULE + index) for index, rule in enumerate(rules)]
     cases = [*broken, unproven] if is_ruled_first else [unproven, *broken]
+    cases += [] if undone is None else [(undone, UNDONE)]
     verdict = F.when(F.lit(False), F.lit(VALID))  # noqa: FBT003 - a literal
     for is_it, number in cases:
         verdict = verdict.when(is_it, F.lit(number))
@@ -265,43 +284,52 @@ def _scope_for_rules(plan: ConversionPlan) -> list[tuple[Column, ...]]:
     return [(F.col("*"), *fields)]
 
 
-def _value(plan: ConversionPlan) -> _Written:
+def _value(plan: ConversionPlan, selecting: Selecting) -> Written:
     if is_reshaped(plan, Side.VALUE):
-        return _transformed(plan, Side.VALUE, F.col(RECORD), F.col(RECORD).isNotNull())
+        return _transformed(plan, Side.VALUE, F.col(RECORD), F.col(RECORD).isNotNull(), selecting=selecting)
     if plan.record is not None and plan.is_of_rows:
         return _plain_bytes(
             Shape(Slot(plan.record), plan.plain_value_schema()), F.col(RECORD), spec=plan.value_converter
         )
     if plan.record is not None:
         schema = value_schema(plan)
-        return _Written(record_bytes(plan.record, F.col(RECORD), spec=plan.value_converter, avro_schema=schema))
-    return _Written(F.concat(F.lit('{"schema":null,"payload":'), F.col(PAYLOAD), F.lit("}")).cast("binary"))
+        return Written(record_bytes(plan.record, F.col(RECORD), spec=plan.value_converter, avro_schema=schema))
+    return Written(F.concat(F.lit('{"schema":null,"payload":'), F.col(PAYLOAD), F.lit("}")).cast("binary"))
 
 
-def _plain_bytes(shape: Shape, value: Column, *, spec: ConverterSpec) -> _Written:
+def _plain_bytes(shape: Shape, value: Column, *, spec: ConverterSpec) -> Written:
     """A struct as it comes, in the form of the converter; null stays null."""
     if spec.kind in {ConverterKind.AVRO, ConverterKind.JSON} and shape.record is not None:
-        return _Written(record_bytes(shape.record, value, spec=spec, avro_schema=shape.avro))
-    return _Written(shaped_bytes(shape, value, is_there=value.isNotNull(), spec=spec))
+        return Written(record_bytes(shape.record, value, spec=spec, avro_schema=shape.avro))
+    return Written(shaped_bytes(shape, value, is_there=value.isNotNull(), spec=spec))
 
 
-@dataclass(frozen=True)
-class _Written:
-    """Bytes of a key or value, and where they are sure to be right (None: everywhere)."""
-
-    column: Column
-    proof: Column | None = None
-
-
-def _transformed(plan: ConversionPlan, side: Side, value: Column, is_there: Column) -> _Written:
+def _transformed(plan: ConversionPlan, side: Side, value: Column, is_there: Column, *, selecting: Selecting) -> Written:
     """A transformed key or value whose type is known."""
     is_value = side is Side.VALUE
     shape = plain_value_shape(plan) if is_value else plain_key_shape(plan)
     assert shape is not None  # noqa: S101 - told to the type checker; loose values take the exact path, loose keys none
     proofs: list[Column] = []
+    dropped: list[Column] = []
+    texts: dict[str, list[Column]] = {}
     after: Values = value
     applied = plan.applied_steps()
     for step in applied.of(side):
+        if isinstance(step.reshaping, Sql):
+            selected = selecting.of(step.reshaping, shape, after, is_there)
+            after, is_there = selected.parts, is_there & selected.parts.is_there
+            proofs.append(selected.proof)
+            dropped.append(selected.is_dropped)
+            shape = step.reshaping.reshaped(step.name, shape)
+            continue
+        if isinstance(step.reshaping, HeaderFrom):
+            if step.reshaping.side is side:
+                made = header_columns(step.reshaping, shape, after)
+                texts[step.name] = [each.value for each in made]
+                # Without a key there is nothing to make a header of; tombstones have no such step.
+                proofs.append(after.isNotNull() if side is Side.KEY else ~is_there | after.isNotNull())
+                proofs += [~is_there | _certain(each.proof) for each in made if each.proof is not None]
+            continue
         proof = step.reshaping.proof(shape, after)
         proofs += [] if proof is None else [~is_there | _certain(proof)]
         after = step.reshaping.column(shape, after, Row(is_there, _record_timestamp(plan), step.topic))
@@ -310,7 +338,8 @@ def _transformed(plan: ConversionPlan, side: Side, value: Column, is_there: Colu
             # A delete leaves nothing to write: its value is a tombstone, whatever the converter.
             is_there = is_there & after.isNotNull()
     spec = plan.value_converter if is_value else plan.key_converter
-    return _Written(shaped_bytes(shape, joined(after), is_there=is_there, spec=spec), _all(proofs))
+    column = shaped_bytes(shape, joined(after), is_there=is_there, spec=spec)
+    return Written(column, _all(proofs), any_of(dropped), texts)
 
 
 def _all(proofs: Iterable[Column | None]) -> Column | None:
@@ -318,7 +347,7 @@ def _all(proofs: Iterable[Column | None]) -> Column | None:
     return reduce(lambda left, right: left & right, given) if given else None
 
 
-def _record_key(plan: ConversionPlan, record: Record) -> _Written:
+def _record_key(plan: ConversionPlan, record: Record, selecting: Selecting) -> Written:
     fields = [field for field in map(record.field, plan.key_fields) if field is not None]
     columns = [F.col(RECORD).getField(field.name).alias(field.name) for field in fields]
     is_there = F.col(RECORD).isNotNull()
@@ -331,11 +360,11 @@ def _record_key(plan: ConversionPlan, record: Record) -> _Written:
     is_single = plan.key_converter.kind in {ConverterKind.STRING, ConverterKind.BYTES}
     key = columns[0] if is_single else F.when(is_there, F.struct(*columns))
     if is_reshaped(plan, Side.KEY):
-        return _transformed(plan, Side.KEY, key, is_there)
+        return _transformed(plan, Side.KEY, key, is_there, selecting=selecting)
     if is_single:
-        return _Written(key.cast("string").cast("binary"))
+        return Written(key.cast("string").cast("binary"))
     shape = Record(f"{record.name}Key", tuple(fields))
-    return _Written(record_bytes(shape, key, spec=plan.key_converter, avro_schema=key_schema(plan)))
+    return Written(record_bytes(shape, key, spec=plan.key_converter, avro_schema=key_schema(plan)))
 
 
 def _loose_key(plan: ConversionPlan) -> Column:

@@ -36,6 +36,7 @@ class Reason(StrEnum):
     UNKNOWN_FIELD = "unknown_field"
     UNKNOWN_SYMBOL = "unknown_symbol"
     RULE_FAILED = "rule_failed"
+    EXPRESSION_FAILED = "expression_failed"
     UNREPRESENTABLE = "unrepresentable"
 
 
@@ -56,6 +57,7 @@ _OUTCOME: dict[str, pa.DataType] = {
     "timestamp": pa.int64(),
     "dedupe": pa.binary(),
     "coerced": pa.int64(),
+    "headers": pa.list_(pa.binary()),
     "topic": pa.string(),
     "is_dropped": pa.bool_(),
     "stage": pa.string(),
@@ -70,6 +72,8 @@ OUTCOME_SCHEMA = pa.schema(_OUTCOME)
 
 `reason` null means valid; a rejected row has neither key nor value (the caller holds the original bytes). `dedupe` is a
 16-byte hash where the plan names fields for it; `coerced` has a bit for each field in which a text was taken for its
-value (`ConversionPlan.coerced_fields`; null: none); `topic` null means the configured one; `is_dropped` is
-true of records that a filter has dropped, which are neither rejected nor written (null: false).
+value (`ConversionPlan.coerced_fields`; null: none); `headers` are the texts of those that `HeaderFrom` makes of the
+record, in the order of `AppliedSteps.header_steps` of records with values (null: none); `topic` null means the
+configured one; `is_dropped` is true of records that a filter has dropped, which are neither rejected nor written
+(null: false).
 """

@@ -5,8 +5,10 @@ from __future__ import annotations
 from spark_batch.avro_types import AvroType, Enum, Map, Primitive, Record, Temporal, Uuid
 from spark_batch.plan import ConversionPlan, PlanFinding
 from spark_batch.plan_events import event_findings
-from spark_batch.plan_transforms import misfits, row_misfits
+from spark_batch.plan_transforms import has_sql, misfits, row_misfits
+from spark_batch.rules.select_text import select_refusal
 from spark_batch.rules.tree import text_refusal
+from spark_batch.transforms.catalog import Sql
 
 _PLAIN_KEYS = {Primitive.STRING, Primitive.INT, Primitive.LONG, Primitive.BOOLEAN}
 
@@ -17,6 +19,7 @@ def plan_findings(plan: ConversionPlan) -> list[PlanFinding]:
     findings += _converter_findings(plan)
     findings += _path_findings(plan)
     findings += event_findings(plan)
+    findings += _sql_findings(plan)
     if plan.transformations and not findings and not (plan.is_of_rows and plan.contract is None):
         findings += [PlanFinding(*misfit) for misfit in misfits(plan)]
     if plan.is_of_rows:
@@ -24,6 +27,24 @@ def plan_findings(plan: ConversionPlan) -> list[PlanFinding]:
     if plan.record_bytes_max < 1:
         findings.append(PlanFinding("record.bytes.max", str(plan.record_bytes_max), "a number of bytes, at least 1"))
     return findings
+
+
+def _sql_findings(plan: ConversionPlan) -> list[PlanFinding]:
+    """What can be told of SQL without Spark."""
+    sqls = [
+        (step.name, step.transformation.sql) for step in plan.transformations if isinstance(step.transformation, Sql)
+    ]
+    refusals = [(name, sql, select_refusal(sql)) for name, sql in sqls]
+    return [
+        PlanFinding(f"transforms.{name}.sql", sql, f"{refusal.expected}; {refusal.found} is not allowed")
+        for name, sql, refusal in refusals
+        if refusal is not None
+    ]
+
+
+def is_judged_by_spark(plan: ConversionPlan) -> bool:
+    """Whether there is more to find, which only Spark can tell: of rules, and of Sql."""
+    return (plan.contract is not None and bool(plan.contract.rules)) or has_sql(plan)
 
 
 def _row_findings(plan: ConversionPlan, *, is_known: bool) -> list[PlanFinding]:

@@ -16,9 +16,11 @@ from spark_batch.transforms.catalog import (
     ByLogicalTableRouter,
     Filter,
     HasHeaderKey,
+    HeaderFrom,
     InsertField,
     RegexRouter,
     Side,
+    Sql,
     Step,
     TimestampRouter,
     TopicNameMatches,
@@ -26,6 +28,7 @@ from spark_batch.transforms.catalog import (
 )
 from spark_batch.transforms.fields import OfFields
 from spark_batch.transforms.java_pattern import JavaPatternError
+from spark_batch.transforms.selection import NotAnalysed
 from spark_batch.transforms.shape import Misfit, Shape, text_shape
 
 _LEGAL_TOPIC = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
@@ -50,9 +53,18 @@ def is_reshaped(plan: ConversionPlan, side: Side) -> bool:
 
 def is_changed_exactly(plan: ConversionPlan) -> bool:
     """Whether a transformation's columns may leave records to the exact path, which then writes them too."""
-    return bool(plan.transformations) and any(
-        isinstance(step.reshaping, OfFields) for step in plan.applied_steps().steps
-    )
+    steps = plan.applied_steps().steps if plan.transformations else ()
+    return any(isinstance(step.reshaping, (HeaderFrom, OfFields)) for step in steps) and not is_selecting(plan)
+
+
+def is_selecting(plan: ConversionPlan) -> bool:
+    """Whether records of the plan go through what is Spark's alone to carry out, so that there is no exact path."""
+    return has_sql(plan) and any(isinstance(step.reshaping, Sql) for step in plan.applied_steps().steps)
+
+
+def has_sql(plan: ConversionPlan) -> bool:
+    """Whether records of its connector may, whatever its predicates say of these."""
+    return any(isinstance(step.transformation, Sql) for step in plan.transformations)
 
 
 def is_timestamp_inserted(plan: ConversionPlan) -> bool:
@@ -191,6 +203,9 @@ def misfits(plan: ConversionPlan) -> list[tuple[str, str, str]]:
         _check(plan)
     except Misfit as misfit:
         return [_told(misfit)]
+    except NotAnalysed:
+        # What Spark makes of a SELECT is asked where Spark is (`plan_selections`), and what follows from it.
+        return []
     return []
 
 
@@ -210,9 +225,9 @@ def _check_headers(plan: ConversionPlan) -> None:
         raise Misfit("predicates", ",".join(sorted(names)), f"at most {HEADERS_ASKED_MAX} names of headers")
     is_avro = ConverterKind.AVRO in {plan.key_converter.kind, plan.value_converter.kind}
     for step in plan.transformations:
-        is_decided = isinstance(step.predicate, HasHeaderKey) and not isinstance(
-            step.transformation, (Filter, *HEADER_EDITS)
-        )
+        form = step.transformation
+        is_aside = isinstance(form, (Filter, *HEADER_EDITS)) or (isinstance(form, HeaderFrom) and not form.is_moved)
+        is_decided = isinstance(step.predicate, HasHeaderKey) and not is_aside
         if is_avro and is_decided:
             expected = "converters other than Avro, whose schemas are registered before headers are known"
             raise Misfit(f"transforms.{step.name}.predicate", "HasHeaderKey", expected)
@@ -310,6 +325,9 @@ def _check_value(plan: ConversionPlan) -> None:
     if kind != "json":
         raise Misfit("value.converter", kind, "JSON for transformed values without a contract.schema")
     for step in plan.applied_steps().of(Side.VALUE):
+        if isinstance(step.reshaping, Sql):
+            expected = "a contract.schema: JSON without one has no fields whose types are known"
+            raise Misfit(f"transforms.{step.name}.type", Sql.NAME, expected)
         if isinstance(step.reshaping, InsertField) and step.reshaping.timestamp is not None:
             expected = "a contract.schema: JSON without one has no timestamps"
             raise Misfit(f"transforms.{step.name}.timestamp.field", step.reshaping.timestamp.name, expected)
@@ -319,6 +337,11 @@ def _check_key(plan: ConversionPlan) -> None:
     kind = plan.key_converter.kind
     if kind == "bytes" and not plan.key_fields:
         raise Misfit("key.converter", kind, "a converter other than that of bytes for transformed keys")
+    if is_page_key_written(plan) and not plan.is_of_rows:
+        for step in plan.applied_steps().of(Side.KEY):
+            if isinstance(step.reshaping, Sql):
+                expected = "keys of the value's fields (key.fields, ValueToKey), or rows with keys"
+                raise Misfit(f"transforms.{step.name}.type", f"{Sql.NAME}$Key", expected)
     shape = key_shape(plan)
     if shape is None:
         raise Misfit("key.fields", ",".join(plan.key_fields), "a contract.schema for keys that are transformed")

@@ -19,8 +19,9 @@ pc: ArrowColumn = pyarrow.compute
 _SURROGATE_ESCAPE = r"\\u[dD][89a-fA-F]"
 _SURROGATE_PAIR = r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 _ESCAPED_BACKSLASH = "\\\\u"
+_PART_ROWS = 128
 _SINGLE_ROWS_MAX = 16
-"""So few rows are looked at one by one rather than in halves."""
+"""Invalid text is looked for in parts of so many rows, then in their halves, and of so few rows one by one."""
 _FLAT_BYTES = 2 * DEPTH_MAX
 
 
@@ -33,19 +34,19 @@ class Text:
 
 
 def read_utf8(column: ArrowColumn) -> Text:
-    """Check all at once; a column that holds invalid text is halved until few rows are looked at one by one."""
+    """Check all at once; a column that holds invalid text is looked at in ever smaller parts."""
     nowhere = np.zeros(len(column), dtype=bool)
     try:
         return Text(column.cast(pa.string()), nowhere)
     except pa.ArrowInvalid:
         pass
     is_invalid = nowhere
-    waiting = [(0, len(column))]
+    waiting = [(start, min(_PART_ROWS, len(column) - start)) for start in range(0, len(column), _PART_ROWS)]
     while waiting:
         start, length = waiting.pop()
         part = column.slice(start, length)
         if length <= _SINGLE_ROWS_MAX:
-            is_invalid[start : start + length] = [_is_invalid(value) for value in part]
+            is_invalid[start : start + length] = [_is_invalid(value) for value in part.to_pylist()]
         elif not _is_utf8(part):
             waiting += [(start, length // 2), (start + length // 2, length - length // 2)]
     masked = pc.if_else(pa.array(is_invalid), pa.scalar(None, pa.binary()), column)
@@ -98,11 +99,11 @@ def _is_utf8(column: ArrowColumn) -> bool:
     return True
 
 
-def _is_invalid(value: ArrowColumn) -> bool:
-    if not value.is_valid:
+def _is_invalid(value: bytes | None) -> bool:
+    if value is None:
         return False
     try:
-        value.as_py().decode("utf-8")
+        value.decode("utf-8")
     except UnicodeDecodeError:
         return True
     return False

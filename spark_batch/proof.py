@@ -30,6 +30,7 @@ from spark_batch.proof_shape import (
     has_strange_number,
     read_type,
 )
+from spark_batch.proof_suspects import Suspects, occurrences
 
 _json: ArrowColumn = pyarrow.json
 FIRST_ROWS = 1_024
@@ -42,8 +43,12 @@ MENDS_MAX = 4
 """Payloads, or values, that are taken out of a chunk one after the other because Arrow names them."""
 ALIKE_MAX = 16
 """Payloads of a chunk that may hold the value which Arrow names."""
+UNKNOWN_MAX = 4
+"""Fields of a chunk that no one knows: where they are refused, each payload's text is searched for their names."""
 SPLITS_MAX = 40
 """Reads spent on finding the payloads that spoil their chunks; each takes a millisecond or more."""
+BAD_ROWS_MAX = 4 * CHUNK_ROWS
+"""Where of so many payloads more than half are bad, no more are looked at."""
 SKIPS_MAX = 64
 """Micro-batches that are not tried at all after one failed, at most."""
 
@@ -112,12 +117,13 @@ def prove(text: ArrowColumn, shape: ProofShape) -> Proof | None:
     found: dict[int, _Chunk] = {}
     if shape.decimals:
         text = _with_plain_decimals(text, shape.decimals)
+    reader = _Reader(shape, Suspects(shape.record, _PAYLOAD))
     try:
-        failed = _read_chunks(text, shape, found)
-    except _TooWide:
+        failed = _read_chunks(text, reader, found)
+    except _NotWorthWhile:
         return None
     if len(failed) <= max(1, len(found)):
-        _read_halves(text, shape, failed, found)
+        _read_halves(text, reader, failed, found)
     is_proven = np.zeros(len(text), dtype=bool)
     records, coerced = [], []
     for start, chunk in sorted(found.items(), key=lambda item: item[0]):
@@ -138,8 +144,8 @@ def _with_plain_decimals(text: ArrowColumn, names: tuple[str, ...]) -> ArrowColu
     return pc.if_else(is_odd, pa.scalar(None, pa.string()), text)
 
 
-def _read_chunks(text: ArrowColumn, shape: ProofShape, found: dict[int, _Chunk]) -> list[tuple[int, int]]:
-    """Read chunk by chunk; gives the chunks (start, length) that failed, and raises where keys are data.
+def _read_chunks(text: ArrowColumn, reader: _Reader, found: dict[int, _Chunk]) -> list[tuple[int, int]]:
+    """Read chunk by chunk; gives the chunks (start, length) that failed; raises _NotWorthWhile.
 
     The first is small: it tells of the rest.
     """
@@ -147,51 +153,54 @@ def _read_chunks(text: ArrowColumn, shape: ProofShape, found: dict[int, _Chunk])
     rows = max(1, min(CHUNK_ROWS, CHUNK_BYTES // average))
     failed: list[tuple[int, int]] = []
     mends_left = MENDS_MAX + len(text) // (FIRST_ROWS // 2)
-    start, length = 0, min(rows, FIRST_ROWS)
+    left_out = start = 0
+    length = min(rows, FIRST_ROWS)
     while start < len(text):
         length = min(length, len(text) - start)
         chunk = text.slice(start, length)
         try:
-            found[start] = _read(chunk, shape)
-        except Unproven as failure:
+            read = reader.read(chunk)
+            left_out += length if read is None else read.left_out
+        except _Unread as failure:
+            if reader.suspects.learn(failure.complaint):
+                continue
             rows = min(rows, FIRST_ROWS)
             if length > rows:
                 # From here on in small chunks: less is read in vain before a bad payload.
                 length = rows
                 continue
-            mended, mends = _read_mended(chunk, shape, failure, mends_max=min(MENDS_MAX, mends_left))
+            read, mends = _read_mended(chunk, reader, failure, mends_max=min(MENDS_MAX, mends_left))
             mends_left -= mends
-            if mended is None:
+            if read is None:
                 failed.append((start, length))
-            else:
-                found[start] = mended
+        if read is not None:
+            found[start] = read
+        if 2 * left_out > min(len(text), max(start + length, BAD_ROWS_MAX)):
+            raise _NotWorthWhile
         start, length = start + length, rows
     return failed
 
 
-def _read_mended(
-    chunk: ArrowColumn, shape: ProofShape, failure: Unproven, *, mends_max: int
-) -> tuple[_Chunk | None, int]:
+def _read_mended(chunk: ArrowColumn, reader: _Reader, failure: _Unread, *, mends_max: int) -> tuple[_Chunk | None, int]:
     """Read without the payloads that Arrow says it failed at, which are left to others; and how often that was tried.
 
     Where it names the wrong ones nothing is lost: only what it reads in the end counts.
     """
-    rows = np.arange(len(chunk))
     for mends in range(mends_max):
-        is_bad = _named_by(failure, chunk)
+        rows = np.flatnonzero(~failure.is_left_out)
+        is_bad = _named_by(failure.complaint, chunk.take(pa.array(rows)))
         if is_bad is None:
             return None, mends
-        chunk, rows = chunk.filter(pa.array(~is_bad)), rows[~is_bad]
+        failure.is_left_out[rows[is_bad]] = True
         try:
-            return replace(_read(chunk, shape), rows=rows), mends + 1
-        except Unproven as another:
+            return reader.read(chunk, failure.is_left_out), mends + 1
+        except _Unread as another:
             failure = another
     return None, mends_max
 
 
-def _named_by(failure: Unproven, chunk: ArrowColumn) -> np.ndarray | None:
-    """The payload at whose row Arrow failed, or those few with the number that it could not convert."""
-    told = str(failure.__cause__)
+def _named_by(told: str, chunk: ArrowColumn) -> np.ndarray | None:
+    """The payload at whose row Arrow says that it failed, or those few with the number that it could not convert."""
     if (row := _ROW.search(told)) is not None and int(row[1]) < len(chunk):
         return np.asarray(np.arange(len(chunk)) == int(row[1]))
     if (value := _VALUE.search(told)) is None:
@@ -203,7 +212,7 @@ def _named_by(failure: Unproven, chunk: ArrowColumn) -> np.ndarray | None:
 
 def _read_halves(
     text: ArrowColumn,
-    shape: ProofShape,
+    reader: _Reader,
     failed: list[tuple[int, int]],
     found: dict[int, _Chunk],
 ) -> None:
@@ -213,9 +222,12 @@ def _read_halves(
             return
         start, length = waiting.pop()
         try:
-            found[start] = _read(text.slice(start, length), shape)
-        except (Unproven, _TooWide):
+            read = reader.read(text.slice(start, length))
+        except (_Unread, _NotWorthWhile):
             waiting += _halves(start, length)
+        else:
+            if read is not None:
+                found[start] = read
 
 
 def _halves(start: int, length: int) -> list[tuple[int, int]]:
@@ -223,8 +235,17 @@ def _halves(start: int, length: int) -> list[tuple[int, int]]:
     return [(start, middle), (start + middle, length - middle)] if middle else []
 
 
-class _TooWide(Exception):
-    """Keys are data."""
+class _NotWorthWhile(Exception):
+    """Keys are data, or more payloads are bad than good."""
+
+
+class _Unread(Exception):
+    """Arrow failed at a chunk, of which these payloads had been left out, and complained so."""
+
+    def __init__(self, complaint: str, is_left_out: np.ndarray) -> None:
+        super().__init__(complaint)
+        self.complaint = complaint
+        self.is_left_out = is_left_out
 
 
 @dataclass(frozen=True)
@@ -236,62 +257,103 @@ class _Chunk:
     coerced: np.ndarray
     rows: np.ndarray | None = None
     """Where in the chunk they stand; None: all of it, one after the other."""
+    left_out: int = 0
+    """Payloads of the chunk that were not read."""
 
 
-def _read(text: ArrowColumn, shape: ProofShape) -> _Chunk:
-    """Raises Unproven.
+@dataclass(frozen=True)
+class _Reader:
+    """Reads chunks of one micro-batch, without the payloads that are suspected of spoiling them."""
 
-    Every payload stands in an object of its own, before a mark that cannot be guessed. As many rows as payloads, a mark
-    in each and nothing beside it: then each payload is one value, and none reaches into the next.
-    """
-    try:
-        lines = pc.binary_join_element_wise(_HEAD, text, _TAIL, "", null_handling="replace", null_replacement="null")
+    shape: ProofShape
+    suspects: Suspects
+
+    def read(self, text: ArrowColumn, is_left_out: np.ndarray | None = None) -> _Chunk | None:
+        """The chunk without the suspects, or without those that are given; None where nothing is left of it.
+
+        Raises _Unread and _NotWorthWhile.
+
+        Every payload stands in an object of its own, before a mark that cannot be guessed. As many rows as payloads, a
+        mark in each and nothing beside it: then each payload is one value, and none reaches into the next.
+        """
+        lines = _lines(text)
+        if is_left_out is None:
+            is_left_out = self.suspects.found(lines)
+        left_out = int(np.count_nonzero(is_left_out))
+        if left_out == len(text):
+            return None
+        try:
+            read = self._checked(lines if not left_out else lines.filter(pa.array(~is_left_out)))
+        except Unproven as failure:
+            raise _Unread(str(failure.__cause__), is_left_out) from failure
+        return replace(read, rows=np.flatnonzero(~is_left_out), left_out=left_out) if left_out else read
+
+    def _checked(self, lines: ArrowColumn) -> _Chunk:
+        table = self._table(lines)
+        if table.column_names != [_PAYLOAD, _MARK] or table.num_rows != len(lines) or table.column(_MARK).null_count:
+            raise Unproven
+        return _checked(table, lines, self.shape)
+
+    def _table(self, lines: ArrowColumn) -> pa.Table:
         data = lines.buffers()[2]
-        table = _json.read_json(
-            pa.BufferReader(data),
-            read_options=_json.ReadOptions(use_threads=False, block_size=data.size + 1),
-            parse_options=_json.ParseOptions(
-                explicit_schema=pa.schema([(_PAYLOAD, shape.type), (_MARK, pa.int64())]),
-                newlines_in_values=False,
-                unexpected_field_behavior="infer",
-            ),
-        )
-    except (pa.ArrowException, UnicodeDecodeError) as error:
-        # What Arrow says of bad text may hold half a character, and then cannot be told as text.
-        raise Unproven from error
-    if table.column_names != [_PAYLOAD, _MARK] or table.num_rows != len(text) or table.column(_MARK).null_count:
-        raise Unproven
-    return _checked(table, text, shape)
+        try:
+            table: pa.Table = _json.read_json(
+                pa.BufferReader(data),
+                read_options=_json.ReadOptions(use_threads=False, block_size=data.size + 1),
+                parse_options=_json.ParseOptions(
+                    explicit_schema=pa.schema([(_PAYLOAD, self.shape.type), (_MARK, pa.int64())]),
+                    newlines_in_values=False,
+                    unexpected_field_behavior="infer",
+                ),
+            )
+        except (pa.ArrowException, UnicodeDecodeError) as error:
+            # What Arrow says of bad text may hold half a character, and then cannot be told as text.
+            raise Unproven from error
+        return table
 
 
-def _checked(table: pa.Table, text: ArrowColumn, shape: ProofShape) -> _Chunk:
+def _lines(text: ArrowColumn) -> ArrowColumn:
+    return pc.binary_join_element_wise(_HEAD, text, _TAIL, "", null_handling="replace", null_replacement="null")
+
+
+def _checked(table: pa.Table, lines: ArrowColumn, shape: ProofShape) -> _Chunk:
     column: ArrowColumn = table.column(_PAYLOAD)
     column = column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
     if _leaves(column.type) > COLUMNS_MAX:
-        raise _TooWide
+        raise _NotWorthWhile
     if has_strange_number(column):
         raise Unproven
     coerced = np.zeros(len(column), dtype=np.int64)
-    records, is_doubtful = RecordCheck(shape.is_unknown_refused).record(shape.record, column, coerced)
+    check = RecordCheck(shape.is_unknown_refused)
+    records, is_doubtful = check.record(shape.record, column, coerced)
     is_doubtful |= np.asarray(column.is_null())
+    if len(check.unknown) > UNKNOWN_MAX:
+        raise Unproven
+    for name in check.unknown:
+        is_doubtful |= ~_is_surely_missing(lines, name)
     for path, name in shape.told_apart:
         is_null = np.asarray(pc.struct_field(records, list(path)).is_null())
-        rows = np.flatnonzero(is_null & ~is_doubtful)
-        if len(rows):
-            is_doubtful[rows] = ~_is_surely_missing(text.take(pa.array(rows)), name)
+        is_asked = is_null & ~is_doubtful
+        if 2 * np.count_nonzero(is_asked) > len(lines):
+            is_doubtful |= is_asked & ~_is_surely_missing(lines, name)
+        elif is_asked.any():
+            is_doubtful[is_asked] = ~_is_surely_missing(lines.filter(pa.array(is_asked)), name)
     if shape.hashed:
         nulls = [np.asarray(pc.struct_field(records, list(path)).is_null()) for path in shape.hashed]
         is_doubtful |= np.logical_and.reduce(nulls)
     return _Chunk(records, is_doubtful, coerced)
 
 
-def _is_surely_missing(text: ArrowColumn, name: str) -> np.ndarray:
-    """Where no object of the payload can have the key: it stands there neither plainly nor with escapes."""
+def _is_surely_missing(lines: ArrowColumn, name: str) -> np.ndarray:
+    """Where no object of the payload can have the key: it stands in the line neither plainly nor with escapes."""
     if not _PLAIN_NAME.fullmatch(name):
-        return np.zeros(len(text), dtype=bool)
-    key = f'"{re.escape(name)}"[ \\t\\r\\n]*:'
-    may_stand = pc.or_(pc.match_substring_regex(text, key), pc.match_substring_regex(text, _ESCAPED_ASCII))
-    return ~np.asarray(may_stand)
+        return np.zeros(len(lines), dtype=bool)
+    may_stand = np.array(pc.fill_null(pc.match_substring_regex(lines, _ESCAPED_ASCII), fill_value=True))
+    rows = np.flatnonzero(~may_stand & (occurrences(lines, name) > 0))
+    if len(rows):
+        key = f'"{re.escape(name)}"[ \\t\\r\\n]*:'
+        may_stand[rows] = np.asarray(pc.match_substring_regex(lines.take(pa.array(rows)), key))
+    return np.asarray(~may_stand)
 
 
 def _leaves(kind: ArrowType) -> int:
@@ -307,7 +369,6 @@ _PLAIN_NAME = re.compile(r"[ !#-.0-\[\]-~]+")
 """Printable ASCII but quote, slash and backslash: such a character has one escape, which begins as the next says."""
 _ESCAPED_ASCII = r"\\u00[2-7]"
 _ODD_DECIMAL = r'(?:"|[-0-9.]*[eE]|-?[0-9]*\.?[0-9]{39})'
-_PAYLOAD = "payload"
-_MARK = f"m{secrets.token_hex(8)}"
+_PAYLOAD, _MARK = f"p{secrets.token_hex(8)}", f"m{secrets.token_hex(8)}"
 _HEAD = f'{{"{_PAYLOAD}":'
 _TAIL = f',"{_MARK}":0}}\n'

@@ -6,6 +6,7 @@ booleans. What it lets pass (infinities, minus zero, null for a required field) 
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from decimal import Decimal as ExactNumber
@@ -117,6 +118,9 @@ class RecordCheck:
     is_unknown_refused: bool
     is_always_there: bool = True
     is_listed: bool = False
+    unknown: set[str] = dataclasses.field(default_factory=set)
+    """Takes the payload names of fields that the contract does not know; where one is null, only the payload's text
+    tells whether it is there."""
 
     def record(self, record: Record, column: ArrowColumn, coerced: np.ndarray) -> tuple[ArrowColumn, np.ndarray]:
         """The records under their Avro names without unknown fields, and where a record may not be valid.
@@ -124,9 +128,9 @@ class RecordCheck:
         A missing field with a default is null. `coerced` (64-bit, one for each row) takes the bits of the fields in
         which a text was taken for their value. Raises Unproven where doubts have no row.
         """
-        if self.is_unknown_refused and _names(column) - {field.json_name for field in record.fields}:
-            raise Unproven
         is_doubtful = np.zeros(len(column), dtype=bool)
+        if self.is_unknown_refused:
+            self._unknown(record, column, is_doubtful)
         is_there = np.asarray(column.is_valid())
         children, fields = [], []
         for field in record.fields:
@@ -145,6 +149,13 @@ class RecordCheck:
             fields.append(pa.field(field.name, child.type, nullable=slot.is_nullable or not self.is_always_there))
         mask = column.is_null() if column.null_count else None
         return pa.StructArray.from_arrays(children, fields=fields, mask=mask), is_doubtful
+
+    def _unknown(self, record: Record, column: ArrowColumn, is_doubtful: np.ndarray) -> None:
+        for name in _names(column) - {each.json_name for each in record.fields}:
+            if self.is_listed:
+                raise Unproven
+            self.unknown.add(name)
+            is_doubtful |= np.asarray(column.field(name).is_valid())
 
     def _slot(self, slot: Slot, raw: ArrowColumn, coerced: np.ndarray) -> tuple[ArrowColumn, np.ndarray]:
         column = raw

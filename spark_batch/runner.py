@@ -15,7 +15,8 @@ from spark_batch.draft import unfit_outcome
 from spark_batch.errors import ConversionError, ConversionFatal, ConversionRetriable, SparkUnavailable
 from spark_batch.outcome import INPUT_SCHEMA
 from spark_batch.plan import ConversionPlan, ConverterKind, ConverterSpec, PayloadFormat, PlanFinding
-from spark_batch.plan_findings import plan_findings
+from spark_batch.plan_findings import is_judged_by_spark, plan_findings
+from spark_batch.plan_selections import selection_findings
 from spark_batch.recovery import Judgement, Remedy, judged
 from spark_batch.rules.columns import rule_findings
 from spark_batch.session import SessionChange, SparkSettings, go_by_settings_of, is_session_answering, start_session
@@ -86,9 +87,9 @@ class ConversionRunner:
         await self._sessions.ready()
 
     async def check(self, plan: ConversionPlan) -> list[PlanFinding]:
-        """Findings of the plan that only Spark can tell (rules), after those of `plan_findings`."""
+        """Findings of the plan that only Spark can tell (rules, Sql), after those of `plan_findings`."""
         findings = plan_findings(plan)
-        if findings or plan.contract is None or not plan.contract.rules:
+        if findings or not is_judged_by_spark(plan):
             return findings
         return await self._in_slot(lambda: self._check(plan))
 
@@ -221,7 +222,7 @@ class ConversionRunner:
     def _check(self, plan: ConversionPlan) -> list[PlanFinding]:
         session = self._sessions.present()
         go_by_settings_of(session)
-        findings = rule_findings(session, plan)
+        findings = rule_findings(session, plan) or selection_findings(session, plan)
         if findings and not is_session_answering(session):
             message = "the session was lost while it was asked for rules"
             raise ConnectionResetError(message)

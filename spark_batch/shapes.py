@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pyspark.sql import types as spark
 
-from spark_batch.avro_types import Array, AvroType, Decimal, Fixed, Map, Primitive, Record, Slot, Temporal
+from spark_batch.avro_types import Array, AvroType, Decimal, Fixed, Map, Narrow, Primitive, Record, Slot, Temporal
 from spark_batch.coerced_columns import is_read_as_variant
 
 CORRUPT = "__headrace_corrupt"
@@ -20,6 +20,8 @@ _PRIMITIVES: dict[AvroType, spark.DataType] = {
     Primitive.LONG: spark.LongType(),
     Primitive.FLOAT: spark.FloatType(),
     Primitive.DOUBLE: spark.DoubleType(),
+    Narrow(8): spark.IntegerType(),
+    Narrow(16): spark.IntegerType(),
 }
 
 

@@ -194,7 +194,7 @@ class BinlogServer:
     """Listens on the loopback; what it answers is by the beginnings of the questions."""
 
     log: WrittenLog
-    answers: dict[str, Answer] = field(default_factory=dict)
+    answers: dict[str, Answer | Callable[[Sequence[str]], Answer]] = field(default_factory=dict)
     is_hanging: bool = False
     is_refusing: bool = False
     asked: asyncio.Event = field(default_factory=asyncio.Event)
@@ -238,13 +238,15 @@ class BinlogServer:
             await writer.drain()
             return
         writer.write(packet(b"\0\0\0\2\0\0\0", 2))
+        asked: list[str] = []
         while True:
             question = await self._asked(reader)
             await self._wait_while_hanging()
             if question[0] == 0x12:
                 await self._dump(writer, int.from_bytes(question[1:5], "little"))
             elif question[0] == 3:
-                self._answer(writer, question[1:].decode())
+                asked.append(question[1:].decode())
+                self._answer(writer, asked)
             else:
                 return
 
@@ -269,13 +271,14 @@ class BinlogServer:
             await self._wait_while_hanging()
             await self.log.grown.wait()
 
-    def _answer(self, writer: asyncio.StreamWriter, question: str) -> None:
+    def _answer(self, writer: asyncio.StreamWriter, asked: Sequence[str]) -> None:
+        question = asked[-1]
         self.questions.append(question)
         found = [answer for begin, answer in self.answers.items() if question.startswith(begin)]
         if not found:
             writer.write(packet(b"\0\0\0\2\0\0\0", 1))
             return
-        rows = found[0]
+        rows = found[0](asked) if callable(found[0]) else found[0]
         names = list(rows[0]) if rows else ["none"]
         parts = [packed(len(names))]
         for name in names:
@@ -289,8 +292,21 @@ class BinlogServer:
         writer.write(b"".join(packet(part, at) for at, part in enumerate(parts, 1)))
 
 
-def mariadb_answers(log: WrittenLog, tables: Mapping[str, Sequence[tuple[str, str]]]) -> dict[str, Answer]:
-    """What a well-set MariaDB says of itself, and of tables with the columns ``id int`` and ``name varchar(50)``."""
+def mariadb_answers(
+    log: WrittenLog, tables: Mapping[str, Sequence[tuple[str, str]]]
+) -> dict[str, Answer | Callable[[Sequence[str]], Answer]]:
+    """What a well-set MariaDB says of itself, and of tables with the columns ``id int`` and ``name varchar(50)``.
+
+    A snapshot is one of the log's beginning, or of its end in a session that reads tables beside the log.
+    """
+
+    def snapshot(asked: Sequence[str]) -> Answer:
+        position = log.position if "SET SESSION sql_mode = ''" in asked else log.events[0][0]
+        return [
+            {"variable_name": "Binlog_snapshot_file", "value": FILE},
+            {"variable_name": "Binlog_snapshot_position", "value": position},
+        ]
+
     settings = {"log_bin": "ON", "server_id": SERVER, "binlog_format": "ROW", "binlog_row_image": "FULL"}
     settings |= {"binlog_row_metadata": "FULL", "log_bin_compress": "OFF"}
     described = [
@@ -303,12 +319,10 @@ def mariadb_answers(log: WrittenLog, tables: Mapping[str, Sequence[tuple[str, st
         "SHOW GLOBAL VARIABLES": [{"variable_name": name, "value": value} for name, value in settings.items()],
         "SHOW GRANTS": [{"grants": "GRANT ALL PRIVILEGES ON *.* TO `root`@`localhost`"}],
         "SELECT id, character_set_name": [{"id": 45, "name": "utf8mb4"}],
-        "SELECT @@server_id": [{"id": SERVER}],
+        "SELECT @@lower_case_table_names": [{"mode": 0}],
+        "SELECT @@server_id": [{"id": SERVER, "log_of": SERVER}],
         "SELECT binlog_gtid_pos": [{"gtids": ""}],
-        "SHOW STATUS LIKE 'binlog_snapshot": [
-            {"variable_name": "Binlog_snapshot_file", "value": FILE},
-            {"variable_name": "Binlog_snapshot_position", "value": log.events[0][0]},
-        ],
+        "SHOW STATUS LIKE 'binlog_snapshot": snapshot,
         "SHOW MASTER STATUS": [{"file": FILE, "position": log.position}],
         "SELECT c.table_schema": described,
         "SELECT table_schema AS d, table_name": [{"d": "w", "t": table, "n": "id"} for table in tables],

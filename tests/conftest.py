@@ -20,6 +20,8 @@ pytest_plugins = [
     "tests.hdfs",
     "tests.opensearch",
     "tests.object_storage",
+    "tests.iceberg_rest",
+    "tests.small_disk",
     "tests.headrace_worker",
     "tests.faults.options",
 ]

@@ -163,9 +163,9 @@ def postgres_server(database_folder: Path) -> Iterator[DatabaseServer]:
 
 
 @contextmanager
-def running_mariadb(folder: Path) -> Iterator[DatabaseServer]:
+def running_mariadb(folder: Path, *, server_id: int = 1) -> Iterator[DatabaseServer]:
     """MariaDB with a log of rows; everyone is ``root`` without a password, unless made otherwise."""
-    own = _own_folder(folder, "mariadb")
+    own = _own_folder(folder, f"mariadb-{server_id}")
     data, (port,) = own / "data", free_ports(1)
     made = [*_NOBODY, "env", f"HOME={own}", "mariadb-install-db", "--no-defaults", f"--datadir={data}"]
     made += ["--auth-root-authentication-method=normal", "--skip-test-db"]
@@ -173,8 +173,10 @@ def running_mariadb(folder: Path) -> Iterator[DatabaseServer]:
     command = [*_NOBODY, _MARIADB or "", "--no-defaults", f"--datadir={data}", "--bind-address=127.0.0.1"]
     command += [f"--port={port}", f"--socket={own}/socket", f"--pid-file={own}/pid", "--innodb-buffer-pool-size=32M"]
     command += ["--sql-mode=", "--innodb-flush-log-at-trx-commit=0", "--max-connections=300"]
-    command += ["--performance-schema=OFF", "--server-id=1", "--log-bin=binlog", "--sync-binlog=0"]
+    command += ["--performance-schema=OFF", f"--server-id={server_id}", "--log-bin=binlog", "--sync-binlog=0"]
     command += ["--binlog-format=ROW", "--binlog-row-image=FULL", "--binlog-row-metadata=FULL"]
+    # A server that starts removes what others have in the same folder for temporary files, and they die of it.
+    command += ["--log-slave-updates", f"--relay-log={own}/relay", f"--tmpdir={own}"]
     server = DatabaseServer(command, port, own, _mysql_answers)
     server.start()
     try:
@@ -213,7 +215,7 @@ def running_mysql(folder: Path, programs: Path, *, server_id: int = 1) -> Iterat
     command += ["--binlog-format=ROW", "--binlog-row-image=FULL", "--binlog-row-metadata=FULL", "--sql-mode="]
     command += ["--gtid-mode=ON", "--enforce-gtid-consistency=ON", "--performance-schema=OFF"]
     command += ["--innodb-buffer-pool-size=32M", "--innodb-flush-log-at-trx-commit=0", "--max-connections=300"]
-    command += ["--default-authentication-plugin=mysql_native_password"]
+    command += ["--default-authentication-plugin=mysql_native_password", f"--tmpdir={own}"]
     server = DatabaseServer(command, port, own, _mysql_answers)
     server.start()
     try:

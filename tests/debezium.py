@@ -65,9 +65,14 @@ class Debezium:
 
     async def start(self, name: str, config: Mapping[str, str]) -> None:
         """Create a connector, with schemas in its JSON."""
+        await self.ask("PUT", f"/connectors/{name}/config", {**config, **self.converters})
+
+    @property
+    def converters(self) -> dict[str, str]:
+        """JSON with schemas, whatever the worker has."""
         converters = {f"{kind}.converter.schemas.enable": "true" for kind in ("key", "value")}
-        converters |= {f"{kind}.converter": "org.apache.kafka.connect.json.JsonConverter" for kind in ("key", "value")}
-        await self.ask("PUT", f"/connectors/{name}/config", {**config, **converters})
+        names = {f"{kind}.converter": "org.apache.kafka.connect.json.JsonConverter" for kind in ("key", "value")}
+        return converters | names
 
     async def stop(self, name: str) -> None:
         """All that it has read is in Kafka, and so is its offset."""
@@ -182,8 +187,8 @@ def _plain(schema: Any, value: Any) -> Any:
         return None
     kind = schema["type"]
     if kind == "struct":
-        fields = {item["field"]: _plain(item, value[item["field"]]) for item in schema["fields"]}
-        return _decided(schema.get("name"), fields)
+        pairs = zip(schema["fields"], value.values(), strict=True)  # a column's own name may be none of Avro's
+        return _decided(schema.get("name"), {item["field"]: _plain(item, one) for item, one in pairs})
     if kind == "array":
         return [_plain(schema["items"], item) for item in value]
     if isinstance(value, Decimal):

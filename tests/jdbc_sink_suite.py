@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from decimal import Decimal
@@ -187,6 +188,45 @@ class JdbcSinkSuite:
         ]
         assert all(message for _, _, message in refused)
 
+    @pytest.mark.parametrize("kind", ["date", "timestamp-millis", "timestamp-micros", "time-millis"])
+    async def test_a_date_outside_the_range_of_the_database_is_refused_alone(self, kind: str) -> None:
+        """Never is another one, or a text that is none, written in its stead; the others are."""
+        whole = "int" if kind in {"date", "time-millis"} else "long"
+        schema = {
+            "type": "record",
+            "name": "D",
+            "fields": [{"name": "day", "type": {"type": whole, "logicalType": kind}}],
+        }
+        greatest = 2**31 - 1 if whole == "int" else 2**63 - 1
+        refused: list[tuple[int, str, str]] = []
+        rows = [(1, {"day": 1}), (2, {"day": greatest}), (3, {"day": -greatest}), (4, {"day": 2})]
+        async with self.sink(auto_create="true") as sink:
+            await sink.put(batch_of(rows, schema, refused=refused))
+        found = dict(await self.sql("select id, cast(day as char(40)) from orders"))
+        kept = {int(number) for number in found}
+        assert {1, 4} <= kept
+        assert sorted(kept | {row + 1 for row, _, _ in refused}) == [1, 2, 3, 4]
+        assert len(kept) + len(refused) == 4
+        assert all(message for _, _, message in refused)
+        extremes = {int(number): str(day).strip() for number, day in found.items() if int(number) in {2, 3}}
+        if kind == "timestamp-micros" and extremes:  # PostgreSQL has the year 294247
+            assert extremes == {2: "294247-01-10 04:00:54.775807"}
+        else:
+            assert extremes == {}
+
+    async def test_what_the_database_says_of_a_row_is_left_out(self) -> None:
+        """``trim.sensitive.log``: databases repeat values, so only their code is told."""
+        await self.sql(
+            "create table orders (id bigint not null primary key, status varchar(5), amount int check (amount < 9))"
+        )
+        refused: list[tuple[int, str, str]] = []
+        async with self.sink(trim_sensitive_log="true") as sink:
+            await sink.put(batch_of([(1, order("ok")), (2, order("ok", 10))], refused=refused))
+        ((row, _, message),) = refused
+        assert row == 1
+        assert re.fullmatch(r".?orders.?: refused by the database( \(\w+\))?", message), message
+        assert await self.orders() == [(1, "ok", 1)]
+
     async def test_nothing_is_rounded(self) -> None:
         """A number with more digits than its column has is refused, where databases round without a word."""
         schema = {"type": "record", "name": "Price", "fields": [{"name": "price", "type": _LOGICAL[-1][1]}]}
@@ -289,3 +329,26 @@ class JdbcSinkSuite:
                 await zombie.put(batch_of([(None, order("b"))], begin=1))
             await sink.put(batch_of([(None, order("b"))], begin=1))
         assert [row[0] for row in await self.sql("select status from orders order by 1")] == ["a", "b"]
+
+    async def test_without_offsets_a_zombie_puts_an_older_row_over_a_newer_one(self) -> None:
+        """As the guide says of it: a database has no versions. The key's next record mends it."""
+        async with self.sink(auto_create="true") as zombie, self.sink() as sink:
+            await zombie.put(batch_of([(1, order("first"))]))
+            await sink.put(batch_of([(1, order("second")), (1, order("third"))], begin=1))
+            await zombie.put(batch_of([(1, order("second"))], begin=1))
+            assert await self.orders() == [(1, "second", 1)]
+            await sink.put(batch_of([(1, order("fourth"))], begin=3))
+        assert await self.orders() == [(1, "fourth", 1)]
+
+    @pytest.mark.parametrize("name", ["a.b.c.d", "x" * 300, ".", "no\x00name"])
+    async def test_an_illegal_name_fails_the_task(self, name: str) -> None:
+        """No record is refused for the name of its table; what to do is told."""
+        refused: list[tuple[int, str, str]] = []
+        async with self.sink(auto_create="true", table_name_format=name) as sink:
+            if self.url.startswith("jdbc:sqlite") and name == "x" * 300:
+                await sink.put(batch_of([(1, order("a"))], refused=refused))  # it takes any
+                return
+            with pytest.raises(Fatal) as told:
+                await sink.put(batch_of([(1, order("a"))], refused=refused))
+        assert str(told.value)
+        assert refused == []

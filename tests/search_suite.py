@@ -21,7 +21,7 @@ from service.sinks.converters import ColumnReader, EnvelopeReader, JsonReader, T
 from service.sinks.decoding import KEY_STAGE, VALUE_STAGE, Decoding, SideReader
 from service.sinks.elasticsearch.config import ElasticsearchSinkConfig
 from service.sinks.elasticsearch.sink import ElasticsearchSink
-from tests.unit.sinks.fakes import polled
+from tests.unit.sinks.fake_library import polled
 
 
 @dataclass
@@ -71,6 +71,8 @@ class Sink:
         begin: int = 0,
         values: ColumnReader | None = None,
         headers: Sequence[Mapping[str, bytes]] = (),
+        partition: int = 0,
+        times: Sequence[int] = (),
     ) -> SinkBatch:
         """Keys and values from an offset on; values are given as JSON."""
         table = polled([None if value is None else json.dumps(value).encode() for _, value in records], begin=begin)
@@ -81,6 +83,9 @@ class Sink:
         if headers:
             given = [[{"name": name, "value": value} for name, value in each.items()] for each in headers]
             table = table.set_column(7, "headers", pa.array(given, table.schema.field("headers").type))
+        table = table.set_column(1, "partition", pa.array([partition] * len(records), pa.int32()))
+        if times:
+            table = table.set_column(3, "timestamp", pa.array(times, pa.int64()))
         decoding = Decoding(
             SideReader(TextReader(), "K", KEY_STAGE), SideReader(values or JsonReader(), "V", VALUE_STAGE), "Sink"
         )
@@ -189,6 +194,34 @@ class SearchSuite:
             )
             assert list(sink.refused) == [2, 3]
         assert await search.documents() == {"a": {"n": 1}}
+
+    async def test_one_key_in_two_partitions(self, search: Search) -> None:
+        """By offsets the newer record may lose; by its time it wins, whatever order and offset it has."""
+        older = {"times": [1_000], "begin": 500}
+        newer = {"times": [2_000], "begin": 3, "partition": 1}
+        async with started(search) as sink:
+            sink.ends |= {(search.topic, 0): 501, (search.topic, 1): 600}
+            await sink.put([("lost", {"n": "older"})], **older)
+            await sink.put([("lost", {"n": "newer"})], **newer)
+        async with started(search, external__version="timestamp", behavior__on__null__values="DELETE") as sink:
+            for key, puts in {"kept": (older, newer), "overtaken": (newer, older)}.items():
+                for put in puts:
+                    await sink.put([(key, {"n": "newer" if put is newer else "older"})], **put)
+            await sink.put([("gone", {"n": "older"})], **older)
+            await sink.put([("gone", None)], **newer)
+            await sink.put([("gone", {"n": "older"})], **older)
+        found = {name: source["n"] for name, source in (await search.documents()).items()}
+        assert found == {"lost": "older", "kept": "newer", "overtaken": "newer"}
+
+    async def test_records_of_one_millisecond_keep_their_order(self, search: Search) -> None:
+        """With times as versions: also when they come again; a record without a time is refused."""
+        async with started(search, external__version="timestamp") as sink:
+            for _ in range(2):
+                await sink.put([("a", {"n": n}) for n in range(5)], begin=(1 << 21) - 7, times=[1_700_000_000_000] * 5)
+            await sink.put([("b", {"n": 5}), ("b", {"n": 6})], begin=(1 << 21), times=[-1, 1 << 42])
+            assert list(sink.refused) == [1 << 21, (1 << 21) + 1]
+            assert "the record has no time" in sink.refused[1 << 21]
+        assert await search.documents() == {"a": {"n": 4}}
 
     async def test_upsert_changes_the_given_fields(self, search: Search) -> None:
         """The others stay; a document that is not there is made."""

@@ -12,12 +12,13 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from threading import Event, Lock
+from threading import Event
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from fetchers.sdk import Clock, FetchContext, Retriable
 from fetchers.sdk.context import BLOCKING_SECONDS_MAX
+from fetchers.toolkit.exclusive_calls import ExclusiveCalls
 
 T = TypeVar("T")
 
@@ -33,20 +34,14 @@ class FileCalls:
         self._context = context
         self._subject = subject
         self._stopping = stopping
-        self._close = close
-        self._in_use = Lock()
+        self._calls = ExclusiveCalls(close, closed=stopping)
 
     async def run(self, call: Callable[[], T], *, seconds_max: float = BLOCKING_SECONDS_MAX) -> T:
-        """What the call returns or raises. Raises Retriable when it takes too long."""
+        """What the call returns or raises. Raises Retriable when it takes too long, and after ``stop``."""
 
         def guarded() -> T:
-            try:
-                with self._in_use:
-                    if self._stopping.is_set():
-                        raise InterruptedError
-                    return call()
-            finally:
-                self._close_if_last()
+            with self._calls.call():
+                return call()
 
         return await self._context.run_blocking(guarded, subject=self._subject, seconds_max=seconds_max)
 
@@ -56,18 +51,10 @@ class FileCalls:
         try:
             # One that hangs is not waited for: it closes the files itself.
             with suppress(Retriable):
-                await self._context.run_blocking(
-                    self._close_if_last, subject=self._subject, seconds_max=LOOK_SECONDS_MAX
-                )
+                release = self._calls.release_if_last
+                await self._context.run_blocking(release, subject=self._subject, seconds_max=LOOK_SECONDS_MAX)
         finally:
-            self._close_if_last()
-
-    def _close_if_last(self) -> None:
-        if self._stopping.is_set() and self._in_use.acquire(blocking=False):
-            try:
-                self._close()
-            finally:
-                self._in_use.release()
+            self._calls.close()
 
 
 _KEEP_THE_BEAT = object()

@@ -13,8 +13,6 @@ _WANTED = {
     "binlog_row_image": ("FULL", "rows must be logged with all of their columns"),
     "binlog_row_metadata": ("FULL", "the log must name its columns"),
     "binlog_row_value_options": ("", "JSON columns must be logged whole"),
-    "binlog_transaction_compression": ("OFF", "transactions must not be logged compressed"),
-    "log_bin_compress": ("OFF", "events must not be logged compressed"),
 }
 
 

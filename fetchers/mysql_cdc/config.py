@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
-from fetchers.sdk import Boolean, Importance, Key, NameList, Secret, TopicsConfig
+from fetchers.sdk import Boolean, Importance, Key, NameList, Secret
+from fetchers.toolkit.debezium_keys import DebeziumConfig
 from fetchers.toolkit.name_lists import Adjustment
 
 CONNECTION, TABLES, SNAPSHOT, EVENTS, LOG = "Connection", "Tables", "Snapshot", "Events", "Log"
 _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 SERVER_ID_MAX = (1 << 32) - 1
+_OF_MARIADB = {"disable": "disabled", "trust": "required", "verify-ca": "verify_ca", "verify-full": "verify_identity"}
 
 
-class MySqlCdcConfig(TopicsConfig):
+def _ssl_mode(value: object) -> object:
+    """A word of Debezium's connector for MariaDB as that of the one for MySQL."""
+    return _OF_MARIADB.get(value.lower(), value) if isinstance(value, str) else value
+
+
+class MySqlCdcConfig(DebeziumConfig):
     """Changes of tables, as the binary log of MySQL or MariaDB has them."""
 
+    debezium_connector: ClassVar[str] = "mysql"
     database_hostname: Annotated[str, Field(min_length=1), Key(_HIGH, CONNECTION, 1, "LONG", example="localhost")]
     """Host of the database."""
     database_port: Annotated[int, Field(ge=1, le=65535), Key(_HIGH, CONNECTION, 2, "SHORT")] = 3306
@@ -32,10 +40,12 @@ class MySqlCdcConfig(TopicsConfig):
     """A number that no server and no other reader of this database has: the server ends an older reader of the same."""
     database_ssl_mode: Annotated[
         Literal["disabled", "preferred", "required", "verify_ca", "verify_identity"],
+        BeforeValidator(_ssl_mode),
         Key(_MEDIUM, CONNECTION, 6, "SHORT"),
     ] = "preferred"
     """``required``: TLS; ``verify_identity`` (and ``verify_ca``, which is the same here): and the server's certificate
-    must be right. ``preferred`` and ``disabled``: no TLS."""
+    must be right. ``preferred`` and ``disabled``: no TLS. ``disable``, ``trust``, ``verify-ca`` and ``verify-full``, as
+    Debezium's connector for MariaDB has them, are the same."""
     log_silence_max_ms: Annotated[int, Field(ge=300), Key(_LOW, LOG, 2, "SHORT")] = 30_000
     """Milliseconds of silence after which the connection is taken for lost; the server is told to say something every
     second, or three times in this time."""
@@ -63,6 +73,15 @@ class MySqlCdcConfig(TopicsConfig):
     right only while nobody writes. MariaDB needs no lock, and none is taken."""
     snapshot_fetch_size: Annotated[int, Field(ge=1, le=1_000_000), Key(_LOW, SNAPSHOT, 3, "SHORT")] = 10_000
     """Most rows of a page of a snapshot."""
+    snapshot_request_id: Annotated[
+        str, Field(max_length=200), Key(_LOW, SNAPSHOT, 4, "MEDIUM", example="2026-07-01")
+    ] = ""
+    """Set it to another text, while the connector runs, and the tables of ``snapshot.request.tables`` are read again
+    beside the log; empty it, and reading them again ends. The same text is obeyed once."""
+    snapshot_request_tables: Annotated[NameList, Key(_LOW, SNAPSHOT, 5, "LONG", example="shop\\.orders")] = ()
+    """Regular expressions of which one must match a table's whole ``database.table``; all tables when empty."""
+    table_poll_interval_ms: Annotated[int, Field(ge=10), Key(_LOW, SNAPSHOT, 6, "SHORT")] = 60_000
+    """Milliseconds between two looks for tables that were added."""
     decimal_handling_mode: Annotated[Literal["precise", "double", "string"], Key(_MEDIUM, EVENTS, 2, "SHORT")] = (
         "precise"
     )
@@ -72,7 +91,7 @@ class MySqlCdcConfig(TopicsConfig):
     tombstones_on_delete: Annotated[Boolean, Key(_MEDIUM, EVENTS, 4, "SHORT")] = True
     """Whether a null with the row's key follows each delete, so that compaction forgets the row."""
     skipped_operations: Annotated[NameList, Key(_LOW, EVENTS, 5, "SHORT")] = ("t",)
-    """Of ``c``, ``u``, ``d``; ``t`` (TRUNCATE) is always left out."""
+    """Of ``c``, ``u``, ``d``, ``t`` (TRUNCATE), or ``none``. Rows alone (``event.form=row``) cannot say ``t``."""
     event_form: Annotated[Literal["envelope", "row"], Key(_MEDIUM, EVENTS, 6, "SHORT")] = "envelope"
     """``row``: rows alone with ``__deleted``, as Debezium's ``ExtractNewRecordState`` with ``rewrite`` makes them."""
     schema_name_adjustment_mode: Annotated[Adjustment, Key(_LOW, EVENTS, 7, "SHORT")] = "none"

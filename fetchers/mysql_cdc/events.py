@@ -21,15 +21,12 @@ ROWS: Final = {WRITE_V1: "c", WRITE_V2: "c", UPDATE_V1: "u", UPDATE_V2: "u", DEL
 SECOND_VERSION: Final = frozenset({WRITE_V2, UPDATE_V2, DELETE_V2})
 REFUSED: Final = {
     PARTIAL_UPDATE: "JSON columns are logged in part. Run: SET GLOBAL binlog_row_value_options = ''",
-    TRANSACTION_PAYLOAD: "transactions are logged compressed. Run: SET GLOBAL binlog_transaction_compression = OFF",
+    TRANSACTION_PAYLOAD: "a compressed transaction is where none can be",
     TAGGED_GTID: "transactions have tagged GTIDs (MySQL 8.3 and newer), which cannot be followed yet: "
     "leave gtid_next at AUTOMATIC without a tag",
     20: "rows are logged in the form of MySQL 5.1.15 and older",
     21: "rows are logged in the form of MySQL 5.1.15 and older",
     22: "rows are logged in the form of MySQL 5.1.15 and older",
-    **dict.fromkeys(
-        (165, 166, 167, 168, 169, 170, 171), "events are logged compressed. Run: SET GLOBAL log_bin_compress = OFF"
-    ),
 }
 """Types of events that cannot be passed over without losing changes, with what mends it."""
 HEADER_BYTES = 19
@@ -42,6 +39,10 @@ _PACKET = struct.Struct("<IBIBIIIH")
 _HEADER = struct.Struct("<IBIIIH")
 _MARIADB_GTID = struct.Struct("<QIB")
 """Number, domain and flags."""
+_COMMITTED_AT, _COMMITTED_BYTES = 42, 7
+"""In MySQL's GTID: behind flags 1, server 16, number 8, kind of what follows 1, and two numbers of 8 for replicas."""
+_HAS_ORIGINAL = 1 << 55
+"""The highest bit of that time says that the one of the first server follows."""
 ARTIFICIAL = 0x20
 _STATUS_EVENT, _STATUS_END, _STATUS_ERROR = 0, 0xFE, 0xFF
 
@@ -88,6 +89,16 @@ class EventReader:
         self._rest = b""
         self._has_checksums: bool | None = None
         """None until the log has said it; what comes before is tried."""
+
+    @property
+    def has_checksums(self) -> bool | None:
+        """Whether events have them; None until the log has said it."""
+        return self._has_checksums
+
+    def take_rest(self) -> bytes:
+        """Bytes that are no whole event yet, which are to be fed again."""
+        rest, self._rest = self._rest, b""
+        return rest
 
     def feed(self, data: bytes) -> list[Event]:
         """All events that are whole now; raises ``MalformedError``, ``ServerRefused``, ``EOFError``."""
@@ -230,6 +241,21 @@ class TransactionId(NamedTuple):
     def text(self) -> str:
         """As the server writes it."""
         return f"{self.source}:{self.number}" if len(self.source) == 36 else f"{self.source}-{self.number}"  # noqa: PLR2004
+
+
+def read_commit_us(event: Event) -> int:
+    """When the transaction behind a GTID of MySQL was first committed, microseconds since the epoch; 0: it is not told.
+
+    On the server that it comes from, which a replica's log tells beside the time of its own commit.
+    """
+    at = event.start + _COMMITTED_AT
+    if event.kind == MARIADB_GTID or event.end < at + _COMMITTED_BYTES:
+        return 0
+    own = int.from_bytes(event.data[at : at + _COMMITTED_BYTES], "little")
+    if own < _HAS_ORIGINAL:
+        return own
+    at += _COMMITTED_BYTES
+    return int.from_bytes(event.data[at : min(at + _COMMITTED_BYTES, event.end)], "little")
 
 
 def read_gtid(event: Event) -> TransactionId | None:

@@ -202,7 +202,9 @@ class Mapped:
         texts = self._texts(column)
         names = [texts.one(value) for value in column.values]
         name = "io.debezium.data.Enum" if column.type == ENUM else "io.debezium.data.EnumSet"
-        form = forms.named(name, forms.STRING, parameters={"allowed": ",".join(names)})
+        form = forms.named(
+            name, forms.STRING, parameters={"allowed": ",".join(one.replace(",", r"\,") for one in names)}
+        )
 
         def read(octets: Numbers, is_valid: Numbers) -> Any:
             return values.choices(column, names, octets, is_valid)

@@ -7,6 +7,7 @@ middle of one. What is ours besides says how much behind it was delivered alread
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -42,6 +43,14 @@ class GtidSet:
                 sets[source] = _joined([*known, (number, number)])
         written = [f"{name}:{_written(ranges)}" for name, ranges in sorted(sets.items())]
         return GtidSet(",".join([*written, *(domains[at] for at in sorted(domains))]))
+
+    def ranges(self) -> dict[str, list[tuple[int, int]]]:
+        """Of MySQL's: first and last numbers by the UUID of a server. Raises ``ValueError``."""
+        found = {}
+        for one in filter(None, (part.strip() for part in self.text.split(","))):
+            name, _, ranges = one.partition(":")
+            found[name.lower()] = [_bounds(text) for text in ranges.split(":")]
+        return found
 
 
 def _domain(text: str) -> int:
@@ -83,9 +92,21 @@ class Place:
     """Up to this position those of ``tables`` are as well."""
     tables: tuple[str, ...] = ()
     """Also the tables that a snapshot is through with."""
+    events: int = 0
+    """Of the transaction that begins here, so many events are delivered, by Debezium's count (``underway``)."""
+    rows: int = 0
+    """And so many rows of the next one."""
+    table: str = ""
+    """The table that a snapshot stands in; empty: it is between two."""
+    keys: tuple[str, ...] = ()
+    """Texts of the key of the last row of it that is delivered (``snapshot.KeyTexts``)."""
     is_snapshot: bool = False
     """A snapshot is under way; the log is to be read from here afterwards."""
     server_id: int = 0
+    log_of: str = ""
+    """The server whose files and positions these are: MySQL's UUID, MariaDB's number; empty: it was not stored."""
+    is_by_gtids: bool = False
+    """Another server was read before: the log is asked for by the GTIDs (``failover``)."""
     seconds: int = 0
     """When the database committed what was read last, by the log's clock, which has seconds."""
 
@@ -107,33 +128,73 @@ class Place:
             _number(offset.get("delivered")),
             _number(offset.get("until")),
             tuple(tables.split("\n")) if tables else (),
+            _number(offset.get("event")),
+            _number(offset.get("row")),
+            str(offset.get("snapshot_table") or ""),
+            tuple(map(str, json.loads(str(offset.get("snapshot_key") or "[]")))),
             is_snapshot=snapshot not in (None, False, "false") and offset.get("snapshot_completed") is not True,
             server_id=_number(offset.get("server_id")),
+            log_of=str(offset.get("log_of") or ""),
+            is_by_gtids=offset.get("by_gtids") is True,
             seconds=_number(offset.get("ts_sec")),
         )
 
     def offset(self) -> Offset:
         """To be stored."""
         found: dict[str, Scalar] = {"file": self.file, "pos": self.position, "server_id": self.server_id}
-        if self.seconds:
-            found["ts_sec"] = self.seconds
-        if self.gtids.text:
-            found["gtids"] = self.gtids.text
-        if self.delivered:
-            found["delivered"] = self.delivered
-        if self.until:
-            found["until"] = self.until
+        optional: dict[str, Scalar] = {
+            "ts_sec": self.seconds,
+            "log_of": self.log_of,
+            "by_gtids": self.is_by_gtids,
+            "gtids": self.gtids.text,
+            "delivered": self.delivered,
+            "until": self.until,
+            "event": self.events,
+            "row": self.rows,
+        }
+        found |= {name: value for name, value in optional.items() if value}
         if self.tables:
             found["tables"] = "\n".join(self.tables)
         if self.is_snapshot:
             found |= {"snapshot": True, "snapshot_completed": False}
+        if self.table:
+            found |= {"snapshot_table": self.table, "snapshot_key": json.dumps(self.keys)}
         return found
 
     def at(self, file: str, position: int, gtids: GtidSet) -> Place:
         """Between two transactions, with nothing behind it done."""
         return replace(
-            self, file=file, position=position, gtids=gtids, delivered=0, until=0, tables=(), is_snapshot=False
+            self,
+            file=file,
+            position=position,
+            gtids=gtids,
+            delivered=0,
+            until=0,
+            tables=(),
+            events=0,
+            rows=0,
+            table="",
+            keys=(),
+            is_snapshot=False,
         )
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether part of the transaction that begins here is delivered."""
+        return bool(self.delivered or self.until or self.events or self.rows)
+
+    def asks_by_gtids(self, *, is_mariadb: bool) -> bool:
+        """Whether the log is asked for by the GTIDs.
+
+        Debezium's place inside a transaction of MySQL is behind the transaction's GTID, which would not be sent.
+        """
+        return self.is_by_gtids or bool(not is_mariadb and self.gtids.text and (self.events or self.rows))
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """Greater for what comes later in the log of one server."""
+        number = self.file.rpartition(".")[2]
+        return int(number) if number.isdigit() else 0, self.position
 
 
 def _number(value: Scalar) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fetchers.mysql_cdc.events import ROWS, SECOND_VERSION, Event, MalformedError
+from fetchers.mysql_cdc.events import ROWS, SECOND_VERSION, UPDATE_V1, Event, MalformedError
 from fetchers.mysql_cdc.table_map import (
     BIT,
     BLOB,
@@ -39,11 +39,14 @@ from fetchers.mysql_cdc.table_map import (
     NotDescribed,
     TableMap,
 )
+from fetchers.mysql_cdc.transactions import EVENTS, Transactions
 
 Numbers = np.ndarray[Any, Any]
 _FIXED = {TINY: 1, SHORT: 2, INT24: 3, LONG: 4, LONGLONG: 8, FLOAT: 4, DOUBLE: 8, DATE: 3, YEAR: 1}
 _WITH_FRACTION = {TIMESTAMP2: 4, DATETIME2: 5, TIME2: 3}
 _WITH_LENGTH = {VARCHAR, STRING, BLOB, JSON, GEOMETRY}
+IMAGES_TOGETHER_MAX = 16
+"""Images of one event up to which rows of many events are gone over together."""
 DIGIT_BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
 """Bytes of so many digits of a DECIMAL; nine are a group of four bytes."""
 
@@ -108,6 +111,42 @@ class _Layout:
         if at != end:
             raise MalformedError("a row of the log runs past its event")
         return starts
+
+    def images(self, octets: Numbers, begins: Numbers, ends: Numbers) -> tuple[list[Numbers], Numbers | None]:
+        """Where the images of many events begin, and how many each event has; None where they must be walked."""
+        starts: list[Numbers] = []
+        counts = np.zeros(len(begins), np.int64)
+        left, at = np.arange(len(begins)), begins
+        while len(left):
+            if len(starts) == IMAGES_TOGETHER_MAX:
+                return starts, None
+            starts.append(at)
+            counts[left] += 1
+            behind = self._behind(octets, at, ends[left])
+            if behind is None:
+                return starts, None
+            is_left = behind < ends[left]
+            left, at = left[is_left], behind[is_left]
+        return starts, counts
+
+    def _behind(self, octets: Numbers, starts: Numbers, ends: Numbers) -> Numbers | None:
+        """Where images that begin at ``starts`` end; None where one runs past its event's end."""
+        at = starts + self.bitmap_bytes
+        if (at > ends).any():
+            return None
+        for number, width in enumerate(self.widths):
+            is_there = octets[starts + (number >> 3)] >> (number & 7) & 1 == 0
+            if width is not None:
+                at = at + width * is_there
+                continue
+            prefix = self.columns[number].size
+            if (at + prefix * is_there > ends).any():
+                return None
+            length = np.zeros(len(at), np.int64)
+            for place in range(prefix):
+                length |= octets[np.minimum(at + place, len(octets) - 1)].astype(np.int64) << (8 * place)
+            at = at + (prefix + length) * is_there
+        return None if (at > ends).any() else at
 
     def _steps_of(self, bitmap: bytes) -> tuple[tuple[tuple[int, int], ...], int]:
         """For rows in which just these columns are null: bytes to pass and length to read, again and again."""
@@ -200,6 +239,33 @@ class RowBuffer:
         self._parts.append(data[at : event.end])
         self.bytes += event.end - at
         return len(starts)
+
+    def add_together(self, found: Transactions, which: Numbers) -> list[int]:
+        """Take the rows of many transactions, as ``add`` each of them: how many images each has."""
+        events = which * EVENTS + 2
+        begins, ends = self._rows_of(found, events)
+        starts, counts = self._layout.images(found.octets, begins, ends) if begins is not None else ([], None)
+        if begins is None or counts is None:
+            return [self.add(found.event(event)) for event in events.tolist()]
+        data, sizes = found.data, ends - begins
+        self._parts += [data[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)]
+        shifts = self.bytes + np.cumsum(sizes) - sizes - begins
+        self._starts += (np.sort(np.concatenate(starts)) + np.repeat(shifts, counts)).tolist()
+        self.bytes += int(sizes.sum())
+        made: list[int] = counts.tolist()
+        return made
+
+    def _rows_of(self, found: Transactions, events: Numbers) -> tuple[Numbers | None, Numbers]:
+        """Where the rows of events begin and end; None where one of them does not begin as it should."""
+        layout, begins, ends = self._layout, found.starts[events] + 8, found.ends[events]
+        is_update = found.heads["kind"][events] == UPDATE_V1
+        is_right = np.zeros(len(events), bool)
+        for is_kind, heads in ((~is_update, layout.heads), (is_update, layout.update_heads)):
+            for head in heads if is_kind.any() else ():
+                at = np.minimum(begins[:, None] + np.arange(len(head)), len(found.octets) - 1)
+                is_right |= is_kind & (found.octets[at] == np.frombuffer(head, np.uint8)).all(axis=1)
+        begins = begins + len(layout.count) + layout.bitmap_bytes * np.where(is_update, 2, 1)
+        return begins if is_right.all() and (begins < ends).all() else None, ends
 
     def images(self) -> Images:
         """All that were added."""

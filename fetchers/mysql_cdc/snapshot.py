@@ -4,15 +4,14 @@ MariaDB says the place of a consistent snapshot itself (``binlog_snapshot_file``
 MySQL does not: all writers are stopped for the moment between the beginning of the transaction and the question for the
 place (``FLUSH TABLES WITH READ LOCK``).
 
-An interrupted snapshot goes on with the table that it stood in, in a new transaction. Its place in the log stays that
-of the first one: what happened since then to tables that were through comes from the log alone; of the others it comes
-both in their rows and from the log, whose later events bring every row to its last state.
+What is left of an interrupted one is read in stretches of the key beside the log (``stretches``); so each page's place
+names the last key, in texts that a later SELECT can be made of.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
@@ -62,6 +61,7 @@ _TYPES = {
 } | dict.fromkeys(
     ("tinytext", "text", "mediumtext", "longtext", "tinyblob", "blob", "mediumblob", "longblob"), BLOB
 )  # fmt: skip
+_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?(e[-+]?[0-9]+)?")
 _CHOICE = re.compile(r"'((?:[^']|'')*)'")
 
 
@@ -83,11 +83,13 @@ async def log_end(connection: MySqlConnection) -> Place:
 
 
 async def _with_gtids(connection: MySqlConnection, file: str, position: int, gtids: str) -> Place:
-    rows = await connection.rows("SELECT @@server_id AS id")
+    of = "server_id" if connection.is_mariadb else "server_uuid"
+    rows = await connection.rows(f"SELECT @@server_id AS id, @@{of} AS log_of")
     if connection.is_mariadb:
         found = await connection.rows(f"SELECT binlog_gtid_pos('{file}', {position}) AS gtids")
         gtids = str(found[0]["gtids"] or "")
-    return Place(file, position, GtidSet(gtids.replace("\n", "")), server_id=int(rows[0]["id"]))
+    number, log_of = int(rows[0]["id"]), str(rows[0]["log_of"])
+    return Place(file, position, GtidSet(gtids.replace("\n", "")), server_id=number, log_of=log_of)
 
 
 async def begin(connection: MySqlConnection, *, locks: bool) -> Place:
@@ -109,21 +111,28 @@ async def begin(connection: MySqlConnection, *, locks: bool) -> Place:
     return place
 
 
-async def tables_of(connection: MySqlConnection, takes: Callable[[str], bool]) -> list[TableMap]:
-    """All that are wanted, by name, with their columns as they are now."""
+async def tables_of(
+    connection: MySqlConnection, takes: Callable[[str], bool], *, only: tuple[str, str] | None = None
+) -> list[TableMap]:
+    """All that are wanted, by name, with their columns as they are now; ``only``: a database and a table of it."""
+    of = (
+        f" AND {{0}}.table_schema = {text_literal(only[0])} AND {{0}}.table_name = {text_literal(only[1])}"
+        if only
+        else ""
+    )
     rows = await connection.rows(
-        "SELECT c.table_schema AS d, c.table_name AS t, c.column_name AS n, c.data_type AS k, c.column_type AS full, "
+        "SELECT c.table_schema AS d, c.table_name AS t, c.column_name AS n, c.data_type AS k, c.column_type AS full, "  # noqa: S608 - literals
         "c.is_nullable AS z, c.numeric_precision AS p, c.numeric_scale AS s, c.datetime_precision AS f, "
         "c.character_maximum_length AS l, c.character_set_name AS cs, c.column_key AS ck "
         "FROM information_schema.columns c JOIN information_schema.tables x ON x.table_schema = c.table_schema "
         "AND x.table_name = c.table_name WHERE x.table_type = 'BASE TABLE' "
-        "AND c.table_schema NOT IN ('mysql', 'information_schema', 'performance_schema', 'sys') "
-        "ORDER BY c.table_schema, c.table_name, c.ordinal_position"
+        "AND c.table_schema NOT IN ('mysql', 'information_schema', 'performance_schema', 'sys')"
+        f"{of.format('c')}{of.format('x')} ORDER BY c.table_schema, c.table_name, c.ordinal_position"
     )
     keys: dict[str, list[str]] = {}
     for row in await connection.rows(
-        "SELECT table_schema AS d, table_name AS t, column_name AS n FROM information_schema.statistics "
-        "WHERE index_name = 'PRIMARY' ORDER BY table_schema, table_name, seq_in_index"
+        "SELECT table_schema AS d, table_name AS t, column_name AS n FROM information_schema.statistics "  # noqa: S608 - literals
+        f"WHERE index_name = 'PRIMARY'{of.format('statistics')} ORDER BY table_schema, table_name, seq_in_index"
     ):
         keys.setdefault(f"{row['d']}.{row['t']}", []).append(row["n"])
     found: dict[tuple[str, str], list[Column]] = {}
@@ -167,48 +176,105 @@ async def pages(
     rows_max: int,
     now_us: Callable[[], int],
 ) -> AsyncGenerator[Page, None]:
-    """All rows of all tables that are not through, in the transaction that is open; the last page says that it is over.
+    """All rows of all these tables, in the transaction that is open.
 
     ``place``: where the log is to be read from afterwards.
     """
     place = replace(place, is_snapshot=True)
     for table in wanted:
-        if table.name in place.tables:
-            continue
+        keys = KeyTexts(tables, table)
         held: pa.RecordBatch | None = None  # the last page of a table says that the table is through
-        async with aclosing(connection.read(_select(tables, table), rows_next=_Sizes(rows_max))) as batches:
+        async with aclosing(connection.read(keys.select(), rows_next=Sizes(rows_max))) as batches:
             async for batch in batches:
                 if held is not None:
+                    place = replace(place, table=table.name, keys=keys.last(held))
                     yield tables.read(table, held, place=place, handled_us=now_us())
                 held = batch
-        place = replace(place, tables=(*place.tables, table.name))
+        place = replace(place, tables=(*place.tables, table.name), table="", keys=())
         if held is not None:
             yield tables.read(table, held, place=place, handled_us=now_us())
     await connection.rows("ROLLBACK")
-    yield Page([], place.at(place.file, place.position, place.gtids).offset(), partition=tables.partition)
 
 
-class _Sizes:
+class Sizes:
     """How many rows a batch has: few at first, then as many as fit."""
 
     def __init__(self, rows_max: int) -> None:
+        """``rows_max``: never more than so many."""
         self._rows_max = rows_max
 
     def __call__(self, batch: pa.RecordBatch | None) -> int:
-        if batch is None:
+        """``batch``: the last one; None: there was none yet."""
+        if batch is None or not batch.num_rows:
             return min(FIRST_ROWS, self._rows_max)
         fitting = PAGE_BYTES * batch.num_rows // max(1, batch.nbytes)
         return max(1, min(fitting, self._rows_max, 10 * batch.num_rows))
 
 
-def _select(tables: Tables, table: TableMap) -> str:
-    kinds = [kind for kind in tables.of(table).kinds if kind is not None]
-    columns = ", ".join(kind.expression.format(_quoted(kind.column.name)) for kind in kinds)
-    order = ", ".join(map(_quoted, table.key))
-    return (
-        f"SELECT {columns} FROM {_quoted(table.database)}.{_quoted(table.table)}"  # noqa: S608 - quoted names
-        f"{f' ORDER BY {order}' if order else ''}"
-    )
+class KeyTexts:
+    """The SELECT of a table's rows behind a key, in its order; and the texts of such a key.
+
+    A text stands for its value exactly, and compares as the index does: ENUM and SET are their numbers, bytes are
+    written as hexadecimal digits.
+    """
+
+    def __init__(self, tables: Tables, table: TableMap) -> None:
+        """Raises ``NotDescribed`` where a column cannot be read."""
+        self._name = f"{_quoted(table.database)}.{_quoted(table.table)}"
+        kinds = [kind for kind in tables.of(table).kinds if kind is not None]
+        self._columns = [kind.expression.format(_quoted(kind.column.name)) for kind in kinds]
+        at = {kind.column.name: place for place, kind in enumerate(kinds)}
+        self._keys = [kinds[at[name]].column for name in table.key]
+        self._places = []
+        """Of each column of the key, which column of a batch has its text."""
+        for column in self._keys:
+            if column.type in (ENUM, SET):
+                self._places.append(len(self._columns))
+                self._columns.append(f"({_quoted(column.name)} + 0)")
+            else:
+                self._places.append(at[column.name])
+
+    def select(self, after: Sequence[str] = (), *, rows_max: int = 0) -> str:
+        """SQL of all rows, or of ``rows_max`` behind the key ``after``. Raises ``ValueError`` for a text that is none.
+
+        The condition is one that both servers read a range of the index for, as they do not for tuples.
+        """
+        order = ", ".join(_quoted(column.name) for column in self._keys)
+        where = f" WHERE {self._behind(after)}" if after else ""
+        limit = f" LIMIT {rows_max}" if rows_max else ""
+        ordered = f" ORDER BY {order}" if order else ""
+        return f"SELECT {', '.join(self._columns)} FROM {self._name}{where}{ordered}{limit}"  # noqa: S608 - quoted
+
+    def _behind(self, after: Sequence[str]) -> str:
+        if len(after) != len(self._keys):
+            message = f"the stored key has {len(after)} columns, and that of the table has {len(self._keys)}"
+            raise ValueError(message)
+        made = ""
+        for column, text in reversed(list(zip(self._keys, after, strict=True))):
+            name, value = _quoted(column.name), _literal(column, text)
+            made = f"{name} >= {value} AND ({name} > {value} OR ({made}))" if made else f"{name} > {value}"
+        return made
+
+    def last(self, batch: pa.RecordBatch) -> tuple[str, ...]:
+        """Of the last row of a batch."""
+        found = [batch.column(at)[-1].as_py() for at in self._places]
+        return tuple(one.hex() if isinstance(one, bytes) else str(one) for one in found)
+
+
+def _literal(column: Column, text: str) -> str:
+    if column.type in (VARCHAR, STRING, BLOB) and column.charset == BINARY_CHARSET:
+        return f"x'{bytes.fromhex(text).hex()}'"
+    if column.type in (VARCHAR, STRING, BLOB, DATE, TIME2, DATETIME2, TIMESTAMP2):
+        return text_literal(text)
+    if _NUMBER.fullmatch(text) is None:
+        message = f"the stored key has no number for {column.name}"
+        raise ValueError(message)
+    return text
+
+
+def text_literal(text: str) -> str:
+    """A literal, whatever its letters and the session's settings are."""
+    return f"_utf8mb4 x'{text.encode().hex()}'"
 
 
 def _quoted(name: str) -> str:

@@ -80,17 +80,19 @@ class TableMap:
         object.__setattr__(self, "name", f"{self.database}.{self.table}")
 
 
-class _Cursor:
+class Cursor:
     """Reads what a body holds from the left; every step past its end is ``MalformedError``."""
 
-    def __init__(self, data: bytes) -> None:
-        self.data, self.at = data, 0
+    def __init__(self, data: bytes, short: str = "the description of a table is cut short") -> None:
+        """``short``: what is told of a step past the end."""
+        self.data, self.at, self._short = data, 0, short
 
     def take(self, count: int) -> bytes:
+        """The next bytes."""
         found = self.data[self.at : self.at + count]
         self.at += count
         if len(found) < count:
-            raise MalformedError("the description of a table is cut short")
+            raise MalformedError(self._short)
         return found
 
     def packed(self) -> int:
@@ -100,16 +102,17 @@ class _Cursor:
             return first
         if first in (0xFC, 0xFD, 0xFE):
             return int.from_bytes(self.take({0xFC: 2, 0xFD: 3, 0xFE: 8}[first]), "little")
-        raise MalformedError("the description of a table holds a length that is none")
+        raise MalformedError(f"{self._short}: it holds a length that is none")
 
     @property
     def has_more(self) -> bool:
+        """Whether bytes are left."""
         return self.at < len(self.data)
 
 
 def read_table_map(event: Event, *, is_mariadb: bool) -> TableMap:
     """The table; raises ``MalformedError``."""
-    body = _Cursor(event.data[event.start : event.end])
+    body = Cursor(event.data[event.start : event.end])
     body.take(8)  # number and flags
     database = body.take(body.take(1)[0]).decode("utf-8", "replace")
     body.take(1)
@@ -117,7 +120,7 @@ def read_table_map(event: Event, *, is_mariadb: bool) -> TableMap:
     body.take(1)
     count = body.packed()
     types = body.take(count)
-    metadata = _Cursor(body.take(body.packed()))
+    metadata = Cursor(body.take(body.packed()))
     nullable = body.take((count + 7) // 8)
     found = []
     try:
@@ -132,7 +135,7 @@ def read_table_map(event: Event, *, is_mariadb: bool) -> TableMap:
     return TableMap(database, table, columns, key)
 
 
-def _layout(kind: int, metadata: _Cursor) -> dict[str, Any]:  # noqa: C901, PLR0911 - one line a type
+def _layout(kind: int, metadata: Cursor) -> dict[str, Any]:  # noqa: C901, PLR0911 - one line a type
     """Type, size and scale of one column, from what every log says."""
     if kind in _UNKNOWN:
         raise NotDescribed(f"{_UNKNOWN[kind]} (type {kind}) cannot be read: leave its table out, or change it")
@@ -165,7 +168,7 @@ def _layout(kind: int, metadata: _Cursor) -> dict[str, Any]:  # noqa: C901, PLR0
     raise NotDescribed(f"a column of the unknown type {kind} cannot be read")
 
 
-def _optional(body: _Cursor) -> Iterator[tuple[int, bytes]]:
+def _optional(body: Cursor) -> Iterator[tuple[int, bytes]]:
     while body.has_more:
         kind = body.take(1)[0]
         yield kind, body.take(body.packed())
@@ -180,7 +183,7 @@ def _describe(
             "the log does not name its columns. Run: SET GLOBAL binlog_row_metadata = FULL; changes that were logged "
             "before cannot be read"
         )
-    names = list(_texts(_Cursor(optional[_NAMES])))
+    names = list(_texts(Cursor(optional[_NAMES])))
     if len(names) != len(found):
         raise MalformedError(f"a table has {len(found)} columns and {len(names)} names")
     for entry, name in zip(found, names, strict=True):
@@ -196,7 +199,7 @@ def _describe(
     choices = [entry for entry in found if entry["type"] in (ENUM, SET)]
     _charsets(choices, optional.get(_CHOICE_CHARSET_DEFAULT), optional.get(_CHOICE_CHARSETS))
     for kind, values in ((SET, optional.get(_SET_VALUES, b"")), (ENUM, optional.get(_ENUM_VALUES, b""))):
-        cursor = _Cursor(values)
+        cursor = Cursor(values)
         for entry in found:
             if entry["type"] == kind:
                 entry["values"] = tuple(cursor.take(cursor.packed()) for _ in range(cursor.packed()))
@@ -205,7 +208,7 @@ def _describe(
 
 def _key(found: list[dict[str, Any]], optional: Mapping[int, bytes]) -> Iterator[str]:
     is_prefixed = _KEY_WITH_PREFIX in optional
-    cursor = _Cursor(optional.get(_KEY_WITH_PREFIX if is_prefixed else _KEY, b""))
+    cursor = Cursor(optional.get(_KEY_WITH_PREFIX if is_prefixed else _KEY, b""))
     while cursor.has_more:
         at = cursor.packed()
         if is_prefixed:
@@ -215,7 +218,7 @@ def _key(found: list[dict[str, Any]], optional: Mapping[int, bytes]) -> Iterator
         yield found[at]["name"]
 
 
-def _texts(cursor: _Cursor) -> Iterator[bytes]:
+def _texts(cursor: Cursor) -> Iterator[bytes]:
     while cursor.has_more:
         yield cursor.take(cursor.packed())
 
@@ -223,11 +226,11 @@ def _texts(cursor: _Cursor) -> Iterator[bytes]:
 def _charsets(entries: list[dict[str, Any]], default: bytes | None, each: bytes | None) -> None:
     """Either one for all with exceptions, or one each."""
     if each is not None:
-        cursor = _Cursor(each)
+        cursor = Cursor(each)
         for entry in entries:
             entry["charset"] = cursor.packed()
     elif default is not None:
-        cursor = _Cursor(default)
+        cursor = Cursor(default)
         usual = cursor.packed()
         for entry in entries:
             entry["charset"] = usual

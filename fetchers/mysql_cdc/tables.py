@@ -13,11 +13,11 @@ from fetchers.mysql_cdc.charsets import UnknownCharset
 from fetchers.mysql_cdc.config import MySqlCdcConfig
 from fetchers.mysql_cdc.kinds import Kind, Mapped
 from fetchers.mysql_cdc.places import Place
-from fetchers.mysql_cdc.segments import Run
+from fetchers.mysql_cdc.segment import Run
 from fetchers.mysql_cdc.table_map import NotDescribed, TableMap
 from fetchers.sdk import Page, Partition
 from fetchers.sdk import rows as forms
-from fetchers.toolkit.change_events import READ, ChangeForm, Changes, ChangeTable, operation_codes
+from fetchers.toolkit.change_events import READ, TRUNCATE, ChangeForm, Changes, ChangeTable, operation_codes
 from fetchers.toolkit.name_lists import NameFilter
 
 SOURCE_FIELDS = {
@@ -31,7 +31,7 @@ SOURCE_FIELDS = {
     "query": forms.optional(forms.STRING),
 }
 """What Debezium's ``source`` has in both connectors, behind the common fields."""
-MICROS = 1_000_000
+
 TABLES_MAX = 10_000
 
 
@@ -58,7 +58,8 @@ class Tables:
             SOURCE_FIELDS,
             has_tombstones=config.tombstones_on_delete,
             is_flattened=config.event_form == "row",
-            skipped=operation_codes(("t", *config.skipped_operations)),
+            skipped=operation_codes(config.skipped_operations),
+            skips_halves=False,
             schema_names=config.schema_name_adjustment_mode,
             field_names=config.field_name_adjustment_mode,
         )
@@ -90,9 +91,11 @@ class Tables:
 
     def logged(self, run: Run, *, place: Place, file: str, handled_us: int, ends_transaction: bool) -> Page:
         """A page of what the log has; ``place``: where to go on behind it."""
+        if not run.table.columns and not run.table.trouble:
+            return self._emptied(run, place=place, file=file, handled_us=handled_us, ends_transaction=ends_transaction)
         delivered = self.of(run.table)
         rows = _rows(delivered, run)
-        kinds, images, seconds, positions, servers, gtids, threads = zip(*run.marks, strict=True)
+        kinds, images, committed, positions, servers, gtids, threads = zip(*run.marks, strict=True)
         codes = np.frombuffer("".join(kinds).encode(), np.uint8)
         sides = np.where(codes == ord("u"), 2, 1)
         counts = np.asarray(images) // sides
@@ -105,6 +108,10 @@ class Tables:
             before = rows.take(pa.array(first, mask=operations == ord("c")))
             after = rows.take(pa.array(first + (operations == ord("u")), mask=operations == ord("d")))
         each = pa.array(np.repeat(np.arange(len(codes)), counts))
+        numbers = np.arange(len(each)) - np.repeat(np.cumsum(counts) - counts, counts)
+        if run.delivered:
+            operations, each, numbers = operations[run.delivered :], each[run.delivered :], numbers[run.delivered :]
+            before, after = (None if one is None else one[run.delivered :] for one in (before, after))
 
         def column(values: Any, kind: Any) -> Any:
             return pa.array(values, kind).take(each)
@@ -116,12 +123,38 @@ class Tables:
             "server_id": column(servers, pa.int64()),
             "gtid": column(gtids, pa.string()),
             "pos": column(positions, pa.int64()),
-            "row": pa.array(np.arange(len(each)) - np.repeat(np.cumsum(counts) - counts, counts), pa.int32()),
+            "row": pa.array(numbers, pa.int32()),
             "thread": column(threads, pa.int64()),
         }
-        committed = column(np.asarray(seconds, np.int64) * MICROS, pa.int64())
         return delivered.changes.page(
-            Changes(operations, before, after, committed, source),
+            Changes(operations, before, after, column(committed, pa.int64()), source),
+            handled_us=handled_us,
+            offset=place.offset(),
+            partition=self.partition,
+            ends_transaction=ends_transaction,
+        )
+
+    def _emptied(self, run: Run, *, place: Place, file: str, handled_us: int, ends_transaction: bool) -> Page:
+        """Of TRUNCATEs; no records where the table is not known, because it is not there any more."""
+        table, count = run.described, len(run.marks)
+        if table is None:
+            return Page([], place.offset(), partition=self.partition, ends_transaction=ends_transaction)
+        delivered = self.of(table)
+        kinds = [kind for kind in delivered.kinds if kind is not None]
+        rows = pa.nulls(count, pa.struct([(kind.column.name, kind.arrow) for kind in kinds]))
+        source = {
+            "db": table.database,
+            "table": table.table,
+            "file": file,
+            "row": 0,
+            "server_id": pa.array([mark.server_id for mark in run.marks], pa.int64()),
+            "gtid": pa.array([mark.gtid for mark in run.marks], pa.string()),
+            "pos": pa.array([mark.position for mark in run.marks], pa.int64()),
+            "thread": pa.array([mark.thread for mark in run.marks], pa.int64()),
+        }
+        committed = pa.array([mark.committed_us for mark in run.marks], pa.int64())
+        return delivered.changes.page(
+            Changes(np.full(count, TRUNCATE, np.uint8), rows, rows, committed, source),
             handled_us=handled_us,
             offset=place.offset(),
             partition=self.partition,
@@ -132,8 +165,10 @@ class Tables:
         """A page for the topic of heartbeats; ``place``: where to go on behind it."""
         return self._form.heartbeat(now_us, offset=place.offset(), partition=self.partition, topic_prefix=topic_prefix)
 
-    def read(self, table: TableMap, batch: pa.RecordBatch, *, place: Place, handled_us: int) -> Page:
-        """A page of a snapshot; the batch has the texts of the columns that are delivered."""
+    def read(
+        self, table: TableMap, batch: pa.RecordBatch, *, place: Place, handled_us: int, snapshot: str = "true"
+    ) -> Page:
+        """A page of a snapshot; the batch has the texts of the columns that are delivered, and may have more."""
         delivered = self.of(table)
         kinds = [kind for kind in delivered.kinds if kind is not None]
         columns = [kind.hold(batch.column(at)) for at, kind in enumerate(kinds)]
@@ -145,7 +180,7 @@ class Tables:
             "pos": place.position,
             "server_id": 0,
             "row": 0,
-            "snapshot": "true",
+            "snapshot": snapshot,
         }
         return delivered.changes.page(
             Changes(np.full(batch.num_rows, READ, np.uint8), None, rows, handled_us, source),

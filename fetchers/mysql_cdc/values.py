@@ -155,14 +155,18 @@ def _negated(limbs: Numbers) -> Numbers:
 
 
 def slices(images: Images, begins: Numbers, lengths: Numbers, is_valid: Numbers) -> Any:
-    """Values of any length as a binary column."""
-    data = images.data
-    places = zip(begins.tolist(), (begins + lengths).tolist(), strict=True)
-    found: list[bytes | None] = [data[start:end] for start, end in places]
-    if not is_valid.all():
-        for at in np.flatnonzero(~is_valid).tolist():
-            found[at] = None
-    return pa.array(found, pa.binary())
+    """Values of any length, in the order in which they lie, as a binary column.
+
+    They are every second piece of the rows' bytes, the others being what lies between them.
+    """
+    ends = np.maximum.accumulate(begins + lengths)
+    offsets = np.zeros(2 * len(begins) + 1, np.int32)  # a segment is far smaller than 2 GiB
+    offsets[0:-1:2] = np.where(is_valid, begins, ends)
+    offsets[1::2] = ends
+    offsets[-1] = offsets[-2] if len(begins) else 0
+    buffers = [None, pa.py_buffer(offsets.data), pa.py_buffer(images.data)]
+    pieces: Any = pa.Array.from_buffers(pa.binary(), 2 * len(begins), buffers)
+    return pieces.take(pa.array(np.arange(0, 2 * len(begins), 2), mask=None if is_valid.all() else ~is_valid))
 
 
 def fixed_bytes(octets: Numbers, is_valid: Numbers) -> Any:

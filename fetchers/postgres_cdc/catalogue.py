@@ -6,18 +6,20 @@ Facts: the chapters "Logical Replication", "pg_replication_slots" and "pg_public
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-import psycopg2
-import psycopg2.extras
-from psycopg2.extensions import quote_ident
+import psycopg
+import psycopg.errors
+from psycopg import sql as composing
+from psycopg.rows import dict_row
 
 from fetchers.postgres_cdc.columns import SESSION, Type, type_of
 from fetchers.postgres_cdc.config import PostgresCdcConfig
 from fetchers.postgres_cdc.pgoutput import LogRelation, RelationColumn
+from fetchers.postgres_cdc.place import position_text
 from fetchers.sdk import Disconnected, Fatal, FetchError, Finding, Retriable
 from fetchers.toolkit.name_lists import NameFilter
 
@@ -27,6 +29,7 @@ _REFUSED = re.compile("authentication failed|does not exist|pg_hba|permission de
 _TYPES = """
 select t.oid::int8 as oid, t.typname::text as name, case when t.typtype = 'd' then t.typbasetype::int8 end as base,
   t.typtypmod as modifier, case when t.typcategory = 'A' then t.typelem::int8 end as item,
+  t.typdelim::text as delimiter,
   (select array_agg(e.enumlabel::text order by e.enumsortorder) from pg_enum e where e.enumtypid = t.oid) as labels
 from pg_type t"""
 _TABLE = """
@@ -45,6 +48,17 @@ _KEYED = """
 select n.nspname::text as schema, c.relname::text as name from pg_class c join pg_namespace n on n.oid = c.relnamespace
 where c.relreplident <> 'n' and exists (select 1 from pg_index i where i.indrelid = c.oid
   and case when c.relreplident = 'i' then i.indisreplident else i.indisprimary end)"""
+_MEMBERS = """
+select n.nspname::text as schema, c.relname::text as name from pg_publication p
+  join pg_publication_rel r on r.prpubid = p.oid
+  cross join lateral (select r.prrelid::oid union select relid::oid from pg_partition_tree(r.prrelid)) t(oid)
+  join pg_class c on c.oid = t.oid join pg_namespace n on n.oid = c.relnamespace where p.pubname = %s"""
+_PUBLISHED = """
+select to_jsonb(p) ->> 'rowfilter' as filter, to_jsonb(p) -> 'attnames' as columns, c.relkind::text as kind
+from pg_publication_tables p join pg_namespace n on n.nspname = p.schemaname
+  join pg_class c on c.relnamespace = n.oid and c.relname = p.tablename
+where p.pubname = %s and p.schemaname = %s and p.tablename = %s"""
+_MADE_BY_ANOTHER = (psycopg.errors.DuplicateObject, psycopg.errors.UniqueViolation)
 _SLOT = """
 select active, active_pid, plugin, database::text as database, wal_status,
   (confirmed_flush_lsn - '0/0')::int8 as confirmed from pg_replication_slots where slot_name = %s"""
@@ -66,11 +80,14 @@ class Slot:
     active_pid: int | None
 
 
-def failure(error: psycopg2.Error, host: str) -> FetchError:
+def failure(error: psycopg.Error, host: str) -> FetchError:
     """By SQLSTATE; a connection that was not made has none, only libpq's text."""
-    text = str(error).strip()
-    message = text.splitlines()[0] if text else type(error).__name__
-    state = error.pgcode or ""
+    return refusal(error.sqlstate or "", str(error) or type(error).__name__, host)
+
+
+def refusal(state: str, text: str, host: str) -> FetchError:
+    """What is done about a server's words; ``state``: SQLSTATE, empty where there is none."""
+    message = text.strip().splitlines()[0]
     if state == "55006":
         return SlotInUseError(f"{host}: {message} ({state}); a slot has one reader: is another connector on it?")
     if state.startswith(_PASSING):
@@ -82,15 +99,26 @@ def failure(error: psycopg2.Error, host: str) -> FetchError:
     return Disconnected(f"{host}: {message}")
 
 
+def quoted_name(name: str, connection: psycopg.Connection[Any]) -> str:
+    """A name as SQL."""
+    return composing.Identifier(name).as_string(connection)
+
+
 @contextmanager
-def catalogue(config: PostgresCdcConfig) -> Iterator[Catalogue]:
+def catalogue(config: PostgresCdcConfig, *, seconds_max: float = 120.0) -> Iterator[Catalogue]:
     """A session for a few questions; raises ``Retriable`` or ``Fatal``, as everything asked in it does."""
     connection = None
     try:
-        connection = psycopg2.connect(**config.session, options=f"{SESSION} -c statement_timeout=120000")
-        connection.autocommit = True
+        connection = psycopg.connect(
+            **config.session,
+            options=f"{SESSION} -c statement_timeout={seconds_max * 1000:.0f}",
+            autocommit=True,
+            row_factory=dict_row,
+            # Binds on this side: several statements at once, and no types of parameters to be guessed.
+            cursor_factory=psycopg.ClientCursor,
+        )
         yield Catalogue(config, connection)
-    except psycopg2.Error as error:
+    except psycopg.Error as error:
         raise failure(error, config.database_hostname) from error
     finally:
         if connection is not None:
@@ -100,16 +128,15 @@ def catalogue(config: PostgresCdcConfig) -> Iterator[Catalogue]:
 class Catalogue:
     """Questions to the server."""
 
-    def __init__(self, config: PostgresCdcConfig, connection: Any) -> None:
+    def __init__(self, config: PostgresCdcConfig, connection: psycopg.Connection[dict[str, Any]]) -> None:
         self._config = config
         self._connection = connection
         self._types: list[dict[str, Any]] = []
 
     def rows(self, sql: str, values: Sequence[Any] = ()) -> list[dict[str, Any]]:
         """Of a SELECT."""
-        with self._connection.cursor(cursor_factory=psycopg2.extras.RealDictCursor) as cursor:
-            cursor.execute(sql, values or None)
-            return [dict(row) for row in cursor.fetchall()] if cursor.description else []
+        with self._connection.execute(sql.encode(), values or None) as cursor:
+            return cursor.fetchall() if cursor.description else []
 
     def log_end(self) -> int:
         """How far the server's log is written."""
@@ -122,7 +149,7 @@ class Catalogue:
 
     def quoted(self, *names: str) -> str:
         """Names as SQL, with dots between them."""
-        return ".".join(quote_ident(name, self._connection) for name in names)
+        return ".".join(quoted_name(name, self._connection) for name in names)
 
     def types(self, columns: Sequence[RelationColumn]) -> Mapping[str, Type]:
         """Types of columns by name."""
@@ -145,17 +172,30 @@ class Catalogue:
         return found if set(found) == set(flagged) else flagged
 
     def relation(self, schema: str, name: str) -> LogRelation | None:
-        """A table as the log would tell it now."""
+        """A table as the log would tell it now: with the columns that the publication has of it."""
         found = self.rows(_TABLE, (schema, name))
         if not found:
             return None
+        published = [row["columns"] for row in self.rows(_PUBLISHED, (self._config.publication_name, schema, name))]
         oid, identity = found[0]["oid"], found[0]["identity"]
         keys = {row["name"] for row in self.rows(_KEY, (oid, identity))}
         columns = tuple(
             RelationColumn(row["name"], row["type_oid"], row["modifier"], identity == "f" or row["name"] in keys)
             for row in self.rows(_COLUMNS, (oid,))
+            if not published or published[0] is None or row["name"] in published[0]
         )
         return LogRelation(oid, schema, name, identity, columns)
+
+    def source(self, schema: str, name: str) -> str:
+        """What is read of a table, as SQL: rows as the log has them, under the name ``r``.
+
+        Neither those of tables that inherit from it, nor those that the publication's filter leaves out.
+        """
+        found = self.rows(_PUBLISHED, (self._config.publication_name, schema, name))
+        is_whole = bool(found) and found[0]["kind"] == "p"  # the partitions have its rows
+        table = f"{'' if is_whole else 'only '}{self.quoted(schema, name)}"
+        condition = found[0]["filter"] if found else None
+        return f"(select * from {table} where {condition}) as r" if condition else f"{table} as r"  # noqa: S608 - the server's own text
 
     def tables(self) -> list[tuple[str, str]]:
         """Schema and name of the tables that the publication has and the config's lists mean, by name."""
@@ -196,23 +236,55 @@ class Catalogue:
             raise Fatal(f"the server has removed log that the slot {name} needed. {choices(name)}")
         return Slot(row["confirmed"] or 0, row["active_pid"])
 
+    def demand_log(self, needed: int) -> None:
+        """See that the log can be read from a stored offset on without a hole; raises ``Fatal``, or ``Retriable``."""
+        config, slot = self._config, self.slot()
+        told = choices(config.slot_name)
+        if slot is None:
+            why = "there is none: it was dropped, or the server is a replica that took over without it"
+            raise Fatal(f"the slot {config.slot_name} is needed from {position_text(needed)} on, and {why}. {told}")
+        if slot.confirmed > needed:
+            raise Fatal(
+                f"the slot {config.slot_name} begins at {position_text(slot.confirmed)}, and "
+                f"{position_text(needed)} is needed: somebody else has read it. {told}"
+            )
+        end = self.log_end()
+        if end < needed:
+            # From here the server would send nothing before it has written as much again, and leave all of that out.
+            where = f"the server's log ends at {position_text(end)}, before the offset's {position_text(needed)}"
+            if self.rows("select pg_is_in_recovery() as is_replica")[0]["is_replica"]:
+                raise Retriable(f"{where}: this replica is behind")
+            raise Fatal(f"{where}: it is another server, or one made from an older backup or replica. {told}")
+        if not self._publications():
+            raise Fatal(f"there is no publication {config.publication_name} any more. {told}")
+
+    def _publications(self) -> list[dict[str, Any]]:
+        sql = "select puballtables as is_all from pg_publication where pubname = %s"
+        return self.rows(sql, (self._config.publication_name,))
+
     def publish(self) -> None:
         """Make the publication where there is none, by ``publication.autocreate.mode``; raises ``Fatal``."""
         config = self._config
-        name, mode = config.publication_name, config.publication_autocreate_mode
-        found = self.rows("select puballtables as is_all from pg_publication where pubname = %s", (name,))
-        if found and (mode != "filtered" or found[0]["is_all"]):
+        if self._publications():
+            self.publish_tables()
             return
         sql = self.publication_sql()
-        if mode == "disabled":
-            raise Fatal(f"there is no publication {name}. Run: {sql}")
-        if not found:
-            self.rows(sql)
+        if config.publication_autocreate_mode == "disabled":
+            raise Fatal(f"there is no publication {config.publication_name}. Run: {sql}")
+        told = f"COMMENT ON PUBLICATION {self.quoted(config.publication_name)} IS '{made_for(config.slot_name)}'"
+        with suppress(*_MADE_BY_ANOTHER):
+            self.rows(f"{sql}; {told}")  # in one transaction, as all that is sent together
+
+    def publish_tables(self, but: Collection[str] = ()) -> None:
+        """Add the tables of the lists to a publication that is ``filtered``, but for some ``schema.table``."""
+        name, found = self._config.publication_name, self._publications()
+        if self._config.publication_autocreate_mode != "filtered" or not found or found[0]["is_all"]:
             return
-        published = {(row[0], row[1]) for row in self.tables()}
+        published = {*self.tables(), *((row["schema"], row["name"]) for row in self.rows(_MEMBERS, (name,)))}
         for schema, table in self.listed_tables():
-            if (schema, table) not in published:
-                self.rows(f"alter publication {self.quoted(name)} add table {self.quoted(schema, table)}")
+            if (schema, table) not in published and f"{schema}.{table}" not in but:
+                with suppress(*_MADE_BY_ANOTHER):
+                    self.rows(f"alter publication {self.quoted(name)} add table {self.quoted(schema, table)}")
 
     def publication_sql(self) -> str:
         """What makes the publication; raises ``Fatal`` where there is no table for it."""
@@ -247,14 +319,19 @@ class Catalogue:
                 yield Finding("slot.name", config.slot_name, told)
         else:
             self.slot()
-        tables = self.listed_tables()
+        tables = sorted({*self.listed_tables(), *self.tables()})  # published ones may be partitioned tables
         if not tables:
             yield Finding("table.include.list", ",".join(config.table_include_list), "No table is meant by the lists.")
+        rights = "select has_table_privilege(%s, 'SELECT') as may, row_security_active(%s) as is_filtered"
         for schema, table in tables:
-            name = self.quoted(schema, table)
-            if not self.rows("select has_table_privilege(%s, 'SELECT') as may", (name,))[0]["may"]:
-                told = f"Run: GRANT SELECT ON {name} TO {self.quoted(config.database_user)}"
+            name, user = self.quoted(schema, table), self.quoted(config.database_user)
+            (found,) = self.rows(rights, (name, name))
+            if not found["may"]:
+                told = f"Run: GRANT SELECT ON {name} TO {user}"
                 yield Finding("database.user", config.database_user, f"{name} may not be read. {told}")
+            if found["is_filtered"]:
+                told = f"The log has rows that a snapshot would not see. Run: ALTER ROLE {user} BYPASSRLS"
+                yield Finding("database.user", config.database_user, f"{name} has row-level security. {told}")
         published = self.rows("select 1 as one from pg_publication where pubname = %s", (config.publication_name,))
         if tables and not published and config.publication_autocreate_mode == "disabled":
             told = f"There is none of this name. Run: {self.publication_sql()}"
@@ -265,6 +342,11 @@ def takes_table(config: PostgresCdcConfig, schema: str, table: str) -> bool:
     """Whether the lists of schemas and tables mean it."""
     in_schema = NameFilter(config.schema_include_list, config.schema_exclude_list).takes(schema)
     return in_schema and NameFilter(config.table_include_list, config.table_exclude_list).takes(f"{schema}.{table}")
+
+
+def made_for(slot: str) -> str:
+    """Comment on a publication that was made by the connector of this slot."""
+    return f"made by headrace for the slot {slot}"
 
 
 def choices(slot: str) -> str:

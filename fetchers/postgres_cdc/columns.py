@@ -17,9 +17,10 @@ Texts: TypeAlias = Any
 """A ``pa.StringArray`` of the server's texts."""
 SESSION = (
     "-c TimeZone=UTC -c DateStyle=ISO -c IntervalStyle=iso_8601 -c extra_float_digits=3 -c bytea_output=hex "
-    "-c client_encoding=UTF8 -c lc_monetary=C"
+    "-c client_encoding=UTF8 -c lc_monetary=C -c row_security=off"
 )
-"""Settings of every session whose texts are read here."""
+"""Settings of every session whose texts are read here. Row-level security is an error, as in ``pg_dump``: the log has
+all rows."""
 
 
 class UnreadableError(Exception):
@@ -46,6 +47,8 @@ class Type:
     """Of an array, the type of its items."""
     labels: tuple[str, ...] = ()
     """Of an enum."""
+    delimiter: str = ","
+    """Between items of this type in an array; ``;`` for ``box``."""
 
 
 @dataclass(frozen=True)
@@ -96,4 +99,4 @@ def type_of(rows: Sequence[dict[str, Any]], oid: int, modifier: int) -> Type:
     if row is None:
         return Type("text")
     item = type_of(rows, row["item"], modifier) if row["item"] else None
-    return Type(row["name"], modifier, item, tuple(row["labels"] or ()))
+    return Type(row["name"], modifier, item, tuple(row["labels"] or ()), row["delimiter"])

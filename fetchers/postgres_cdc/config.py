@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, PrivateAttr
 
 from fetchers.postgres_cdc.columns import Modes
-from fetchers.sdk import Boolean, Finding, Importance, Key, NameList, Secret, Severity, TopicsConfig
+from fetchers.sdk import Boolean, Finding, Importance, Key, NameList, Secret, Severity
 from fetchers.sdk.page import Partition
 from fetchers.sdk.reach import AllowedAddresses
-from fetchers.toolkit.databases import address_of
+from fetchers.toolkit.databases import KEPT_ALIVE, address_of
+from fetchers.toolkit.debezium_keys import DebeziumConfig
 from fetchers.toolkit.name_lists import Adjustment, list_findings
 
 _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
@@ -20,9 +21,10 @@ _SLOT = Field(pattern="^[a-z0-9_]{1,63}$")
 _OPERATIONS = {"c", "u", "d", "t", "none"}
 
 
-class PostgresCdcConfig(TopicsConfig):
+class PostgresCdcConfig(DebeziumConfig):
     """Tables of a PostgreSQL database: first as they are, then each change as the server's log has it."""
 
+    debezium_connector: ClassVar[str] = "postgresql"
     _addresses: AllowedAddresses = PrivateAttr(default=AllowedAddresses())
     database_hostname: Annotated[str, Field(min_length=1), Key(_HIGH, _CONNECTION, 1, example="db.example.org")]
     """Host of the server, the primary."""
@@ -46,7 +48,12 @@ class PostgresCdcConfig(TopicsConfig):
     plugin_name: Annotated[Literal["pgoutput"], Key(_MEDIUM, _CHANGES, 2)] = "pgoutput"
     """The server's own plugin; the others of Debezium are not known here."""
     slot_name: Annotated[str, _SLOT, Key(_HIGH, _CHANGES, 3)] = "debezium"
-    """The replication slot, one for each connector; it is made where there is none yet, and never dropped."""
+    """The replication slot, one for each connector; it is made where there is none yet, and dropped when the connector
+    is deleted, never when it stops."""
+    slot_drop_on_delete: Annotated[Boolean, Key(_MEDIUM, _CHANGES, 19)] = True
+    """Whether a connector that is deleted drops its slot, and the publication if it has made that itself; its offsets
+    are forgotten then, and one of the same name begins with a new snapshot. Else a connector that is created under the
+    same name goes on where the deleted one stood, and the slot holds the server's log until then."""
     publication_name: Annotated[str, Field(min_length=1, max_length=63), Key(_HIGH, _CHANGES, 4)] = "dbz_publication"
     """The publication, which says what the server sends."""
     publication_autocreate_mode: Annotated[Literal["all_tables", "filtered", "disabled"], Key(_MEDIUM, _CHANGES, 5)] = (
@@ -98,7 +105,7 @@ class PostgresCdcConfig(TopicsConfig):
     """Milliseconds between two looks for tables that were added: to the publication, or with
     ``publication.autocreate.mode=filtered`` to the database."""
     max_batch_size: Annotated[int, Field(ge=1, le=1_000_000), Key(_MEDIUM, _CHANGES, 18)] = 20_480
-    """Changes that are decoded together; a transaction is not cut below four times as many."""
+    """Changes that are decoded together; a transaction is not cut below twice as many."""
 
     decimal_handling_mode: Annotated[Literal["precise", "double", "string"], Key(_MEDIUM, _VALUES, 1)] = "precise"
     """NUMERIC as Connect's Decimal, as doubles, or as texts, which alone hold NaN and the infinities."""
@@ -145,6 +152,7 @@ class PostgresCdcConfig(TopicsConfig):
             "sslmode": self.database_sslmode,
             "application_name": f"headrace {self.topic_prefix}"[:63],
             "connect_timeout": "10",
+            **KEPT_ALIVE,
             "password": None if secret is None else secret.get_secret_value(),
         }
         return {name: value for name, value in parts.items() if value is not None}

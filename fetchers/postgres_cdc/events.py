@@ -171,7 +171,7 @@ class CapturedTable:
         return made if has_side.all() else made.take(pa.array(np.cumsum(has_side) - 1, mask=~has_side))
 
     def _filled(self, rows: RowMessages, side: RowTexts, at: int, kind: Kind) -> tuple[Any, np.ndarray | None]:
-        """A column with what the log has not: from the row before where that is whole, else the placeholder.
+        """A column with what the log has not: from the row before where that has it, else the placeholder.
 
         And where neither is to be had; None: nowhere.
         """
@@ -179,12 +179,14 @@ class CapturedTable:
         if missing is None:
             return texts, None
         if side is rows.new and rows.old is not None:
-            is_known = missing & rows.is_old_whole[rows.has_new]
+            is_told = rows.has_old if self.relation.columns[at].is_identity else rows.is_old_whole
+            is_known = missing & is_told[rows.has_new]
             places = np.where(is_known, (np.cumsum(rows.has_old) - 1)[rows.has_new], 0)
             before = rows.old.columns[at].take(pa.array(places, mask=~is_known))
             texts = pc.if_else(pa.array(is_known), before, texts)
             missing &= ~is_known
-        if kind.stand_in is not None and missing.any():
+        is_key = self.relation.columns[at].name in self.keys  # of which a placeholder would be another row's
+        if kind.stand_in is not None and not is_key and missing.any():
             word = kind.stand_in(self._config.unavailable_value_placeholder).encode()
             return pc.if_else(pa.array(missing), pa.scalar(word, pa.binary()), texts), None
         return texts, missing

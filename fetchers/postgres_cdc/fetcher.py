@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
-from fetchers.postgres_cdc.catalogue import Catalogue, SlotInUseError, catalogue, choices, takes_table
+from fetchers.postgres_cdc.catalogue import Catalogue, SlotInUseError, catalogue, takes_table
 from fetchers.postgres_cdc.config import PostgresCdcConfig, findings
+from fetchers.postgres_cdc.deletion import take_away
 from fetchers.postgres_cdc.events import CapturedTable, change_form
-from fetchers.postgres_cdc.log import Batch, Framing, Log, created_slot, readable
+from fetchers.postgres_cdc.log import Batch, Framing, Log, readable
 from fetchers.postgres_cdc.pgoutput import LogRelation
-from fetchers.postgres_cdc.place import Place, SnapshotPlace, position_text, read_place
+from fetchers.postgres_cdc.place import Place, SnapshotPlace, read_place
+from fetchers.postgres_cdc.replication import Replication, created_slot
 from fetchers.postgres_cdc.snapshot import SnapshotReader, select
 from fetchers.postgres_cdc.stretches import PostgresStretches, captured
 from fetchers.sdk import (
@@ -55,6 +57,8 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
         self._woken = asyncio.Event()
         self._confirmed = 0
         """Up to where all is in Kafka."""
+        self._read: frozenset[str] = frozenset()
+        """Tables that the stored progress calls read."""
         self._backlog_due = 0.0
         self._form = change_form(config, self.version)
         self._tables: dict[int, tuple[LogRelation, CapturedTable]] = {}
@@ -107,10 +111,17 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
 
     async def on_committed(self, partition: Partition, offset: Offset) -> None:
         """Let the server forget what is in Kafka, with the next status it hears."""
+        if dict(partition) == self._progress_partition:
+            self._read = _tables_read(Progress.read(offset))
         place = read_place(offset) if dict(partition) == self.partition() else None
         if isinstance(place, Place):
             self._confirmed = max(self._confirmed, place.commit)
             self._woken.set()
+
+    async def on_deleted(self, context: FetchContext, others: Sequence[Mapping[str, str]]) -> bool:
+        """Drop slot and publication, as ``slot.drop.on.delete`` has it."""
+        self.config = self.config.within(self.allowed_addresses)
+        return await take_away(self.config, context, others)
 
     async def fetch(self, context: FetchContext) -> AsyncGenerator[Page, None]:
         """The snapshot where there is none yet, then the log, with what is left of the snapshot beside it."""
@@ -122,6 +133,7 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
         except ValueError as error:
             raise Fatal(f"the stored offset cannot be read: {error}") from error
         if isinstance(stored, Place):
+            self._read = _tables_read(progress)
             self._confirmed = stored.commit  # of an earlier task, which may have had no time to tell the server
         reader = SnapshotReader(self.config)
         try:
@@ -136,7 +148,7 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
             reader.close()  # before anything else is handed over: its transaction keeps tables from being altered
         reader = SnapshotReader(self.config)
         try:
-            stretches = PostgresStretches(self.config, self._form, reader, context)
+            stretches = PostgresStretches(self.config, self._form, reader, context, read=lambda: self._read)
             reading, pages = await self._reading(stretches, stored, place, progress)
             for page in pages:
                 yield page
@@ -164,7 +176,7 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
             if made.waiting[:1] == (place.table,):
                 made = replace(made, keys=place.keys)
         elif made is None or stored is None:
-            made = Progress(frozenset(await stretches.tables()))
+            made = Progress(frozenset(await stretches.published()))
         reading = TableReading(stretches, made, self._context, self._progress_partition)
         return reading, [] if made is progress else [reading.page(), *pages]
 
@@ -197,22 +209,10 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
         """Where to go on; makes publication and slot where they are not there yet, and begins the snapshot."""
         config = self.config
         with catalogue(config) as server:
-            slot = server.slot()
             if stored is not None:
-                needed = stored.log if isinstance(stored, SnapshotPlace) else stored.commit
-                if slot is None:
-                    told = "there is none: it was dropped, or the server is a replica that took over without it"
-                    raise Fatal(
-                        f"the slot {config.slot_name} is needed from {position_text(needed)} on, and {told}. "
-                        + choices(config.slot_name)
-                    )
-                if slot.confirmed > needed:
-                    raise Fatal(
-                        f"the slot {config.slot_name} begins at {position_text(slot.confirmed)}, and "
-                        f"{position_text(needed)} is needed: somebody else has read it. {choices(config.slot_name)}"
-                    )
-                server.publish()
+                server.demand_log(stored.log if isinstance(stored, SnapshotPlace) else stored.commit)
                 return stored
+            slot = server.slot()
             server.publish()
         if slot is None:
             with created_slot(config) as (position, snapshot):
@@ -254,7 +254,7 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
             relation = server.relation(schema, name)
             if relation is not None:
                 table = captured(self.config, self._form, server, relation)
-                found[f"{schema}.{name}"] = (table, select(table, server.quoted))
+                found[f"{schema}.{name}"] = (table, select(table, server))
         return dict(sorted(found.items()))
 
     async def _log(
@@ -270,12 +270,13 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
         log = Log(config, framing)
         told = reached = start
         beaten = moved = clock.monotonic()
+        telling, stream = ExitStack(), None
         try:
-            descriptor = -1
             end = await self._asked(Catalogue.log_end)
             while config.snapshot_mode != "initial_only" or reading.is_waiting:
-                if descriptor < 0:
-                    descriptor = await self._opened(log)
+                if stream is None:
+                    stream = await self._opened(log)
+                    telling.enter_context(stream.telling(lambda: self._confirmed))
                 self._woken.clear()
                 pages, place = await self._blocking(partial(self._drained, log, stretches))
                 for page in pages:
@@ -292,11 +293,11 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
                     yield await self._heartbeat(reached)
                 if pages:
                     told, moved = reached, now
-                if pages or reading.is_ready:
-                    continue
-                if reached != told and now - moved >= QUIET_SECONDS:
+                elif reached != told and now - moved >= QUIET_SECONDS:
                     told, moved = reached, now
                     yield self._empty(reached)
+                if place is not None or reading.is_ready:  # there may be more at hand, of which no socket tells
+                    continue
                 if (
                     not reading.is_waiting
                     and not framing.is_open
@@ -305,9 +306,10 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
                     self._context.report_lag(0.0)
                     self._context.finish_round()
                 looks = (QUIET_SECONDS, config.table_poll_interval_ms / 1000, interval or QUIET_SECONDS)
-                await readable(descriptor, self._woken, min(looks) if not reading.is_waiting else BESIDE_SECONDS)
+                await readable(stream.fileno(), self._woken, min(looks) if not reading.is_waiting else BESIDE_SECONDS)
             self._context.finish_round()
         finally:
+            telling.close()
             log.close()
 
     async def _beside(self, reading: TableReading, reached: Place) -> AsyncGenerator[Page, None]:
@@ -318,7 +320,7 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
             async for page in reading.advance((reached.commit,)):
                 yield page
 
-    async def _opened(self, log: Log) -> int:
+    async def _opened(self, log: Log) -> Replication:
         """Connect, and wait while the slot has another reader: after a restart its last one is still ending."""
         attempt = 0
         while True:
@@ -391,3 +393,7 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
             partition=self.partition(),
             topic_prefix=self.config.heartbeat_topics_prefix,
         )
+
+
+def _tables_read(progress: Progress | None) -> frozenset[str]:
+    return frozenset() if progress is None else progress.done

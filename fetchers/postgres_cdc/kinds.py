@@ -41,7 +41,7 @@ _MONTH_MICROS = round(365.25 / 12 * _DAY_MICROS)
 def kind_of(found: Type, modes: Modes) -> Kind:
     """By the type's name, modifier and the config's modes; what is not known is its text."""
     if found.item is not None:
-        return array_of(kind_of(found.item, modes))
+        return array_of(kind_of(found.item, modes), found.item.delimiter)
     if found.labels:
         return _text(forms.named("io.debezium.data.Enum", forms.STRING, parameters={"allowed": ",".join(found.labels)}))
     if found.name in _PLAIN:
@@ -331,7 +331,10 @@ def _duration(text: str) -> int:
     years, months, weeks, days, hours, minutes = (int(part or 0) for part in parts.group(1, 2, 3, 4, 5, 6))
     seconds = int(parts[8] or 0) * 1_000_000 + int((parts[9] or "").ljust(6, "0"))
     micros = (hours * 3600 + minutes * 60) * 1_000_000 + (-seconds if parts[7] else seconds)
-    return (years * 12 + months) * _MONTH_MICROS + (weeks * 7 + days) * _DAY_MICROS + micros
+    whole = (years * 12 + months) * _MONTH_MICROS + (weeks * 7 + days) * _DAY_MICROS + micros
+    if not -(2**63) <= whole < 2**63:
+        raise UnreadableError("it is too long; interval.handling.mode=string keeps it")
+    return whole
 
 
 def _bits(found: Type, _modes: Modes) -> Kind:

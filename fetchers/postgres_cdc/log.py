@@ -2,34 +2,33 @@
 
 All calls block, one at a time (``FetchContext.run_blocking``), and none of them waits for the server to have something:
 that is ``readable``, on the event loop.
-Facts: the chapter "Streaming Replication Protocol" of PostgreSQL's manual; psycopg2's ``extras`` for its cursor.
 """
 
 from __future__ import annotations
 
 import asyncio
 import struct
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
-import psycopg2
-from psycopg2.extensions import quote_ident
-from psycopg2.extras import LogicalReplicationConnection
+import psycopg
 
 from fetchers.postgres_cdc.catalogue import failure
-from fetchers.postgres_cdc.columns import SESSION
 from fetchers.postgres_cdc.config import PostgresCdcConfig
+from fetchers.postgres_cdc.messages import SIZE, Messages, Singles
 from fetchers.postgres_cdc.pgoutput import POSTGRES_EPOCH_MICROS, LogRelation, broken, read_relation
 from fetchers.postgres_cdc.place import Place
+from fetchers.postgres_cdc.replication import Replication
 from fetchers.sdk import Disconnected
+from fetchers.toolkit.exclusive_calls import ExclusiveCalls
 
 BATCH_BYTES = 8 * 1024 * 1024
 """Of messages, after which a batch ends with its transaction."""
-WHOLE_TIMES = 4
+RECEIVED_MAX = 30_000
+"""Messages that are looked at together."""
+WHOLE_TIMES = 2
 """Up to so many times a batch's limits a transaction is kept whole."""
 _ROW = frozenset(b"IUD")
 _BEGIN, _COMMIT, _RELATION, _TRUNCATE = b"BCRT"
@@ -86,7 +85,7 @@ class Framing:
         self._open = (0, 0)
         self._final = self._event = 0
         """Of the open transaction: where it will have committed, and how many changes of it there were."""
-        self._skipped = self._done_skipped = self._seen = 0
+        self._skipped = self._done_skipped = self._seen = self._seen_events = 0
         """Of the open transaction: how many changes are delivered already; of relations that are done; Debezium's."""
         self._is_past, self._has_done = False, bool(start.done)
         self._reset(start)
@@ -115,15 +114,57 @@ class Framing:
 
     @property
     def is_open(self) -> bool:
-        """Whether a transaction is open."""
-        return self._is_open
+        """Whether a transaction is open, or the batch in whose middle the last run ended: neither is to be parted."""
+        return self._is_open or self._has_done
 
     def advance(self, position: int) -> None:
         """Hear from the server that there is nothing up to ``position``; between transactions only."""
+        if self._has_done and not self._is_open and not self._start.until_events and position >= self._start.until:
+            self._end_done()
         is_inside = not self._is_past and bool(self._start.events or self._start.seen)
-        is_between = not (self._is_open or self._positions or self._has_done or is_inside)
+        is_between = not (self.is_open or self._positions or is_inside)
         if is_between and position > self.place.commit:
             self.place = Place(position)
+
+    def add_all(self, found: Messages) -> bool:
+        """Take messages; True where the batch must be taken before the others are added."""
+        while not found.is_over:
+            singles = found.singles()
+            count = self._together(singles) if singles is not None else 0
+            found.at += SIZE * count
+            if self._is_full() if count else self.add(*found.next()):
+                return True
+        return False
+
+    def _together(self, found: Singles) -> int:
+        """Take transactions of one change each up to a batch's limits: how many, 0 where they must be added singly."""
+        start = self._start
+        is_new = int(found.finals.min()) >= start.commit and (self._is_past or not (start.events or start.seen))
+        if self._is_open or self._began_open or self._has_done or not is_new:
+            return 0
+        room = int(np.searchsorted(np.cumsum(found.sizes), BATCH_BYTES - self._bytes)) + 1
+        count = max(1, min(len(found.rows), room, self._rows_max - len(self._positions)))
+        relations = found.relations[:count]
+        groups = {int(oid): int(oid).to_bytes(4, "big") for oid in np.unique(relations)}
+        if any(oid not in self._relations for oid in groups.values()):
+            return 0
+        is_wanted = np.isin(relations, [one for one, oid in groups.items() if self._relations[oid][1] is not None])
+        numbers = len(self._positions) + np.cumsum(is_wanted) - is_wanted
+        for one, oid in groups.items():
+            if (relation := self._relations[oid][1]) is not None:
+                group = self._groups.setdefault(oid, Group(relation))
+                which = np.flatnonzero(relations == one)
+                rows = found.rows[:count]
+                group.messages += rows if len(which) == count else [rows[at] for at in which.tolist()]
+                group.numbers += numbers[which].tolist()
+        ends = np.maximum(found.ends[:count], start.commit).tolist()
+        self._firsts += numbers.tolist()
+        self._transactions += zip(found.ids[:count].tolist(), found.committed[:count].tolist(), strict=True)
+        self._commits += [self.place.commit, *ends[:-1]]
+        self._positions += found.positions[:count][is_wanted].tolist()
+        self._bytes += int(found.sizes[:count][is_wanted].sum())
+        self._is_past, self._event, self.place = True, 0, Place(ends[-1])
+        return count
 
     def add(self, message: bytes, position: int) -> bool:
         """Take one message; True where the batch must be taken before the next one is added."""
@@ -171,7 +212,7 @@ class Framing:
 
     def _row(self, message: bytes, oid: bytes, position: int) -> None:
         self._event += 1
-        if self._event <= self._skipped or position <= self._seen:
+        if self._event <= self._skipped or self._is_seen(position):
             return
         group = self._groups.get(oid)
         if group is None:
@@ -187,6 +228,12 @@ class Framing:
         group.numbers.append(len(self._positions))
         self._positions.append(position)
         self._bytes += len(message)
+
+    def _is_seen(self, position: int) -> bool:
+        if position != self._seen or not self._start.seen_events:
+            return position <= self._seen
+        self._seen_events += 1
+        return self._seen_events <= self._start.seen_events
 
     def _relation(self, message: bytes) -> bool:
         known = self._relations.get(message[1:5])
@@ -247,35 +294,27 @@ class Log:
         """Nothing is connected yet."""
         self._config = config
         self._framing = framing
-        self._connection: Any = None
-        self._cursor: Any = None
+        self._replication: Replication | None = None
+        self._found = Messages()
+        """Received, and not in a batch yet."""
         self._told = 0
-        self._lock = threading.Lock()
-        self._is_closed = False
+        self._calls = ExclusiveCalls(self._release)
 
-    def open(self) -> int:
-        """Connect and start; the file descriptor to be watched. Raises ``Retriable`` or ``Fatal``."""
-        config = self._config
-        with self._lock:
-            if self._is_closed:
-                raise Disconnected("the connection was closed")
-            if self._connection is not None:
-                self._connection.close()
-            try:
-                self._connection = replication_connection(config)
-                self._cursor = self._connection.cursor()
-                self._cursor.start_replication(
-                    slot_name=config.slot_name,
-                    decode=False,
-                    start_lsn=self._framing.place.commit,
-                    options={
-                        "proto_version": "1",
-                        "publication_names": quote_ident(config.publication_name, self._connection),
-                    },
-                )
-            except psycopg2.Error as error:
-                raise failure(error, config.database_hostname) from error
-            return int(self._connection.fileno())
+    def open(self) -> Replication:
+        """Connect and start. Raises ``Retriable`` or ``Fatal``."""
+        with self._called():
+            self._release()
+            self._replication = Replication(self._config, self._framing.place.commit)
+            return self._replication
+
+    @contextmanager
+    def _called(self) -> Iterator[None]:
+        """Around each call on the connection: errors of the driver are raised as ``Retriable`` or ``Fatal``."""
+        try:
+            with self._calls.call():
+                yield
+        except psycopg.Error as error:
+            raise failure(error, self._config.database_hostname) from error
 
     def drain(self, confirmed: int) -> Batch | None:
         """Read what has arrived, up to a batch; None: no transaction is whole yet, or nothing is new.
@@ -283,58 +322,35 @@ class Log:
         ``confirmed``: what is committed in Kafka, of which the server hears.
         """
         framing = self._framing
-        with self._lock:
-            if self._is_closed:
-                raise Disconnected("the connection was closed")
-            try:
-                if confirmed > self._told:
-                    # A flush position alone waits for the next status; ``force`` sends it now.
-                    self._cursor.send_feedback(write_lsn=confirmed, flush_lsn=confirmed, force=True)
-                    self._told = confirmed
-                read = self._cursor.read_message
-                while (message := read()) is not None:
-                    if framing.add(message.payload, message.data_start):
-                        return framing.take()
-            except psycopg2.Error as error:
-                raise failure(error, self._config.database_hostname) from error
+        with self._called():
+            replication = self._replication
+            if replication is None:
+                raise Disconnected("read before it was opened")
+            if confirmed > self._told:
+                replication.tell(confirmed)
+                self._told = confirmed
+            while not self._found.is_over or self._receive(replication):
+                if framing.add_all(self._found):
+                    return framing.take()
+            framing.advance(replication.heard)
             if framing.is_open:
                 return None
-            framing.advance(self._cursor.wal_end)
             return framing.take() if framing.has_rows or framing.place != framing.begun else None
+
+    def _receive(self, replication: Replication) -> bool:
+        """Take what has arrived, up to a batch's size; whether that is anything."""
+        self._found = Messages()  # before others take its room
+        self._found = replication.receive(count_max=RECEIVED_MAX, bytes_max=BATCH_BYTES)
+        return not self._found.is_over
 
     def close(self) -> None:
         """Let go of the connection: at once, or after the call that runs."""
-        self._is_closed = True
-        if self._lock.acquire(blocking=False):
-            try:
-                if self._connection is not None:
-                    self._connection.close()
-            finally:
-                self._lock.release()
+        self._calls.close()
 
-
-def replication_connection(config: PostgresCdcConfig) -> Any:
-    """A session that speaks the replication protocol."""
-    return psycopg2.connect(**config.session, options=SESSION, connection_factory=LogicalReplicationConnection)
-
-
-@contextmanager
-def created_slot(config: PostgresCdcConfig) -> Iterator[tuple[int, str]]:
-    """Make the slot: where its log begins, and the name of the snapshot of just that moment, while this is open."""
-    connection = None
-    try:
-        connection = replication_connection(config)
-        with connection.cursor() as cursor:
-            name = quote_ident(config.slot_name, connection)
-            cursor.execute(f"CREATE_REPLICATION_SLOT {name} LOGICAL pgoutput EXPORT_SNAPSHOT")
-            _, position, snapshot, _ = cursor.fetchone()
-            high, low = position.split("/")
-            yield (int(high, 16) << 32) + int(low, 16), snapshot
-    except psycopg2.Error as error:
-        raise failure(error, config.database_hostname) from error
-    finally:
-        if connection is not None:
-            connection.close()
+    def _release(self) -> None:
+        if self._replication is not None:
+            self._replication.close()
+        self._replication = None
 
 
 async def readable(descriptor: int, woken: asyncio.Event, seconds: float) -> None:

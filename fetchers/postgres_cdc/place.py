@@ -1,7 +1,8 @@
 """Where reading stands, as Debezium's offsets say it (``PostgresOffsetContext``), and a little more of our own.
 
 Debezium's keys: ``lsn_commit``, the end of the last transaction that is delivered as a whole; ``lsn_proc`` and ``lsn``,
-the last change; ``txId``, ``ts_usec`` of it; ``snapshot`` and ``last_snapshot_record`` while the tables are read.
+the last change; ``lsn_events_processed``, how many at its position; ``txId``, ``ts_usec`` of it; ``snapshot`` and
+``last_snapshot_record`` while the tables are read.
 Ours tell a place inside a transaction exactly, and say what a page of one table among several has delivered.
 """
 
@@ -27,6 +28,8 @@ class Place:
     """Relations whose changes are delivered further, up to ``until`` and ``until_events`` of the transaction after."""
     until: int = 0
     until_events: int = 0
+    seen_events: int = 0
+    """Of the changes at ``seen``, which rows of one COPY share, how many are delivered; 0: all."""
 
     def offset(self, *, lsn: int = 0, transaction: int | None = None, committed_us: int | None = None) -> Offset:
         """For a page after which reading goes on here."""
@@ -94,6 +97,7 @@ def read_place(offset: Offset) -> Place | SnapshotPlace | None:
         done,
         _number(offset, "tables_until"),
         _number(offset, "tables_until_events"),
+        _number(offset, "lsn_events_processed"),
     )
 
 

@@ -7,9 +7,8 @@ begins. One that was broken off, and tables that come later, are read in stretch
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,10 +16,13 @@ import adbc_driver_postgresql.dbapi as adbc
 import numpy as np
 import pyarrow as pa
 
+from fetchers.postgres_cdc.catalogue import Catalogue
 from fetchers.postgres_cdc.columns import SESSION
 from fetchers.postgres_cdc.config import PostgresCdcConfig
 from fetchers.postgres_cdc.events import CapturedTable
 from fetchers.sdk import Disconnected, Fatal, FetchError, Retriable
+from fetchers.toolkit.databases import cancel_postgresql, close_postgresql
+from fetchers.toolkit.exclusive_calls import ExclusiveCalls
 
 BATCH_BYTES = 4 * 1024 * 1024
 _BITS = 0xFFFFFFFF
@@ -71,22 +73,27 @@ class SnapshotReader:
         self._connection: Any = None
         self._cursor: Any = None
         self._reader: Any = None
-        self._lock = threading.Lock()
-        self._is_closed = False
+        self._calls = ExclusiveCalls(self._release, interrupt=self._cancel)
 
     def open(self, snapshot: str | None) -> None:
         """Begin to see what ``snapshot`` saw, an exported one; None: what is committed now."""
-        with self._lock:
-            try:
-                self._connect()
-                self._cursor.execute(_BEGIN)
-                if snapshot is not None:
-                    self._cursor.execute(f"SET TRANSACTION SNAPSHOT '{snapshot}'")
-                else:
-                    self._cursor.execute("SELECT 1")  # the first statement takes the snapshot
-                    self._cursor.fetchall()
-            except adbc.Error as error:
-                raise self._failure(error) from error
+        with self._called():
+            self._connect()
+            self._cursor.execute(_BEGIN)
+            if snapshot is not None:
+                self._cursor.execute(f"SET TRANSACTION SNAPSHOT '{snapshot}'")
+            else:
+                self._cursor.execute("SELECT 1")  # the first statement takes the snapshot
+                self._cursor.fetchall()
+
+    @contextmanager
+    def _called(self) -> Iterator[None]:
+        """Around each call on the connection: errors of the driver are raised as ``Retriable`` or ``Fatal``."""
+        try:
+            with self._calls.call():
+                yield
+        except (adbc.Error, OSError) as error:
+            raise self._failure(error) from error
 
     def _connect(self) -> None:
         if self._connection is None:
@@ -105,15 +112,12 @@ class SnapshotReader:
 
         At most ``STRETCH_BYTES`` of rows are kept, and a batch. Last comes how many rows there were.
         """
-        with self._lock:
-            if self._is_closed:
-                raise Disconnected("the connection was closed")
-            try:
+        try:
+            with self._called():
                 self._connect()
                 self._cursor.execute(_BEGIN)
                 seen = read_seen(str(self._one("select pg_current_snapshot()::text")))
-                self._cursor.adbc_statement.set_options(**{"adbc.postgresql.batch_size_hint_bytes": str(BATCH_BYTES)})
-                self._cursor.execute(sql)
+                self._execute(sql)
                 reader = self._cursor.fetch_record_batch()
                 kept, size, count = [], 0, 0
                 for batch in reader:
@@ -124,11 +128,15 @@ class SnapshotReader:
                 rows = pa.Table.from_batches(kept, reader.schema).combine_chunks().to_batches()
                 self._cursor.execute("COMMIT")
                 end = int(str(self._one(_WATERMARK)))
-            except (adbc.Error, OSError) as error:
-                failure = self._failure(error)
-                state = getattr(error, "sqlstate", None)
-                raise Retriable(str(failure)) if state in _ALTERED else failure from error
-            return seen, rows[0] if rows else pa.RecordBatch.from_pylist([], reader.schema), end, count
+        except Fatal as error:
+            if getattr(error.__cause__, "sqlstate", None) in _ALTERED:
+                raise Retriable(str(error)) from error
+            raise
+        return seen, rows[0] if rows else pa.RecordBatch.from_pylist([], reader.schema), end, count
+
+    def _execute(self, sql: str) -> None:
+        self._cursor.adbc_statement.set_options(**{"adbc.postgresql.batch_size_hint_bytes": str(BATCH_BYTES)})
+        self._cursor.execute(sql)
 
     def _one(self, sql: str) -> object:
         self._cursor.execute(sql)
@@ -136,43 +144,25 @@ class SnapshotReader:
 
     def start(self, sql: str) -> None:
         """Begin to read a SELECT."""
-        with self._lock:
-            if self._is_closed:
-                raise Disconnected("the connection was closed")
-            try:
-                self._cursor.adbc_statement.set_options(**{"adbc.postgresql.batch_size_hint_bytes": str(BATCH_BYTES)})
-                self._cursor.execute(sql)
-                self._reader = self._cursor.fetch_record_batch()
-            except adbc.Error as error:
-                raise self._failure(error) from error
+        with self._called():
+            self._execute(sql)
+            self._reader = self._cursor.fetch_record_batch()
 
     def next(self) -> pa.RecordBatch | None:
         """The next rows; None at the end."""
-        with self._lock:
-            if self._is_closed:
-                raise Disconnected("the connection was closed")
-            try:
-                batch: pa.RecordBatch = self._reader.read_next_batch()
-            except StopIteration:
-                return None
-            except (adbc.Error, OSError) as error:
-                raise self._failure(error) from error
-            return batch
+        with self._called():
+            return next(self._reader, None)
 
     def close(self) -> None:
         """Let go of the connection: at once, or after the call that runs."""
-        self._is_closed = True
-        if self._lock.acquire(blocking=False):
-            try:
-                for owned in (self._cursor, self._connection):
-                    if owned is not None:
-                        with suppress(adbc.Error, RuntimeError):
-                            owned.close()
-            finally:
-                self._lock.release()
-        elif self._connection is not None:
-            with suppress(adbc.Error):
-                self._connection.adbc_cancel()
+        self._calls.close()
+
+    def _cancel(self) -> None:
+        cancel_postgresql(self._connection)
+
+    def _release(self) -> None:
+        close_postgresql(self._cursor, self._connection)
+        self._cursor = self._connection = None
 
     def _failure(self, error: Exception) -> FetchError:
         text = str(error).partition("Query was:")[0]
@@ -184,19 +174,20 @@ class SnapshotReader:
         return Retriable(f"{host}: {message} ({state})") if state else Disconnected(f"{host}: {message}")
 
 
-def select(table: CapturedTable, quoted: Callable[..., str], after: Sequence[str] = (), rows_max: int = 0) -> str:
+def select(table: CapturedTable, server: Catalogue, after: Sequence[str] = (), rows_max: int = 0) -> str:
     """SQL of a table's rows behind the key ``after``: its columns, then the texts of its key.
 
-    ``quoted``: names as SQL. ``rows_max``: how many of them; 0: all.
+    ``rows_max``: how many of them; 0: all.
     """
+    quoted = server.quoted
     columns = [f"r.{quoted(name)}{'' if kind.selects else '::text'}" for name, kind in table.kinds.items()]
     keys = [f"r.{quoted(key)}" for key in table.keys]  # a bare name would be that of a text that is selected
     columns += [f"{key}::text" for key in keys]
     where = f" where ({', '.join(keys)}) > ({', '.join(map(_literal, after))})" if after else ""
     order = f" order by {', '.join(keys)}" if keys else ""
-    source = quoted(table.relation.schema, table.relation.name)
+    source = server.source(table.relation.schema, table.relation.name)
     limit = f" limit {rows_max}" if rows_max else ""
-    return f"select {', '.join(columns)} from {source} as r{where}{order}{limit}"  # noqa: S608 - names are quoted, values literals
+    return f"select {', '.join(columns)} from {source}{where}{order}{limit}"  # noqa: S608 - names are quoted, values literals
 
 
 def _literal(text: str) -> str:

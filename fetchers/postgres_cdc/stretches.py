@@ -8,7 +8,7 @@ after they were read. Facts: the chapter "pg_snapshot" of PostgreSQL's manual.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 
 from fetchers.postgres_cdc.catalogue import Catalogue, catalogue
@@ -28,9 +28,16 @@ class PostgresStretches:
     """Tables of one database, read in stretches; blocking calls run in the context's door for them."""
 
     def __init__(
-        self, config: PostgresCdcConfig, form: ChangeForm, reader: SnapshotReader, context: FetchContext
+        self,
+        config: PostgresCdcConfig,
+        form: ChangeForm,
+        reader: SnapshotReader,
+        context: FetchContext,
+        *,
+        read: Callable[[], Collection[str]],
     ) -> None:
-        """``reader`` is closed by whoever made it."""
+        """``reader`` is closed by whoever made it; ``read``: tables that the stored progress calls read."""
+        self._read = read
         self.told: deque[int] = deque(maxlen=TRANSACTIONS_KEPT)
         """Numbers of the transactions that the log has told, and that no stretch was seen to show yet."""
         self._config = config
@@ -43,16 +50,27 @@ class PostgresStretches:
         self._known: dict[str, tuple[LogRelation, CapturedTable]] = {}
 
     async def tables(self) -> Mapping[str, bool]:
-        """All that are published and meant, and whether each has a key."""
-        return await self._context.run_blocking(self._tables, subject="server")
+        """All that are published and meant, and whether each has a key.
 
-    def _tables(self) -> Mapping[str, bool]:
+        Tables that are missing from the publication are added to it.
+        Not while the stored progress calls one of them read: it was dropped and made again, or was left out for a
+        while, and the log has not told all of it. First that it is to be read again must be in Kafka.
+        """
+        return await self._context.run_blocking(partial(self._tables, adds=True), subject="server")
+
+    async def published(self) -> Mapping[str, bool]:
+        """The same as the publication is."""
+        return await self._context.run_blocking(partial(self._tables, adds=False), subject="server")
+
+    def _tables(self, *, adds: bool) -> Mapping[str, bool]:
         with catalogue(self._config) as server:
-            server.publish()
+            if adds:
+                server.publish_tables(but=self._read())
             keyed = server.keyed_tables()
             found = {f"{schema}.{table}": (schema, table) in keyed for schema, table in server.tables()}
             if not self._begun or found.keys() - self._published:
-                self._begun, self._published = server.next_transaction(), frozenset(found)
+                self._begun = server.next_transaction()
+            self._published = frozenset(found)
             return found
 
     async def stretch(self, table: str, after: Sequence[str]) -> Stretch | None:
@@ -88,14 +106,19 @@ class PostgresStretches:
                 known = self._known[name] = (relation, captured(self._config, self._form, server, relation))
             table = known[1]
             behind = after if len(after) == len(table.keys) else ()  # else the key was changed
-            return table, select(table, server.quoted, behind, rows_max)
+            return table, select(table, server, behind, rows_max)
 
     def _now_us(self) -> int:
         return int(self._context.clock.now().timestamp() * 1_000_000)
 
 
 def captured(config: PostgresCdcConfig, form: ChangeForm, server: Catalogue, relation: LogRelation) -> CapturedTable:
-    """How a table's texts become events; raises ``Fatal``."""
+    """How a table's texts become events; raises ``Fatal``, also where its topic is another table's too."""
+    topic = form.topic(relation.schema, relation.name)
+    for schema, name in server.tables():
+        if form.topic(schema, name) == topic and (schema, name) != (relation.schema, relation.name):
+            both = f"{relation.schema}.{relation.name} and {schema}.{name}"
+            raise Fatal(f"{both} would both be told in the topic {topic}; leave one out (table.exclude.list)")
     try:
         return CapturedTable(config, form, relation, server.types(relation.columns), keys=server.keys(relation))
     except ValueError as error:

@@ -162,6 +162,23 @@ class SourceConnector(ABC, Generic[C]):
         del context
         return {}
 
+    async def on_deleted(self, context: FetchContext, others: Sequence[Mapping[str, str]]) -> bool:
+        """Take away what the source keeps for this connector for good, such as a replication slot; it is deleted.
+
+        Called by the worker that leads, on an instance of its own with the stored offsets in ``context``, whatever
+        state the connector was in; a minute at most. Its tasks have been told to end seconds ago: raise ``Retriable``
+        where one still reads. Never called where a connector stops, pauses or moves, nor where one of the same name was
+        created before. ``others``: configs of the connectors that are left, with variables of providers as they are
+        written: what they use too must stay.
+
+        True: the stored offsets mean nothing any more, and are forgotten, so that a connector of the same name begins
+        from nothing. What is gone already counts: a worker that dies in between is followed by another that calls this
+        again. After ``Retriable`` it is called again a few times. ``Fatal``, or the last of these, is told in the log:
+        its message must say what a person can do. Nothing waits for it: the connector itself is gone at once.
+        """
+        del context, others
+        return False
+
     async def on_committed(self, partition: Partition, offset: Offset) -> None:
         """Hear that the page with this offset is in Kafka, for sources that release their log or want a receipt.
 

@@ -28,6 +28,7 @@ from fetchers.sdk import (
 from fetchers.sdk import rows as forms
 from fetchers.sql.config import JdbcConfig
 from fetchers.sql.database import Blocking, Database, NoTableError, Range, Relation, Table
+from fetchers.sql.idle import idle_tables
 from fetchers.sql.kinds import INT8, INT16, INT32, INT64, ColumnPlan
 from fetchers.sql.load import Part, even_ends, load_of
 from fetchers.sql.mysql import MySqlDatabase
@@ -205,7 +206,8 @@ class JdbcSource(SourceConnector[JdbcConfig]):
                     await self._renew(walks, database, context)
                 elif config.query and not walks:
                     walks[""] = Walk(config, database, context, None)
-                for name, walk in list(walks.items()):
+                idle = await idle_tables(database, walks)
+                for name, walk in [each for each in walks.items() if each[0] not in idle]:
                     try:
                         async with aclosing(walk.round()) as pages:
                             async for page in pages:

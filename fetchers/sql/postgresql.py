@@ -8,10 +8,8 @@ taken before the number is, so that a bound taken first, and locks looked at nex
 
 from __future__ import annotations
 
-import threading
 import uuid
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -39,7 +37,8 @@ from fetchers.sql.kinds import (
     time_of_day,
 )
 from fetchers.sql.settling import Holder
-from fetchers.toolkit.databases import connect_postgresql, postgresql_error
+from fetchers.toolkit.databases import cancel_postgresql, close_postgresql, connect_postgresql, postgresql_error
+from fetchers.toolkit.exclusive_calls import ExclusiveCalls
 
 T = TypeVar("T")
 SETTLING_MS = 1000
@@ -93,50 +92,35 @@ class PostgresDatabase:
         self._connection: Any = None
         self._cursor: Any = None
         """Of the rows that are being read."""
-        self._in_use = threading.Lock()
-        self._closed = threading.Event()
+        self._calls = ExclusiveCalls(self._release, interrupt=self._cancel)
 
     async def open(self) -> None:
         """Connect."""
-        self._connection = await self._call(self._connect)
+        await self._call(self._connect)
 
-    def _connect(self) -> Any:
-        return connect_postgresql(self._config.login, addresses=self._addresses, program=_NAME)
+    def _connect(self) -> None:
+        self._connection = connect_postgresql(self._config.login, addresses=self._addresses, program=_NAME)
 
     def close(self) -> None:
         """At once, or at the end of the call that runs."""
-        self._closed.set()
-        if self._in_use.acquire(blocking=False):
-            try:
-                self._end()
-            finally:
-                self._in_use.release()
-        elif self._connection is not None:
-            with suppress(adbc.Error):
-                self._connection.adbc_cancel()
+        self._calls.close()
 
-    def _end(self) -> None:
-        for owned in (self._cursor, self._connection):
-            if owned is not None:
-                with suppress(adbc.Error, RuntimeError):
-                    owned.close()
+    def _cancel(self) -> None:
+        cancel_postgresql(self._connection)
+
+    def _release(self) -> None:
+        close_postgresql(self._cursor, self._connection)
         self._cursor = self._connection = None
 
     async def _call(self, call: Callable[[], T]) -> T:
-        return await self._blocking.run_blocking(partial(self._guarded, call), subject="database")
-
-    def _guarded(self, call: Callable[[], T]) -> T:
-        """One call at a time; the last one closes the connection where nobody wants it any more."""
-        with self._in_use:
-            if self._closed.is_set():
-                raise Retriable("the connection was closed")
+        def guarded() -> T:
             try:
-                return call()
+                with self._calls.call():
+                    return call()
             except adbc.Error as error:
                 raise _failure(error, self._config.url.host) from error
-            finally:
-                if self._closed.is_set():
-                    self._end()
+
+        return await self._blocking.run_blocking(guarded, subject="database")
 
     def _select(self, sql: str) -> list[dict[str, Any]]:
         with self._connection.cursor() as cursor:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import re
 import sqlite3
-import threading
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import closing, suppress
 from datetime import UTC, datetime
@@ -21,12 +20,13 @@ from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 
-from fetchers.sdk import Disconnected, Fatal, Retriable
+from fetchers.sdk import Disconnected, Fatal
 from fetchers.sdk.reach import AllowedPaths, PathRefusedError
 from fetchers.sql.config import JdbcConfig
 from fetchers.sql.database import FIRST_ROWS, Blocking, NoTableError, Range, Relation, Table, next_rows
 from fetchers.sql.kinds import BOOLEAN, BYTES, DATE, FLOAT64, INT64, STRING, ColumnPlan, Kind, exact, instant
 from fetchers.sql.settling import Holder
+from fetchers.toolkit.exclusive_calls import ExclusiveCalls
 
 T = TypeVar("T")
 LOCK_SECONDS_MAX = 1.0
@@ -44,14 +44,13 @@ class SqliteDatabase:
         self._blocking = blocking
         self._paths = paths
         self._connection: sqlite3.Connection | None = None
-        self._in_use = threading.Lock()
-        self._closed = threading.Event()
+        self._calls = ExclusiveCalls(self._release, interrupt=self._interrupt)
 
     async def open(self) -> None:
         """Open the file; it must be there."""
-        self._connection = await self._call(self._connect)
+        await self._call(self._connect)
 
-    def _connect(self) -> sqlite3.Connection:
+    def _connect(self) -> None:
         path = os.path.realpath(self._config.url.database)
         try:
             self._paths.check(path)
@@ -59,50 +58,43 @@ class SqliteDatabase:
             raise Fatal(str(error)) from error
         if not os.path.isfile(path):  # noqa: PTH113 - as the rest of the check: texts
             raise Fatal(f"there is no database file {self._config.url.database}")
-        made = sqlite3.connect(
+        self._connection = sqlite3.connect(
             f"file:{quote(path)}?mode=rw",
             uri=True,
             timeout=LOCK_SECONDS_MAX,
             isolation_level=None,
             check_same_thread=False,
         )
-        made.execute("pragma query_only = on")
-        return made
+        self._connection.execute("pragma query_only = on")
 
     def close(self) -> None:
         """At once, or at the end of the call that runs."""
-        self._closed.set()
-        if self._in_use.acquire(blocking=False):
-            try:
-                self._end()
-            finally:
-                self._in_use.release()
-        elif self._connection is not None:
-            self._connection.interrupt()
+        self._calls.close()
 
-    def _end(self) -> None:
+    def _interrupt(self) -> None:
+        connection = self._connection  # the call that runs may release it meanwhile
+        if connection is not None:
+            with suppress(sqlite3.Error):
+                connection.interrupt()
+
+    def _release(self) -> None:
         if self._connection is not None:
             with suppress(sqlite3.Error):
                 self._connection.close()
         self._connection = None
 
     async def _call(self, call: Callable[[], T]) -> T:
-        return await self._blocking.run_blocking(partial(self._guarded, call), subject="database")
-
-    def _guarded(self, call: Callable[[], T]) -> T:
-        with self._in_use:
-            if self._closed.is_set():
-                raise Retriable("the connection was closed")
+        def guarded() -> T:
             try:
-                return call()
+                with self._calls.call():
+                    return call()
             except sqlite3.Error as error:
                 code = getattr(error, "sqlite_errorcode", 0) & 0xFF
                 if code in _PASSING:
                     raise Disconnected(f"{self._config.url.database}: {error}") from error
                 raise Fatal(f"{self._config.url.database}: {error}") from error
-            finally:
-                if self._closed.is_set():
-                    self._end()
+
+        return await self._blocking.run_blocking(guarded, subject="database")
 
     def _select(self, sql: str) -> list[tuple[Any, ...]]:
         assert self._connection is not None  # noqa: S101 - open() was called
@@ -234,18 +226,13 @@ class SqliteDatabase:
     async def read(self, sql: str, *, rows_max: int) -> AsyncGenerator[pa.RecordBatch, None]:
         """In steps of ``rows_max``."""
         cursor = await self._call(partial(self._execute, sql))
-        try:
-            names = [f"c{at}" for at in range(len(cursor.description))]
-            count = min(FIRST_ROWS, rows_max)
-            while rows := await self._call(partial(cursor.fetchmany, count)):
-                columns = [_column(values) for values in zip(*rows, strict=True)]
-                batch = pa.RecordBatch.from_arrays(columns, names=names)
-                count = next_rows(batch, rows_max=rows_max)
-                yield batch
-        finally:
-            if not self._closed.is_set():
-                with suppress(sqlite3.Error):
-                    cursor.close()
+        names = [f"c{at}" for at in range(len(cursor.description))]
+        count = min(FIRST_ROWS, rows_max)
+        while rows := await self._call(partial(cursor.fetchmany, count)):
+            columns = [_column(values) for values in zip(*rows, strict=True)]
+            batch = pa.RecordBatch.from_arrays(columns, names=names)
+            count = next_rows(batch, rows_max=rows_max)
+            yield batch
 
     def _execute(self, sql: str) -> sqlite3.Cursor:
         assert self._connection is not None  # noqa: S101 - open() was called

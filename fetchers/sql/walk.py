@@ -54,6 +54,8 @@ class Walk:
         self._loading: Load | None = None
         """The table's first load in parts, as the offsets tell it at the beginning of a round."""
         self._bound: Bound | None = None
+        self._wanted: Range | None = None
+        """What was asked for in the last round."""
         self._since = 0.0
         self._told = 0.0
         self._schemas: tuple[tuple[ColumnPlan, ...], RowSchema, RowSchema | None] | None = None
@@ -62,6 +64,18 @@ class Walk:
     def is_held(self) -> bool:
         """Whether a range waits for transactions that are still open."""
         return self._bound is not None
+
+    @property
+    def looked_for(self) -> Range | None:
+        """What was read before, up to an id, so that the highest id alone tells whether there is more; else None."""
+        is_told_by_id = self._config.mode == "incrementing" and self._table is not None and self._part is None
+        is_between_rounds = self._place is not None and self._bound is None and self._loading is None
+        return self._wanted if is_told_by_id and is_between_rounds else None
+
+    def is_read_to(self, highest: str | None) -> bool:
+        """Whether the row with the highest id (None: there are no rows) was the last to be read."""
+        last = None if self._place is None else self._place.incrementing
+        return highest == (None if last is None else str(last))
 
     def is_before(self, other: Walk) -> bool:
         """Whether the other is a later part of the same table, whose end was found in the same moment as this one's."""
@@ -81,7 +95,7 @@ class Walk:
                 yield self._page(relation, batch, {})
 
     async def _new(self, relation: Relation) -> AsyncGenerator[Page, None]:
-        wanted = wanted_range(self._config, relation, self._database)
+        wanted = self._wanted = wanted_range(self._config, relation, self._database)
         zone = None if wanted.is_zoned else self._config.db_timezone
         self._loading = self._load()
         if self._place is None:
@@ -93,7 +107,7 @@ class Walk:
         if not await self._is_settled(wanted):
             return
         relation = await self._relation()  # a migration that was under way has added columns, and rows with them
-        wanted = wanted_range(self._config, relation, self._database)
+        wanted = self._wanted = wanted_range(self._config, relation, self._database)
         zone = None if wanted.is_zoned else self._config.db_timezone
         bound, self._bound = self._bound, None
         if bound is not None:

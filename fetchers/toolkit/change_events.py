@@ -76,6 +76,8 @@ class ChangeForm:
     """Rows with ``__deleted`` instead of envelopes, as ``ExtractNewRecordState`` with ``rewrite`` makes them."""
     skipped: frozenset[int] = frozenset({TRUNCATE})
     """``skipped.operations``, as codes."""
+    skips_halves: bool = True
+    """Whether they are heeded for the two events of a changed key as well: Debezium does for PostgreSQL alone."""
     schema_names: Adjustment = "none"
     """``schema.name.adjustment.mode``; the names that Avro itself sees are always adjusted."""
     field_names: Adjustment = "none"
@@ -263,9 +265,8 @@ class _Expanded:
         place = np.arange(len(self.rows)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         is_moved = is_moved[self.rows]
         is_new = is_moved & (place == sizes[self.rows] - 1)
-        is_skipped = is_new if CREATE in form.skipped else np.zeros(len(place), dtype=bool)
-        if DELETE in form.skipped:
-            is_skipped = is_skipped | (is_moved & ~is_new)
+        skipped = form.skipped if form.skips_halves else ()
+        is_skipped = is_new & (CREATE in skipped) | is_moved & ~is_new & (DELETE in skipped)
         if is_skipped.any():
             self.rows, place = self.rows[~is_skipped], place[~is_skipped]
             is_moved, is_new = is_moved[~is_skipped], is_new[~is_skipped]

@@ -10,6 +10,7 @@ import re
 import socket
 import ssl
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -23,6 +24,13 @@ from fetchers.sdk import Disconnected, Fatal, FetchError, Retriable, Secret
 from fetchers.sdk.reach import AddressRefusedError, AllowedAddresses
 
 CONNECT_SECONDS_MAX = 10.0
+KEPT_ALIVE = {
+    "keepalives_idle": "30",
+    "keepalives_interval": "10",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "60000",
+}
+"""Of libpq: a server that is gone without a word, by a failover or a firewall, is noticed in a minute, not in hours."""
 PORTS = {"postgresql": 5432, "mysql": 3306, "mariadb": 3306}
 _FORMS = "jdbc:postgresql://host:5432/db, jdbc:mysql://host:3306/db, jdbc:mariadb://host:3306/db or jdbc:sqlite:file.db"
 
@@ -151,10 +159,26 @@ def connect_postgresql(login: Login, *, addresses: AllowedAddresses, program: st
         "sslmode": mode,
         "application_name": program,
         "connect_timeout": f"{CONNECT_SECONDS_MAX:.0f}",
+        **KEPT_ALIVE,
         "options": options + (f" -c search_path={path}" if path else ""),
     }
     told = " ".join(f"{name}={_libpq(value)}" for name, value in parts.items() if value is not None)
     return adbc.connect(told, autocommit=True)
+
+
+def cancel_postgresql(connection: Any) -> None:
+    """Ask the server to end what an ADBC connection runs, from another thread, which may close it meanwhile."""
+    if connection is not None:
+        with suppress(adbc.Error, RuntimeError):
+            connection.adbc_cancel()
+
+
+def close_postgresql(cursor: Any, connection: Any) -> None:
+    """Close both, whatever state they are in; None where there is none."""
+    for owned in (cursor, connection):
+        if owned is not None:
+            with suppress(adbc.Error, RuntimeError):
+                owned.close()
 
 
 async def connect_mysql(login: Login, *, addresses: AllowedAddresses, first_command: str) -> Any:

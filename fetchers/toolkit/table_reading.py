@@ -166,6 +166,10 @@ class TableReading:
         """Whether ``advance`` would read a stretch now."""
         return self._held is None and self._waits_since is None and self.is_waiting
 
+    def is_due(self, reached: Position) -> bool:
+        """Whether ``advance`` would hand over a stretch, or read one, now."""
+        return self.is_ready if self._held is None else self._held.high <= reached
+
     def _next(self) -> str | None:
         return next((table for table in self.progress.waiting if table not in self.aside), None)
 
@@ -192,7 +196,9 @@ class TableReading:
         self._looked = now
         found = await self._reader.tables()
         before = self.progress
-        made = before.with_found(found) if takes_new else before
+        # What is not there any more was dropped, or left out of lists or publication: the log has not told all of it.
+        made = before if before.done <= found.keys() else replace(before, done=before.done & found.keys())
+        made = made.with_found(found) if takes_new else made
         made = made.with_request(request, list(filter(NameFilter(keys.snapshot_request_tables).takes, found)))
         self.aside = {table for table in made.waiting if not found.get(table, True)}
         if made != before:

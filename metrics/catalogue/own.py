@@ -274,6 +274,13 @@ RECORDS_COERCED = Metric(
     "Delivered records in which a text was taken for the value of a field.",
     (*TASK, "field"),
 )
+CONVERSIONS = Metric(
+    "headrace_conversions_total",
+    Kind.COUNTER,
+    "Conversions by Spark or Arrow, of small micro-batches without either, and by these where the small way failed.",
+    ("way",),
+    words=(("way", ("small", "spark", "spark_after_small")),),
+)
 CONVERSIONS_RUNNING = Metric("headrace_conversions_running", Kind.GAUGE, "Conversions running on this worker.")
 CONVERSIONS_WAITING = Metric("headrace_conversions_waiting", Kind.GAUGE, "Conversions waiting for a slot.")
 CONVERSION_SLOTS = Metric("headrace_conversion_slots", Kind.GAUGE, "Conversions that may run at once.")

@@ -238,7 +238,7 @@ class BatchClosed(TaskEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchConverted(TaskEvent):
-    """The Spark job of one micro-batch of ``records`` ended well after ``seconds``."""
+    """The conversion of one micro-batch of ``records`` ended well after ``seconds``."""
 
     logger: ClassVar[str] = "headrace.convert"
     records: int
@@ -256,13 +256,12 @@ class ConversionSlotsChanged(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SparkStarted(Event):
-    """A Spark session is usable after ``seconds``; ``is_restart`` when it replaces a lost one."""
+class ConversionEnded(Event):
+    """A conversion of ``records`` ended well; ``way``: small (without Spark) | spark | spark_after_small."""
 
     logger: ClassVar[str] = "headrace.convert"
-    level: ClassVar[Level] = Level.INFO
-    seconds: float
-    is_restart: bool
+    records: int
+    way: str
 
 
 # --- deliver -------------------------------------------------------------------------------------

@@ -77,3 +77,25 @@ class HerderStepFailed(Event):
     step: str
     error_class: str
     message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletedSourceGone(Event):
+    """A deleted connector has taken away what it had left at its source; ``has_offsets``: its offsets are kept."""
+
+    logger: ClassVar[str] = "headrace.herder"
+    level: ClassVar[Level] = Level.INFO
+    connector: str
+    has_offsets: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletedSourceStays(Event):
+    """What a deleted connector has left at its source is still there, and why; ``is_last``: a person must see to it."""
+
+    logger: ClassVar[str] = "headrace.herder"
+    level: ClassVar[Level] = Level.WARNING
+    connector: str
+    error_class: str
+    message: str
+    is_last: bool

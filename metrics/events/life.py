@@ -255,6 +255,16 @@ class ComponentStateChanged(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SparkStarted(Event):
+    """A Spark session is usable after ``seconds``; ``is_restart`` when it replaces a lost one."""
+
+    logger: ClassVar[str] = "headrace.convert"
+    level: ClassVar[Level] = Level.INFO
+    seconds: float
+    is_restart: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RequestAnswered(Event):
     """A REST request was answered; ``route`` is its pattern, such as ``/connectors/{name}``."""
 

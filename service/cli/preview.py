@@ -142,7 +142,7 @@ async def _spark(job: Job, console: Console) -> AsyncIterator[tuple[Any, Any]]:
 
         if not runners:
             console.print(
-                "headrace: the contract has rules, which Spark evaluates: starting it takes about ten seconds"
+                "headrace: there are rules, or Sql, which Spark evaluates: starting it takes about ten seconds"
             )
             runners.append(ConversionRunner(spark_settings(job), slots=1))
         return runners[0]

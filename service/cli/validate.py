@@ -60,7 +60,11 @@ def _asked(looked: Sequence[_Looked], worker: Path | None) -> Mapping[Path, Sequ
     properties = read_properties(worker) if worker else {}
     # One by one: two files may be of one name, which only matters where both run.
     jobs = {path: make_job(properties, [connector]) for path, connector in right.items()}
-    has_rules = any(key.startswith("contract.rules.") for connector in right.values() for key in connector)
+    has_rules = any(
+        key.startswith("contract.rules.") or (key.startswith("transforms.") and key.endswith(".sql"))
+        for connector in right.values()
+        for key in connector
+    )
 
     async def ask() -> dict[Path, Sequence[Answer]]:
         found: dict[Path, Sequence[Answer]] = {}

@@ -121,7 +121,12 @@ CONSUMER_KEYS = (
         "max.poll.records", "20000", "Records of one batch; more than Java's 500, as they are columns.", "many"
     ),
     BorrowedKey("fetch.max.bytes", "52428800", "Bytes of one fetch.", "big"),
-    BorrowedKey("max.partition.fetch.bytes", "1048576", "Bytes of one partition in it.", "big"),
+    BorrowedKey(
+        "max.partition.fetch.bytes",
+        "4194304",
+        "Bytes of one partition in it; more than Java's 1 MiB, as polls are.",
+        "big",
+    ),
     BorrowedKey("fetch.min.bytes", "1", "Bytes that the broker waits for …", "big"),
     BorrowedKey("fetch.max.wait.ms", "500", "… and for how long.", "soon"),
     BorrowedKey(

@@ -100,7 +100,8 @@ class ConnectorConfig(ConfigModel):
     header_converter: Annotated[str | None, _key(COMMON, 10, "Header converter class", width="SHORT", kind="CLASS")] = (
         None
     )
-    """Converter of record headers; the worker's when not given."""
+    """Converter of record headers; the worker's when not given. Those that a source's transformations make go through
+    it."""
     header_converter_plugin_version: Annotated[
         str | None, _key(COMMON, 11, "Header converter version", width="SHORT")
     ] = None

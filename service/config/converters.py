@@ -16,11 +16,19 @@ from fetchers.sdk import Boolean, ConfigModel, Finding, Importance, Key, NameLis
 from service.registry.settings import RegistrySettings
 from spark_batch.plan import ConverterKind, ConverterSpec
 
+JSON_CONVERTER = "org.apache.kafka.connect.json.JsonConverter"
 CLASS_NAMES: Mapping[str, ConverterKind] = {
-    "org.apache.kafka.connect.json.JsonConverter": ConverterKind.JSON,
+    JSON_CONVERTER: ConverterKind.JSON,
     "org.apache.kafka.connect.storage.StringConverter": ConverterKind.STRING,
     "org.apache.kafka.connect.converters.ByteArrayConverter": ConverterKind.BYTES,
     "io.confluent.connect.avro.AvroConverter": ConverterKind.AVRO,
+}
+_HEADER = "header.converter"
+_SIMPLE_HEADERS = {
+    "",
+    "SimpleHeader",
+    "SimpleHeaderConverter",
+    "org.apache.kafka.connect.storage.SimpleHeaderConverter",
 }
 _MISPRINT = "schema.enable"
 _URL = "schema.registry.url"
@@ -47,6 +55,14 @@ class ConverterReading:
     findings: tuple[Finding, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class HeaderConverterReading:
+    """How headers are written, None for SimpleHeaderConverter, and what is wrong with it."""
+
+    form: ConverterSpec | None
+    findings: tuple[Finding, ...] = ()
+
+
 def read_converter(side: str, connector: Mapping[str, str], worker: Mapping[str, str]) -> ConverterReading:
     """Read ``<side>.converter`` (side: ``key`` or ``value``) of a connector over the worker's."""
     key = f"{side}.converter"
@@ -67,6 +83,20 @@ def read_converter(side: str, connector: Mapping[str, str], worker: Mapping[str,
         return ConverterReading(reading.converter, (*warnings, *reading.findings))
     refused = _refused_encoding(key, own) if kind is ConverterKind.STRING else ()
     return ConverterReading(None if refused else Converter(ConverterSpec(kind), name), (*warnings, *refused))
+
+
+def read_header_converter(connector: Mapping[str, str], worker: Mapping[str, str]) -> HeaderConverterReading:
+    """Read ``header.converter`` of a connector over the worker's; none is SimpleHeaderConverter, as in Connect."""
+    source = connector if connector.get(_HEADER, "").strip() else worker
+    name = source.get(_HEADER, "").strip()
+    if name in _SIMPLE_HEADERS:
+        return HeaderConverterReading(None)
+    if _kind(name) is ConverterKind.AVRO:
+        text = f"Class {name} does not implement the HeaderConverter interface"
+        return HeaderConverterReading(None, (_invalid(_HEADER, name, text),))
+    settings = connector if source is connector else {**worker, **connector}
+    reading = read_converter("header", {_HEADER: name, **settings}, {})
+    return HeaderConverterReading(None if reading.converter is None else reading.converter.spec, reading.findings)
 
 
 def _json(key: str, name: str, own: Mapping[str, str]) -> ConverterReading:

@@ -13,7 +13,7 @@ from fetchers.catalog import Plugin, PluginLoadError, find_plugin, source_plugin
 from fetchers.sdk import FetcherConfig, Finding, PayloadKind, SourceConnector
 from fetchers.sdk.reach import AllowedPaths, PathRefusedError
 from service.config.connector import SourceConnectorConfig
-from service.config.converters import Converter
+from service.config.converters import Converter, read_header_converter
 from service.config.kinds import ConnectorKind, Reading
 from service.config.parts import class_not_found_findings, read_parts
 from service.config.reach import ConnectorReach, class_refusal, reach_of
@@ -21,10 +21,10 @@ from service.config.topic_creation import TopicCreation, read_topic_creation
 from service.config.transformations import read_transformations
 from service.kafka.topic_names import TOPIC_NAME_RULE, is_topic_name
 from spark_batch.coercion import TYPELESS, Coerce
-from spark_batch.plan import Contract, ConversionPlan, PayloadFormat, PlanFinding, Rule, UnknownFields
+from spark_batch.plan import Contract, ConversionPlan, ConverterSpec, PayloadFormat, PlanFinding, Rule, UnknownFields
 from spark_batch.plan_findings import plan_findings
 from spark_batch.transforms.applied import applied_steps, topics_after
-from spark_batch.transforms.catalog import Step
+from spark_batch.transforms.catalog import Sql, Step
 
 RULES_PREFIX = "contract.rules."
 SCHEMA_BYTES_MAX = 4 * 1024 * 1024
@@ -56,6 +56,8 @@ class ConnectorDefinition:
     contract_source: ContractSource | None
     reach: ConnectorReach
     """What the worker lets it reach."""
+    header_form: ConverterSpec | None = None
+    """How headers are written that transformations make; None: as SimpleHeaderConverter writes them."""
 
     @property
     def name(self) -> str:
@@ -75,7 +77,7 @@ class ConnectorDefinition:
     @property
     def transformations(self) -> tuple[Step, ...]:
         """What its records go through between reading and writing."""
-        return read_transformations(self.properties).steps
+        return read_transformations(self.properties, header_form=self.header_form).steps
 
     @property
     def record_topic(self) -> str:
@@ -92,9 +94,11 @@ class ConnectorDefinition:
         return tuple(dict.fromkeys((*values, *topics_after(steps, self.topic, is_tombstone=True))))
 
     @property
-    def has_rules(self) -> bool:
-        """Whether its contract has rules besides the schema."""
-        return any(key.startswith(RULES_PREFIX) for key in self.properties)
+    def asks_spark(self) -> bool:
+        """Whether it says something that only Spark can judge: rules of its contract, or an `Sql`."""
+        return any(key.startswith(RULES_PREFIX) for key in self.properties) or any(
+            isinstance(step.transformation, Sql) for step in self.transformations
+        )
 
     def for_task(self, overrides: Mapping[str, str]) -> SourceConnector[Any]:
         """A new instance of the connector's class for one task, whose own keys are ``overrides``.
@@ -169,7 +173,8 @@ def read_definition(properties: Mapping[str, str], *, worker: Mapping[str, str])
         return Reading(None, (*SourceConnectorConfig.parse(properties).findings, *missing))
     reach = reach_of(worker)
     contract_source, contract_findings = _contract_source(properties.get("contract.schema"), reach.paths)
-    transformations = read_transformations(properties)
+    headers = read_header_converter(properties, worker)
+    transformations = read_transformations(properties, header_form=headers.form)
     reading = read_parts(
         properties,
         worker=worker,
@@ -178,6 +183,7 @@ def read_definition(properties: Mapping[str, str], *, worker: Mapping[str, str])
         also_found=(
             *contract_findings,
             *read_topic_creation(properties).findings,
+            *headers.findings,
             *transformations.findings,
         ),
     )
@@ -193,6 +199,7 @@ def read_definition(properties: Mapping[str, str], *, worker: Mapping[str, str])
         value_converter=reading.parts.value_converter,
         contract_source=contract_source,
         reach=reach,
+        header_form=headers.form,
     )
     findings = reading.with_checks(
         (

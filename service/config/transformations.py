@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fetchers.sdk import ConfigModel, Finding
@@ -14,6 +14,7 @@ from service.config.transforms import (
     TransformClass,
     find_class,
 )
+from spark_batch.plan import ConverterSpec
 from spark_batch.plan_transforms import pattern_misfits
 from spark_batch.transforms import catalog
 from spark_batch.transforms.catalog import (
@@ -27,9 +28,6 @@ from spark_batch.transforms.catalog import (
     Transformation,
 )
 from spark_batch.transforms.form import KeysRefused, KeyValues
-
-_TEXT_HEADER_CONVERTERS = {"", "SimpleHeaderConverter", "StringConverter"}
-"""Those that write texts and numbers as they are read by people; "" is the worker's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +44,13 @@ def aliases_of(properties: Mapping[str, str], key: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name.strip() for name in text.split(","))) if text.strip() else ()
 
 
-def read_transformations(properties: Mapping[str, str], *, is_sink: bool = False) -> TransformationsReading:
-    """Every ``transforms.*`` and ``predicates.*`` key of a source's config, or of a sink's."""
+def read_transformations(
+    properties: Mapping[str, str], *, is_sink: bool = False, header_form: ConverterSpec | None = None
+) -> TransformationsReading:
+    """Every ``transforms.*`` and ``predicates.*`` key of a source's config, or of a sink's.
+
+    ``header_form``: how the source's headers are written (``read_header_converter``).
+    """
     predicates: dict[str, Predicate] = {}
     findings: list[Finding] = []
     for alias in aliases_of(properties, "predicates"):
@@ -68,17 +71,27 @@ def read_transformations(properties: Mapping[str, str], *, is_sink: bool = False
         findings.append(Finding(key, value, text))
     if is_sink:
         findings += _ascii_findings(steps)
-    findings += _header_findings(properties.get("header.converter", "").strip(), steps)
+    elif header_form is not None:
+        findings += _header_findings(header_form, steps)
+        steps = [_written_as(header_form, step) for step in steps]
     return TransformationsReading(tuple(steps), tuple(findings))
 
 
-def _header_findings(converter: str, steps: Sequence[Step]) -> Iterator[Finding]:
-    """Headers that transformations make are texts; other converters would write other bytes of the same values."""
-    is_making = any(isinstance(step.transformation, (InsertHeader, HeaderFrom)) for step in steps)
-    if is_making and converter.rpartition(".")[2] not in _TEXT_HEADER_CONVERTERS:
-        expected = "SimpleHeaderConverter or StringConverter, where transformations make headers"
-        text = f"Invalid value {converter} for configuration header.converter: Expected {expected}"
-        yield Finding("header.converter", converter, text)
+def _header_findings(form: ConverterSpec, steps: Sequence[Step]) -> Iterator[Finding]:
+    """Literals that the header converter does not write, or not as people read them; fields are the plan's."""
+    for step in steps:
+        if isinstance(step.transformation, InsertHeader):
+            expected = step.transformation.refusal(form)
+            if expected is not None:
+                key, literal = f"transforms.{step.name}.value.literal", step.transformation.literal
+                yield Finding(key, literal, f"Invalid value {literal} for configuration {key}: Expected {expected}")
+
+
+def _written_as(form: ConverterSpec, step: Step) -> Step:
+    made = step.transformation
+    return (
+        replace(step, transformation=replace(made, form=form)) if isinstance(made, (HeaderFrom, InsertHeader)) else step
+    )
 
 
 def _ascii_findings(steps: Sequence[Step]) -> Iterator[Finding]:

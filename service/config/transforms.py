@@ -55,8 +55,9 @@ class TransformClass:
     """The class of `spark_batch.transforms.catalog` that it is made into."""
 
     def answers_to(self, name: str) -> bool:
-        """Whether ``type=name`` means it: in full, or by the simple name where that is no inner class."""
-        return name == self.name or ("$" not in self.name and name == self.name.rpartition(".")[2])
+        """Whether ``type=name`` means it: in full, or by the simple name where that is no inner class of Connect's."""
+        is_short = "$" not in self.name or not self.name.startswith("org.")
+        return name == self.name or (is_short and name == self.name.rpartition(".")[2])
 
 
 class _DeclaredKeys(ConfigModel, use_attribute_docstrings=False):
@@ -100,6 +101,7 @@ def _transform_classes(form: Any, package: str, suffixes: Iterable[str]) -> tupl
 TRANSFORMATIONS: tuple[TransformClass, ...] = (
     *(known for form in catalog.RESHAPINGS for known in _transform_classes(form, PACKAGE, ("$Key", "$Value"))),
     *_transform_classes(catalog.HeaderFrom, PACKAGE, ("$Key", "$Value")),
+    *_transform_classes(catalog.Sql, PACKAGE, ("", "$Key", "$Value")),
     *(known for form in catalog.WHOLE for known in _transform_classes(form, PACKAGE, ("",))),
 )
 PREDICATES: tuple[TransformClass, ...] = tuple(

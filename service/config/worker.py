@@ -75,7 +75,7 @@ class WorkerConfig(ConfigModel):
     header_converter: Annotated[str, Key(importance=Importance.LOW, kind="CLASS")] = (
         "org.apache.kafka.connect.storage.SimpleHeaderConverter"
     )
-    """Accepted as in Connect; headers of sources are bytes already."""
+    """Converter of record headers, for connectors that name none. A source's own headers are bytes already."""
 
     offset_storage_topic: Annotated[str, Field(min_length=1), Key(importance=Importance.HIGH)] = "headrace-offsets"
     """Compacted topic of the source offsets, in Kafka Connect's format."""
@@ -166,6 +166,9 @@ class WorkerConfig(ConfigModel):
     """Time limit of one conversion; after it Spark is restarted."""
     conversion_slots: Annotated[int | None, Field(ge=1), Key(importance=Importance.LOW)] = None
     """Conversions at once on this worker; cores + 1 when not given."""
+    conversion_small_records_max: Annotated[int, Field(ge=0, le=1_000), Key(importance=Importance.LOW)] = 64
+    """Micro-batches of at most so many rows of a table are converted without starting Spark's work, where their outcome
+    is known to be the same byte by byte; with 0 Spark converts them all."""
 
     memory_bytes_max: Annotated[int | None, Field(ge=1), Key(importance=Importance.MEDIUM)] = None
     """Memory in bytes that all tasks of this worker may hold together: pages in queues, micro-batches in conversion,

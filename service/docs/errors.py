@@ -115,6 +115,7 @@ REASONS = {
     "that would take the name of a field of the contract.",
     Reason.UNKNOWN_SYMBOL: "Text that is no symbol of the enum.",
     Reason.RULE_FAILED: "A rule of the contract is false, or null.",
+    Reason.EXPRESSION_FAILED: "An expression of `Sql` fails on the record, as a cast of a text that is no number does.",
     Reason.UNREPRESENTABLE: "Valid, but the chosen converter or Kafka cannot carry it.",
 }
 

@@ -60,6 +60,8 @@ class ClusterConfig:
     """Tasks of the generation that was last fenced, by connector."""
     fencing_pending: frozenset[str] = frozenset()
     """Connectors with a commit of task configs after which no task count is written yet: see ``herder.fencing``."""
+    deleted: Mapping[str, Properties] = field(default_factory=dict)
+    """Configs of deleted sources that have not taken away yet what they left outside: see ``herder.deletions``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from functools import partial
 from fetchers.sdk import Clock
 from metrics.events import Emit
 from service.background import Background
+from service.herder.deletions import Deletions
 from service.herder.leader import Fencing, LeaderDuties, Leadership
 from service.herder.life import HerderLife, TickRequests
 from service.herder.offsets import OffsetRequests
@@ -51,11 +52,13 @@ def make_herder(
     publication = TaskPublication(view, fencing, doors.peers, locks, clock, spawn, emit)
     teller = StatusTeller(view, publication.take, doors.hide)
     instances = make_instances(teller)
-    leader = LeaderDuties(view, leadership, fencing, locks, clock)
+    spawn = partial(background.start, name="deletion")
+    deletions = Deletions(view, doors.source_offsets, doors.deleted_sources, locks, clock, spawn, emit)
+    leader = LeaderDuties(view, leadership, fencing, deletions, locks, clock)
     tick = Tick(view, instances, Holdings(view, instances, clock), leader, teller, doors.set_log_level)
     return WorkerHerder(
         reads=view,
-        changes=ChangeRequests(view, doors.validator, locks),
+        changes=ChangeRequests(view, doors.validator, locks, doors.deleted_sources),
         restarts=RestartRequests(view, instances, locks),
         offsets=OffsetRequests(view, doors.source_offsets, doors.sink_offsets, locks, fencing),
         publication=publication,

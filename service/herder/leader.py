@@ -15,6 +15,7 @@ from fetchers.sdk import Clock
 from metrics.events import Emit, HerderStepFailed
 from service.domain.cluster import ConnectorEntry, Properties
 from service.domain.ids import ConnectorId, TaskId
+from service.herder.deletions import Deletions
 from service.herder.desired import ids_to_fence
 from service.herder.errors import ConflictError, NotFoundError, RequestError
 from service.herder.peers import new_key
@@ -191,6 +192,7 @@ class LeaderDuties:
     view: ClusterView
     leadership: Leadership
     fencing: Fencing
+    deletions: Deletions
     locks: ConnectorLocks
     clock: Clock
     _swept_in: int = field(default=0, init=False)
@@ -208,6 +210,7 @@ class LeaderDuties:
             self.fencing.stop_waiting()
             return
         self.fencing.begin_due()
+        self.deletions.begin_due()
         async with self.locks.telling_failures():
             if not self.view.settings.is_standalone:
                 await self._renew_key()

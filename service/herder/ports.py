@@ -60,8 +60,14 @@ class ConfigStore(Protocol):
     async def put_connector(self, name: str, config: Properties, *, initial: TargetState | None = None) -> None:
         """Create or change; the target state, where given, is written first."""
 
-    async def remove_connector(self, name: str) -> None:
-        """Tombstones on the connector and on its target state."""
+    async def remove_connector(self, name: str, *, deleted: Properties | None = None) -> None:
+        """Tombstones on the connector and on its target state.
+
+        ``deleted``: its config, to be kept until ``forget_deleted``, or until a connector of this name is written.
+        """
+
+    async def forget_deleted(self, name: str) -> None:
+        """Forget the config that was kept of a deleted connector."""
 
     async def put_tasks(self, name: str, tasks: Sequence[Properties], *, may_start: bool = False) -> None:
         """All task records, then the commit that makes them visible.
@@ -245,6 +251,19 @@ class OffsetAccess(Protocol):
         """Forget all; whether the connector itself took part."""
 
 
+class DeletedSources(Protocol):
+    """What deleted sources leave outside, such as a replication slot (``SourceConnector.on_deleted``)."""
+
+    def leaves_anything(self, config: Properties) -> bool:
+        """Whether a connector of this config may have left anything; asked before it is deleted."""
+
+    async def take_away(self, config: Properties, offsets: Sequence[OffsetEntry], others: Sequence[Properties]) -> bool:
+        """Have it take that away; True: its offsets mean nothing any more. Raises what the connector raises.
+
+        ``others``: configs of the connectors that are left, provider variables unresolved.
+        """
+
+
 class Peers(Protocol):
     """Requests to other workers of the group."""
 
@@ -283,6 +302,7 @@ class ClusterDoors:
     source_offsets: OffsetAccess
     sink_offsets: OffsetAccess
     peers: Peers
+    deleted_sources: DeletedSources
     fence_producers: Callable[[Properties, Sequence[str]], Awaitable[None]]
     """With the client settings of a connector of this config, ends older incarnations of these transactional ids."""
     cluster_id: Callable[[], Awaitable[str | None]]

@@ -15,7 +15,7 @@ from service.domain.cluster import ConnectorInfo, ConnectorStatus, InstanceStatu
 from service.domain.ids import ConnectorId, InstanceId, TaskId
 from service.domain.states import State, TargetState
 from service.herder.errors import BadRequestError, ConflictError, NotFoundError, RequestError
-from service.herder.ports import Instances, Validator
+from service.herder.ports import DeletedSources, Instances, Validator
 from service.herder.view import CONFLICT, NO_LEADER, ClusterView
 from service.kafka.errors import KafkaFailure, WriterFenced
 from service.stores.state_log import ClaimMissing
@@ -90,6 +90,7 @@ class ChangeRequests:
     view: ClusterView
     validator: Validator
     locks: ConnectorLocks
+    deleted_sources: DeletedSources
 
     async def create(self, name: str, config: Properties, initial: TargetState | None) -> ConnectorInfo:
         """Validate and write a new connector; ``ConflictError`` where it exists."""
@@ -123,11 +124,15 @@ class ChangeRequests:
         return self.view.info(name, is_consistent=False)
 
     async def delete(self, name: str) -> None:
-        """Remove a connector: its owners stop what runs, the leader forgets its states; source offsets stay."""
+        """Remove a connector: its owners stop what runs, the leader forgets its states; source offsets stay.
+
+        But of a source that takes away what it has left outside: see ``service.herder.deletions``.
+        """
         self.view.demand_leader()
         async with self.locks.changing(name):
-            self.view.entry(name)
-            await self.view.configs.remove_connector(name)
+            config = self.view.entry(name).config
+            kept = config if self.deleted_sources.leaves_anything(config) else None
+            await self.view.configs.remove_connector(name, deleted=kept)
 
     async def set_target(self, name: str, state: TargetState) -> None:
         """Pause and resume on any worker; stop on the leader, because it takes the task configs back."""

@@ -59,7 +59,7 @@ class ConsumerSettings:
     offset_reset: str = "earliest"
     poll_records_max: int = 20_000
     fetch_bytes_max: int = 52_428_800
-    partition_fetch_bytes_max: int = 1_048_576
+    partition_fetch_bytes_max: int = 4_194_304
     fetch_bytes_min: int = 1
     fetch_wait_seconds_max: float = 0.5
     session_seconds_max: float = 10.0

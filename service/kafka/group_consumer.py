@@ -1,10 +1,11 @@
 """A member of a consumer group that reads whole batches as columns and commits only what it is told to.
 
 Rebalances are eager: everything is revoked, then assigned anew. The listener is awaited in between, so that what was
-read can be made durable and committed while it is still this member's. Two things that the client library does are
+read can be made durable and committed while it is still this member's. Three things that the client library does are
 mended here. It makes a new assignment live before the listener has been awaited: so new partitions are paused first,
-and resumed when the listener has said where to begin. And it would swallow an error of the listener: it is kept and
-raised by the next `poll`.
+and resumed when the listener has said where to begin. It takes a coordinator that still loads its offsets, as one does
+after its broker's start, for one that has none, and would begin where `auto.offset.reset` says: so it is told where the
+group stands. And it would swallow an error of the listener: it is kept and raised by the next `poll`.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from service.kafka import library
 from service.kafka.client import KafkaSettings
 from service.kafka.closing import close_consumer
 from service.kafka.errors import CLIENT_ERRORS, CommitOutdated, DeliveryRetriable, classify
-from service.kafka.reader import StoredRecord
+from service.kafka.fetching import Room, poll_tables
 
 Partition = tuple[str, int]
 """Topic and number."""
@@ -39,23 +40,8 @@ STOP_SECONDS_MAX = 5.0
 POLL_BYTES_MAX = 67_108_864
 """A poll ends with the records that pass this, keys and values counted: the limits of the protocol are of compressed
 bytes."""
-_POLL_STEP_RECORDS = 64
 MISSING_LOOK_SECONDS = 1.0
 """How often a topic that does not exist yet is looked for; the client's own interval is minutes."""
-
-_HEADER: Any = pa.struct([pa.field("name", pa.string()), pa.field("value", pa.binary())])
-_COLUMNS: list[pa.Field[Any]] = [
-    pa.field("topic", pa.string()),
-    pa.field("partition", pa.int32()),
-    pa.field("offset", pa.int64()),
-    pa.field("timestamp", pa.int64()),
-    pa.field("timestamp_type", pa.int8()),
-    pa.field("key", pa.binary()),
-    pa.field("value", pa.binary()),
-    pa.field("headers", pa.list_(_HEADER)),
-]
-RECORDS_SCHEMA = pa.schema(_COLUMNS)
-"""Columns of a polled batch: milliseconds since the epoch, type 0 = set by the producer, 1 = by the broker."""
 
 
 _NOTHING = TopicPartition("", -1)
@@ -118,6 +104,7 @@ class GroupConsumer:
         self._listener = _Listener(self, listener)
         self._consumer: AIOKafkaConsumer | None = None
         self._look_at = 0.0
+        self._room = Room()
 
     async def start(self) -> None:
         """Connect and begin to join; the first assignment comes while polling.
@@ -146,6 +133,7 @@ class GroupConsumer:
         async with self._translated(f"{self._settings.connecting} as a member of group '{self._group_id}'"):
             async with asyncio.timeout(START_SECONDS_MAX):
                 await self._consumer.start()
+            poll_tables(self._consumer, self._room)
             if self._subscription.pattern is not None:
                 self._subscribe_pattern(self._subscription.pattern)
             else:
@@ -163,34 +151,31 @@ class GroupConsumer:
         revokes partitions a call waits for its end. Raises DeliveryFatal, DeliveryRetriable, and what the listener
         raised.
         """
-        return _table(await self._polled((), seconds_max=seconds_max))
+        tables = await self._polled((), seconds_max=seconds_max)
+        return pa.concat_tables(tables).combine_chunks() if tables else None
 
     async def keep_membership(self, *, seconds_max: float) -> None:
         """Be a member for so long without taking anything: no position moves. Raises what `poll` does."""
         await self._polled((_NOTHING,), seconds_max=seconds_max)
 
-    async def _polled(self, partitions: Collection[TopicPartition], *, seconds_max: float) -> list[StoredRecord]:
+    async def _polled(self, partitions: Collection[TopicPartition], *, seconds_max: float) -> list[pa.Table]:
         """Records of these partitions, or of all."""
         self._listener.raise_failure()
-        records: list[StoredRecord] = []
+        tables: list[pa.Table] = []
         async with self._translated(f"reading as a member of group '{self._group_id}'"):
-            left, left_bytes, wait_ms = self._settings.consumer.poll_records_max, POLL_BYTES_MAX, seconds_max * 1000
-            while left > 0 and left_bytes > 0:
-                # Only the first call can wait, so all that is taken here is of one assignment.
-                got = await self._client.getmany(
-                    *partitions, timeout_ms=ceil(wait_ms), max_records=min(left, _POLL_STEP_RECORDS)
-                )
+            self._room.records, self._room.size_bytes = self._settings.consumer.poll_records_max, POLL_BYTES_MAX
+            wait_ms = seconds_max * 1000
+            while self._room.is_left:
+                # Only the first call can wait, so all that is taken here is of one assignment. One table each.
+                got = await self._client.getmany(*partitions, timeout_ms=ceil(wait_ms), max_records=1)
                 if not got:
                     break
-                for come in got.values():
-                    records += come
-                    left -= len(come)
-                    left_bytes -= sum(record.serialized_key_size + record.serialized_value_size for record in come)
+                tables += (table for come in got.values() for table in come)
                 wait_ms = 0
-            if not records:
+            if not tables:
                 await self._look_for_missing_topics()
         self._listener.raise_failure()
-        return records
+        return tables
 
     async def _look_for_missing_topics(self) -> None:
         """Ask for the cluster's topics now; the group rebalances by itself when one has appeared."""
@@ -309,7 +294,8 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
             # Before anything is awaited: the assignment is live already.
             self._consumer.hold_back()
             committed = await self._consumer.committed([tuple(partition) for partition in assigned])
-            self._consumer.seek(await self._listener.on_assigned(committed))
+            known = {partition: offset for partition, offset in committed.items() if offset is not None}
+            self._consumer.seek({**known, **await self._listener.on_assigned(committed)})
             self._consumer.let_go()
 
         await self._guarded(place)
@@ -319,28 +305,3 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
             await work()
         except Exception as error:  # noqa: BLE001 - the library would only log it: the next poll raises it
             self._failure = error
-
-
-def _table(records: list[StoredRecord]) -> pa.Table | None:
-    if not records:
-        return None
-    columns = [
-        [record.topic for record in records],
-        [record.partition for record in records],
-        [record.offset for record in records],
-        [record.timestamp for record in records],
-        [record.timestamp_type for record in records],
-        [record.key for record in records],
-        [record.value for record in records],
-        _headers(records),
-    ]
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, RECORDS_SCHEMA, strict=True)]
-    return pa.table(arrays, schema=RECORDS_SCHEMA)
-
-
-def _headers(records: list[StoredRecord]) -> list[list[dict[str, object]] | None]:
-    """Null where a record has none, as most have."""
-    return [
-        [{"name": name, "value": value} for name, value in record.headers] if record.headers else None
-        for record in records
-    ]

@@ -17,6 +17,7 @@ from aiokafka.client import ConnectionGroup, CoordinationType
 from aiokafka.conn import create_conn
 from aiokafka.errors import KafkaError, NodeNotReadyError, TopicAuthorizationFailedError, for_code
 from aiokafka.protocol.admin import CreateTopicsRequest_v0
+from aiokafka.protocol.commit import OffsetFetchRequest as OlderOffsetFetchRequest
 from aiokafka.protocol.metadata import MetadataRequest
 from aiokafka.protocol.transaction import AddOffsetsToTxnRequest
 from aiokafka.structs import TopicPartition
@@ -154,33 +155,34 @@ async def committed_offsets(consumer: AIOKafkaConsumer, partitions: list[TopicPa
     """What a consumer's group has committed; partitions without an offset are left out.
 
     As long as a transaction is open that commits offsets of the group, there is no answer: what it leaves behind is
-    the answer (KIP-447). Brokers before 2.5 cannot wait, and are asked as the library asks them. Call it under a time
-    limit. Raises the client's errors.
+    the answer (KIP-447). Brokers before 2.5 cannot wait, and are asked with the library's request; not by the library,
+    for which a coordinator that still loads has no offsets. Call it under a time limit. Raises the client's errors.
     """
     by_topic: dict[str, list[int]] = {}
     for topic, partition in partitions:
         by_topic.setdefault(topic, []).append(partition)
-    coordinator = consumer._coordinator  # noqa: SLF001
-    request = OffsetFetchRequest(coordinator.group_id, by_topic)
+    client, group_id = client_of(consumer), consumer._coordinator.group_id  # noqa: SLF001
+
+    async def answer_to(request: Any, *, error_at: int) -> Any:
+        """``error_at``: where the error stands in what is told of a partition."""
+
+        def codes(answer: Any) -> list[int]:
+            """A topic that is not there (3) has no offsets. Brokers before 0.11 tell no error of the whole."""
+            told = [told[error_at] for _, partitions, *_ in answer.topics for told in partitions]
+            return [getattr(answer, "error_code", 0), *(code for code in told if code != _UNKNOWN_TOPIC)]
+
+        return await _ask_coordinator(client, CoordinationType.GROUP, group_id, request, errors_of=codes)
+
     try:
-        answer = await _ask_coordinator(
-            client_of(consumer), CoordinationType.GROUP, coordinator.group_id, request, errors_of=_codes_of_offsets
-        )
+        answer = await answer_to(OffsetFetchRequest(group_id, by_topic), error_at=4)
     except NotImplementedError:
-        found = await coordinator.fetch_committed_offsets(partitions)
-        return {partition: known.offset for partition, known in found.items()}
+        answer = await answer_to(OlderOffsetFetchRequest(group_id, list(by_topic.items())), error_at=3)
     return {
         TopicPartition(topic, partition): offset
-        for topic, told, _ in answer.topics
+        for topic, told, *_ in answer.topics
         for partition, offset, *_ in told
         if offset >= 0
     }
-
-
-def _codes_of_offsets(answer: Any) -> list[int]:
-    """A topic that is not there (3) has no offsets."""
-    codes = [told[4] for _, partitions, _ in answer.topics for told in partitions]
-    return [answer.error_code, *(code for code in codes if code != _UNKNOWN_TOPIC)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,7 +143,8 @@ class ConvertedBatch:
                 rows = share.numbers[is_tombstone[share.numbers] == of_nulls].tolist()
                 if applied.edits and rows:
                     own = None if before is None else [before[row] for row in rows]
-                    for row, after in zip(rows, edited(own, applied, count=len(rows)), strict=True):
+                    texts: Any = self.outcome["headers"].take(cast("Any", pa.array(rows)))
+                    for row, after in zip(rows, edited(own, share.plan, texts, is_tombstone=of_nulls), strict=True):
                         found[row] = after
                 if applied.header_events is not None and share.rows is not None and rows:
                     events = share.rows.filter(pa.array(is_tombstone[share.numbers] == of_nulls))["value"]

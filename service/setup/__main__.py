@@ -39,7 +39,7 @@ JUDGE_BY_RULES = frozenset({"preview", "validate"})
 """Commands that need a JVM only for rules, which Spark evaluates; a look that is not `--deep` leaves them alone."""
 OWN_SETS = {("demo", "pipeline"): ("opensearch",)}
 """JVM parts that a command needs besides those of every worker, by its first words."""
-RULES = b"contract.rules."
+RULES = (b"contract.rules.", b".sql")
 CONNECTOR_BYTES_MAX = 1 << 20
 """A larger file is no connector's."""
 
@@ -56,10 +56,13 @@ def needs_java(arguments: Sequence[str]) -> bool:
 
 
 def _has_rules(name: str) -> bool:
-    """Whether this argument is a connector's file with rules in its contract."""
+    """Whether this argument is a connector's file with rules in its contract, or SQL."""
     path = Path(name)
     try:
-        return path.is_file() and path.stat().st_size <= CONNECTOR_BYTES_MAX and RULES in path.read_bytes()
+        if not path.is_file() or path.stat().st_size > CONNECTOR_BYTES_MAX:
+            return False
+        content = path.read_bytes()
+        return any(word in content for word in RULES)
     except (OSError, ValueError):
         return False
 

@@ -41,13 +41,14 @@ class Ivy:
         """Fetch exactly these files into `retrieved`. Their digests are the caller's to check."""
         module = _module()
         dependencies = ET.SubElement(module, "dependencies")
+        # Of two dependencies on one module Ivy takes the first alone.
+        modules: dict[tuple[str, str, str], ET.Element] = {}
         for file in files:
-            dependency = ET.SubElement(
-                dependencies,
-                "dependency",
-                {"org": file.organisation, "name": file.module, "rev": file.revision, "conf": "fetched->*"},
-                transitive="false",
-            )
+            place = (file.organisation, file.module, file.revision)
+            if place not in modules:
+                names = {"org": file.organisation, "name": file.module, "rev": file.revision, "conf": "fetched->*"}
+                modules[place] = ET.SubElement(dependencies, "dependency", names, transitive="false")
+            dependency = modules[place]
             artifact = {"name": file.module, "type": file.type, "ext": file.type}
             if file.classifier:
                 artifact[f"{{{_MAVEN}}}classifier"] = file.classifier

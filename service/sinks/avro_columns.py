@@ -15,8 +15,11 @@ from typing import Any, cast
 import fastavro
 import pyarrow as pa
 from fastavro.read import LOGICAL_READERS
+from fastavro.schema import SchemaParseException
 from fastavro.types import Schema
 
+from service.sinks.avro_decoding import column_reader_of
+from service.sinks.avro_items import Read
 from service.sinks.readings import Column
 from spark_batch.avro_schema import parse_schema
 from spark_batch.avro_types import (
@@ -74,6 +77,8 @@ class AvroShape:
     schema: str
     reader: Schema
     type: Any
+    read_at_once: Read | None
+    """Reads many records, as `read` does; None for schemas whose records are read one by one."""
 
     def read(self, body: bytes) -> object:
         """One record's value; raises AvroShapeError for a body that is not of the schema, or has bytes left."""
@@ -97,8 +102,14 @@ class AvroShape:
 
 def avro_shape(schema: str) -> AvroShape:
     """The shape of a schema; raises AvroShapeError with every finding."""
-    document = json.loads(schema)
-    return AvroShape(schema, fastavro.parse_schema(_as_read(document)), _type(parsed_slot(schema)))
+    slot = parsed_slot(schema)
+    try:
+        reader = fastavro.parse_schema(_as_read(json.loads(schema)))
+    except (SchemaParseException, TypeError, ValueError) as error:
+        # It takes no type within a type, {"type": {"type": "bytes"}}: records of such a schema are refused.
+        raise AvroShapeError(f"cannot be read: {type(error).__name__}: {error}") from error
+    kind = _type(slot)
+    return AvroShape(schema, reader, kind, column_reader_of(reader, slot, kind))
 
 
 def parsed_slot(schema: str) -> Slot:

@@ -6,7 +6,7 @@ Authors of sinks import these names from ``service.sinks.contract``.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, TypeAlias, cast
 
@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fetchers.sdk import BackOff
+from service.sinks.headers import HeaderReader
 
 
 class RefusalReason(StrEnum):
@@ -127,6 +128,7 @@ class SinkBatch:
 
     ``row`` counts in this batch. May be called until the offsets of the record were flushed.
     """
+    header_reader: HeaderReader = field(default_factory=HeaderReader)
 
     def __len__(self) -> int:
         """How many records the batch has."""
@@ -138,7 +140,7 @@ class SinkBatch:
         def refuse(row: int, reason: str, message: str) -> None:
             self.refuse(start + row, reason, message)
 
-        return SinkBatch(self.records.slice(start, count), self.key, self.value, refuse)
+        return replace(self, records=self.records.slice(start, count), refuse=refuse)
 
     def take(self, rows: npt.NDArray[np.int64]) -> SinkBatch:
         """Some records, ascending, as a batch of their own."""
@@ -146,7 +148,14 @@ class SinkBatch:
         def refuse(row: int, reason: str, message: str) -> None:
             self.refuse(int(rows[row]), reason, message)
 
-        return SinkBatch(self.records.take(rows), self.key, self.value, refuse)
+        return replace(self, records=self.records.take(rows), refuse=refuse)
+
+    def connect_headers(self) -> pa.Array[Any]:
+        """The headers as Connect has them: for each record a list of name, schema and value, both in JSON or null.
+
+        They are read by the task's ``header.converter``; what transformations have made has the type that it had there.
+        """
+        return self.header_reader.read(cast("Any", self.records.column("headers")))
 
     def by_partition(self) -> Iterator[tuple[Partition, SinkBatch]]:
         """The records of each partition, as batches of their own and in order; partitions as they are in Kafka."""

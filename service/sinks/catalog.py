@@ -42,6 +42,12 @@ SINKS: tuple[Plugin, ...] = (
         SinkConnector,
         ("io.confluent.connect.s3.S3SinkConnector",),
     ),
+    Plugin(
+        "IcebergSink",
+        "service.sinks.iceberg.sink:IcebergSink",
+        SinkConnector,
+        ("org.apache.iceberg.connect.IcebergSinkConnector", "io.tabular.iceberg.connect.IcebergSinkConnector"),
+    ),
 )
 
 

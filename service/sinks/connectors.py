@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from fetchers.sdk import BackOff, Clock, HttpDoor, WorkContext
 from metrics.events import Emit
-from service.config.converters import Converter
+from service.config.converters import JSON_CONVERTER, Converter
 from service.domain.ids import TaskId
 from service.kafka.admin import KafkaAdmin
 from service.kafka.client import KafkaSettings
@@ -19,12 +19,14 @@ from service.pipeline.memory import MemoryBudget
 from service.registry.client import RegistryClient
 from service.registry.settings import RegistrySettings
 from service.sinks.contract import SinkConnector
-from service.sinks.converters import column_reader
+from service.sinks.converters import EnvelopeReader, JsonReader, column_reader
 from service.sinks.dead_letters import DeadLetterRules, LetterWriter
-from service.sinks.decoding import KEY_STAGE, VALUE_STAGE, Decoding, SideReader
+from service.sinks.decoding import HEADER_STAGE, KEY_STAGE, VALUE_STAGE, Decoding, SideReader
 from service.sinks.definition import SinkDefinition
+from service.sinks.headers import HeaderReader
 from service.sinks.task import SinkSettings, SinkTask
 from service.worker.kinds import Confirm, ConnectorTraits, MakeTask, UseTopic
+from spark_batch.plan import ConverterKind
 
 _REPLICATION_KEY = "errors.deadletterqueue.topic.replication.factor"
 _UNNAMED_CLIENT = "headrace"
@@ -143,6 +145,8 @@ async def _settings(
             await _side(definition.value_converter, VALUE_STAGE, parts),
             f"{definition.connector_class.__module__}.{definition.connector_class.__qualname__}",
             definition.steps,
+            _header_reader(definition),
+            HeaderReader(definition.header_form),
         ),
         dead_letters=rules,
         put_limits=replace(limits, seconds_max=put_seconds_max),
@@ -155,6 +159,14 @@ async def _settings(
 async def _side(converter: Converter, stage: str, parts: SinkParts) -> SideReader:
     registry = None if converter.registry is None else await parts.registries.registry(converter.registry)
     return SideReader(column_reader(converter, registry), converter.class_name, stage)
+
+
+def _header_reader(definition: SinkDefinition) -> SideReader | None:
+    """Of JsonConverter; the other converters read any bytes."""
+    form = definition.header_form
+    if form is None or form.kind is not ConverterKind.JSON:
+        return None
+    return SideReader(EnvelopeReader() if form.is_schema_enveloped else JsonReader(), JSON_CONVERTER, HEADER_STAGE)
 
 
 def _dead_letters(definition: SinkDefinition) -> DeadLetterRules:

@@ -1,7 +1,7 @@
 """Converters of a sink: from the bytes of a topic to columns, with a verdict on each record that is none.
 
-String and bytes cost nothing for each record. JSON and Avro are looked at one by one, in a thread: their cost is the
-parser's. Nothing is replaced: text that is no UTF-8 is refused, where Java's StringConverter would put U+FFFD.
+String and bytes cost nothing for each record. Avro is decoded in columns and JSON looked at one by one, in a thread.
+Nothing is replaced: text that is no UTF-8 is refused, where Java's StringConverter would put U+FFFD.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from service.config.converters import Converter
 from service.registry.client import RegistryClient
 from service.registry.errors import RegistryFatal, SchemaNotFound, UnusableSchema
 from service.sinks.avro_columns import AvroShape, AvroShapeError, avro_shape
+from service.sinks.avro_decoding import nothing, read_at_once
+from service.sinks.avro_walk import NO_ID, Frames
 from service.sinks.batch import Form, RefusalReason, ValueType
-from service.sinks.readings import UNKNOWN, Column, Reading, filled, of_one_type
+from service.sinks.readings import UNKNOWN, Column, Reading, Rows, filled, of_one_type
 from spark_batch.plan import ConverterKind
 
 _THREADS = ThreadPoolExecutor(max_workers=2, thread_name_prefix="sink-decode")
 _INLINE_RECORDS_MAX = 100
 """For fewer records a thread costs more than it saves."""
-_MAGIC = b"\0"
-_HEADER_BYTES = 5
-_ID_MAX = 2**31 - 1
-"""Registries count in Java's ints, and answer to a greater number as to a wrong address."""
+_AT_ONCE_RECORDS_MIN = 64
+"""For fewer records of a schema its walk costs more than reading them one by one."""
 _ENVELOPE_MESSAGE = (
     'JsonConverter with schemas.enable requires "schema" and "payload" fields and may not contain additional fields. '
     "If you are trying to deserialize plain JSON data, set schemas.enable=false in your converter configuration."
@@ -113,16 +113,15 @@ class AvroReader:
 
     async def read(self, column: Column) -> Reading:
         """Decode to typed columns, one for each schema id; asks the registry for schemas that are new."""
-        records = cast("list[bytes | None]", column.to_pylist())
-        ids = [_schema_id(record) for record in records]
+        frames = Frames(column)
         unknown: dict[int, AvroShape | str] = {}
-        for schema_id in {number for number in ids if number is not None} - self._shapes.keys():
+        for schema_id in set(np.unique(frames.ids).tolist()) - {NO_ID} - self._shapes.keys():
             try:
                 self._shapes[schema_id] = await self._shape(schema_id)
             except SchemaNotFound as error:
                 unknown[schema_id] = f"schema id {schema_id}: {error}"
         shapes = self._shapes | unknown
-        return await in_thread(lambda: _avro_reading(records, ids, shapes))
+        return await in_thread(lambda: _avro_reading(frames, shapes))
 
     async def _shape(self, schema_id: int) -> AvroShape | str:
         """The schema of an id, or why records that name it are refused."""
@@ -132,43 +131,22 @@ class AvroReader:
             return f"schema id {schema_id}: {error}"
 
 
-def _avro_reading(records: list[bytes | None], ids: list[int | None], shapes: Mapping[int, AvroShape | str]) -> Reading:
-    groups, numbers = _numbered(ids)
+def _avro_reading(frames: Frames, shapes: Mapping[int, AvroShape | str]) -> Reading:
+    strangers = np.flatnonzero(frames.is_there & (frames.ids == NO_ID))
     refused: Refused = {}
-    values: list[object] = [None] * len(records)
-    for row, record in enumerate(records):
-        if record is not None:
-            try:
-                values[row] = _avro_value(record, ids[row], shapes)
-            except _RefusedError as error:
-                refused[row] = (RefusalReason.NOT_AVRO, str(error))
-    if not numbers:
-        return of_one_type(pa.nulls(len(records)), _NO_TYPE, refused)
-    found = [shapes[number] for number in numbers]
+    refused.update(dict.fromkeys(strangers.tolist(), (RefusalReason.NOT_AVRO, _NOT_FRAMED)))
+    groups, ids = frames.numbered()
+    if not ids:
+        return of_one_type(pa.nulls(len(frames)), _NO_TYPE, refused)
+    found = [(schema_id, shapes[schema_id]) for schema_id in ids]
     columns = []
-    for number, shape in enumerate(found):
-        rows = np.flatnonzero(groups == number).tolist()
-        columns.append(_column(shape, rows, values, refused))
-    return Reading(groups, tuple(_value_type(shape) for shape in found), tuple(columns), refused)
+    for number, (schema_id, shape) in enumerate(found):
+        rows = np.flatnonzero(groups == number)
+        columns.append(_column(shape, schema_id, frames, rows, refused=refused))
+    return Reading(groups, tuple(_value_type(shape) for _, shape in found), tuple(columns), refused)
 
 
-def _avro_value(record: bytes, schema_id: int | None, shapes: Mapping[int, AvroShape | str]) -> object:
-    if schema_id is None:
-        message = "not in Confluent's framing: a zero byte and four bytes of schema id are expected"
-        raise _RefusedError(message)
-    shape = shapes[schema_id]
-    if isinstance(shape, str):
-        raise _RefusedError(shape)
-    try:
-        return shape.read(record[_HEADER_BYTES:])
-    except AvroShapeError as error:
-        raise _RefusedError(f"schema id {schema_id}: {error}") from error
-
-
-class _RefusedError(Exception):
-    """A record that is not what its converter expects."""
-
-
+_NOT_FRAMED = "not in Confluent's framing: a zero byte and four bytes of schema id are expected"
 _NO_TYPE = ValueType(Form.RECORD)
 
 
@@ -176,20 +154,43 @@ def _value_type(shape: AvroShape | str) -> ValueType:
     return ValueType(Form.RECORD, shape.schema) if isinstance(shape, AvroShape) else _NO_TYPE
 
 
-def _column(shape: AvroShape | str, rows: list[int], values: list[object], refused: Refused) -> Column:
-    """The values of these rows; those that no column can hold are refused."""
-    if not isinstance(shape, AvroShape):
+def _column(shape: AvroShape | str, schema_id: int, frames: Frames, rows: Rows, *, refused: Refused) -> Column:
+    """The values of these rows: of records of the schema, whose neighbours have null; what is refused is told."""
+    is_own = frames.ids[rows] == schema_id
+    own = rows[is_own]
+    if isinstance(shape, str):
+        refused.update(dict.fromkeys(own.tolist(), (RefusalReason.NOT_AVRO, shape)))
         return pa.nulls(len(rows))
+    column, is_read = nothing(shape.type).slice(1), np.zeros(len(own), bool)
+    if shape.read_at_once is not None and len(own) >= _AT_ONCE_RECORDS_MIN:
+        column, is_read = read_at_once(shape.read_at_once, frames.bodies(own))
+    if is_read.all() and len(own) == len(rows):
+        return column
+    singles = _one_by_one(shape, schema_id, frames, own[~is_read], refused=refused)
+    places = np.full(len(rows), len(column) + len(singles))
+    places[is_own] = np.where(is_read, np.arange(len(own)), len(column) + np.cumsum(~is_read) - 1)
+    return pa.concat_arrays([column, singles, nothing(shape.type)]).take(places)
+
+
+def _one_by_one(shape: AvroShape, schema_id: int, frames: Frames, rows: Rows, *, refused: Refused) -> Column:
+    """The values of records, each looked at alone; those that are not of the schema, or fit no column, are refused."""
+    values: list[object] = [None] * len(rows)
+    numbers = rows.tolist()
+    for at, body in enumerate(frames.records(rows)):
+        try:
+            values[at] = shape.read(body)
+        except AvroShapeError as error:
+            refused[numbers[at]] = (RefusalReason.NOT_AVRO, f"schema id {schema_id}: {error}")
     try:
-        return shape.column([values[row] for row in rows])
+        return shape.column(values)
     except AvroShapeError:
-        for row in rows:
+        for at, row in enumerate(numbers):
             try:
-                shape.column([values[row]])
+                shape.column([values[at]])
             except AvroShapeError as error:
-                values[row] = None
+                values[at] = None
                 refused[row] = (RefusalReason.NOT_AVRO, str(error))
-    return shape.column([values[row] for row in rows])
+    return shape.column(values)
 
 
 def as_text(column: Column) -> tuple[Column, Refused]:
@@ -290,13 +291,6 @@ def _without(column: Column, refused: Refused) -> Column:
     if not refused:
         return column
     return pa.array([None if row in refused else text for row, text in enumerate(column.to_pylist())], pa.string())
-
-
-def _schema_id(record: bytes | None) -> int | None:
-    if record is None or len(record) < _HEADER_BYTES or record[:1] != _MAGIC:
-        return None
-    schema_id = int.from_bytes(record[1:_HEADER_BYTES], "big")
-    return schema_id if schema_id <= _ID_MAX else None
 
 
 async def in_thread(work: Callable[[], T], *, records: int = _INLINE_RECORDS_MAX) -> T:

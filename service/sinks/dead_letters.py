@@ -53,7 +53,7 @@ class Polled:
     """The records of one poll."""
 
     records: pa.Table
-    """As ``service.kafka.group_consumer.RECORDS_SCHEMA`` says; the records of a partition stand together."""
+    """As ``service.kafka.fetched.RECORDS_SCHEMA`` says; the records of a partition stand together."""
     let_go: Callable[[], None] = lambda: None
     """Called when every record of it, and every one before it, is done: nobody holds it for commits any more."""
     is_done: npt.NDArray[np.bool_] = field(init=False)

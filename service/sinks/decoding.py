@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from service.sinks.batch import Refusal, SinkBatch
 from service.sinks.converters import ColumnReader, in_thread
+from service.sinks.headers import HeaderReader
 from service.sinks.readings import Reading, Rows, Run, column_of, runs
 from service.sinks.transforms.stage import transformed
 from spark_batch.transforms.catalog import Step
 
 KEY_STAGE, VALUE_STAGE, PUT_STAGE = "KEY_CONVERTER", "VALUE_CONVERTER", "TASK_PUT"
+HEADER_STAGE = "HEADER_CONVERTER"
 """Connect's names of the stages at which a sink's record may be refused, besides that of transformations."""
 
 
@@ -57,6 +60,10 @@ class Decoding:
     value: SideReader
     sink_class: str
     steps: tuple[Step, ...] = ()
+    headers: SideReader | None = None
+    """What refuses headers, of converters that cannot read all bytes."""
+    header_reader: HeaderReader = field(default_factory=HeaderReader)
+    """How a sink that asks is told of headers."""
 
     async def decode(self, polled: pa.Table, *, refuse: Callable[[Refusal], None]) -> Decoded:
         """Decode and transform. ``refuse`` is what the sink calls by `SinkBatch.refuse`.
@@ -65,11 +72,24 @@ class Decoding:
         """
         keys = await self.key.reader.read(column_of(polled, "key"))
         values = await self.value.reader.read(column_of(polled, "value"))
+        unread = [] if self.headers is None else await _unread_headers(self.headers, polled)
         looked_at = polled.num_rows if self.steps else len(keys.refused) + len(values.refused)
-        return await in_thread(lambda: self._cut(polled, keys, values, refuse), records=looked_at)
+        return await in_thread(lambda: self._cut(polled, keys, values, unread, refuse), records=looked_at)
 
-    def _cut(self, polled: pa.Table, keys: Reading, values: Reading, refuse: Callable[[Refusal], None]) -> Decoded:
+    def _cut(  # noqa: PLR0917 - all that was read of a poll
+        self,
+        polled: pa.Table,
+        keys: Reading,
+        values: Reading,
+        unread: list[Refusal],
+        refuse: Callable[[Refusal], None],
+    ) -> Decoded:
         refusals = [*_refusals(self.key, keys), *_refusals(self.value, values)]
+        unread = [each for each in unread if each.row not in keys.refused and each.row not in values.refused]
+        if unread:
+            refusals += unread
+            told = {each.row: (each.reason, each.message) for each in unread}
+            values = replace(values, refused={**values.refused, **told})
         records, filtered = polled, 0
         if self.steps:
             changed = transformed(self.steps, polled, keys, values)
@@ -88,7 +108,22 @@ class Decoding:
         if int(run.rows[-1]) - int(run.rows[0]) + 1 != len(run.rows):
             rows = whole.take(run.rows)
         rows = _with(_with(rows, "key", run.keys), "value", run.values)
-        return SinkBatch(rows, run.key_type, run.value_type, refuse_row)
+        return SinkBatch(rows, run.key_type, run.value_type, refuse_row, self.header_reader)
+
+
+async def _unread_headers(side: SideReader, polled: pa.Table) -> list[Refusal]:
+    """Records with a header that its converter cannot read: the first one of each."""
+    column = cast("Any", column_of(polled, "headers"))
+    if column.null_count == len(column):
+        return []
+    flat: Any = pc.list_flatten(column)
+    owners: Any = pc.list_parent_indices(column).to_numpy(zero_copy_only=False)
+    reading = await side.reader.read(pc.struct_field(flat, "value"))
+    found: dict[int, Refusal] = {}
+    for at, (reason, message) in sorted(reading.refused.items()):
+        row = int(owners[at])
+        found.setdefault(row, Refusal(row, side.stage, reason, f"a header: {message}", side.class_name))
+    return list(found.values())
 
 
 def _refusals(side: SideReader, reading: Reading) -> list[Refusal]:

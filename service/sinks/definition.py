@@ -8,7 +8,7 @@ from typing import Any
 
 from fetchers.catalog import Plugin, PluginLoadError
 from fetchers.sdk import Finding
-from service.config.converters import Converter
+from service.config.converters import Converter, read_header_converter
 from service.config.kinds import ConnectorKind, Reading
 from service.config.parts import class_not_found_findings, read_parts
 from service.config.reach import ConnectorReach, class_refusal, reach_of
@@ -19,7 +19,7 @@ from service.kafka.producer import transactional_id
 from service.sinks.batch import Form
 from service.sinks.catalog import find_sink, sink_plugins
 from service.sinks.contract import SinkConfig, SinkConnector
-from spark_batch.plan import ConverterKind
+from spark_batch.plan import ConverterKind, ConverterSpec
 from spark_batch.transforms.catalog import Step
 from spark_batch.transforms.java_pattern import java_pattern
 
@@ -39,6 +39,8 @@ class SinkDefinition:
     """What the worker lets it reach."""
     steps: tuple[Step, ...] = ()
     """Transformations of decoded records."""
+    header_form: ConverterSpec | None = None
+    """How headers are read; None: by SimpleHeaderConverter, which reads anything."""
 
     @property
     def name(self) -> str:
@@ -89,12 +91,13 @@ def read_sink_definition(properties: Mapping[str, str], *, worker: Mapping[str, 
         missing = (Finding("connector.class", class_name, text),)
         return Reading(None, (*SinkConnectorConfig.parse(properties).findings, *missing))
     transformations = read_transformations(properties, is_sink=True)
+    headers = read_header_converter(properties, worker)
     reading = read_parts(
         properties,
         worker=worker,
         common_class=SinkConnectorConfig,
         own_class=connector_class.config_class,
-        also_found=(*topic_findings(properties), *transformations.findings),
+        also_found=(*topic_findings(properties), *headers.findings, *transformations.findings),
     )
     if reading.parts is None:
         return Reading(None, reading.findings)
@@ -108,6 +111,7 @@ def read_sink_definition(properties: Mapping[str, str], *, worker: Mapping[str, 
         value_converter=reading.parts.value_converter,
         reach=reach_of(worker),
         steps=transformations.steps,
+        header_form=headers.form,
     )
     findings = reading.with_checks((*_form_findings(definition), *definition.new_connector().findings()))
     is_refused = any(finding.is_error for finding in findings)

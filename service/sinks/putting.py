@@ -9,13 +9,12 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from fetchers.sdk import BackOff, Clock, Fatal, Retriable
 from metrics.events import RetryScheduled, SinkRecordsPut, TaskEvents
 from service.domain.errors import ConnectorExitError, described
+from service.kafka.fetching import sizes_bytes
 from service.sinks.batch import PutLimits, SinkBatch
 from service.sinks.contract import SinkConnector
 from service.sinks.decoding import Decoded
@@ -64,15 +63,6 @@ def cut(
             count = max(1, int(np.searchsorted(ends, before + bytes_max, side="right")))
             yield (batch if count == len(batch) else batch.slice(begin, count)), rows[begin : begin + count]
             begin += count
-
-
-def sizes_bytes(polled: pa.Table) -> npt.NDArray[np.int64]:
-    """For each record of a poll the bytes of its key and value."""
-    total = np.zeros(polled.num_rows, np.int64)
-    for name in ("key", "value"):
-        lengths: Any = pc.binary_length(polled.column(name))
-        total += pc.fill_null(lengths, 0).to_numpy()
-    return total
 
 
 @dataclass(slots=True)

@@ -24,7 +24,7 @@ from fetchers.catalog import shared_http
 from fetchers.sdk import Fatal, Retriable, SystemClock
 from fetchers.sdk.config import HIDDEN
 from metrics.events import discard
-from service.kafka.group_consumer import RECORDS_SCHEMA
+from service.kafka.fetched import RECORDS_SCHEMA
 from service.sinks.contract import Partition, SinkBatch, SinkConnector, SinkContext, StartAnew
 from service.sinks.converters import BytesReader, ColumnReader, TextReader
 from service.sinks.decoding import KEY_STAGE, VALUE_STAGE, Decoding, SideReader
@@ -219,6 +219,7 @@ class SinkContract:
             await sink.close([HERE, THERE])
             await sink.open({THERE: 1})
             await sink.put(await self._batch(["there 1"], begin=1, partition=THERE))
+            await sink.flush({THERE: 2})
             await sink.close([THERE])
             await sink.open({HERE: 1, THERE: 2})
             await sink.put(await self._batch(["here 1"], begin=1))

@@ -62,9 +62,7 @@ class SeenRecords:
 
     def fresh_mask(self, hashes: npt.NDArray[np.uint8], is_valid: Mask, window: str) -> Mask:
         """See ``SeenHashes``."""
-        is_asked = is_valid.copy()
-        is_asked[is_valid] = ~self._index.known_in_open_windows(hashes[is_valid], window)
-        return self._index.fresh_mask(hashes, is_asked, window) & (is_asked | ~is_valid)
+        return self._index.fresh_in_open_windows(hashes, is_valid, window)
 
     def known_mask(self, hashes: npt.NDArray[np.uint8], window: str) -> Mask:
         """See ``SeenHashes``."""

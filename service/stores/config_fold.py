@@ -14,6 +14,7 @@ from service.domain.states import TargetState
 from service.stores.config_records import (
     ConfigRecord,
     ConnectorConfig,
+    Deleted,
     PublishedKey,
     Target,
     TaskCommit,
@@ -42,7 +43,9 @@ class ConfigFold:
             case ConnectorConfig(name, None):
                 fold = _without(fold, name)
             case ConnectorConfig(name, config) if config is not None:
-                fold = _with_config(fold, name, config)
+                fold = _with_deleted(_with_config(fold, name, config), name, None)  # it takes over what is there
+            case Deleted(name, config):
+                fold = _with_deleted(fold, name, config)
             case TaskConfig(name, task, config):
                 waiting = {**fold.uncommitted.get(name, {}), task: config}
                 fold = replace(fold, uncommitted={**fold.uncommitted, name: waiting})
@@ -69,6 +72,13 @@ def _with_config(fold: ConfigFold, name: str, config: Properties) -> ConfigFold:
     if known is None:
         known = ConnectorEntry(name, config, fold.targets.get(name, TargetState.STARTED))
     return _with_entry(fold, replace(known, config=config))
+
+
+def _with_deleted(fold: ConfigFold, name: str, config: Properties | None) -> ConfigFold:
+    deleted = {key: value for key, value in fold.config.deleted.items() if key != name}
+    if config is not None:
+        deleted[name] = config
+    return replace(fold, config=replace(fold.config, deleted=deleted))
 
 
 def _with_target(fold: ConfigFold, name: str, state: TargetState | None) -> ConfigFold:

@@ -15,6 +15,7 @@ from service.stores.config_fold import ConfigFold
 from service.stores.config_records import (
     ConfigRecord,
     ConnectorConfig,
+    Deleted,
     LoggerLevel,
     PublishedKey,
     Restart,
@@ -82,11 +83,17 @@ class ConfigLog:
     async def put_connector(self, name: str, config: Properties, *, initial: TargetState | None = None) -> None:
         """Create or change; leader only."""
         targets = [] if initial is None else [Target(name, initial)]
-        await self._write_as_leader(*targets, ConnectorConfig(name, config))
+        deleted = [Deleted(name, None)] if name in self.config.deleted else []
+        await self._write_as_leader(*targets, *deleted, ConnectorConfig(name, config))
 
-    async def remove_connector(self, name: str) -> None:
-        """Tombstones on the connector and on its target state; leader only."""
-        await self._write_as_leader(ConnectorConfig(name, None), Target(name, None))
+    async def remove_connector(self, name: str, *, deleted: Properties | None = None) -> None:
+        """Tombstones on the connector and on its target state, with ``deleted`` beside them; leader only."""
+        kept = [] if deleted is None else [Deleted(name, deleted)]
+        await self._write_as_leader(*kept, ConnectorConfig(name, None), Target(name, None))
+
+    async def forget_deleted(self, name: str) -> None:
+        """Nothing is left to be done for a connector that is deleted; leader only."""
+        await self._write_as_leader(Deleted(name, None))
 
     async def put_tasks(self, name: str, tasks: Sequence[Properties], *, may_start: bool = False) -> None:
         """All task records and their commit, in one transaction; leader only. ``may_start``: their count as well."""

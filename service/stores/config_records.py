@@ -17,6 +17,8 @@ from service.domain.states import TargetState
 from service.stores.jackson import to_json
 
 _CONNECTOR, _TASK, _COMMIT, _TARGET = "connector-", "task-", "commit-", "target-state-"
+_DELETED = "deleted-"
+"""Of ours; Kafka Connect passes over keys that it does not know."""
 _FENCING, _SESSION_KEY, _RESTART, _LOGGER = "tasks-fencing-", "session-key", "restart-connector-", "logger-cluster-"
 _TASK_DIGITS_MAX = 10
 """A task's number is a 32-bit integer; ``int`` itself refuses some thousand digits with an error of its own."""
@@ -29,6 +31,14 @@ class UnreadableRecordError(ValueError):
 @dataclass(frozen=True, slots=True)
 class ConnectorConfig:
     """A connector's config; None = it is deleted."""
+
+    connector: str
+    config: Properties | None
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """What a source was that is deleted, and has something to take away outside; None = that is over."""
 
     connector: str
     config: Properties | None
@@ -90,7 +100,7 @@ class LoggerLevel:
 
 
 ConfigRecord: TypeAlias = (
-    ConnectorConfig | TaskConfig | TaskCommit | Target | TaskCount | PublishedKey | Restart | LoggerLevel
+    ConnectorConfig | Deleted | TaskConfig | TaskCommit | Target | TaskCount | PublishedKey | Restart | LoggerLevel
 )
 
 
@@ -104,6 +114,8 @@ def _written(record: ConfigRecord) -> tuple[str, Mapping[str, object] | None]:
     match record:
         case ConnectorConfig(name, config):
             return f"{_CONNECTOR}{name}", None if config is None else {"properties": config}
+        case Deleted(name, config):
+            return f"{_DELETED}{name}", None if config is None else {"properties": config}
         case TaskConfig(name, task, config):
             return f"{_TASK}{name}-{task}", {"properties": config}
         case TaskCommit(name, tasks):
@@ -143,6 +155,9 @@ def decode(key: bytes | None, value: bytes | None) -> ConfigRecord:
     if name.startswith(_CONNECTOR):
         config = None if value is None else _properties(_fields(value))
         return ConnectorConfig(name.removeprefix(_CONNECTOR), config)
+    if name.startswith(_DELETED):
+        config = None if value is None else _properties(_fields(value))
+        return Deleted(name.removeprefix(_DELETED), config)
     if name.startswith(_TARGET):
         state = None if value is None else _target_state(_fields(value))
         return Target(name.removeprefix(_TARGET), state)

@@ -17,6 +17,7 @@ from service.kafka.errors import DeliveryRetriable
 from service.stores.hashes import HashSet, Run, halves, is_first, ordered
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     import numpy.typing as npt
@@ -62,6 +63,22 @@ class DedupeIndex:
 
         `hashes`: (n, 16) uint8. Rows where `is_valid` is False have no hash and are always fresh.
         """
+        return self._noted(hashes, is_valid, window, self._held([window]))
+
+    def fresh_in_open_windows(
+        self, hashes: npt.NDArray[np.uint8], is_valid: npt.NDArray[np.bool_], window: str
+    ) -> npt.NDArray[np.bool_]:
+        """As `fresh_mask`, of rows seen for the first time in *any* window, as `known_in_open_windows` says which."""
+        return self._noted(hashes, is_valid, window, self._held(self._open_beside(window)))
+
+    def _noted(
+        self,
+        hashes: npt.NDArray[np.uint8],
+        is_valid: npt.NDArray[np.bool_],
+        window: str,
+        held: Iterable[HashSet | Run],
+    ) -> npt.NDArray[np.bool_]:
+        """True for rows without a hash, and for those that are new; takes note of those."""
         fresh = np.ones(len(hashes), dtype=bool)
         rows = np.flatnonzero(is_valid)
         high, low = halves(hashes[rows])
@@ -69,8 +86,7 @@ class DedupeIndex:
         rows, high, low = rows[order], high[order], low[order]
         is_new = is_first(high, low)
         candidates = np.flatnonzero(is_new)
-        known_sets: list[HashSet | Run] = [*self._sets(window), *self._pending[window]]
-        for known in known_sets:
+        for known in held:
             seen = known.contains(high[candidates], low[candidates])
             is_new[candidates[seen]] = False
             candidates = candidates[~seen]
@@ -96,10 +112,9 @@ class DedupeIndex:
         high, low = halves(hashes)
         order = ordered(high, low)
         high, low = high[order], low[order]
-        windows = [NO_WINDOW] if window == NO_WINDOW else [*{*self._windows, *self._pending} - {NO_WINDOW}]
         known = np.zeros(len(hashes), dtype=bool)
         missing = np.arange(len(hashes))
-        for held in (held for label in windows for held in (*self._sets(label), *self._pending.get(label, ()))):
+        for held in self._held(self._open_beside(window)):
             is_found = held.contains(high[missing], low[missing])
             known[order[missing[is_found]]] = True
             missing = missing[~is_found]
@@ -138,6 +153,14 @@ class DedupeIndex:
         while len(self._segments) > 1 and sum(map(len, self._segments)) > self.limits.records_max:
             gone += len(self._segments.pop(0))
         return gone
+
+    def _open_beside(self, window: str) -> list[str]:
+        """Labels of the windows in which a record of this one may have been seen, its own among them."""
+        return [NO_WINDOW] if window == NO_WINDOW else [*{*self._windows, *self._pending} - {NO_WINDOW}]
+
+    def _held(self, windows: Iterable[str]) -> list[HashSet | Run]:
+        """What is committed and noted in these windows."""
+        return [held for label in windows for held in (*self._sets(label), *self._pending.get(label, ()))]
 
     def _every_set(self) -> list[HashSet]:
         return [*self._windows.values(), *self._segments]

@@ -261,9 +261,7 @@ class StoredDedupe:
         self, hashes: npt.NDArray[np.uint8], is_valid: npt.NDArray[np.bool_], window: str
     ) -> npt.NDArray[np.bool_]:
         """True for rows that equal no delivered record of an open window and no row before, see `DedupeState`."""
-        is_asked = is_valid.copy()
-        is_asked[is_valid] = ~self.index.known_in_open_windows(hashes[is_valid], window)
-        return self.index.fresh_mask(hashes, is_asked, window) & (is_asked | ~is_valid)
+        return self.index.fresh_in_open_windows(hashes, is_valid, window)
 
     def known_mask(self, hashes: npt.NDArray[np.uint8], window: str) -> npt.NDArray[np.bool_]:
         """True for rows that are committed in an open window, see `DedupeState`."""

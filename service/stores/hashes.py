@@ -36,7 +36,7 @@ class Run:
     def of(cls, hashes: npt.NDArray[np.uint8]) -> Run:
         """Sort an (n, 16) matrix."""
         high, low = halves(hashes)
-        order = np.argsort(high, kind="stable")
+        order = np.argsort(high)
         return cls(high[order], low[order])
 
     def __len__(self) -> int:
@@ -149,9 +149,15 @@ def halves(hashes: npt.NDArray[np.uint8]) -> tuple[npt.NDArray[np.uint64], npt.N
 
 def ordered(high: npt.NDArray[np.uint64], low: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
     """Order by hash, equal hashes in order of arrival."""
+    # A stable sort takes more than twice the time, and few columns have anything twice.
+    order = np.argsort(high)
+    ordered_high = high[order]
+    is_torn = ordered_high[1:] == ordered_high[:-1]
+    if not is_torn.any():
+        return order
     order = np.argsort(high, kind="stable")
-    ordered_high, ordered_low = high[order], low[order]
-    is_torn = (ordered_high[1:] == ordered_high[:-1]) & (ordered_low[1:] != ordered_low[:-1])
+    ordered_low = low[order]
+    is_torn &= ordered_low[1:] != ordered_low[:-1]
     return np.lexsort((low, high)) if is_torn.any() else order
 
 

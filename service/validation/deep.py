@@ -33,6 +33,7 @@ from service.worker.foreign_calls import ForeignCalls
 from service.worker.lending import ClientSettings
 from service.worker.topics import topics_of
 from spark_batch.plan import ConversionPlan
+from spark_batch.transforms.selection import NotAnalysed
 
 ASKED_SECONDS_MAX = 30.0
 """For the registry, the source and Kafka, each."""
@@ -123,9 +124,9 @@ class DeepChecks:
         )
 
     async def _spark(self, definition: ConnectorDefinition) -> Answer:
-        if not definition.has_rules:
+        if not definition.asks_spark:
             return Answer("Spark", "not asked: the contract has no rules")
-        return _summed_up("Spark", "takes all rules", await self.spark.findings(definition))
+        return _summed_up("Spark", "takes all rules and SQL", await self.spark.findings(definition))
 
     async def _registry(self, definition: ConnectorDefinition) -> Answer:
         settings = [each.registry for each in (definition.key_converter, definition.value_converter) if each.registry]
@@ -137,6 +138,8 @@ class DeepChecks:
             async with asyncio.timeout(ASKED_SECONDS_MAX):
                 plan = definition.plan(await self.registries.contract_of(definition))
                 refusals = await self.registries.refusals(definition, plan)
+        except NotAnalysed:
+            return Answer("registry", "not asked: only Spark knows the schema of what Sql makes")
         except RegistryFailure as error:
             key = "value.converter.schema.registry.url"
             shown = settings[-1].urls[0] if settings else None

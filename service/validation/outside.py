@@ -35,7 +35,7 @@ class Outside:
 
     async def findings(self, definition: Definition) -> Sequence[Finding]:
         """What only Spark can tell: of rules, functions and casts by the tree that its parser makes."""
-        if not isinstance(definition, ConnectorDefinition) or not definition.has_rules:
+        if not isinstance(definition, ConnectorDefinition) or not definition.asks_spark:
             return ()
         if not self.is_spark_ready():
             return (_not_asked(definition, "it has not started yet"),)
@@ -50,6 +50,11 @@ class Outside:
 
 
 def _not_asked(definition: ConnectorDefinition, reason: str) -> Finding:
-    key = next(key for key in sorted(definition.properties) if key.startswith(RULES_PREFIX))
-    text = f"Spark was not asked about contract.rules ({reason}); what only it can tell is told when the tasks start"
+    key = next(
+        key
+        for key in sorted(definition.properties)
+        if key.startswith(RULES_PREFIX) or (key.startswith("transforms.") and key.endswith(".sql"))
+    )
+    what = "contract.rules" if key.startswith(RULES_PREFIX) else key
+    text = f"Spark was not asked about {what} ({reason}); what only it can tell is told when the tasks start"
     return Finding(key, None, text, Severity.WARNING)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -25,7 +25,7 @@ from service.worker.kinds import Confirm, UseTopic
 from service.worker.lending import DedupeStates, Writers
 from service.worker.task_writer import TaskWriter
 from spark_batch.errors import ConversionError, ConversionFatal
-from spark_batch.plan import Contract, ConversionPlan, PlanFinding
+from spark_batch.plan import ConversionPlan, PlanFinding
 from spark_batch.plan_findings import plan_findings
 from spark_batch.transforms.applied import applied_steps, topics_after
 
@@ -204,11 +204,11 @@ async def plan_of(definition: ConnectorDefinition, parts: ConnectorParts) -> Con
 async def rule_findings(
     definitions: Sequence[ConnectorDefinition], schemas: Schemas, check_plan: PlanCheck
 ) -> Sequence[tuple[Finding, ...]]:
-    """What Spark finds wrong with the rules of each connector's contract, before any task is begun.
+    """What Spark finds wrong with the rules of each connector's contract, and with its SQL, before any task is begun.
 
     Nothing of those that cannot be asked about now, for want of the registry or of Spark: their tasks will tell.
     """
-    asked: dict[Contract, Sequence[PlanFinding]] = {}
+    asked: dict[Hashable, Sequence[PlanFinding]] = {}
     try:
         async with asyncio.timeout(RULES_SECONDS_MAX):
             return [await _rule_findings(definition, schemas, check_plan, asked) for definition in definitions]
@@ -220,9 +220,9 @@ async def _rule_findings(
     definition: ConnectorDefinition,
     schemas: Schemas,
     check_plan: PlanCheck,
-    asked: dict[Contract, Sequence[PlanFinding]],
+    asked: dict[Hashable, Sequence[PlanFinding]],
 ) -> tuple[Finding, ...]:
-    if not definition.has_rules:
+    if not definition.asks_spark:
         return ()
     try:
         plan = definition.plan(await schemas.contract_of(definition))
@@ -230,9 +230,10 @@ async def _rule_findings(
         return ()
     if plan.contract is None:
         return ()
-    if plan.contract not in asked:
-        asked[plan.contract] = await check_plan(plan)
-    return as_findings(asked[plan.contract], definition.properties)
+    said = (plan.contract, plan.transformations)
+    if said not in asked:
+        asked[said] = await check_plan(plan)
+    return as_findings(asked[said], definition.properties)
 
 
 def _told(findings: Sequence[Finding]) -> str:

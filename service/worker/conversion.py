@@ -1,4 +1,7 @@
-"""The worker's conversion service: Spark starts in the background, conversions wait for it."""
+"""The worker's conversion service: Spark starts in the background, conversions wait for it.
+
+Small micro-batches of plans whose outcome is known to be the same go by the exact path instead (ADR 88).
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,15 @@ from contextlib import asynccontextmanager
 import pyarrow as pa
 
 from fetchers.sdk import BackOff, Clock
-from metrics.events import ComponentStateChanged, ConversionSlotsChanged, Emit, SparkStarted
+from metrics.events import ComponentStateChanged, ConversionEnded, ConversionSlotsChanged, Emit, SparkStarted
 from service.config.worker import WorkerConfig
+from spark_batch.driver_run import ALWAYS, JOBS_KEY
 from spark_batch.errors import ConversionRetriable
 from spark_batch.plan import ConversionPlan, PlanFinding
+from spark_batch.plan_findings import is_judged_by_spark
 from spark_batch.runner import ConversionRunner, Launch
 from spark_batch.session import SessionChange, SparkSettings
+from spark_batch.small import SmallBatches, SmallFailedError
 
 
 class ConversionService:
@@ -39,6 +45,8 @@ class ConversionService:
             tell=self._take,
             launch=launch,
         )
+        is_always_spark = dict(settings.options).get(JOBS_KEY) == ALWAYS
+        self._small = SmallBatches(records_max=0 if is_always_spark else config.conversion_small_records_max)
         self._clock = clock
         self._emit = emit
         self._is_started = asyncio.Event()
@@ -67,6 +75,7 @@ class ConversionService:
 
     async def stop(self) -> None:
         """End the Spark session; conversions that still run fail."""
+        self._small.stop()
         await self.runner.stop()
 
     async def convert(self, plan: ConversionPlan, batch: pa.Table, *, is_alone: bool = False) -> pa.Table:
@@ -75,10 +84,21 @@ class ConversionService:
         ``is_alone``: beside no other, for one that may be what kills Spark.
         """
         await self._is_started.wait()
+        way = "spark"
+        if self._small.takes(plan, batch):
+            try:
+                outcome = await self._small.convert(plan, batch)
+            except SmallFailedError:
+                way = "spark_after_small"
+            else:
+                self._emit(ConversionEnded(records=batch.num_rows, way="small"))
+                return outcome
         async with self._use.alone() if is_alone else self._use.beside_others():
-            return await self._convert(plan, batch)
+            outcome = await self._by_spark(plan, batch)
+        self._emit(ConversionEnded(records=batch.num_rows, way=way))
+        return outcome
 
-    async def _convert(self, plan: ConversionPlan, batch: pa.Table) -> pa.Table:
+    async def _by_spark(self, plan: ConversionPlan, batch: pa.Table) -> pa.Table:
         self._tell_slots()
         try:
             return await self.runner.convert(plan, batch)
@@ -86,8 +106,8 @@ class ConversionService:
             self._tell_slots()
 
     async def check(self, plan: ConversionPlan) -> Sequence[PlanFinding]:
-        """What only Spark can find wrong with a plan; nothing to ask where there are no rules."""
-        if plan.contract is None or not plan.contract.rules:
+        """What only Spark can find wrong with a plan; nothing to ask where there are neither rules nor Sql."""
+        if not is_judged_by_spark(plan):
             return ()
         await self._is_started.wait()
         return await self.runner.check(plan)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from spark_batch.exact.fields import dedupe_hash, loose_key, loose_timestamp, payload_hash
 from spark_batch.exact.judge import canonical_record
@@ -13,7 +13,7 @@ from spark_batch.literals.writing import json_text
 from spark_batch.outcome import Reason, Rejection, Stage
 from spark_batch.plan import ConversionPlan, ConverterKind, UnknownFields
 from spark_batch.plan_transforms import is_reshaped
-from spark_batch.transforms.catalog import Side
+from spark_batch.transforms.catalog import HeaderFrom, Side
 from spark_batch.transforms.form import Inapplicable
 
 if TYPE_CHECKING:
@@ -35,6 +35,20 @@ class Verdict:
     dedupe: bytes | None = None
     coerced: int | None = None
     """Bits of the fields in which a text was taken for their value (`ConversionPlan.coerced_fields` names them)."""
+    headers: tuple[bytes | None, ...] | None = None
+    """As in an outcome."""
+
+
+HeaderTexts: TypeAlias = "dict[str, list[bytes | None]]"
+"""What each `HeaderFrom` makes of one record, by its alias."""
+
+
+def told_headers(plan: ConversionPlan, texts: HeaderTexts) -> tuple[bytes | None, ...] | None:
+    """The texts as an outcome tells them."""
+    steps = plan.applied_steps().header_steps if texts else ()
+    if not steps:
+        return None
+    return tuple(text for step, form in steps for text in texts.get(step.name, [None] * len(form.fields)))
 
 
 def exact_verdict(plan: ConversionPlan, payload: bytes) -> Verdict:
@@ -72,23 +86,27 @@ def _judged(plan: ConversionPlan, payload: bytes, value: JsonValue, dedupe: byte
             rejection = Rejection(refusal.rejection.reason, refusal.rejection.message, Stage.TRANSFORMATION)
             return Verdict(rejection, dedupe=dedupe)
     written: bytes | None = payload
+    texts: HeaderTexts = {}
     if is_reshaped(plan, Side.VALUE):
         try:
-            written = _loosely_transformed(plan, value)
+            written = _loosely_transformed(plan, value, texts)
         except Inapplicable as refusal:
             return Verdict(Rejection(refusal.reason, refusal.message, Stage.TRANSFORMATION), dedupe=dedupe)
     spec = plan.value_converter
     if written is not None and spec.kind is ConverterKind.JSON and spec.is_schema_enveloped:
         written = b'{"schema":null,"payload":' + written + b"}"
-    return Verdict(value=written, key=_loose_key(plan, value), timestamp=timestamp, dedupe=dedupe)
+    headers = told_headers(plan, texts)
+    return Verdict(value=written, key=_loose_key(plan, value), timestamp=timestamp, dedupe=dedupe, headers=headers)
 
 
-def _loosely_transformed(plan: ConversionPlan, value: JsonValue) -> bytes | None:
+def _loosely_transformed(plan: ConversionPlan, value: JsonValue, texts: HeaderTexts) -> bytes | None:
     """The value's JSON text after all transformations, digits and the order of fields kept; raises Inapplicable.
 
     A value that has become null is no value at all, as in Connect: without a schema it has no form.
     """
     for step in plan.applied_steps().of(Side.VALUE):
+        if isinstance(step.reshaping, HeaderFrom):
+            texts[step.name] = step.reshaping.exact_texts(value)
         value = step.reshaping.exact(step.name, step.topic, value)
     return None if value is None else json_text(value, number=str).encode()
 

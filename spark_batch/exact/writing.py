@@ -16,6 +16,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from spark_batch.avro_types import (
+    SCHEMAS_MAX,
     Array,
     AvroType,
     Decimal,
@@ -85,10 +86,15 @@ def written_value(shape: Shape, value: JsonValue, spec: ConverterSpec) -> bytes 
 
 
 def _enveloped(slot: Slot, origin: Field | None, payload: str, spec: ConverterSpec) -> str:
+    schema = _schema_text(slot, origin, is_decimal_numeric=spec.is_decimal_numeric)
+    return f'{{"schema":{schema},"payload":{payload}}}'
+
+
+@lru_cache(maxsize=SCHEMAS_MAX)
+def _schema_text(slot: Slot, origin: Field | None, *, is_decimal_numeric: bool) -> str:
     from spark_batch.serialize.connect_json import document_text, slot_schema  # noqa: PLC0415 - it imports Spark
 
-    schema = document_text(slot_schema(slot, origin), is_decimal_numeric=spec.is_decimal_numeric)
-    return f'{{"schema":{schema},"payload":{payload}}}'
+    return document_text(slot_schema(slot, origin), is_decimal_numeric=is_decimal_numeric)
 
 
 def _json(  # noqa: PLR0911 - one line a type
@@ -169,7 +175,7 @@ def _framed(schema: str, slot: Slot, value: JsonValue, schema_id: int | None) ->
     return out.getvalue()
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=SCHEMAS_MAX)
 def _plain_schema(schema: str) -> Any:
     """Parsed, without logical types: what they stand for is given as what carries it."""
     import fastavro  # noqa: PLC0415 - as above

@@ -77,7 +77,7 @@ def _findings(session: SparkSession, record: Record, rule: Rule, column: Column)
     try:
         kind = fields.select(F.col("*"), column).schema.fields[-1].dataType
     except PySparkException as error:
-        yield _finding(rule, f"{_EXPECTED} ({_first_words(str(error))})")
+        yield _finding(rule, f"{_EXPECTED} ({first_words(str(error))})")
         return
     if not isinstance(kind, BooleanType):
         yield _finding(rule, f"{_EXPECTED}, not {kind.simpleString()}")
@@ -87,7 +87,7 @@ def _finding(rule: Rule, expected: str) -> PlanFinding:
     return PlanFinding(f"contract.rules.{rule.name}", rule.expression, expected)
 
 
-def _first_words(text: str) -> str:
+def first_words(text: str) -> str:
     """First line with text: that of a syntax error is empty."""
     return next(filter(None, (line.strip() for line in text.splitlines())), "")[:200]
 
@@ -110,7 +110,7 @@ def _judged(session: SparkSession, contract: Contract, record: Record) -> _Judge
     columns = []
     for rule, tree in trees:
         try:
-            columns.append((rule, _column(jvm, tree)))
+            columns.append((rule, column_of(jvm, tree)))
         except RuleRefused as refusal:
             refusals.append((rule, refusal))
     return refusals, columns
@@ -156,10 +156,10 @@ def _parsed(jvm: Any, text: str) -> Any:
     except (Py4JJavaError, PySparkException) as error:
         java: Any = getattr(error, "java_exception", None)
         words = str(error) if java is None else str(java.getMessage() or java.toString())
-        raise RuleRefused(_first_words(words), _EXPECTED) from error
+        raise RuleRefused(first_words(words), _EXPECTED) from error
 
 
-def _column(jvm: Any, tree: Node) -> Column:
+def column_of(jvm: Any, tree: Node) -> Column:
     """The judged tree as a column, patterns in the hands of RE2/J."""
     from pyspark.sql.classic.column import Column as ClassicColumn  # noqa: PLC0415 - not for Spark Connect
 

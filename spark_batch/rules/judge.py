@@ -60,9 +60,12 @@ class _Scope:
         return _Scope(self.fields, {**self.outer, **self.items}, items)
 
 
-def judge(tree: Node, record: Record) -> None:
-    """Raises RuleRefused where the tree says what it may not; Spark still decides whether it is typed well."""
-    _Judge().growth(tree, _Scope({each.name: each.slot.type for each in record.fields}))
+def judge(tree: Node, record: Record) -> float:
+    """How many times the size of the record its value may have.
+
+    Raises RuleRefused where the tree says what it may not; Spark still decides whether it is typed well.
+    """
+    return _Judge().growth(tree, _Scope({each.name: each.slot.type for each in record.fields}))
 
 
 class _Judge:

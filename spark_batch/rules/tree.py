@@ -109,7 +109,7 @@ def text_refusal(text: str) -> RuleRefused | None:
         check_text(text)
     except RuleRefused as refusal:
         return refusal
-    bare = _QUOTED.sub("''", text)
+    bare = bare_text(text)
     if _SUBQUERY.search(bare):
         return RuleRefused("a subquery", _NODE_EXPECTED)
     for call in _CALL.finditer(bare):
@@ -117,6 +117,11 @@ def text_refusal(text: str) -> RuleRefused | None:
         if name.lower() not in FUNCTIONS | _WORDS_BEFORE_BRACKETS:
             return RuleRefused(f"the function {name}", FUNCTIONS_EXPECTED)
     return None
+
+
+def bare_text(text: str) -> str:
+    """The text without what stands in quotes or comments, as far as that can be told without a parser."""
+    return _QUOTED.sub("''", text)
 
 
 def tree_of(java: Any) -> Node:
@@ -143,18 +148,18 @@ class _Reading:
         if kind == "UnresolvedFunction":
             return self._function(java, depth)
         if kind == "LambdaFunction":
-            variables = tuple(".".join(map(str, _each(each.nameParts()))) for each in _each(java.arguments()))
+            variables = tuple(".".join(map(str, each_of(each.nameParts()))) for each in each_of(java.arguments()))
             return Node(kind, (self.node(java.function(), depth + 1),), variables, java=java)
         if kind in {"UnresolvedAttribute", "UnresolvedNamedLambdaVariable"}:
-            return Node(kind, names=tuple(map(str, _each(java.nameParts()))), java=java)
+            return Node(kind, names=tuple(map(str, each_of(java.nameParts()))), java=java)
         if kind == "Literal":
             return Node(kind, value=_value(java), java=java)
-        children = tuple(self.node(child, depth + 1) for child in _each(java.children()))
+        children = tuple(self.node(child, depth + 1) for child in each_of(java.children()))
         names = (str(java.dataType().simpleString()),) if kind == "Cast" else ()
         return Node(kind, children, names, java=java)
 
     def _function(self, java: Any, depth: int) -> Node:
-        names = tuple(map(str, _each(java.nameParts())))
+        names = tuple(map(str, each_of(java.nameParts())))
         if len(names) > 1:
             raise RuleRefused(f"the function {'.'.join(names)}", "functions without a catalog or schema before them")
         is_plain = (
@@ -167,7 +172,7 @@ class _Reading:
             raise RuleRefused(
                 f"the function {names[0]} with DISTINCT, FILTER, IGNORE NULLS or an order", "none of them"
             )
-        children = tuple(self.node(child, depth + 1) for child in _each(java.arguments()))
+        children = tuple(self.node(child, depth + 1) for child in each_of(java.arguments()))
         return Node("UnresolvedFunction", children, names, java=java)
 
 
@@ -183,7 +188,7 @@ def _is_set(option: Any) -> bool:
     return str(option) not in {"None", "False", "Some(false)"}
 
 
-def _each(sequence: Any) -> Iterator[Any]:
+def each_of(sequence: Any) -> Iterator[Any]:
     """The items of one of Scala's sequences."""
     items = sequence.iterator()
     while items.hasNext():

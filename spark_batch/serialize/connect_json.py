@@ -54,16 +54,25 @@ _DECIMAL_NAME = "org.apache.kafka.connect.data.Decimal"
 
 
 def json_text(text: Column) -> Column:
-    """Text as a JSON string."""
-    listed = F.to_json(F.array(text))
-    return F.substring(listed, 2, F.length(listed) - 2)
+    """Text as a JSON string; `null` where it is null."""
+    return _unlisted(F.to_json(F.array(text)))
+
+
+def _unlisted(listed: Column) -> Column:
+    """The one item of a JSON array, none of whose ends is a bracket: a string, a number or a word.
+
+    To cut by the length would name the array twice, and Spark would write it twice: within a condition it does not
+    share what two branches have in common.
+    """
+    return F.btrim(listed, F.lit("[]"))
 
 
 def any_json_text(kind: AvroType, value: Column, *, is_decimal_numeric: bool) -> Column:
     """A typed value as JSON; `null` where it is null."""
     payload = json_payload(kind, value, is_decimal_numeric=is_decimal_numeric)
-    listed = F.to_json(F.array(payload), {"ignoreNullFields": "false"})
-    return F.substring(listed, 2, F.length(listed) - 2)
+    if isinstance(kind, (Record, Array, Map)):
+        return F.coalesce(F.to_json(payload, {"ignoreNullFields": "false"}), F.lit("null"))
+    return _unlisted(F.to_json(F.array(payload)))
 
 
 def enveloped(document: JsonValue, payload: Column, *, is_decimal_numeric: bool) -> Column:

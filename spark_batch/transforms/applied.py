@@ -15,6 +15,7 @@ from typing import cast
 from spark_batch.transforms.by_logical_table_router import EventOfTable, KeyOfTable
 from spark_batch.transforms.catalog import (
     HEADER_EDITS,
+    ROUTERS,
     ByLogicalTableRouter,
     ExtractNewRecordState,
     Filter,
@@ -23,17 +24,17 @@ from spark_batch.transforms.catalog import (
     HeaderFrom,
     Predicate,
     RecordIsTombstone,
-    RegexRouter,
     ReshapingForm,
     Router,
     Side,
+    Sql,
     Step,
     TimestampRouter,
     ValueToKey,
 )
 from spark_batch.transforms.shape import Shape
 
-AppliedForm = ReshapingForm | ValueToKey | ExtractNewRecordState | KeyOfTable | EventOfTable
+AppliedForm = ReshapingForm | HeaderFrom | Sql | ValueToKey | ExtractNewRecordState | KeyOfTable | EventOfTable
 
 
 @dataclass(frozen=True)
@@ -54,8 +55,8 @@ class AppliedSteps:
     steps: tuple[AppliedStep, ...] = ()
     is_dropped: bool = False
     """Whether a filter drops them; no later step is told then."""
-    edits: tuple[HeaderEdit, ...] = ()
-    """Of their headers."""
+    edits: tuple[HeaderEdit | AppliedStep, ...] = ()
+    """Of their headers; steps of `HeaderFrom` stand among them, for what they make of each record."""
     header_events: ExtractNewRecordState | None = None
     """What adds fields of change events to their headers, behind those that the edits have left."""
     routers: tuple[Router, ...] = ()
@@ -69,6 +70,11 @@ class AppliedSteps:
         values = (step for step in self.steps[: made[-1]] if step.reshaping.side is Side.VALUE)
         keys = (step for step in self.steps[made[-1] :] if step.reshaping.side is Side.KEY)
         return (*values, *keys)
+
+    @property
+    def header_steps(self) -> tuple[tuple[AppliedStep, HeaderFrom], ...]:
+        """Those that make headers of fields, in their order."""
+        return tuple((step, step.reshaping) for step in self.steps if isinstance(step.reshaping, HeaderFrom))
 
     @property
     def events(self) -> ExtractNewRecordState | None:
@@ -94,12 +100,18 @@ def applied_steps(
 ) -> AppliedSteps:
     """What records for `topic` go through that have headers of these names; raises JavaPatternError."""
     applied: list[AppliedStep] = []
-    edits: list[HeaderEdit] = []
+    edits: list[HeaderEdit | AppliedStep] = []
     header_events: ExtractNewRecordState | None = None
     routers: list[Router] = []
     for step in steps:
         form = step.transformation
-        if not _is_met(step, topic, headers, is_tombstone=is_tombstone) or isinstance(form, HeaderFrom):
+        if not _is_met(step, topic, headers, is_tombstone=is_tombstone):
+            continue
+        if isinstance(form, HeaderFrom):
+            made = _steps_of_headers(step, form, topic, is_tombstone=is_tombstone)
+            headers |= frozenset(form.headers if made else ())
+            edits += made[:1]
+            applied += made
             continue
         events = form if isinstance(form, ExtractNewRecordState) else None
         if isinstance(form, Filter) or (is_tombstone and events is not None and events.is_dropping_tombstones):
@@ -109,16 +121,30 @@ def applied_steps(
         if isinstance(form, HEADER_EDITS):
             headers = form.names_after(headers)
             edits.append(form)
-        elif isinstance(form, TimestampRouter) or (routers and isinstance(form, RegexRouter)):
-            routers.append(form)
+        elif isinstance(form, ROUTERS):
+            topic = _routed(form, topic, routers)
         elif isinstance(form, ByLogicalTableRouter):
             applied += [AppliedStep(step.name, each, topic) for each in form.forms(topic) or ()]
-            topic = form.routed(topic)
-        elif isinstance(form, RegexRouter):
             topic = form.routed(topic)
         elif not (is_tombstone and events is not None):
             applied.append(AppliedStep(step.name, cast("AppliedForm", form), topic))
     return AppliedSteps(topic, tuple(applied), edits=tuple(edits), header_events=header_events, routers=tuple(routers))
+
+
+def _steps_of_headers(step: Step, form: HeaderFrom, topic: str, *, is_tombstone: bool) -> list[AppliedStep]:
+    """What makes the headers, and what takes the fields away that are moved; tombstones have no fields."""
+    if is_tombstone and form.side is Side.VALUE:
+        return []
+    made = [AppliedStep(step.name, form, topic)]
+    return [*made, AppliedStep(step.name, form.rest, topic)] if form.is_moved else made
+
+
+def _routed(router: Router, topic: str, later: list[Router]) -> str:
+    """The topic after it; from a router by time on they are asked of each record, `later`."""
+    if isinstance(router, TimestampRouter) or later:
+        later.append(router)
+        return topic
+    return router.routed(topic)
 
 
 def asked_headers(steps: Iterable[Step]) -> frozenset[str]:

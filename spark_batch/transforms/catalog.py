@@ -21,6 +21,7 @@ from spark_batch.transforms.predicates import HasHeaderKey, Predicate, RecordIsT
 from spark_batch.transforms.regex_router import RegexRouter
 from spark_batch.transforms.replace_field import ReplaceField
 from spark_batch.transforms.set_schema_metadata import SetSchemaMetadata
+from spark_batch.transforms.sql import Sql
 from spark_batch.transforms.timestamp_converter import TimestampConverter
 from spark_batch.transforms.timestamp_router import TimestampRouter
 from spark_batch.transforms.value_to_key import ValueToKey
@@ -51,6 +52,7 @@ __all__ = [
     "ReshapingForm",
     "SetSchemaMetadata",
     "Side",
+    "Sql",
     "Step",
     "TimestampConverter",
     "TimestampRouter",
@@ -73,7 +75,7 @@ ReshapingForm = (
 Router = RegexRouter | TimestampRouter
 HeaderEdit = DropHeaders | InsertHeader
 OfDebezium = ByLogicalTableRouter | ExtractNewRecordState
-Transformation = ReshapingForm | Router | HeaderEdit | Filter | HeaderFrom | ValueToKey | OfDebezium
+Transformation = ReshapingForm | Router | HeaderEdit | Filter | HeaderFrom | Sql | ValueToKey | OfDebezium
 RESHAPINGS: tuple[type[ReshapingForm], ...] = (
     Cast,
     ExtractField,

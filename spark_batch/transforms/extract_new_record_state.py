@@ -59,6 +59,7 @@ from spark_batch.transforms.halves import (
 from spark_batch.transforms.header_from import HeaderFrom, texts_of_fields
 from spark_batch.transforms.records import HEADERS, Records, is_null, with_header
 from spark_batch.transforms.shape import Misfit, Shape
+from spark_batch.transforms.value_parsing import parsed_value
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -327,7 +328,8 @@ class ExtractNewRecordState(OfFields):
         for each in self.headers:
             if each.field == "op":
                 operation = pa.repeat(pa.scalar(b"d", pa.binary()), len(records.rows))
-                headers = with_header(records.headers, each.name, cast("ArrowColumn", operation))
+                made: Any = pa.repeat(pa.scalar(parsed_value("d").envelope, pa.string()), len(records.rows))
+                headers = with_header(records.headers, each.name, cast("ArrowColumn", operation), made)
                 records = replace(records, headers=headers)
         return records
 

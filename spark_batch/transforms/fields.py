@@ -124,7 +124,7 @@ class OfFields:
                 raise Misfit(f"transforms.{name}.{self.NAMING_KEY}", own, "a name that no other field has")
         document = json.loads(shape.avro)
         branch = record_document(document, definitions(document, ""), "")
-        writer = _Writer(document, branch, record)
+        writer = FieldWriter(document, branch, record)
         fields, documents = [], []
         for each in taken:
             for old in _on(record, each.path):
@@ -240,7 +240,7 @@ class OfFields:
         return typed(pa.StructArray.from_arrays(children, fields=arrow, mask=mask), shape), faults
 
 
-class _Writer:
+class FieldWriter:
     """Writes Avro's schemas of single fields; a type named elsewhere is written out where it is first used."""
 
     def __init__(self, document: JsonValue, branch: Document, record: Record) -> None:

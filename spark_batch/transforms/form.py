@@ -74,6 +74,18 @@ class KeysRefused(ValueError):
         self.refused: Sequence[tuple[str, str]] = refused
 
 
+class HeaderForm(Protocol):
+    """How a source's headers are written: a `ConverterSpec`, as far as transformations ask it."""
+
+    @property
+    def kind(self) -> str:
+        """``json``, ``string`` or ``bytes``."""
+
+    @property
+    def is_schema_enveloped(self) -> bool:
+        """Whether JSON comes with its schema."""
+
+
 class Inapplicable(Exception):
     """A value is not what the transformation works on; `reason` is for dead letters."""
 

@@ -2,70 +2,17 @@
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, cast
 
 import pyarrow as pa
 
-from spark_batch.avro_types import FLOAT_MAX, Primitive
-from spark_batch.literals.floating import floating_text
-from spark_batch.literals.reading import Number
-from spark_batch.transforms.form import FormKey, KeysRefused, KeyValues
+from spark_batch.transforms.connect_values import ConnectValue
+from spark_batch.transforms.form import FormKey, HeaderForm, KeysRefused, KeyValues
 from spark_batch.transforms.halves import ArrowColumn, Faults, Origins
 from spark_batch.transforms.records import Records, with_header
-
-_NUMBER = re.compile(r"(?:[+-]?[0-9]+\.?[0-9]*|[+-]\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?")
-_LONG_MAX = (1 << 63) - 1
-_DIGITS_MAX = 40
-_STRUCTURE = frozenset('[]{}"\\,:')
-"""Letters at which Connect's parser ends a word."""
-
-
-class _LiteralError(ValueError):
-    """A literal that cannot be carried out; the text says what was expected."""
-
-
-def header_text(literal: str) -> str | None:
-    """The text in which SimpleHeaderConverter writes a literal that Connect's `Values.parseString` has read.
-
-    So `007` is the number 7, `null` no value. Raises _LiteralError for what may be a list, a map or a quoted text.
-    """
-    word = literal.strip()
-    if word == "null" == literal:
-        return None
-    if not _NUMBER.fullmatch(word):
-        is_begun = bool(word) and (word[0] in '[{"+-.,:' or word[0].isdigit())
-        if (is_begun or "\\" in word) and _STRUCTURE & set(word) and not _is_time(word):
-            raise _LiteralError("a text, a number, true, false or null; lists, maps and quotes are not carried out")
-        return literal
-    if len(word) > _DIGITS_MAX:
-        raise _LiteralError(f"a number of at most {_DIGITS_MAX} letters")
-    number = float(word)
-    whole = _whole(word)
-    if whole is not None:
-        if not -_LONG_MAX - 1 <= whole <= _LONG_MAX:
-            raise _LiteralError("a number of at most 64 bits")
-        return str(whole)
-    if not math.isfinite(number) or number == 0:
-        raise _LiteralError("a number that a double can hold")
-    kind = Primitive.FLOAT if abs(number) <= FLOAT_MAX else Primitive.DOUBLE
-    return floating_text(kind, Number(word))
-
-
-def _is_time(word: str) -> bool:
-    """Dates and times are written as they were read."""
-    return re.fullmatch(r"(?:\d{4}-\d\d-\d\dT)?\d\d:\d\d:\d\d\.\d{3}Z", word) is not None
-
-
-def _whole(word: str) -> int | None:
-    """The number, where it has no fraction."""
-    from decimal import Decimal  # noqa: PLC0415 - only literals that are numbers need it
-
-    exact = Decimal(word)
-    return int(exact) if exact == exact.to_integral_value() else None
+from spark_batch.transforms.value_parsing import TooDeepError, parsed_value
 
 
 @dataclass(frozen=True)
@@ -74,6 +21,8 @@ class InsertHeader:
 
     header: str
     literal: str
+    form: HeaderForm | None = None
+    """How a source's headers are written; None: as SimpleHeaderConverter writes them."""
 
     NAME: ClassVar[str] = "InsertHeader"
     ABOUT: ClassVar[str] = "Adds one header, the same for all records."
@@ -81,7 +30,7 @@ class InsertHeader:
         FormKey("header", "Name of the header.", is_required=True, is_important=True),
         FormKey(
             "value.literal",
-            "Its value: a text, a number, ``true``, ``false`` or ``null``.",
+            "Its value, read as Connect reads headers: a text, a number, ``true``, ``null``, a date, a list, a map.",
             is_required=True,
             is_important=True,
         ),
@@ -89,18 +38,43 @@ class InsertHeader:
 
     @classmethod
     def configured(cls, values: KeyValues) -> InsertHeader:
-        """Refuses literals that are lists or maps."""
+        """Refuses lists in lists beyond reason."""
         try:
-            header_text(values["value.literal"])
-        except _LiteralError as error:
-            raise KeysRefused(("value.literal", str(error))) from error
+            parsed_value(values["value.literal"])
+        except TooDeepError as error:
+            raise KeysRefused(("value.literal", f"a literal that is not {error}")) from error
         return cls(values["header"], values["value.literal"])
+
+    def refusal(self, form: HeaderForm) -> str | None:
+        """What a header converter expects that does not write the literal; None where it does."""
+        if form.kind == "bytes":
+            return "no header of a literal, which is no bytes, beside ByteArrayConverter"
+        if form.kind == "string" and self.value.java_text is None and self.value.value is not None:
+            return "no date or time beside StringConverter, which writes Java's text of it"
+        return None
+
+    @property
+    def value(self) -> ConnectValue:
+        """What Connect reads in the literal."""
+        return parsed_value(self.literal)
 
     def edited(self, headers: ArrowColumn) -> ArrowColumn:
         """A column of headers afterwards."""
-        text = header_text(self.literal)
+        text = self._text()
         value = pa.scalar(None if text is None else text.encode(), pa.binary())
-        return with_header(headers, self.header, cast("ArrowColumn", pa.repeat(value, len(headers))))
+        values, made = (
+            cast("ArrowColumn", pa.repeat(each, len(headers)))
+            for each in (value, pa.scalar(self.value.envelope, pa.string()))
+        )
+        return with_header(headers, self.header, values, made)
+
+    def _text(self) -> str | None:
+        """As the header converter writes it."""
+        if self.form is None or self.value.value is None:
+            return self.value.text
+        if self.form.kind == "string":
+            return self.value.java_text
+        return self.value.envelope if self.form.is_schema_enveloped else self.value.payload
 
     def names_after(self, names: frozenset[str]) -> frozenset[str]:
         """The names of a record's headers afterwards."""

@@ -1,6 +1,8 @@
 """Whole records of a sink on their way through its transformations, and their headers as an Arrow column.
 
 A column of headers is a list of structs (name, value in bytes) for each record, as Kafka has them; null is no header.
+At sinks they have a third field, which is null for headers that came from Kafka: what a transformation has made as
+Connect has it, `{"schema":…,"payload":…}`, which the text that is the header's value does not say.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from spark_batch.transforms.halves import ArrowColumn, Faults, Half, Mask, Origi
 
 _HEADER: Any = pa.struct([("name", pa.string()), ("value", pa.binary())])
 HEADERS = pa.list_(_HEADER)
+SINK_HEADERS: Any = pa.list_(pa.struct([*_HEADER, pa.field("made", pa.string())]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +33,7 @@ class Records:
     topic: str
     halves: Mapping[Side, Half]
     headers: ArrowColumn
-    """Of the type HEADERS."""
+    """Of the type HEADERS, or SINK_HEADERS."""
 
     def taken(self, mask: Mask) -> Records:
         """Only those that the mask is true for."""
@@ -66,8 +69,19 @@ def has_header(headers: ArrowColumn, name: str) -> Mask:
     return found
 
 
-def with_header(headers: ArrowColumn, name: str, values: ArrowColumn) -> ArrowColumn:
-    """One more for each record, behind those that it has; ``values`` are bytes or null."""
+def sink_headers(headers: ArrowColumn) -> ArrowColumn:
+    """Headers as they came from Kafka, of which none was made."""
+    flat: Any = pc.list_flatten(cast("Any", headers))
+    children = [pc.struct_field(flat, "name"), pc.struct_field(flat, "value"), pa.nulls(len(flat), pa.string())]
+    items = pa.StructArray.from_arrays(cast("Any", children), fields=list(SINK_HEADERS.value_type))
+    return _listed(np.cumsum(_lengths(headers)), items)
+
+
+def with_header(headers: ArrowColumn, name: str, values: ArrowColumn, made: ArrowColumn | None = None) -> ArrowColumn:
+    """One more for each record, behind those that it has; ``values`` are bytes or null.
+
+    ``made``: what they are to Connect; it is kept at sinks, and only there need be given.
+    """
     flat: Any = pc.list_flatten(cast("Any", headers))
     count = len(headers)
     ends = np.cumsum(_lengths(headers) + 1)
@@ -76,11 +90,12 @@ def with_header(headers: ArrowColumn, name: str, values: ArrowColumn) -> ArrowCo
     is_new[ends - 1] = True
     picks[is_new] = len(flat) + np.arange(count)
     picks[~is_new] = np.arange(len(flat))
-    new: Any = pa.StructArray.from_arrays(
-        cast("Any", [pa.repeat(pa.scalar(name, pa.string()), count), values]), fields=list(_HEADER)
-    )
-    items = pa.concat_arrays([flat.cast(_HEADER), new]).take(pa.array(picks))
-    return _listed(ends, items)
+    kind: Any = headers.type.value_type
+    children = [pa.repeat(pa.scalar(name, pa.string()), count), values]
+    if headers.type == SINK_HEADERS:
+        children.append(pa.nulls(count, pa.string()) if made is None else made)
+    new: Any = pa.StructArray.from_arrays(cast("Any", children), fields=list(kind))
+    return _listed(ends, pa.concat_arrays([flat, new]).take(pa.array(picks)))
 
 
 def without_headers(headers: ArrowColumn, names: Collection[str]) -> ArrowColumn:
@@ -95,7 +110,7 @@ def without_headers(headers: ArrowColumn, names: Collection[str]) -> ArrowColumn
 def _listed(ends: npt.NDArray[np.int64], items: Any) -> ArrowColumn:
     offsets = np.concatenate(([0], ends)).astype(np.int32)
     listed: Any = pa.ListArray.from_arrays(cast("Any", pa.array(offsets)), items)
-    return cast("ArrowColumn", listed.cast(HEADERS))
+    return cast("ArrowColumn", listed.cast(pa.list_(items.type)))
 
 
 def _names(headers: ArrowColumn) -> Any:

@@ -114,6 +114,8 @@ class SetSchemaMetadata:
             is_there = half.column.is_valid().to_pylist()
             return half, {row: fault for row, there in enumerate(is_there) if there}
         document = schema_document(half.schema)
+        if document["type"] != "struct":
+            raise Unfit(Fault(FaultReason.WRONG_TYPE, "Cannot list fields on non-struct type"))
         news = {"name": self.schema_name, "version": self.schema_version}
         whole = {**document, **{key: value for key, value in news.items() if value is not None}}
         return replace(half, schema=json.dumps(whole, ensure_ascii=False, separators=(",", ":"))), {}

@@ -164,12 +164,13 @@ def test_the_index_lists_every_page() -> None:
 
 
 def test_decisions_have_numbers_of_their_own() -> None:
-    """Every number is given once, maybe long before its decision is written down, and the title bears it."""
+    """Every number is given once, maybe long before its decision is written down; the index has them in order."""
     records = sorted(path for path in PAPERS if path.startswith("docs/adr/"))
     numbers = [int(Path(path).name[:4]) for path in records]
 
     assert len(set(numbers)) == len(numbers)
     assert [path for path, number in zip(records, numbers, strict=True) if not _is_titled(path, number)] == []
+    assert re.findall(r"\(adr/(\d{4})-", text_of("docs/index.md")) == [Path(path).name[:4] for path in records]
 
 
 def _is_titled(path: str, number: int) -> bool:

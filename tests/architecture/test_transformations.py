@@ -18,7 +18,7 @@ from spark_batch.transforms.form import Reshaping
 
 ROOT = Path(__file__).parents[2]
 OF_RECORDS = (*catalog.WHOLE, catalog.HeaderFrom)
-FORMS = (*catalog.RESHAPINGS, *OF_RECORDS, *catalog.PREDICATES)
+FORMS = (*catalog.RESHAPINGS, *OF_RECORDS, *catalog.PREDICATES, catalog.Sql)
 DIFFERENTIAL = (
     ("test_transformations.py", "test_sink_transformations.py"),
     ("test_transformations_in_java.py",),

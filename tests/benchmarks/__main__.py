@@ -20,10 +20,12 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.benchmarks import (
+    change_logs,
     cluster,
     control,
     databases,
     kills,
+    lakes,
     service_level,
     sinks,
     slow_kafka,
@@ -34,8 +36,9 @@ from tests.benchmarks import (
 )
 from tests.benchmarks.processes import ROOT, servers
 from tests.benchmarks.rows import Row
+from tests.benchmarks.sink_service import measure_memory as measure_memory_of_sinks
 from tests.benchmarks.throughput import Field, run_name
-from tests.benchmarks.watching import Passage
+from tests.benchmarks.watching import Passage, cost, limit
 
 FIGURES = (
     "throughput",
@@ -43,7 +46,10 @@ FIGURES = (
     "spark-source",
     "transforms",
     "databases",
+    "change-logs",
     "sinks",
+    "sinks-memory",
+    "lakes",
     "latency",
     "streams",
     "slow-kafka",
@@ -53,11 +59,8 @@ FIGURES = (
     "memory",
 )
 ON_REQUEST = ("kills",)
-"""Takes hours."""
 RESULTS = ROOT / "docs" / "benchmarks"
 MEBIBYTE = 1024 * 1024
-BUSY_SHARE = 0.85
-"""Of the cores, from which on they are what limits a rate."""
 Measure = Callable[..., Awaitable[Passage]]
 
 
@@ -74,7 +77,7 @@ async def measure_throughput(field: Field, *, records: int, rounds: int) -> list
         Row("Kafka Connect, file, strings, at least once", _rates(rates["peer"]), "the peer", is_reached=None),
         Row("file → Avro, exactly once", _rates(rates["file"]), "≥ 100,000/s seen once", max(rates["file"]) >= 100_000),
         Row(f"file ÷ peer (medians; rounds: {_each(by_round)})", f"{ratio:.2f}", "≥ 2.0", ratio >= 2.0),
-        *(Row(f"{name}: processor time a record", _cost(runs), _limit(runs), None) for name, runs in passages.items()),
+        *(Row(f"{name}: processor time a record", cost(runs), limit(runs), None) for name, runs in passages.items()),
     ]
 
 
@@ -84,6 +87,7 @@ async def measure_sources(field: Field, *, records: int, rounds: int) -> list[Ro
         "file": throughput.from_file,
         "http": throughput.from_http,
         "mixpanel": throughput.from_mixpanel,
+        "Mixpanel's lines in a file": throughput.from_file_of_events,
     }
     passages = await _alternate(field, measures, records=records, rounds=rounds)
     rates = {name: [passage.records_per_second for passage in runs] for name, runs in passages.items()}
@@ -91,9 +95,10 @@ async def measure_sources(field: Field, *, records: int, rounds: int) -> list[Ro
     for name, aim in (("http", 0.6), ("mixpanel", 0.8)):
         share = statistics.median(rates[name]) / statistics.median(rates["file"])
         rows.append(Row(f"{name} ÷ file ({_rates(rates[name])})", f"{share:.2f}", f"≥ {aim}", share >= aim))
-    rows += [
-        Row(f"{name}: processor time a record", _cost(runs), _limit(runs), None) for name, runs in passages.items()
-    ]
+    same = rates["Mixpanel's lines in a file"]
+    share = statistics.median(rates["mixpanel"]) / statistics.median(same)
+    rows.append(Row(f"mixpanel ÷ its lines in a file ({_rates(same)})", f"{share:.2f}", "", is_reached=None))
+    rows += [Row(f"{name}: processor time a record", cost(runs), limit(runs), None) for name, runs in passages.items()]
     return rows
 
 
@@ -107,7 +112,7 @@ async def measure_spark_source(field: Field, *, records: int, rounds: int) -> li
     told = f"{_rates(rates['data source'])}; rounds: {_each(by_round)}"
     return [
         Row(f"Mixpanel backfill, Spark data source ÷ service ({told})", f"{share:.2f}", "≥ 0.7", share >= 0.7),
-        *(Row(f"{name}: processor time a record", _cost(runs), _limit(runs), None) for name, runs in passages.items()),
+        *(Row(f"{name}: processor time a record", cost(runs), limit(runs), None) for name, runs in passages.items()),
     ]
 
 
@@ -129,7 +134,7 @@ async def measure_transforms(field: Field, *, records: int, rounds: int) -> list
     return [
         Row(f"file → Avro through five transformations ÷ without ({told})", f"{share:.2f}", "≥ 0.85", share >= 0.85),
         Row(f"five of lines ÷ Kafka Connect with them ({told_of_lines})", f"{ratio:.2f}", "≥ 3.0", ratio >= 3.0),
-        *(Row(f"{name}: processor time a record", _cost(runs), _limit(runs), None) for name, runs in passages.items()),
+        *(Row(f"{name}: processor time a record", cost(runs), limit(runs), None) for name, runs in passages.items()),
     ]
 
 
@@ -148,22 +153,6 @@ async def _alternate(
     return passages
 
 
-def _cost(passages: list[Passage]) -> str:
-    """Medians by part, the dearest first."""
-    costs = {
-        part: statistics.median(passage.cpu_micros_a_record[part] for passage in passages)
-        for part in passages[0].cpu_micros_a_record
-    }
-    parts = sorted(costs.items(), key=lambda item: -item[1])
-    return " + ".join(f"{part} {micros:.1f}" for part, micros in parts) + f" = {sum(costs.values()):.1f} µs"
-
-
-def _limit(passages: list[Passage]) -> str:
-    """What the rate ends at: the processors where they are busy, or else waiting."""
-    cores, used = os.cpu_count() or 1, statistics.median(passage.cores_used for passage in passages)
-    return f"the limit: {'the processors' if used > BUSY_SHARE * cores else 'waiting'} ({used:.2f} of {cores} busy)"
-
-
 def _each(values: list[float]) -> str:
     return " ".join(f"{value:.2f}" for value in values)
 
@@ -180,22 +169,6 @@ async def measure_latency(field: Field) -> list[Row]:
         ),
         Row("latency at 100/s, p99", f"{seen.p99_seconds:.3f} s", "≤ 1.2 s", seen.p99_seconds <= 1.2),
     ]
-
-
-async def measure_databases(field: Field, *, records: int) -> list[Row]:
-    """Whole tables of ten columns, by ``JdbcSource``; rows that are written, by ``JdbcSink``."""
-    rows = []
-    for name, measure in (("PostgreSQL", databases.from_postgres), ("MariaDB", databases.from_mariadb)):
-        passage = await measure(field, run_name(0), records=records)
-        rate = passage.records_per_second
-        what = f"{name}, table of 10 columns → Avro, exactly once (Debezium's snapshot: 32,000/s, of another run)"
-        rows.append(Row(what, f"{rate:,.0f}/s", "≥ 120,000/s seen", rate >= 120_000))
-        rows.append(Row(f"{name}: processor time a record", _cost([passage]), _limit([passage]), None))
-    upserts = await databases.upsert_rate("postgresql", records=records)
-    rows.append(Row("JdbcSink → PostgreSQL, upserts, puts alone", f"{upserts:,.0f}/s", "≥ 60,000/s", upserts >= 60_000))
-    upserts = await databases.upsert_rate("mariadb", records=records)
-    rows.append(Row("JdbcSink → MariaDB, upserts, puts alone", f"{upserts:,.0f}/s", "none", is_reached=None))
-    return rows
 
 
 async def measure_streams(field: Field, *, seconds: float) -> list[Row]:
@@ -282,9 +255,14 @@ class Amounts:
     rounds: int
     connectors: int
     kills: int
+    kill_minutes: int
+    kill_workers: int
     seed: int
     stream_seconds: int
     slow_seconds: int
+    latency_records: int
+    transaction_rows: int
+    tables: int
 
 
 async def _measure(names: tuple[str, ...], amounts: Amounts) -> list[Row]:
@@ -292,7 +270,15 @@ async def _measure(names: tuple[str, ...], amounts: Amounts) -> list[Row]:
     with tempfile.TemporaryDirectory(prefix="headrace-bench-") as name:
         folder = Path(name)
         if "kills" in names:
-            rows += await asyncio.to_thread(kills.measure_kills, folder, kills=amounts.kills, seed=amounts.seed)
+            rows += await asyncio.to_thread(
+                kills.measure_kills,
+                folder,
+                ledger=RESULTS / "kills.jsonl",
+                kills=amounts.kills,
+                seed=amounts.seed,
+                minutes=amounts.kill_minutes,
+                workers=amounts.kill_workers,
+            )
         if set(names) <= set(ON_REQUEST):
             return rows
         with servers(folder / "servers") as running:
@@ -323,9 +309,25 @@ async def _measure_others(names: tuple[str, ...], field: Field, amounts: Amounts
     if "slow-kafka" in names:
         rows += await slow_kafka.measure_slow_kafka(field, seconds=amounts.slow_seconds)
     if "databases" in names:
-        rows += await measure_databases(field, records=amounts.records)
+        rows += await databases.measure_databases(field, records=amounts.records, rounds=amounts.rounds)
+    if "change-logs" in names:
+        rows += await change_logs.measure_change_logs(
+            field,
+            records=amounts.records,
+            rounds=amounts.rounds,
+            memory_records=amounts.memory_records,
+            transaction_rows=amounts.transaction_rows,
+            tables=amounts.tables,
+        )
     if "sinks" in names:
-        rows += await sinks.measure_sinks(field, records=amounts.records, rounds=amounts.rounds)
+        rows += await sinks.measure_sinks(
+            field, records=amounts.records, rounds=amounts.rounds, latency_records=amounts.latency_records
+        )
+    if "sinks-memory" in names:
+        folder_records = min(amounts.records, amounts.memory_records)
+        rows += await measure_memory_of_sinks(field, records=amounts.memory_records, folder_records=folder_records)
+    if "lakes" in names:
+        rows += await lakes.measure_lakes(field, records=amounts.records, rounds=amounts.rounds)
     if "control" in names:
         rows += await measure_control(field, connectors=amounts.connectors)
     if "cluster" in names:
@@ -358,10 +360,17 @@ def _report(rows: list[Row], *, seconds: float) -> str:
 @click.option("--memory-records", default=10_000_000, show_default=True)
 @click.option("--rounds", default=5, show_default=True, help="Runs of each throughput figure.")
 @click.option("--connectors", default=1_000, show_default=True, help="Of the worker that has many.")
-@click.option("--kills", default=300, show_default=True, help="Of each kind, for kills.")
+@click.option("--kills", default=300, show_default=True, help="Of each kind, over all stretches of kills.")
+@click.option(
+    "--kill-minutes", default=8, show_default=True, help="Of killing in one stretch; then it is accounted for."
+)
+@click.option("--kill-workers", default=3, show_default=True, help="Killed side by side in one stretch.")
 @click.option("--seed", default=20261123, show_default=True, help="What is killed when.")
 @click.option("--stream-seconds", default=600, show_default=True, help="Of the stream at a high rate.")
 @click.option("--slow-seconds", default=120, show_default=True, help="For which Kafka is slow, for slow-kafka.")
+@click.option("--latency-records", default=6_000, show_default=True, help="Of each sink, sent at 100 a second.")
+@click.option("--transaction-rows", default=1_000_000, show_default=True, help="Of one transaction of a database.")
+@click.option("--tables", default=500, show_default=True, help="Of the connector that has many.")
 @click.option("--output", type=click.Path(dir_okay=False, path_type=Path), default=None)
 def main(names: tuple[str, ...], *, output: Path | None, **amounts: int) -> None:
     """Measure, print, and write the results with machine and date."""

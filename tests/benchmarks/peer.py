@@ -15,18 +15,20 @@ def connect_file_source(
 ) -> AbstractContextManager[Child]:
     """A file's lines into a topic; ``more`` keys of the connector."""
     connector = {"connector.class": "org.apache.kafka.connect.file.FileStreamSourceConnector", "topic": topic}
-    return _connect(folder, {**connector, "file": str(file), **(more or {})}, bootstrap=bootstrap)
+    return connect_standalone(folder, {**connector, "file": str(file), **(more or {})}, bootstrap=bootstrap)
 
 
 def connect_file_sink(folder: Path, *, bootstrap: str, file: Path, topic: str) -> AbstractContextManager[Child]:
     """A topic's texts into a file."""
     connector = {"connector.class": "org.apache.kafka.connect.file.FileStreamSinkConnector", "topics": topic}
-    return _connect(folder, {**connector, "file": str(file)}, bootstrap=bootstrap)
+    return connect_standalone(folder, {**connector, "file": str(file)}, bootstrap=bootstrap)
 
 
 @contextmanager
-def _connect(folder: Path, properties: Mapping[str, str], *, bootstrap: str) -> Iterator[Child]:
-    """Run it as ``connect-standalone.sh`` does, heap included (256 MB to 2 GB)."""
+def connect_standalone(
+    folder: Path, properties: Mapping[str, str], *, bootstrap: str, more: Mapping[str, str] | None = None
+) -> Iterator[Child]:
+    """Run it as ``connect-standalone.sh`` does, heap included (256 MB to 2 GB); ``more`` keys of the worker."""
     folder.mkdir(parents=True, exist_ok=True)
     worker = write_properties(
         folder / "worker.properties",
@@ -38,6 +40,7 @@ def _connect(folder: Path, properties: Mapping[str, str], *, bootstrap: str) -> 
             "offset.flush.interval.ms": "10000",
             "listeners": "http://127.0.0.1:0",
             "plugin.discovery": "only_scan",
+            **(more or {}),
         },
     )
     connector = write_properties(

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Literal
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
@@ -68,7 +69,13 @@ async def _append(file: Path, *, seconds: float) -> None:
             await asyncio.sleep(1 / RATE_PER_SECOND)
 
 
-async def delays_of(bootstrap: str, topic: str, *, seconds: float) -> list[float]:
+def _sent_at(document: Any) -> float:
+    return float(document["sent_at"])
+
+
+async def delays_of(
+    bootstrap: str, topic: str, *, seconds: float, sent_at: Callable[[Any], float] = _sent_at
+) -> list[float]:
     """Seconds from ``sent_at`` to a consumer's hands, of each record that comes meanwhile, after a warm-up."""
     consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, isolation_level="read_committed", group_id=None)
     await consumer.start()
@@ -82,7 +89,7 @@ async def delays_of(bootstrap: str, topic: str, *, seconds: float) -> list[float
             for records in (await consumer.getmany(timeout_ms=20)).values():
                 now = time.monotonic()
                 if now > begin + WARM_UP_SECONDS:
-                    delays.extend(now - json.loads(record.value)["sent_at"] for record in records)
+                    delays.extend(now - sent_at(json.loads(record.value)) for record in records)
     finally:
         await consumer.stop()
     return delays
@@ -164,12 +171,14 @@ async def start_and_stop(field: Field, run: str, *, records: int) -> StartAndSto
         exit_code, stop_seconds = await asyncio.to_thread(child.stop)
     with headrace("standalone", *files, "--until-idle", "2", log=log) as child:
         await asyncio.to_thread(child.process.wait, 300)
-    found = await _count_distinct(field.servers.bootstrap, name)
+    found = await count_distinct(field.servers.bootstrap, name)
     return StartAndStop(first_record_seconds, stop_seconds, exit_code, found)
 
 
-async def _count_distinct(bootstrap: str, topic: str) -> int:
-    """Readable records; raises when two of them are equal."""
+async def count_distinct(
+    bootstrap: str, topic: str, *, part: Literal["key", "value"] = "value", at_least: int = 0
+) -> int:
+    """Readable records, once there are ``at_least`` so many; raises when two of them are equal in this part."""
     consumer = AIOKafkaConsumer(
         topic,
         bootstrap_servers=bootstrap,
@@ -183,10 +192,10 @@ async def _count_distinct(bootstrap: str, topic: str) -> int:
     try:
         partition = TopicPartition(topic, 0)
         end = (await consumer.end_offsets([partition]))[partition]
-        while await consumer.position(partition) < end:
+        while await consumer.position(partition) < end or count < at_least:
             for records in (await consumer.getmany(timeout_ms=200, max_records=20_000)).values():
                 count += len(records)
-                seen.update(record.value for record in records)
+                seen.update(getattr(record, part) for record in records)
     finally:
         await consumer.stop()
     if len(seen) != count:

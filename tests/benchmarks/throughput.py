@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, timedelta
 from pathlib import Path
 
+from service.simulators.mixpanel_events import render_day
 from service.simulators.mixpanel_process import simulator_process
 from service.simulators.mixpanel_settings import CONTRACT_PATH, MixpanelSettings
 from tests.benchmarks.lines import CONTRACT, write_lines
@@ -20,6 +22,7 @@ from tests.benchmarks.watching import Passage, processor_seconds, watch
 
 AVRO = {"value.converter": "io.confluent.connect.avro.AvroConverter", "contract.schema": json.dumps(CONTRACT)}
 TOPIC = {"topic.creation.default.partitions": "1"}
+_RUNS = itertools.count()
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +98,22 @@ async def from_mixpanel(field: Field, run: str, *, records: int) -> Passage:
         return await run_headrace(field, f"mixpanel-{run}", properties, records=records)
 
 
+async def from_file_of_events(field: Field, run: str, *, records: int) -> Passage:
+    """FileStreamSource on the lines and the contract of `from_mixpanel`: what these cost whoever reads them."""
+    file = field.folder / f"events-{records}.jsonl"
+    settings = mixpanel_settings(records)
+    if not file.exists():
+        days = (settings.first_day + timedelta(days=number) for number in range(settings.days))
+        file.write_bytes(b"".join(render_day(settings, day).base for day in days))
+    properties = {
+        "connector.class": "FileStreamSource",
+        "file": str(file),
+        "value.converter": AVRO["value.converter"],
+        "contract.schema": f"file:{CONTRACT_PATH}",
+    }
+    return await run_headrace(field, f"events-{run}", properties, records=records)
+
+
 def mixpanel_settings(records: int) -> MixpanelSettings:
     """A project of ten days."""
     return MixpanelSettings(first_day=date(2026, 1, 1), days=10, events_per_day=records // 10)
@@ -116,5 +135,5 @@ def mixpanel_properties(settings: MixpanelSettings, url: str) -> dict[str, str]:
 
 
 def run_name(number: int) -> str:
-    """Different for every run on one broker."""
-    return f"{os.getpid()}-{number}"
+    """Different at each call: a topic that another figure has filled would be found full at once."""
+    return f"{os.getpid()}-{number}-{next(_RUNS)}"

@@ -57,7 +57,24 @@ class FileSystemSinkCase(SinkCase):
         ),
         ({"partitioner.class": "Daily", "topics.dir": "../x"}, frozenset({"partitioner.class"})),
         ({"topics.dir": "../x", "partition.field.name": ""}, frozenset({"topics.dir", "partition.field.name"})),
-        ({"hive.integration": "true", "timezone": "Mars"}, frozenset({"hive.integration", "timezone"})),
+        ({"hive.metastore.uris": "thrift://h:9083"}, frozenset({"hive.metastore.uris"})),
+        ({"hive.conf.dir": "/etc/hive", "timezone": "Mars"}, frozenset({"hive.conf.dir", "timezone"})),
+        (
+            {"hive.integration": "true", "partition.field.name": "a.b", "hive.ddl.dir": "../x"},
+            frozenset({"schema.compatibility", "format.class", "partition.field.name", "hive.ddl.dir"}),
+        ),
+        (
+            {
+                "hive.integration": "true",
+                "schema.compatibility": "FULL",
+                "format.class": "OrcFormat",
+                "partitioner.class": "TimeBasedPartitioner",
+                "path.format": "YYYY/MM",
+                "timezone": "UTC",
+                "partition.duration.ms": "60000",
+            },
+            frozenset({"path.format"}),
+        ),
     )
 
     def payload(self, value: str) -> bytes:

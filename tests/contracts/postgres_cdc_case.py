@@ -12,7 +12,7 @@ from contextlib import ExitStack, asynccontextmanager
 from functools import cache
 from pathlib import Path
 
-import psycopg2
+import psycopg
 import pytest
 
 from fetchers.postgres_cdc.fetcher import PostgresCdcSource
@@ -112,7 +112,7 @@ class LoggedTable(ScriptedSource):
 
     def close(self) -> None:
         """End the sessions, so that the slot and the database can be dropped."""
-        connection = psycopg2.connect(host="127.0.0.1", port=_server().port, user="postgres", dbname="postgres")
+        connection = psycopg.connect(host="127.0.0.1", port=_server().port, user="postgres", dbname="postgres")
         connection.autocommit = True
         with connection.cursor() as cursor:
             cursor.execute(

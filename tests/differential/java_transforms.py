@@ -69,23 +69,43 @@ class JavaTransforms:
         has_schemas: bool,
         is_sink: bool = False,
         is_null_defaulted: bool = False,
+        header_converter: str | None = None,
+        header_config: Mapping[str, str] | None = None,
+        are_headers_told: bool = False,
     ) -> list[JavaRecord]:
-        """Each record after the chain; raises ConfigRefused. `is_null_defaulted` is JsonConverter's key."""
+        """Each record after the chain; raises ConfigRefused. `is_null_defaulted` is JsonConverter's key.
+
+        With ``are_headers_told`` headers are read by their converter, and given as JsonConverter writes their values.
+        """
         request = {
             "chain": [_step(step) for step in chain],
             "records": [_given(record) for record in records],
             "has_schemas": has_schemas,
             "is_sink": is_sink,
             "is_null_defaulted": is_null_defaulted,
+            "header_converter": header_converter,
+            "header_config": dict(header_config or {}),
+            "are_headers_told": are_headers_told,
         }
+        answer = self._asked(request)
+        if isinstance(answer, dict):
+            raise ConfigRefused(answer["refused"])
+        return [_found(record, found) for record, found in zip(records, answer, strict=True)]
+
+    def headers_read(self, texts: Sequence[bytes]) -> list[tuple[bytes | None, bytes | None]]:
+        """What SimpleHeaderConverter reads in each: as it writes that again, and as JsonConverter does.
+
+        The second is empty where JsonConverter fails.
+        """
+        answer = self._asked({"texts": [_base64(text) for text in texts]})
+        return [(_bytes(own), b"" if of_json == "refused" else _bytes(of_json)) for own, of_json in answer]
+
+    def _asked(self, request: Mapping[str, Any]) -> Any:
         assert self.jvm.stdin is not None
         assert self.jvm.stdout is not None
         self.jvm.stdin.write(f"{json.dumps(request)}\n")
         self.jvm.stdin.flush()
-        answer = json.loads(self.jvm.stdout.readline())
-        if isinstance(answer, dict):
-            raise ConfigRefused(answer["refused"])
-        return [_found(record, found) for record, found in zip(records, answer, strict=True)]
+        return json.loads(self.jvm.stdout.readline())
 
 
 def _step(step: JavaStep) -> dict[str, Any]:

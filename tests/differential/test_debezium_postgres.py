@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import aclosing
 from typing import Any
 
-import psycopg2
+import psycopg
 import pytest
 
 from fetchers.postgres_cdc.config import PostgresCdcConfig
@@ -173,7 +173,7 @@ async def followed(
 def work(database: Postgres, seed: int) -> None:
     """Transactions with savepoints and rollbacks, a schema that changes, every type, a truncate; then the marker."""
     drawn = random.Random(seed)
-    session = psycopg2.connect(host="127.0.0.1", port=database.server.port, user="postgres", dbname=database.name)
+    session = psycopg.connect(host="127.0.0.1", port=database.server.port, user="postgres", dbname=database.name)
     with session.cursor() as cursor:
         for number in range(30):
             for _ in range(drawn.randint(1, 4)):

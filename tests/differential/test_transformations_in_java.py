@@ -291,7 +291,7 @@ def without_nulls(value: Any) -> Any:
     """A payload whose null fields are not there: to a struct both are the same."""
     if isinstance(value, dict):
         return {name: without_nulls(item) for name, item in value.items() if item is not None}
-    return [without_nulls(item) for item in value] if isinstance(value, list) else value
+    return [without_nulls(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def at_a_sink(chain: Chain, values: list[bytes | None], *, has_schemas: bool) -> dict[int, Any]:

@@ -25,6 +25,7 @@ from spark_batch.convert import convert_table
 from spark_batch.convert_exactly import convert_exactly, is_judged_exactly
 from spark_batch.outcome import INPUT_SCHEMA
 from spark_batch.plan import ConversionPlan, PlanFinding
+from spark_batch.plan_selections import selection_findings
 from spark_batch.proof import ProofHabit
 from spark_batch.rules.columns import rule_findings
 from spark_batch.session import SparkSettings, is_jvm_alive, kill_jvm, start_session
@@ -97,7 +98,7 @@ class LocalEngine:
 
     def check(self, plan: ConversionPlan) -> list[PlanFinding]:
         """What Spark finds in the plan's rules."""
-        return rule_findings(self._ready(), plan)
+        return [*rule_findings(self._ready(), plan), *selection_findings(self._ready(), plan)]
 
     def stop(self) -> None:
         """Kill the JVM: nothing in it is worth a slow end."""
@@ -155,7 +156,7 @@ class ConnectEngine:
         """What Spark finds in the plan's rules."""
         os.environ[CONNECT_FLAG] = "1"
         try:
-            return rule_findings(self._session, plan)
+            return [*rule_findings(self._session, plan), *selection_findings(self._session, plan)]
         finally:
             del os.environ[CONNECT_FLAG]
 

@@ -26,6 +26,8 @@ from service.sinks.schemas import DECIMAL, Kind, Schema, SchemaUnreadable, schem
 ID_BYTES_MAX = 512
 """Servers refuse a whole bulk for one longer id."""
 _VERSION_DIGITS_MAX = 19
+_OFFSET_BITS = 21
+"""Of a version that is a time; the other 42 are milliseconds, which last until the year 2109."""
 _DECIMAL_BYTES_MAX = 4096
 
 
@@ -147,10 +149,24 @@ def _versions(batch: SinkBatch, config: ElasticsearchSinkConfig, found: Selectio
         numbers = _header_numbers(batch, config.external_version_header)
         message = f"header {config.external_version_header} holds no number, and is to be the document's version"
         found.refuse(_mask(numbers.is_null()) & ~is_ignored, RefusalReason.NO_VERSION, message)
+    elif config.external_version == "timestamp":
+        numbers = _times(batch)
+        message = "the record has no time, or one beyond the year 2109, and it is to be the document's version"
+        found.refuse(_mask(numbers.is_null()) & ~is_ignored, RefusalReason.NO_VERSION, message)
     else:
         numbers = _whole(batch, "offset").cast(pa.string())
     versions = joined(text(',"version":'), pc.fill_null(numbers, "0"), text(',"version_type":"external"'))
     return pc.if_else(pa.array(is_ignored), text(""), versions) if is_ignored.any() else versions
+
+
+def _times(batch: SinkBatch) -> Any:
+    """Milliseconds, and behind them the last bits of the offset: records of one millisecond keep their order."""
+    times, offsets = (
+        np.asarray(_whole(batch, name).to_numpy(zero_copy_only=False), np.int64) for name in ("timestamp", "offset")
+    )
+    is_time = (times >= 0) & (times < 1 << (63 - _OFFSET_BITS))
+    versions = (np.where(is_time, times, 0) << _OFFSET_BITS) | (offsets & ((1 << _OFFSET_BITS) - 1))
+    return pa.array(versions, mask=~is_time).cast(pa.string())
 
 
 def _header_numbers(batch: SinkBatch, name: str) -> Any:

@@ -44,8 +44,8 @@ _MEND_ACCESS = (
 _MADE_ANEW = (
     "partition {1} of topic {0} ends at offset {end}, and a record of offset {version} has written a document of the "
     "index: the topic was made anew, or keys have moved to another partition, and the index takes new records for old "
-    "ones. Remove the index or write into another one, or name a version in external.version.header; then set the "
-    "connector's offsets back and restart it"
+    "ones. Remove the index or write into another one, or set external.version=timestamp or external.version.header, "
+    "then set the connector's offsets back and restart it"
 )
 _REFUSED = "Indexing record failed. Please check DLQ topic for errors."
 
@@ -189,7 +189,7 @@ class ElasticsearchSink(SinkConnector[ElasticsearchSinkConfig]):
                 case Verdict.UNKNOWN:
                     batch.refuse(row, RefusalReason.REFUSED_BY_TARGET, f"Indexing failed: {item.reason}")
                     left.failure = left.failure or _REFUSED
-        if items and config.write_method == "INSERT" and not config.external_version_header:
+        if items and config.is_versioned_by_offset:
             left.failure = left.failure or await self._topic_made_anew(chunk, items, batch)
 
     async def _topic_made_anew(self, chunk: Chunk, items: Sequence[Item], batch: SinkBatch) -> str | None:

@@ -41,6 +41,7 @@ _TYPED_INSTANTS: Mapping[Any, timedelta] = {
     pa.date32(): timedelta(days=1),
 }
 _LINE_FEED = b"\n"
+_BEYOND = object()
 _MISFITS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """What comes of a payload that is not of its schema."""
 _INTEGER_BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
@@ -61,13 +62,31 @@ def texts_of(batch: SinkBatch) -> tuple[pa.ChunkedArray[Any], list[int]]:
     printer = _json_printer(batch.value.schema) if form is Form.JSON else _typed_printer(column.type)
     made: list[str | None] = []
     unfit: list[int] = []
-    for row, value in enumerate(column.to_pylist()):
+    for row, value in enumerate(_python_values(column)):
         try:
+            if value is _BEYOND:
+                raise ValueError(value)
             made.append(NULL if value is None else printer(read(value) if batch.value.schema else value))
         except _MISFITS:
             made.append(None)
             unfit.append(row)
     return pa.chunked_array([pa.array(made, pa.string())]), unfit
+
+
+def _python_values(column: Any) -> list[Any]:
+    """The values; in place of one with a date that Python's calendar does not have, that it has none."""
+    try:
+        found: list[Any] = column.to_pylist()
+    except OverflowError:
+        found = [_python_value(value) for value in column]
+    return found
+
+
+def _python_value(value: Any) -> Any:
+    try:
+        return value.as_py()
+    except OverflowError:
+        return _BEYOND
 
 
 def lines(texts: pa.ChunkedArray[Any]) -> list[memoryview]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Annotated, ClassVar, Literal
 from urllib.parse import urlsplit
@@ -19,11 +20,15 @@ _STORAGE, _WRITING = Key(group="Storage"), Key(group="Connector")
 _FOLDERS, _SCHEMA = Key(group="Partitioner"), Key(group="Schema")
 _LOW = Key(group="Connector", importance=Importance.LOW)
 _OBJECTS = Key(group="S3")
+_HIVE = Key(group="Hive", importance=Importance.LOW)
 _DAY_MS, _HOUR_MS = 86_400_000, 3_600_000
 _PACKAGES = ("io.confluent.connect.hdfs.", "io.confluent.connect.hdfs3.", "io.confluent.connect.s3.format.")
 
 Format = Literal["avro", "parquet", "json", "string", "orc"]
 EXTENSIONS = {"avro": ".avro", "parquet": ".parquet", "json": ".json", "string": ".txt", "orc": ".orc"}
+HIVE_FORMATS = ("avro", "parquet", "orc")
+_NAMED_FOLDER = r"'[A-Za-z_]+(?:'=|=')[^/]+"
+_NAMED_FOLDERS = re.compile(f"{_NAMED_FOLDER}(?:/{_NAMED_FOLDER})*")
 _PARTITIONERS = ("Default", "Field", "TimeBased", "Daily", "Hourly")
 
 
@@ -229,8 +234,21 @@ class FileSystemSinkConfig(FilesConfig):
     of headrace."""
     hdfs_authentication_kerberos: Annotated[Boolean, _LOW] = False
     """Not supported: refused where it is true."""
-    hive_integration: Annotated[Boolean, Key(group="Hive", importance=Importance.LOW)] = False
-    """Not supported: refused where it is true."""
+    hive_integration: Annotated[Boolean, _HIVE] = False
+    """Whether statements are written beside the files that make a table of each topic, in Hive's catalogue or in
+    Spark's, and follow its schema and its folders. Needs ``schema.compatibility`` other than NONE."""
+    hive_database: Annotated[str, Field(min_length=1), _HIVE] = "default"
+    """Database of the tables."""
+    hive_table_name: Annotated[str, Field(min_length=1), _HIVE] = "${topic}"
+    """Name of a table; ``${topic}`` is the topic's. Signs that no name has in Hive become ``_``."""
+    hive_ddl_dir: Annotated[str, _HIVE] = "hive"
+    """Folder of the statements, below the URL. A key of headrace."""
+    hive_metastore_uris: Annotated[str, _HIVE] = ""
+    """Not supported: refused where it is given. No metastore is spoken to; run the statements."""
+    hive_conf_dir: Annotated[str, _HIVE] = ""
+    """Not supported: refused where it is given, since it leads to a metastore."""
+    hive_home: Annotated[str, _HIVE] = ""
+    """Accepted; nothing of Hive runs here."""
     topic_capture_groups_regex: Annotated[str | None, _LOW] = None
     """Not supported: refused where it is given."""
 
@@ -252,10 +270,31 @@ class FileSystemSinkConfig(FilesConfig):
     def own_findings(self) -> Iterator[Finding]:
         """What is wrong with values that are each right by themselves."""
         yield from self._address_findings()
-        for key in ("hdfs.authentication.kerberos", "hive.integration", "topic.capture.groups.regex"):
+        yield from self._hive_findings()
+        for key in ("hdfs.authentication.kerberos", "topic.capture.groups.regex"):
             if getattr(self, key.replace(".", "_")):
                 yield Finding(key, str(getattr(self, key.replace(".", "_"))), f"{key} is not supported")
         yield from super().own_findings()
+
+    def _hive_findings(self) -> Iterator[Finding]:
+        for key in ("hive.metastore.uris", "hive.conf.dir"):
+            value = getattr(self, key.replace(".", "_"))
+            if value:
+                message = f"No metastore is spoken to: leave {key} out, and run the statements in '{self.hive_ddl_dir}'"
+                yield Finding(key, value, message)
+        if not self.hive_integration:
+            return
+        if self.schema_compatibility == "NONE":
+            yield Finding("schema.compatibility", "NONE", "hive.integration needs BACKWARD, FORWARD or FULL")
+        if self.format not in HIVE_FORMATS:
+            yield Finding("format.class", self.format_class, f"hive.integration needs {', '.join(HIVE_FORMATS)}")
+        nested = [name for name in self.partition_field_name if "." in name]
+        if self.partitioner == "Field" and nested:
+            yield Finding("partition.field.name", nested[0], "No column of Hive has a dot in its name")
+        if self.partitioner == "TimeBased" and not _NAMED_FOLDERS.fullmatch(self.path_format):
+            yield Finding("path.format", self.path_format, "hive.integration needs folders as 'year'=YYYY/'day'=dd")
+        if any(part in {"", ".", ".."} for part in self.hive_ddl_dir.split("/")):
+            yield Finding("hive.ddl.dir", self.hive_ddl_dir, "Expected a folder below the URL, such as 'hive'")
 
     def _address_findings(self) -> Iterator[Finding]:
         key = self.url_key

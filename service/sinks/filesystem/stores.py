@@ -93,10 +93,17 @@ class LocalStore:
         return place.open("xb")
 
     def finish(self, file: IO[bytes]) -> None:
-        """Close a file that was created; what was written is durable then."""
+        """Close a file that was created; what was written is durable then, and under its name.
+
+        A file that somebody has removed meanwhile takes what is written as if nothing were the matter.
+        """
         file.flush()
         os.fsync(file.fileno())
+        links = os.fstat(file.fileno()).st_nlink
         file.close()
+        if not links:
+            raise FileNotFoundError(errno.ENOENT, "somebody has removed the file while it was written", str(file.name))
+        self._sync(Path(file.name).parent)
 
     def put_new(self, path: str, content: bytes) -> bool:
         """Make a file, whole or not at all, if there is none of the name; whether it was made."""

@@ -19,9 +19,10 @@ import pyarrow as pa
 
 from service.sinks.contract import Fatal, Partition
 from service.sinks.filesystem.commit_log import CommitLog, Entry
-from service.sinks.filesystem.config import FilesConfig
+from service.sinks.filesystem.config import FilesConfig, FileSystemSinkConfig
 from service.sinks.filesystem.folders import Placed
 from service.sinks.filesystem.formats import FormatWriter, writer_of
+from service.sinks.filesystem.hive import HiveStatements
 from service.sinks.filesystem.shapes import NO_SHAPE, Shape, shape_from
 from service.sinks.filesystem.stores import Store
 
@@ -81,10 +82,13 @@ class PartitionFiles:
     _claimed: int = 0
     """Number of this task's claim; names of its temporary files begin with it."""
     _log: CommitLog = field(init=False)
+    _hive: HiveStatements | None = None
 
     def __post_init__(self) -> None:
         """Nothing is looked at before `claim`."""
         self._log = CommitLog(self.store, f"{self.config.logs_dir}/{self._name}")
+        if isinstance(self.config, FileSystemSinkConfig) and self.config.hive_integration:
+            self._hive = HiveStatements(self.store, self.config)
 
     @property
     def _name(self) -> str:
@@ -235,6 +239,8 @@ class PartitionFiles:
             written.writer.close()
             self.store.finish(written.file)
             moves.append((written.path, self._final(folder, file)))
+        if self._hive is not None:
+            self._hive.tell(self._files, self.shape)
         # From here on the files are the log's: an error does not tell whether they are committed.
         self._files, self.records, self._first_time_ms, self._held_bytes = {}, 0, None, 0
         self._log.commit(self._last_offset + 1, moves, self.shape.text())

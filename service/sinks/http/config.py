@@ -29,6 +29,8 @@ from service.sinks.contract import PutLimits, SinkConfig
 _HIGH, _LOW = Importance.HIGH, Importance.LOW
 _REQUEST, _BATCHES, _RETRIES = Key(group="Request"), Key(group="Batches"), Key(group="Retries", importance=_LOW)
 _AUTH = Key(group="Authentication", importance=_LOW)
+_STATUSES = re.compile(r"([45]\d\d)(?:(-)([45]\d\d)?)?", re.ASCII)
+_STATUS_MAX = 599
 _TEMPLATE = re.compile(r"\$\{([^}]*)\}")
 _KNOWN = {"topic", "key"}
 
@@ -46,8 +48,9 @@ class HttpSinkConfig(HttpPaceKeys, HttpAccessKeys, SinkConfig):
     """What divides the fields of ``headers``."""
     request_body_format: Annotated[Literal["json", "string"], _REQUEST] = "json"
     """``json``: values as JSON, texts as they are; ``string``: the text form that ``FileStreamSink`` writes."""
-    behavior_on_null_values: Annotated[Literal["ignore", "fail", "delete"], _REQUEST] = "ignore"
-    """What a null value does: nothing, be refused as ``errors.tolerance`` says, or ask by DELETE (with ``${key}``)."""
+    behavior_on_null_values: Annotated[Literal["ignore", "log", "fail", "delete"], _REQUEST] = "ignore"
+    """What a null value does: nothing (``log`` as well), be refused as ``errors.tolerance`` says, or ask by DELETE
+    (with ``${key}``)."""
     idempotency_header: Annotated[str, _REQUEST] = ""
     """Header field, such as ``Idempotency-Key``, that names each request by topic, partition and offsets of its
     records: a server that knows it takes a request that comes twice once. For single records it is always the same."""
@@ -62,6 +65,8 @@ class HttpSinkConfig(HttpPaceKeys, HttpAccessKeys, SinkConfig):
     """What stands between them."""
     batch_json_as_array: Annotated[Boolean, _BATCHES] = False
     """Whether a batch is a JSON array, in place of prefix, suffix and separator."""
+    batch_key_pattern: Annotated[str, _BATCHES] = "${key}"
+    """Accepted; the records of a request are always of one partition and one URL, in their order."""
     batch_refused: Annotated[Literal["halve", "refuse"], _BATCHES] = "halve"
     """What is done where the server takes a batch not (400, 413, 422): send each half of it, until the bad record is
     found, or refuse all of its records, for servers that may have taken some of a batch before they said no."""
@@ -87,12 +92,31 @@ class HttpSinkConfig(HttpPaceKeys, HttpAccessKeys, SinkConfig):
     retry_backoff_ms: Annotated[int, Field(ge=0), _RETRIES] = 3000
     """Milliseconds before the first retry, doubled with each, 60,000 at most; longer where ``Retry-After`` says so."""
     retry_on_status_codes: Annotated[NameList, _RETRIES] = ()
-    """Further statuses to try again, such as ``409``. (By default 408, 425, 429 and 5xx.)"""
+    """Further statuses to try again, such as ``409``, ``420-450`` or ``400-`` for all from there on. (By default 408,
+    425, 429 and 5xx; Confluent's default ``400-`` would also try what no retry mends.)"""
+    behavior_on_error: Annotated[Literal["fail", "ignore", "log"], _RETRIES] = "fail"
+    """Accepted; what becomes of a record that the server refuses says ``errors.tolerance``."""
+    report_errors_as: Annotated[str, _RETRIES] = "error_string"
+    """Accepted; dead letters name the status, and never what the server says, which may repeat the record."""
+    reporter_error_topic_name: Annotated[str, _RETRIES] = ""
+    """Accepted; records that the server refuses go to ``errors.deadletterqueue.topic.name``."""
+    reporter_result_topic_name: Annotated[str, _RETRIES] = ""
+    """Accepted; answers of the server are not kept. Records it refuses are dead letters."""
 
     @property
     def has_key(self) -> bool:
         """Whether each record has a URL of its own."""
         return "${key}" in self.http_api_url
+
+    @property
+    def retried_statuses(self) -> set[int]:
+        """What ``retry.on.status.codes`` names."""
+        found: set[int] = set()
+        for text in self.retry_on_status_codes:
+            if match := _STATUSES.fullmatch(text.replace(" ", "")):
+                first, dash, last = match.groups()
+                found |= set(range(int(first), int(last or (_STATUS_MAX if dash else first)) + 1))
+        return found
 
     @property
     def put_bounds(self) -> PutLimits:
@@ -145,11 +169,24 @@ class HttpSinkConfig(HttpPaceKeys, HttpAccessKeys, SinkConfig):
         if any(":" not in each for each in plain(self.header_list).split(self.header_separator) if each.strip()):
             yield Finding("headers", None, "Expected Name:Value")
         for text in self.retry_on_status_codes:
-            if not re.fullmatch(r"[45]\d\d", text, re.ASCII):
-                yield Finding("retry.on.status.codes", text, "Expected statuses such as 409")
+            if not _STATUSES.fullmatch(text.replace(" ", "")):
+                yield Finding("retry.on.status.codes", text, "Expected statuses such as 409, 420-450 or 400-")
+        yield from self._report_findings()
         if self.idempotency_header and self.batch_max_size > 1:
             message = "After a restart batches may be cut otherwise, and then have other names: at least once."
             yield Finding("idempotency.header", self.idempotency_header, message, Severity.WARNING)
+
+    def _report_findings(self) -> Iterator[Finding]:
+        message = (
+            "Has no effect: records that the server refuses fail the task, or are dead letters. For those set "
+            "errors.tolerance=all and errors.deadletterqueue.topic.name"
+        )
+        given = {"behavior.on.error": self.behavior_on_error.removeprefix("fail")}
+        given |= {"reporter.error.topic.name": self.reporter_error_topic_name}
+        given |= {"reporter.result.topic.name": self.reporter_result_topic_name}
+        for key, text in given.items():
+            if text:
+                yield Finding(key, text, message, Severity.WARNING)
 
     def _login_findings(self) -> Iterator[Finding]:
         needed = {"BASIC": ("connection.user", "connection.password"), "NONE": ()}

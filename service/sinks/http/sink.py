@@ -80,12 +80,11 @@ class HttpSink(SinkConnector[HttpSinkConfig]):
         user = config.connection_user or config.http_auth_user or ""
         credential = "\n".join((str(URL(config.http_api_url).origin()), user, *secrets))
         answered = _REFUSED | ({*_GONE, 409} if config.has_key else {409})
-        retried = {int(text) for text in config.retry_on_status_codes}
         statuses = StatusTable().with_verdict(StatusVerdict.ACCEPT, answered)
         self._options = {
             "auth": config.login(clock=context.clock),
             "limits": config.limits(),
-            "statuses": statuses.with_verdict(StatusVerdict.RETRY, retried),
+            "statuses": statuses.with_verdict(StatusVerdict.RETRY, config.retried_statuses),
             "tls": config.tls(),
             "secrets": secrets,
             "budget": shared_budget(credential, config.rate_windows(), clock=context.clock),
@@ -117,7 +116,7 @@ class HttpSink(SinkConnector[HttpSinkConfig]):
         if config.behavior_on_null_values == "fail":
             message = "the value is null, and behavior.on.null.values=fail"
             found.refuse(is_null, RefusalReason.NULL_VALUE, message)
-        elif config.behavior_on_null_values == "ignore":
+        elif config.behavior_on_null_values != "delete":
             found.is_sent &= ~is_null
         keys: list[Any] = [None] * len(batch)
         if config.has_key:

@@ -30,6 +30,13 @@ class JdbcSinkConfig(SinkConfig):
     """Password of the user."""
     dialect_name: Annotated[str, Key(_LOW, _CONNECTION, 4)] = ""
     """Accepted; the URL says which database it is."""
+    connection_attempts: Annotated[int, Field(ge=1), Key(_LOW, _CONNECTION, 5)] = 3
+    """Accepted; a put whose connection is lost or refused is tried again as ``max.retries`` says, over a new one."""
+    connection_backoff_ms: Annotated[int, Field(ge=1), Key(_LOW, _CONNECTION, 6)] = 10_000
+    """Accepted; the wait is that of ``retry.backoff.ms``."""
+    trim_sensitive_log: Annotated[Boolean, Key(_LOW, _CONNECTION, 7)] = False
+    """Whether what the database says of a row that it refuses is left out of dead letters, logs and the task's trace,
+    but for its code: databases repeat values in their messages."""
 
     insert_mode: Annotated[Literal["insert", "upsert", "update"], Key(_HIGH, _WRITES, 1)] = "insert"
     """``insert``: a new row for each record; ``upsert``: the row of the key is made or replaced; ``update``: only rows
@@ -56,6 +63,9 @@ class JdbcSinkConfig(SinkConfig):
     """Fields of the value that are written; all when empty."""
     db_timezone: Annotated[str, BeforeValidator(zone_name), Key(_MEDIUM, _MAPPING, 5)] = "UTC"
     """Zone in which timestamps are written to columns that have none themselves."""
+    date_timezone: Annotated[Literal["DB_TIMEZONE", "UTC"], Key(_MEDIUM, _MAPPING, 6)] = "UTC"
+    """Accepted; a date is written as the day that it is, as Confluent's does with ``UTC``. Its ``DB_TIMEZONE`` moves
+    days by ``db.timezone``, west of Greenwich to the day before."""
 
     auto_create: Annotated[Boolean, Key(_MEDIUM, _DDL, 1)] = False
     """Whether a missing table is made from the record's schema."""
@@ -90,6 +100,9 @@ class JdbcSinkConfig(SinkConfig):
             yield Finding("pk.mode", "none", f"insert.mode={self.insert_mode} needs a primary key")
         if self.delete_enabled and self.pk_mode != "record_key":
             yield Finding("delete.enabled", "true", "Deletes need pk.mode=record_key: the key says which row it is")
+        if self.date_timezone == "DB_TIMEZONE" and self.db_timezone != "UTC":
+            message = "Days are not moved to another zone: expected UTC, or DB_TIMEZONE with db.timezone=UTC"
+            yield Finding("date.timezone", self.date_timezone, message)
         if self.pk_mode == "kafka" and len(self.pk_fields) not in {0, len(KAFKA_FIELDS)}:
             message = "Expected names for topic, partition and offset, or none"
             yield Finding("pk.fields", ",".join(self.pk_fields), message)

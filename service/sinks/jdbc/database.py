@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fetchers.sdk import Fatal, Retriable
+from service.sinks.calendar import Calendar
 from service.sinks.jdbc.rows import FieldColumn, Rows
 
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -89,6 +90,7 @@ class Database(Protocol):
 
     locking: str
     """What a SELECT ends with that keeps its rows for the transaction."""
+    calendar: Calendar
 
     @property
     def text_key_type(self) -> str:
@@ -179,10 +181,13 @@ def add_sql(database: Database, name: str, column: FieldColumn) -> str:
     return f"ALTER TABLE {name} ADD {database.quoted(column.name)} {kind} NULL"
 
 
-def lost(values: Any, column: TargetColumn) -> tuple[npt.NDArray[np.bool_], str]:
+def lost(values: Any, column: TargetColumn, calendar: Calendar) -> tuple[npt.NDArray[np.bool_], str]:
     """Which values the column cannot hold as they are, and why; databases would refuse some, and change others."""
     mask, reason = _changed(values, column)
     unfit = np.zeros(len(values), dtype=bool) if mask is None else _known(mask)
+    is_outside = calendar.outside(values)
+    if is_outside is not None and is_outside.any():
+        unfit, reason = (unfit | is_outside), (reason if unfit.any() else "cannot hold a date or time so far away")
     if not column.takes_null and values.null_count:
         is_null = _known(values.is_null())
         unfit, reason = (unfit | is_null), (reason if unfit.any() else "takes no null")

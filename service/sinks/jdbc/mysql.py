@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from fetchers.sdk import Disconnected, Fatal, FetchError
 from fetchers.sdk.reach import AllowedAddresses
 from fetchers.toolkit.databases import connect_mysql, mysql_error
+from service.sinks.calendar import FOUR_DIGITS
 from service.sinks.jdbc.config import JdbcSinkConfig
 from service.sinks.jdbc.database import (
     Family,
@@ -35,6 +36,9 @@ from service.sinks.json_columns import joined, text
 
 T = TypeVar("T")
 ANSWER_SECONDS_MAX = 120.0
+IDLE_SECONDS_MAX = 30
+"""MariaDB ends a session that says nothing for so long within a transaction: a worker that is frozen or cut off would
+hold its locks, and with them its successor, for as long as it lives. MySQL has no such limit."""
 STATEMENT_BYTES = 1024 * 1024
 """About so long is a statement of many rows."""
 _BYTES_PER_LETTER = 4
@@ -45,7 +49,7 @@ _ROWS |= {1441, 1451, 1452, 1467, 1526, 1557, 1586, 1644, 1690, 1748, 1761, 1762
 """What rows hold (server error reference): nulls, duplicates, ranges, foreign keys, checks, partitions, triggers."""
 _ROWS -= {1114}
 _FATAL = {1005, 1021, 1036, 1060, 1064, 1067, 1071, 1114, 1118, 1136, 1142, 1143, 1166, 1170, 1227, 1267, 1290, 1370}
-_FATAL |= {1044, 1045, 1049, 1698, 1792, 3159}
+_FATAL |= {1044, 1045, 1049, 1059, 1102, 1103, 1698, 1792, 3159}
 _CHANGED = {1054, 1146}
 _NO_RIGHT = {1142, 1143, 1044, 1227, 1370}
 _WHOLE = {"tinyint", "smallint", "mediumint", "int", "bigint", "year", "decimal"}
@@ -59,6 +63,7 @@ _DIGITS_MAX = 65
 class MySqlTarget:
     """One connection; see ``Database``. The driver's coroutines run in an event loop of the sink's thread."""
 
+    calendar = FOUR_DIGITS
     locking = " for update"
 
     def __init__(self, config: JdbcSinkConfig, addresses: AllowedAddresses) -> None:
@@ -85,8 +90,10 @@ class MySqlTarget:
         self._runner = asyncio.Runner()
         first = f"SET time_zone = '+00:00', sql_mode = '{_MODE}'"
         self._connection = self._done(connect_mysql(self._config.login, addresses=self._addresses, first_command=first))
-        version = str(self._connection.get_server_info()).lower()
-        self._collation = "utf8mb4_nopad_bin" if "mariadb" in version else "utf8mb4_0900_bin"
+        is_mariadb = "mariadb" in str(self._connection.get_server_info()).lower()
+        self._collation = "utf8mb4_nopad_bin" if is_mariadb else "utf8mb4_0900_bin"
+        if is_mariadb:
+            self.run(f"SET idle_transaction_timeout = {IDLE_SECONDS_MAX}")
         self._packet_bytes = int(self.rows("select @@max_allowed_packet")[0][0])
 
     def close(self) -> None:

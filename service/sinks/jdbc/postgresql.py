@@ -12,6 +12,7 @@ import pyarrow as pa
 from fetchers.sdk import Disconnected, Fatal, FetchError
 from fetchers.sdk.reach import AllowedAddresses
 from fetchers.toolkit.databases import connect_postgresql, postgresql_error
+from service.sinks.calendar import Calendar
 from service.sinks.jdbc.config import JdbcSinkConfig
 from service.sinks.jdbc.database import (
     Family,
@@ -25,8 +26,9 @@ from service.sinks.jdbc.database import (
 from service.sinks.jdbc.rows import FieldColumn, Rows
 
 _CHANGED = {"42P01", "42703"}
-_ROWS = ("22", "23", "P0001", "44000")
-"""SQLSTATE of what rows hold: data exceptions, constraints, what triggers raise, views' check options."""
+_ROWS = ("21", "22", "23", "P0001", "44000")
+"""SQLSTATE of what rows hold: keys that are one to the database alone, data exceptions, constraints, what triggers
+raise, views' check options."""
 _NO_RIGHT, _NO_KEY, _READ_ONLY = "42501", "42P10", "25006"
 _FAMILIES = {"int2": Family.EXACT, "int4": Family.EXACT, "int8": Family.EXACT, "numeric": Family.EXACT}
 _FAMILIES |= {"float4": Family.REAL, "float8": Family.DOUBLE, "text": Family.TEXT, "varchar": Family.TEXT}
@@ -39,12 +41,20 @@ from pg_attribute a join pg_type t on t.oid = a.atttypid
   join pg_type b on b.oid = case t.typtype when 'd' then t.typbasetype else t.oid end
 where a.attrelid = to_regclass({name})::oid and a.attnum > 0 and not a.attisdropped and a.attgenerated = ''
 order by a.attnum"""
+_CALENDAR = Calendar((-2_440_588, 2_145_042_905), (-210_866_803_200_000_000, 2**63 - 1))
+"""Dates to the year 5874897, timestamps as far as microseconds go, both from 4714 BC
+(https://www.postgresql.org/docs/current/datatype-datetime.html)."""
+NAME_BYTES_MAX = 63
 _STAGES_MAX = 16
+IDLE_SECONDS_MAX = 30
+"""The server ends a session that says nothing for so long within a transaction: a worker that is frozen or cut off
+would hold its locks, and with them its successor, for as long as it lives."""
 
 
 class PostgresTarget:
     """One connection; see ``Database``."""
 
+    calendar = _CALENDAR
     locking = " for update"
 
     def __init__(self, config: JdbcSinkConfig, addresses: AllowedAddresses) -> None:
@@ -74,6 +84,7 @@ class PostgresTarget:
                 )
             except adbc.Error as error:
                 raise self._failure(error) from error
+            self.run(f"set idle_in_transaction_session_timeout = '{IDLE_SECONDS_MAX}s'")
 
     def close(self) -> None:
         """The server undoes what was not committed."""
@@ -130,7 +141,11 @@ class PostgresTarget:
         return told.failure
 
     def quoted(self, name: str) -> str:
-        """As the standard does."""
+        """As the standard does. Raises Fatal where the server would cut the name, and may take another one for it."""
+        if len(name.encode()) > NAME_BYTES_MAX:
+            raise Fatal(
+                f"'{name}' is longer than the {NAME_BYTES_MAX} bytes that PostgreSQL has for a name: shorten it"
+            )
         return '"' + name.replace('"', '""') + '"'
 
     def literal(self, text: str) -> str:

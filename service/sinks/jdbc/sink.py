@@ -10,6 +10,7 @@ row is found that will never be taken; the others are written once, in order.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -52,6 +53,7 @@ from service.sinks.jdbc.rows import FieldColumn, Rows, rows_of
 from service.sinks.jdbc.sqlite import SqliteTarget
 
 T = TypeVar("T")
+_CODE = re.compile(r" \(\w+\)$")
 _SAVEPOINT = "headrace_rows"
 _STOP_SECONDS_MAX = 0.5
 
@@ -308,7 +310,7 @@ class JdbcSink(SinkConnector[JdbcSinkConfig]):
             goal = target.column(column.name)
             if goal is None:
                 continue
-            unfit, message = lost(column.values, goal)
+            unfit, message = lost(column.values, goal, self._ready.calendar)
             if place >= len(rows.keys):
                 unfit &= ~rows.is_delete
             is_sent &= ~unfit
@@ -328,13 +330,21 @@ class JdbcSink(SinkConnector[JdbcSinkConfig]):
         except RowsRefused as error:
             database.run(f"rollback to savepoint {_SAVEPOINT}")
             if len(rows) == 1:
-                written.refuse(int(rows.numbers[0]), RefusalReason.REFUSED_BY_TARGET, f"{name}: {error}")
+                message = f"{name}: {self._told(error)}"
+                written.refuse(int(rows.numbers[0]), RefusalReason.REFUSED_BY_TARGET, message)
                 return
             middle = len(rows) // 2
             self._write(name, rows.taken(np.arange(middle)), written)
             self._write(name, rows.taken(np.arange(middle, len(rows))), written)
             return
         database.run(f"release savepoint {_SAVEPOINT}")
+
+    def _told(self, error: RowsRefused) -> str:
+        """What the database says of a row, which may repeat its values; or the code that the text ends with, if any."""
+        if not self.config.trim_sensitive_log:
+            return str(error)
+        code = _CODE.search(str(error))
+        return f"refused by the database{code[0] if code else ''}"
 
     def _apply(self, rows: Rows, target: Target) -> None:
         """Deletes and writes as if they were done one after another."""

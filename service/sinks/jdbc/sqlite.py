@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from fetchers.sdk import Disconnected, Fatal, FetchError
 from fetchers.sdk.reach import AllowedPaths, PathRefusedError
+from service.sinks.calendar import FOUR_DIGITS
 from service.sinks.jdbc.config import JdbcSinkConfig
 from service.sinks.jdbc.database import (
     Family,
@@ -31,12 +32,23 @@ LOCK_SECONDS_MAX = 5.0
 _ROWS = {sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_RANGE}
 _PASSING = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_SCHEMA}
 _PASSING |= {sqlite3.SQLITE_INTERRUPT}
+_MENDS = {
+    sqlite3.SQLITE_FULL: "the disk is full: make room",
+    sqlite3.SQLITE_READONLY: "the file, or its file system, is read-only: mount it to be written, or give the worker's "
+    "user the right to write the file and its folder",
+    sqlite3.SQLITE_CANTOPEN: "give the worker's user the right to write the file and its folder",
+    sqlite3.SQLITE_PERM: "give the worker's user the right to write the file and its folder",
+    sqlite3.SQLITE_NOTADB: "connection.url names a file that is no database of SQLite: name another one",
+    sqlite3.SQLITE_CORRUPT: "the file is damaged: restore it",
+}
+"""What a person must do about errors that waiting does not mend."""
 _LENGTH = re.compile(r"\(\s*(\d+)\s*\)")
 
 
 class SqliteTarget:
     """One connection; see ``Database``."""
 
+    calendar = FOUR_DIGITS
     locking = ""
 
     def __init__(self, config: JdbcSinkConfig, paths: AllowedPaths) -> None:
@@ -125,8 +137,10 @@ class SqliteTarget:
             return RowsRefused(str(error))
         if str(error).startswith(("no such table", "no such column", "table ")) and code == sqlite3.SQLITE_ERROR:
             return TargetChanged(f"{self._file}: {error}")
-        kind = Disconnected if code in _PASSING else Fatal
-        return kind(f"{self._file}: {error}")
+        if code in _PASSING:
+            return Disconnected(f"{self._file}: {error}")
+        mend = f"; {_MENDS[code]}, then restart the task" if code in _MENDS else ""
+        return Fatal(f"{self._file}: {error}{mend}")
 
     def quoted(self, name: str) -> str:
         """As the standard does."""

@@ -40,7 +40,7 @@ from spark_batch.transforms.catalog import (
     Transformation,
 )
 from spark_batch.transforms.halves import Fault, Half, JsonHalf, Mask, Origins, TypedHalf, Unfit
-from spark_batch.transforms.records import HEADERS, OfRecords, Records, has_header, is_null
+from spark_batch.transforms.records import SINK_HEADERS, OfRecords, Records, has_header, is_null, sink_headers
 from spark_batch.transforms.shape import Shape
 
 TRANSFORMATION_STAGE = "TRANSFORMATION"
@@ -122,7 +122,7 @@ def _records(steps: tuple[Step, ...], polled: pa.Table, parts: list[Records]) ->
         rows = np.concatenate([np.empty(0, np.int64), *(part.rows for part in parts)])
         places = np.full(polled.num_rows, UNKNOWN)
         places[rows] = np.arange(len(rows))
-        pieces: list[Any] = [pa.nulls(0, HEADERS), *(part.headers for part in parts)]
+        pieces: list[Any] = [pa.nulls(0, SINK_HEADERS), *(part.headers for part in parts)]
         indices: Any = pa.array(places, mask=places == UNKNOWN)
         polled = _with(polled, "headers", pa.concat_arrays(pieces).take(indices))
     return polled
@@ -200,9 +200,9 @@ class _Work:
                 Side.KEY: _half(keys, int(keys.groups[first]), rows, is_absent=bool(is_key_absent[first])),
                 Side.VALUE: _half(values, int(values.groups[first]), rows, is_absent=bool(is_value_absent[first])),
             }
-            headers: Any = pa.nulls(len(rows), HEADERS)
+            headers: Any = pa.nulls(len(rows), SINK_HEADERS)
             if self.has_headers:
-                headers = cast("Any", column_of(polled, "headers")).take(pa.array(rows)).cast(HEADERS)
+                headers = sink_headers(cast("Any", column_of(polled, "headers")).take(pa.array(rows)))
             yield Records(rows, str(topics.dictionary[int(topics.indices[first])]), halves, headers)
 
     def _reshaped(self, part: Records, reshaping: ReshapingForm) -> Records:

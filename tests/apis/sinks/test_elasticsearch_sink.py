@@ -179,3 +179,22 @@ def test_ids_of_the_servers_making_name_no_document(key: str, text: str) -> None
     )
     assert parsed.config is not None
     assert [finding.key for finding in parsed.config.own_findings() if finding.is_error] == [key]
+
+
+@pytest.mark.parametrize(
+    ("keys", "is_told"),
+    [({}, True), ({"external.version": "timestamp"}, False), ({"key.ignore": "true"}, False)],
+)
+def test_topics_of_one_resource_are_warned_of(keys: dict[str, str], *, is_told: bool) -> None:
+    """Their offsets say nothing of which record is newer."""
+    config = ElasticsearchSinkConfig.parse(
+        {
+            "connection.url": "http://localhost:9200",
+            "external.resource.usage": "INDEX",
+            "topic.to.external.resource.mapping": "a:one,b:one,c:other",
+            **keys,
+        }
+    ).config
+    assert config is not None
+    told = [finding.message for finding in config.own_findings()]
+    assert [message.startswith("a, b go to one resource") for message in told] == ([True] if is_told else [])

@@ -15,11 +15,14 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from fetchers.catalog import shared_http
-from fetchers.sdk import Fatal, RateLimited, Retriable, SystemClock
+from fetchers.sdk import Fatal, RateLimited, Retriable, Severity, SystemClock
 from metrics.events import discard
 from service.sinks.contract import Form, SinkBatch, SinkContext, ValueType
 from service.sinks.http.config import HttpSinkConfig
 from service.sinks.http.sink import HttpSink
+
+LOST = -1
+"""In place of a status: the server has done what it was asked, and the connection breaks."""
 
 
 @dataclass
@@ -35,6 +38,9 @@ class Server:
         body = await request.text()
         self.asked.append((request.method, request.rel_url.raw_path, body, dict(request.headers)))
         told = self.answer(body)
+        if told is LOST and request.transport is not None:
+            request.transport.abort()
+            told = 200
         return told if isinstance(told, web.Response) else web.Response(status=told)
 
     @property
@@ -143,6 +149,87 @@ async def test_the_server_says_how_long_to_wait() -> None:
             await sink.put(batch_of([1]))
         assert told.value.wait_seconds == 7
         assert told.value.rows == [0]
+
+
+async def test_an_answer_that_is_lost_after_the_work_was_done() -> None:
+    """What was sent behind it waits; the request comes again under the same name, and nothing else does."""
+    refused: list[Any] = []
+    async with running(idempotency_header="Idempotency-Key") as (server, sink):
+        lost = iter([True])
+        server.answer = lambda body: LOST if body == "2" and next(lost, False) else 200
+        batch = batch_of([1, 2, 3], refused=refused)
+        with pytest.raises(Retriable) as told:
+            await sink.put(batch)
+        assert told.value.rows == [1, 2]
+        await sink.put(batch.slice(1, 2))
+        assert server.bodies == ["1", "2", "2", "3"]
+        names = [headers["Idempotency-Key"] for *_, headers in server.asked]
+        assert names == ["orders/x-0-10", "orders/x-0-11", "orders/x-0-11", "orders/x-0-12"]
+        assert refused == []
+
+
+@pytest.mark.parametrize(
+    ("codes", "status", "is_retried"),
+    [("409", 409, True), ("400-", 422, True), ("400-", 401, True), ("409,420-450", 450, True), ("409", 422, False)],
+)
+async def test_statuses_that_are_tried_again(codes: str, status: int, *, is_retried: bool) -> None:
+    """Single ones, ranges, and ranges without an end, as Confluent's connector has them."""
+    refused: list[Any] = []
+    async with running(retry_on_status_codes=codes) as (server, sink):
+        server.answer = lambda _body: status
+        if is_retried:
+            with pytest.raises(Retriable):
+                await sink.put(batch_of([1], refused=refused))
+            assert refused == []
+        else:
+            await sink.put(batch_of([1], refused=refused))
+            assert [row for row, _, _ in refused] == [0]
+
+
+async def test_what_stands_around_the_records_of_a_batch() -> None:
+    """Prefix, separator and suffix, with line ends; a batch of one record has them too."""
+    around = {"batch_prefix": "<", "batch_separator": "|\\n", "batch_suffix": ">\\t"}
+    async with running(batch_max_size="2", **around) as (server, sink):
+        await sink.put(batch_of([1, 2, 3]))
+        assert server.bodies == ["<1|\n2>\t", "<3>\t"]
+
+
+@pytest.mark.parametrize(("behaviour", "is_refused"), [("ignore", False), ("log", False), ("fail", True)])
+async def test_null_values(behaviour: str, *, is_refused: bool) -> None:
+    """Passed over, or refused one by one; the others are sent."""
+    refused: list[Any] = []
+    async with running(behavior_on_null_values=behaviour) as (server, sink):
+        await sink.put(batch_of([1, None, 3], refused=refused))
+        assert server.bodies == ["1", "3"]
+        assert [(row, reason) for row, reason, _ in refused] == ([(1, "null_value")] if is_refused else [])
+
+
+async def test_a_record_that_is_too_large_is_refused_alone() -> None:
+    """Found by halves, and told with the server's status."""
+    refused: list[Any] = []
+    async with running(batch_max_size="4") as (server, sink):
+        server.answer = lambda body: 413 if len(body) > 50 else 200
+        await sink.put(batch_of([1, "x" * 60, 3], refused=refused))
+        assert [body for body in server.bodies if len(body) <= 50] == ["1", "3"]
+        assert refused == [(1, "too_large", "the server has refused it with status 413")]
+
+
+async def test_more_than_the_rate_limit_waits_and_loses_nothing() -> None:
+    """The records of a put are sent at the pace that is allowed."""
+    async with running(http_rate_limits="2/s", path="paced") as (server, sink):
+        await sink.put(batch_of([1, 2, 3]))
+        assert server.bodies == ["1", "2", "3"]
+
+
+@pytest.mark.parametrize("key", ["behavior.on.error", "reporter.error.topic.name", "reporter.result.topic.name"])
+def test_keys_of_confluents_that_dead_letters_stand_for(key: str) -> None:
+    """Taken, with what to set in their place."""
+    given = {"http.api.url": "http://localhost/", key: "ignore"}
+    parsed = HttpSinkConfig.parse(given)
+    assert parsed.config is not None, parsed.findings
+    (finding,) = parsed.config.own_findings()
+    assert (finding.key, finding.severity) == (key, Severity.WARNING)
+    assert "errors.deadletterqueue.topic.name" in finding.message
 
 
 @pytest.mark.parametrize("status", [401, 403, 404])

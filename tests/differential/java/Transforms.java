@@ -17,6 +17,7 @@ import org.apache.kafka.connect.header.Header;
 import org.apache.kafka.connect.json.JsonConverter;
 import org.apache.kafka.connect.sink.SinkRecord;
 import org.apache.kafka.connect.source.SourceRecord;
+import org.apache.kafka.connect.storage.HeaderConverter;
 import org.apache.kafka.connect.storage.SimpleHeaderConverter;
 import org.apache.kafka.connect.transforms.Transformation;
 import org.apache.kafka.connect.transforms.predicates.Predicate;
@@ -25,7 +26,14 @@ import org.apache.kafka.connect.transforms.predicates.Predicate;
 @SuppressWarnings({"unchecked", "rawtypes", "deprecation"})
 public class Transforms {
     private static final ObjectMapper JSON = new ObjectMapper();
-    private static final SimpleHeaderConverter HEADERS = new SimpleHeaderConverter();
+
+    private static final SimpleHeaderConverter SIMPLE = new SimpleHeaderConverter();
+
+    private static final JsonConverter ENVELOPES = new JsonConverter();
+
+    static {
+        ENVELOPES.configure(Map.of("schemas.enable", "true"), false);
+    }
 
     /** One transformation, and for which records. */
     private record Step(Transformation made, Predicate predicate, boolean negate) { }
@@ -38,7 +46,10 @@ public class Transforms {
         }
     }
 
-    private static JsonNode answered(JsonNode request) {
+    private static JsonNode answered(JsonNode request) throws Exception {
+        if (request.has("texts")) {
+            return read(request.get("texts"));
+        }
         ArrayNode found = JSON.createArrayNode();
         List<Step> chain = new ArrayList<>();
         try {
@@ -50,11 +61,37 @@ public class Transforms {
         }
         JsonConverter keys = converter(request, true);
         JsonConverter values = converter(request, false);
+        HeaderConverter headers;
+        try {
+            headers = headerConverter(request);
+        } catch (Exception error) {
+            return JSON.createObjectNode().put("refused", error.toString());
+        }
         for (JsonNode record : request.get("records")) {
             try {
-                found.add(record(record, chain, keys, values, request.get("is_sink").asBoolean()));
+                found.add(record(request, record, chain, keys, values, headers));
             } catch (Exception error) {
                 found.addObject().put("refusal", error.toString());
+            }
+        }
+        return found;
+    }
+
+    /** What SimpleHeaderConverter reads in texts: its own text of it, and JsonConverter's, null where that fails. */
+    private static ArrayNode read(JsonNode texts) throws Exception {
+        ArrayNode found = JSON.createArrayNode();
+        for (JsonNode text : texts) {
+            SchemaAndValue value = SIMPLE.toConnectHeader("t", "h", text.binaryValue());
+            ArrayNode both = found.addArray();
+            if (value == null) {
+                both.add((byte[]) null).add((byte[]) null);
+                continue;
+            }
+            both.add(SIMPLE.fromConnectHeader("t", "h", value.schema(), value.value()));
+            try {
+                both.add(ENVELOPES.fromConnectData("t", value.schema(), value.value()));
+            } catch (Exception error) {
+                both.add("refused");
             }
         }
         return found;
@@ -66,6 +103,17 @@ public class Transforms {
         config.put("schemas.enable", request.get("has_schemas").asText());
         config.put("replace.null.with.default", request.get("is_null_defaulted").asText());
         made.configure(config, isKey);
+        return made;
+    }
+
+    private static HeaderConverter headerConverter(JsonNode request) throws Exception {
+        if (!request.hasNonNull("header_converter")) {
+            return new SimpleHeaderConverter();
+        }
+        HeaderConverter made = made(request.get("header_converter").asText());
+        Map<String, String> config = config(request.get("header_config"));
+        config.put("converter.type", "header");
+        made.configure(config);
         return made;
     }
 
@@ -91,7 +139,11 @@ public class Transforms {
     }
 
     private static ObjectNode record(
-            JsonNode given, List<Step> chain, JsonConverter keys, JsonConverter values, boolean isSink) throws Exception {
+            JsonNode request, JsonNode given, List<Step> chain, JsonConverter keys, JsonConverter values,
+            HeaderConverter headerForm) throws Exception {
+        boolean isSink = request.get("is_sink").asBoolean();
+        // Headers are read by their converter, and told with their schemas; else their texts are read and told.
+        boolean isTold = request.get("are_headers_told").asBoolean();
         String topic = given.get("topic").asText();
         SchemaAndValue key = keys.toConnectData(topic, bytes(given.get("key")));
         SchemaAndValue value = values.toConnectData(topic, bytes(given.get("value")));
@@ -103,7 +155,8 @@ public class Transforms {
                 value.schema(), value.value(), stamp);
         for (JsonNode header : given.get("headers")) {
             String name = header.get(0).asText();
-            record.headers().add(name, HEADERS.toConnectHeader(topic, name, bytes(header.get(1))));
+            HeaderConverter reader = isTold ? headerForm : SIMPLE;
+            record.headers().add(name, reader.toConnectHeader(topic, name, bytes(header.get(1))));
         }
         ObjectNode answer = JSON.createObjectNode();
         for (Step step : chain) {
@@ -120,7 +173,8 @@ public class Transforms {
         answer.put("value", values.fromConnectData(record.topic(), record.valueSchema(), record.value()));
         ArrayNode headers = answer.putArray("headers");
         for (Header header : (Iterable<Header>) record.headers()) {
-            byte[] text = HEADERS.fromConnectHeader(record.topic(), header.key(), header.schema(), header.value());
+            HeaderConverter writer = isTold ? ENVELOPES : headerForm;
+            byte[] text = writer.fromConnectHeader(record.topic(), header.key(), header.schema(), header.value());
             headers.addArray().add(header.key()).add(text);
         }
         return answer;

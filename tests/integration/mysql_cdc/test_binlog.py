@@ -304,3 +304,88 @@ async def test_an_interrupted_snapshot_loses_nothing_and_leaves_nothing_stale(ma
 def _is_logged(pages: list[Page], stop: tuple[str, str]) -> bool:
     """Whether the row came by the log, behind the snapshot."""
     return _is_snapshot_over(pages) and stop in {(topic, key) for topic, key, _ in rows_of(pages)}
+
+
+async def test_a_truncate_is_told_as_debezium_tells_it(each_mysql: MySql) -> None:
+    """In its place among the rows, without a key, also of a table that was not told of before; skipped by default."""
+    name = each_mysql.name
+    tables = ("a", "b")
+    await each_mysql.rows(*(f"create table {table} (id int primary key, v varchar(9) not null)" for table in tables))
+    context = FakeContext()
+    await read(source(each_mysql, **{"snapshot.mode": "no_data"}), context, until=bool)
+    stored = dict(context.offsets)
+    await each_mysql.rows(
+        "insert into a values (1, 'x')",
+        f"/* ours */ TRUNCATE TABLE `{name}`.`a`",
+        "insert into a values (2, 'y')",
+        "truncate a",
+        "truncate -- of b\n b",
+        "insert into a values (9, 'end')",
+    )
+    keys = {"skipped.operations": "none"}
+    pages = await read(source(each_mysql, **keys), context, until=has_row("a", 9))
+    records = rows_of(pages)
+    found = [(topic[-1], key, value["op"], value["before"], value["after"]) for topic, key, value in records]
+    assert [one for one in found if one[0] == "a"] == [
+        ("a", '{"id":1}', "c", None, {"id": 1, "v": "x"}),
+        ("a", None, "t", None, None),
+        ("a", '{"id":2}', "c", None, {"id": 2, "v": "y"}),
+        ("a", None, "t", None, None),
+        ("a", '{"id":9}', "c", None, {"id": 9, "v": "end"}),
+    ]
+    assert [one for one in found if one[0] == "b"] == [("b", None, "t", None, None)]
+    emptied = next(value["source"] for topic, key, value in records if key is None)
+    assert (emptied["db"], emptied["table"]) == (name, "a")
+    assert emptied["pos"] > 0
+    for cut in range(len(pages) - 1):
+        again = FakeContext(offsets=stored)
+        for page in pages[: cut + 1]:
+            again.commit(page)
+        rest = await read(source(each_mysql, **keys), again, until=has_row("a", 9))
+        assert _by_topic(_outlines([*pages[: cut + 1], *rest])) == _by_topic(_outlines(pages))
+    skipped = await read(source(each_mysql), FakeContext(offsets=stored), until=has_row("a", 9))
+    assert {value["op"] for _, _, value in rows_of(skipped)} == {"c"}
+
+
+def _outlines(pages: Sequence[Page]) -> list[tuple[str, Any, Any]]:
+    return [(topic, key, value and value["op"]) for topic, key, value in rows_of(pages)]
+
+
+async def test_compressed_events_are_read(mariadb: MariaDb) -> None:
+    """Rows and statements, with both images and with more columns than a byte counts in bits."""
+    wide = ", ".join(f"c{at} int" for at in range(300))
+    await mariadb.rows(
+        "create table t (id int primary key, v longtext)", f"create table w (id int primary key, {wide})"
+    )
+    context = FakeContext()
+    await read(source(mariadb, **{"snapshot.mode": "no_data"}), context, until=bool)
+    [(log, *_)] = await mariadb.rows("show master status")
+    await mariadb.rows("set global log_bin_compress_min_len = 10", "set global log_bin_compress = ON")
+    try:
+        await mariadb.rows(
+            "insert into t values (1, repeat('a', 70000)), (2, 'b')",
+            "update t set v = repeat('c', 300)",
+            "delete from t where id = 1",
+            "insert into w (id, c299) values (1, 7)",
+            f"truncate /* {'long ' * 20} */ w",
+            "insert into t values (9, 'end')",
+        )
+    finally:
+        await mariadb.rows("set global log_bin_compress = OFF")
+    # The server is shared: another test may have begun a new log before this one, or in the middle of it.
+    logs = [name for name, *_ in await mariadb.rows("show binary logs") if name >= log]
+    events = [row for name in logs for row in await mariadb.rows(f"show binlog events in '{name}'")]
+    assert {"Write_rows_compressed_v1", "Update_rows_compressed_v1", "Query_compressed"} <= {row[2] for row in events}
+    pages = await read(source(mariadb, **{"skipped.operations": "none"}), context, until=has_row("t", 9))
+    found = [(value["op"], value["before"], value["after"]) for topic, _, value in rows_of(pages) if value]
+    one, two = {"id": 1, "v": "c" * 300}, {"id": 2, "v": "c" * 300}
+    assert [row for row in found if "c299" not in str(row) and row[0] != "t"] == [
+        ("c", None, {"id": 1, "v": "a" * 70000}),
+        ("c", None, {"id": 2, "v": "b"}),
+        ("u", {"id": 1, "v": "a" * 70000}, one),
+        ("u", {"id": 2, "v": "b"}, two),
+        ("d", one, None),
+        ("c", None, {"id": 9, "v": "end"}),
+    ]
+    assert [row[2]["c299"] for row in found if row[2] and "c299" in row[2]] == [7]
+    assert [row for row in found if row[0] == "t"] == [("t", None, None)]

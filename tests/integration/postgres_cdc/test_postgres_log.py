@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing
 from typing import Any
 
-import psycopg2
+import psycopg
 import pytest
 
 from fetchers.postgres_cdc.config import PostgresCdcConfig
@@ -106,7 +106,7 @@ class Followed:
 
     def drop(self) -> None:
         """The slot, whoever still reads it."""
-        connection = psycopg2.connect(
+        connection = psycopg.connect(
             host="127.0.0.1", port=self.postgres.server.port, user="postgres", dbname="postgres"
         )
         connection.autocommit = True
@@ -149,7 +149,7 @@ def is_after_snapshot(page: Page) -> bool:
 def _work(postgres: Postgres, seed: int) -> None:
     """Transactions of inserts, updates, deletes and key changes, with savepoints and rollbacks."""
     drawn = random.Random(seed)
-    connection = psycopg2.connect(host="127.0.0.1", port=postgres.server.port, user="postgres", dbname=postgres.name)
+    connection = psycopg.connect(host="127.0.0.1", port=postgres.server.port, user="postgres", dbname=postgres.name)
     with connection.cursor() as cursor:
         for number in range(TRANSACTIONS):
             try:
@@ -161,7 +161,7 @@ def _work(postgres: Postgres, seed: int) -> None:
                 if seed == 0 and number == TRANSACTIONS // 2:
                     cursor.execute("alter table a add column extra int")
                     cursor.execute("update a set extra = n where id % 3 = 0")
-            except psycopg2.errors.DeadlockDetected:
+            except psycopg.errors.DeadlockDetected:
                 connection.rollback()
             (connection.rollback if drawn.random() < 0.2 else connection.commit)()
     connection.close()
@@ -326,3 +326,60 @@ async def test_findings_say_what_is_missing_with_the_sql_that_mends_it(followed:
     found = {finding.key: finding.message for finding in await followed.connector().check(followed.context())}
     assert "table.include.list" in found
     followed.postgres.run(f"drop owned by {role}", f"drop role {role}")
+
+
+SLOTS = "select 1 from pg_replication_slots where slot_name = '{}'"
+PUBLICATIONS = "select pubname from pg_publication"
+
+
+async def deleted(followed: Followed, *others: dict[str, str]) -> bool:
+    """What is said when the connector is deleted, once its last reader has let go of the slot."""
+    async with asyncio.timeout(SECONDS_MAX):
+        while True:
+            try:
+                return await followed.connector().on_deleted(followed.context(), others)
+            except Retriable:  # it is still being read
+                await asyncio.sleep(0.05)
+
+
+async def test_a_deleted_connector_drops_its_slot_and_its_publication(followed: Followed) -> None:
+    """Again and again, as where a leader dies in between; then a new one begins with a snapshot."""
+    postgres = followed.postgres
+    postgres.run("create table t (id int primary key)", "insert into t values (1)")
+    await followed.read(stops=is_after_snapshot)
+    assert postgres.rows(SLOTS.format(postgres.name))
+    for _ in range(2):
+        assert await deleted(followed)
+        assert not postgres.rows(SLOTS.format(postgres.name))
+        assert not postgres.rows(PUBLICATIONS)
+    followed.offsets = {}
+    pages = await followed.read(stops=is_after_snapshot)
+    assert [value["op"] for page in pages for _, value in records(page)] == ["r"]
+
+
+async def test_a_slot_that_may_be_somebody_elses_stays_and_the_sql_is_told(followed: Followed) -> None:
+    """Read by another connector, read further than the offset says, never begun here, or wanted to stay."""
+    postgres = followed.postgres
+    postgres.run("create publication dbz_publication for all tables")
+    await followed.read(stops=is_after_snapshot)
+    sql = rf"SELECT pg_drop_replication_slot\('{postgres.name}'\)"
+    with pytest.raises(Fatal, match=f"connector twin reads it too.*{sql}"):
+        await deleted(followed, {**followed.properties, "name": "twin"})
+    stored = followed.offsets
+    followed.offsets = {}
+    with pytest.raises(Fatal, match=f"nothing says.*{sql}"):
+        await deleted(followed)
+    followed.offsets = {"log": {"lsn_commit": 1}}
+    with pytest.raises(Fatal, match=f"somebody else.*{sql}"):
+        await deleted(followed)
+    followed.offsets = stored
+    followed.properties["slot.drop.on.delete"] = "false"
+    assert not await deleted(followed)
+    followed.properties |= {"slot.drop.on.delete": "true", "database.port": "1"}
+    with pytest.raises(Retriable, match=sql):
+        await followed.connector().on_deleted(followed.context(), ())
+    followed.properties["database.port"] = str(postgres.server.port)
+    assert postgres.rows(SLOTS.format(postgres.name))
+    assert await deleted(followed, {**followed.properties, "database.hostname": "elsewhere"})
+    assert not postgres.rows(SLOTS.format(postgres.name))
+    assert postgres.rows(PUBLICATIONS) == [("dbz_publication",)]

@@ -28,6 +28,19 @@ def search(opensearch: str) -> Search:
 class TestOpenSearch(SearchSuite):
     """The server itself."""
 
+    async def test_a_date_that_is_none_is_refused_alone(self, search: Search) -> None:
+        """One of any year is kept as it is; the others of its bulk are there."""
+        times = [1, 2**63 - 1, "no time", -(2**62), 2]
+        keys = {"behavior__on__malformed__documents": "WARN", "key__ignore": "true"}
+        mapping = {"mappings": {"properties": {"at": {"type": "date"}}}}
+        await search.ask("PUT", f"/{search.topic}", mapping)
+        async with started(search, **keys) as sink:
+            await sink.put([(None, {"at": time}) for time in times])
+            assert list(sink.refused) == [2]
+            assert "failed to parse field [at] of type [date]" in sink.refused[2]
+        found = sorted(each["at"] for each in (await search.documents()).values())
+        assert found == [-(2**62), 1, 2, 2**63 - 1]
+
 
 async def put_as_the_worker_does(sink: Sink, batch: SinkBatch) -> int:
     """Again what the sink wants again, until it is taken; how often it was."""

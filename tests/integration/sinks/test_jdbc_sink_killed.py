@@ -1,52 +1,92 @@
-"""Kill -9 a worker that writes to PostgreSQL: the table holds every record once."""
+"""Kill -9 a worker that writes to a database: the table holds every record once."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import random
+import sqlite3
+from collections.abc import Awaitable, Callable
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 
-from tests.databases import Postgres
-from tests.integration.sinks.sink_runs import Sinks, produce, wait_until
+from tests.databases import MariaDb, Postgres
+from tests.integration.sinks.sink_runs import LOOK_SECONDS, Sinks, produce
 from tests.integration.sinks.test_file_sink_killed import process
 from tests.stack import KafkaStack
 
 pytestmark = [pytest.mark.integration, pytest.mark.faults, pytest.mark.slow]
 RECORDS = 20_000
 SCHEMA = '{"type":"struct","fields":[{"field":"n","type":"int32"}]}'
+MADE = "create table numbers (n int)"
+FOUND = "select count(*), count(distinct n), max(n) from numbers"
+
+
+async def _killed(kafka: KafkaStack, topic: str, url: str, found: Callable[[], Awaitable[tuple[int, ...]]]) -> None:
+    """Without any key in the table: what was written and not committed to Kafka is known by its offsets."""
+    values: list[bytes | None] = [b'{"schema":%s,"payload":{"n":%d}}' % (SCHEMA.encode(), n) for n in range(RECORDS)]
+    await produce(kafka.bootstrap, topic, values)
+    properties = {
+        "name": topic,
+        "connector.class": "JdbcSink",
+        "topics": topic,
+        "connection.url": url,
+        "table.name.format": "numbers",
+        "offsets.table": "headrace_offsets",
+        "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+        "consumer.override.session.timeout.ms": "6000",
+        "consumer.override.max.poll.records": "20",
+    }
+
+    async def wait_for(count: int) -> None:
+        async with asyncio.timeout(120):
+            while (await found())[0] < count:
+                await asyncio.sleep(LOOK_SECONDS)
+
+    with process(kafka.bootstrap, properties):
+        await wait_for(1)
+        await asyncio.sleep(random.Random(7).uniform(0, 0.2))
+    assert (await found())[0] < RECORDS, "killed too late to prove anything"
+    async with Sinks(kafka.bootstrap, {**properties, "consumer.override.max.poll.records": "20000"}).running():
+        await wait_for(RECORDS)
+    assert await found() == (RECORDS, RECORDS, RECORDS - 1)
 
 
 @pytest.mark.timeout(300)
 async def test_inserts_of_a_killed_worker_are_there_once(
     kafka: KafkaStack, topic_name: str, postgres: Postgres
 ) -> None:
-    """Without any key in the table: what was written and not committed to Kafka is known by its offsets."""
-    values: list[bytes | None] = [b'{"schema":%s,"payload":{"n":%d}}' % (SCHEMA.encode(), n) for n in range(RECORDS)]
-    await produce(kafka.bootstrap, topic_name, values)
-    postgres.run("create table numbers (n int)")
-    properties = {
-        "name": topic_name,
-        "connector.class": "JdbcSink",
-        "topics": topic_name,
-        "connection.url": postgres.url,
-        "table.name.format": "numbers",
-        "offsets.table": "headrace_offsets",
-        "value.converter": "org.apache.kafka.connect.json.JsonConverter",
-        "consumer.override.session.timeout.ms": "6000",
-        "consumer.override.max.poll.records": "100",
-    }
+    """In PostgreSQL."""
+    postgres.run(MADE)
 
-    def count() -> int:
-        return int(postgres.rows("select count(*) from numbers")[0][0])
+    async def found() -> tuple[int, ...]:
+        return postgres.rows(FOUND)[0]
 
-    with process(kafka.bootstrap, properties):
-        await wait_until(lambda: count() > 0)
-        await asyncio.sleep(random.Random(7).uniform(0, 0.2))
-    assert count() < RECORDS, "killed too late to prove anything"
-    sinks = Sinks(kafka.bootstrap, {**properties, "consumer.override.max.poll.records": "20000"})
-    async with sinks.running():
-        await wait_until(lambda: count() >= RECORDS)
-    found = postgres.rows("select count(*), count(distinct n), max(n) from numbers")
-    assert found == [(RECORDS, RECORDS, RECORDS - 1)], json.dumps(found)
+    await _killed(kafka, topic_name, postgres.url, found)
+
+
+@pytest.mark.timeout(300)
+async def test_inserts_into_mariadb_of_a_killed_worker(kafka: KafkaStack, topic_name: str, mariadb: MariaDb) -> None:
+    """The server may still be at the statement of the killed one when its successor claims the partition."""
+    await mariadb.rows(MADE)
+
+    async def found() -> tuple[int, ...]:
+        return tuple(int(each or 0) for each in (await mariadb.rows(FOUND))[0])
+
+    await _killed(kafka, topic_name, mariadb.url, found)
+
+
+@pytest.mark.timeout(300)
+async def test_inserts_into_sqlite_of_a_killed_worker(kafka: KafkaStack, topic_name: str, tmp_path: Path) -> None:
+    """What it leaves in the journal is rolled back by whoever opens the file next."""
+    file = tmp_path / "shop.db"
+    with closing(sqlite3.connect(file)) as made:
+        made.execute(MADE)
+
+    async def found() -> tuple[int, ...]:
+        with closing(sqlite3.connect(file, timeout=30)) as connection:
+            counted: tuple[int, ...] = connection.execute(FOUND).fetchone()
+            return counted
+
+    await _killed(kafka, topic_name, f"jdbc:sqlite:{file}", found)

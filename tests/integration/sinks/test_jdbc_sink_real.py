@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from fetchers.sdk import Fatal, Retriable
-from tests.databases import MariaDb, Postgres
+from service.sinks.jdbc import mysql, postgresql
+from tests.databases import DatabaseServer, MariaDb, Postgres
+from tests.fault_proxy import FaultProxy
 from tests.jdbc_sink_suite import HERE, JdbcSinkSuite, batch_of, order
 
 pytestmark = pytest.mark.integration
@@ -17,12 +19,90 @@ LOOK_SECONDS = 0.02
 ONCE = {"insert_mode": "insert", "pk_mode": "none", "pk_fields": "", "offsets_table": "headrace_offsets"}
 
 
-class TestPostgres(JdbcSinkSuite):
+class RealDatabaseSuite(JdbcSinkSuite):
+    """What a server behind a network adds: connections that break, and sessions that stay behind."""
+
+    server: DatabaseServer
+    commit: tuple[bytes, bytes]
+    """How a commit is asked for, and what of its answer says that it was made."""
+
+    def through(self, proxy: FaultProxy) -> str:
+        """The database's URL, by way of a door."""
+        return self.url.replace(f":{self.server.port}/", f":{proxy.port}/")
+
+    @pytest.mark.parametrize("mode", ["upsert", "offsets"])
+    async def test_a_commit_whose_answer_is_lost(self, mode: str) -> None:
+        """The rows are there, the sink cannot know, and the put comes again: each row is there once."""
+        await self.sql("create table orders (status varchar(20) primary key, amount int)")
+        keys = {"insert_mode": "upsert", "pk_mode": "record_value", "pk_fields": "status"}
+        if mode == "offsets":  # a primary key would hide a row that is written twice
+            await self.sql("drop table orders", "create table orders (status varchar(20), amount int)")
+            keys = ONCE
+        rows = [(None, order("a")), (None, order("b"))]
+        async with (
+            FaultProxy(self.server.port).serving() as proxy,
+            self.sink(connection_url=self.through(proxy), **keys) as sink,
+        ):
+            await sink.open({HERE: None})
+            proxy.lose_after, proxy.lose_at = self.commit
+            refused: list[tuple[int, str, str]] = []
+            with pytest.raises(Retriable):
+                await sink.put(batch_of(rows, refused=refused))
+            assert await self.sql("select status from orders order by 1") == [("a",), ("b",)]
+            await sink.put(batch_of(rows, refused=refused))
+        assert (proxy.lost, refused) == (1, [])
+        assert await self.sql("select status from orders order by 1") == [("a",), ("b",)]
+
+    async def test_a_server_that_is_restarted(self) -> None:
+        """Put while it is away, records come again; none is refused, and each row is there once."""
+        async with self.sink(auto_create="true", **ONCE) as sink:
+            await sink.open({HERE: None})
+            await sink.put(batch_of([(None, order("a"))]))
+            await asyncio.to_thread(self.server.stop)
+            refused: list[tuple[int, str, str]] = []
+            try:
+                with pytest.raises(Retriable):
+                    await sink.put(batch_of([(None, order("b"))], begin=1, refused=refused))
+            finally:
+                await asyncio.to_thread(self.server.start)
+            await sink.put(batch_of([(None, order("a")), (None, order("b"))], refused=refused))
+            assert refused == []
+        assert await self.sql("select status from orders order by 1") == [("a",), ("b",)]
+
+    async def test_a_worker_that_freezes_within_its_transaction_holds_up_nobody(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The server ends its session, so that the successor gets the row of offsets; what it had written is undone."""
+        for module in (postgresql, mysql):
+            monkeypatch.setattr(module, "IDLE_SECONDS_MAX", 1)
+        await self.sql("create table orders (status varchar(20), amount int)")
+        async with (
+            FaultProxy(self.server.port).serving() as proxy,
+            self.sink(connection_url=self.through(proxy), **ONCE) as zombie,
+            self.sink(**ONCE) as sink,
+        ):
+            await zombie.open({HERE: None})
+            await zombie.put(batch_of([(None, order("a"))]))
+            proxy.keep = b"release savepoint"
+            async with asyncio.TaskGroup() as group:
+                frozen = group.create_task(_retriable(zombie, [(None, order("b"))]))
+                await proxy.kept.wait()
+                assert await sink.open({HERE: None}) == {HERE: 1}
+                await sink.put(batch_of([(None, order("b"))], begin=1))
+                proxy.may_go.set()
+            assert frozen.result()
+        assert await self.sql("select status from orders order by 1") == [("a",), ("b",)]
+
+
+class TestPostgres(RealDatabaseSuite):
     """Every test of the suite, and what is PostgreSQL's own."""
+
+    commit = b"commit\0", b"COMMIT\0"
 
     @pytest.fixture(autouse=True)
     def _database(self, postgres: Postgres) -> None:
         self.database = postgres
+        self.server = postgres.server
         self.url = postgres.url
 
     async def sql(self, *statements: str) -> list[tuple[Any, ...]]:
@@ -56,22 +136,6 @@ class TestPostgres(JdbcSinkSuite):
             await sink.put(batch_of([(None, order("b")), (None, order("c"))], begin=1))
             assert await self.sql("select status from orders order by 1") == [("a",), ("b",), ("c",)]
 
-    async def test_a_server_that_is_killed_and_comes_back(self) -> None:
-        """No record is refused for it."""
-        server = self.database.server
-        async with self.sink(auto_create="true") as sink:
-            await sink.put(batch_of([(1, order("a"))]))
-            server.kill()
-            try:
-                refused: list[tuple[int, str, str]] = []
-                with pytest.raises(Retriable):
-                    await sink.put(batch_of([(2, order("b"))], begin=1, refused=refused))
-            finally:
-                server.start()
-            await sink.put(batch_of([(2, order("b"))], begin=1))
-            assert refused == []
-        assert await self.orders() == [(1, "a", 1), (2, "b", 1)]
-
     async def test_texts_go_to_types_that_have_no_other_form(self) -> None:
         """uuid, json, an enum, an instant; one that is none is refused."""
         await self.sql(
@@ -95,6 +159,16 @@ class TestPostgres(JdbcSinkSuite):
             await sink.put(batch_of([(1, order("a")), (2, order("b\0c")), (3, order("d"))], refused=refused))
         assert await self.orders() == [(1, "a", 1), (3, "d", 1)]
         assert [row for row, _, _ in refused] == [1]
+
+    async def test_keys_that_are_one_to_the_database_alone_are_written_in_their_order(self) -> None:
+        """One statement must not write a row twice: each is written by itself then."""
+        await self.sql("create extension citext", "create table orders (status citext primary key, amount int)")
+        refused: list[tuple[int, str, str]] = []
+        rows = [(None, order(status, amount)) for amount, status in enumerate(("a", "b", "A"))]
+        async with self.sink(insert_mode="upsert", pk_mode="record_value", pk_fields="status") as sink:
+            await sink.put(batch_of(rows, refused=refused))
+        assert refused == []
+        assert await self.sql("select status::text, amount from orders order by 1") == [("a", 2), ("b", 1)]
 
     async def test_instants_stay_instants(self) -> None:
         """``db.timezone`` counts for columns without a zone alone, with its daylight saving."""
@@ -122,12 +196,15 @@ class TestPostgres(JdbcSinkSuite):
         await self.sql("drop table orders", f"drop role {role}")
 
 
-class TestMariaDb(JdbcSinkSuite):
+class TestMariaDb(RealDatabaseSuite):
     """Every test of the suite, and what is MariaDB's own."""
+
+    commit = b"\x03commit", b""
 
     @pytest.fixture(autouse=True)
     def _database(self, mariadb: MariaDb) -> None:
         self.database = mariadb
+        self.server = mariadb.server
         self.url = mariadb.url
 
     async def sql(self, *statements: str) -> list[tuple[Any, ...]]:
@@ -163,6 +240,34 @@ class TestMariaDb(JdbcSinkSuite):
         finally:
             await other.ensure_closed()
         assert await self.sql("select status from orders") == []
+
+    async def test_a_right_that_is_taken_away(self) -> None:
+        """In mid-topic: the task fails and names the statement; no record is refused, and none is written twice."""
+        user = f"w{self.database.name[-8:]}"
+        await self.sql(
+            "create table orders (status varchar(20), amount int)",
+            f"create user {user}@'127.0.0.1'",
+            f"grant all on {self.database.name}.* to {user}@'127.0.0.1'",
+        )
+        refused: list[tuple[int, str, str]] = []
+        rows = [(None, order("a")), (None, order("b"))]
+        try:
+            async with self.sink(connection_user=user, **ONCE) as sink:
+                await sink.open({HERE: None})
+                await sink.put(batch_of(rows[:1]))
+                await self.sql(f"revoke insert on {self.database.name}.* from {user}@'127.0.0.1'")
+            async with self.sink(connection_user=user, **ONCE) as sink:
+                await sink.open({HERE: None})
+                with pytest.raises(Fatal, match=f"GRANT .* TO {user}"):
+                    await sink.put(batch_of(rows, refused=refused))
+                assert refused == []
+                await self.sql(f"grant insert on {self.database.name}.* to {user}@'127.0.0.1'")
+            async with self.sink(connection_user=user, **ONCE) as sink:
+                await sink.open({HERE: None})
+                await sink.put(batch_of(rows))
+            assert await self.sql("select status from orders order by 1") == [("a",), ("b",)]
+        finally:
+            await self.sql(f"drop user {user}@'127.0.0.1'")
 
     async def test_keys_that_differ_in_case_alone_are_two(self) -> None:
         """Also in a server whose own collation takes them for one."""

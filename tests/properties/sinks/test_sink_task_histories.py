@@ -15,7 +15,8 @@ from fetchers.sdk import Retriable
 from service.domain.errors import Recovery, recovery_of
 from service.sinks.contract import Offsets, Partition, PutLimits, SinkBatch
 from service.sinks.dead_letters import DeadLetterRules
-from tests.unit.sinks.fakes import FakeGroup, World, numbers, run_until
+from tests.unit.sinks.fake_library import FakeGroup
+from tests.unit.sinks.fakes import World, numbers, run_until
 
 pytestmark = pytest.mark.looptime
 RECORDS = 37

@@ -30,7 +30,7 @@ from spark_batch.transforms.catalog import (
     Step,
     TopicNameMatches,
 )
-from tests.unit.sinks.fakes import polled
+from tests.unit.sinks.fake_library import polled
 
 TEXT = "text"
 """The schema of texts; that of a struct is its fields' schemas by name, None stands for none."""

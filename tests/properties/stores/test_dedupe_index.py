@@ -61,6 +61,16 @@ class IndexAgainstSets(RuleBasedStateMachine):
         assert self.index.fresh_mask(column, valid, window).tolist() == expected_mask(hashes, seen)
 
     @rule(hashes=batches, window=windows)
+    def see_everywhere(self, hashes: list[bytes | None], window: str) -> None:
+        """A batch is asked about in all windows, and what is new is noted in its own."""
+        column, valid = matrix(hashes)
+        known = set[bytes]().union(*self.committed.values(), *self.tentative.values())
+        expected = expected_mask(hashes, set(known))
+        assert self.index.fresh_in_open_windows(column, valid, window).tolist() == expected
+        own = self.tentative.setdefault(window, set(self.committed.get(window, set())))
+        own |= {value for value in hashes if value is not None} - known
+
+    @rule(hashes=batches, window=windows)
     def ask_all(self, hashes: list[bytes | None], window: str) -> None:
         """What is known anywhere is known in any window; a source without windows has seen none of it."""
         column, valid = matrix(hashes)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from fetchers.file.calls import Changes, FileCalls
-from fetchers.sdk import Retriable
+from fetchers.sdk import Disconnected, Retriable
 from fetchers.sdk.testing import FakeClock, FakeContext
 
 
@@ -152,7 +152,7 @@ async def test_files_are_closed_at_the_end_and_not_read_any_more() -> None:
     assert not closed
     await calls.stop()
     assert closed
-    with pytest.raises(InterruptedError):
+    with pytest.raises(Disconnected):
         await calls.run(lambda: 7)
 
 

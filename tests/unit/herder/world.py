@@ -191,6 +191,31 @@ class FakeOffsets:
 
 
 @dataclass
+class FakeDeletedSources:
+    """Sources of this class leave something behind; failures first."""
+
+    leaving: str = "FileStreamSource"
+    failures: list[Exception] = field(default_factory=list)
+    gate: asyncio.Event | None = None
+    """Nothing is taken away before it is set."""
+    asked: list[tuple[Properties, Sequence[OffsetEntry], Sequence[Properties]]] = field(default_factory=list)
+    are_offsets_over: bool = True
+
+    def leaves_anything(self, config: Properties) -> bool:
+        """See ``DeletedSources``."""
+        return config["connector.class"] == self.leaving
+
+    async def take_away(self, config: Properties, offsets: Sequence[OffsetEntry], others: Sequence[Properties]) -> bool:
+        """See ``DeletedSources``."""
+        self.asked.append((config, offsets, others))
+        if self.gate is not None:
+            await self.gate.wait()
+        if self.failures:
+            raise self.failures.pop(0)
+        return self.are_offsets_over
+
+
+@dataclass
 class FakePeers:
     """Keeps what was handed to the leader; refuses so many requests first."""
 
@@ -229,6 +254,7 @@ class HerderWorld:
     offsets: FakeOffsets = field(default_factory=FakeOffsets)
     sink_offsets: FakeOffsets = field(default_factory=FakeOffsets)
     peers: FakePeers = field(default_factory=FakePeers)
+    deleted_sources: FakeDeletedSources = field(default_factory=FakeDeletedSources)
     fenced: list[Sequence[str]] = field(default_factory=list)
     fenced_with: list[Properties] = field(default_factory=list)
     unfenceable: set[str] = field(default_factory=set)
@@ -299,6 +325,7 @@ class HerderWorld:
             source_offsets=self.offsets,
             sink_offsets=self.sink_offsets,
             peers=self.peers,
+            deleted_sources=self.deleted_sources,
             fence_producers=self.fence,
             cluster_id=cluster_id,
             set_log_level=lambda namespace, level: self.levels.append((namespace, level)),

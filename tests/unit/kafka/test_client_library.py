@@ -14,10 +14,11 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.client import AIOKafkaClient, ConnectionGroup
 from aiokafka.cluster import ClusterMetadata
-from aiokafka.consumer.fetcher import Fetcher
+from aiokafka.consumer import fetcher
+from aiokafka.consumer.fetcher import Fetcher, PartitionRecords
 from aiokafka.consumer.group_coordinator import GroupCoordinator
 from aiokafka.consumer.subscription_state import Assignment, SubscriptionState, TopicPartitionState
-from aiokafka.errors import NodeNotReadyError
+from aiokafka.errors import GroupLoadInProgressError, NodeNotReadyError
 from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.protocol.group import HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
 from aiokafka.protocol.metadata import MetadataRequest_v5
@@ -25,7 +26,9 @@ from aiokafka.structs import TopicPartition
 
 from service.kafka import library
 from service.kafka.batches import EncodedBatch
+from service.kafka.fetching import KeptRecords
 from service.kafka.library import VERSION, forbid_creation, mend_bootstrap, mend_sequence_numbers
+from service.kafka.newer_requests import OffsetFetchRequest
 
 
 async def test_the_pinned_version_has_what_is_used() -> None:
@@ -88,6 +91,27 @@ async def test_what_closing_a_consumer_reaches_for_is_there() -> None:
     assert consumer._client._conns == {}
     assert "await x" in inspect.getsource(Fetcher.close), "the library is mended: its cancellation is the caller's"
     await consumer.stop()
+
+
+async def test_what_a_poll_of_tables_reaches_for_is_there() -> None:
+    """The fetch of a consumer, the results that it leaves behind, and what a result holds."""
+    names = {"_tp", "_records", "_aborted_transactions", "_aborted_producers", "_check_crcs", "_isolation_level"}
+    records = PartitionRecords(
+        TopicPartition("t", 0), KeptRecords(b"x"), None, 7, None, None, check_crcs=True, isolation_level=1
+    )
+    assert names <= set(vars(records))
+    assert records.next_fetch_offset == 7
+    assert records._records.data == b"x"
+    assert fetcher.MemoryRecords is KeptRecords, "its reader of a fetch is the one that keeps the bytes"
+    assert list(inspect.signature(Fetcher._proc_fetch_request).parameters) == [
+        "self",
+        "assignment",
+        "node_id",
+        "request",
+    ]
+    source = inspect.getsource(Fetcher._proc_fetch_request)
+    assert source.count("await ") == 2, "nothing is awaited behind the answer, but after an error"
+    assert "self._records[tp] = FetchResult(" in source
 
 
 class StartingBroker:
@@ -159,21 +183,54 @@ def test_a_starting_brokers_answer_leaves_the_library_without_brokers() -> None:
 
 
 def test_nothing_else_reaches_inside_the_library() -> None:
-    """What a new version may break stands in one file; ruff lets nobody do it unnoticed."""
+    """What a new version may break stands in two files; ruff lets nobody do it unnoticed."""
     package = Path(library.__file__).parent
     reaching = {path.name for path in package.glob("*.py") if "SLF001" in path.read_text(encoding="utf-8")}
-    assert reaching == {"library.py"}
+    assert reaching == {"library.py", "fetching.py"}
 
 
 async def test_the_private_names_of_consumers_are_there() -> None:
     """Those of groups: the coordinator's question, the subscription and its positions."""
-    assert inspect.iscoroutinefunction(GroupCoordinator.fetch_committed_offsets)
     assert callable(SubscriptionState.subscribe_pattern)
     assert callable(Assignment.state_value)
     assert {"has_valid_position", "position"} <= set(dir(TopicPartitionState))
     assert callable(AIOKafkaClient.set_topics)
     assert callable(AIOKafkaClient.fetch_all_metadata)
     assert callable(AIOKafkaClient.add_topic)
+
+
+LOADING, LOADED = (
+    SimpleNamespace(topics=[], error_code=GroupLoadInProgressError.errno),
+    SimpleNamespace(topics=[("t", [(0, 7, "", 0), (1, -1, "", 0)])], error_code=0),
+)
+
+
+async def test_the_library_takes_a_loading_coordinator_for_one_without_offsets() -> None:
+    """As long as that is so, ``GroupConsumer`` tells it where a group stands."""
+
+    async def answer(_request: object) -> SimpleNamespace:
+        return LOADING
+
+    asking = SimpleNamespace(group_id="g", _send_req=answer)
+    assert await GroupCoordinator._do_fetch_commit_offsets(asking, [TopicPartition("t", 0)]) == {}
+
+
+async def test_older_brokers_are_asked_again_while_they_load() -> None:
+    """They do not know the request that waits for transactions."""
+    answers = [LOADING, LOADED]
+
+    async def node_of(_kind: int, _name: str) -> int:
+        return 0
+
+    async def send(_node: int, request: object, **_group: object) -> SimpleNamespace:
+        if isinstance(request, OffsetFetchRequest):
+            raise NotImplementedError  # what the client library says of a broker without this request
+        return answers.pop(0)
+
+    client = SimpleNamespace(coordinator_lookup=node_of, send=send)
+    consumer: Any = SimpleNamespace(_client=client, _coordinator=SimpleNamespace(group_id="g"))
+    asked = [TopicPartition("t", 0), TopicPartition("t", 1)]
+    assert await library.committed_offsets(consumer, asked) == {TopicPartition("t", 0): 7}
 
 
 class AskedBroker:

@@ -78,6 +78,7 @@ def verdicts(plan: ConversionPlan, records: pa.Table) -> pa.Table:
         "timestamp": records.column("timestamp").to_pylist(),
         "dedupe": hashes if plan.dedupe_fields else [None] * len(rows),
         "coerced": [None] * len(rows),
+        "headers": [None] * len(rows),
         "topic": [_route(payload) for _, payload in rows],
         "is_dropped": [payload is not None and payload.startswith(DROPPED) for payload in payloads],
         "stage": ["VALUE_CONVERTER" if is_bad else None for is_bad, _ in rows],

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import pytest
 
 from service.setup.failure import SetupFailure
-from service.setup.jars import JarCache
+from service.setup.ivy import Ivy
+from service.setup.jars import JarCache, LockedFile
 from service.setup.parts import fetch_sets
 
 SETS = {
@@ -94,3 +96,13 @@ def test_a_broken_set_is_told_by_name(home: Path, cache: JarCache, content: str 
     fetch_sets(cache, SETS, program=home / "ivy.jar")
     assert all(cache.is_complete(name) for name in SETS)
     assert _runs(home) == 2
+
+
+def test_two_files_of_one_module_are_one_dependency(home: Path) -> None:
+    """Of two dependencies on one module Ivy would bring the first alone, such as a jar without that of its tests."""
+    files = [LockedFile("", f"org.example/core/{name}") for name in ("1.0/core-1.0.jar", "1.0/core-1.0-tests.jar")]
+    other = LockedFile("", "org.example/core/2.0/core-2.0.jar")
+    ivy = Ivy(java=home / "bin" / "java", program=home / "ivy.jar", folder=home / "incoming")
+    ivy.fetch([*files, other])
+    dependencies = ET.parse(home / "incoming" / "ivy.xml").findall("dependencies/dependency")  # noqa: S314 - ours
+    assert [(each.get("rev"), len(each.findall("artifact"))) for each in dependencies] == [("1.0", 2), ("2.0", 1)]

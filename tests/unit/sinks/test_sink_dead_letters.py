@@ -14,7 +14,8 @@ from service.kafka.errors import CommitOutdated, DeliveryRetriable
 from service.kafka.library import GroupMember
 from service.sinks.batch import Refusal
 from service.sinks.dead_letters import DeadLetterRules, Polled, RefusedRecords, dead_letter_records
-from tests.unit.sinks.fakes import TOPIC, FakeLetters, numbers, polled
+from tests.unit.sinks.fake_library import TOPIC, polled
+from tests.unit.sinks.fakes import FakeLetters, numbers
 
 TASK = TaskId("sink", 3)
 RULES = DeadLetterRules(is_tolerant=True, topic="letters", has_headers=True)

@@ -18,8 +18,8 @@ from service.registry.client import RegistryClient
 from service.registry.errors import RegistryFailure, RegistryFatal, RegistryRetriable, SchemaNotFound, UnusableSchema
 from service.sinks.batch import Form, Refusal, SinkBatch
 from service.sinks.converters import AvroReader, BytesReader, ColumnReader, EnvelopeReader, JsonReader, TextReader
-from service.sinks.decoding import KEY_STAGE, VALUE_STAGE, Decoding, SideReader
-from tests.unit.sinks.fakes import polled
+from service.sinks.decoding import HEADER_STAGE, KEY_STAGE, VALUE_STAGE, Decoding, SideReader
+from tests.unit.sinks.fake_library import polled
 
 USER_1 = {"type": "record", "name": "User", "fields": [{"name": "id", "type": "long"}]}
 USER_2 = {
@@ -289,3 +289,41 @@ async def test_every_row_is_in_one_batch_or_refused(kinds: list[str]) -> None:
     ]
     assert found == [(row, expected[kind]) for row, kind in enumerate(kinds) if kind != "bad"]
     assert sorted(refused) == [row for row, kind in enumerate(kinds) if kind == "bad"]
+
+
+HEADERS = pa.list_(pa.struct([("name", pa.string()), ("value", pa.binary())]))
+
+
+@pytest.mark.parametrize(
+    ("reader", "refused"),
+    [
+        (JsonReader(), {2: "malformed_json", 4: "invalid_utf8"}),
+        (EnvelopeReader(), {1: "no_envelope", 2: "malformed_json", 3: "no_envelope", 4: "invalid_utf8"}),
+        (None, {}),
+    ],
+)
+async def test_headers_that_their_converter_cannot_read(reader: ColumnReader | None, refused: dict[int, str]) -> None:
+    """Such a record is refused with the stage of headers, its neighbours are not; sinks see the bytes."""
+    headers: list[list[tuple[str, bytes | None]] | None] = [
+        None,
+        [("a", b"1"), ("b", None)],
+        [("a", b"{"), ("b", b"}")],
+        [("a", b'{"schema":null,"payload":1}'), ("b", b"true")],
+        [("a", b"\xff")],
+        [],
+    ]
+    records = polled([b"v"] * len(headers))
+    at = records.schema.get_field_index("headers")
+    records = records.set_column(at, "headers", cast("Any", pa.array(headers, HEADERS)))
+    decoding = Decoding(
+        SideReader(BytesReader(), "K", KEY_STAGE),
+        SideReader(BytesReader(), "V", VALUE_STAGE),
+        "Sink",
+        headers=None if reader is None else SideReader(reader, "H", HEADER_STAGE),
+    )
+    decoded = await decoding.decode(records, refuse=lambda _: None)
+    assert {each.row: str(each.reason) for each in decoded.refusals} == refused
+    assert {each.stage for each in decoded.refusals} <= {"HEADER_CONVERTER"}
+    handed = [row for rows in decoded.rows for row in rows.tolist()]
+    assert handed == [row for row in range(len(headers)) if row not in refused]
+    assert decoded.batches[0].records["headers"].to_pylist()[0] is None

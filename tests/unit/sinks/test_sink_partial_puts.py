@@ -13,7 +13,8 @@ from service.kafka.errors import DeliveryRetriable
 from service.pipeline.memory import MemoryBudget
 from service.sinks.contract import Form, PutLimits, SinkBatch, ValueType
 from service.sinks.dead_letters import DeadLetterRules
-from tests.unit.sinks.fakes import HERE, FakeGroup, World, numbers, polled, run_until, texts
+from tests.unit.sinks.fake_library import HERE, FakeGroup, polled
+from tests.unit.sinks.fakes import World, numbers, run_until, texts
 
 pytestmark = pytest.mark.looptime
 TOLERANT = DeadLetterRules(is_tolerant=True, topic="letters")

@@ -10,7 +10,8 @@ from fetchers.sdk import Fatal
 from metrics.events import RetryScheduled, SinkRecordsRead
 from service.sinks.contract import PutLimits, SinkBatch
 from service.sinks.dead_letters import DeadLetterRules
-from tests.unit.sinks.fakes import FakeGroup, World, numbers, run_until, texts
+from tests.unit.sinks.fake_library import FakeGroup
+from tests.unit.sinks.fakes import World, numbers, run_until, texts
 
 pytestmark = pytest.mark.looptime
 TOLERANT = DeadLetterRules(is_tolerant=True, topic="letters")

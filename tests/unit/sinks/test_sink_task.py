@@ -28,7 +28,8 @@ from service.kafka.errors import DeliveryRetriable
 from service.sinks.contract import Offsets, Partition, SinkBatch
 from service.sinks.dead_letters import DeadLetterRules
 from spark_batch.transforms.catalog import Filter, Step
-from tests.unit.sinks.fakes import FakeGroup, World, numbers, run_until, texts
+from tests.unit.sinks.fake_library import FakeGroup
+from tests.unit.sinks.fakes import World, numbers, run_until, texts
 
 pytestmark = pytest.mark.looptime
 TOLERANT = DeadLetterRules(is_tolerant=True, topic="letters")
@@ -43,6 +44,13 @@ async def test_everything_is_asked_in_order() -> None:
     ]  # fmt: skip
     assert world.clients[0].is_stopped
     assert [event.kind for event in world.told(TaskStarted)] == ["sink"]
+
+
+async def test_a_coordinator_that_loads_its_offsets_is_not_one_without_offsets() -> None:
+    """The client library takes it for one, after a broker's start, and would read the topic anew."""
+    world = World(FakeGroup(numbers(5), committed=3, loading_answers=2))
+    await run_until(world.task(), lambda: len(world.sink.values) >= 2)
+    assert world.sink.values == texts(numbers(2, begin=3))
 
 
 async def test_commits_come_in_their_interval_and_at_the_stop() -> None:

@@ -29,7 +29,7 @@ from spark_batch.transforms.catalog import (
     TopicNameMatches,
     Transformation,
 )
-from tests.unit.sinks.fakes import polled
+from tests.unit.sinks.fake_library import polled
 from tests.unit.sinks.test_sink_decoding import USER_2, Registry, avro_reader, framed
 
 VALUE, KEY = Side.VALUE, Side.KEY

@@ -13,6 +13,7 @@ from service.domain.states import TargetState
 from service.stores.config_records import (
     ConfigRecord,
     ConnectorConfig,
+    Deleted,
     LoggerLevel,
     PublishedKey,
     Restart,
@@ -32,6 +33,8 @@ AS_CONNECT_WRITES = [
         '{"properties":{"name":"c","connector.class":"a.B","ä":"q\\"\u2028"}}'.encode(),
     ),
     (ConnectorConfig("c", None), b"connector-c", None),
+    (Deleted("c", {"name": "c"}), b"deleted-c", b'{"properties":{"name":"c"}}'),
+    (Deleted("c", None), b"deleted-c", None),
     (TaskConfig("c-1", 12, {"task.class": "a.B"}), b"task-c-1-12", b'{"properties":{"task.class":"a.B"}}'),
     (TaskCommit("c", 2), b"commit-c", b'{"tasks":2}'),
     (Target("c", TargetState.STARTED), b"target-state-c", b'{"state":"STARTED","state.v2":"STARTED"}'),
@@ -65,6 +68,7 @@ PROPERTIES = st.dictionaries(NAMES, NAMES)
 COUNTS = st.integers(0, 10_000)
 RECORDS: st.SearchStrategy[ConfigRecord] = st.one_of(
     st.builds(ConnectorConfig, NAMES, st.none() | PROPERTIES),
+    st.builds(Deleted, NAMES, st.none() | PROPERTIES),
     st.builds(TaskConfig, NAMES, COUNTS, PROPERTIES),
     st.builds(TaskCommit, NAMES, COUNTS),
     st.builds(Target, NAMES, st.none() | st.sampled_from(TargetState)),

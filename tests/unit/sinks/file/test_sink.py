@@ -13,7 +13,7 @@ from service.sinks.contract import SinkContext
 from service.sinks.converters import BytesReader, EnvelopeReader
 from service.sinks.decoding import KEY_STAGE, VALUE_STAGE, Decoding, SideReader
 from service.sinks.file.sink import FileStreamSink, FileStreamSinkConfig
-from tests.unit.sinks.fakes import polled
+from tests.unit.sinks.fake_library import polled
 
 PRICE = b'{"type":"bytes","name":"org.apache.kafka.connect.data.Decimal","parameters":{"scale":"2"}}'
 

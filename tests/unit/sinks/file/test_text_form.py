@@ -191,3 +191,13 @@ def test_typed_records() -> None:
         written(pa.array([value, None], kind), Form.RECORD).decode()
         == "Struct{id=1,paid=1.20,tags={a=true},list=[1.5, null]}\nnull\n"
     )
+
+
+@pytest.mark.parametrize("kind", [pa.date32(), pa.timestamp("ms", "UTC"), pa.timestamp("us", "UTC")], ids=str)
+def test_a_date_beyond_the_calendar_is_unfit_alone(kind: Any) -> None:
+    """The others are printed; a batch is never refused whole for it."""
+    greatest = 2**31 - 1 if kind == pa.date32() else 2**63 - 1
+    days: Any = pa.array([0, greatest, 0], pa.int32() if kind == pa.date32() else pa.int64()).view(kind)
+    texts, unfit = texts_of(batch_of(pa.StructArray.from_arrays([days], ["day"]), Form.RECORD, '"unused"'))
+    assert unfit == [1]
+    assert [text is None for text in texts.to_pylist()] == [False, True, False]

@@ -95,6 +95,42 @@ async def test_a_file_that_is_in_the_way_is_not_replaced(tmp_path: Path) -> None
     assert found(tmp_path) == {name: ROWS}
 
 
+async def test_a_file_that_was_removed_while_it_was_written_is_not_committed(tmp_path: Path) -> None:
+    """By whoever cleans up: its records come again, instead of being taken for written."""
+    rows = [{"n": "x" * 600_000} for _ in range(3)]
+    store = LocalStore(tmp_path, AllowedPaths())
+    async with running(config_of(tmp_path, buffer__bytes="1048576"), store=store) as sink:
+        await sink.open({HERE: None})
+        await sink.put(batch_of(rows[:2]))
+        (temporary,) = (file for file in (tmp_path / "topics/+tmp").rglob("*") if file.is_file())
+        temporary.unlink()
+        with pytest.raises(StartAnew, match="removed"):
+            await sink.put(batch_of(rows[2:], begin=2))
+    async with running(config_of(tmp_path)) as sink:
+        assert await sink.open({HERE: None}) == {}
+        await sink.put(batch_of(rows))
+    assert list(found(tmp_path).values()) == [rows]
+
+
+def test_a_finished_file_is_durable_under_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log's entry, which is durable, names it: a power cut must not leave the entry without the file."""
+    synced: list[tuple[int, int]] = []
+    sync = os.fsync
+
+    def noted(descriptor: int) -> None:
+        status = os.fstat(descriptor)
+        synced.append((status.st_dev, status.st_ino))
+        sync(descriptor)
+
+    store = LocalStore(tmp_path, AllowedPaths())
+    file = store.create("folder/file")
+    file.write(b"x")
+    monkeypatch.setattr(os, "fsync", noted)
+    store.finish(file)
+    places = [(tmp_path / "folder" / "file").stat(), (tmp_path / "folder").stat()]
+    assert synced == [(each.st_dev, each.st_ino) for each in places]
+
+
 async def test_a_broken_log_is_not_believed(tmp_path: Path) -> None:
     """It says what to do, and nothing is written."""
     (tmp_path / "logs/orders/0").mkdir(parents=True)

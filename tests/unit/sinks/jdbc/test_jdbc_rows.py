@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from service.sinks.batch import Form, Selection, SinkBatch, ValueType
+from service.sinks.calendar import FOUR_DIGITS
 from service.sinks.jdbc.config import JdbcSinkConfig
 from service.sinks.jdbc.database import Family, TargetColumn, lost
 from service.sinks.jdbc.rows import Rows, rows_of
@@ -142,6 +143,6 @@ def test_keys_of_kafka_and_of_the_value() -> None:
 )
 def test_what_a_column_cannot_hold_is_seen(values: Any, column: dict[str, Any], unfit: list[bool]) -> None:
     """Where databases would round or cut without a word."""
-    found, message = lost(values, TargetColumn("c", "kind", **column))
+    found, message = lost(values, TargetColumn("c", "kind", **column), FOUR_DIGITS)
     assert found.tolist() == unfit
     assert message.startswith("column c (kind)")

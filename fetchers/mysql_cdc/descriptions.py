@@ -1,0 +1,50 @@
+"""What the log has said of its tables so far: by the numbers that its rows have, and the last of each name."""
+
+from __future__ import annotations
+
+from fetchers.mysql_cdc.events import Event
+from fetchers.mysql_cdc.statements import first_words, names_in
+from fetchers.mysql_cdc.table_map import TableMap, read_table_map
+
+KNOWN_MAX = 10_000
+"""Descriptions of tables that are kept; a server with more pays for reading them anew."""
+
+
+class Descriptions:
+    """Reads each description once, however often the log repeats it."""
+
+    def __init__(self, *, is_mariadb: bool) -> None:
+        """None yet."""
+        self._is_mariadb = is_mariadb
+        self._known: dict[bytes, TableMap] = {}
+        self.by_number: dict[bytes, TableMap] = {}
+        """By the six bytes with which events name a table."""
+        self.last: dict[str, TableMap] = {}
+        """Tables as they were described last, by name; none that a statement may have altered since."""
+
+    def take(self, event: Event) -> TableMap:
+        """The table of a TABLE_MAP; raises ``MalformedError``."""
+        body = event.data[event.start + 6 : event.end]
+        table = self._known.get(body)
+        if table is None:
+            if len(self._known) >= KNOWN_MAX:
+                self._clear()
+                self.last.clear()
+            table = self._known[body] = read_table_map(event, is_mariadb=self._is_mariadb)
+            self.last[table.name] = table
+        self.by_number[event.data[event.start : event.start + 6]] = table
+        return table
+
+    def forget(self, statement: str) -> None:
+        """Tables whose columns or names a statement outside of transactions may have changed."""
+        if first_words(statement)[0] == "TRUNCATE":
+            return
+        self._clear()  # so that the next description of each is the last one
+        names = names_in(statement)
+        for name, table in list(self.last.items()):
+            if names is None or not names.isdisjoint((table.database.lower(), table.table.lower())):
+                del self.last[name]
+
+    def _clear(self) -> None:
+        self._known.clear()
+        self.by_number.clear()

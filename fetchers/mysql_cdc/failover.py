@@ -1,0 +1,91 @@
+"""Another server than the one that was read: a replica that was promoted, another address behind the same name.
+
+Files and positions of two servers have nothing to do with each other; what they share are the GTIDs of transactions. So
+the log of another server is asked for by the GTIDs that were read, from then on for good: its order may be another one.
+MySQL sends what is not in a set of them (``COM_BINLOG_DUMP_GTID``), and knows by itself only whether its *own*
+transactions were read; the others are compared here. MariaDB looks for the last transaction of each domain in its log.
+"""
+
+from __future__ import annotations
+
+import struct
+import uuid
+from dataclasses import replace
+
+from fetchers.mysql_cdc.places import GtidSet, Place
+from fetchers.mysql_cdc.snapshot import text_literal
+from fetchers.sdk import Fatal
+from fetchers.toolkit.mysql import MySqlConnection
+
+CHOICES = (
+    "Go on at a server that has them, or forget the offset (DELETE /connectors/NAME/offsets) so that "
+    "snapshot.mode=initial reads all rows anew"
+)
+_BY_GTIDS = 4
+"""The flag of ``COM_BINLOG_DUMP_GTID`` that its set is heeded."""
+_NAMED_MAX = 200
+
+
+async def at_this_server(connection: MySqlConnection, place: Place, end: Place) -> Place:
+    """The stored place as this server has it; ``end``: of its log. Raises ``Fatal`` where it has none."""
+    same = place.log_of == end.log_of if place.log_of else place.server_id in (0, end.server_id)
+    if same and not place.is_by_gtids:
+        return replace(place, server_id=end.server_id, log_of=end.log_of)
+    if not same:
+        was = place.log_of or place.server_id
+        told = f"the stored place is one of the server {was}, and this is {end.log_of}: files and positions of two "
+        told += "servers have nothing to do with each other"
+        if not place.gtids.text:
+            raise Fatal(f"{told}, and no GTIDs are stored. {CHOICES}")
+        if place.is_inside:
+            raise Fatal(
+                f"{told}, and part of a transaction is delivered, behind the GTIDs {place.gtids.text[:_NAMED_MAX]}. Go "
+                'back to the first server; or take "delivered", "until", "tables", "event" and "row" out of the offset '
+                "(PATCH /connectors/NAME/offsets): then that transaction comes again from its beginning"
+            )
+        place = Place(
+            "", 4, place.gtids, server_id=end.server_id, seconds=place.seconds, log_of=end.log_of, is_by_gtids=True
+        )
+    if not connection.is_mariadb:
+        await _compare(connection, place.gtids)
+    return place
+
+
+async def _compare(connection: MySqlConnection, gtids: GtidSet) -> None:
+    """Whether this MySQL has read what was read, and still has what was not."""
+    read = text_literal(gtids.text)
+    (row,) = await connection.rows(
+        f"SELECT @@global.gtid_mode AS mode, GTID_SUBTRACT({read}, @@global.gtid_executed) AS missing, "
+        f"GTID_SUBTRACT(@@global.gtid_purged, {read}) AS purged"
+    )
+    host = connection.host
+    if row["mode"] != "ON":
+        raise Fatal(f"{host}: this server has no GTIDs (gtid_mode={row['mode']}), by which alone it can be gone on")
+    if row["missing"]:
+        raise Fatal(
+            f"{host}: this server does not have the transactions {row['missing'][:_NAMED_MAX]}, which were read from "
+            f"another one: what it has in their place is not known. {CHOICES}"
+        )
+    if row["purged"]:
+        raise Fatal(
+            f"{host}: this server has removed the transactions {row['purged'][:_NAMED_MAX]} from its log, which were "
+            f"not read yet. {CHOICES}. Keep logs longer: binlog_expire_logs_seconds"
+        )
+
+
+def dump_by_gtids(gtids: GtidSet, server_id: int) -> bytes:
+    """The body of ``COM_BINLOG_DUMP_GTID``: flags, number, no file, its position, and the set."""
+    ranges = gtids.ranges()
+    encoded = struct.pack("<Q", len(ranges))
+    for source, found in ranges.items():
+        encoded += uuid.UUID(source).bytes + struct.pack("<Q", len(found))
+        encoded += b"".join(struct.pack("<QQ", begin, last + 1) for begin, last in found)
+    return struct.pack("<HIIQI", _BY_GTIDS, server_id, 0, 4, len(encoded)) + encoded
+
+
+def refused_gtids(host: str, gtids: GtidSet, told: str) -> Fatal:
+    """What the server's refusal of these GTIDs means."""
+    return Fatal(
+        f"{host}: this server cannot go on behind the GTIDs {gtids.text[:_NAMED_MAX]}: it does not have them, or it "
+        f"has removed from its log what comes behind them ({told}). {CHOICES}"
+    )

@@ -1,0 +1,127 @@
+"""MySQL's and MariaDB's watermarks: whether a stretch of rows shows all that the log has told, and what it has besides.
+
+A commit is in the log a moment before other sessions see it. MariaDB says up to which place of the log a consistent
+snapshot sees all: that is compared with the place that is told. MySQL adds a transaction to ``gtid_executed`` only when
+its engine has committed it (``MYSQL_BIN_LOG::process_commit_stage_queue``): a snapshot that begins after the GTIDs of
+all that is told are there shows all of it. Without GTIDs commits are stopped for the moment in which it begins. Where
+the log has told all that the rows show is its end after they were read: what is committed has been logged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+import pyarrow as pa
+
+from fetchers.mysql_cdc.places import Place
+from fetchers.mysql_cdc.snapshot import KeyTexts, Sizes, begin, log_end, tables_of, text_literal
+from fetchers.mysql_cdc.table_map import TableMap
+from fetchers.mysql_cdc.tables import Tables
+from fetchers.sdk import Fatal, Page
+from fetchers.toolkit.mysql import MySqlConnection
+from fetchers.toolkit.table_reading import Stretch
+
+_NO_MORE_TEXT = 40
+"""Letters of GTIDs that a person is told."""
+
+
+class MySqlStretches:
+    """Tables of one server, read in stretches over a connection of their own."""
+
+    def __init__(
+        self,
+        opened: Callable[[], Awaitable[MySqlConnection]],
+        tables: Tables,
+        takes: Callable[[str], bool],
+        *,
+        rows_max: int,
+        locks: bool,
+        now_us: Callable[[], int],
+    ) -> None:
+        """``locks``: whether commits may be stopped for a moment on MySQL without GTIDs."""
+        self.told = Place()
+        """Up to where the log has told all; to be set before each stretch."""
+        self._opened = opened
+        self._tables = tables
+        self._takes = takes
+        self._rows_max = rows_max
+        self._locks = locks
+        self._now_us = now_us
+        self._connection: MySqlConnection | None = None
+        self._names: dict[str, tuple[str, str]] = {}
+        self._table = ""
+        self._rows_next = Sizes(rows_max)
+        self._last: pa.RecordBatch | None = None
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    async def tables(self) -> Mapping[str, bool]:
+        """All that are meant, and whether each has a key. Over a new connection: the last one may be old."""
+        self.close()
+        self._connection = await self._opened()
+        found = await tables_of(self._connection, self._takes)
+        self._names = {table.name: (table.database, table.table) for table in found}
+        return {table.name: bool(table.key) for table in found}
+
+    async def described(self, table: TableMap) -> TableMap | None:
+        """The table of this name as it is now; None where there is none."""
+        connection = await self._opened()
+        try:
+            found = await tables_of(connection, table.name.__eq__, only=(table.database, table.table))
+            return found[0] if found else None
+        finally:
+            connection.close()
+
+    async def stretch(self, table: str, after: Sequence[str]) -> Stretch | None:
+        """Rows of ``database.table`` behind a key."""
+        connection = self._connection
+        if connection is None or table not in self._names:
+            return None
+        if table != self._table:
+            self._table, self._last = table, None
+        waits_for = await self._begin(connection)
+        try:
+            if waits_for:
+                return Stretch(Page([], {}), (), self.told.order, waits_for)
+            return await self._read(connection, table, after)
+        finally:
+            await connection.rows("ROLLBACK")
+
+    async def _begin(self, connection: MySqlConnection) -> str:
+        """Begin to see what is committed; what the log has told and is not seen, empty: nothing."""
+        if connection.is_mariadb:
+            shown = await begin(connection, locks=False)
+            missing = shown.order < self.told.order
+            return f"transactions behind {shown.file}:{shown.position}, which are about to commit" if missing else ""
+        gtids = text_literal(self.told.gtids.text)
+        (row,) = await connection.rows(
+            f"SELECT @@global.gtid_mode AS mode, GTID_SUBTRACT({gtids}, @@global.gtid_executed) AS missing"
+        )
+        has_gtids = row["mode"] == "ON"
+        await begin(connection, locks=self._locks and not has_gtids)
+        return f"transactions {row['missing'][:_NO_MORE_TEXT]}" if has_gtids and row["missing"] else ""
+
+    async def _read(self, connection: MySqlConnection, name: str, after: Sequence[str]) -> Stretch | None:
+        found = await tables_of(connection, name.__eq__, only=self._names[name])
+        if not found:
+            return None
+        (table,) = found
+        if not table.key:
+            return Stretch(Page([], {}), (), self.told.order, "a primary key, which it had before")
+        keys, limit = KeyTexts(self._tables, table), self._rows_next(self._last)
+        try:
+            sql = keys.select(after if len(after) == len(table.key) else (), rows_max=limit)  # else the key was changed
+        except ValueError as error:
+            raise Fatal(f"{name}: {error}: ask for the table again (snapshot.request.id)") from error
+        batches = [batch async for batch in connection.read(sql, rows_next=lambda _: limit)]
+        end = await log_end(connection)
+        if not batches:
+            return Stretch(Page([], {}), None, end.order)
+        (self._last,) = batches
+        page = self._tables.read(table, self._last, place=end, handled_us=self._now_us(), snapshot="incremental")
+        last = keys.last(self._last) if self._last.num_rows == limit else None
+        return Stretch(page, last, end.order)

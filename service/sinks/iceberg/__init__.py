@@ -1,0 +1,1 @@
+"""Records as rows of Apache Iceberg tables, each of them once."""

@@ -1,0 +1,236 @@
+"""The catalogue of a config, within what the worker allows its connectors to reach, and what its errors mean.
+
+PyIceberg asks without a time limit, so the REST catalogue here has one.
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+from urllib.parse import unquote, urlsplit
+
+import requests
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import (
+    BadRequestError,
+    CommitFailedException,
+    ForbiddenError,
+    NamespaceAlreadyExistsError,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    NotInstalledError,
+    OAuthError,
+    RESTError,
+    SignError,
+    TableAlreadyExistsError,
+    UnauthorizedError,
+    ValidationError,
+)
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.transforms import (
+    BucketTransform,
+    DayTransform,
+    HourTransform,
+    IdentityTransform,
+    MonthTransform,
+    Transform,
+    TruncateTransform,
+    YearTransform,
+)
+from requests.adapters import HTTPAdapter
+from sqlalchemy.exc import IntegrityError, SQLAlchemyError
+
+from fetchers.sdk.reach import ADDRESSES_KEY, AllowedAddresses, AllowedPaths
+from service.sinks.contract import Fatal, StartAnew
+from service.sinks.filesystem.object_store import INSTANCE_ADDRESS
+from service.sinks.filesystem.sink import check_host
+from service.sinks.iceberg.config import IcebergSinkConfig, TableKeys
+
+ANSWER_SECONDS_MAX = 60.0
+_FATAL: dict[type[Exception], str] = {
+    UnauthorizedError: "the catalogue does not know this login: correct iceberg.catalog.credential or .token",
+    OAuthError: "the catalogue does not know this login: correct iceberg.catalog.credential or .token",
+    ForbiddenError: "permission is denied: let the catalogue's user load, make and change the tables",
+    BadRequestError: "the catalogue refuses the request",
+    ValidationError: "the catalogue refuses the change",
+    NotInstalledError: "a package that this catalogue needs is not installed",
+    SignError: "requests to the storage are not signed: look at the catalogue's signer",
+}
+_MENDS = {
+    errno.ENOSPC: "the disk is full: make room",
+    errno.EDQUOT: "the quota is used up: make room",
+    errno.EACCES: "permission is denied: let the worker's user write there",
+    errno.EPERM: "it is not permitted: let the worker's user write there",
+    errno.EROFS: "the file system is mounted read-only: mount it to be written",
+}
+_TRANSFORM = re.compile(r"(\w+)\(\s*([^,()]+?)\s*(?:,\s*(\d+)\s*)?\)")
+_TRANSFORMS: dict[str, Callable[[int], Transform[Any, Any]]] = {
+    "year": lambda _: YearTransform(),
+    "month": lambda _: MonthTransform(),
+    "day": lambda _: DayTransform(),
+    "hour": lambda _: HourTransform(),
+    "bucket": BucketTransform,
+    "truncate": TruncateTransform,
+    "identity": lambda _: IdentityTransform(),
+}
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """What went wrong outside, by what is done about it: a person's work is Fatal, all else begins the task anew."""
+    try:
+        yield
+    except tuple(_FATAL) as error:
+        raise Fatal(f"{_FATAL[_kind(error)]} ({error})") from error
+    except (NoSuchTableError, NoSuchNamespaceError) as error:
+        raise StartAnew(f"a table is not there any more: {error}") from error
+    except RESTError as error:
+        raise StartAnew(f"the catalogue fails: {error}") from error
+    except requests.RequestException as error:
+        raise StartAnew(f"the catalogue does not answer: {type(error).__name__}") from error
+    except OSError as error:
+        mend = _MENDS.get(error.errno or 0)
+        if mend is not None or "ACCESS_DENIED" in str(error):
+            place, mend = error.filename or error, mend or "permission is denied"
+            raise Fatal(f"{place}: {mend}, then restart the task") from error
+        raise StartAnew(f"the storage fails: {error.strerror or error}") from error
+    except SQLAlchemyError as error:
+        # Its own text may show the address with its login.
+        raise StartAnew(f"the catalogue's database fails: {type(error).__name__}") from error
+
+
+def _kind(error: Exception) -> type[Exception]:
+    return next(kind for kind in _FATAL if isinstance(error, kind))
+
+
+class _Door(HTTPAdapter):
+    """Asks only where connectors may ask, and not for ever."""
+
+    def __init__(self, allowed: AllowedAddresses) -> None:
+        super().__init__()
+        self._allowed = allowed
+
+    def send(self, request: Any, *args: Any, **kwargs: Any) -> Any:
+        if not self._allowed.is_internal_free:
+            parts = urlsplit(request.url)
+            check_host(parts.hostname or "", parts.port, self._allowed)
+        return super().send(request, *args, **{**kwargs, "timeout": kwargs.get("timeout") or ANSWER_SECONDS_MAX})
+
+
+class _RestCatalog(RestCatalog):
+    """With a time limit."""
+
+    allowed: AllowedAddresses
+
+    def _create_legacy_oauth2_auth_manager(self, session: requests.Session) -> Any:
+        # Called for each session, before its first request.
+        for scheme in ("http://", "https://"):
+            session.mount(scheme, _Door(self.allowed))
+        return super()._create_legacy_oauth2_auth_manager(session)
+
+
+class Lake:
+    """The tables of a config's catalogue. Everything blocks; raises Fatal and StartAnew."""
+
+    def __init__(self, config: IcebergSinkConfig, paths: AllowedPaths, addresses: AllowedAddresses) -> None:
+        """Ask the catalogue for its own config."""
+        self._config, self._paths, self._addresses = config, paths, addresses
+        self._check_place(config.catalog)
+        with told():
+            self.catalog = self._opened()
+            self._check_place(self.catalog.properties)
+
+    def _opened(self) -> Catalog:
+        name, properties = self._config.catalog_name, self._config.catalog
+        if self._config.catalog_type == "rest":
+            kind = cast("type[RestCatalog]", type("Rest", (_RestCatalog,), {"allowed": self._addresses}))
+            return kind(name, **{key: text for key, text in properties.items() if key != "type"})
+        if self._config.catalog_type == "sql":
+            parts = urlsplit(properties["uri"])
+            if parts.scheme == "sqlite":
+                self._check_path(unquote(properties["uri"].removeprefix("sqlite:///").partition("?")[0]))
+            elif not self._addresses.is_internal_free:
+                check_host(parts.hostname or "", parts.port, self._addresses)
+            own = {key: text for key, text in properties.items() if key != "type"}
+            try:
+                return SqlCatalog(name, **own)
+            except SQLAlchemyError:
+                return SqlCatalog(name, **own)  # another task has made the catalogue's tables at this moment
+        return load_catalog(name, **properties)
+
+    def load(self, keys: TableKeys) -> Table | None:
+        """A table as it is now; None where there is none."""
+        with told():
+            try:
+                table = self.catalog.load_table(keys.name)
+            except (NoSuchTableError, NoSuchNamespaceError):
+                return None
+            self._check_place({**table.io.properties, "warehouse": table.location()})
+            if keys.branch != "main" and keys.branch not in table.metadata.refs and table.metadata.current_snapshot_id:
+                raise Fatal(f"table {keys.name} has no branch '{keys.branch}': make it first")
+            return table
+
+    def create(self, keys: TableKeys, schema: Schema) -> None:
+        """Make a table, and its namespace; another task may be doing the same."""
+        namespace = keys.name.rpartition(".")[0]
+        properties = dict(self._config.iceberg_tables_auto_create_props)
+        with told():
+            try:
+                self.catalog.create_namespace(namespace)
+            except (NamespaceAlreadyExistsError, IntegrityError):
+                pass
+            except ForbiddenError:
+                self.catalog.load_namespace_properties(namespace)  # who may not make one needs none that is there
+            try:
+                making = self.catalog.create_table_transaction(keys.name, schema, properties=properties)
+                if keys.partition_by:
+                    with making.update_spec() as spec:
+                        for column, transform in map(_partition, keys.partition_by):
+                            spec.add_field(column, transform)
+                making.commit_transaction()
+            except (TableAlreadyExistsError, CommitFailedException, IntegrityError):
+                pass
+            except ValueError as error:
+                told_by = ", ".join(keys.partition_by)
+                raise Fatal(f"table {keys.name} cannot be partitioned by {told_by}: {error}") from error
+
+    def _check_place(self, properties: Any) -> None:
+        """Look where files would be written, and with whose identity. Raises Fatal."""
+        warehouse = str(properties.get("warehouse", ""))
+        parts = urlsplit(warehouse)
+        if parts.scheme in {"", "file"} and warehouse.startswith(("/", "file:")):
+            self._check_path(unquote(parts.path))
+        is_lent = self._config.catalog_type != "rest" and "s3.access-key-id" not in properties
+        if parts.scheme in {"s3", "s3a", "s3n"} and is_lent and not self._addresses.permits(INSTANCE_ADDRESS):
+            raise Fatal(
+                "connectors may not use the worker's own identity: give iceberg.catalog.s3.access-key-id and "
+                f".s3.secret-access-key, or list {INSTANCE_ADDRESS} in {ADDRESSES_KEY} of the worker"
+            )
+        endpoint = properties.get("s3.endpoint")
+        if endpoint and not self._addresses.is_internal_free:
+            address = urlsplit(str(endpoint))
+            check_host(address.hostname or "", address.port, self._addresses)
+
+    def _check_path(self, path: str) -> None:
+        refusal = self._paths.refusal(Path(path))
+        if refusal is not None:
+            raise Fatal(refusal)
+
+
+def _partition(text: str) -> tuple[str, Transform[Any, Any]]:
+    """``day(placed_at)``, ``bucket(id, 16)``, ``region``: a column and its transform. Raises ValueError."""
+    found = _TRANSFORM.fullmatch(text)
+    if found is None:
+        return text, IdentityTransform()
+    name, column, count = found.groups()
+    transform = _TRANSFORMS.get(name.lower().removesuffix("s"))
+    if transform is None or (count is None) is (name.lower() in {"bucket", "truncate"}):
+        raise ValueError(f"'{text}' is no transform of Iceberg")
+    return column, transform(int(count or 0))

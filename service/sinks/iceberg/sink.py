@@ -1,0 +1,306 @@
+"""``IcebergSink``: records as rows of Apache Iceberg tables, each of them once.
+
+Rows are gathered, written as data files, and committed together at each flush. The tables say how far they are
+(``table``); the consumer group follows. What is begun and fails in the middle is given up with the task, and its
+records come again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from service.sinks.batch import RefusalReason
+from service.sinks.contract import (
+    Fatal,
+    Finding,
+    Form,
+    Offsets,
+    Partition,
+    PutLimits,
+    SinkBatch,
+    SinkConnector,
+    SinkContext,
+    StartAnew,
+)
+from service.sinks.filesystem.shapes import ShapeError, column_of_json, shape_of
+from service.sinks.iceberg.catalog import Lake
+from service.sinks.iceberg.config import IcebergSinkConfig
+from service.sinks.iceberg.evolution import created
+from service.sinks.iceberg.fitting import Fitting
+from service.sinks.iceberg.routing import routed
+from service.sinks.iceberg.schemaless import column_of_texts
+from service.sinks.iceberg.table import IcebergTable, offsets_key
+
+FILES_MAX = 10_000
+"""Data files that wait for their commit, with the bounds of their columns in memory; above it a commit is asked for."""
+T = TypeVar("T")
+Mask = npt.NDArray[np.bool_]
+Numbers = npt.NDArray[np.int64]
+
+
+class IcebergSink(SinkConnector[IcebergSinkConfig]):
+    """Appends rows to tables of Apache Iceberg."""
+
+    accepts = frozenset({Form.JSON, Form.RECORD})
+
+    def __init__(self, config: IcebergSinkConfig) -> None:
+        """Prepare; the catalogue is first asked at the start."""
+        super().__init__(config)
+        self.put_limits = PutLimits(records_max=50_000)
+        self.flush_interval_seconds = config.iceberg_control_commit_interval_ms / 1000
+        self._thread: ThreadPoolExecutor | None = None
+        self._lake: Lake | None = None
+        self._context: SinkContext | None = None
+        self._tables: dict[str, IcebergTable] = {}
+        self._begins: dict[Partition, int] = {}
+        """Where the task was told to begin; what comes from before is of another topic of the same name."""
+        self._records = self._bytes = 0
+        """Since the last commit."""
+        self._failure: str | None = None
+        """What went wrong in the middle: what is gathered since may have holes."""
+
+    def findings(self) -> Sequence[Finding]:
+        """What is wrong with the keys taken together."""
+        return tuple(self.config.own_findings())
+
+    async def start(self, context: SinkContext) -> None:
+        """Ask the catalogue for its config."""
+        self._context = context
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="sink-iceberg")
+        self._lake = await self._run(lambda: Lake(self.config, self.allowed_paths, self.allowed_addresses))
+
+    async def open(self, partitions: Mapping[Partition, int | None]) -> Offsets:
+        """Begin where the group says, or else where all the tables that the config names say."""
+        context = self._ready
+        found = await self._run(lambda: self._in_tables(partitions))
+        ends = await context.ends([partition for partition in partitions if found.get(partition)])
+        for (topic, number), offset in found.items():
+            if offset > ends.get((topic, number), offset):
+                raise Fatal(self._of_another_topic((topic, number), offset))
+        # A table that is not there, or says nothing, may need every record.
+        unknown = [partition for partition, group in partitions.items() if group is None]
+        begins = {partition: found[partition] for partition in unknown if partition in found}
+        self._begins |= {partition: begins.get(partition, group or 0) for partition, group in partitions.items()}
+        return begins
+
+    @property
+    def _ready(self) -> SinkContext:
+        if self._context is None:
+            raise Fatal("the sink is not started")
+        return self._context
+
+    def _in_tables(self, partitions: Collection[Partition]) -> dict[Partition, int]:
+        """For each partition the offset that all tables have of it; nothing where one of them says none."""
+        for table in self._tables.values():
+            if not table.is_pending:
+                table.refresh()
+        tables = [self._table(name) for name in self.config.names]
+        known: dict[Partition, int] = {}
+        for partition in partitions:
+            offsets = [None if table is None else table.offset_in_table(partition) for table in tables]
+            there = [offset for offset in offsets if offset is not None]
+            if there and len(there) == len(offsets):
+                known[partition] = min(there)
+        return known
+
+    def _table(self, name: str) -> IcebergTable | None:
+        """The table, loaded once; None where it is not there yet."""
+        known = self._tables.get(name)
+        if known is not None or self._lake is None:
+            return known
+        keys = self.config.table(name)
+        loaded = self._lake.load(keys)
+        if loaded is None:
+            return None
+        self._tables[name] = IcebergTable(self._lake, self.config, keys, self._ready.connector, loaded)
+        return self._tables[name]
+
+    async def put(self, batch: SinkBatch) -> None:
+        """Gather; above the bounds data files are written, or a commit is asked for."""
+        await self._run(lambda: self._put(batch))
+        config = self.config
+        is_full = sum(len(table.files) for table in self._tables.values()) >= FILES_MAX
+        is_full |= self._records >= config.iceberg_control_commit_records
+        if is_full or self._bytes >= config.iceberg_control_commit_bytes:
+            self._ready.request_flush()
+
+    def _put(self, batch: SinkBatch) -> None:
+        for partition, part in batch.by_partition():
+            if partition not in self._begins:
+                raise StartAnew("records of a partition that is not open")
+            offsets: Numbers = part.records.column("offset").to_numpy()
+            if offsets[0] < self._begins[partition]:
+                raise Fatal(self._of_another_topic(partition, self._begins[partition]))
+            self._take(partition, part, offsets)
+        self._bound_memory()
+
+    def _of_another_topic(self, partition: Partition, offset: int) -> str:
+        topic, number = partition
+        key = offsets_key(self._ready.connector, topic)
+        return (
+            f"partition {number} of topic {topic} is written to offset {offset}, and the topic does not go so far: if "
+            f"it was made anew, remove the property '{key}' of the tables, then restart the task"
+        )
+
+    def _take(self, partition: Partition, batch: SinkBatch, offsets: Numbers) -> None:
+        is_fit = self._with_values(batch)
+        try:
+            values = self._columns(batch, is_fit)
+            for name, is_here in self._routes(batch, values, is_fit):
+                self._write(name, partition, batch, values, offsets=offsets, is_here=is_here)
+        except ShapeError as error:
+            _refuse(batch, is_fit, error.reason, str(error))
+
+    def _with_values(self, batch: SinkBatch) -> Mask:
+        """Which rows have a value; the others are refused or passed over."""
+        column: Any = batch.records.column("value")
+        has_value: Mask = np.array(column.is_valid().to_numpy(), dtype=bool)
+        if self.config.behavior_on_null_values == "fail":
+            message = "the value is null, and behavior.on.null.values=fail"
+            _refuse(batch, ~has_value, RefusalReason.NULL_VALUE, message)
+        return has_value
+
+    def _columns(self, batch: SinkBatch, is_fit: Mask) -> Any:
+        """The values as a struct column; refuses those that are not of their schema."""
+        chunked: Any = batch.records.column("value")
+        column = chunked.chunk(0) if chunked.num_chunks == 1 else chunked.combine_chunks()
+        if batch.value.form is not Form.JSON:
+            return _struct(column)
+        if batch.value.schema is None:
+            values, unfit = column_of_texts(column)
+        else:
+            values, unfit = column_of_json(column, shape_of(batch.value, "parquet"))
+        _refuse(batch, unfit & is_fit, RefusalReason.WRONG_TYPE, "the payload is not of its schema")
+        is_fit &= ~unfit
+        return _struct(values)
+
+    def _routes(self, batch: SinkBatch, values: Any, is_fit: Mask) -> Iterator[tuple[str, Mask]]:
+        """Tables and the rows that go to each."""
+        room = self.config.iceberg_tables_dynamic_max
+        for name, is_here in routed(values, self.config, is_fit):
+            if "." not in name.strip("."):
+                message = f"'{name}' names no table as namespace.table"
+                _refuse(batch, is_here, RefusalReason.REFUSED_BY_TARGET, message)
+            elif name not in self._tables and len(self._tables) >= max(room, len(self.config.names)):
+                message = f"its table would be one more than iceberg.tables.dynamic-max, {room}"
+                _refuse(batch, is_here, RefusalReason.REFUSED_BY_TARGET, message)
+            else:
+                yield name, is_here
+
+    def _write(
+        self, name: str, partition: Partition, batch: SinkBatch, values: Any, *, offsets: Numbers, is_here: Mask
+    ) -> None:
+        """Rows of a partition to a table. What it has already is looked at, and not taken."""
+        try:
+            table = self._table(name) or self._made(name, values.type)
+            table.fit(values.type)
+            fitting = Fitting(len(batch), is_case_insensitive=self.config.iceberg_tables_schema_case_insensitive)
+            rows = fitting.table(values, table.arrow_schema)
+        except ShapeError as error:
+            _refuse(batch, is_here, error.reason, str(error))
+            return
+        for reason, unfit in fitting.reasons.items():
+            _refuse(batch, unfit & is_here, RefusalReason.OUT_OF_RANGE, reason)
+            is_here &= ~unfit
+        is_new = is_here & (offsets >= table.next_offset(partition))
+        if is_new.any():
+            taken = rows if is_new.all() else rows.filter(pa.array(is_new))
+            table.take(taken, partition, int(offsets[-1]) + 1)
+            self._records += len(taken)
+            self._bytes += taken.nbytes
+
+    def _made(self, name: str, records: Any) -> IcebergTable:
+        keys = self.config.table(name)
+        if not self.config.iceberg_tables_auto_create_enabled or self._lake is None:
+            raise Fatal(f"there is no table {name}: make it, or set iceberg.tables.auto-create-enabled=true")
+        self._lake.create(keys, created(records, is_optional=self.config.iceberg_tables_schema_force_optional))
+        made = self._table(name)
+        if made is None:
+            raise StartAnew(f"table {name} is not there, though it was made")
+        return made
+
+    def _bound_memory(self) -> None:
+        """Write what is held, the most first, so that it stays bounded."""
+        tables = sorted(self._tables.values(), key=lambda table: -table.held_bytes)
+        held_bytes = sum(table.held_bytes for table in tables)
+        for table in tables:
+            if held_bytes <= self.config.buffer_bytes:
+                return
+            held_bytes -= table.held_bytes
+            table.write()
+
+    async def flush(self, offsets: Offsets) -> Offsets:
+        """Commit everything: one commit for each table that has rows waiting."""
+        await self._run(self._commit)
+        return offsets
+
+    def _commit(self) -> None:
+        for table in self._tables.values():
+            table.commit()
+        self._records = self._bytes = 0
+
+    async def close(self, partitions: Collection[Partition]) -> None:
+        """Give up what is not committed: its records come again, to whoever gets the partitions."""
+        gone = frozenset(partitions)
+        await self._in_thread(lambda: self._close(gone))
+
+    def _close(self, gone: frozenset[Partition]) -> None:
+        for partition in gone:
+            self._begins.pop(partition, None)
+        for table in self._tables.values():
+            if table.partitions & gone and table.partitions - gone:
+                self._failure = "rows of partitions that are kept wait beside those of partitions that are gone"
+            if table.partitions & gone:
+                table.drop()
+            for partition in gone:
+                table.forget(partition)
+
+    async def stop(self) -> None:
+        """Drop what waits; a put under way ends first, by itself."""
+        if self._thread is None:
+            return
+        lake, self._lake = self._lake, None
+        if lake is not None:
+            with suppress(RuntimeError):  # the thread has been ended before
+                self._thread.submit(lake.catalog.close)
+        self._thread.shutdown(wait=False)
+
+    async def _run(self, work: Callable[[], T]) -> T:
+        """Do it in the thread, also to its end where nobody waits for it any more.
+
+        What fails in the middle leaves holes in what is gathered: from then on there is only a new beginning.
+        """
+
+        def guarded() -> T:
+            if self._failure is not None:
+                raise StartAnew(self._failure)
+            try:
+                return work()
+            except BaseException as error:
+                # Whatever it was, it is raised again, and what is gathered may have holes from here on.
+                self._failure = str(error) or type(error).__name__
+                raise
+
+        return await self._in_thread(guarded)
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+
+def _struct(column: Any) -> Any:
+    if not pa.types.is_struct(column.type):
+        raise ShapeError(RefusalReason.WRONG_TYPE, "only values with fields make rows: use Avro, or JSON objects")
+    return column
+
+
+def _refuse(batch: SinkBatch, unfit: Mask, reason: RefusalReason, message: str) -> None:
+    for row in np.flatnonzero(unfit).tolist():
+        batch.refuse(row, reason, message)

@@ -1,0 +1,74 @@
+"""What ``IcebergSink`` holds stays bounded, in bytes of Arrow's memory and in data files that wait for their commit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from service.sinks.iceberg import sink as iceberg_sink
+from tests.unit.sinks.iceberg.iceberg_runs import HERE, LakeFolder, batch_of
+
+BUFFER_BYTES = 1 << 20
+ROWS, PUTS = 10_000, 5
+PEAK_FACTOR = 3
+"""Rows as they came, as they fit the table, and as the writer of a file holds them."""
+
+
+@pytest.fixture
+def memory() -> Iterator[Any]:
+    """Arrow's memory, counted from here on."""
+    before = pa.default_memory_pool()
+    pool = pa.proxy_memory_pool(before)
+    pa.set_memory_pool(pool)
+    yield pool
+    pa.set_memory_pool(before)
+
+
+def rows(places: list[str]) -> Any:
+    """Records of about 300 bytes; each place has as many as the next."""
+    kind = pa.struct([pa.field("place", pa.string()), pa.field("text", pa.string())])
+    return pa.array([{"place": places[n % len(places)], "text": "x" * 300} for n in range(ROWS)], kind)
+
+
+@pytest.mark.parametrize("is_by_tables", [False, True], ids=["partitions", "tables"])
+async def test_many_places_in_one_put_stay_within_bounds(tmp_path: Path, memory: Any, *, is_by_tables: bool) -> None:
+    """Many partitions, or tables, are written one file at a time; nothing piles up over puts."""
+    lake = LakeFolder(tmp_path)
+    keys: dict[str, Any] = {"iceberg__tables__default___partition___by": "place"}
+    places = [f"p{number}" for number in range(60)]
+    if is_by_tables:
+        keys = {"iceberg__tables__dynamic___enabled": "true", "iceberg__tables__route___field": "place"}
+        keys["iceberg__tables"] = ""
+        places = [f"shop.t{number}" for number in range(10)]
+    async with lake.running(buffer__bytes=str(BUFFER_BYTES), **keys) as sink:
+        await sink.open({HERE: None})
+        values = rows(places)
+        for number in range(PUTS):
+            await sink.put(batch_of(values, begin=number * ROWS))
+            assert sum(table.held_bytes for table in sink._tables.values()) <= BUFFER_BYTES
+        assert memory.max_memory() < PEAK_FACTOR * (values.nbytes + BUFFER_BYTES) < PUTS * values.nbytes
+        await sink.flush({HERE: PUTS * ROWS})
+    names = places if is_by_tables else [lake.name]
+    assert sum(lake.catalog.load_table(name).scan().count() for name in names) == PUTS * ROWS
+
+
+async def test_data_files_that_wait_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is remembered with the bounds of its columns until its commit: a commit is asked for when they are many."""
+    monkeypatch.setattr(iceberg_sink, "FILES_MAX", 100)
+    lake = LakeFolder(tmp_path)
+    asked: list[int] = []
+    async with lake.running(buffer__bytes=str(BUFFER_BYTES), iceberg__tables__default___partition___by="place") as sink:
+        assert sink._context is not None
+        sink._context.request_flush = lambda: asked.append(len(asked))
+        await sink.open({HERE: None})
+        await sink.put(batch_of(rows([f"p{number}" for number in range(60)])))
+        assert not asked
+        await sink.put(batch_of(rows([f"p{number}" for number in range(60)]), begin=ROWS))
+        assert asked
+        await sink.flush({HERE: 2 * ROWS})
+        await sink.put(batch_of(rows(["p0"]), begin=2 * ROWS))
+        assert len(asked) == 1
