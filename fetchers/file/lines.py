@@ -97,13 +97,13 @@ class LineAssembler:
         """
         if self._is_too_long:
             raise LineTooLongError(self.position)
-        finished, line_end, rest = block.rpartition(b"\n")
-        if not line_end:
+        cut = block.rfind(b"\n") + 1
+        if not cut:
             self._keep(block)
             if self._is_too_long:
                 raise LineTooLongError(self.position)
             return None
-        lines = split_lines(b"".join((*self._unfinished, finished, line_end)), self.position)
+        lines = split_lines(b"".join((*self._unfinished, memoryview(block)[:cut])), self.position)
         index = _index_of_too_long(lines, self._line_bytes_max)
         if index == 0:
             raise LineTooLongError(self.position)
@@ -112,7 +112,7 @@ class LineAssembler:
             lines = _first(lines, index, self.position)
         self.position = lines.end
         self._is_too_long = index is not None
-        self._keep(rest)
+        self._keep(block[cut:])
         return lines
 
     def give_up_unfinished(self) -> Lines | None:

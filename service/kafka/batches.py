@@ -152,8 +152,7 @@ class EncodedBatch:
             if len(packed) < len(records):
                 records = packed
                 self._attributes |= compression.number
-        self._buffer = bytearray(BATCH_HEADER_BYTES + len(records))
-        self._buffer[BATCH_HEADER_BYTES:] = records
+        self._buffer = bytearray().join((bytes(BATCH_HEADER_BYTES), records))
         self._producer = (-1, -1, -1)
         self._is_built = False
 
@@ -240,13 +239,21 @@ def _varints(numbers: npt.NDArray[np.int64]) -> _Varints:
 
 
 def _interleave(*parts: _Varints) -> Column:
-    """Concatenate the used bytes of several byte matrices row by row, as a binary column."""
+    """Concatenate the used bytes of several byte matrices row by row, as a binary column.
+
+    Rows that use less than the widest are picked out byte by byte, as far as there are any: mostly those at the
+    beginning of a batch, whose offset deltas are short.
+    """
     matrix = np.concatenate([part[0] for part in parts], axis=1)
-    used = np.concatenate([np.arange(part[0].shape[1]) < part[1][:, np.newaxis] for part in parts], axis=1)
-    offsets = np.zeros(len(matrix) + 1, dtype=np.int32)
-    np.cumsum(sum(part[1] for part in parts), out=offsets[1:])
-    data = matrix[used]
-    return pa.Array.from_buffers(pa.binary(), len(matrix), [None, pa.py_buffer(offsets.data), pa.py_buffer(data.data)])
+    count, width = matrix.shape
+    offsets = np.zeros(count + 1, dtype=np.int32)
+    sizes = np.sum([part[1] for part in parts], axis=0)
+    np.cumsum(sizes, out=offsets[1:])
+    narrow = np.flatnonzero(sizes < width)
+    end = int(narrow[-1]) + 1 if len(narrow) else 0
+    used = np.concatenate([np.arange(part[0].shape[1]) < part[1][:end, np.newaxis] for part in parts], axis=1)
+    data = np.concatenate((matrix[:end][used], matrix[end:].reshape(-1)))
+    return pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(offsets.data), pa.py_buffer(data.data)])
 
 
 def _lengths(column: Column) -> npt.NDArray[np.int64]:

@@ -77,6 +77,14 @@ def test_offset_deltas_grow_over_varint_borders(count: int) -> None:
     assert encoded(columns) == library_batch(given_rows, is_transactional=True)
 
 
+@pytest.mark.parametrize("narrow", [set(), {0}, {99}, {40, 41}, set(range(100))], ids=str)
+def test_rows_with_short_numbers_may_stand_anywhere(narrow: set[int]) -> None:
+    """Rows whose lengths take fewer bytes than those of others come out as the library writes them."""
+    given_rows: list[Row] = [(b"v" * (3 if at in narrow else 300), None, NOW_MS, []) for at in range(100)]
+    columns = Columns.of(topic_records(given_rows), now_ms=NOW_MS)
+    assert encoded(columns) == library_batch(given_rows, is_transactional=True)
+
+
 def test_time_stamps_may_go_backwards() -> None:
     """A record older than the first of its batch has a negative delta, and the batch the right maximum."""
     given_rows: list[Row] = [(b"a", None, 5000, []), (b"b", None, 1, []), (b"c", None, 9000, [])]
