@@ -97,7 +97,9 @@ async def measure_sources(field: Field, *, records: int, rounds: int) -> list[Ro
         rows.append(Row(f"{name} ÷ file ({_rates(rates[name])})", f"{share:.2f}", f"≥ {aim}", share >= aim))
     same = rates["Mixpanel's lines in a file"]
     share = statistics.median(rates["mixpanel"]) / statistics.median(same)
-    rows.append(Row(f"mixpanel ÷ its lines in a file ({_rates(same)})", f"{share:.2f}", "", is_reached=None))
+    by_round = [ours / of_file for ours, of_file in zip(rates["mixpanel"], same, strict=True)]
+    told = f"medians; those lines: {_rates(same)}; rounds: {_each(by_round)}"
+    rows.append(Row(f"mixpanel ÷ the same lines in a file ({told})", f"{share:.2f}", "≥ 0.8", share >= 0.8))
     rows += [Row(f"{name}: processor time a record", cost(runs), limit(runs), None) for name, runs in passages.items()]
     return rows
 
