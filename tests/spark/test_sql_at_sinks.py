@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from fetchers.sdk import SystemClock
-from metrics.events import Event, RetryScheduled, TaskEvents
+from metrics.events import RetryScheduled
 from service.domain.errors import PoisonedBatchError
 from service.sinks.batch import Form
 from service.sinks.converters import ColumnReader, EnvelopeReader, JsonReader, TextReader
-from service.sinks.decoding import KEY_STAGE, VALUE_STAGE, Decoded, Decoding, SideReader
-from service.sinks.transforms.selecting import Selecting, select_plan
+from service.sinks.decoding import VALUE_STAGE, Decoded
+from service.sinks.transforms.selecting import select_plan
 from service.sinks.transforms.stage import TRANSFORMATION_STAGE
 from spark_batch.avro_types import Primitive
-from spark_batch.errors import ConversionRetriable
-from spark_batch.plan import Contract, ConversionPlan, ConverterKind, ConverterSpec, PayloadFormat, PlanFinding
+from spark_batch.plan import Contract, ConversionPlan, ConverterKind, ConverterSpec, PayloadFormat
 from spark_batch.plan_findings import plan_findings
 from spark_batch.plan_transforms import value_schema
 from spark_batch.transforms.cast import Cast, To
@@ -38,6 +35,7 @@ from spark_batch.transforms.catalog import (
     ValueToKey,
 )
 from tests.spark.engines import Engine, LocalEngine, table
+from tests.spark.sinks_by_engines import At
 from tests.spark.test_sql import ORDER, REFUSED, SCHEMA
 from tests.unit.sinks.fake_library import polled
 from tests.unit.sinks.test_sink_decoding import Registry, avro_reader, framed
@@ -103,59 +101,6 @@ AVRO = ConverterSpec(ConverterKind.AVRO, schema_id=7)
 ENVELOPED = ConverterSpec(ConverterKind.JSON, is_schema_enveloped=True)
 
 
-@dataclass
-class EngineSpark:
-    """The worker's conversion service, by an engine of the tests; loses Spark as often as it is told."""
-
-    engine: Engine
-    lost: int = 0
-    plans: list[ConversionPlan] = field(default_factory=list)
-    asked: list[ConversionPlan] = field(default_factory=list)
-    alone: list[bool] = field(default_factory=list)
-
-    async def convert(self, plan: ConversionPlan, batch: pa.Table, /, *, is_alone: bool = False) -> pa.Table:
-        """Convert, or be lost."""
-        self.alone.append(is_alone)
-        if self.lost:
-            self.lost -= 1
-            message = "Spark was lost"
-            raise ConversionRetriable(message)
-        self.plans.append(plan)
-        return self.engine.convert(plan, batch)
-
-    async def check(self, plan: ConversionPlan) -> Sequence[PlanFinding]:
-        """As `ConversionRunner.check`."""
-        self.asked.append(plan)
-        return plan_findings(plan) or self.engine.check(plan)
-
-
-@dataclass
-class At:
-    """A sink's converters and transformations."""
-
-    engine: Engine
-    steps: tuple[Step, ...]
-    values: ColumnReader
-    keys: ColumnReader = field(default_factory=TextReader)
-    events: list[Event] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        """One task."""
-        self.spark = EngineSpark(self.engine)
-        events = TaskEvents(self.events.append, "sink", 0)
-        self.decoding = Decoding(
-            SideReader(self.keys, "K", KEY_STAGE),
-            SideReader(self.values, "V", VALUE_STAGE),
-            "Sink",
-            self.steps,
-            selecting=Selecting(self.spark, events, SystemClock()),
-        )
-
-    async def decode(self, records: pa.Table) -> Decoded:
-        """What the sink is handed of a poll."""
-        return await self.decoding.decode(records, refuse=lambda _: None)
-
-
 def sql(text: str, side: Side = Side.VALUE, *more: Any, **keys: Any) -> Step:
     """A step."""
     return Step("picked", Sql(side, text), *more, **keys)
@@ -189,7 +134,8 @@ def rows_of(decoded: Decoded) -> list[Any]:
 
 def offsets_of(decoded: Decoded) -> list[int]:
     """Of all records that the sink is handed."""
-    return [offset for batch in decoded.batches for offset in batch.records["offset"].to_pylist()]
+    columns: list[Any] = [batch.records["offset"].to_pylist() for batch in decoded.batches]
+    return [offset for column in columns for offset in column]
 
 
 def written(engine: Engine, schema: Any, payloads: Sequence[object], *steps: Step, spec: ConverterSpec) -> list[Any]:

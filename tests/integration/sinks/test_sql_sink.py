@@ -113,7 +113,7 @@ async def test_records_are_selected_dropped_and_refused(kafka: KafkaStack, topic
 
 
 async def test_the_first_failing_record_fails_the_task(kafka: KafkaStack, topic_name: str, tmp_path: Path) -> None:
-    """Where nothing is tolerated, at exactly that record, and nothing behind it is committed; so does a refused text."""
+    """Where nothing is tolerated, at exactly that record; nothing behind it is committed. So does a refused text."""
     file = tmp_path / "out.txt"
     await produce(kafka.bootstrap, topic_name, values(9))
     async with a_spark() as spark:
