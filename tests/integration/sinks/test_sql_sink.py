@@ -225,6 +225,5 @@ def test_a_standalone_worker_selects(kafka: KafkaStack, tmp_path: Path) -> None:
         write_properties(files[2], {**sink, "transforms.split.sql": attack})
         life.start("--until-idle", "5")
         assert life.wait(seconds_max=RUN_SECONDS_MAX) == 2, life.log_text()[-4000:]
-        assert "transforms.split.sql" in life.log_text()
     finally:
         life.end()
