@@ -7,12 +7,13 @@ background; tasks start at once and wait for what they need.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 
 from fetchers.catalog import shared_http
+from fetchers.sdk import Finding
 from fetchers.sdk.clock import SystemClock
 from metrics.events import ConfigWarning, Emit, WorkerStarted, discard
 from metrics.fanout import Emitter
@@ -35,7 +36,7 @@ from service.rest.health import Health, WorkerPhase
 from service.rest.ports import Surface
 from service.rest.server import serving_rest
 from service.rest.settings import RestSettings, read_rest_settings
-from service.sinks.connectors import DefinedSink, SinkParts
+from service.sinks.connectors import DefinedSink, SinkParts, sql_findings
 from service.sinks.definition import SINKS
 from service.stores.connector_offsets import OffsetTopics
 from service.stores.dedupe_store import DedupeStore
@@ -59,6 +60,7 @@ from service.worker.lending import ClientSettings, DedupeStates, Writers
 from service.worker.schemas import RegistrySchemas
 from service.worker.sources import DefinedSource
 from service.worker.topics import ConnectorTopics
+from spark_batch.errors import ConversionError
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +161,17 @@ class Runs:
         parts = self.control.parts.connectors
         found = await rule_findings(self.definitions, parts.schemas, parts.check_plan)
         named = zip(self.definitions, found, strict=True)
-        return self.job.refusal({definition.name: findings for definition, findings in named})
+        told = {definition.name: findings for definition, findings in named}
+        return self.job.refusal({**told, **await self._found_in_sinks()})
+
+    async def _found_in_sinks(self) -> Mapping[str, Sequence[Finding]]:
+        """Nothing where Spark cannot be asked now: their tasks will tell."""
+        parts = self.control.parts.connectors
+        try:
+            async with asyncio.timeout(RULES_SECONDS_MAX):
+                return await sql_findings(self.job.sinks(), parts.check_plan)
+        except (TimeoutError, ConversionError):
+            return {}
 
     def _on_started(self) -> None:
         control = self.control
@@ -216,7 +228,8 @@ async def _lend(job: Job, addresses: Addresses, *, spark: Conversion, emit: Emit
         topics=topics,
         check_plan=spark.check,
     )
-    sinks = SinkParts(clients, schemas, clock, emit, memory, http, config.offset_flush_interval_ms / 1000)
+    flush_seconds = config.offset_flush_interval_ms / 1000
+    sinks = SinkParts(clients, schemas, clock, emit, memory, http, spark, flush_seconds)
     # Sinks first: of a class of a user's own only they look whether it is theirs.
     kinds = Kinds(
         (

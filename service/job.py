@@ -27,6 +27,7 @@ from service.config.worker import (
 )
 from service.kafka.properties import read_settings
 from service.rest.settings import read_rest_settings
+from service.sinks.definition import SinkDefinition, read_sink_definition
 from service.validation.connectors import find_connector
 from service.validation.secrets import secrets_of_connector
 from spark_batch.pinned_settings import PINNED_SETTINGS, refused_settings
@@ -112,6 +113,15 @@ class Job:
         worker = self.worker_with(registry_url)
         readings = [
             read_definition(self.resolved(connector, registry_url=registry_url), worker=worker)
+            for connector in self.connectors
+        ]
+        return tuple(reading.definition for reading in readings if reading.definition is not None)
+
+    def sinks(self, *, registry_url: str | None = None) -> tuple[SinkDefinition, ...]:
+        """The sinks, likewise."""
+        worker = self.worker_with(registry_url)
+        readings = [
+            read_sink_definition(self.resolved(connector, registry_url=registry_url), worker=worker)
             for connector in self.connectors
         ]
         return tuple(reading.definition for reading in readings if reading.definition is not None)

@@ -7,7 +7,7 @@ from spark_batch.plan import ConversionPlan, PlanFinding
 from spark_batch.plan_events import event_findings
 from spark_batch.plan_transforms import has_sql, misfits, row_misfits
 from spark_batch.rules.select_text import select_refusal
-from spark_batch.rules.tree import text_refusal
+from spark_batch.rules.tree import RuleRefused, text_refusal
 from spark_batch.transforms.catalog import Sql
 
 _PLAIN_KEYS = {Primitive.STRING, Primitive.INT, Primitive.LONG, Primitive.BOOLEAN}
@@ -35,11 +35,12 @@ def _sql_findings(plan: ConversionPlan) -> list[PlanFinding]:
         (step.name, step.transformation.sql) for step in plan.transformations if isinstance(step.transformation, Sql)
     ]
     refusals = [(name, sql, select_refusal(sql)) for name, sql in sqls]
-    return [
-        PlanFinding(f"transforms.{name}.sql", sql, f"{refusal.expected}; {refusal.found} is not allowed")
-        for name, sql, refusal in refusals
-        if refusal is not None
-    ]
+    return [refusal_finding(name, sql, refusal) for name, sql, refusal in refusals if refusal is not None]
+
+
+def refusal_finding(name: str, sql: str, refusal: RuleRefused) -> PlanFinding:
+    """Of the SQL of the transformation ``name``."""
+    return PlanFinding(f"transforms.{name}.sql", sql, f"{refusal.expected}; {refusal.found} is not allowed")
 
 
 def is_judged_by_spark(plan: ConversionPlan) -> bool:

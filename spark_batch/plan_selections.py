@@ -6,8 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from spark_batch.plan import ConversionPlan, PlanFinding
+from spark_batch.plan_findings import refusal_finding
 from spark_batch.plan_transforms import has_sql, misfits, plain_key_shape, plain_value_shape
-from spark_batch.rules.select import analyse
+from spark_batch.rules.select import analyse, text_refusal
 from spark_batch.transforms.applied import header_sets
 from spark_batch.transforms.catalog import Side, Sql
 from spark_batch.transforms.selection import NotAnalysed, selection
@@ -43,8 +44,16 @@ def _analyse_side(session: SparkSession, plan: ConversionPlan, side: Side, shape
 
 
 def selection_findings(session: SparkSession, plan: ConversionPlan) -> list[PlanFinding]:
-    """What only Spark can tell of them, and of what comes behind them."""
+    """What only Spark can tell of them, and of what comes behind them; of rows that are still to come, of the texts."""
     if not has_sql(plan):
         return []
+    if plan.is_of_rows and plan.contract is None:
+        sqls = [
+            (each.name, each.transformation.sql)
+            for each in plan.transformations
+            if isinstance(each.transformation, Sql)
+        ]
+        refused = [(name, sql, text_refusal(session, sql)) for name, sql in sqls]
+        return [refusal_finding(name, sql, refusal) for name, sql, refusal in refused if refusal is not None]
     analyse_selections(session, plan)
     return [PlanFinding(*misfit) for misfit in misfits(plan)]

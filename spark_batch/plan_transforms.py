@@ -17,6 +17,7 @@ from spark_batch.transforms.catalog import (
     Filter,
     HasHeaderKey,
     HeaderFrom,
+    HoistField,
     InsertField,
     RegexRouter,
     Side,
@@ -251,6 +252,23 @@ def _unknown_topics(steps: Iterable[Step]) -> Iterator[Misfit]:
         if is_timed and isinstance(form, ByLogicalTableRouter):
             yield Misfit(f"transforms.{step.name}.type", form.NAME, "its place before the router by time")
         is_timed = is_timed or isinstance(form, TimestampRouter)
+
+
+def untyped_selects(steps: Iterable[Step], *, plain: set[Side], loose: set[Side]) -> Iterator[tuple[str, Side]]:
+    """Names of a sink's `Sql` whose records can have no fields of known types, and whose converter makes them so.
+
+    `plain` sides are texts or bytes, of which `HoistField` makes records; `loose` ones are JSON without schemas.
+    """
+    plain, origin = set(plain), {side: side for side in Side}
+    for step in steps:
+        form = step.transformation
+        if isinstance(form, ValueToKey):
+            origin[Side.KEY] = Side.VALUE
+            plain = (plain - {Side.KEY}) | ({Side.KEY} if Side.VALUE in plain else set())
+        elif isinstance(form, HoistField):
+            plain.discard(form.side)
+        elif isinstance(form, Sql) and (form.side in plain or origin[form.side] in loose):
+            yield step.name, origin[form.side]
 
 
 def pattern_misfits(steps: Iterable[Step]) -> list[tuple[str, str, str]]:

@@ -129,6 +129,8 @@ REFUSALS = {
     RefusalReason.WRONG_TYPE: "A transformation needs an object, and this is something else.",
     RefusalReason.MISSING_FIELD: "A transformation looks for a field that is not there.",
     RefusalReason.DUPLICATE_FIELD: "`InsertField` would make a second field of a name.",
+    RefusalReason.EXPRESSION_FAILED: "An expression of `Sql` fails on the record, as a cast of a text that is no "
+    "number does.",
     RefusalReason.MISSING_TIMESTAMP: "`InsertField` has to insert the record's timestamp, and it has none.",
     RefusalReason.UNUSABLE_DEFAULT: "A field is null, and a transformed record cannot hold its default.",
     RefusalReason.UNUSABLE_ID: "The key is to be the document's id, and is null, empty, too long, no text or integer.",

@@ -14,18 +14,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fetchers.sdk import BackOff, Clock, Page, RowSchema
-from metrics.events import BatchConverted, RetryScheduled, TaskEvents
-from service.domain.errors import PoisonedBatchError, described
+from metrics.events import BatchConverted, TaskEvents
 from service.pipeline.batching import MicroBatch
 from service.pipeline.headers import Headers, edited, headers_of, headers_of_events, runs_of_headers
-from spark_batch.errors import ConversionFatal, ConversionRetriable, SparkUnavailable
+from service.pipeline.lost_conversions import ATTEMPTS_MAX, tried_again
+from spark_batch.errors import ConversionFatal
 from spark_batch.outcome import INPUT_SCHEMA, OUTCOME_SCHEMA
 from spark_batch.plan import ConversionPlan
 from spark_batch.transforms.applied import asked_headers
 from spark_batch.transforms.catalog import TimestampRouter
-
-ALONE_AFTER_LOSSES = 2
-"""From then on a micro-batch is tried beside no other: it may be what kills Spark."""
 
 
 class Convert(Protocol):
@@ -162,7 +159,7 @@ class ConvertStage:
     events: TaskEvents
     clock: Clock
     back_off: BackOff = BackOff()
-    attempts_max: int = 4
+    attempts_max: int = ATTEMPTS_MAX
     """A conversion that is lost this often is the batch's own doing; not counted: that Spark does not start."""
     admit: Admit = admit_every_topic
     topic: str = ""
@@ -188,22 +185,17 @@ class ConvertStage:
             return ConvertedBatch(batch, records, OUTCOME_SCHEMA.empty_table())
         async with self.admitting:
             shares = await self._shares(batch)
-        lost = attempt = 0
-        while lost < self.attempts_max:
-            attempt += 1
+
+        async def convert(*, is_alone: bool) -> pa.Table:
             started_at = self.clock.monotonic()
-            try:
-                outcome = await self._outcome(shares, records, is_alone=lost >= ALONE_AFTER_LOSSES)
-            except ConversionRetriable as error:
-                lost += not isinstance(error, SparkUnavailable)
-                await self._wait(error, attempt)
-            else:
-                _demand_verdicts(outcome, records.num_rows)
-                await self._make_topics(outcome)
-                self.events(BatchConverted, records=batch.records, seconds=self.clock.monotonic() - started_at)
-                return ConvertedBatch(batch, records, outcome, tuple(shares))
-        message = f"the conversion of one micro-batch of {batch.records} records was lost {self.attempts_max} times"
-        raise PoisonedBatchError(message)
+            outcome = await self._outcome(shares, records, is_alone=is_alone)
+            _demand_verdicts(outcome, records.num_rows)
+            await self._make_topics(outcome)
+            self.events(BatchConverted, records=batch.records, seconds=self.clock.monotonic() - started_at)
+            return outcome
+
+        outcome = await tried_again(convert, batch.records, self.events, self.clock, self.back_off, self.attempts_max)
+        return ConvertedBatch(batch, records, outcome, tuple(shares))
 
     async def _shares(self, batch: MicroBatch) -> list[Share]:
         """Schemas of the connector's own topic, where they are known from its config, were registered before."""
@@ -259,18 +251,6 @@ class ConvertStage:
         for share, own in zip(shares, converted, strict=True):
             outcomes |= share.cut(own)
         return pa.concat_tables([outcomes[start] for start in sorted(outcomes)])
-
-    async def _wait(self, error: ConversionRetriable, attempt: int) -> None:
-        wait_seconds = self.back_off.wait_seconds(attempt)
-        self.events(
-            RetryScheduled,
-            stage="convert",
-            error_class=type(error).__name__,
-            attempt=attempt,
-            wait_seconds=wait_seconds,
-            message=described(error),
-        )
-        await self.clock.sleep(wait_seconds)
 
 
 def input_table(batch: MicroBatch) -> pa.Table:

@@ -34,6 +34,7 @@ class RefusalReason(StrEnum):
     WRONG_TYPE = "wrong_type"
     MISSING_FIELD = "missing_field"
     DUPLICATE_FIELD = "duplicate_field"
+    EXPRESSION_FAILED = "expression_failed"
     MISSING_TIMESTAMP = "missing_timestamp"
     UNUSABLE_DEFAULT = "unusable_default"
     UNUSABLE_ID = "unusable_id"

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from fetchers.sdk import BackOff, Clock, HttpDoor, WorkContext
-from metrics.events import Emit
+from fetchers.sdk import BackOff, Clock, Finding, HttpDoor, WorkContext
+from metrics.events import Emit, TaskEvents
 from service.config.converters import JSON_CONVERTER, Converter
+from service.config.definition import as_findings
 from service.domain.ids import TaskId
 from service.kafka.admin import KafkaAdmin
 from service.kafka.client import KafkaSettings
@@ -25,7 +26,9 @@ from service.sinks.decoding import HEADER_STAGE, KEY_STAGE, VALUE_STAGE, Decodin
 from service.sinks.definition import SinkDefinition
 from service.sinks.headers import HeaderReader
 from service.sinks.task import SinkSettings, SinkTask
-from service.worker.kinds import Confirm, ConnectorTraits, MakeTask, UseTopic
+from service.sinks.transforms.selecting import Selecting, Spark
+from service.worker.connectors import PlanCheck
+from service.worker.kinds import Confirm, ConnectorRefusedError, ConnectorTraits, MakeTask, UseTopic
 from spark_batch.plan import ConverterKind
 
 _REPLICATION_KEY = "errors.deadletterqueue.topic.replication.factor"
@@ -59,6 +62,8 @@ class SinkParts:
     memory: MemoryBudget
     """That of all tasks together."""
     http: HttpDoor
+    spark: Spark
+    """Asked by `Sql` alone."""
     flush_seconds: float = 60.0
     """``offset.flush.interval.ms``."""
 
@@ -86,6 +91,7 @@ class DefinedSink:
         connector = self.definition.new_connector()
 
         async def make_task() -> SinkTask:
+            await _demand_sql(self.definition, self.parts.spark)
             await _ensure_dead_letter_topic(self.definition, self.parts)
             return await sink_task(task_id, self.definition, self.parts, connector=connector, use_topic=use_topic)
 
@@ -116,7 +122,7 @@ async def sink_task(
     return SinkTask(
         task_id,
         connector,
-        await _settings(definition, rules, parts, connector, poll_seconds_max=consumer.consumer.poll_seconds_max),
+        await _settings(task_id, definition, rules, parts, connector, consumer.consumer.poll_seconds_max),
         open_consumer,
         open_writer if rules.topic else None,
         parts.clock,
@@ -127,18 +133,38 @@ async def sink_task(
     )
 
 
-async def _settings(
+async def sql_findings(definitions: Iterable[SinkDefinition], check: PlanCheck) -> Mapping[str, Sequence[Finding]]:
+    """What Spark finds in the texts of `Sql`, whatever records come, by the sinks' names.
+
+    Raises ConversionRetriable where Spark cannot be asked.
+    """
+    return {
+        definition.name: as_findings(await check(definition.select_plan), definition.properties)
+        for definition in definitions
+        if definition.asks_spark
+    }
+
+
+async def _demand_sql(definition: SinkDefinition, spark: Spark) -> None:
+    """Raises ConnectorRefusedError with what Spark finds in the texts of `Sql`."""
+    for found in (await sql_findings([definition], spark.check)).values():
+        if found:
+            raise ConnectorRefusedError("; ".join(finding.message for finding in found))
+
+
+async def _settings(  # noqa: PLR0917 - everything a task is made of
+    task_id: TaskId,
     definition: SinkDefinition,
     rules: DeadLetterRules,
     parts: SinkParts,
     connector: SinkConnector[Any],
-    *,
     poll_seconds_max: float,
 ) -> SinkSettings:
     common, limits = definition.common, connector.put_limits
     # A put, and after it a flush and a commit, must fit between two polls, or the group goes on without this member.
     put_seconds_max = min(limits.seconds_max, poll_seconds_max * _PUT_SHARE_OF_POLL_INTERVAL)
     retry_seconds = common.errors_retry_timeout / 1000
+    events = TaskEvents(parts.emit, task_id.connector, task_id.task)
     return SinkSettings(
         decoding=Decoding(
             await _side(definition.key_converter, KEY_STAGE, parts),
@@ -147,6 +173,7 @@ async def _settings(
             definition.steps,
             _header_reader(definition),
             HeaderReader(definition.header_form),
+            Selecting(parts.spark, events, parts.clock) if definition.asks_spark else None,
         ),
         dead_letters=rules,
         put_limits=replace(limits, seconds_max=put_seconds_max),

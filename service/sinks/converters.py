@@ -121,7 +121,7 @@ class AvroReader:
             except SchemaNotFound as error:
                 unknown[schema_id] = f"schema id {schema_id}: {error}"
         shapes = self._shapes | unknown
-        return await in_thread(lambda: _avro_reading(frames, shapes))
+        return await in_thread(lambda: _framed_reading(frames, shapes))
 
     async def _shape(self, schema_id: int) -> AvroShape | str:
         """The schema of an id, or why records that name it are refused."""
@@ -131,7 +131,12 @@ class AvroReader:
             return f"schema id {schema_id}: {error}"
 
 
-def _avro_reading(frames: Frames, shapes: Mapping[int, AvroShape | str]) -> Reading:
+def avro_reading(column: Column, shapes: Mapping[int, AvroShape | str]) -> Reading:
+    """What framed records are, by the shapes of their schema ids; those of a shape that is a text are refused by it."""
+    return _framed_reading(Frames(column), shapes)
+
+
+def _framed_reading(frames: Frames, shapes: Mapping[int, AvroShape | str]) -> Reading:
     strangers = np.flatnonzero(frames.is_there & (frames.ids == NO_ID))
     refused: Refused = {}
     refused.update(dict.fromkeys(strangers.tolist(), (RefusalReason.NOT_AVRO, _NOT_FRAMED)))

@@ -14,7 +14,8 @@ from service.sinks.batch import Refusal, SinkBatch
 from service.sinks.converters import ColumnReader, in_thread
 from service.sinks.headers import HeaderReader
 from service.sinks.readings import Reading, Rows, Run, column_of, runs
-from service.sinks.transforms.stage import transformed
+from service.sinks.transforms.selecting import Selecting
+from service.sinks.transforms.stage import Transformed, transformed, transformed_by_spark
 from spark_batch.transforms.catalog import Step
 
 KEY_STAGE, VALUE_STAGE, PUT_STAGE = "KEY_CONVERTER", "VALUE_CONVERTER", "TASK_PUT"
@@ -64,41 +65,41 @@ class Decoding:
     """What refuses headers, of converters that cannot read all bytes."""
     header_reader: HeaderReader = field(default_factory=HeaderReader)
     """How a sink that asks is told of headers."""
+    selecting: Selecting | None = None
+    """The way to Spark, of steps with `Sql` among them."""
 
     async def decode(self, polled: pa.Table, *, refuse: Callable[[Refusal], None]) -> Decoded:
         """Decode and transform. ``refuse`` is what the sink calls by `SinkBatch.refuse`.
 
-        Raises RegistryRetriable, RegistryFatal.
+        Raises RegistryRetriable, RegistryFatal, and of steps with `Sql` what ``Selecting.of`` raises. Cancelled, it
+        leaves nothing behind.
         """
         keys = await self.key.reader.read(column_of(polled, "key"))
         values = await self.value.reader.read(column_of(polled, "value"))
         unread = [] if self.headers is None else await _unread_headers(self.headers, polled)
-        looked_at = polled.num_rows if self.steps else len(keys.refused) + len(values.refused)
-        return await in_thread(lambda: self._cut(polled, keys, values, unread, refuse), records=looked_at)
-
-    def _cut(  # noqa: PLR0917 - all that was read of a poll
-        self,
-        polled: pa.Table,
-        keys: Reading,
-        values: Reading,
-        unread: list[Refusal],
-        refuse: Callable[[Refusal], None],
-    ) -> Decoded:
         refusals = [*_refusals(self.key, keys), *_refusals(self.value, values)]
         unread = [each for each in unread if each.row not in keys.refused and each.row not in values.refused]
         if unread:
             refusals += unread
             told = {each.row: (each.reason, each.message) for each in unread}
             values = replace(values, refused={**values.refused, **told})
-        records, filtered = polled, 0
-        if self.steps:
-            changed = transformed(self.steps, polled, keys, values)
-            records, keys, values, filtered = changed.records, changed.keys, changed.values, changed.filtered
-            refusals += changed.refusals
-        whole = records.append_column("original_topic", polled.column("topic"))
-        found = list(runs(keys, values))
+        if self.selecting is not None:
+            changed = await transformed_by_spark(self.steps, polled, keys, values, self.selecting)
+            return await in_thread(lambda: self._cut(polled, changed, refusals, refuse), records=polled.num_rows)
+        looked_at = polled.num_rows if self.steps else len(keys.refused) + len(values.refused)
+        return await in_thread(
+            lambda: self._cut(polled, transformed(self.steps, polled, keys, values), refusals, refuse),
+            records=looked_at,
+        )
+
+    def _cut(
+        self, polled: pa.Table, changed: Transformed, refused: list[Refusal], refuse: Callable[[Refusal], None]
+    ) -> Decoded:
+        """``refused``: before any transformation."""
+        whole = changed.records.append_column("original_topic", polled.column("topic"))
+        found = list(runs(changed.keys, changed.values))
         batches = [self._batch(whole, run, refuse) for run in found]
-        return Decoded(batches, [run.rows for run in found], refusals, filtered)
+        return Decoded(batches, [run.rows for run in found], [*refused, *changed.refusals], changed.filtered)
 
     def _batch(self, whole: pa.Table, run: Run, refuse: Callable[[Refusal], None]) -> SinkBatch:
         def refuse_row(row: int, reason: str, message: str) -> None:

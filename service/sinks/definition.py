@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from fetchers.catalog import Plugin, PluginLoadError
 from fetchers.sdk import Finding
 from service.config.converters import Converter, read_header_converter
+from service.config.definition import as_findings
 from service.config.kinds import ConnectorKind, Reading
 from service.config.parts import class_not_found_findings, read_parts
 from service.config.reach import ConnectorReach, class_refusal, reach_of
@@ -19,8 +20,11 @@ from service.kafka.producer import transactional_id
 from service.sinks.batch import Form
 from service.sinks.catalog import find_sink, sink_plugins
 from service.sinks.contract import SinkConfig, SinkConnector
-from spark_batch.plan import ConverterKind, ConverterSpec
-from spark_batch.transforms.catalog import Step
+from service.sinks.transforms.selecting import select_plan
+from spark_batch.plan import ConversionPlan, ConverterKind, ConverterSpec
+from spark_batch.plan_findings import plan_findings
+from spark_batch.plan_transforms import untyped_selects
+from spark_batch.transforms.catalog import Side, Step
 from spark_batch.transforms.java_pattern import java_pattern
 
 
@@ -57,6 +61,16 @@ class SinkDefinition:
         """The topics, or the pattern of topics, that its group reads."""
         regex = self.common.topics_regex
         return Subscription(self.common.topics, java_pattern(regex) if regex else None)
+
+    @property
+    def select_plan(self) -> ConversionPlan:
+        """What its `Sql` says, as a plan of which no schema is known yet; without steps where there is none."""
+        return select_plan(self.steps)
+
+    @property
+    def asks_spark(self) -> bool:
+        """Whether it says something that only Spark can judge: an `Sql`."""
+        return bool(self.select_plan.transformations)
 
     @property
     def writes_letters_in_transactions(self) -> bool:
@@ -113,7 +127,8 @@ def read_sink_definition(properties: Mapping[str, str], *, worker: Mapping[str, 
         steps=transformations.steps,
         header_form=headers.form,
     )
-    findings = reading.with_checks((*_form_findings(definition), *definition.new_connector().findings()))
+    checks = (*_form_findings(definition), *_sql_findings(definition), *definition.new_connector().findings())
+    findings = reading.with_checks(checks)
     is_refused = any(finding.is_error for finding in findings)
     return Reading(None if is_refused else definition, findings)
 
@@ -130,6 +145,21 @@ def _form_findings(definition: SinkDefinition) -> tuple[Finding, ...]:
     forms = ", ".join(sorted(accepts))
     text = f"{definition.plugin.name} takes values of these forms: {forms}; this converter makes another"
     return (Finding("value.converter", converter.class_name, text),)
+
+
+def _sql_findings(definition: SinkDefinition) -> Iterator[Finding]:
+    """What can be told of `Sql` without Spark, and where no record can have fields whose types are known."""
+    yield from as_findings(plan_findings(definition.select_plan), definition.properties)
+    sides = {Side.KEY: definition.key_converter, Side.VALUE: definition.value_converter}
+    kinds = {side: converter.spec.kind for side, converter in sides.items()}
+    plain = {side for side, kind in kinds.items() if kind in {ConverterKind.BYTES, ConverterKind.STRING}}
+    loose = {side for side in sides if kinds[side] is ConverterKind.JSON and not sides[side].spec.is_schema_enveloped}
+    for name, side in untyped_selects(definition.steps, plain=plain, loose=loose):
+        text = (
+            f"transforms.{name} is Sql, which needs fields whose types are known; Expected AvroConverter, "
+            "JsonConverter with schemas.enable=true, or texts in records, as `HoistField` makes them"
+        )
+        yield Finding(f"{side}.converter", sides[side].class_name, text)
 
 
 SINKS = ConnectorKind(

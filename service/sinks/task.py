@@ -226,10 +226,8 @@ class SinkTask:
         # Once as it was polled, and once as it is decoded.
         self.memory.add(2 * size_bytes)
         with Holders(lambda: self._put_down(records.num_rows, 2 * size_bytes)) as holders:
-            decoded = await self.settings.decoding.decode(
-                records, refuse=lambda refusal: self._refused.add(polled, refusal)
-            )
-            if rebalances != self._rebalances:
+            decoded = await self._decoded(polled, rebalances)
+            if decoded is None:
                 return
             for refusal in decoded.refusals:
                 self._refused.add(polled, refusal)
@@ -243,6 +241,32 @@ class SinkTask:
             await self._put_all(polled, decoded, holders)
         for topic in records.column("topic").unique().to_pylist():
             self.use_topic(str(topic))
+
+    async def _decoded(self, polled: Polled, rebalances: int) -> Decoded | None:
+        """Decode, as a member of the group, which goes on; None where a stop or a rebalance comes first.
+
+        The registry, and Spark where `Sql` is to be carried out, may keep it waiting for long.
+        """
+        decoding = self._group.create_task(self._decode(polled), name=f"{self.task_id} decodes")
+        try:
+            while not decoding.done() and not self._stop.is_set() and rebalances == self._rebalances:
+                await asyncio.wait((decoding,), timeout=POLL_SECONDS)
+                if not decoding.done():
+                    await self._commit_if_due()
+                    await self._consumer.keep_membership(seconds_max=0)
+            return decoding.result() if decoding.done() and rebalances == self._rebalances else None
+        finally:
+            decoding.cancel()
+
+    async def _decode(self, polled: Polled) -> Decoded:
+        try:
+            return await self.settings.decoding.decode(
+                polled.records, refuse=lambda refusal: self._refused.add(polled, refusal)
+            )
+        except Exception:
+            # As in `_failures`; a cancellation is only that of a poll that is not wanted any more.
+            self._has_failed = True
+            raise
 
     def _put_down(self, records: int, size_bytes: int) -> None:
         self.activity.put_down(pages=1, records=records)

@@ -95,7 +95,7 @@ class DeepChecks:
             ]
         elif isinstance(definition, SinkDefinition):
             sink = definition
-            questions.append(("Kafka", lambda: self._kafka_of_sink(sink)))
+            questions += [("Spark", lambda: self._spark(sink)), ("Kafka", lambda: self._kafka_of_sink(sink))]
         async with asyncio.TaskGroup() as group:
             asking = [group.create_task(_answered(asked, ask), name=f"ask {asked}") for asked, ask in questions]
         return [task.result() for task in asking]
@@ -123,9 +123,10 @@ class DeepChecks:
             blocking=self.calls,
         )
 
-    async def _spark(self, definition: ConnectorDefinition) -> Answer:
+    async def _spark(self, definition: ConnectorDefinition | SinkDefinition) -> Answer:
         if not definition.asks_spark:
-            return Answer("Spark", "not asked: the contract has no rules")
+            is_sink = isinstance(definition, SinkDefinition)
+            return Answer("Spark", f"not asked: {'there is no Sql' if is_sink else 'the contract has no rules'}")
         return _summed_up("Spark", "takes all rules and SQL", await self.spark.findings(definition))
 
     async def _registry(self, definition: ConnectorDefinition) -> Answer:

@@ -14,8 +14,10 @@ from fetchers.sdk import Finding, Severity
 from service.config.definition import RULES_PREFIX, ConnectorDefinition, as_findings
 from service.config.kinds import Definition
 from service.registry.errors import RegistryFailure
+from service.sinks.definition import SinkDefinition
 from service.worker.connectors import PlanCheck, Schemas
 from spark_batch.errors import ConversionError
+from spark_batch.plan import ConversionPlan
 
 SPARK_SECONDS_MAX = 10.0
 """For the registry to give the contract and for Spark to look at its rules, other requests' before them included."""
@@ -35,21 +37,26 @@ class Outside:
 
     async def findings(self, definition: Definition) -> Sequence[Finding]:
         """What only Spark can tell: of rules, functions and casts by the tree that its parser makes."""
-        if not isinstance(definition, ConnectorDefinition) or not definition.asks_spark:
+        if not isinstance(definition, (ConnectorDefinition, SinkDefinition)) or not definition.asks_spark:
             return ()
         if not self.is_spark_ready():
             return (_not_asked(definition, "it has not started yet"),)
         try:
             async with asyncio.timeout(self.seconds_max), self._one_at_a_time:
-                plan = definition.plan(await self.schemas.contract_of(definition))
+                plan = await self._plan(definition)
                 return as_findings(await self.check_plan(plan), definition.properties)
         except TimeoutError:
             return (_not_asked(definition, f"there was no answer within {self.seconds_max:g} s"),)
         except (ConversionError, RegistryFailure) as error:
             return (_not_asked(definition, str(error)),)
 
+    async def _plan(self, definition: ConnectorDefinition | SinkDefinition) -> ConversionPlan:
+        if isinstance(definition, SinkDefinition):
+            return definition.select_plan
+        return definition.plan(await self.schemas.contract_of(definition))
 
-def _not_asked(definition: ConnectorDefinition, reason: str) -> Finding:
+
+def _not_asked(definition: ConnectorDefinition | SinkDefinition, reason: str) -> Finding:
     key = next(
         key
         for key in sorted(definition.properties)

@@ -228,9 +228,7 @@ async def _rule_findings(
         plan = definition.plan(await schemas.contract_of(definition))
     except RegistryFailure:
         return ()
-    if plan.contract is None:
-        return ()
-    said = (plan.contract, plan.transformations)
+    said = (plan.payload_format, plan.contract, plan.transformations)
     if said not in asked:
         asked[said] = await check_plan(plan)
     return as_findings(asked[said], definition.properties)

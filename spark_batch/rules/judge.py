@@ -49,6 +49,8 @@ class _Scope:
     outer: Mapping[str, AvroType | None] = field(default_factory=dict)
     items: Mapping[str, AvroType | None] = field(default_factory=dict)
     """Variables of the innermost lambda."""
+    is_open: bool = False
+    """Whether the record is not known yet: what depends on its names and types is left to a later judgement."""
 
     @property
     def is_lambda(self) -> bool:
@@ -57,14 +59,18 @@ class _Scope:
 
     def inside(self, items: Mapping[str, AvroType | None]) -> _Scope:
         """The scope of a lambda's body."""
-        return _Scope(self.fields, {**self.outer, **self.items}, items)
+        return _Scope(self.fields, {**self.outer, **self.items}, items, self.is_open)
 
 
-def judge(tree: Node, record: Record) -> float:
+def judge(tree: Node, record: Record | None) -> float:
     """How many times the size of the record its value may have.
 
-    Raises RuleRefused where the tree says what it may not; Spark still decides whether it is typed well.
+    Raises RuleRefused where the tree says what it may not; Spark still decides whether it is typed well. Without a
+    record what is refused is what no record allows, so that a text can be refused before records come; nothing may be
+    carried out that was not judged with its record as well.
     """
+    if record is None:
+        return _Judge().growth(tree, _Scope({}, is_open=True))
     return _Judge().growth(tree, _Scope({each.name: each.slot.type for each in record.fields}))
 
 
@@ -108,7 +114,8 @@ class _Judge:
             _judge_scale(node)
         if name == "split" and not (_is_text_literal(node, 1) and _PLAIN_SEPARATOR.fullmatch(str(_literal(node, 1)))):
             raise RuleRefused("split by a pattern", "split by a text that is written out, such as ',' or '\\\\.'")
-        if name in HASHED_ITEMS and not all(_has_hashed_items(child, scope) for child in node.children):
+        is_hashed = scope.is_open or all(_has_hashed_items(child, scope) for child in node.children)
+        if name in HASHED_ITEMS and not is_hashed:
             raise RuleRefused(f"the function {name} of these arrays", f"{name} of arrays of numbers, texts or instants")
         grown = self._children(node, scope)
         if name in {"concat", "array", "struct"}:
@@ -134,7 +141,7 @@ class _Judge:
 
 def _judge_reference(node: Node, scope: _Scope) -> None:
     root = node.names[0]
-    if root in scope.items:
+    if root in scope.items or scope.is_open:
         return
     if root in scope.outer or root in scope.fields:
         if scope.is_lambda and not _is_fixed_size(_type_of(node, scope)):
@@ -154,7 +161,7 @@ def _judge_cast(node: Node, scope: _Scope) -> None:
         return
     if _DECIMAL.fullmatch(name) and node.children:
         kind = _type_of(node.children[0], scope)
-        if node.children[0].is_literal or kind in _NUMBERS or isinstance(kind, Decimal):
+        if scope.is_open or node.children[0].is_literal or kind in _NUMBERS or isinstance(kind, Decimal):
             return
         raise RuleRefused(f"a cast to {name} of what may be a text", "double, or a decimal field of the contract")
     raise RuleRefused(f"a cast to {name}", _listed(CAST_TYPES))

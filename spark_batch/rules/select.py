@@ -105,6 +105,19 @@ def analyse(session: SparkSession, sql: str, record: Record) -> None:
         remember(sql, record, SelectRefused(refusal.found, refusal.expected))
 
 
+def text_refusal(session: SparkSession, sql: str) -> RuleRefused | None:
+    """Why the text is refused whatever records come, None where that depends on them; blocks.
+
+    Of records whose types only they tell, which `analyse` judges then.
+    """
+    try:
+        _demand_own_jvm(session)
+        _clauses(session._jvm, sql, None)  # noqa: SLF001 - PySpark offers no public way to its parser
+    except RuleRefused as refusal:
+        return refusal
+    return None
+
+
 def selected_column(sql: str, record: Record, source: str, is_there: Column) -> Column:
     """The column of the module's first words, over the struct in the column `source`; null where nothing is there.
 
@@ -128,8 +141,7 @@ def selected_column(sql: str, record: Record, source: str, is_there: Column) -> 
 
 
 def _analysed(session: SparkSession, sql: str, record: Record) -> _Analysed:
-    if is_remote(session):
-        raise RuleRefused("Spark Connect (spark.remote)", "Spark in the worker's own JVM (spark.master)")
+    _demand_own_jvm(session)
     jvm: Any = session._jvm  # noqa: SLF001 - PySpark offers no public way to its parser
     with _ansi(session) as ansi:
         items, where = _clauses(jvm, sql, record)
@@ -150,6 +162,11 @@ def _analysed(session: SparkSession, sql: str, record: Record) -> _Analysed:
     _demand_size(items, fields)
     expressions = tuple(resolved[: len(items)])
     return _Analysed(Selection(fields, where is not None), expressions, None if where is None else resolved[-1])
+
+
+def _demand_own_jvm(session: SparkSession) -> None:
+    if is_remote(session):
+        raise RuleRefused("Spark Connect (spark.remote)", "Spark in the worker's own JVM (spark.master)")
 
 
 def _demand_size(items: list[_Item], fields: tuple[SelectedField, ...]) -> None:
@@ -178,8 +195,8 @@ def _ansi(session: SparkSession) -> Iterator[SparkSession]:
         go_by_settings_of(session)
 
 
-def _clauses(jvm: Any, sql: str, record: Record) -> tuple[list[_Item], Node | None]:
-    """What is selected, by name, and the condition; raises RuleRefused."""
+def _clauses(jvm: Any, sql: str, record: Record | None) -> tuple[list[_Item], Node | None]:
+    """What is selected, by name (nothing by the star of an unknown record), and the condition; raises RuleRefused."""
     check_text(sql)
     plan = _parsed(jvm, sql)
     if _simple_name(plan) != "Project":
@@ -216,7 +233,7 @@ def _parsed(jvm: Any, sql: str) -> Any:
         raise RuleRefused(first_words(words), EXPECTED) from error
 
 
-def _items(jvm: Any, java: Any, record: Record) -> Iterator[_Item]:
+def _items(jvm: Any, java: Any, record: Record | None) -> Iterator[_Item]:
     """What one part of the list between SELECT and FROM selects."""
     kind = _simple_name(java)
     if kind in {"UnresolvedStar", "UnresolvedStarExceptOrReplace"}:
@@ -232,7 +249,7 @@ def _items(jvm: Any, java: Any, record: Record) -> Iterator[_Item]:
     yield _Item(tree.names[-1], tree, growth)
 
 
-def _star(jvm: Any, java: Any, record: Record) -> Iterator[_Item]:
+def _star(jvm: Any, java: Any, record: Record | None) -> Iterator[_Item]:
     target = java.target()
     if str(target) not in {"None", f"Some(List({FROM}))", f"Some(ArrayBuffer({FROM}))"}:
         raise RuleRefused("a star of a field", f"*, or {FROM}.*")
@@ -242,24 +259,25 @@ def _star(jvm: Any, java: Any, record: Record) -> Iterator[_Item]:
             raise RuleRefused("* REPLACE", "* EXCEPT (…) and expressions")
         for path in each_of(java.excepts()):
             name = ".".join(map(str, each_of(path)))
-            if record.field(name) is None:
+            if record is not None and record.field(name) is None:
                 raise RuleRefused(f"* EXCEPT ({name})", "fields of the record")
             left_out.add(name)
-    for field in record.fields:
+    for field in () if record is None else record.fields:
         if field.name not in left_out:
             names = (field.name,)
             yield _Item(field.name, Node("UnresolvedAttribute", names=names, java=_attribute(jvm, names)), 1.0)
 
 
-def _judged(java: Any, record: Record) -> tuple[Node, float]:
+def _judged(java: Any, record: Record | None) -> tuple[Node, float]:
     tree = _unqualified(tree_of(java), record)
     return tree, judge(tree, record)
 
 
-def _unqualified(node: Node, record: Record) -> Node:
+def _unqualified(node: Node, record: Record | None) -> Node:
     """`record.name` is judged as `name`, unless the record has a field `record`; Spark reads it so as well."""
     if node.kind == "UnresolvedAttribute" and node.names[0] == FROM and len(node.names) > 1:
-        return node if record.field(FROM) is not None else replace(node, names=node.names[1:])
+        is_field = record is not None and record.field(FROM) is not None
+        return node if is_field else replace(node, names=node.names[1:])
     return replace(node, children=tuple(_unqualified(child, record) for child in node.children))
 
 

@@ -68,6 +68,7 @@ class FaultReason(StrEnum):
     MISSING_TIMESTAMP = "missing_timestamp"
     UNUSABLE_DEFAULT = "unusable_default"
     OUT_OF_RANGE = "out_of_range"
+    EXPRESSION_FAILED = "expression_failed"
 
 
 class Fault(NamedTuple):

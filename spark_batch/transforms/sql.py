@@ -16,7 +16,7 @@ from spark_batch.avro_types import Array, AvroType, Decimal, Field, JsonValue, M
 from spark_batch.outcome import Reason
 from spark_batch.transforms.change import Taken, avro_type
 from spark_batch.transforms.fields import FieldWriter
-from spark_batch.transforms.form import ExactRow, FormKey, Inapplicable, KeyKind, KeysRefused, KeyValues, Parts, Side
+from spark_batch.transforms.form import ExactRow, FormKey, Inapplicable, KeyKind, KeyValues, Parts, Side
 from spark_batch.transforms.selection import SelectedField, Selection, SelectRefused, selection
 from spark_batch.transforms.shape import Misfit, Shape, demand_record, record_document, written
 
@@ -48,9 +48,8 @@ class Sql:
 
     @classmethod
     def configured(cls, side: Side, values: KeyValues, *, is_sink: bool) -> Sql:
-        """Refused for sinks; what its text says wrong is told with the plan (`plan_findings`)."""
-        if is_sink:
-            raise KeysRefused(("type", "a source: records of sinks do not pass through Spark in this version"))
+        """What its text says wrong is told with the plan (`plan_findings`)."""
+        del is_sink
         return cls(side, values["sql"])
 
     def of(self, record: Record) -> Selection:

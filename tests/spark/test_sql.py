@@ -375,3 +375,16 @@ def test_records_that_a_predicate_keeps_from_it(local_engine: LocalEngine) -> No
     with_header = replace(plan, headers=frozenset({"h"}))
     assert converted(local_engine, with_header, payload).column("reason").to_pylist() == [Reason.EXPRESSION_FAILED]
     assert values(converted(local_engine, with_header, order(customer="2.5"))) == [{"id": 1, "customer": 2.5}]
+
+
+def test_rows_whose_schema_is_still_to_come(local_engine: LocalEngine) -> None:
+    """Their texts are judged all the same, before the first row; what depends on the schema is left to it."""
+    for sql, word in {
+        "SELECT *, id + 1 AS next, inner.a FROM record WHERE name = 'x'": "",
+        "SELECT `reflect`('java.lang.System', 'getenv', name) AS n FROM record": "reflect",
+        "SELECT IDENTIFIER('java_' || 'method')('x', 'y') AS n FROM record": "not allowed",
+        "SELECT repeat(name, 1000) AS n FROM record": "repeat",
+    }.items():
+        plan = replace(BASE, transformations=(Step("picked", Sql(Side.VALUE, sql)),))
+        found = plan_findings(plan) or local_engine.check(plan)
+        assert [word in finding.expected for finding in found] == ([True] if word else []), sql

@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
+from itertools import groupby
 from typing import Any, cast
 
 import numpy as np
@@ -21,8 +22,10 @@ import pyarrow.compute as pc
 from service.config.transforms import PACKAGE
 from service.sinks.avro_columns import parsed_slot
 from service.sinks.batch import Form, Refusal, ValueType
+from service.sinks.converters import in_thread
 from service.sinks.readings import UNKNOWN, Column, Reading, Rows, column_of
 from service.sinks.transforms.joining import joined
+from service.sinks.transforms.selecting import Selected, Selecting
 from spark_batch.avro_types import Primitive, Slot
 from spark_batch.transforms.catalog import (
     HEADER_EDITS,
@@ -36,6 +39,7 @@ from spark_batch.transforms.catalog import (
     RecordIsTombstone,
     ReshapingForm,
     Side,
+    Sql,
     Step,
     Transformation,
 )
@@ -61,23 +65,33 @@ class Transformed:
 
 def transformed(steps: tuple[Step, ...], polled: pa.Table, keys: Reading, values: Reading) -> Transformed:
     """Take decoded records through the steps; those that do not fit one are refused, and the others go on."""
-    work = _Work(polled, has_headers=any(_asks_for_headers(step) for step in steps))
-    parts = list(work.parts(keys, values))
-    count = sum(len(part.rows) for part in parts)
-    for step in steps:
-        parts = [after for part in parts for after in work.stepped(part, step)]
-    found = {Side.KEY: keys, Side.VALUE: values}
-    for side, reading in found.items():
-        if any(_changes(step.transformation, side) for step in steps):
-            pieces = [(part.rows, _type_of(part.halves[side]), part.halves[side].column) for part in parts]
-            found[side] = joined(pieces, polled.num_rows, reading)
-    refused = {refusal.row: (refusal.reason, refusal.message) for refusal in work.refusals}
-    filtered = count - len(refused) - sum(len(part.rows) for part in parts)
-    values = replace(found[Side.VALUE], refused={**found[Side.VALUE].refused, **refused})
-    if filtered:
-        values = replace(values, dropped=_dropped(polled.num_rows, parts))
-    refusals = sorted(work.refusals, key=lambda refusal: refusal.row)
-    return Transformed(_records(steps, polled, parts), found[Side.KEY], values, refusals, filtered)
+    if not steps:
+        return Transformed(polled, keys, values, [], 0)
+    work = _Work(steps, polled)
+    work.begin(keys, values)
+    work.go(steps)
+    return work.end(keys, values)
+
+
+async def transformed_by_spark(  # noqa: PLR0917 - as `transformed`, and Spark
+    steps: tuple[Step, ...], polled: pa.Table, keys: Reading, values: Reading, selecting: Selecting
+) -> Transformed:
+    """The same, of steps with `Sql` among them, which Spark carries out; nobody waits for it in a thread.
+
+    Raises what ``Selecting.of`` raises.
+    """
+    work, count = _Work(steps, polled), polled.num_rows
+    await in_thread(lambda: work.begin(keys, values), records=count)
+    for is_sql, chain in groupby(steps, key=lambda step: isinstance(step.transformation, Sql)):
+        own = tuple(chain)
+        if not is_sql:
+            await in_thread(partial(work.go, own), records=count)
+            continue
+        for step in own:
+            asked = await in_thread(partial(work.asked, step), records=count)
+            found = await selecting.of(step, asked)
+            await in_thread(partial(work.take, step, found), records=count)
+    return await in_thread(lambda: work.end(keys, values), records=count)
 
 
 def _changes(transformation: Transformation, side: Side) -> bool:
@@ -136,12 +150,66 @@ def _with(table: pa.Table, name: str, values: object) -> pa.Table:
 class _Work:
     """One polled batch on its way."""
 
+    steps: tuple[Step, ...]
     polled: pa.Table
-    has_headers: bool
-    """Whether any step looks at headers; else none are taken along."""
     refusals: list[Refusal] = field(default_factory=list)
+    parts: list[Records] = field(default_factory=list)
+    """What is left of it so far."""
+    _count: int = 0
+    """How many records the converters have taken."""
 
-    def stepped(self, part: Records, step: Step) -> Iterator[Records]:
+    def begin(self, keys: Reading, values: Reading) -> None:
+        """With what the converters have taken."""
+        self.parts = list(self._split(keys, values))
+        self._count = sum(len(part.rows) for part in self.parts)
+
+    def go(self, steps: Iterable[Step]) -> None:
+        """Take all parts through steps of which none is `Sql`."""
+        for step in steps:
+            self.parts = [after for part in self.parts for after in self._stepped(part, step)]
+
+    def asked(self, step: Step) -> list[Records]:
+        """Take out what a `Sql` applies to; what is not there it leaves alone."""
+        side, asked, others = cast("Sql", step.transformation).side, [], []
+        for part in self.parts:
+            is_asked = self._is_met(part, step) & ~is_null(part.halves[side])
+            if is_asked.all():
+                asked.append(part)
+                continue
+            others.append(part.taken(~is_asked))
+            if is_asked.any():
+                asked.append(part.taken(is_asked))
+        self.parts = others
+        return asked
+
+    def take(self, step: Step, found: Iterable[tuple[Records, Selected]]) -> None:
+        """Put back what `Sql` has made of it, without what it drops and what it fails on."""
+        form = cast("Sql", step.transformation)
+        for part, selected in found:
+            self._refuse(part, selected.faults, class_name(form))
+            is_kept = ~selected.is_dropped
+            is_kept[list(selected.faults)] = False
+            after = part.with_half(form.side, selected.half)
+            if is_kept.any():
+                self.parts.append(after if is_kept.all() else after.taken(is_kept))
+
+    def end(self, keys: Reading, values: Reading) -> Transformed:
+        """The parts put together again."""
+        steps, polled, parts = self.steps, self.polled, self.parts
+        found = {Side.KEY: keys, Side.VALUE: values}
+        for side, reading in found.items():
+            if any(_changes(step.transformation, side) for step in steps):
+                pieces = [(part.rows, _type_of(part.halves[side]), part.halves[side].column) for part in parts]
+                found[side] = joined(pieces, polled.num_rows, reading)
+        refused = {refusal.row: (refusal.reason, refusal.message) for refusal in self.refusals}
+        filtered = self._count - len(refused) - sum(len(part.rows) for part in parts)
+        values = replace(found[Side.VALUE], refused={**found[Side.VALUE].refused, **refused})
+        if filtered:
+            values = replace(values, dropped=_dropped(polled.num_rows, parts))
+        refusals = sorted(self.refusals, key=lambda refusal: refusal.row)
+        return Transformed(_records(steps, polled, parts), found[Side.KEY], values, refusals, filtered)
+
+    def _stepped(self, part: Records, step: Step) -> Iterator[Records]:
         """What one step makes of a part; what it does not apply to stays a part of its own."""
         is_met = self._is_met(part, step)
         form = step.transformation
@@ -186,9 +254,10 @@ class _Work:
             if len(good.rows):
                 yield good
 
-    def parts(self, keys: Reading, values: Reading) -> Iterator[Records]:
+    def _split(self, keys: Reading, values: Reading) -> Iterator[Records]:
         """The records that their converters have taken, by topic and types."""
         polled = self.polled
+        has_headers = any(_asks_for_headers(step) for step in self.steps)
         is_good = np.ones(polled.num_rows, dtype=bool)
         is_good[[*keys.refused, *values.refused]] = False
         topics: Any = cast("Any", column_of(polled, "topic")).dictionary_encode()
@@ -201,7 +270,7 @@ class _Work:
                 Side.VALUE: _half(values, int(values.groups[first]), rows, is_absent=bool(is_value_absent[first])),
             }
             headers: Any = pa.nulls(len(rows), SINK_HEADERS)
-            if self.has_headers:
+            if has_headers:
                 headers = sink_headers(cast("Any", column_of(polled, "headers")).take(pa.array(rows)))
             yield Records(rows, str(topics.dictionary[int(topics.indices[first])]), halves, headers)
 

@@ -24,10 +24,12 @@ from service.pipeline.memory import MemoryBudget
 from service.sinks.connectors import DefinedSink, SinkParts
 from service.sinks.definition import SINKS
 from service.sinks.task import SinkTask
+from service.sinks.transforms.selecting import Spark
 from service.worker.connectors import confirm_always
 from service.worker.kinds import KindMaker
 from service.worker.lending import ClientSettings
 from service.worker.schemas import RegistrySchemas
+from tests.unit.sinks.fakes import NoSpark
 
 WAIT_SECONDS_MAX = 60.0
 LOOK_SECONDS = 0.05
@@ -42,6 +44,7 @@ class Sinks:
     registries: RegistrySchemas = field(default_factory=RegistrySchemas)
     flush_seconds: float = 60.0
     events: list[Event] = field(default_factory=list)
+    spark: Spark = field(default_factory=NoSpark)
 
     async def task(self, number: int = 0, *, http: HttpDoor | None = None) -> SinkTask:
         """An incarnation of a task; nothing of it runs yet. ``http``: an open client, for sinks that ask by it."""
@@ -53,6 +56,7 @@ class Sinks:
             self.events.append,
             MemoryBudget(2**30),
             http or shared_http(),
+            self.spark,
             self.flush_seconds,
         )
         worker = {"key.converter": "string", "value.converter": "string"}

@@ -30,6 +30,7 @@ from service.worker.lending import ClientSettings
 from service.worker.schemas import RegistrySchemas
 from tests.integration.sinks.sink_runs import make_topic, produce, sink_properties, stored, wait_until
 from tests.stack import KafkaStack
+from tests.unit.sinks.fakes import NoSpark
 
 pytestmark = pytest.mark.integration
 RECORDS = 40
@@ -164,7 +165,13 @@ async def held_task(sink: HeldSink, bootstrap: str, topic: str, folder: Path) ->
     definition = read_sink_definition(sink_properties(topic, topic, folder / "out.txt"), worker=text).definition
     assert definition is not None
     parts = SinkParts(
-        ClientSettings({}, bootstrap), RegistrySchemas(), SystemClock(), discard, MemoryBudget(2**30), shared_http()
+        ClientSettings({}, bootstrap),
+        RegistrySchemas(),
+        SystemClock(),
+        discard,
+        MemoryBudget(2**30),
+        shared_http(),
+        NoSpark(),
     )
     task = await sink_task(TaskId(topic, 0), definition, parts, connector=sink)
     settings = KafkaSettings(bootstrap=bootstrap, consumer=ConsumerSettings(poll_records_max=3))

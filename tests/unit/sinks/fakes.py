@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
+
+import pyarrow as pa
 
 from fetchers.catalog import shared_http
 from fetchers.sdk import BackOff, SystemClock
@@ -18,10 +20,11 @@ from service.kafka.library import GroupMember
 from service.kafka.records import TopicRecords
 from service.pipeline.memory import MemoryBudget
 from service.sinks.contract import Offsets, Partition, PutLimits, SinkBatch, SinkConfig, SinkConnector, SinkContext
-from service.sinks.converters import TextReader
+from service.sinks.converters import ColumnReader, TextReader
 from service.sinks.dead_letters import DeadLetterRules
 from service.sinks.decoding import KEY_STAGE, VALUE_STAGE, Decoding, SideReader
 from service.sinks.task import SinkSettings, SinkTask
+from spark_batch.plan import ConversionPlan, PlanFinding
 from tests.unit.sinks.fake_library import HERE, ROUND_TRIP_SECONDS, TOPIC, FakeGroup, FakeLibrary
 
 E = TypeVar("E", bound=Event)
@@ -78,6 +81,18 @@ class MemorySink(SinkConnector[MemoryConfig]):
         self.log.append("stop")
 
 
+class NoSpark:
+    """For sinks without `Sql`, which ask Spark for nothing."""
+
+    async def convert(self, plan: ConversionPlan, batch: pa.Table, /, *, is_alone: bool = False) -> pa.Table:
+        """Nobody calls it."""
+        raise AssertionError(plan, batch, is_alone)
+
+    async def check(self, plan: ConversionPlan) -> Sequence[PlanFinding]:
+        """Nobody calls it."""
+        raise AssertionError(plan)
+
+
 @dataclass
 class FakeLetters:
     """The writer of dead letters, with the group's offsets in its transactions."""
@@ -130,6 +145,8 @@ class World:
     limits: PutLimits = field(default_factory=PutLimits)
     poll_records_max: int = POLL_RECORDS
     memory: MemoryBudget = field(default_factory=lambda: MemoryBudget(2**30))
+    values: ColumnReader = field(default_factory=TextReader)
+    """What reads values, for as long as it takes."""
     events: list[Event] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -162,8 +179,8 @@ class World:
             )
             return consumers[-1]
 
-        text = TextReader()
-        decoding = Decoding(SideReader(text, "K", KEY_STAGE), SideReader(text, "V", VALUE_STAGE), "Sink")
+        keys, values = SideReader(TextReader(), "K", KEY_STAGE), SideReader(self.values, "V", VALUE_STAGE)
+        decoding = Decoding(keys, values, "Sink")
         settings = SinkSettings(
             decoding,
             self.rules,

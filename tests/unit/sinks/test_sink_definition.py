@@ -185,3 +185,66 @@ def test_a_class_of_ones_own_is_a_sink_when_it_is_one() -> None:
     assert find_sink("service.sinks.batch:Form") is None
     assert find_sink("no.such.module:Class") is None
     assert find_sink("FileStreamSource") is None
+
+
+PICKED = {"transforms": "p", "transforms.p.type": "Sql", "transforms.p.sql": "SELECT a FROM record WHERE b > 1"}
+HOISTED = {
+    **PICKED,
+    "transforms": "h,p",
+    "transforms.h.type": "org.apache.kafka.connect.transforms.HoistField$Value",
+    "transforms.h.field": "a",
+}
+KEYED = {
+    "transforms": "k,p",
+    "transforms.k.type": "org.apache.kafka.connect.transforms.ValueToKey",
+    "transforms.k.fields": "a",
+    "transforms.p.type": "Sql$Key",
+    "transforms.p.sql": "SELECT a FROM record",
+}
+SCHEMAS = {"value.converter": "json", "value.converter.schemas.enable": "true"}
+NO_SCHEMAS = {"value.converter": "json", "value.converter.schemas.enable": "false"}
+STRINGS = {"value.converter": "string"}
+
+
+@pytest.mark.parametrize(
+    ("keys", "refused"),
+    [
+        ({**PICKED, **SCHEMAS}, ""),
+        ({**PICKED, "value.converter": "avro", "value.converter.schema.registry.url": "http://r:1"}, ""),
+        ({**PICKED, **NO_SCHEMAS}, "value.converter"),
+        ({**PICKED, **STRINGS}, "value.converter"),
+        ({**HOISTED, **STRINGS}, ""),
+        ({**HOISTED, **NO_SCHEMAS}, "value.converter"),
+        ({**PICKED, **SCHEMAS, "transforms.p.type": "Sql$Key"}, "key.converter"),
+        ({**KEYED, **SCHEMAS}, ""),
+        ({**KEYED, **NO_SCHEMAS}, "value.converter"),
+    ],
+)
+def test_sql_needs_converters_that_tell_types(keys: dict[str, str], refused: str) -> None:
+    """Or texts that `HoistField` makes records of; the finding names the converter, and what would do."""
+    reading = read_sink_definition({**GOOD, **keys}, worker=WORKER)
+    found = errors(reading)
+    assert list(found) == ([refused] if refused else [])
+    assert all("fields whose types are known" in text for text in found.values())
+    if reading.definition is not None:
+        assert reading.definition.asks_spark
+
+
+@pytest.mark.parametrize(
+    ("sql", "word"),
+    [
+        ("SELECT java_method('java.lang.System', 'getenv', a) AS x FROM record", "java_method"),
+        ("SELECT a FROM record WHERE a IN (SELECT 1)", "subquery"),
+        ("SELECT a FROM text.`/etc/passwd`", "FROM record"),
+        ("SELECT ${env:HOME} AS a FROM record", "${"),
+        ("SELECT a FROM record GROUP BY a", "GROUP BY"),
+        ("DROP TABLE record", "SELECT"),
+        ("", "non-empty"),
+    ],
+)
+def test_what_sql_may_not_say_is_told_without_spark_where_that_can_be(sql: str, word: str) -> None:
+    """As of a source, at the same key."""
+    reading = read_sink_definition({**GOOD, **PICKED, **SCHEMAS, "transforms.p.sql": sql}, worker=WORKER)
+    assert reading.definition is None
+    assert list(errors(reading)) == ["transforms.p.sql"]
+    assert word in errors(reading)["transforms.p.sql"]

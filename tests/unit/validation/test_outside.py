@@ -74,6 +74,36 @@ async def test_spark_is_asked_of_what_is_right_by_itself_alone() -> None:
         assert not [finding for finding in validated.warnings if "Spark" in finding.message]
 
 
+SQL_SINK = {
+    "name": "c",
+    "connector.class": "FileStreamSink",
+    "topics": "t",
+    "file": "f",
+    "value.converter": "json",
+    "value.converter.schemas.enable": "true",
+    "transforms": "p",
+    "transforms.p.type": "Sql",
+    "transforms.p.sql": "SELECT a FROM record",
+}
+
+
+async def test_sql_of_a_sink_that_spark_refuses_is_an_error_of_the_config() -> None:
+    """Of the text alone: what the records are is not known before they come. A Spark that is away is noted."""
+    asked: list[ConversionPlan] = []
+
+    async def refusing_sql(plan: ConversionPlan) -> Sequence[PlanFinding]:
+        asked.append(plan)
+        return [PlanFinding("transforms.p.sql", "SELECT a FROM record", "another text")]
+
+    validated = await plugins(refusing_sql).validate("FileStreamSink", SQL_SINK)
+    [found] = [info.value for info in validated.infos.configs if info.value.errors]
+    assert (found.name, validated.infos.error_count) == ("transforms.p.sql", 1)
+    assert "another text" in found.errors[0]
+    assert [(plan.contract, plan.is_of_rows) for plan in asked] == [(None, True)]
+    [warning] = (await plugins(lost).validate("FileStreamSink", SQL_SINK)).warnings
+    assert (warning.key, warning.severity) == ("transforms.p.sql", Severity.WARNING)
+
+
 @pytest.mark.parametrize(
     ("check", "schemas", "is_ready", "reason"),
     [

@@ -95,6 +95,27 @@ async def test_every_wrong_rule_of_every_connector_is_told() -> None:
     assert spark.asked == 2
 
 
+async def test_sql_of_records_whose_types_come_with_them_is_asked_for() -> None:
+    """Without a contract there is no rule, and yet a text that Spark may refuse."""
+    plans: list[ConversionPlan] = []
+
+    async def refusing(plan: ConversionPlan) -> Sequence[PlanFinding]:
+        plans.append(plan)
+        return [PlanFinding("transforms.p.sql", "SELECT a", "another text")]
+
+    rows = {
+        "name": "rows", "connector.class": "FileStreamSource", "topic": "rows",
+        "transforms": "h,p",
+        "transforms.h.type": "org.apache.kafka.connect.transforms.HoistField$Value", "transforms.h.field": "a",
+        "transforms.p.type": "Sql", "transforms.p.sql": "SELECT a FROM record",
+    }  # fmt: skip
+    definition = read_definition(rows, worker=WORKER).definition
+    assert definition is not None
+    [[finding]] = await rule_findings([definition], Inline(), refusing)
+    assert finding.key == "transforms.p.sql"
+    assert [plan.contract for plan in plans] == [None]
+
+
 async def test_what_cannot_be_asked_for_now_is_left_to_the_task() -> None:
     """A registry or a Spark that is away is no mistake of the config, and holds up nobody for ever."""
     wrong = [defined("wrong", x="a >")]
