@@ -4,8 +4,8 @@ It closes by count, bytes or age, whichever is first, or at once while none befo
 its delivery to begin (then waiting would only add latency). It never splits a page, nor a transaction of the source:
 pages of one that has not ended yet stay behind for the next micro-batch. Only a page or transaction larger than a
 limit exceeds it. A transaction of the source that is larger than what may be held of one is split between two of its
-pages, unless its connector declares that it must not be. Of one that has been split the rest is nobody's whole any more:
-its pages are handed over by the ordinary limits, for several pieces are in memory at once on their way to Kafka.
+pages, unless its connector declares that it must not be. The rest of one that has been split is handed over by the
+ordinary limits: there is nothing whole left to keep, and several pieces are in memory at once on their way to Kafka.
 """
 
 from __future__ import annotations

@@ -252,9 +252,14 @@ async def test_the_servers_reason_survives_what_cannot_be_sent(followed: Followe
                 await asyncio.sleep(LOOK_SECONDS)
             await told(stream, position, times=before)
             with pytest.raises(Retriable, match="57P01"):
-                while True:
-                    stream.receive(count_max=1000, bytes_max=1 << 20)
-                    await told(stream, position, times=between)
+                await received_for_ever(stream, position, between)
+
+
+async def received_for_ever(stream: Replication, position: int, between: int) -> None:
+    """Take what comes, and send statuses between two looks."""
+    while True:
+        stream.receive(count_max=1000, bytes_max=1 << 20)
+        await told(stream, position, times=between)
 
 
 def is_asked(peeked: socket.socket) -> bool:
