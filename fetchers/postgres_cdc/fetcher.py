@@ -62,6 +62,7 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
         self._backlog_due = 0.0
         self._form = change_form(config, self.version)
         self._tables: dict[int, tuple[LogRelation, CapturedTable]] = {}
+        self._apart: set[tuple[str, str]] = set()  # see ``captured``
 
     def partition(self) -> Partition:
         """Debezium's."""
@@ -253,7 +254,7 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
         for schema, name in server.tables():
             relation = server.relation(schema, name)
             if relation is not None:
-                table = captured(self.config, self._form, server, relation)
+                table = captured(self.config, self._form, server, relation, apart=self._apart)
                 found[f"{schema}.{name}"] = (table, select(table, server))
         return dict(sorted(found.items()))
 
@@ -288,8 +289,7 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
                 await self._report_backlog(now)
                 interval = config.heartbeat_interval_ms / 1000
                 if interval and now - beaten >= interval and not reached.events:
-                    beaten = moved = now
-                    told = reached
+                    told, beaten, moved = reached, now, now
                     yield await self._heartbeat(reached)
                 if pages:
                     told, moved = reached, now
@@ -381,7 +381,8 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
         known = self._tables.get(relation.oid)
         if known is None or known[0] is not relation:
             with catalogue(self.config) as server:
-                known = self._tables[relation.oid] = (relation, captured(self.config, self._form, server, relation))
+                table = captured(self.config, self._form, server, relation, apart=self._apart)
+            known = self._tables[relation.oid] = (relation, table)
         return known[1]
 
     async def _heartbeat(self, place: Place) -> Page:

@@ -8,6 +8,7 @@ libpq's chapters "Functions Associated with the COPY Command" and "Asynchronous 
 from __future__ import annotations
 
 import asyncio
+import os
 import struct
 import time
 from collections.abc import Callable, Iterator
@@ -20,19 +21,22 @@ from typing import Any
 import psycopg
 from psycopg import pq
 
-from fetchers.postgres_cdc.catalogue import failure, quoted_name, refusal
+from fetchers.postgres_cdc.catalogue import choices, failure, quoted_name, refusal
 from fetchers.postgres_cdc.columns import SESSION
 from fetchers.postgres_cdc.config import PostgresCdcConfig
 from fetchers.postgres_cdc.messages import Messages
 from fetchers.postgres_cdc.pgoutput import POSTGRES_EPOCH_MICROS
 from fetchers.postgres_cdc.place import position_text
-from fetchers.sdk import Disconnected
+from fetchers.sdk import Disconnected, Fatal
 
 STATUS_SECONDS_MAX = 10.0
 """Between two signs of life; a quarter of the server's ``wal_sender_timeout`` where that is less."""
 LOCK_SECONDS = 0.02
 _TIMEOUT = b"select setting::int from pg_settings where name = 'wal_sender_timeout'"
 _STATUS_FORM = struct.Struct(">cQQQqB")
+_SEGMENT_REMOVED = "58P01"
+"""``undefined_file``: of a stream, that a segment of the log is gone which the slot needs (``WalSndSegmentOpen`` in the
+server's ``walsender.c``). It does not come back, and the view of slots may call the slot whole."""
 
 
 def replication_connection(config: PostgresCdcConfig) -> psycopg.Connection[Any]:
@@ -80,6 +84,7 @@ class Replication:
         self._libpq = connection.pgconn
         try:
             self.status_seconds = self._start(start)
+            self._descriptor = os.dup(self._libpq.socket)
         except BaseException:  # an interrupt too: nobody else knows of the session yet
             connection.close()
             raise
@@ -99,11 +104,12 @@ class Replication:
         return min(STATUS_SECONDS_MAX, milliseconds / 4000 or STATUS_SECONDS_MAX)
 
     def fileno(self) -> int:
-        """The socket's descriptor, which is readable when something has come that ``receive`` has not seen."""
-        try:
-            return self._libpq.socket
-        except psycopg.OperationalError as error:  # found lost meanwhile
-            raise failure(error, self._config.database_hostname) from error
+        """A descriptor that is readable when something has come that ``receive`` has not seen, such as the end.
+
+        It is our own until ``close``: libpq closes its own at once when it finds the connection lost, and the number
+        could be another connection's before the event loop has let go of it.
+        """
+        return self._descriptor
 
     def receive(self, *, count_max: int, bytes_max: int) -> Messages:
         """What has come, about so much of it; nothing: there is no more now. Keepalives are heeded."""
@@ -163,8 +169,11 @@ class Replication:
             return failure(self._lost, host)
         if result is None or result.status != pq.ExecStatus.FATAL_ERROR:
             return Disconnected(f"{host}: the server has ended its log; it is being shut down")
-        state = result.error_field(pq.DiagnosticField.SQLSTATE) or b""
-        return refusal(state.decode(), result.get_error_message(), host)
+        state = (result.error_field(pq.DiagnosticField.SQLSTATE) or b"").decode()
+        if state == _SEGMENT_REMOVED:
+            message = result.get_error_message().strip().splitlines()[0]
+            return Fatal(f"{host}: {message} ({state}). {choices(self._config.slot_name)}")
+        return refusal(state, result.get_error_message(), host)
 
     def tell(self, flushed: int, *, waits: bool = True) -> bool:
         """Let the server forget its log up to there, and see that somebody reads it.
@@ -192,9 +201,7 @@ class Replication:
 
         def tell() -> None:
             nonlocal timer
-            is_told = True
-            with suppress(psycopg.Error):  # whoever reads next hears of it
-                is_told = self.tell(flushed(), waits=False)
+            is_told = self.tell(flushed(), waits=False)
             timer = loop.call_later(self.status_seconds if is_told else LOCK_SECONDS, tell)
 
         timer = loop.call_later(self.status_seconds, tell)
@@ -204,12 +211,20 @@ class Replication:
             timer.cancel()
 
     def _send(self, flushed: int) -> None:
+        """Send a status; where that fails the stream is over, and only ``receive`` learns from the server why.
+
+        Its words may have come already, before or behind log that nobody has taken yet.
+        """
         now = time.time_ns() // 1000 - POSTGRES_EPOCH_MICROS
         written = max(self.heard, self._flushed)
-        self._libpq.put_copy_data(_STATUS_FORM.pack(b"r", written, flushed, flushed, now, 0))
-        self._libpq.flush()
+        with suppress(psycopg.OperationalError):
+            self._libpq.put_copy_data(_STATUS_FORM.pack(b"r", written, flushed, flushed, now, 0))
+            self._libpq.flush()
 
     def close(self) -> None:
         """End the session."""
         with self._lock, suppress(psycopg.Error):
+            if self._descriptor >= 0:
+                os.close(self._descriptor)
+                self._descriptor = -1
             self._connection.close()

@@ -7,7 +7,7 @@ after they were read. Facts: the chapter "pg_snapshot" of PostgreSQL's manual.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 
@@ -48,6 +48,8 @@ class PostgresStretches:
         """Transactions before this one may have written before the log was followed, or had the table."""
         self._published: frozenset[str] = frozenset()
         self._known: dict[str, tuple[LogRelation, CapturedTable]] = {}
+        self._apart: set[tuple[str, str]] = set()
+        """See ``captured``."""
 
     async def tables(self) -> Mapping[str, bool]:
         """All that are published and meant, and whether each has a key.
@@ -103,7 +105,8 @@ class PostgresStretches:
                 return None
             known = self._known.get(name)
             if known is None or known[0] != relation:
-                known = self._known[name] = (relation, captured(self._config, self._form, server, relation))
+                table = captured(self._config, self._form, server, relation, apart=self._apart)
+                known = self._known[name] = (relation, table)
             table = known[1]
             behind = after if len(after) == len(table.keys) else ()  # else the key was changed
             return table, select(table, server, behind, rows_max)
@@ -112,13 +115,29 @@ class PostgresStretches:
         return int(self._context.clock.now().timestamp() * 1_000_000)
 
 
-def captured(config: PostgresCdcConfig, form: ChangeForm, server: Catalogue, relation: LogRelation) -> CapturedTable:
-    """How a table's texts become events; raises ``Fatal``, also where its topic is another table's too."""
-    topic = form.topic(relation.schema, relation.name)
-    for schema, name in server.tables():
-        if form.topic(schema, name) == topic and (schema, name) != (relation.schema, relation.name):
+def captured(
+    config: PostgresCdcConfig,
+    form: ChangeForm,
+    server: Catalogue,
+    relation: LogRelation,
+    *,
+    apart: set[tuple[str, str]],
+) -> CapturedTable:
+    """How a table's texts become events; raises ``Fatal``, also where its topic is another table's too.
+
+    ``apart``: schema and name of tables that are known to have topics of their own. One that is not among them has all
+    tables looked at, and this is what is known then: of two that share a topic the later one is always such a one.
+    """
+    own = (relation.schema, relation.name)
+    if own not in apart:
+        topic, sharing = form.topic(*own), defaultdict[str, set[tuple[str, str]]](set)
+        for table in (own, *server.tables()):
+            sharing[form.topic(*table)].add(table)
+        for schema, name in sharing[topic] - {own}:
             both = f"{relation.schema}.{relation.name} and {schema}.{name}"
             raise Fatal(f"{both} would both be told in the topic {topic}; leave one out (table.exclude.list)")
+        apart.clear()
+        apart.update(*(tables for tables in sharing.values() if len(tables) == 1))
     try:
         return CapturedTable(config, form, relation, server.types(relation.columns), keys=server.keys(relation))
     except ValueError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
 import re2
@@ -43,6 +44,12 @@ def list_findings(lists: Mapping[str, Sequence[str]]) -> list[Finding]:
 
 
 def _compiled(patterns: Sequence[str]) -> Any:
+    return _compiled_once(tuple(patterns))
+
+
+@lru_cache(maxsize=64)
+def _compiled_once(patterns: tuple[str, ...]) -> Any:
+    """A config's lists are asked for of every table of a server, again and again."""
     if not patterns:
         return None
     options = re2.Options()

@@ -4,7 +4,8 @@ It closes by count, bytes or age, whichever is first, or at once while none befo
 its delivery to begin (then waiting would only add latency). It never splits a page, nor a transaction of the source:
 pages of one that has not ended yet stay behind for the next micro-batch. Only a page or transaction larger than a
 limit exceeds it. A transaction of the source that is larger than what may be held of one is split between two of its
-pages, unless its connector declares that it must not be.
+pages, unless its connector declares that it must not be. The rest of one that has been split is handed over by the
+ordinary limits: there is nothing whole left to keep, and several pieces are in memory at once on their way to Kafka.
 """
 
 from __future__ import annotations
@@ -85,7 +86,9 @@ class Batcher:
         self._records = 0
         self._bytes = 0
         self._is_split = False
-        """Whether what is closable ends within a transaction."""
+        """Whether what is closable ends within a transaction that has just become too large."""
+        self._is_rest = False
+        """Whether the open transaction has been split before."""
 
     @property
     def is_empty(self) -> bool:
@@ -107,8 +110,9 @@ class Batcher:
         self._held.append(_Held(item, now))
         self._records += len(item.page)
         self._bytes += item.page.bytes
-        if item.page.ends_transaction:
+        if item.page.ends_transaction or self._is_rest:
             self._closable_pages = len(self._held)
+            self._is_rest = not item.page.ends_transaction
         elif not self.is_closable and self._is_transaction_too_large():
             self._split_transaction()
 
@@ -158,7 +162,7 @@ class Batcher:
             )
             raise SourceTransactionTooLargeError(message)
         self._closable_pages = len(self._held)
-        self._is_split = True
+        self._is_split = self._is_rest = True
 
 
 def _age_seconds(held: Sequence[_Held], now: float) -> float:

@@ -6,9 +6,10 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import socket
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import pytest
 from fetchers.postgres_cdc import fetcher
 from fetchers.postgres_cdc.fetcher import PostgresCdcSource
 from fetchers.postgres_cdc.log import readable
+from fetchers.postgres_cdc.replication import Replication
 from fetchers.sdk import Fatal, Page, Retriable
 from tests.apis.rest.certificates import Authority
 from tests.databases import HAS_POSTGRES, DatabaseServer, Postgres, running_postgres
@@ -223,13 +225,99 @@ async def test_an_error_in_the_stream_is_what_it_is_elsewhere(followed: Followed
         followed.postgres.run("insert into marker default values")
         await task.page()
         followed.postgres.run(f"select pg_terminate_backend({slot(followed)[1]})")
-        with pytest.raises(Retriable):
+        with pytest.raises(Retriable, match="57P01"):
             await task.page()
     async with reading(followed) as task:
         await task.page()
         followed.postgres.run("drop publication dbz_publication", "insert into marker default values")
         with pytest.raises(Fatal, match=r"does not exist \(42704\)"):
             await task.page()
+
+
+@pytest.mark.parametrize(("before", "between"), [(0, 0), (3, 0), (0, 3)])
+async def test_the_servers_reason_survives_what_cannot_be_sent(followed: Followed, before: int, between: int) -> None:
+    """It stands behind a question that is answered too late, or is read after statuses that reach nobody."""
+    await followed.read(stops=is_after_snapshot)
+    position = int(str(followed.offset["lsn_commit"]))
+    async with asyncio.timeout(SECONDS_MAX):
+        while slot(followed)[1] is not None:
+            await asyncio.sleep(LOOK_SECONDS)
+        stream = Replication(followed.connector().config, position)
+        with closing(stream), socket.socket(fileno=os.dup(stream.fileno())) as peeked:
+            while not is_asked(peeked):
+                await asyncio.sleep(LOOK_SECONDS)
+            pid = slot(followed)[1]
+            followed.postgres.run(f"select pg_terminate_backend({pid})")
+            while followed.postgres.rows(f"select 1 from pg_stat_activity where pid = {pid}"):
+                await asyncio.sleep(LOOK_SECONDS)
+            await told(stream, position, times=before)
+            with pytest.raises(Retriable, match="57P01"):
+                await received_for_ever(stream, position, between)
+
+
+async def received_for_ever(stream: Replication, position: int, between: int) -> None:
+    """Take what comes, and send statuses between two looks."""
+    while True:
+        stream.receive(count_max=1000, bytes_max=1 << 20)
+        await told(stream, position, times=between)
+
+
+def is_asked(peeked: socket.socket) -> bool:
+    """Whether the last that has come, and that nobody has read, is a keepalive that asks for an answer."""
+    with suppress(BlockingIOError):
+        found = peeked.recv(1 << 20, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        return found[-23:-17] == b"d\0\0\0\x16k" and found[-1:] == b"\x01"
+    return False
+
+
+async def told(stream: Replication, position: int, *, times: int) -> None:
+    """Send statuses; between two of them the peer's kernel may answer that nobody is there."""
+    for _ in range(times):
+        stream.tell(position)
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+def rolled(server: DatabaseServer) -> list[Path]:
+    """Fill and end segments of the server's log: those behind which it writes now."""
+    postgres = Postgres(server, "postgres")
+    for _ in range(3):
+        postgres.run("insert into unread (v) values ('x')", "select pg_switch_wal()")
+    postgres.run("checkpoint")
+    ((current,),) = postgres.rows("select pg_walfile_name(pg_current_wal_lsn())")
+    return [file for file in (server.folder / "data" / "pg_wal").glob("[0-9A-F]" * 24) if file.name < current]
+
+
+async def test_a_segment_that_was_removed_by_hand_is_a_hole(own_server: DatabaseServer) -> None:
+    """The view of slots does not know of it: to try again would be to try for ever."""
+    postgres = Postgres(own_server, "postgres")
+    postgres.run("create table marker (id serial primary key)", "create table unread (v text)")
+    followed = Followed(postgres, table_include_list=r"public\.marker")
+    await followed.read(stops=is_after_snapshot)
+    for file in rolled(own_server):
+        file.unlink()
+    with pytest.raises(Fatal, match=r"already been removed \(58P01\).* snapshot.mode=initial"):
+        await followed.read_on("insert into marker default values")
+
+
+async def test_log_that_is_purged_under_its_reader_is_a_hole(own_server: DatabaseServer) -> None:
+    """The server ends the session, which may pass; what the next one finds does not."""
+    postgres = Postgres(own_server, "postgres")
+    postgres.run(
+        "create table marker (id serial primary key)",
+        "create table unread (v text)",
+        "alter system set max_slot_wal_keep_size = '1MB'",
+        "select pg_reload_conf()",
+    )
+    followed = Followed(postgres, table_include_list=r"public\.marker")
+    await followed.read(stops=is_after_snapshot)
+    async with reading(followed) as task:
+        postgres.run("insert into marker default values")
+        await task.page()
+        rolled(own_server)
+        with pytest.raises(Retriable, match="57P01"):
+            await task.page()
+    with pytest.raises(Fatal, match=r"removed log that the slot .* snapshot.mode=initial"):
+        await followed.read_on("insert into marker default values")
 
 
 async def test_a_transaction_that_ends_without_a_row_keeps_nobody_waiting(

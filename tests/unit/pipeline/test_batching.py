@@ -74,7 +74,7 @@ def test_an_unfinished_transaction_of_the_source_stays_for_the_next() -> None:
 
 
 def test_a_transaction_that_is_too_large_is_split_between_two_pages() -> None:
-    """At once, with a reason of its own; what comes after goes on as if a transaction had begun there."""
+    """At once, with a reason of its own."""
     held = batcher(queued(page(b"1", ends_transaction=False)))
     assert not held.is_closable
     large = queued(page(b"x" * 1_000, ends_transaction=False))
@@ -82,11 +82,22 @@ def test_a_transaction_that_is_too_large_is_split_between_two_pages() -> None:
     assert held.reason_to_close(now=0, is_converting=True) is CloseReason.TRANSACTION
     assert held.reason_to_close_before(queued(page(b"2"))) is CloseReason.TRANSACTION
     assert held.close(CloseReason.TRANSACTION, now=0).pages[-1] is large
-    held.add(queued(page(b"3", ends_transaction=False)), now=0)
-    assert not held.is_closable
-    held.add(queued(page(b"4")), now=0)
+
+
+def test_the_rest_of_a_split_transaction_is_handed_over_by_the_ordinary_limits() -> None:
+    """Held until it is too large again, each of its pieces would be as large as the whole limit, several at once."""
+    held = batcher(queued(page(b"x" * 1_001, ends_transaction=False)))
+    held.close(CloseReason.TRANSACTION, now=0)
+    held.add(queued(page(b"1", ends_transaction=False)), now=0)
     assert held.reason_to_close(now=0, is_converting=True) is None
-    assert [len(batch.page) for batch in held.close(CloseReason.AGE, now=0).pages] == [1, 1]
+    assert held.reason_to_close_before(queued(page(b"x" * 200))) is CloseReason.BYTES
+    held.add(queued(page(b"x" * 200, ends_transaction=False)), now=0)
+    assert held.reason_to_close(now=0, is_converting=True) is CloseReason.BYTES
+    assert [len(item.page) for item in held.close(CloseReason.BYTES, now=0).pages] == [1, 1]
+    held.add(queued(page(b"2")), now=0)
+    held.add(queued(page(b"3", ends_transaction=False)), now=0)
+    assert [len(item.page) for item in held.close(CloseReason.AGE, now=0).pages] == [1]
+    assert not held.is_closable
 
 
 def test_a_transaction_that_must_not_be_split_fails_with_the_keys_to_change() -> None:
@@ -105,7 +116,7 @@ pages = st.builds(
 
 @given(st.lists(pages, max_size=25))
 def test_every_page_is_in_exactly_one_batch_in_order_and_limits_hold(source: list[object]) -> None:
-    """Only a page or transaction that is larger by itself exceeds a limit."""
+    """Only a page or transaction that is larger by itself exceeds a limit, and only one that is too large is split."""
     items = [QueuedPage(item, float(number)) for number, item in enumerate(source)]  # type: ignore[arg-type]
     held, batches = Batcher(LIMITS), list[MicroBatch]()
     for item in items:
@@ -119,9 +130,13 @@ def test_every_page_is_in_exactly_one_batch_in_order_and_limits_hold(source: lis
     handed_over = [item for batch in batches for item in batch.pages]
     assert handed_over == items[: len(handed_over)]
     assert not any(item.page.ends_transaction for item in items[len(handed_over) :])
+    is_rest = False
     for batch in batches:
         assert batch.pages
-        assert batch.pages[-1].page.ends_transaction or batch.reason is CloseReason.TRANSACTION
+        is_rest = (is_rest and not any(item.page.ends_transaction for item in batch.pages)) or (
+            batch.reason is CloseReason.TRANSACTION
+        )
+        assert batch.pages[-1].page.ends_transaction or is_rest
         is_one_transaction = sum(item.page.ends_transaction for item in batch.pages) <= 1
         fits = batch.records <= LIMITS.records_max and batch.bytes <= LIMITS.bytes_max
         assert fits or is_one_transaction
