@@ -28,6 +28,7 @@ from spark_batch.draft import (
     transformation_failed,
     whole,
 )
+from spark_batch.errors import ConversionFatal
 from spark_batch.exact.verdicts import Verdict, exact_verdict
 from spark_batch.job import (
     COERCED,
@@ -127,9 +128,15 @@ def convert_rows(session: SparkSession, compiled: CompiledPlan, batch: pa.Table)
 
 def _write_rows(draft: RowDraft, writer: RowWriter) -> None:
     """Values and keys by Arrow; what stands for rejected rows, which are told already, goes nowhere."""
-    draft.columns["value"] = writer.value(draft.records)
-    if writer.key is not None:
-        draft.columns["key"] = writer.key(draft.keys)
+    try:
+        draft.columns["value"] = writer.value(draft.records)
+        if writer.key is not None:
+            draft.columns["key"] = writer.key(draft.keys)
+    except pa.ArrowCapacityError as error:
+        raise ConversionFatal(
+            f"{len(draft.payloads)} records of one micro-batch have more than 2 GiB as they are written: "
+            "lower batch.records.max or batch.bytes.max"
+        ) from error
     refuse_large_values(draft)
 
 

@@ -98,7 +98,8 @@ class _Place:
 
     def items(self, column: ArrowColumn, count: int) -> _Place:
         """The items of a list column."""
-        parents = np.asarray(pc.list_parent_indices(column))
+        # Not ``list_parent_indices``: that counts what lies in memory below a null too, which is no item.
+        parents = np.repeat(np.arange(len(column)), _lengths(column))
         rows = parents if self.rows is None else self.rows[parents]
         return _Place(f"{self.path}[]", rows, np.ones(count, dtype=bool))
 
@@ -211,8 +212,9 @@ class _Fit:
         return unscaled_bytes(column) if kind.is_wide else column
 
     def instant(self, kind: Temporal, column: ArrowColumn, place: _Place) -> ArrowColumn:
-        numbers, units = _numbers(kind, column, place)
         told = f"a {kind.value} in the range and precision of its type"
+        _, units = _numbers(kind, column.slice(0, 0), place)
+        numbers = self.checked(column, lambda part: _numbers(kind, part, place)[0], told, place)
         if kind is not Temporal.DATE and units != kind.units_per_second:
             numbers = self.rescaled(numbers, (units, kind.units_per_second), told, place)
         is_wrong = _is_out_of_range(kind, numbers)
@@ -307,9 +309,12 @@ def _is_list(kind: ArrowType) -> bool:
     return pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
 
 
+def _lengths(column: ArrowColumn) -> np.ndarray:
+    return np.asarray(pc.fill_null(pc.list_value_length(column), 0))
+
+
 def _offsets(column: ArrowColumn) -> ArrowColumn:
-    lengths = np.asarray(pc.fill_null(pc.list_value_length(column), 0))
-    return pa.array(np.concatenate(([0], np.cumsum(lengths))), pa.int32())
+    return pa.array(np.concatenate(([0], np.cumsum(_lengths(column)))), pa.int32())
 
 
 def _numbers(kind: Temporal, column: ArrowColumn, place: _Place) -> tuple[ArrowColumn, int]:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 pytest_plugins = [
     "tests.spread",
@@ -27,7 +27,7 @@ pytest_plugins = [
 ]
 
 # A busy machine is no failure: no test is right or wrong by how long it takes.
-settings.register_profile("headrace", deadline=None)
+settings.register_profile("headrace", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("headrace")
 
 # JVMs of tests live for seconds: HotSpot's second compiler would take a third of their time and never earn it back.

@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
+from service.embedded.ports import free_ports
+
 _READ_BYTES = 1 << 16
 
 
@@ -15,7 +17,8 @@ class FaultProxy:
     """Passes bytes on both ways until it is told otherwise; set the patterns before what they are to hit is sent."""
 
     server_port: int
-    port: int = 0
+    port: int = field(default_factory=lambda: free_ports(1)[0])
+    """It stands at the same one each time: between two times a connection of somebody else must not get it."""
     lose_after: bytes = b""
     """Of a request: the server does what it asks, and the connection breaks before its answer."""
     lose_at: bytes = b""
@@ -31,7 +34,6 @@ class FaultProxy:
     async def serving(self) -> AsyncIterator[FaultProxy]:
         """It stands there until the block ends."""
         server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
-        self.port = server.sockets[0].getsockname()[1]
         async with server:
             try:
                 yield self

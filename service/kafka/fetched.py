@@ -157,6 +157,8 @@ def _columns_at_once(batch: Batch) -> list[Any] | None:
     body = _DECOMPRESS[batch.attributes & _CODEC](batch.data[_HEADER.size :])
     try:
         bounds = _walk(body, batch.count)
+        if len(body) != bounds[-1]:
+            return None
         data = np.frombuffer(body, np.uint8)
         sizes, begins = _varints(data, bounds[:-1])
         stamps, at = _varints(data, begins + 1)  # behind the attributes, which are 0 in every version
@@ -164,14 +166,12 @@ def _columns_at_once(batch: Batch) -> list[Any] | None:
         key_sizes, key_at = _varints(data, at)
         value_sizes, value_at = _varints(data, key_at + np.maximum(key_sizes, 0))
         counts, end_at = _varints(data, value_at + np.maximum(value_sizes, 0))
-        headers, end_at = _headers(body, counts, end_at)
+        headers = _headers(body, counts, end_at, bounds[1:])
     except IndexError:
         return None
-    is_whole = np.array_equal(begins + sizes, end_at) and np.array_equal(end_at, bounds[1:])
     if (
         data[begins].any()
-        or not is_whole
-        or len(body) != bounds[-1]
+        or not np.array_equal(begins + sizes, bounds[1:])
         or min(key_sizes.min(), value_sizes.min()) < _NULL_SIZE
     ):
         return None
@@ -187,15 +187,13 @@ def _columns_at_once(batch: Batch) -> list[Any] | None:
     ]
 
 
-def _headers(body: bytes, counts: _Places, at: _Places) -> tuple[Any, _Places]:
-    """The headers of each record, so many from these places on, and where they end.
+def _headers(body: bytes, counts: _Places, at: _Places, record_ends: _Places) -> Any:
+    """The headers of each record, so many from these places on, up to where the record ends.
 
     They are read for all records together, first those that come first. Raises IndexError where they are not as they
-    should be, or more than are usual.
+    should be, or more than are usual: nothing is cut out of a body before all of it is known to lie within its record.
     """
     count_max = int(counts.max())
-    if not count_max:
-        return pa.nulls(len(counts), _COLUMNS[-1].type), at
     if counts.min() < 0 or count_max > _HEADERS_MAX:
         raise IndexError(count_max)
     data, ends = np.frombuffer(body, np.uint8), at.copy()
@@ -209,13 +207,15 @@ def _headers(body: bytes, counts: _Places, at: _Places) -> tuple[Any, _Places]:
         ends[rows] = value_at + np.maximum(value_sizes, 0)
         found[:, offsets[rows] + number] = name_sizes, name_at, value_sizes, value_at
     name_sizes, name_at, value_sizes, value_at = found
-    if name_sizes.min() < 0 or value_sizes.min() < _NULL_SIZE or max(name_sizes.max(), value_sizes.max()) > len(body):
+    if not np.array_equal(ends, record_ends) or (name_sizes < 0).any() or (value_sizes < _NULL_SIZE).any():
         raise IndexError(len(body))
     kind: Any = _COLUMNS[-1].type
+    if not count_max:
+        return pa.nulls(len(counts), kind)
     children = [_names(_cut(body, name_at, name_sizes)), _cut(body, value_at, value_sizes)]
     items = pa.StructArray.from_arrays(children, fields=list(kind.value_type))
     starts: Any = pa.array(offsets.astype(np.int32))
-    return pa.ListArray.from_arrays(starts, items, type=kind, mask=pa.array(counts == 0)), ends
+    return pa.ListArray.from_arrays(starts, items, type=kind, mask=pa.array(counts == 0))
 
 
 def _names(column: Any) -> Any:

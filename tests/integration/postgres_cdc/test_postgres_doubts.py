@@ -16,7 +16,7 @@ from fetchers.postgres_cdc.log import Framing, Log
 from fetchers.postgres_cdc.place import Place
 from fetchers.sdk import Fatal, Page
 from tests.databases import Postgres
-from tests.integration.postgres_cdc.test_postgres_log import Followed, is_after_snapshot, records
+from tests.integration.postgres_cdc.test_postgres_log import SECONDS_MAX, Followed, is_after_snapshot, records
 
 
 @pytest.fixture
@@ -225,7 +225,7 @@ async def test_a_connection_that_is_closed_while_it_is_made_frees_its_slot(follo
     await followed.read(stops=is_after_snapshot)
     proxy = Proxy(followed.postgres.server.port)
     active = f"select active from pg_replication_slots where slot_name = '{followed.postgres.name}'"
-    async with await asyncio.start_server(proxy.serve, "127.0.0.1", 0) as server, asyncio.timeout(20):
+    async with await asyncio.start_server(proxy.serve, "127.0.0.1", 0) as server, asyncio.timeout(SECONDS_MAX):
         while followed.postgres.rows(active) != [(False,)]:
             await asyncio.sleep(0.05)
         followed.properties["database.port"] = str(server.sockets[0].getsockname()[1])
@@ -235,6 +235,8 @@ async def test_a_connection_that_is_closed_while_it_is_made_frees_its_slot(follo
         async with asyncio.TaskGroup() as group:
             group.create_task(asyncio.to_thread(log.open))
             await proxy.is_asked.wait()
+            while followed.postgres.rows(active) != [(True,)]:  # the server is asked, and may not be that far
+                await asyncio.sleep(0.05)
             log.close()
             assert followed.postgres.rows(active) == [(True,)]
             proxy.may_answer.set()

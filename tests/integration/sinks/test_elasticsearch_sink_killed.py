@@ -73,6 +73,8 @@ async def test_replays_leave_each_document_as_its_last_record_says(
                 "batch.size": "100",
                 "max.in.flight.requests": "2",
                 "retry.backoff.ms": "50",
+                "connection.timeout.ms": "30000",
+                "read.timeout.ms": "30000",
                 "value.converter": "org.apache.kafka.connect.json.JsonConverter",
                 "value.converter.schemas.enable": "false",
                 "consumer.override.session.timeout.ms": "6000",

@@ -92,7 +92,8 @@ async def of_search(_folder: Path, topic: str, opensearch: Callable[[], str]) ->
                 return sorted(hit["_source"]["n"] for hit in (await answer.json())["hits"]["hits"])
 
         keys = {"connector.class": "ElasticsearchSink", "connection.url": url, "schema.ignore": "true"}
-        keys |= {"behavior.on.malformed.documents": "WARN", "read.timeout.ms": "30000"}
+        keys |= {"behavior.on.malformed.documents": "WARN", "connection.timeout.ms": "30000"}
+        keys |= {"read.timeout.ms": "30000"}
         yield BadCase(keys, {"n": "no number"}, written)
 
 
@@ -176,7 +177,7 @@ async def of_files(folder: Path, topic: str, _opensearch: Callable[[], str]) -> 
     yield BadCase(keys, {"n": 10**17}, written)
 
 
-@pytest.mark.timeout(200)
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize("place", [of_sqlite, of_search, of_http, of_iceberg, of_files])
 async def test_bad_records_among_good_ones(  # noqa: PLR0917 - fixtures
     place: Any, kafka: KafkaStack, topic_name: str, tmp_path: Path, request: pytest.FixtureRequest

@@ -29,7 +29,7 @@ from tests.integration.sinks.sink_runs import LOOK_SECONDS, Sinks, make_topic, p
 from tests.object_storage import Bucket
 from tests.stack import KafkaStack
 
-pytestmark = [pytest.mark.integration, pytest.mark.faults, pytest.mark.slow]
+pytestmark = [pytest.mark.integration, pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(400)]
 ROOT = Path(__file__).parents[3]
 BEFORE, AFTER, KEYS = 400, 200, 50
 """Records before the first worker wakes and after it, and how many keys they have."""
@@ -126,6 +126,7 @@ async def test_of_opensearch(kafka: KafkaStack, topic_name: str, opensearch: str
         "connection.url": opensearch,
         "schema.ignore": "true",
         "max.in.flight.requests": "1",
+        "connection.timeout.ms": "30000",
         "read.timeout.ms": "30000",
     }
     async with aiohttp.ClientSession() as client:

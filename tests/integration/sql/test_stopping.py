@@ -45,7 +45,8 @@ async def test_a_task_stopped_while_it_connects_leaves_no_session(postgres: Post
         fetching.cancel()
     assert fetching.cancelled()
     context.may_return.set()
-    sessions = "select count(*) from pg_stat_activity where application_name like 'headrace %'"
+    sessions = "select count(*) from pg_stat_activity where datname = current_database()"
+    sessions += " and application_name like 'headrace %'"
     async with asyncio.timeout(SECONDS_MAX):
         while (await asyncio.to_thread(postgres.rows, sessions))[0][0]:
             await asyncio.sleep(0.02)
