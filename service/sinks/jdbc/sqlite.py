@@ -176,6 +176,10 @@ class SqliteTarget:
         """With the lock of the one writer."""
         self.run("begin immediate")
 
+    def commit(self) -> None:
+        """What another process has locked is waited for."""
+        self.run("commit")
+
     def prepare(self, rows: Rows, target: Target) -> None:
         """Nothing."""
 
