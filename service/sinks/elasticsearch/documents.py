@@ -178,7 +178,8 @@ def _header_numbers(batch: SinkBatch, name: str) -> Any:
     Confluent's ``DataConverter.resolveExternalVersion`` does the same; digits in bytes or in quotes it would not find.
     """
     found: list[str | None] = []
-    for headers in batch.connect_headers().to_pylist():
+    lists: Any = batch.connect_headers().to_pylist()
+    for headers in lists:
         own = [header for header in headers if header["name"] == name]
         digits = _DIGITS.fullmatch(_header_text(own[-1]) if own else "")
         # JSON has no leading zeros; Python reads no number of thousands of digits.

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -49,7 +50,7 @@ async def answering(answers: Mapping[str, web.Response]) -> AsyncIterator[str]:
 
 async def open_and_put(folder: Path, url: str, **more: str) -> None:
     """What a task does first."""
-    own = {"iceberg__catalog__type": "rest", "iceberg__catalog__uri": url, **more}
+    own: dict[str, Any] = {"iceberg__catalog__type": "rest", "iceberg__catalog__uri": url, **more}
     async with LakeFolder(folder).running(**own) as sink:
         await sink.open({HERE: None})
         await sink.put(batch_of(numbers(range(3))))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
@@ -24,7 +25,7 @@ class Catalogue:
     postgres: Postgres
     role: str
 
-    def keys(self, user: str, database: str | None = None) -> dict[str, str]:
+    def keys(self, user: str, database: str | None = None) -> dict[str, Any]:
         """Of a sink that logs in so."""
         place = f"127.0.0.1:{self.postgres.server.port}/{database or self.postgres.name}"
         return {"iceberg__catalog__uri": f"jdbc:postgresql://{place}", "iceberg__catalog__jdbc__user": user}
@@ -41,7 +42,8 @@ class Catalogue:
         uri = f"postgresql+psycopg://postgres@127.0.0.1:{self.postgres.server.port}/{self.postgres.name}"
         catalog = SqlCatalog("iceberg", uri=uri, warehouse=f"file://{self.lake.folder}/lake")
         try:
-            return sorted(catalog.load_table(self.lake.name).scan().to_arrow()["n"].to_pylist())
+            found: list[Any] = catalog.load_table(self.lake.name).scan().to_arrow()["n"].to_pylist()
+            return sorted(found)
         finally:
             catalog.close()
 

@@ -178,7 +178,7 @@ async def test_a_disk_that_fills_up_before_the_manifests_of_a_commit(small_disk:
 async def test_a_sql_catalogue_that_is_read_only(small_disk: SmallDisk, tmp_path: Path) -> None:
     """It can be read, so the table is found; the first commit fails the task with words, and nothing is lost."""
     lake = iceberg_runs.LakeFolder(small_disk.folder)
-    warehouse = {"iceberg__catalog__warehouse": f"file://{tmp_path}/lake"}
+    warehouse: dict[str, Any] = {"iceberg__catalog__warehouse": f"file://{tmp_path}/lake"}
     async with lake.running(**warehouse) as sink:
         await sink.open({HERE: None})
         await sink.put(iceberg_runs.batch_of(iceberg_runs.numbers(range(3))))
