@@ -25,16 +25,17 @@ from tests.differential.test_records_in_java import (
     properties,
 )
 from tests.differential.test_transformations_in_java import (
-    CASTABLE,
     CONVERTER,
+    INSTANTS,
     PATTERN,
     TARGETS,
     TIMESTAMP_MS,
     Chain,
     at_a_sink,
-    both,
+    casts,
     converted,
     expected_at_a_sink,
+    instants,
     payloads,
     plan_of,
     schema_of,
@@ -193,16 +194,13 @@ def is_beyond(expected: Any) -> bool:
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_casts(java_transforms: JavaTransforms, target: str) -> None:
-    """From every type, texts that are almost numbers and numbers that are too large among them."""
-    for name in CASTABLE:
-        compare(java_transforms, (both("Cast$Value", spec=f"{name}:{target},{name}0:{target}"),), name)
+    """The same as at sources."""
+    for chain, name in casts(target):
+        compare(java_transforms, chain, name)
 
 
-@pytest.mark.parametrize("target", ["string", "unix", "Date", "Time", "Timestamp"])
+@pytest.mark.parametrize("target", INSTANTS)
 def test_instants(java_transforms: JavaTransforms, target: str) -> None:
-    """From texts, numbers in every unit, dates and times."""
-    for name in ("moment", "big", "day", "time", "at", "micros"):
-        for unit in ("seconds", "milliseconds", "microseconds", "nanoseconds"):
-            if unit == "milliseconds" or target == "unix" or name in {"big", "micros"}:
-                keys = {"target_type": target, "format": PATTERN, "unix_precision": unit}
-                compare(java_transforms, (both("TimestampConverter$Value", field=name, **keys),), name)
+    """The same as at sources."""
+    for chain, name in instants(target):
+        compare(java_transforms, chain, name)

@@ -12,7 +12,7 @@ import json
 import math
 import random
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -140,6 +140,7 @@ ALL = [name for field in TYPES for name in (field, f"{field}0")]
 MASKABLE = [name for name in ALL if not name.startswith(("bytes", "home", "price"))]
 CASTABLE = [name for name in TYPES if name not in {"list", "map", "home", "bytes"}]
 TARGETS = ("int8", "int16", "int32", "int64", "float32", "float64", "boolean", "string")
+INSTANTS = ("string", "unix", "Date", "Time", "Timestamp")
 NUMBERS = ["small", "small0", "big", "big0", "single", "double0", "text", "micros", "micros0"]
 PATTERN = "yyyy-MM-dd HH:mm:ss"
 WIDE = "EEEE, d MMMM yy h:m:s.S a K k 'o''clock' XXX Z z"
@@ -270,21 +271,33 @@ def test_records_of_a_contract(java_transforms: JavaTransforms, name: str) -> No
     assert_equal(java_transforms, CONFIGS[name], count=12)
 
 
-@pytest.mark.parametrize("target", TARGETS)
-def test_casts(java_transforms: JavaTransforms, target: str) -> None:
-    """From every type, texts that are almost numbers and numbers that are too large among them."""
+def casts(target: str) -> Iterator[tuple[Chain, str]]:
+    """From every type, texts that are almost numbers and numbers that are too large among them; and of which field."""
     for name in CASTABLE:
-        assert_equal(java_transforms, (both("Cast$Value", spec=f"{name}:{target},{name}0:{target}"),), name)
+        yield (both("Cast$Value", spec=f"{name}:{target},{name}0:{target}"),), name
 
 
-@pytest.mark.parametrize("target", ["string", "unix", "Date", "Time", "Timestamp"])
-def test_instants(java_transforms: JavaTransforms, target: str) -> None:
-    """From texts, numbers in every unit, dates and times."""
+def instants(target: str) -> Iterator[tuple[Chain, str]]:
+    """From texts, numbers in every unit, dates and times; and of which field."""
     for name in ("moment", "big", "day", "time", "at", "micros"):
         for unit in ("seconds", "milliseconds", "microseconds", "nanoseconds"):
             if unit == "milliseconds" or target == "unix" or name in {"big", "micros"}:
                 keys = {"target_type": target, "format": PATTERN, "unix_precision": unit}
-                assert_equal(java_transforms, (both("TimestampConverter$Value", field=name, **keys),), name, count=20)
+                yield (both("TimestampConverter$Value", field=name, **keys),), name
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_casts(java_transforms: JavaTransforms, target: str) -> None:
+    """To one type from all that have a way to it."""
+    for chain, name in casts(target):
+        assert_equal(java_transforms, chain, name)
+
+
+@pytest.mark.parametrize("target", INSTANTS)
+def test_instants(java_transforms: JavaTransforms, target: str) -> None:
+    """To one form of instants from all others."""
+    for chain, name in instants(target):
+        assert_equal(java_transforms, chain, name, count=20)
 
 
 def without_nulls(value: Any) -> Any:

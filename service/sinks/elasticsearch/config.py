@@ -85,7 +85,8 @@ class ElasticsearchSinkConfig(SinkConfig):
     write_method: Annotated[Literal["INSERT", "UPSERT"], _CONVERSION] = "INSERT"
     """INSERT replaces documents, UPSERT changes the fields that a record has."""
     external_version_header: Annotated[str, _CONVERSION] = ""
-    """Header whose number is the document's version; where this is empty, ``external.version`` says it."""
+    """Header whose number, as ``header.converter`` reads it, is the document's version; where this is empty,
+    ``external.version`` says it."""
     external_version: Annotated[Literal["offset", "timestamp"], _CONVERSION] = "offset"
     """What the version of a document is whose id is the record's key. ``offset``: that of the record, so the last
     record of a partition wins. ``timestamp``: the record's time and then its offset, so that the newest record of a key

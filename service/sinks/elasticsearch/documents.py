@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -26,6 +27,8 @@ from service.sinks.schemas import DECIMAL, Kind, Schema, SchemaUnreadable, schem
 ID_BYTES_MAX = 512
 """Servers refuse a whole bulk for one longer id."""
 _VERSION_DIGITS_MAX = 19
+_DIGITS = re.compile(r"\+?([0-9]+)")
+_DATES = {f"org.apache.kafka.connect.data.{kind}" for kind in ("Date", "Time", "Timestamp")}
 _OFFSET_BITS = 21
 """Of a version that is a time; the other 42 are milliseconds, which last until the year 2109."""
 _DECIMAL_BYTES_MAX = 4096
@@ -170,15 +173,32 @@ def _times(batch: SinkBatch) -> Any:
 
 
 def _header_numbers(batch: SinkBatch, name: str) -> Any:
+    """Of each record's last header of the name: what its converter has read, as Java reads a ``long`` of its text.
+
+    Confluent's ``DataConverter.resolveExternalVersion`` does the same; digits in bytes or in quotes it would not find.
+    """
     found: list[str | None] = []
-    for headers in _whole(batch, "headers").to_pylist():
-        values = [header["value"] for header in headers or () if header["name"] == name]
-        value = (values[-1] or b"").strip().strip(b'"') if values else b""
+    lists: Any = batch.connect_headers().to_pylist()
+    for headers in lists:
+        own = [header for header in headers if header["name"] == name]
+        digits = _DIGITS.fullmatch(_header_text(own[-1]) if own else "")
         # JSON has no leading zeros; Python reads no number of thousands of digits.
-        digits = (value.lstrip(b"0") or b"0") if value.isdigit() else b""
-        is_version = 0 < len(digits) <= _VERSION_DIGITS_MAX and int(digits) < 1 << 63
-        found.append(digits.decode() if is_version else None)
+        number = (digits[1].lstrip("0") or "0") if digits else ""
+        is_version = 0 < len(number) <= _VERSION_DIGITS_MAX and int(number) < 1 << 63
+        found.append(number if is_version else None)
     return pa.array(found, pa.string())
+
+
+def _header_text(header: dict[str, str | None]) -> str:
+    """A text, digits in bytes, or a number as it is written; empty for dates, and for what is none of these."""
+    schema = json.loads(header["schema"] or "null") or {}
+    value = header["value"] or ""
+    if not value.startswith('"'):
+        return "" if schema.get("name") in _DATES else value
+    text_in_it: str = json.loads(value)
+    if schema.get("type") == "bytes":
+        return base64.b64decode(text_in_it).decode("ascii", errors="replace")
+    return text_in_it.strip().strip('"')
 
 
 def _documents(batch: SinkBatch, values: Any, config: ElasticsearchSinkConfig, found: Selection) -> Any:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import errno
 import re
+import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import unquote, urlsplit
 
+import pydantic
 import requests
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.catalog.rest import RestCatalog
@@ -48,10 +50,12 @@ from requests.adapters import HTTPAdapter
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from fetchers.sdk.reach import ADDRESSES_KEY, AllowedAddresses, AllowedPaths
+from fetchers.toolkit.databases import postgresql_error
 from service.sinks.contract import Fatal, StartAnew
 from service.sinks.filesystem.object_store import INSTANCE_ADDRESS
 from service.sinks.filesystem.sink import check_host
 from service.sinks.iceberg.config import IcebergSinkConfig, TableKeys
+from service.sinks.jdbc.sqlite import SQLITE_MENDS
 
 ANSWER_SECONDS_MAX = 60.0
 _FATAL: dict[type[Exception], str] = {
@@ -62,7 +66,14 @@ _FATAL: dict[type[Exception], str] = {
     ValidationError: "the catalogue refuses the change",
     NotInstalledError: "a package that this catalogue needs is not installed",
     SignError: "requests to the storage are not signed: look at the catalogue's signer",
+    NotImplementedError: "the catalogue cannot do what is asked of it: use one that makes, loads and changes tables",
+    pydantic.ValidationError: "iceberg.catalog.uri is no REST catalogue, or of another version: correct it",
 }
+_CLIENT_ERRORS = range(400, 500)
+_PASSING = frozenset({408, 409, 419, 423, 425, 429})
+"""Of these, what waiting may mend; besides 419 (a token that has ended) they are those of RFC 9110 and its kin."""
+_TEXT_MAX = 500
+"""Characters that are told of what a catalogue answers, which may be a page of HTML."""
 _MENDS = {
     errno.ENOSPC: "the disk is full: make room",
     errno.EDQUOT: "the quota is used up: make room",
@@ -88,11 +99,13 @@ def told() -> Iterator[None]:
     try:
         yield
     except tuple(_FATAL) as error:
-        raise Fatal(f"{_FATAL[_kind(error)]} ({error})") from error
+        raise Fatal(f"{_FATAL[_kind(error)]} ({_text(error)})") from error
     except (NoSuchTableError, NoSuchNamespaceError) as error:
         raise StartAnew(f"a table is not there any more: {error}") from error
     except RESTError as error:
-        raise StartAnew(f"the catalogue fails: {error}") from error
+        if _status(error) in _CLIENT_ERRORS and _status(error) not in _PASSING:
+            raise Fatal(f"iceberg.catalog.uri leads to no REST catalogue: correct it ({_text(error)})") from error
+        raise StartAnew(f"the catalogue fails: {_text(error)}") from error
     except requests.RequestException as error:
         raise StartAnew(f"the catalogue does not answer: {type(error).__name__}") from error
     except OSError as error:
@@ -102,12 +115,35 @@ def told() -> Iterator[None]:
             raise Fatal(f"{place}: {mend}, then restart the task") from error
         raise StartAnew(f"the storage fails: {error.strerror or error}") from error
     except SQLAlchemyError as error:
-        # Its own text may show the address with its login.
-        raise StartAnew(f"the catalogue's database fails: {type(error).__name__}") from error
+        raise _of_database(error) from error
 
 
 def _kind(error: Exception) -> type[Exception]:
     return next(kind for kind in _FATAL if isinstance(error, kind))
+
+
+def _status(error: Exception) -> int:
+    """What a REST catalogue has answered with, 0 where nobody knows."""
+    return getattr(getattr(error.__cause__, "response", None), "status_code", 0)
+
+
+def _text(error: Exception) -> str:
+    return str(error)[:_TEXT_MAX]
+
+
+def _of_database(error: SQLAlchemyError) -> Exception:
+    """By what the driver says; SQLAlchemy's own text may show the address with its login."""
+    origin = getattr(error, "orig", None)
+    if isinstance(origin, sqlite3.Error):
+        mend = SQLITE_MENDS.get(getattr(origin, "sqlite_errorcode", 0) & 0xFF)
+        if mend is not None:
+            return Fatal(f"the catalogue's database: {origin}; {mend}, then restart the task")
+    elif origin is not None:
+        failure = postgresql_error(origin, "the catalogue's database").failure
+        if isinstance(failure, Fatal):
+            mend = "let its user read and change the catalogue's tables, or correct iceberg.catalog.uri and the login"
+            return Fatal(f"{failure}; {mend}")
+    return StartAnew(f"the catalogue's database fails: {type(error).__name__}")
 
 
 class _Door(HTTPAdapter):

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Self
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import re2
 from pydantic import Field
@@ -299,6 +299,6 @@ def _sql_address(given: Mapping[str, str]) -> str:
     scheme, separator, rest = text.partition("://")
     if not separator or scheme.partition("+")[0] not in {"postgresql", "postgres"}:
         return ""
-    user, word = given.get("jdbc.user"), given.get("jdbc.password")
-    login = "" if user is None or "@" in rest else f"{user}:{word}@" if word else f"{user}@"
+    user, word = (quote(given.get(f"jdbc.{name}", ""), safe="") for name in ("user", "password"))
+    login = "" if not user or "@" in rest else f"{user}:{word}@" if word else f"{user}@"
     return f"postgresql+psycopg://{login}{rest}"

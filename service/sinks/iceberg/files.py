@@ -30,18 +30,19 @@ def written(table: Table, rows: Any) -> Iterator[DataFile]:
         writer = model.create_writer(output, metadata.schema(), metadata.properties)
         with writer:
             writer.write(part)
-        yield DataFile.from_args(
+        made = DataFile.from_args(
             content=DataFileContent.DATA,
             file_path=path,
             file_format=FileFormat.PARQUET,
             partition=Record() if key is None else key.partition,
             file_size_in_bytes=len(output),
             sort_order_id=None,
-            spec_id=metadata.default_spec_id,
             equality_ids=None,
             key_metadata=None,
             **writer.result().to_serialized_dict(),
         )
+        made.spec_id = metadata.default_spec_id
+        yield made
 
 
 def _parts(table: Table, rows: Any) -> Iterator[tuple[PartitionKey | None, Any]]:

@@ -149,30 +149,31 @@ class IcebergTable:
         self.write()
         if not self.files:
             return
-        spec = self.table.metadata.default_spec_id
         for attempt in range(COMMIT_TRIES_MAX):
             found = {partition: self.offset_in_table(partition) for partition in self._ends}
             if found == self._ends:
                 break
-            self._check(found, spec)
+            self._check(found)
             self._try_once(attempt)
         else:
             raise StartAnew(f"table {self.keys.name}: {COMMIT_TRIES_MAX} commits in a row have failed")
         self._known.update(self._ends)
         self.files, self._ends = [], {}
 
-    def _check(self, found: Mapping[Partition, int | None], spec: int) -> None:
+    def _check(self, found: Mapping[Partition, int | None]) -> None:
         for (topic, number), offset in found.items():
             if offset != self._known[topic, number]:
                 raise StartAnew(
                     f"another task has written records of partition {number} of {topic} to {self.keys.name}"
                 )
-        if self.table.metadata.default_spec_id != spec:
+        if any(file.spec_id != self.table.metadata.default_spec_id for file in self.files):
+            # PyIceberg would write their partitions down as those of the new spec.
             raise StartAnew(f"table {self.keys.name} is partitioned in another way since its files were written")
 
     def _try_once(self, attempt: int) -> None:
         """Commit; whether it was made says the table, read anew."""
-        change = self._transaction()
+        with told():
+            change = self._transaction()
         is_refused = False
         try:
             self.table.catalog.commit_table(
@@ -186,10 +187,10 @@ class IcebergTable:
         except _UNKNOWN as error:
             _raise_if_fatal(error)
             _wait(attempt)
-        before, self.table = self.table, self._loaded()
-        if self.table.metadata.table_uuid != before.metadata.table_uuid:
+        found = self._loaded()
+        if found.metadata.table_uuid != self.table.metadata.table_uuid:
             raise StartAnew(f"table {self.keys.name} is another one since its files were written")
-        self._use(self.table)
+        self._use(found)
         if is_refused and {p: self.offset_in_table(p) for p in self._ends} != self._ends:
             for producer in change._snapshot_producers:  # noqa: SLF001
                 producer._clean_all_uncommitted()  # noqa: SLF001 - its manifests; the data files are tried again

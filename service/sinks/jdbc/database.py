@@ -127,7 +127,10 @@ class Database(Protocol):
         """The type of a new column."""
 
     def begin(self) -> None:
-        """Begin a transaction."""
+        """Begin a transaction; one whose worker says nothing for a while is ended by the server, if there is one."""
+
+    def commit(self) -> None:
+        """Commit it."""
 
     def prepare(self, rows: Rows, target: Target) -> None:
         """Whatever is to be done before the transaction in which these rows are written."""

@@ -37,8 +37,14 @@ from service.sinks.json_columns import joined, text
 T = TypeVar("T")
 ANSWER_SECONDS_MAX = 120.0
 IDLE_SECONDS_MAX = 30
-"""MariaDB ends a session that says nothing for so long within a transaction: a worker that is frozen or cut off would
-hold its locks, and with them its successor, for as long as it lives. MySQL has no such limit."""
+"""The server ends a session that says nothing for so long within a transaction: a worker that is frozen or cut off
+would hold its locks, and with them its successor, for as long as it lives. MariaDB has a limit for that
+(https://mariadb.com/kb/en/transaction-timeouts/). MySQL has one for silence of any kind
+(https://dev.mysql.com/doc/refman/8.4/en/server-system-variables.html#sysvar_wait_timeout), so there it is set for the
+length of each transaction."""
+_COLLATIONS = ("utf8mb4_0900_bin", "utf8mb4_0900_as_cs", "utf8mb4_bin")
+"""Of text keys in MySQL, the best first: that of 8.0.17 and later compares bytes, that of earlier 8.0 takes texts that
+Unicode calls equal for one, that of 5.7 passes over spaces at the end."""
 STATEMENT_BYTES = 1024 * 1024
 """About so long is a statement of many rows."""
 _BYTES_PER_LETTER = 4
@@ -75,6 +81,7 @@ class MySqlTarget:
         self._runner: asyncio.Runner | None = None
         self._task: asyncio.Task[Any] | None = None
         """The statement that runs."""
+        self._is_mariadb = True
         self._collation = "utf8mb4_nopad_bin"
         self._packet_bytes = STATEMENT_BYTES
 
@@ -90,10 +97,12 @@ class MySqlTarget:
         self._runner = asyncio.Runner()
         first = f"SET time_zone = '+00:00', sql_mode = '{_MODE}'"
         self._connection = self._done(connect_mysql(self._config.login, addresses=self._addresses, first_command=first))
-        is_mariadb = "mariadb" in str(self._connection.get_server_info()).lower()
-        self._collation = "utf8mb4_nopad_bin" if is_mariadb else "utf8mb4_0900_bin"
-        if is_mariadb:
+        self._is_mariadb = "mariadb" in str(self._connection.get_server_info()).lower()
+        if self._is_mariadb:
             self.run(f"SET idle_transaction_timeout = {IDLE_SECONDS_MAX}")
+        else:
+            there = {name for (name,) in self.rows("select collation_name from information_schema.collations")}
+            self._collation = next(name for name in _COLLATIONS if name in there)
         self._packet_bytes = int(self.rows("select @@max_allowed_packet")[0][0])
 
     def close(self) -> None:
@@ -212,7 +221,18 @@ class MySqlTarget:
 
     def begin(self) -> None:
         """At the level that the server has."""
+        if not self._is_mariadb:
+            self.run(f"SET wait_timeout = {IDLE_SECONDS_MAX}")
         self.run("start transaction")
+
+    def commit(self) -> None:
+        """Also where the session is lost behind it: then the next transaction has another one."""
+        self.run("commit")
+        if not self._is_mariadb:
+            try:
+                self.run("SET wait_timeout = DEFAULT")
+            except FetchError:
+                self.close()
 
     def prepare(self, rows: Rows, target: Target) -> None:
         """See to it that the row that is replaced is the one of the key; raises Fatal."""

@@ -190,6 +190,10 @@ class PostgresTarget:
         """At the level that the server has."""
         self.run("begin")
 
+    def commit(self) -> None:
+        """Deferred constraints are looked at here."""
+        self.run("commit")
+
     def prepare(self, rows: Rows, target: Target) -> None:
         """Make the temporary tables: within a transaction they would go with what is undone."""
         del target

@@ -194,7 +194,7 @@ class JdbcSink(SinkConnector[JdbcSinkConfig]):
         database = self._ready
         database.begin()
         made = work()
-        database.run("commit")
+        database.commit()
         return made
 
     def _write_batch(self, batch: SinkBatch, written: _Written) -> None:

@@ -32,7 +32,7 @@ LOCK_SECONDS_MAX = 5.0
 _ROWS = {sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_RANGE}
 _PASSING = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_SCHEMA}
 _PASSING |= {sqlite3.SQLITE_INTERRUPT}
-_MENDS = {
+SQLITE_MENDS = {
     sqlite3.SQLITE_FULL: "the disk is full: make room",
     sqlite3.SQLITE_READONLY: "the file, or its file system, is read-only: mount it to be written, or give the worker's "
     "user the right to write the file and its folder",
@@ -139,7 +139,7 @@ class SqliteTarget:
             return TargetChanged(f"{self._file}: {error}")
         if code in _PASSING:
             return Disconnected(f"{self._file}: {error}")
-        mend = f"; {_MENDS[code]}, then restart the task" if code in _MENDS else ""
+        mend = f"; {SQLITE_MENDS[code]}, then restart the task" if code in SQLITE_MENDS else ""
         return Fatal(f"{self._file}: {error}{mend}")
 
     def quoted(self, name: str) -> str:
@@ -175,6 +175,10 @@ class SqliteTarget:
     def begin(self) -> None:
         """With the lock of the one writer."""
         self.run("begin immediate")
+
+    def commit(self) -> None:
+        """What another process has locked is waited for."""
+        self.run("commit")
 
     def prepare(self, rows: Rows, target: Target) -> None:
         """Nothing."""

@@ -17,6 +17,7 @@ from fetchers.catalog import shared_http
 from fetchers.sdk import Fatal, SystemClock
 from metrics.events import discard
 from service.sinks.contract import SinkBatch, SinkConnector, SinkContext
+from service.sinks.iceberg.sink import IcebergSink
 from service.sinks.jdbc.sink import JdbcSink
 from tests.small_disk import SmallDisk
 from tests.unit.sinks.filesystem import files_runs
@@ -155,3 +156,43 @@ async def test_a_disk_that_is_read_only(on_disk: OnDisk, small_disk: SmallDisk) 
             await opened_and_written(sink, on_disk)
     small_disk.set_writable(is_writable=True)
     await go_on(on_disk)
+
+
+async def test_a_disk_that_fills_up_before_the_manifests_of_a_commit(small_disk: SmallDisk) -> None:
+    """The data files are written already; the table still says what it said, and the task says what to do."""
+    on_disk = table_on(small_disk.folder)
+    async with on_disk.running() as sink:
+        await sink.open({HERE: None})
+        await write(sink, on_disk, 0, FIRST)
+        await sink.put(on_disk.batch(records(FIRST, 100), FIRST))
+        assert isinstance(sink, IcebergSink)
+        sink._tables["shop.orders"].write()
+        small_disk.fill(left_bytes=0)
+        with pytest.raises(Fatal, match="the disk is full: make room"):
+            await sink.flush({HERE: FIRST + 100})
+    small_disk.make_room()
+    assert on_disk.written() == list(range(FIRST))
+    await go_on(on_disk)
+
+
+async def test_a_sql_catalogue_that_is_read_only(small_disk: SmallDisk, tmp_path: Path) -> None:
+    """It can be read, so the table is found; the first commit fails the task with words, and nothing is lost."""
+    lake = iceberg_runs.LakeFolder(small_disk.folder)
+    warehouse: dict[str, Any] = {"iceberg__catalog__warehouse": f"file://{tmp_path}/lake"}
+    async with lake.running(**warehouse) as sink:
+        await sink.open({HERE: None})
+        await sink.put(iceberg_runs.batch_of(iceberg_runs.numbers(range(3))))
+        await sink.flush({HERE: 3})
+    small_disk.set_writable(is_writable=False)
+    async with lake.running(**warehouse) as sink:
+        await sink.open({HERE: 3})
+        await sink.put(iceberg_runs.batch_of(iceberg_runs.numbers(range(3, 6)), begin=3))
+        with pytest.raises(Fatal, match="read-only: mount it to be written"):
+            await sink.flush({HERE: 6})
+    assert lake.rows() == [0, 1, 2]
+    small_disk.set_writable(is_writable=True)
+    async with lake.running(**warehouse) as sink:
+        await sink.open({HERE: 3})
+        await sink.put(iceberg_runs.batch_of(iceberg_runs.numbers(range(3, 6)), begin=3))
+        await sink.flush({HERE: 6})
+    assert lake.rows() == list(range(6))

@@ -212,6 +212,91 @@ async def test_a_table_that_is_partitioned_anew_begins_the_task_anew(lake: LakeF
     assert lake.rows() == [0, 1, 100]
 
 
+async def test_a_table_that_is_partitioned_anew_is_seen_by_who_evolves_it_too(lake: LakeFolder) -> None:
+    """The table is read anew for the new column, and files for the folders of before are waiting still."""
+    async with lake.running(iceberg__tables__evolve___schema___enabled="true") as sink:
+        await sink.open({HERE: None})
+        await write(sink, range(2))
+        await sink.put(batch_of(numbers(range(2, 5)), begin=2))
+        with lake.table.update_spec() as spec:
+            spec.add_identity("n")
+        wider = pa.array([{"n": 5, "name": "x"}], pa.struct([("n", pa.int32()), ("name", pa.string())]))
+        await sink.put(batch_of(wider, begin=5))
+        with pytest.raises(StartAnew, match="partitioned in another way"):
+            await sink.flush({HERE: 6})
+    assert lake.rows() == [0, 1]
+    async with lake.running(iceberg__tables__evolve___schema___enabled="true") as sink:
+        begin = (await sink.open({HERE: None}))[HERE]
+        await write(sink, range(begin, 5))
+        await sink.put(batch_of(wider, begin=5))
+        await sink.flush({HERE: 6})
+    assert lake.rows("n", "name") == [*((n, None) for n in range(5)), (5, "x")]
+
+
+@pytest.mark.parametrize("evolves", ["true", "false"])
+async def test_a_column_that_another_engine_drops_meanwhile(lake: LakeFolder, evolves: str) -> None:
+    """Rows of the column that wait are written without it; with evolution, later ones make it anew."""
+    kind = pa.struct([("n", pa.int32()), ("name", pa.string())])
+
+    def batch(begin: int, count: int) -> Any:
+        rows = [{"n": n, "name": f"x{n}"} for n in range(begin, begin + count)]
+        return batch_of(pa.array(rows, kind), begin=begin)
+
+    async with lake.running(iceberg__tables__evolve___schema___enabled=evolves) as sink:
+        await sink.open({HERE: None})
+        await sink.put(batch(0, 2))
+        await sink.flush({HERE: 2})
+        await sink.put(batch(2, 2))
+        with lake.table.update_schema(allow_incompatible_changes=True) as change:
+            change.delete_column("name")
+        await sink.flush({HERE: 4})
+        assert lake.rows() == list(range(4))
+        await sink.put(batch(4, 2))
+        await sink.flush({HERE: 6})
+    expected = [*((n, None) for n in range(4)), (4, "x4"), (5, "x5")]
+    assert lake.rows(*(("n", "name") if evolves == "true" else ("n",))) == (
+        expected if evolves == "true" else list(range(6))
+    )
+
+
+async def test_a_table_that_is_dropped_meanwhile(lake: LakeFolder) -> None:
+    """The task begins anew; what was dropped stays so, and what comes after it makes a new table."""
+    async with lake.running() as sink:
+        await sink.open({HERE: None})
+        await write(sink, range(3))
+        await sink.put(batch_of(numbers(range(3, 5)), begin=3))
+        lake.catalog.drop_table(lake.name)
+        with pytest.raises(StartAnew, match="is not there any more"):
+            await sink.flush({HERE: 5})
+    async with lake.running() as sink:
+        assert await sink.open({HERE: 3}) == {}
+        await write(sink, range(3, 5))
+    assert lake.rows() == [3, 4]
+    async with lake.running(iceberg__tables__auto___create___enabled="false") as sink:
+        lake.catalog.drop_table(lake.name)
+        await sink.open({HERE: 5})
+        with pytest.raises(Fatal, match="there is no table"):
+            await write(sink, range(5, 6))
+
+
+async def test_a_table_that_is_dropped_and_made_anew_meanwhile(lake: LakeFolder) -> None:
+    """Files that were written for the old one are not added to the new one; each row of it is there once."""
+    async with lake.running() as sink:
+        await sink.open({HERE: None})
+        await write(sink, range(3))
+        await sink.put(batch_of(numbers(range(3, 5)), begin=3))
+        schema = lake.table.schema()
+        lake.catalog.drop_table(lake.name)
+        lake.catalog.create_table(lake.name, schema)
+        with pytest.raises(StartAnew):
+            await sink.flush({HERE: 5})
+    assert lake.rows() == []
+    async with lake.running() as sink:
+        assert await sink.open({HERE: 3}) == {}
+        await write(sink, range(3, 5))
+    assert lake.rows() == [3, 4]
+
+
 async def test_a_property_that_is_no_offset_fails_the_task(lake: LakeFolder) -> None:
     """A person has to say what was meant."""
     async with lake.running() as sink:

@@ -25,6 +25,7 @@ from pyiceberg.types import (
     TimestamptzType,
     UUIDType,
 )
+from sqlalchemy import make_url
 
 from fetchers.sdk.reach import AllowedAddresses, AllowedPaths
 from service.sinks.contract import Fatal
@@ -367,7 +368,7 @@ def test_keys_of_apache_s_sink_are_taken_as_they_are() -> None:
             "iceberg.catalog.catalog-impl": "org.apache.iceberg.jdbc.JdbcCatalog",
             "iceberg.catalog.uri": "jdbc:postgresql://db:5432/lake",
             "iceberg.catalog.jdbc.user": "me",
-            "iceberg.catalog.jdbc.password": "hush",
+            "iceberg.catalog.jdbc.password": "hu/sh@:#",
             "iceberg.catalog.io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
             "iceberg.catalog.s3.path-style-access": "true",
             "iceberg.control.topic": "control",
@@ -379,11 +380,12 @@ def test_keys_of_apache_s_sink_are_taken_as_they_are() -> None:
     assert parsed.config.catalog_name == "prod"
     assert parsed.config.catalog == {
         "type": "sql",
-        "uri": "postgresql+psycopg://me:hush@db:5432/lake",
+        "uri": "postgresql+psycopg://me:hu%2Fsh%40%3A%23@db:5432/lake",
         "s3.path-style-access": "true",
         "s3.force-virtual-addressing": "false",
     }
-    assert "hush" not in str(parsed.config.texts())
+    assert make_url(parsed.config.catalog["uri"]).password == "hu/sh@:#"
+    assert "hu/sh" not in str(parsed.config.texts())
 
 
 def test_texts_are_no_columns() -> None:
