@@ -19,7 +19,7 @@ from fetchers.mysql_cdc.log import Log
 from fetchers.mysql_cdc.places import Place
 from fetchers.mysql_cdc.segment import Segment
 from fetchers.mysql_cdc.segments import Segments
-from fetchers.mysql_cdc.snapshot import begin, is_wanted_database, log_end, pages, tables_of
+from fetchers.mysql_cdc.snapshot import begin, is_wanted_database, log_end, pages, refuse_versioned, tables_of
 from fetchers.mysql_cdc.stretches import MySqlStretches
 from fetchers.mysql_cdc.table_map import NotDescribed
 from fetchers.mysql_cdc.tables import Tables
@@ -95,6 +95,8 @@ class MySqlCdcSource(SourceConnector[MySqlCdcConfig]):
         try:
             async with self._session() as connection:
                 found = list(await settings_findings(connection, self.config))
+                if self._has_snapshot:
+                    await refuse_versioned(connection, self._takes())
                 wanted = await tables_of(connection, self._takes())
                 tables = await self._tables(connection)
         except Fatal as error:
@@ -117,6 +119,8 @@ class MySqlCdcSource(SourceConnector[MySqlCdcConfig]):
                 for finding in await settings_findings(connection, self.config):
                     if finding.is_error:
                         raise Fatal(finding.message)
+                if self._has_snapshot:
+                    await refuse_versioned(connection, self._takes())
                 tables = await self._tables(connection)
                 with closing(self._stretches(tables, context)) as stretches:
                     async with aclosing(self._changes(connection, tables, stretches, context)) as read:

@@ -52,9 +52,15 @@ def _compiled(patterns: Sequence[str]) -> Any:
         try:
             re2.compile(pattern, options)
         except re2.error as error:
-            message = f"{pattern} is no regular expression of RE2: {error}"
+            message = f"{pattern} is no regular expression of RE2: {error_text(error)}"
             raise ValueError(message) from error
     return re2.compile("|".join(f"(?:{pattern})" for pattern in patterns), options)
+
+
+def error_text(error: Exception) -> str:
+    """What RE2 says is wrong, which its binding gives as bytes."""
+    told = error.args[0] if error.args else ""
+    return told.decode(errors="replace") if isinstance(told, bytes) else str(told)
 
 
 def adjusted(name: str, mode: Adjustment) -> str:
