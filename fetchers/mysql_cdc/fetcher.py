@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection,
 from contextlib import aclosing, asynccontextmanager, closing
 from dataclasses import replace
 
-from fetchers.mysql_cdc.checks import settings_findings
+from fetchers.mysql_cdc.checks import column_findings, settings_findings
 from fetchers.mysql_cdc.config import MySqlCdcConfig
 from fetchers.mysql_cdc.events import MalformedError
 from fetchers.mysql_cdc.failover import at_this_server
@@ -19,7 +19,7 @@ from fetchers.mysql_cdc.log import Log
 from fetchers.mysql_cdc.places import Place
 from fetchers.mysql_cdc.segment import Segment
 from fetchers.mysql_cdc.segments import Segments
-from fetchers.mysql_cdc.snapshot import begin, is_wanted_database, log_end, pages, refuse_versioned, tables_of
+from fetchers.mysql_cdc.snapshot import begin, is_wanted_database, log_end, pages, tables_of
 from fetchers.mysql_cdc.stretches import MySqlStretches
 from fetchers.mysql_cdc.table_map import NotDescribed
 from fetchers.mysql_cdc.tables import Tables
@@ -94,9 +94,7 @@ class MySqlCdcSource(SourceConnector[MySqlCdcConfig]):
         del context
         try:
             async with self._session() as connection:
-                found = list(await settings_findings(connection, self.config))
-                if self._has_snapshot:
-                    await refuse_versioned(connection, self._takes())
+                found = list(await settings_findings(connection, self.config, self._takes()))
                 wanted = await tables_of(connection, self._takes())
                 tables = await self._tables(connection)
         except Fatal as error:
@@ -105,6 +103,7 @@ class MySqlCdcSource(SourceConnector[MySqlCdcConfig]):
             lists = ",".join(self.config.table_include_list)
             told = "There is no such table yet that this user may read."
             found.append(Finding("table.include.list", lists, told, Severity.WARNING))
+        found += column_findings(self.config, wanted)
         for table in wanted:
             try:
                 tables.of(table)
@@ -116,11 +115,9 @@ class MySqlCdcSource(SourceConnector[MySqlCdcConfig]):
         """The snapshot where there is none yet, then the log, with what is left of the snapshot beside it."""
         try:
             async with self._session() as connection:
-                for finding in await settings_findings(connection, self.config):
+                for finding in await settings_findings(connection, self.config, self._takes()):
                     if finding.is_error:
                         raise Fatal(finding.message)
-                if self._has_snapshot:
-                    await refuse_versioned(connection, self._takes())
                 tables = await self._tables(connection)
                 with closing(self._stretches(tables, context)) as stretches:
                     async with aclosing(self._changes(connection, tables, stretches, context)) as read:

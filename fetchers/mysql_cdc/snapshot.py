@@ -111,24 +111,6 @@ async def begin(connection: MySqlConnection, *, locks: bool) -> Place:
     return place
 
 
-async def refuse_versioned(connection: MySqlConnection, takes: Callable[[str], bool]) -> None:
-    """Raise ``Fatal`` for tables of MariaDB that keep their history.
-
-    Their log has every old version as a row of its own, under a key with the column of its end (``row_end``), which the
-    server's catalogue does not show; so a snapshot by the catalogue would be none of the same rows.
-    """
-    rows = await connection.rows(
-        "SELECT table_schema AS d, table_name AS t FROM information_schema.tables WHERE table_type = 'SYSTEM VERSIONED'"
-    )
-    found = sorted(name for name in (f"{row['d']}.{row['t']}" for row in rows) if takes(name))
-    if found:
-        raise Fatal(
-            f"{', '.join(found[:5])}: the rows of a table WITH SYSTEM VERSIONING cannot be read as its log has them. "
-            f"Leave it out by table.exclude.list, or run: ALTER TABLE {found[0]} DROP SYSTEM VERSIONING; or set "
-            "snapshot.mode=no_data: the log alone is read, in which each old version is a row of its own"
-        )
-
-
 async def tables_of(
     connection: MySqlConnection, takes: Callable[[str], bool], *, only: tuple[str, str] | None = None
 ) -> list[TableMap]:

@@ -52,7 +52,7 @@ class JdbcConfig(UnreadKeysConfig):
     connection_password: Annotated[Secret | None, Key(_HIGH, DATABASE, 3, "SHORT", "JDBC Password")] = None
     """Password of the user."""
     table_whitelist: Annotated[NameList, Key(_MEDIUM, DATABASE, 4, "LONG", "Table Whitelist")] = ()
-    """Tables to read, by name, ``schema.name`` or ``database.schema.name``; not together with other lists or a query."""
+    """Tables to read, by name, ``schema.name`` or ``database.schema.name``; without other lists or a query."""
     table_blacklist: Annotated[NameList, Key(_MEDIUM, DATABASE, 5, "LONG", "Table Blacklist")] = ()
     """Tables not to read; all others are."""
     table_include_list: Annotated[NameList, Key(_MEDIUM, DATABASE, 6, "LONG", "Table Include List")] = ()
@@ -64,8 +64,8 @@ class JdbcConfig(UnreadKeysConfig):
     schema_pattern: Annotated[str | None, Key(_MEDIUM, DATABASE, 9, "SHORT", "Schema pattern")] = None
     """Schemas in which tables are looked for, ``%`` and ``_`` as in SQL's LIKE; all but the system's own when empty."""
     table_types: Annotated[NameList, Key(_LOW, CONNECTOR, 4, "MEDIUM", "Table Types")] = ("TABLE",)
-    """``TABLE``, ``VIEW`` or both; for PostgreSQL also ``PARTITIONED TABLE``, ``FOREIGN TABLE`` (``TABLE`` has both) and
-    ``MATERIALIZED VIEW`` (which ``VIEW`` has)."""
+    """``TABLE``, ``VIEW`` or both; of PostgreSQL also ``PARTITIONED TABLE``, ``FOREIGN TABLE`` (``TABLE`` is these, too)
+    and ``MATERIALIZED VIEW`` (``VIEW`` is these, too)."""
     db_timezone: Annotated[str, BeforeValidator(zone_name), Key(_MEDIUM, CONNECTOR, 8, "MEDIUM", "DB time zone")] = (
         "UTC"
     )

@@ -323,7 +323,9 @@ def _scope_findings(config: JdbcConfig) -> Iterator[Finding]:
     for key, pattern in patterns.items():
         like = re.escape(pattern or "%").replace("%", ".*").replace("_", ".")
         if dialect != "sqlite" and re.fullmatch(like, database, re.IGNORECASE | re.DOTALL) is None:
-            told = f"Only the database of connection.url is read, which is {database}: remove the key, or name it there."
+            told = (
+                f"Only the database of connection.url is read, which is {database}: remove the key, or name it there."
+            )
             yield Finding(key, pattern, told)
 
 

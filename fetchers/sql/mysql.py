@@ -144,9 +144,9 @@ class MySqlDatabase:
                 await cursor.execute(f"select {_MARK} * from {source} limit 0")
                 fields = list(cursor._result.fields)  # noqa: SLF001 - asyncmy shows signs and charsets nowhere else
         except FetchError as error:
-            code, *rest = (*getattr(error.__cause__, "args", ()), None)
+            code: Any = error.__cause__.args[0] if error.__cause__ is not None and error.__cause__.args else None
             if isinstance(code, int) and code not in _PASSING and code // 1000 in _OF_THE_SERVER:
-                raise Fatal(f"the query cannot be read: {self._config.url.host}: {rest[0]} ({code})") from error
+                raise Fatal(f"the query cannot be read: {error}") from error
             raise
         columns = []
         for item in fields:

@@ -46,7 +46,9 @@ OTHERS_QUERY: Partition = {"query": "query"}
 def stored_query_offset(context: FetchContext, query: str) -> Offset:
     """A query's own offset; that of Confluent's connector, while no query was read here yet; else empty."""
     found = context.offset_of(query_partition(query))
-    queries = [dict(partition) for partition, offset in context.offsets.items() if offset and "query" in dict(partition)]
+    queries = [
+        dict(partition) for partition, offset in context.offsets.items() if offset and "query" in dict(partition)
+    ]
     return found if any(query != OTHERS_QUERY for query in queries) else context.offset_of(OTHERS_QUERY)
 
 

@@ -51,8 +51,6 @@ def _named(name: str, tables: Sequence[Table]) -> Table | None:
 
 def _matches(patterns: Sequence[str], table: Table) -> bool:
     try:
-        return any(
-            re2.fullmatch(pattern, name) is not None for pattern in patterns for name in table.names
-        )
+        return any(re2.fullmatch(pattern, name) is not None for pattern in patterns for name in table.names)
     except re2.error as error:
         raise Fatal(f"a table list is no regular expression of RE2: {error_text(error)}") from error

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 import re2
 
-from fetchers.sdk import Finding
+from fetchers.sdk import Finding, Severity
 
 Adjustment: TypeAlias = Literal["none", "avro", "avro_unicode"]
 
@@ -40,6 +40,20 @@ def list_findings(lists: Mapping[str, Sequence[str]]) -> list[Finding]:
         if other != key and patterns and lists.get(other):
             found.append(Finding(key, ",".join(patterns), f"It cannot be had together with {other}."))
     return found
+
+
+def unmatched_findings(lists: Mapping[str, Sequence[str]], names: Collection[str]) -> list[Finding]:
+    """Warnings for each expression, by the key of its list, that no name is: what it is to hide would be shown.
+
+    ``names``: those of all columns, as ``schema.table.column``; the lists are right by themselves.
+    """
+    told = "It is the whole name of no column: expected schema.table.column, or an expression for all of that."
+    return [
+        Finding(key, pattern, told, Severity.WARNING)
+        for key, patterns in lists.items()
+        for pattern in patterns
+        if names and not any(map(NameFilter([pattern]).takes, names))
+    ]
 
 
 def _compiled(patterns: Sequence[str]) -> Any:

@@ -417,3 +417,14 @@ async def test_a_table_that_keeps_its_history_is_refused_where_a_snapshot_would_
         (1, "c", 1),
     ]
     assert found[0][1] != found[1][1]  # the old version has a key of its own
+
+
+async def test_a_column_that_a_list_does_not_meet_is_told(each_mysql: MySql) -> None:
+    """What it is to hide would be shown without a word."""
+    await each_mysql.rows("create table people (id int primary key, secret text)")
+    lists = {"column.exclude.list": f"secret,{each_mysql.name}\\.people\\.secret,{each_mysql.name}\\.people\\.sekret"}
+    found = await source(each_mysql, **lists).check(FakeContext())
+    assert [(finding.key, finding.value) for finding in found if not finding.is_error] == [
+        ("column.exclude.list", "secret"),
+        ("column.exclude.list", f"{each_mysql.name}\\.people\\.sekret"),
+    ]

@@ -339,7 +339,11 @@ async def test_a_counter_that_was_set_back_is_fatal(postgres: Postgres) -> None:
         ),
         ({"table.include.list": "public\\.new.*", "table.whitelist": ""}, "table.include.list", "until there is one"),
         ({"table.whitelist": "", "schema.pattern": "nowhere"}, "schema.pattern", "until there is one"),
-        ({"table.whitelist": "", "query": "select * from nowhere", "mode": "bulk"}, "query", '"nowhere" does not exist'),
+        (
+            {"table.whitelist": "", "query": "select * from nowhere", "mode": "bulk"},
+            "query",
+            '"nowhere" does not exist',
+        ),
         ({"table.whitelist": "", "query": "select id, n as id from good", "mode": "bulk"}, "query", "columns id"),
         ({"table.whitelist": "", "query": "select 1 as a; select 2", "mode": "bulk"}, "query", "syntax error"),
     ],
@@ -368,7 +372,7 @@ async def test_bad_configs_are_refused_with_what_mends_them(
 async def test_a_query_of_nothing_ends_the_task(postgres: Postgres) -> None:
     """It would be asked for ever."""
     asked = {"connection.url": postgres.url, "mode": "bulk", "query": "select * from nowhere"}
-    with pytest.raises(Fatal, match='the query cannot be read.*"nowhere" does not exist'):
+    with pytest.raises(Fatal, match=r'the query cannot be read.*"nowhere" does not exist'):
         await read_rows(asked, 1)
 
 
@@ -386,7 +390,7 @@ async def test_a_number_with_a_fraction_is_no_place(postgres: Postgres) -> None:
 
 
 async def test_a_partition_that_is_named_is_read(postgres: Postgres) -> None:
-    """Connectors with a Java driver list partitions as tables; here they are read as the whole, unless they are named."""
+    """A Java driver lists partitions as tables; here they are read as the whole, unless they are named."""
     postgres.run(
         "create table whole (id int primary key) partition by range (id)",
         "create table low partition of whole for values from (0) to (10)",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import pytest
 
@@ -15,16 +16,49 @@ from fetchers.sql.places import query_partition, stored_offset, stored_query_off
 from fetchers.sql.tables import selected_tables
 
 LEAST = {"connection.url": "jdbc:postgresql://db/shop", "mode": "incrementing", "topic.prefix": "t."}
-KEYS = (
-    "connection.attempts connection.backoff.ms connection.url connection.user connection.password catalog.pattern "
-    "schema.pattern dialect.name mode incrementing.column.name incrementing.column.mapping timestamp.column.name "
-    "timestamp.columns.mapping incrementing.relaxed.monotonic timestamp.initial timestamp.granularity "
-    "timestamp.delay.interval.ms validate.non.null table.whitelist table.blacklist table.include.list "
-    "table.exclude.list table.types query query.masked query.suffix query.retry.attempts topic.prefix "
-    "poll.interval.ms batch.max.rows max.buffer.size poll.linger.ms table.poll.interval.ms "
-    "table.monitoring.startup.polling.limit.ms numeric.mapping numeric.precision.mapping db.timezone "
-    "date.calendar.system quote.sql.identifiers transaction.isolation.mode jdbc.credentials.provider.class.name"
-).split()
+KEYS = [
+    "connection.attempts",
+    "connection.backoff.ms",
+    "connection.url",
+    "connection.user",
+    "connection.password",
+    "catalog.pattern",
+    "schema.pattern",
+    "dialect.name",
+    "mode",
+    "incrementing.column.name",
+    "incrementing.column.mapping",
+    "timestamp.column.name",
+    "timestamp.columns.mapping",
+    "incrementing.relaxed.monotonic",
+    "timestamp.initial",
+    "timestamp.granularity",
+    "timestamp.delay.interval.ms",
+    "validate.non.null",
+    "table.whitelist",
+    "table.blacklist",
+    "table.include.list",
+    "table.exclude.list",
+    "table.types",
+    "query",
+    "query.masked",
+    "query.suffix",
+    "query.retry.attempts",
+    "topic.prefix",
+    "poll.interval.ms",
+    "batch.max.rows",
+    "max.buffer.size",
+    "poll.linger.ms",
+    "table.poll.interval.ms",
+    "table.monitoring.startup.polling.limit.ms",
+    "numeric.mapping",
+    "numeric.precision.mapping",
+    "db.timezone",
+    "date.calendar.system",
+    "quote.sql.identifiers",
+    "transaction.isolation.mode",
+    "jdbc.credentials.provider.class.name",
+]
 """Of releases 5 to 10.9."""
 SHOP = [Table("orders", "public", database="shop"), Table("items", "public", database="shop")]
 
@@ -161,7 +195,8 @@ def test_each_form_of_confluents_partition_is_taken_over(partition: dict[str, st
 
 def test_the_place_of_confluents_query_is_taken_over_once() -> None:
     """Its partition does not say which query it was; once one was read here, another begins anew, as it is told."""
-    theirs, one = {(("query", "query"),): {"incrementing": 7}}, "select * from orders"
+    one = "select * from orders"
+    theirs: dict[Any, Any] = {(("query", "query"),): {"incrementing": 7}}
     assert stored_query_offset(FakeContext(offsets=theirs), one) == {"incrementing": 7}
     ours = theirs | {tuple(query_partition(one).items()): {"incrementing": 9}}
     assert stored_query_offset(FakeContext(offsets=ours), one) == {"incrementing": 9}
