@@ -64,8 +64,8 @@ class JdbcConfig(UnreadKeysConfig):
     schema_pattern: Annotated[str | None, Key(_MEDIUM, DATABASE, 9, "SHORT", "Schema pattern")] = None
     """Schemas in which tables are looked for, ``%`` and ``_`` as in SQL's LIKE; all but the system's own when empty."""
     table_types: Annotated[NameList, Key(_LOW, CONNECTOR, 4, "MEDIUM", "Table Types")] = ("TABLE",)
-    """``TABLE``, ``VIEW`` or both; of PostgreSQL also ``PARTITIONED TABLE``, ``FOREIGN TABLE`` (``TABLE`` is these, too)
-    and ``MATERIALIZED VIEW`` (``VIEW`` is these, too)."""
+    """``TABLE``, ``VIEW`` or both; of PostgreSQL also ``PARTITIONED TABLE`` and ``FOREIGN TABLE``, which ``TABLE`` has,
+    and ``MATERIALIZED VIEW``, which ``VIEW`` has."""
     db_timezone: Annotated[str, BeforeValidator(zone_name), Key(_MEDIUM, CONNECTOR, 8, "MEDIUM", "DB time zone")] = (
         "UTC"
     )
