@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from fetchers.mysql_cdc.config import MySqlCdcConfig
+from fetchers.mysql_cdc.table_map import TableMap
 from fetchers.sdk import Finding
 from fetchers.toolkit.mysql import MySqlConnection
+from fetchers.toolkit.name_lists import unmatched_findings
 
 _WANTED = {
     "binlog_format": ("ROW", "changes must be logged as rows"),
@@ -16,8 +18,19 @@ _WANTED = {
 }
 
 
-async def settings_findings(connection: MySqlConnection, config: MySqlCdcConfig) -> Sequence[Finding]:
-    """Of the server's variables and the user's rights; raises as its questions do."""
+def column_findings(config: MySqlCdcConfig, tables: Iterable[TableMap]) -> list[Finding]:
+    """Of lists of columns that mean none of these tables' columns."""
+    lists = {"column.include.list": config.column_include_list, "column.exclude.list": config.column_exclude_list}
+    return unmatched_findings(lists, {f"{table.name}.{column.name}" for table in tables for column in table.columns})
+
+
+async def settings_findings(
+    connection: MySqlConnection, config: MySqlCdcConfig, takes: Callable[[str], bool]
+) -> Sequence[Finding]:
+    """Of the server's variables, the user's rights and the tables' kinds; raises as its questions do.
+
+    ``takes``: whether a ``database.table`` is read.
+    """
     names = ", ".join(f"'{name}'" for name in ("log_bin", "server_id", *_WANTED))
     rows = await connection.rows(f"SHOW GLOBAL VARIABLES WHERE variable_name IN ({names})")
     found = {row["variable_name"].lower(): str(row["value"]) for row in rows}
@@ -25,7 +38,26 @@ async def settings_findings(connection: MySqlConnection, config: MySqlCdcConfig)
     if found.get("server_id") == str(config.database_server_id):
         told = "That is the server's own number: choose one that no server and no other reader has."
         made.append(Finding("database.server.id", str(config.database_server_id), told))
-    return [*made, *await _rights(connection, config)]
+    made += await _rights(connection, config)
+    return [*made, *await _versioned(connection, takes)] if config.snapshot_mode.startswith("initial") else made
+
+
+async def _versioned(connection: MySqlConnection, takes: Callable[[str], bool]) -> list[Finding]:
+    """Tables of MariaDB that keep their history cannot be read by a snapshot.
+
+    Their log has every old version as a row of its own, under a key with the column of its end (``row_end``), which the
+    server's catalogue does not show; rows that are read by the catalogue would have other keys.
+    """
+    rows = await connection.rows(
+        "SELECT table_schema AS d, table_name AS t FROM information_schema.tables WHERE table_type = 'SYSTEM VERSIONED'"
+    )
+    told = (
+        "{0}: the rows of a table WITH SYSTEM VERSIONING cannot be read as its log has them. Leave it out by "
+        "table.exclude.list, or run: ALTER TABLE {0} DROP SYSTEM VERSIONING; or set snapshot.mode=no_data: the log is "
+        "read alone, in which each old version is a row of its own."
+    )
+    names = sorted(name for name in (f"{row['d']}.{row['t']}" for row in rows) if takes(name))
+    return [Finding("table.include.list", name, told.format(name)) for name in names]
 
 
 def _findings(found: Mapping[str, str]) -> Iterator[Finding]:

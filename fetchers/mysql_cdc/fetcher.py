@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection,
 from contextlib import aclosing, asynccontextmanager, closing
 from dataclasses import replace
 
-from fetchers.mysql_cdc.checks import settings_findings
+from fetchers.mysql_cdc.checks import column_findings, settings_findings
 from fetchers.mysql_cdc.config import MySqlCdcConfig
 from fetchers.mysql_cdc.events import MalformedError
 from fetchers.mysql_cdc.failover import at_this_server
@@ -94,7 +94,7 @@ class MySqlCdcSource(SourceConnector[MySqlCdcConfig]):
         del context
         try:
             async with self._session() as connection:
-                found = list(await settings_findings(connection, self.config))
+                found = list(await settings_findings(connection, self.config, self._takes()))
                 wanted = await tables_of(connection, self._takes())
                 tables = await self._tables(connection)
         except Fatal as error:
@@ -103,6 +103,7 @@ class MySqlCdcSource(SourceConnector[MySqlCdcConfig]):
             lists = ",".join(self.config.table_include_list)
             told = "There is no such table yet that this user may read."
             found.append(Finding("table.include.list", lists, told, Severity.WARNING))
+        found += column_findings(self.config, wanted)
         for table in wanted:
             try:
                 tables.of(table)
@@ -114,7 +115,7 @@ class MySqlCdcSource(SourceConnector[MySqlCdcConfig]):
         """The snapshot where there is none yet, then the log, with what is left of the snapshot beside it."""
         try:
             async with self._session() as connection:
-                for finding in await settings_findings(connection, self.config):
+                for finding in await settings_findings(connection, self.config, self._takes()):
                     if finding.is_error:
                         raise Fatal(finding.message)
                 tables = await self._tables(connection)

@@ -6,7 +6,7 @@ Facts: the chapters "Logical Replication", "pg_replication_slots" and "pg_public
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +21,7 @@ from fetchers.postgres_cdc.config import PostgresCdcConfig
 from fetchers.postgres_cdc.pgoutput import LogRelation, RelationColumn
 from fetchers.postgres_cdc.place import position_text
 from fetchers.sdk import Disconnected, Fatal, FetchError, Finding, Retriable
-from fetchers.toolkit.name_lists import NameFilter
+from fetchers.toolkit.name_lists import NameFilter, unmatched_findings
 
 _PASSING = ("40", "53", "55", "57", "58", "08")
 """Classes of SQLSTATE that may pass: conflicts, resources, locks, shutdown, the system, the connection."""
@@ -296,6 +296,15 @@ class Catalogue:
             raise Fatal("there is no table that table.include.list and the other lists mean")
         return f"{begun} TABLE {', '.join(tables)}"
 
+    def _columns(self, tables: Iterable[tuple[str, str]]) -> set[str]:
+        """Of these tables, as ``schema.table.column``."""
+        sql = (
+            "select attname::text as name from pg_attribute "
+            "where attrelid = to_regclass(%s) and attnum > 0 and not attisdropped"
+        )
+        rows = [(table, row["name"]) for table in tables for row in self.rows(sql, (self.quoted(*table),))]
+        return {f"{schema}.{table}.{name}" for (schema, table), name in rows}
+
     def findings(self) -> Iterator[Finding]:
         """Why the log cannot be read, with the SQL that mends it."""
         config = self._config
@@ -322,6 +331,8 @@ class Catalogue:
         tables = sorted({*self.listed_tables(), *self.tables()})  # published ones may be partitioned tables
         if not tables:
             yield Finding("table.include.list", ",".join(config.table_include_list), "No table is meant by the lists.")
+        lists = {"column.include.list": config.column_include_list, "column.exclude.list": config.column_exclude_list}
+        yield from unmatched_findings(lists, self._columns(tables) if any(lists.values()) else ())
         rights = "select has_table_privilege(%s, 'SELECT') as may, row_security_active(%s) as is_filtered"
         for schema, table in tables:
             name, user = self.quoted(schema, table), self.quoted(config.database_user)

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from fetchers.sdk import Boolean, Importance, Key, NameList, Secret, TopicsConfig
+from fetchers.sdk import Boolean, Importance, Key, NameList, Secret
+from fetchers.sql.confluent_keys import UNREAD
 from fetchers.toolkit.databases import DatabaseUrl, Login, read_url, url_text, zone_name
+from fetchers.toolkit.unread_keys import Unread, UnreadKeysConfig
 
 DATABASE, MODE, CONNECTOR, TASK = "Database", "Mode", "Connector", "Task"
 _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 _URL_EXAMPLE = "jdbc:postgresql://localhost:5432/shop"
+
+
+def _small(value: object) -> object:
+    """Confluent's connector takes the words of an enumeration in small and in capital letters."""
+    return value.lower() if isinstance(value, str) else value
 
 
 def _ends(text: str) -> str:
@@ -28,8 +35,10 @@ def _ends(text: str) -> str:
     return text
 
 
-class JdbcConfig(TopicsConfig):
+class JdbcConfig(UnreadKeysConfig):
     """Tables, or one query, of a database, read again and again."""
+
+    unread_keys: ClassVar[tuple[Unread, ...]] = UNREAD
 
     connection_url: Annotated[
         str,
@@ -43,7 +52,7 @@ class JdbcConfig(TopicsConfig):
     connection_password: Annotated[Secret | None, Key(_HIGH, DATABASE, 3, "SHORT", "JDBC Password")] = None
     """Password of the user."""
     table_whitelist: Annotated[NameList, Key(_MEDIUM, DATABASE, 4, "LONG", "Table Whitelist")] = ()
-    """Tables to read, by name or ``schema.name``; not together with other lists or a query."""
+    """Tables to read, by name, ``schema.name`` or ``database.schema.name``; without other lists or a query."""
     table_blacklist: Annotated[NameList, Key(_MEDIUM, DATABASE, 5, "LONG", "Table Blacklist")] = ()
     """Tables not to read; all others are."""
     table_include_list: Annotated[NameList, Key(_MEDIUM, DATABASE, 6, "LONG", "Table Include List")] = ()
@@ -51,17 +60,19 @@ class JdbcConfig(TopicsConfig):
     table_exclude_list: Annotated[NameList, Key(_MEDIUM, DATABASE, 7, "LONG", "Table Exclude List")] = ()
     """Regular expressions of tables not to read."""
     catalog_pattern: Annotated[str | None, Key(_MEDIUM, DATABASE, 8, "SHORT", "Catalog Pattern")] = None
-    """Accepted; a connector reads the one database of its URL."""
+    """Accepted where the URL's database fits it, because a connector reads that alone."""
     schema_pattern: Annotated[str | None, Key(_MEDIUM, DATABASE, 9, "SHORT", "Schema pattern")] = None
     """Schemas in which tables are looked for, ``%`` and ``_`` as in SQL's LIKE; all but the system's own when empty."""
     table_types: Annotated[NameList, Key(_LOW, CONNECTOR, 4, "MEDIUM", "Table Types")] = ("TABLE",)
-    """``TABLE``, ``VIEW`` or both."""
+    """``TABLE``, ``VIEW`` or both; of PostgreSQL also ``PARTITIONED TABLE`` and ``FOREIGN TABLE``, which ``TABLE`` has,
+    and ``MATERIALIZED VIEW``, which ``VIEW`` has."""
     db_timezone: Annotated[str, BeforeValidator(zone_name), Key(_MEDIUM, CONNECTOR, 8, "MEDIUM", "DB time zone")] = (
         "UTC"
     )
     """Zone of dates and times that have none themselves."""
     numeric_mapping: Annotated[
         Literal["none", "precision_only", "best_fit", "best_fit_eager_double"],
+        BeforeValidator(_small),
         Key(_LOW, DATABASE, 10, "SHORT", "Map Numeric Values, Integral or Decimal, By Precision and Scale"),
     ] = "none"
     """What becomes of NUMERIC: ``none`` a Decimal; ``precision_only`` whole numbers of up to 18 digits as integers;
@@ -76,6 +87,7 @@ class JdbcConfig(TopicsConfig):
             "nanos_string",
             "nanos_iso_datetime_string",
         ],
+        BeforeValidator(_small),
         Key(_LOW, CONNECTOR, 9, "SHORT", "Timestamp granularity for timestamp columns"),
     ] = "connect_logical"
     """``connect_logical`` is Connect's Timestamp, which has milliseconds: finer fractions are cut. The others keep
@@ -147,6 +159,11 @@ class JdbcConfig(TopicsConfig):
         """By the tables' full names; for the tables that were there when the work was split."""
         found: Mapping[str, Sequence[int]] = json.loads(self.load_ends) if self.load_ends else {}
         return found
+
+    @property
+    def types(self) -> Sequence[str]:
+        """The words of ``table.types``, in capital letters."""
+        return tuple(word.upper() for word in self.table_types)
 
     @property
     def url(self) -> DatabaseUrl:

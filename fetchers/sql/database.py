@@ -30,6 +30,11 @@ def next_rows(batch: pa.RecordBatch, *, rows_max: int) -> int:
     return max(1, min(fitting, rows_max, 10 * batch.num_rows))
 
 
+def wrapped(query: str) -> str:
+    """A query as a relation; the end of the line ends a comment that the query may end with."""
+    return f"({query.strip().rstrip(';')}\n)"
+
+
 @dataclass(frozen=True, slots=True)
 class Table:
     """A table or view, by the names that the database itself has for it."""
@@ -37,6 +42,18 @@ class Table:
     name: str
     schema: str | None = None
     catalog: str | None = None
+    database: str = ""
+    """The database that it is in, where that is no part of its name."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All by which a config or another connector's offset may mean it.
+
+        Releases of Confluent's connector with PostgreSQL's driver 42.7.5 and newer have the database in a table's name
+        (https://github.com/confluentinc/kafka-connect-jdbc/pull/1648).
+        """
+        found = (self.name, self.schema_name, self.full_name)
+        return (*found, f"{self.database}.{self.full_name}") if self.database else found
 
     @property
     def full_name(self) -> str:
@@ -64,6 +81,8 @@ class Relation:
     """Columns of the primary key."""
     auto_increment: str | None = None
     """The column that the database numbers by itself."""
+    is_view: bool = False
+    """Whether no column of it can be declared as not null."""
     zoned: frozenset[str] = field(default_factory=frozenset)
     """Timestamp columns that are instants, whatever a session's zone."""
     precisions: dict[str, int] = field(default_factory=dict)

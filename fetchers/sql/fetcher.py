@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import zlib
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
@@ -34,10 +35,11 @@ from fetchers.sql.load import Part, even_ends, load_of
 from fetchers.sql.mysql import MySqlDatabase
 from fetchers.sql.places import stored_offset
 from fetchers.sql.postgresql import PostgresDatabase
-from fetchers.sql.ranges import wanted_range
+from fetchers.sql.ranges import wanted_range, whole_number
 from fetchers.sql.sqlite import SqliteDatabase
 from fetchers.sql.tables import listed_tables, missing_tables, selected_tables
 from fetchers.sql.walk import Walk
+from fetchers.toolkit.name_lists import list_findings
 
 T = TypeVar("T")
 
@@ -92,8 +94,8 @@ class JdbcSource(SourceConnector[JdbcConfig]):
                 highest = await database.bound(wanted)
                 lowest = await _lowest(database, wanted)
                 if highest is not None and lowest is not None:
-                    ends = even_ends(lowest, int(highest), self.config.load_parts)
-                    if int(highest) - lowest >= self.config.load_parts * self.config.batch_max_rows:
+                    ends = even_ends(lowest, whole_number(highest, wanted), self.config.load_parts)
+                    if whole_number(highest, wanted) - lowest >= self.config.load_parts * self.config.batch_max_rows:
                         found[table.full_name] = ends
         finally:
             database.close()
@@ -116,18 +118,23 @@ class JdbcSource(SourceConnector[JdbcConfig]):
 
     async def check(self, context: FetchContext) -> Sequence[Finding]:
         """Log in, look for the tables and at the columns of the mode, and whether late commits can be seen."""
-        database = self._database(context)
+        config, database = self.config, self._database(context)
         found: list[Finding] = []
+        key = "connection.url"
         try:
             await database.open()
+            key = "query" if config.query else "table.whitelist"
+            tables = await self._all_tables(database)
             found += [
                 Finding("table.whitelist", name, f"There is no table {name} that this user may read.")
-                for name in missing_tables(self.config, await self._all_tables(database))
+                for name in missing_tables(config, tables)
             ]
+            if not config.query and not found and not selected_tables(config, tables):
+                found.append(_no_table(config))
             for relation in await self._relations(database):
                 found += await self._relation_findings(database, relation)
         except Fatal as error:
-            found.append(Finding("connection.url", None, str(error)))
+            found.append(Finding(key, None, str(error)))
         finally:
             database.close()
         return found
@@ -253,7 +260,7 @@ class JdbcSource(SourceConnector[JdbcConfig]):
             return
         offsets = context.offsets
         for table in tables:
-            stored = stored_offset(context, table.full_name, table.name)
+            stored = stored_offset(context, table)
             load = load_of(table, stored, offsets, config.ends_of_parts.get(table.full_name, ()))
             for at, part in enumerate(load.parts if load is not None else ()):
                 if at % config.task_count == config.task_number and load is not None and part in load.unread:
@@ -262,7 +269,7 @@ class JdbcSource(SourceConnector[JdbcConfig]):
     async def _all_tables(self, database: Database) -> list[Table]:
         if self.config.query:
             return []
-        return await database.tables(types=self.config.table_types, schema_pattern=self.config.schema_pattern)
+        return await database.tables(types=self.config.types, schema_pattern=self.config.schema_pattern)
 
     async def _tables(self, database: Database) -> list[Table]:
         """Those of the task."""
@@ -293,6 +300,7 @@ class JdbcSource(SourceConnector[JdbcConfig]):
 
 _ASKED_WITH = {"connection.url", "connection.user", "connection.password", "table.whitelist", "table.types"}
 _ASKED_WITH |= {"schema.pattern"}
+_TYPES_OF_POSTGRESQL = ("PARTITIONED TABLE", "FOREIGN TABLE", "MATERIALIZED VIEW")
 _WHOLE = (INT8, INT16, INT32, INT64)
 
 
@@ -300,6 +308,33 @@ def _shared(relations: Sequence[Relation], fits: Callable[[ColumnPlan], bool]) -
     """Names of columns that fit in every relation, in the order of the first."""
     found = [[column.name for column in relation.columns if fits(column)] for relation in relations]
     return [name for name in found[0] if all(name in names for names in found)] if found else []
+
+
+def _scope_findings(config: JdbcConfig) -> Iterator[Finding]:
+    """Of keys that narrow what is read: one that is not heeded would show more, or nothing at all."""
+    dialect, database = config.url.dialect, config.url.database
+    known = ["TABLE", "VIEW", *(_TYPES_OF_POSTGRESQL if dialect == "postgresql" else ())]
+    for word in config.types:
+        if word not in known:
+            yield Finding("table.types", word, f"No table is of this type: expected some of {', '.join(known)}.")
+    patterns = {"catalog.pattern": config.catalog_pattern}
+    if dialect in {"mysql", "mariadb"}:
+        patterns["schema.pattern"] = config.schema_pattern
+    for key, pattern in patterns.items():
+        like = re.escape(pattern or "%").replace("%", ".*").replace("_", ".")
+        if dialect != "sqlite" and re.fullmatch(like, database, re.IGNORECASE | re.DOTALL) is None:
+            told = (
+                f"Only the database of connection.url is read, which is {database}: remove the key, or name it there."
+            )
+            yield Finding(key, pattern, told)
+
+
+def _no_table(config: JdbcConfig) -> Finding:
+    """What the lists leave over is nothing, which may be right: tables are looked for again and again."""
+    key = "table.include.list" if config.table_include_list else "table.blacklist" if config.table_blacklist else ""
+    key = key or ("schema.pattern" if config.schema_pattern else "table.types")
+    told = "No table that this user may read is meant: none is read until there is one."
+    return Finding(key, None, told, Severity.WARNING)
 
 
 def _let_go(walks: dict[str, Walk], name: str) -> None:
@@ -316,7 +351,7 @@ async def _lowest(database: Database, wanted: Range) -> int | None:
     async with aclosing(database.read(sql, rows_max=1)) as batches:
         async for batch in batches:
             value = batch.column(0)[0].as_py()
-            return None if value in {None, "NULL"} else int(value)
+            return None if value in {None, "NULL"} else whole_number(str(value), wanted)
     return None
 
 
@@ -328,6 +363,9 @@ def _findings(config: JdbcConfig) -> Iterator[Finding]:
         yield Finding(given[1], None, f"It cannot be had together with {given[0]}: they exclude each other.")
     if config.query and given:
         yield Finding("query", None, f"It cannot be had together with {given[0]}: a query names its tables itself.")
+    for key in ("table.include.list", "table.exclude.list"):
+        yield from list_findings({key: values[lists.index(key)]})
+    yield from _scope_findings(config)
     if config.query_suffix:
         yield Finding("query.suffix", config.query_suffix, "It would lose rows; batch.max.rows bounds a page.")
     if config.load_parts > 1 and (config.mode != "incrementing" or config.query):

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute
@@ -58,6 +58,9 @@ class ColumnPlan:
     is_nullable: bool
     is_numeric: bool = False
     """Whether its literals are written without quotes."""
+    tells: Literal["", "numbers", "times", "neither"] = ""
+    """What new rows could be told by, which ``kind`` does not say where numbers are texts and times are numbers: whole
+    numbers, times, or neither; empty where the database itself does not know what is in a column."""
 
     @property
     def form(self) -> forms.Form:

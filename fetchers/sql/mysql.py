@@ -22,10 +22,10 @@ from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 
-from fetchers.sdk import BackOff, Fatal, Retriable
+from fetchers.sdk import BackOff, Fatal, FetchError, Retriable
 from fetchers.sdk.reach import AllowedAddresses
 from fetchers.sql.config import JdbcConfig
-from fetchers.sql.database import FIRST_ROWS, NoTableError, Range, Relation, Table, next_rows
+from fetchers.sql.database import FIRST_ROWS, NoTableError, Range, Relation, Table, next_rows, wrapped
 from fetchers.sql.kinds import (
     BOOLEAN,
     BYTES,
@@ -58,6 +58,10 @@ _OTHERS = {0: "decimal", 246: "decimal", 4: "float", 5: "double", 7: "timestamp"
 _OTHERS |= {12: "datetime", 16: "bit", 249: "blob", 250: "blob", 251: "blob", 252: "blob"}
 _TYPES = _WHOLE | _OTHERS
 _BINARY_CHARSET = 63
+_OF_THE_SERVER = (1, 3, 4)
+"""Thousands of its errors: those of MySQL, of MySQL since 5.7, of MariaDB; 2000 and more are the client's."""
+_PASSING = {1040, 1053, 1203, 1205, 1213, 1226, 1317, 1412, 1927, 1969, 3024, 3168}
+"""Those that say nothing of the statement: too many sessions, shutdown, locks, kills, limits of time."""
 _BYTES = {"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"}
 _BIT_WIDTH_OF_INT64 = 63
 _BYTES_PER_LETTER = 4
@@ -73,8 +77,9 @@ class MySqlDatabase:
         self._connection = MySqlConnection(config.url.host)
 
     async def open(self) -> None:
-        """Connect; the session's zone is UTC."""
+        """Connect; the session's zone is UTC, and it sees committed rows alone, whatever the server's default is."""
         await self._connection.open(self._config.login, self._addresses)
+        await self._rows("set session transaction isolation level repeatable read")
 
     def close(self) -> None:
         """At once; the server notices that nobody reads any more."""
@@ -86,7 +91,8 @@ class MySqlDatabase:
     async def tables(self, *, types: Sequence[str], schema_pattern: str | None) -> list[Table]:
         """Of the URL's database; MySQL's schemas are its databases."""
         del schema_pattern
-        kinds = [kind for word, kind in (("TABLE", "'BASE TABLE'"), ("VIEW", "'VIEW'")) if word in types]
+        known = (("TABLE", "'BASE TABLE','SYSTEM VERSIONED'"), ("VIEW", "'VIEW'"))
+        kinds = [kind for word, kind in known if word in types]
         rows = await self._rows(
             "select table_schema as s, table_name as n from information_schema.tables "
             f"where table_schema = database() and table_type in ({','.join(kinds) or 'null'}) order by 2"
@@ -97,7 +103,9 @@ class MySqlDatabase:
         """By ``information_schema``."""
         rows = await self._rows(
             "select column_name as name, data_type as type, column_type as full, is_nullable as nullable, "
-            "numeric_precision as p, numeric_scale as s, datetime_precision as d, column_key as keyed, extra as extra "
+            "numeric_precision as p, numeric_scale as s, datetime_precision as d, column_key as keyed, extra as extra, "
+            f"(select table_type from information_schema.tables where table_schema = database() "
+            f"and table_name = {self._literal(table.name)}) as table_type "
             f"from information_schema.columns where table_schema = database() "
             f"and table_name = {self._literal(table.name)} order by ordinal_position"
         )
@@ -123,16 +131,23 @@ class MySqlDatabase:
             table,
             tuple(row["name"] for row in keys),
             next((row["name"] for row in rows if "auto_increment" in row["extra"].lower()), None),
+            rows[0]["table_type"] == "VIEW",
             frozenset(row["name"] for row in rows if row["type"].lower() == "timestamp"),
             {row["name"]: int(row["d"]) for row in rows if row["d"] is not None},
         )
 
     async def query(self, text: str) -> Relation:
         """By what the server says of the query's columns."""
-        source = f"({text.strip().rstrip(';')}) as query"
-        async with told(self._config.url.host, ANSWER_SECONDS_MAX), self._connection.driver.cursor() as cursor:
-            await cursor.execute(f"select {_MARK} * from {source} limit 0")
-            fields = list(cursor._result.fields)  # noqa: SLF001 - asyncmy shows signs and charsets nowhere else
+        source = f"{wrapped(text)} as query"
+        try:
+            async with told(self._config.url.host, ANSWER_SECONDS_MAX), self._connection.driver.cursor() as cursor:
+                await cursor.execute(f"select {_MARK} * from {source} limit 0")
+                fields = list(cursor._result.fields)  # noqa: SLF001 - asyncmy shows signs and charsets nowhere else
+        except FetchError as error:
+            code: Any = error.__cause__.args[0] if error.__cause__ is not None and error.__cause__.args else None
+            if isinstance(code, int) and code not in _PASSING and code // 1000 in _OF_THE_SERVER:
+                raise Fatal(f"the query cannot be read: {error}") from error
+            raise
         columns = []
         for item in fields:
             is_text = item.charsetnr != _BINARY_CHARSET
@@ -150,7 +165,10 @@ class MySqlDatabase:
     def _column(self, name: str, kind: str, full: str, numbers: tuple[int, int]) -> ColumnPlan:
         expression, made = self._kind(self.quoted(name), kind, full, numbers)
         is_numeric = kind in {*_SIGNED, "decimal", "float", "double", "bit"}
-        return ColumnPlan(name, expression, made, is_nullable=True, is_numeric=is_numeric)
+        is_whole = kind in _SIGNED or (kind == "decimal" and numbers[1] == 0)
+        is_time = kind in {"timestamp", "datetime", "date"}
+        tells: Any = "numbers" if is_whole else "times" if is_time else "neither"
+        return ColumnPlan(name, expression, made, is_nullable=True, is_numeric=is_numeric, tells=tells)
 
     def _kind(self, column: str, kind: str, full: str, numbers: tuple[int, int]) -> tuple[str, Kind]:
         granularity, zone = self._config.timestamp_granularity, self._config.db_timezone

@@ -19,6 +19,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from fetchers.sdk import FetchContext, Offset, Partition, Scalar
+from fetchers.sql.database import Table
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _HASH_DIGITS = 16
@@ -29,17 +30,26 @@ def table_partition(full_name: str) -> Partition:
     return {"protocol": "1", "table": full_name}
 
 
-def older_partitions(full_name: str, name: str) -> tuple[Partition, ...]:
-    """Under which other connectors, and older versions, have left the table's offsets; the newest first."""
-    return ({"protocol": "1", "table": name}, {"table": full_name}, {"table": name})
-
-
-def stored_offset(context: FetchContext, full_name: str, name: str) -> Offset:
-    """A table's own offset, else one that another connector has left; empty where there is none."""
-    found = context.offset_of(table_partition(full_name))
-    for partition in older_partitions(full_name, name):
+def stored_offset(context: FetchContext, table: Table) -> Offset:
+    """A table's own offset, else one that another connector, or an older version of it, has left; else empty."""
+    found = context.offset_of(table_partition(table.full_name))
+    older = [table_partition(name) for name in dict.fromkeys(reversed(table.names)) if name != table.full_name]
+    for partition in (*older, {"table": table.full_name}, {"table": table.name}):
         found = found or context.offset_of(partition)
     return found
+
+
+OTHERS_QUERY: Partition = {"query": "query"}
+"""Of Confluent's connector, whatever the query is."""
+
+
+def stored_query_offset(context: FetchContext, query: str) -> Offset:
+    """A query's own offset; that of Confluent's connector, while no query was read here yet; else empty."""
+    found = context.offset_of(query_partition(query))
+    queries = [
+        dict(partition) for partition, offset in context.offsets.items() if offset and "query" in dict(partition)
+    ]
+    return found if any(query != OTHERS_QUERY for query in queries) else context.offset_of(OTHERS_QUERY)
 
 
 def query_partition(query: str) -> Partition:

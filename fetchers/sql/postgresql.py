@@ -16,10 +16,10 @@ from typing import Any, TypeVar
 import adbc_driver_postgresql.dbapi as adbc
 import pyarrow as pa
 
-from fetchers.sdk import FetchError, Retriable
+from fetchers.sdk import Fatal, FetchError, Retriable
 from fetchers.sdk.reach import AllowedAddresses
 from fetchers.sql.config import JdbcConfig
-from fetchers.sql.database import BATCH_BYTES, Blocking, NoTableError, Range, Relation, Table
+from fetchers.sql.database import BATCH_BYTES, Blocking, NoTableError, Range, Relation, Table, wrapped
 from fetchers.sql.kinds import (
     BOOLEAN,
     BYTES,
@@ -50,14 +50,15 @@ _UNSEEN = {
     "m": "A materialized view shows a late commit when it is refreshed: read a table or a plain view",
 }
 """Kinds of relations whose late commits cannot be waited for."""
+_RELKINDS = {"TABLE": "rpf", "VIEW": "vm", "PARTITIONED TABLE": "p", "FOREIGN TABLE": "f", "MATERIALIZED VIEW": "m"}
 _WRITING = "'RowExclusiveLock','ShareRowExclusiveLock','ExclusiveLock','AccessExclusiveLock'"
 _CHANGED = ("42P01", "42703", "42804", "0A000")
 _COLUMNS = """
 select a.attname::text as name, (a.attnotnull or t.typnotnull) as not_null, b.typname::text as type,
   case when t.typtype = 'd' then t.typtypmod else a.atttypmod end as modifier,
   (a.attidentity <> '' or coalesce(pg_get_expr(d.adbin, d.adrelid), '') like 'nextval(%') as is_numbered,
-  coalesce(array_position(i.indkey::int2[], a.attnum), -1)::int as key_at
-from pg_attribute a join pg_type t on t.oid = a.atttypid
+  coalesce(array_position(i.indkey::int2[], a.attnum), -1)::int as key_at, c.relkind in ('v', 'm') as is_view
+from pg_attribute a join pg_class c on c.oid = a.attrelid join pg_type t on t.oid = a.atttypid
   join pg_type b on b.oid = case t.typtype when 'd' then t.typbasetype else t.oid end
   left join pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum
   left join pg_index i on i.indrelid = a.attrelid and i.indisprimary
@@ -79,6 +80,14 @@ def literal(text: str) -> str:
     """A text as SQL, whatever is in it."""
     quoted = "'" + text.replace("'", "''").replace("\\", "\\\\") + "'"
     return f"E{quoted}" if "\\" in text else quoted
+
+
+class _ChangedError(Retriable):
+    """What was read is not there any more, or not as it was."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(f"{text}; what was read has changed meanwhile")
+        self.text = text
 
 
 class PostgresDatabase:
@@ -129,19 +138,20 @@ class PostgresDatabase:
             return found
 
     async def tables(self, *, types: Sequence[str], schema_pattern: str | None) -> list[Table]:
-        """Tables, partitioned ones as one table, and views."""
-        kinds = [kind for word, kind in (("TABLE", "'r','p','f'"), ("VIEW", "'v','m'")) if word in types]
+        """Tables, partitioned ones as one table, and views; single partitions where tables are listed."""
+        kinds = sorted({f"'{kind}'" for word in types for kind in _RELKINDS.get(word, "")})
+        whole = "true" if self._config.table_whitelist else "not c.relispartition"
         where = f"n.nspname like {literal(schema_pattern)}" if schema_pattern else "true"
         rows = await self._call(
             lambda: self._select(
                 "select n.nspname::text as schema, c.relname::text as name from pg_class c "
                 "join pg_namespace n on n.oid = c.relnamespace "
-                f"where c.relkind in ({','.join(kinds) or 'null'}) and not c.relispartition "
+                f"where c.relkind in ({','.join(kinds) or 'null'}) and {whole} "
                 "and n.nspname <> 'information_schema' and n.nspname !~ '^pg_' "
                 f"and {where} and has_table_privilege(c.oid, 'SELECT') order by 1, 2"
             )
         )
-        return [Table(row["name"], row["schema"]) for row in rows]
+        return [Table(row["name"], row["schema"], database=self._config.url.database) for row in rows]
 
     async def relation(self, table: Table) -> Relation:
         """By the catalogue."""
@@ -157,6 +167,7 @@ class PostgresDatabase:
             table,
             tuple(name for _, name in keyed),
             next((row["name"] for row in rows if row["is_numbered"]), None),
+            rows[0]["is_view"],
             frozenset(row["name"] for row in rows if row["type"] == "timestamptz"),
             {
                 row["name"]: row["modifier"]
@@ -167,12 +178,18 @@ class PostgresDatabase:
 
     async def query(self, text: str) -> Relation:
         """By what the server says of the query's columns."""
-        source = f"({text.strip().rstrip(';')}) as query"
-        schema = await self._call(partial(self._schema, f"select * from {source} limit 0"))
+        source = f"{wrapped(text)} as query"
+        try:
+            schema = await self._call(partial(self._schema, f"select * from {source} limit 0"))
+        except _ChangedError as error:
+            raise Fatal(f"the query cannot be read: {error.text}") from error
         found = [
             (field.name, *(field.metadata or {}).get(b"POSTGRESQL:type", b"").decode().split(), _modifier(field))
             for field in schema
         ]
+        names = [name for name, *_ in found]
+        if twice := [name for at, name in enumerate(names) if name in names[:at]]:
+            raise Fatal(f"the query has several columns {twice[0]}: give each a name of its own by AS")
         return Relation(
             self._config.topic_prefix,
             source,
@@ -188,15 +205,18 @@ class PostgresDatabase:
     def _column(self, name: str, kind: str, modifier: int, *, not_null: bool) -> ColumnPlan:
         expression, made = self._kind(self.quoted(name), kind, modifier)
         numeric = kind in {"int2", "int4", "int8", "oid", "numeric", "float4", "float8"}
-        return ColumnPlan(name, expression, made, not not_null, numeric)
+        is_whole = numeric and kind not in {"float4", "float8"} and (kind != "numeric" or _scale(modifier) <= 0)
+        is_time = kind in {"timestamp", "timestamptz", "date"}
+        tells: Any = "numbers" if is_whole else "times" if is_time else "neither"
+        return ColumnPlan(name, expression, made, not not_null, numeric, tells)
 
     def _kind(self, column: str, kind: str, modifier: int) -> tuple[str, Kind]:
         config = self._config
         if kind in _PLAIN:
             return column, _PLAIN[kind]
         if kind == "numeric" and modifier >= 0:
-            scale = (((modifier - 4) & 0x7FF) ^ 1024) - 1024
-            return f"{column}::text", exact((modifier - 4) >> 16 & 0xFFFF, scale, config.numeric_mapping)
+            precision = (modifier - 4) >> 16 & 0xFFFF
+            return f"{column}::text", exact(precision, _scale(modifier), config.numeric_mapping)
         granularity = config.timestamp_granularity
         found = {
             "timestamp": (column, instant(granularity, config.db_timezone)),
@@ -324,6 +344,11 @@ class PostgresDatabase:
         return f"Sequence {name} keeps numbers back for later transactions. Run: ALTER SEQUENCE {name} CACHE 1"
 
 
+def _scale(modifier: int) -> int:
+    """Of a NUMERIC; 0 where none is declared."""
+    return (((modifier - 4) & 0x7FF) ^ 1024) - 1024 if modifier >= 0 else 0
+
+
 def _modifier(field: Any) -> int:
     return int((field.metadata or {}).get(b"POSTGRESQL:typmod", b"-1"))
 
@@ -338,5 +363,5 @@ def _next(reader: Any) -> Any:
 def _failure(error: Any, host: str) -> FetchError:
     told = postgresql_error(error, host)
     if told.state in _CHANGED:
-        return Retriable(f"{host}: {told.text} ({told.state}); what was read has changed meanwhile")
+        return _ChangedError(f"{host}: {told.text} ({told.state})")
     return told.failure

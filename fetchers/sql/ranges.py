@@ -15,11 +15,15 @@ def wanted_range(config: JdbcConfig, relation: Relation, database: Database) -> 
     if config.uses_ids:
         name = config.incrementing_column_name or relation.auto_increment
         if name is None:
-            raise Fatal(
-                f"{relation.name} has no auto-increment column: name one in incrementing.column.name, or give it one, "
-                f"as by: ALTER TABLE {relation.source} ADD COLUMN id BIGINT {_NUMBERED.get(config.url.dialect, '')}"
-            )
+            change = f"ALTER TABLE {relation.source} ADD COLUMN id BIGINT {_NUMBERED.get(config.url.dialect, '')}"
+            give = "" if relation.is_view else f", or give it one, as by: {change}"
+            raise Fatal(f"{relation.name} has no auto-increment column: name one in incrementing.column.name{give}")
         column = relation.column(name)
+        if column.tells not in {"", "numbers"}:
+            raise Fatal(
+                f"Cannot make incremental queries using incrementing column {column.name} on {relation.name} because "
+                "its type is no whole number: name another column, or use mode timestamp."
+            )
         if config.validate_non_null and relation.table is not None and column.is_nullable:
             raise Fatal(
                 f"Cannot make incremental queries using incrementing column {column.name} on {relation.name} because "
@@ -44,6 +48,11 @@ def _time(config: JdbcConfig, relation: Relation, database: Database) -> tuple[s
     if not columns:
         raise Fatal(f"mode {config.mode} needs timestamp.column.name")
     names = tuple(column.name for column in columns)
+    if other := [column.name for column in columns if column.tells not in {"", "times"}]:
+        raise Fatal(
+            f"Cannot make incremental queries using timestamp columns {','.join(other)} on {relation.name} because "
+            "their types are no timestamps: name others, or use mode incrementing."
+        )
     if config.validate_non_null and relation.table is not None and all(column.is_nullable for column in columns):
         raise Fatal(
             f"Cannot make incremental queries using timestamp columns {','.join(names)} on {relation.name} because all "
@@ -54,11 +63,22 @@ def _time(config: JdbcConfig, relation: Relation, database: Database) -> tuple[s
 
 
 def _not_null(config: JdbcConfig, relation: Relation, column: str) -> str:
+    if relation.is_view:
+        return "Columns of a view may always be null: set validate.non.null=false; rows with null in it are never read."
     change = {
         "postgresql": f'ALTER TABLE {relation.source} ALTER COLUMN "{column}" SET NOT NULL',
         "sqlite": "a new table with NOT NULL, to which the rows are copied",
     }.get(config.url.dialect, f"ALTER TABLE {relation.source} MODIFY `{column}` <its type> NOT NULL")
     return f"Mend it by: {change}; or set validate.non.null=false: rows with null in it are then never read."
+
+
+def whole_number(text: str, wanted: Range) -> int:
+    """An id as the database writes it; raises ``Fatal`` for what NUMERIC without digits may hold besides."""
+    try:
+        return int(text)
+    except ValueError:
+        name = f"{wanted.identity_column} of {wanted.relation.name}"
+        raise Fatal(f"{name} holds {text[:40]}, which is no whole number to go on from") from None
 
 
 class Selection:
@@ -118,5 +138,5 @@ class Selection:
         """Where a row stands, by the texts of ``order``."""
         rest = list(texts)
         at = rest.pop(0) if self.wanted.time is not None else None
-        number = int(rest.pop(0)) if self.wanted.identity is not None else None
+        number = whole_number(rest.pop(0), self.wanted) if self.wanted.identity is not None else None
         return Place(number, at, tuple(rest) if self.ties else None)

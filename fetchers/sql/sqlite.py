@@ -23,7 +23,7 @@ import pyarrow as pa
 from fetchers.sdk import Disconnected, Fatal
 from fetchers.sdk.reach import AllowedPaths, PathRefusedError
 from fetchers.sql.config import JdbcConfig
-from fetchers.sql.database import FIRST_ROWS, Blocking, NoTableError, Range, Relation, Table, next_rows
+from fetchers.sql.database import FIRST_ROWS, Blocking, NoTableError, Range, Relation, Table, next_rows, wrapped
 from fetchers.sql.kinds import BOOLEAN, BYTES, DATE, FLOAT64, INT64, STRING, ColumnPlan, Kind, exact, instant
 from fetchers.sql.settling import Holder
 from fetchers.toolkit.exclusive_calls import ExclusiveCalls
@@ -132,7 +132,7 @@ class SqliteDatabase:
 
     async def query(self, text: str) -> Relation:
         """A query's columns have no declared types: they are told by its first row, and are text where it has none."""
-        source = f"({text.strip().rstrip(';')})"
+        source = wrapped(text)
         names, row = await self._call(partial(self._first, f"select * from {source} limit 1"))
         types = {int: "integer", float: "real", bytes: "blob"}
         columns = tuple(

@@ -9,6 +9,7 @@ import re2
 from fetchers.sdk import Fatal
 from fetchers.sql.config import JdbcConfig
 from fetchers.sql.database import Table
+from fetchers.toolkit.name_lists import error_text
 
 
 def selected_tables(config: JdbcConfig, tables: Sequence[Table]) -> list[Table]:
@@ -43,17 +44,13 @@ def _named(name: str, tables: Sequence[Table]) -> Table | None:
     plain = name.replace('"', "").replace("`", "")
     for fold in (str, str.lower):
         for table in tables:
-            if fold(plain) in {fold(known) for known in (table.name, table.schema_name, table.full_name)}:
+            if fold(plain) in {fold(known) for known in table.names}:
                 return table
     return None
 
 
 def _matches(patterns: Sequence[str], table: Table) -> bool:
     try:
-        return any(
-            re2.fullmatch(pattern, name) is not None
-            for pattern in patterns
-            for name in (table.name, table.schema_name, table.full_name)
-        )
+        return any(re2.fullmatch(pattern, name) is not None for pattern in patterns for name in table.names)
     except re2.error as error:
-        raise Fatal(f"a table list is no regular expression of RE2: {error}") from error
+        raise Fatal(f"a table list is no regular expression of RE2: {error_text(error)}") from error

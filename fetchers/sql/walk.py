@@ -14,8 +14,8 @@ from fetchers.sql.config import JdbcConfig
 from fetchers.sql.database import Database, Range, Relation, Table
 from fetchers.sql.kinds import ColumnPlan, to_rows
 from fetchers.sql.load import LOADING, Load, Part, load_of
-from fetchers.sql.places import Place, query_partition, stored_offset, table_partition, written
-from fetchers.sql.ranges import Selection, wanted_range
+from fetchers.sql.places import Place, query_partition, stored_offset, stored_query_offset, table_partition, written
+from fetchers.sql.ranges import Selection, wanted_range, whole_number
 from fetchers.sql.settling import Bound
 from metrics.events import LateCommitsAwaited
 
@@ -159,9 +159,11 @@ class Walk:
 
     def _stored(self) -> Offset:
         """Our own offset, else one that another connector has left."""
-        if self._table is None or self._part is not None:
+        if self._table is None:
+            return stored_query_offset(self._context, self._config.query)
+        if self._part is not None:
             return self._context.offset_of(self.partition)
-        return stored_offset(self._context, self._table.full_name, self._table.name)
+        return stored_offset(self._context, self._table)
 
     async def _first_place(self, wanted: Range, zone: str | None) -> Place:
         place = Place.read(self._stored(), zone=zone)
@@ -206,7 +208,7 @@ class Walk:
     async def _check_counter(self, wanted: Range, bound: str | None) -> None:
         """A counter that was set back gives numbers that lie before the place, and would never be read."""
         last = self._place.incrementing if self._place is not None else None
-        if wanted.time is not None or last is None or (bound is not None and int(bound) >= last):
+        if wanted.time is not None or last is None or (bound is not None and whole_number(bound, wanted) >= last):
             return
         counter = await self._database.counter(wanted)
         if counter is not None and counter < last:

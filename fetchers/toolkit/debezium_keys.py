@@ -8,38 +8,12 @@ Debezium 3.5 (https://debezium.io/documentation/reference/3.5/connectors/) is a 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Self
+from typing import Any, ClassVar, Final
 
-from fetchers.sdk import Finding, Severity, TopicsConfig
-from fetchers.sdk.config import ParsedConfig
+from fetchers.toolkit.unread_keys import ANY, NONE, Unread, UnreadKeysConfig
 
-ANY: Final = None
-"""Whatever it says, nothing is lost by leaving it out."""
-NONE: Final = ("",)
-"""Any value asks for something that is not done here."""
 _OFF = ("", "false")
-_POSTGRES, _MYSQL, _BOTH = ("postgresql",), ("mysql",), ("postgresql", "mysql")
-
-
-@dataclass(frozen=True, slots=True)
-class Unread:
-    """A key, or all that begin so where it ends with a dot or has a table's name behind it."""
-
-    key: str
-    same: tuple[str, ...] | None
-    """Values, in lower case, under which Debezium does what is done here; None: all."""
-    told: str
-    """What is done here, and what to do where that is not enough."""
-    of: tuple[str, ...] = _BOTH
-    """The connectors that have it."""
-
-    def takes(self, value: str) -> bool:
-        """Whether a config with this value is right without it."""
-        return self.same is None or value.strip().lower() in self.same
-
-
+_POSTGRES, _MYSQL = ("postgresql",), ("mysql",)
 _REMOVED = "Debezium 3 does not know it either, and it would mean all"
 _RETRIES = "Failures that may pass are tried again by the worker."
 _THREADS = "Tables are read one after the other."
@@ -188,12 +162,7 @@ UNREAD: Final = (
 """In the order in which they are looked through: what is more exact comes first."""
 
 
-def unread(key: str, connector: str) -> Unread | None:
-    """The entry of a key that no field reads; None: it is not one of Debezium's. ``connector``: as in ``Unread.of``."""
-    return next((one for one in UNREAD if connector in one.of and key.startswith(one.key)), None)
-
-
-class DebeziumConfig(TopicsConfig):
+class DebeziumConfig(UnreadKeysConfig):
     """Base of config classes that take Debezium's keys: every one of them is read, refused, or told in a warning."""
 
     debezium_connector: ClassVar[str] = ""
@@ -201,26 +170,6 @@ class DebeziumConfig(TopicsConfig):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
-        """Make Debezium's keys known: what is to be said of them ``parse`` says."""
+        """The keys of the one connector."""
+        cls.unread_keys = tuple(one for one in UNREAD if not one.of or cls.debezium_connector in one.of)
         super().__pydantic_init_subclass__(**kwargs)
-        keys = (one.key for one in UNREAD if cls.debezium_connector in one.of)
-        cls.free_prefixes = tuple(dict.fromkeys((*cls.free_prefixes, *keys)))
-
-    @classmethod
-    def parse(cls, properties: Mapping[str, str | None]) -> ParsedConfig[Self]:
-        """As every config, and what is to be said of Debezium's keys that nothing reads."""
-        parsed = super().parse(properties)
-        told = tuple(cls._unread(properties))
-        config = None if any(finding.is_error for finding in told) else parsed.config
-        return ParsedConfig(config, (*parsed.findings, *told))
-
-    @classmethod
-    def _unread(cls, properties: Mapping[str, str | None]) -> Iterator[Finding]:
-        known = {key.name for key in cls.config_keys()}
-        prefixes = cls._map_prefixes()
-        for key, value in properties.items():
-            entry = None if key in known or key.startswith(prefixes) else unread(key, cls.debezium_connector)
-            if entry is not None and value is not None:
-                is_right = entry.takes(value)
-                message = entry.told if not is_right else f"Nothing reads it. {entry.told}"
-                yield Finding(key, None, message, Severity.WARNING if is_right else Severity.ERROR)

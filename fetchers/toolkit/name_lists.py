@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
 import re2
 
-from fetchers.sdk import Finding
+from fetchers.sdk import Finding, Severity
 
 Adjustment: TypeAlias = Literal["none", "avro", "avro_unicode"]
 
@@ -43,6 +43,20 @@ def list_findings(lists: Mapping[str, Sequence[str]]) -> list[Finding]:
     return found
 
 
+def unmatched_findings(lists: Mapping[str, Sequence[str]], names: Collection[str]) -> list[Finding]:
+    """Warnings for each expression, by the key of its list, that no name is: what it is to hide would be shown.
+
+    ``names``: those of all columns, as ``schema.table.column``; the lists are right by themselves.
+    """
+    told = "It is the whole name of no column: expected schema.table.column, or an expression for all of that."
+    return [
+        Finding(key, pattern, told, Severity.WARNING)
+        for key, patterns in lists.items()
+        for pattern in patterns
+        if names and not any(map(NameFilter([pattern]).takes, names))
+    ]
+
+
 def _compiled(patterns: Sequence[str]) -> Any:
     return _compiled_once(tuple(patterns))
 
@@ -59,9 +73,15 @@ def _compiled_once(patterns: tuple[str, ...]) -> Any:
         try:
             re2.compile(pattern, options)
         except re2.error as error:
-            message = f"{pattern} is no regular expression of RE2: {error}"
+            message = f"{pattern} is no regular expression of RE2: {error_text(error)}"
             raise ValueError(message) from error
     return re2.compile("|".join(f"(?:{pattern})" for pattern in patterns), options)
+
+
+def error_text(error: Exception) -> str:
+    """What RE2 says is wrong, which its binding gives as bytes."""
+    told = error.args[0] if error.args else ""
+    return told.decode(errors="replace") if isinstance(told, bytes) else str(told)
 
 
 def adjusted(name: str, mode: Adjustment) -> str:

@@ -383,3 +383,15 @@ async def test_a_slot_that_may_be_somebody_elses_stays_and_the_sql_is_told(follo
     assert await deleted(followed, {**followed.properties, "database.hostname": "elsewhere"})
     assert not postgres.rows(SLOTS.format(postgres.name))
     assert postgres.rows(PUBLICATIONS) == [("dbz_publication",)]
+
+
+async def test_a_column_that_a_list_does_not_meet_is_told(postgres: Postgres) -> None:
+    """What it is to hide would be shown without a word."""
+    postgres.run("create table people (id int primary key, secret text)")
+    lists = "secret,public.people.secret,public.people.sekret"
+    followed = Followed(postgres, column_exclude_list=lists)
+    found = await followed.connector().check(followed.context())
+    assert [(finding.key, finding.value, finding.is_error) for finding in found] == [
+        ("column.exclude.list", "secret", False),
+        ("column.exclude.list", "public.people.sekret", False),
+    ]

@@ -194,6 +194,12 @@ async def test_the_tables_of_the_book_are_read_as_printed(mariadb: MariaDb) -> N
         ({"table.whitelist": "nothing"}, "table.whitelist", "no table nothing"),
         ({"connection.user": "reader", "connection.password": "x"}, "late.commits", "GRANT PROCESS ON *.* TO 'reader'"),
         ({"incrementing.column.name": "n"}, "incrementing.column.name", "NOT NULL"),
+        ({"incrementing.column.name": "f"}, "incrementing.column.name", "no whole number"),
+        ({"mode": "timestamp", "timestamp.column.name": "f"}, "timestamp.column.name", "no timestamps"),
+        ({"table.whitelist": "seen", "table.types": "VIEW"}, "incrementing.column.name", "name one in"),
+        ({"table.whitelist": "", "query": "select * from nowhere", "mode": "bulk"}, "query", "nowhere"),
+        ({"table.whitelist": "", "query": "select 1 as a, 2 as a", "mode": "bulk"}, "query", "Duplicate column name"),
+        ({"table.whitelist": "", "query": "select from", "mode": "bulk"}, "query", "error in your SQL syntax"),
     ],
 )
 async def test_bad_configs_are_refused_with_what_mends_them(
@@ -201,7 +207,8 @@ async def test_bad_configs_are_refused_with_what_mends_them(
 ) -> None:
     """By asking the database."""
     await mariadb.rows(
-        "create table good (id int primary key auto_increment, n int)",
+        "create table good (id int primary key auto_increment, n int, f float not null)",
+        "create view seen as select * from good",
         "create or replace user reader identified by 'x'",
         f"grant select on {mariadb.name}.* to reader",
     )
@@ -209,6 +216,41 @@ async def test_bad_configs_are_refused_with_what_mends_them(
     found = await source(properties).check(RealContext())
     assert [finding.key for finding in found] == [key]
     assert message in found[0].message
+
+
+async def test_a_query_may_end_with_a_comment(mariadb: MariaDb) -> None:
+    """It is wrapped, and what closes it is none of the comment."""
+    asked = {"connection.url": mariadb.url, "mode": "bulk", "query": "select 1 as a -- the first"}
+    assert (await read_rows(asked, 1))[0] == {"a": 1}
+
+
+async def test_a_table_with_system_versioning_is_a_table(mariadb: MariaDb) -> None:
+    """The server's list has another word for it; its history is not read."""
+    await mariadb.rows(
+        "create table t (id int primary key auto_increment, n int) with system versioning",
+        "insert into t (n) values (1), (2)",
+        "update t set n = n + 10",
+        "delete from t where id = 1",
+    )
+    properties = {"connection.url": mariadb.url, "mode": "incrementing"}
+    assert await read_rows(properties, 1) == [{"id": 2, "n": 12}]
+
+
+async def test_rows_that_are_not_committed_are_never_read(each_mysql: MySql) -> None:
+    """Also where the server's sessions may see them by default."""
+    await each_mysql.rows("create table t (id int primary key)", "insert into t values (1)")
+    shown = "show global variables where variable_name in ('tx_isolation', 'transaction_isolation')"
+    before = (await each_mysql.rows(shown))[0][1]
+    writer = await each_mysql.connect(autocommit=False)
+    try:
+        await each_mysql.rows("set global transaction isolation level read uncommitted")
+        async with writer.cursor() as cursor:
+            await cursor.execute("insert into t values (2)")
+        assert await each_mysql.rows("select id from t") == [("1",), ("2",)]
+        assert await read_rows({"connection.url": each_mysql.url, "mode": "bulk"}, 1) == [{"id": 1}]
+    finally:
+        writer.close()
+        await each_mysql.rows(f"set global transaction isolation level {before.replace('-', ' ')}")
 
 
 async def test_a_query_is_read_by_its_own_columns(mariadb: MariaDb) -> None:

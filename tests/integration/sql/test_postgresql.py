@@ -324,6 +324,28 @@ async def test_a_counter_that_was_set_back_is_fatal(postgres: Postgres) -> None:
         ({"mode": "timestamp", "timestamp.column.name": "at"}, "timestamp.column.name", "SET NOT NULL"),
         ({"table.whitelist": "cached"}, "late.commits", "ALTER SEQUENCE cached_id_seq CACHE 1"),
         ({"key.columns": "y"}, "key.columns", "has no column y"),
+        ({"table.whitelist": "odd", "incrementing.column.name": "u"}, "incrementing.column.name", "no whole number"),
+        ({"table.whitelist": "odd", "incrementing.column.name": "f"}, "incrementing.column.name", "no whole number"),
+        (
+            {"table.whitelist": "odd", "mode": "timestamp", "timestamp.column.name": "t"},
+            "timestamp.column.name",
+            "no timestamps",
+        ),
+        ({"table.whitelist": "seen", "table.types": "VIEW"}, "incrementing.column.name", "name one in"),
+        (
+            {"table.whitelist": "seen", "table.types": "VIEW", "incrementing.column.name": "id"},
+            "incrementing.column.name",
+            "is nullable. Columns of a view may always be null",
+        ),
+        ({"table.include.list": "public\\.new.*", "table.whitelist": ""}, "table.include.list", "until there is one"),
+        ({"table.whitelist": "", "schema.pattern": "nowhere"}, "schema.pattern", "until there is one"),
+        (
+            {"table.whitelist": "", "query": "select * from nowhere", "mode": "bulk"},
+            "query",
+            '"nowhere" does not exist',
+        ),
+        ({"table.whitelist": "", "query": "select id, n as id from good", "mode": "bulk"}, "query", "columns id"),
+        ({"table.whitelist": "", "query": "select 1 as a; select 2", "mode": "bulk"}, "query", "syntax error"),
     ],
 )
 async def test_bad_configs_are_refused_with_what_mends_them(
@@ -334,6 +356,8 @@ async def test_bad_configs_are_refused_with_what_mends_them(
         "create table good (id serial primary key, n int, at timestamp)",
         "create table bare (n int)",
         "create table cached (id serial primary key)",
+        "create table odd (u uuid not null, f numeric(9,2) not null, t text not null)",
+        "create view seen as select * from good",
         "alter sequence cached_id_seq cache 10",
     )
     properties = {"connection.url": postgres.url, "mode": "incrementing", "table.whitelist": "good"} | {
@@ -342,6 +366,48 @@ async def test_bad_configs_are_refused_with_what_mends_them(
     found = await source(properties).check(RealContext())
     assert [finding.key for finding in found] == [key]
     assert message in found[0].message
+    assert "ALTER TABLE" not in found[0].message or "view" not in found[0].message
+
+
+async def test_a_query_of_nothing_ends_the_task(postgres: Postgres) -> None:
+    """It would be asked for ever."""
+    asked = {"connection.url": postgres.url, "mode": "bulk", "query": "select * from nowhere"}
+    with pytest.raises(Fatal, match=r'the query cannot be read.*"nowhere" does not exist'):
+        await read_rows(asked, 1)
+
+
+async def test_a_number_with_a_fraction_is_no_place(postgres: Postgres) -> None:
+    """NUMERIC without digits may hold whole numbers, and is read by them until one is none."""
+    postgres.run("create table t (id numeric primary key)", "insert into t values (7), (99999999999999999999)")
+    properties = {"connection.url": postgres.url, "mode": "incrementing", "table.whitelist": "t"}
+    properties["incrementing.column.name"] = "id"
+    context = RealContext()
+    await read_rows(properties, 2, context)
+    assert context.offset_of({"protocol": "1", "table": "public.t"}) == {"incrementing": 99999999999999999999}
+    postgres.run("insert into t values (99999999999999999999.5)")
+    with pytest.raises(Fatal, match=r"id of t holds 99999999999999999999.5, which is no whole number"):
+        await read_rows(properties, 1, context)
+
+
+async def test_a_partition_that_is_named_is_read(postgres: Postgres) -> None:
+    """A Java driver lists partitions as tables; here they are read as the whole, unless they are named."""
+    postgres.run(
+        "create table whole (id int primary key) partition by range (id)",
+        "create table low partition of whole for values from (0) to (10)",
+        "create table high partition of whole for values from (10) to (20)",
+        "insert into whole values (1), (11), (2), (12)",
+    )
+    properties = {"connection.url": postgres.url, "mode": "incrementing", "incrementing.column.name": "id"}
+    named = await read_until(properties | {"table.whitelist": "high"}, lambda pages: sum(map(len, pages)) >= 2)
+    assert ({page.topic for page in named}, rows_of(named)) == ({"t.high"}, [{"id": 11}, {"id": 12}])
+    both = await read_until(properties, lambda pages: sum(map(len, pages)) >= 4)
+    assert ({page.topic for page in both}, len(rows_of(both))) == ({"t.whole"}, 4)
+
+
+async def test_a_query_may_end_with_a_comment(postgres: Postgres) -> None:
+    """It is wrapped, and what closes it is none of the comment."""
+    asked = {"connection.url": postgres.url, "mode": "bulk", "query": "select 1 as a -- the first"}
+    assert (await read_rows(asked, 1))[0] == {"a": 1}
 
 
 async def test_a_query_is_read_by_its_own_columns(postgres: Postgres) -> None:
