@@ -199,8 +199,10 @@ class ConfigModel(BaseModel):
     free_prefixes: ClassVar[tuple[str, ...]] = ()
     """Prefixes under which any key is known, such as ``http.header.``; those of map fields are added by themselves."""
     foreign_keys: ClassVar[Mapping[str, tuple[str, ...]]] = {}
-    """Keys of another product's connector that change what it does, and that this one does not have: refused, but for an
-    empty value and for these, in any case, with which they change nothing."""
+    """Keys of another product's connector that change what it does, and that this one does not have.
+
+    They are refused, but for an empty value and for these, in any case, with which they change nothing.
+    """
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:

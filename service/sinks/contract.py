@@ -75,14 +75,18 @@ class SinkConfig(ConfigModel):
     """Base of sinks' config classes. What every sink has (``topics``, ``errors.*``) is the worker's to read."""
 
 
+_TEMPLATE = re.compile(r"\$\{([^}]*)\}")
+
+
 def unknown_names(text: str) -> str | None:
-    """What is wrong with a text in which ``${topic}`` stands for the topic's name: other such names would stay as they
-    are, in the name of a table or an index."""
+    """What is wrong with a text in which ``${topic}`` stands for the topic's name.
+
+    Any other such name would stay as it is, in the name of a table or an index.
+    """
     found = [name for name in _TEMPLATE.findall(text) if name != "topic"]
     return f"Unknown ${{{found[0]}}}: there is ${{topic}}" if found else None
 
 
-_TEMPLATE = re.compile(r"\$\{([^}]*)\}")
 C = TypeVar("C", bound=SinkConfig)
 
 

@@ -62,7 +62,9 @@ def column_reader(converter: Converter, registry: RegistryClient | None) -> Colu
     if kind is ConverterKind.STRING:
         return TextReader()
     if kind is ConverterKind.JSON:
-        return EnvelopeReader(is_null_kept=converter.is_null_kept) if converter.spec.is_schema_enveloped else JsonReader()
+        return (
+            EnvelopeReader(is_null_kept=converter.is_null_kept) if converter.spec.is_schema_enveloped else JsonReader()
+        )
     if registry is None:
         message = "the Avro converter needs a schema registry"
         raise RegistryFatal(message)
@@ -100,7 +102,7 @@ class EnvelopeReader:
     """JsonConverter with schemas: the payload's text, its schema at hand."""
 
     def __init__(self, *, is_null_kept: bool = False) -> None:
-        """``is_null_kept``: sinks are not told of defaults of fields that may be null, which they put in a null's place."""
+        """``is_null_kept``: sinks hear of no default of what may be null, since they put it in a null's place."""
         self._is_null_kept = is_null_kept
 
     async def read(self, column: Column) -> Reading:

@@ -118,7 +118,9 @@ class Validation:
         reading = connector.kind.read(properties, worker=self.worker)
         names = {key.name for key in own.config_keys()}
         found = _unique([*common.parse(properties).findings, *reading.findings])
-        findings = [replace(each, message=_told(each)) if each.key in names and each.is_error else each for each in found]
+        findings = [
+            replace(each, message=_told(each)) if each.key in names and each.is_error else each for each in found
+        ]
         entries = Entries()
         entries.add(common.config_keys(), properties, findings, classes=class_lookups())
         entries.add(own.config_keys(), properties, findings)

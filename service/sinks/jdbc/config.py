@@ -59,9 +59,9 @@ class JdbcSinkConfig(SinkConfig):
 
     table_name_format: Annotated[str, Field(min_length=1), Key(_MEDIUM, _MAPPING, 1)] = "${topic}"
     """Name of the table; ``${topic}`` is the topic's. A dot divides schema and table."""
-    pk_mode: Annotated[
-        Literal["none", "kafka", "record_key", "record_value"], AnyCase, Key(_HIGH, _MAPPING, 2)
-    ] = "none"
+    pk_mode: Annotated[Literal["none", "kafka", "record_key", "record_value"], AnyCase, Key(_HIGH, _MAPPING, 2)] = (
+        "none"
+    )
     """What the primary key is: nothing; the record's topic, partition and offset; its key, or fields of it; fields of
     its value."""
     pk_fields: Annotated[NameList, Key(_MEDIUM, _MAPPING, 3)] = ()

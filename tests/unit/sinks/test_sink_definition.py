@@ -227,7 +227,7 @@ def found(sink: str, key: str, value: str, **more: str) -> dict[str, str]:
     ],
 )
 def test_values_as_users_of_confluents_connectors_have_them(sink: str, key: str, value: str) -> None:
-    """Its choices are taken in any case (``EnumRecommender``, ``EnumValidator``), and its folders begin with a slash."""
+    """Its choices are in any case (``EnumRecommender``, ``EnumValidator``), and its folders begin with a slash."""
     assert found(sink, key, value) == {}
 
 
@@ -263,7 +263,9 @@ def test_a_choice_is_read_as_it_is_declared() -> None:
 def test_what_would_be_written_otherwise_is_refused(sink: str, key: str, value: str) -> None:
     """A key of the other product that is not supported, a class of the user's own, a name that stands for nothing."""
     is_table = key == "hive.table.name"
-    table = {"hive.integration": "true", "schema.compatibility": "FULL", "format.class": "AvroFormat"} if is_table else {}
+    table = (
+        {"hive.integration": "true", "schema.compatibility": "FULL", "format.class": "AvroFormat"} if is_table else {}
+    )
     assert list(found(sink, key, value, **table)) == [key]
 
 
