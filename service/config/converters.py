@@ -230,7 +230,7 @@ class JsonConverterConfig(ConverterConfig):
         Boolean,
         Key(importance=_LOW, group="Serialization", order=1, width="MEDIUM", display_name="Replace null with default"),
     ] = True
-    """Whether a sink reads a null as the default of its field; with false, fields that may be null have no default there.
+    """Whether a sink reads a null as the default of its field; with false, what may be null has no default there.
     What a source gives as null is written so, whatever stands here."""
 
 
