@@ -262,6 +262,17 @@ class JdbcSinkSuite:
             await sink.put(batch_of([(1, order("a"))]))
         assert await self.orders() == [(1, "a", 1)]
 
+    async def test_a_list_that_leaves_no_field_makes_no_table(self) -> None:
+        """A misprint in ``fields.whitelist`` without a key is told, and nothing is made or written."""
+        changes = {"insert_mode": "insert", "pk_mode": "none", "pk_fields": "", "fields_whitelist": "stauts"}
+        async with self.sink(auto_create="true", **changes) as sink:
+            for _ in range(2):
+                with pytest.raises(Fatal, match=r"no field of the records is to be written to .*fields\.whitelist"):
+                    await sink.put(batch_of([(1, order("a"))]))
+        async with self.sink(auto_create="true") as sink:
+            await sink.put(batch_of([(1, order("a"))]))
+        assert await self.orders() == [(1, "a", 1)]
+
     async def test_a_table_that_is_dropped_meanwhile_is_made_again(self) -> None:
         """The put comes again, and finds the table as it is."""
         async with self.sink(auto_create="true") as sink:

@@ -336,6 +336,15 @@ class SearchSuite:
             with pytest.raises(Fatal, match=r"index 'a b' cannot be made.*invalid_index_name_exception"):
                 await sink.put([("a", {"n": 1})])
 
+    @pytest.mark.parametrize("topic", ["a*", "a?b", "a,b", "<a>"])
+    async def test_a_name_that_is_a_pattern_is_told(self, search: Search, topic: str) -> None:
+        """The server answers that a pattern is there; then it would refuse every document as if that were bad."""
+        search.topic = topic
+        async with started(search) as sink:
+            with pytest.raises(Fatal, match=r"cannot be made: a name has none of"):
+                await sink.put([("a", {"n": 1})])
+            assert not sink.refused
+
     async def test_bulks_in_gzip_and_of_few_bytes(self, search: Search) -> None:
         """The body is cut by ``bulk.size.bytes``; a longer document goes alone."""
         async with started(search, connection__compression="true", bulk__size__bytes="200") as sink:

@@ -18,6 +18,7 @@ offset to resume from after it. Stopping is cancellation: a fetcher needs no sto
 
 from fetchers.sdk.clock import Clock, SystemClock
 from fetchers.sdk.config import (
+    AnyCase,
     Boolean,
     ConfigKey,
     ConfigModel,
@@ -64,6 +65,7 @@ from fetchers.sdk.rows import RowSchema
 
 __all__ = [
     "AnswerRule",
+    "AnyCase",
     "Authorizer",
     "BackOff",
     "Boolean",

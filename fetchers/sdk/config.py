@@ -17,7 +17,16 @@ from functools import cache
 from typing import Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar, get_args, get_origin
 
 from annotated_types import Ge, Gt, Le, Lt
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, PydanticUndefined
 
@@ -142,7 +151,20 @@ def _http_url(value: object) -> object:
     return value
 
 
+def _any_case(value: object, read: ValidatorFunctionWrapHandler) -> object:
+    if not isinstance(value, str):
+        return read(value)
+    for text in (value.upper(), value.lower()):
+        try:
+            return read(text)
+        except ValidationError:
+            continue
+    return read(value)
+
+
 Boolean = Annotated[bool, BeforeValidator(_boolean)]
+AnyCase = WrapValidator(_any_case)
+"""In ``Annotated[Literal["A", "B"], AnyCase]``: choices that are also taken in the other case."""
 NameList = Annotated[tuple[str, ...], BeforeValidator(_name_list)]
 IsoDate = Annotated[date, BeforeValidator(_iso_date)]
 HttpUrl = Annotated[str, BeforeValidator(_http_url)]
@@ -176,6 +198,11 @@ class ConfigModel(BaseModel):
     )
     free_prefixes: ClassVar[tuple[str, ...]] = ()
     """Prefixes under which any key is known, such as ``http.header.``; those of map fields are added by themselves."""
+    foreign_keys: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    """Keys of another product's connector that change what it does, and that this one does not have.
+
+    They are refused, but for an empty value and for these, in any case, with which they change nothing.
+    """
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:

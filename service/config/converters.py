@@ -45,6 +45,8 @@ class Converter:
     spec: ConverterSpec
     class_name: str
     registry: RegistrySettings | None = None
+    is_null_kept: bool = False
+    """Whether a sink reads a null, where a field has a default, as null (`replace.null.with.default=false`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +103,7 @@ def read_header_converter(connector: Mapping[str, str], worker: Mapping[str, str
 
 def _json(key: str, name: str, own: Mapping[str, str]) -> ConverterReading:
     is_enveloped, findings = _boolean(key, own, "schemas.enable", own.get(_MISPRINT, str(name != ConverterKind.JSON)))
-    is_replaced, doubts = _boolean(key, own, _NULLS, "false")
+    is_replaced, doubts = _boolean(key, own, _NULLS, "true")
     findings += doubts
     decimals = own.get(_DECIMALS, "BASE64").strip().upper()
     if decimals not in {"NUMERIC", "BASE64"}:
@@ -109,11 +111,11 @@ def _json(key: str, name: str, own: Mapping[str, str]) -> ConverterReading:
         findings += (_invalid(f"{key}.{_DECIMALS}", own[_DECIMALS], expected),)
     if findings:
         return ConverterReading(None, findings)
-    if is_replaced:
-        text = "A null that was written stays null here, as with false; a default is for a field that is missing."
+    if is_replaced and _NULLS in own:
+        text = "A sink reads a null as its field's default; what a source gives as null is written so, as with false."
         findings = (Finding(f"{key}.{_NULLS}", own[_NULLS], text, Severity.WARNING),)
     spec = ConverterSpec(ConverterKind.JSON, is_schema_enveloped=is_enveloped, is_decimal_numeric=decimals == "NUMERIC")
-    return ConverterReading(Converter(spec, name), findings)
+    return ConverterReading(Converter(spec, name, is_null_kept=not is_replaced), findings)
 
 
 def _boolean(key: str, own: Mapping[str, str], word: str, default: str) -> tuple[bool, tuple[Finding, ...]]:
@@ -228,7 +230,8 @@ class JsonConverterConfig(ConverterConfig):
         Boolean,
         Key(importance=_LOW, group="Serialization", order=1, width="MEDIUM", display_name="Replace null with default"),
     ] = True
-    """Accepted as in Connect; a null that was written stays null, whatever stands here. See the contract's defaults."""
+    """Whether a sink reads a null as the default of its field; with false, what may be null has no default there.
+    What a source gives as null is written so, whatever stands here."""
 
 
 class StringConverterConfig(ConverterConfig):

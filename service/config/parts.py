@@ -113,7 +113,18 @@ def class_not_found_findings(class_name: str, available: Iterable[str]) -> tuple
 def _strangers(properties: Mapping[str, str], config_classes: Sequence[type[ConfigModel]]) -> tuple[Finding, ...]:
     known = [key.name for key in known_keys(*config_classes)]
     prefixes = [prefix for config_class in config_classes for prefix in config_class.free_prefixes]
-    return unknown_keys(properties, known, free_prefixes=prefixes)
+    foreign = {key: idle for config_class in config_classes for key, idle in config_class.foreign_keys.items()}
+    strangers = [key for key in properties if key not in foreign]
+    return (*_foreign(properties, foreign), *unknown_keys(strangers, known, free_prefixes=prefixes))
+
+
+def _foreign(properties: Mapping[str, str], foreign: Mapping[str, Sequence[str]]) -> Iterable[Finding]:
+    """What would be done otherwise than the key says is refused; its value may be a secret, and is not told."""
+    for key, idle in foreign.items():
+        given = properties.get(key, "").strip().lower()
+        if given and given not in {each.lower() for each in idle}:
+            advice = f"leave it out, or give {' or '.join(idle)}" if idle else "leave it out"
+            yield Finding(key, None, f"{key} is not supported, and would not be obeyed: {advice}")
 
 
 def with_stand_ins(config_class: type[Model], properties: Mapping[str, str]) -> Model | None:

@@ -154,6 +154,11 @@ class _Alias:
 
     def _made(self, known: TransformClass, values: KeyValues) -> Transformation | None:
         made: Transformation | None = None
+        for old, new in known.removed_keys.items():
+            if self.own.get(old, "").strip():
+                key = self.prefix + old
+                text = f"{key} is a key of older versions, and would not be obeyed: give {self.prefix}{new}"
+                self.findings.append(Finding(key, self.own[old], text))
         side = Side.KEY if known.name.endswith("$Key") else Side.VALUE
         try:
             if known.form in catalog.WHOLE:

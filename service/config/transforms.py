@@ -5,7 +5,7 @@ The keys, and what a transformation does, are declared in one file each, below `
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -53,6 +53,12 @@ class TransformClass:
     config_class: type[ConfigModel]
     form: Any
     """The class of `spark_batch.transforms.catalog` that it is made into."""
+
+    @property
+    def removed_keys(self) -> Mapping[str, str]:
+        """Keys that older versions of the class had, and which one has taken the place of each: refused."""
+        found: Mapping[str, str] = getattr(self.form, "REMOVED_KEYS", {})
+        return found
 
     def answers_to(self, name: str) -> bool:
         """Whether ``type=name`` means it: in full, or by the simple name where that is no inner class of Connect's."""

@@ -25,6 +25,7 @@ makes the worker do is its class:
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -66,11 +67,24 @@ __all__ = [
     "SinkContext",
     "StartAnew",
     "ValueType",
+    "unknown_names",
 ]
 
 
 class SinkConfig(ConfigModel):
     """Base of sinks' config classes. What every sink has (``topics``, ``errors.*``) is the worker's to read."""
+
+
+_TEMPLATE = re.compile(r"\$\{([^}]*)\}")
+
+
+def unknown_names(text: str) -> str | None:
+    """What is wrong with a text in which ``${topic}`` stands for the topic's name.
+
+    Any other such name would stay as it is, in the name of a table or an index.
+    """
+    found = [name for name in _TEMPLATE.findall(text) if name != "topic"]
+    return f"Unknown ${{{found[0]}}}: there is ${{topic}}" if found else None
 
 
 C = TypeVar("C", bound=SinkConfig)

@@ -10,6 +10,8 @@ import asyncio
 import re
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import lru_cache
 from typing import Any, Protocol, TypeVar, cast
 
 import msgspec
@@ -60,7 +62,9 @@ def column_reader(converter: Converter, registry: RegistryClient | None) -> Colu
     if kind is ConverterKind.STRING:
         return TextReader()
     if kind is ConverterKind.JSON:
-        return EnvelopeReader() if converter.spec.is_schema_enveloped else JsonReader()
+        return (
+            EnvelopeReader(is_null_kept=converter.is_null_kept) if converter.spec.is_schema_enveloped else JsonReader()
+        )
     if registry is None:
         message = "the Avro converter needs a schema registry"
         raise RegistryFatal(message)
@@ -97,10 +101,18 @@ class JsonReader:
 class EnvelopeReader:
     """JsonConverter with schemas: the payload's text, its schema at hand."""
 
+    def __init__(self, *, is_null_kept: bool = False) -> None:
+        """``is_null_kept``: sinks hear of no default of what may be null, since they put it in a null's place."""
+        self._is_null_kept = is_null_kept
+
     async def read(self, column: Column) -> Reading:
         """Decode to columns of payloads, unchanged JSON texts, one column for each schema."""
         values, refused = as_text(column)
-        return await in_thread(lambda: _unwrapped(values, refused))
+        found = await in_thread(lambda: _unwrapped(values, refused))
+        if not self._is_null_kept:
+            return found
+        types = (replace(each, schema=each.schema and without_null_defaults(each.schema)) for each in found.types)
+        return replace(found, types=tuple(types))
 
 
 class AvroReader:
@@ -277,6 +289,23 @@ def _unwrapped(texts: Column, refused: Refused) -> Reading:
         for number in range(max(1, len(distinct)))
     )
     return Reading(groups, types or (ValueType(Form.JSON),), columns, refused)
+
+
+@lru_cache(maxsize=1024)
+def without_null_defaults(schema: str) -> str:
+    """A schema of JsonConverter's envelope without the defaults of what may be null; required fields keep theirs."""
+    return msgspec.json.encode(_without_null_defaults(msgspec.json.decode(schema))).decode()
+
+
+def _without_null_defaults(schema: Any) -> Any:
+    if not isinstance(schema, dict):
+        return schema
+    is_left_out = schema.get("optional") is True
+    made = {key: text for key, text in schema.items() if key != "default" or not is_left_out}
+    inner = {key: _without_null_defaults(made[key]) for key in ("keys", "values", "items") if key in made}
+    if isinstance(made.get("fields"), list):
+        inner["fields"] = [_without_null_defaults(each) for each in made["fields"]]
+    return {**made, **inner}
 
 
 def _payload(envelope: _Envelope) -> str | None:

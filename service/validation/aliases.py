@@ -61,6 +61,7 @@ def _stranger(key: str, properties: Mapping[str, str], kind: AliasKind) -> tuple
         return ()
     classes = (found.config_class, *kind.shared)
     known = [prefix + own.name for config_class in classes for own in config_class.config_keys()]
+    known += [prefix + name for name in found.removed_keys]
     return unknown_keys([key], [f"{prefix}type", f"{prefix}plugin.version", *known])
 
 

@@ -116,7 +116,11 @@ class Validation:
     ) -> tuple[Entries, tuple[Finding, ...], Definition | None]:
         common, own = connector.kind.common_class, connector.plugin.load().config_class
         reading = connector.kind.read(properties, worker=self.worker)
-        findings = _unique([*common.parse(properties).findings, *reading.findings])
+        names = {key.name for key in own.config_keys()}
+        found = _unique([*common.parse(properties).findings, *reading.findings])
+        findings = [
+            replace(each, message=_told(each)) if each.key in names and each.is_error else each for each in found
+        ]
         entries = Entries()
         entries.add(common.config_keys(), properties, findings, classes=class_lookups())
         entries.add(own.config_keys(), properties, findings)
@@ -126,9 +130,14 @@ class Validation:
         Rules(self.worker.get("group.id") or DEFAULT_GROUP).check(entries, properties, connector)
         for finding in findings:
             if finding.is_error and _is_news(finding, entries):
-                entries.fail(finding.key, finding.message, is_counted_once=True)
+                entries.fail(finding.key, _told(finding), is_counted_once=True)
         warnings = tuple(finding for finding in findings if not finding.is_error)
         return entries, (*warnings, *alias_warnings(properties)), reading.definition
+
+
+def _told(finding: Finding) -> str:
+    """The message with the key that it is about, since a refused request shows messages alone."""
+    return finding.message if finding.key in finding.message else f"{finding.key}: {finding.message}"
 
 
 def _class_name(given: Mapping[str, str], plugin: str | None) -> str:

@@ -29,6 +29,9 @@ class ReplaceField(OfFields):
     ABOUT: ClassVar[str] = "Leaves fields out, and gives others another name."
     PURPOSE: ClassVar[str] = "field replacement"
     NAMING_KEY: ClassVar[str] = "renames"
+    REMOVED_KEYS: ClassVar[Mapping[str, str]] = {"blacklist": "exclude", "whitelist": "include"}
+    """Kafka has them no longer since 4.0 (KIP-629, https://kafka.apache.org/40/documentation.html#upgrade_400_notable):
+    unread, they would let fields through."""
     KEYS: ClassVar[tuple[FormKey, ...]] = (
         FormKey("exclude", "Fields to leave out, also where they are in ``include``.", KeyKind.NAMES, default=()),
         FormKey("include", "Fields to keep; all when not given.", KeyKind.NAMES, default=()),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -25,6 +26,9 @@ _TYPES = {
     Kind.BYTES: "binary",
 }
 _NOT_FOUND, _BAD = 404, 400
+_NO_NAME = re.compile(r"[*?,<>]")
+"""Signs that no name has (https://www.elastic.co/guide/en/elasticsearch/reference/8.19/indices-create-index.html) and
+that make of it a pattern, a list or a date: asked for it, the server says that it is there."""
 _EXISTS = ("resource_already_exists_exception", "already exists")
 
 
@@ -115,6 +119,9 @@ class Indices:
         """Make it where it is missing. Raises Fatal where that is forbidden, or not ours to do; Retriable."""
         if name in self._present:
             return
+        if _NO_NAME.search(name):
+            message = f"index '{name}' cannot be made: a name has none of * ? , < >"
+            raise Fatal(message)
         path = f"/{quote(name, safe='')}"
         if (await self.ask("HEAD", path)).status == _NOT_FOUND:
             if self.config.has_resources:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, ClassVar, Literal
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, available_timezones
 
-from pydantic import Field, field_validator
+from pydantic import BeforeValidator, Field, field_validator
 
-from fetchers.sdk import Boolean, Finding, Importance, Key, NameList, Secret
-from service.sinks.contract import SinkConfig
+from fetchers.sdk import AnyCase, Boolean, Finding, Importance, Key, NameList, Secret
+from service.sinks.contract import SinkConfig, unknown_names
 from service.sinks.filesystem.path_format import PathFormatError, compiled
 from service.sinks.filesystem.stores import SCHEMES
 
@@ -22,7 +22,8 @@ _LOW = Key(group="Connector", importance=Importance.LOW)
 _OBJECTS = Key(group="S3")
 _HIVE = Key(group="Hive", importance=Importance.LOW)
 _DAY_MS, _HOUR_MS = 86_400_000, 3_600_000
-_PACKAGES = ("io.confluent.connect.hdfs.", "io.confluent.connect.hdfs3.", "io.confluent.connect.s3.format.")
+_PACKAGE = "io.confluent.connect."
+"""Classes of the same simple name in another package are somebody's own."""
 
 Format = Literal["avro", "parquet", "json", "string", "orc"]
 EXTENSIONS = {"avro": ".avro", "parquet": ".parquet", "json": ".json", "string": ".txt", "orc": ".orc"}
@@ -32,6 +33,10 @@ _NAMED_FOLDERS = re.compile(f"{_NAMED_FOLDER}(?:/{_NAMED_FOLDER})*")
 _PARTITIONERS = ("Default", "Field", "TimeBased", "Daily", "Hourly")
 
 
+_BELOW = BeforeValidator(lambda folder: folder.strip("/") if isinstance(folder, str) else folder)
+"""Of folders below the URL: ``/logs`` is ``logs``, as it is for Confluent's sink."""
+
+
 def _simple(name: str) -> str:
     return name.rpartition(".")[2]
 
@@ -39,12 +44,19 @@ def _simple(name: str) -> str:
 class FilesConfig(SinkConfig):
     """What all sinks have that write files."""
 
+    foreign_keys: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "directory.delim": ("/",),
+        "file.delim": ("+",),
+        "json.decimal.format": (),
+        "allow.optional.map.keys": ("false",),
+        "rotate.file.on.partition.change": ("false",),
+    }
     is_end_in_name: ClassVar[bool] = True
     """Whether names of files say the offset of their last record, besides that of their first."""
 
-    topics_dir: Annotated[str, _STORAGE] = "topics"
+    topics_dir: Annotated[str, _BELOW, _STORAGE] = "topics"
     """Folder of the files, below the URL."""
-    logs_dir: Annotated[str, _STORAGE] = "logs"
+    logs_dir: Annotated[str, _BELOW, _STORAGE] = "logs"
     """Folder that says what is committed, below the URL. Removed, it is made anew by the names of the files."""
     flush_size: Annotated[int, Field(ge=1), Key(group="Connector", importance=Importance.HIGH, example="1000")]
     """Records of one partition of a topic after which its files are closed and committed."""
@@ -99,7 +111,7 @@ class FilesConfig(SinkConfig):
     schema_compatibility: Annotated[Literal["NONE", "BACKWARD", "FORWARD", "FULL"], _SCHEMA] = "NONE"
     """NONE: a new schema begins a new file. BACKWARD, FULL: only a newer one does, older records are projected to it.
     FORWARD: only an older one does, newer records are projected to it."""
-    behavior_on_null_values: Annotated[Literal["ignore", "fail"], _SCHEMA] = "fail"
+    behavior_on_null_values: Annotated[Literal["ignore", "fail"], AnyCase, _SCHEMA] = "fail"
     """What a null value does: nothing, or it is refused as ``errors.tolerance`` says."""
     schemas_cache_config: Annotated[int, Field(ge=1), _LOW] = 1000
     """Accepted; schemas are read once each."""
@@ -241,7 +253,7 @@ class FileSystemSinkConfig(FilesConfig):
     """Database of the tables."""
     hive_table_name: Annotated[str, Field(min_length=1), _HIVE] = "${topic}"
     """Name of a table; ``${topic}`` is the topic's. Signs that no name has in Hive become ``_``."""
-    hive_ddl_dir: Annotated[str, _HIVE] = "hive"
+    hive_ddl_dir: Annotated[str, _BELOW, _HIVE] = "hive"
     """Folder of the statements, below the URL. A key of headrace."""
     hive_metastore_uris: Annotated[str, _HIVE] = ""
     """Not supported: refused where it is given. No metastore is spoken to; run the statements."""
@@ -288,6 +300,9 @@ class FileSystemSinkConfig(FilesConfig):
             yield Finding("schema.compatibility", "NONE", "hive.integration needs BACKWARD, FORWARD or FULL")
         if self.format not in HIVE_FORMATS:
             yield Finding("format.class", self.format_class, f"hive.integration needs {', '.join(HIVE_FORMATS)}")
+        found = unknown_names(self.hive_table_name)
+        if found:
+            yield Finding("hive.table.name", self.hive_table_name, found)
         nested = [name for name in self.partition_field_name if "." in name]
         if self.partitioner == "Field" and nested:
             yield Finding("partition.field.name", nested[0], "No column of Hive has a dot in its name")
@@ -313,7 +328,8 @@ class FileSystemSinkConfig(FilesConfig):
 
 def _known(name: str, names: list[str]) -> str:
     simple = _simple(name).partition("$")[0].removesuffix("TimestampExtractor")
-    if simple not in names:
+    is_own = "." in name and not name.startswith(_PACKAGE)
+    if simple not in names or is_own:
         message = f"Expected one of {', '.join(names)}"
         raise ValueError(message)
     return name

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import Annotated, Literal
+from collections.abc import Iterator, Mapping
+from typing import Annotated, ClassVar, Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field
 
 from fetchers.sdk import (
+    AnyCase,
     Authorizer,
     BackOff,
     Boolean,
@@ -38,17 +39,19 @@ _KNOWN = {"topic", "key"}
 class HttpSinkConfig(HttpPaceKeys, HttpAccessKeys, SinkConfig):
     """Brings records to an address, one by one or in batches."""
 
+    foreign_keys: ClassVar[Mapping[str, tuple[str, ...]]] = {"regex.patterns": (), "regex.replacements": ()}
+
     http_api_url: Annotated[HttpUrl, Key(_HIGH, group="Request", example="https://hooks.example.com/orders")]
     """Where records go; ``${topic}`` and ``${key}`` stand for the record's own, encoded as a part of a URL."""
-    request_method: Annotated[Literal["POST", "PUT", "PATCH", "DELETE"], _REQUEST] = "POST"
+    request_method: Annotated[Literal["POST", "PUT", "PATCH", "DELETE"], AnyCase, _REQUEST] = "POST"
     """Method of requests. A DELETE has no body."""
     header_list: Annotated[Secret | None, Field(alias="headers"), _REQUEST] = None
     """Header fields, ``Name:Value`` with ``header.separator`` between; ``http.header.<name>`` does the same."""
     header_separator: Annotated[str, Field(min_length=1), _REQUEST] = "|"
     """What divides the fields of ``headers``."""
-    request_body_format: Annotated[Literal["json", "string"], _REQUEST] = "json"
+    request_body_format: Annotated[Literal["json", "string"], AnyCase, _REQUEST] = "json"
     """``json``: values as JSON, texts as they are; ``string``: the text form that ``FileStreamSink`` writes."""
-    behavior_on_null_values: Annotated[Literal["ignore", "log", "fail", "delete"], _REQUEST] = "ignore"
+    behavior_on_null_values: Annotated[Literal["ignore", "log", "fail", "delete"], AnyCase, _REQUEST] = "ignore"
     """What a null value does: nothing (``log`` as well), be refused as ``errors.tolerance`` says, or ask by DELETE
     (with ``${key}``)."""
     idempotency_header: Annotated[str, _REQUEST] = ""
@@ -71,7 +74,7 @@ class HttpSinkConfig(HttpPaceKeys, HttpAccessKeys, SinkConfig):
     """What is done where the server takes a batch not (400, 413, 422): send each half of it, until the bad record is
     found, or refuse all of its records, for servers that may have taken some of a batch before they said no."""
 
-    auth_type: Annotated[Literal["NONE", "BASIC", "OAUTH2"], _AUTH] = "NONE"
+    auth_type: Annotated[Literal["NONE", "BASIC", "OAUTH2"], AnyCase, _AUTH] = "NONE"
     """Confluent's word for ``http.auth.type``, which has more."""
     connection_user: Annotated[str | None, _AUTH] = None
     """User for BASIC."""
@@ -94,7 +97,7 @@ class HttpSinkConfig(HttpPaceKeys, HttpAccessKeys, SinkConfig):
     retry_on_status_codes: Annotated[NameList, _RETRIES] = ()
     """Further statuses to try again, such as ``409``, ``420-450`` or ``400-`` for all from there on. (By default 408,
     425, 429 and 5xx; Confluent's default ``400-`` would also try what no retry mends.)"""
-    behavior_on_error: Annotated[Literal["fail", "ignore", "log"], _RETRIES] = "fail"
+    behavior_on_error: Annotated[Literal["fail", "ignore", "log"], AnyCase, _RETRIES] = "fail"
     """Accepted; what becomes of a record that the server refuses says ``errors.tolerance``."""
     report_errors_as: Annotated[str, _RETRIES] = "error_string"
     """Accepted; dead letters name the status, and never what the server says, which may repeat the record."""

@@ -231,9 +231,13 @@ class IcebergSinkConfig(SinkConfig):
         if self.iceberg_hadoop_conf_dir or self.iceberg_hadoop:
             key = "iceberg.hadoop-conf-dir" if self.iceberg_hadoop_conf_dir else "iceberg.hadoop."
             yield Finding(key, None, "Not supported: there is no Hadoop; use a REST or SQL catalogue")
-        file_format = self.iceberg_tables_write_props.get("write.format.default", "parquet")
-        if file_format.lower() != "parquet":
-            yield Finding("iceberg.tables.write-props.write.format.default", file_format, "Only parquet is written")
+        for key, given in (
+            ("write-props", self.iceberg_tables_write_props),
+            ("auto-create-props", self.iceberg_tables_auto_create_props),
+        ):
+            file_format = given.get("write.format.default", "parquet")
+            if file_format.lower() != "parquet":
+                yield Finding(f"iceberg.tables.{key}.write.format.default", file_format, "Only parquet is written")
 
     def _catalog_findings(self) -> Iterator[Finding]:
         given = self.catalog_texts

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Annotated, Literal
+from collections.abc import Iterator, Mapping
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
-from fetchers.sdk import BackOff, Boolean, Finding, Importance, Key, NameList, Secret
+from fetchers.sdk import AnyCase, BackOff, Boolean, Finding, Importance, Key, NameList, Secret
 from fetchers.toolkit.databases import Login, read_url, url_text, zone_name
-from service.sinks.contract import PutLimits, SinkConfig
+from service.sinks.contract import PutLimits, SinkConfig, unknown_names
 
 _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 _CONNECTION, _WRITES, _MAPPING, _DDL, _RETRIES = "Connection", "Writes", "Data Mapping", "DDL Support", "Retries"
@@ -20,6 +20,12 @@ _URL_EXAMPLE = "jdbc:postgresql://localhost:5432/shop"
 
 class JdbcSinkConfig(SinkConfig):
     """Writes records as rows of a table: inserted, upserted, updated, deleted."""
+
+    foreign_keys: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "replace.null.with.default": ("false",),
+        "timestamp.fields.list": (),
+        "timestamp.precision.mode": ("microseconds",),
+    }
 
     connection_url: Annotated[str, BeforeValidator(url_text), Key(_HIGH, _CONNECTION, 1, example=_URL_EXAMPLE)]
     """``jdbc:postgresql://host/db``, ``jdbc:mysql://host/db``, ``jdbc:mariadb://host/db`` or ``jdbc:sqlite:file.db``;
@@ -38,7 +44,7 @@ class JdbcSinkConfig(SinkConfig):
     """Whether what the database says of a row that it refuses is left out of dead letters, logs and the task's trace,
     but for its code: databases repeat values in their messages."""
 
-    insert_mode: Annotated[Literal["insert", "upsert", "update"], Key(_HIGH, _WRITES, 1)] = "insert"
+    insert_mode: Annotated[Literal["insert", "upsert", "update"], AnyCase, Key(_HIGH, _WRITES, 1)] = "insert"
     """``insert``: a new row for each record; ``upsert``: the row of the key is made or replaced; ``update``: only rows
     that are there are changed."""
     batch_size: Annotated[int, Field(ge=1, le=1_000_000), Key(_MEDIUM, _WRITES, 2)] = 10_000
@@ -53,7 +59,9 @@ class JdbcSinkConfig(SinkConfig):
 
     table_name_format: Annotated[str, Field(min_length=1), Key(_MEDIUM, _MAPPING, 1)] = "${topic}"
     """Name of the table; ``${topic}`` is the topic's. A dot divides schema and table."""
-    pk_mode: Annotated[Literal["none", "kafka", "record_key", "record_value"], Key(_HIGH, _MAPPING, 2)] = "none"
+    pk_mode: Annotated[Literal["none", "kafka", "record_key", "record_value"], AnyCase, Key(_HIGH, _MAPPING, 2)] = (
+        "none"
+    )
     """What the primary key is: nothing; the record's topic, partition and offset; its key, or fields of it; fields of
     its value."""
     pk_fields: Annotated[NameList, Key(_MEDIUM, _MAPPING, 3)] = ()
@@ -63,7 +71,7 @@ class JdbcSinkConfig(SinkConfig):
     """Fields of the value that are written; all when empty."""
     db_timezone: Annotated[str, BeforeValidator(zone_name), Key(_MEDIUM, _MAPPING, 5)] = "UTC"
     """Zone in which timestamps are written to columns that have none themselves."""
-    date_timezone: Annotated[Literal["DB_TIMEZONE", "UTC"], Key(_MEDIUM, _MAPPING, 6)] = "UTC"
+    date_timezone: Annotated[Literal["DB_TIMEZONE", "UTC"], AnyCase, Key(_MEDIUM, _MAPPING, 6)] = "UTC"
     """Accepted; a date is written as the day that it is, as Confluent's does with ``UTC``. Its ``DB_TIMEZONE`` moves
     days by ``db.timezone``, west of Greenwich to the day before."""
 
@@ -71,7 +79,7 @@ class JdbcSinkConfig(SinkConfig):
     """Whether a missing table is made from the record's schema."""
     auto_evolve: Annotated[Boolean, Key(_MEDIUM, _DDL, 2)] = False
     """Whether fields that have no column get one, which may be null. No column is ever changed or dropped."""
-    quote_sql_identifiers: Annotated[Literal["ALWAYS", "NEVER", "always", "never"], Key(_MEDIUM, _DDL, 3)] = "ALWAYS"
+    quote_sql_identifiers: Annotated[Literal["ALWAYS", "NEVER"], AnyCase, Key(_MEDIUM, _DDL, 3)] = "ALWAYS"
     """``ALWAYS``: names are as they are written; ``NEVER``: the database folds plain names as it does in SQL."""
 
     max_retries: Annotated[int, Field(ge=0), Key(_MEDIUM, _RETRIES, 1)] = 10
@@ -106,5 +114,8 @@ class JdbcSinkConfig(SinkConfig):
         if self.pk_mode == "kafka" and len(self.pk_fields) not in {0, len(KAFKA_FIELDS)}:
             message = "Expected names for topic, partition and offset, or none"
             yield Finding("pk.fields", ",".join(self.pk_fields), message)
+        found = unknown_names(self.table_name_format)
+        if found:
+            yield Finding("table.name.format", self.table_name_format, found)
         if len({name.lower() for name in self.pk_fields}) < len(self.pk_fields):
             yield Finding("pk.fields", ",".join(self.pk_fields), "A column is named twice")

@@ -159,7 +159,7 @@ class JdbcSink(SinkConnector[JdbcSinkConfig]):
 
     @property
     def _is_folded(self) -> bool:
-        return self.config.quote_sql_identifiers.upper() == "NEVER"
+        return self.config.quote_sql_identifiers == "NEVER"
 
     async def _call(self, work: Callable[[], T]) -> T:
         """Do blocking work in the sink's own thread; where nobody waits for it any more, its statement is cancelled."""
@@ -248,6 +248,8 @@ class JdbcSink(SinkConnector[JdbcSinkConfig]):
         target = self._targets.get(name) or database.target(name)
         if target is None and rows.is_delete.all():
             return  # nothing to be deleted
+        if not rows.columns:
+            raise Fatal(f"no field of the records is to be written to {name}: see fields.whitelist and pk.mode")
         if target is None:
             statement = create_sql(database, name, rows)
             if not self.config.auto_create:

@@ -6,7 +6,7 @@ the keys and names of objects of Confluent's connector.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, ClassVar, Literal
 from urllib.parse import urlsplit
 
@@ -24,6 +24,19 @@ class S3SinkConfig(FilesConfig):
     """Writes records to objects of a bucket, each of them in exactly one object."""
 
     is_end_in_name: ClassVar[bool] = False
+    foreign_keys: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        **FilesConfig.foreign_keys,
+        "partition.field.format.path": ("true",),
+        "report.null.values.to.dlq": ("false",),
+        "s3.credentials.provider.class": (
+            "com.amazonaws.auth.DefaultAWSCredentialsProviderChain",
+            "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider",
+        ),
+        "s3.object.tagging": ("false",),
+        "s3.schema.partition.affix.type": ("NONE",),
+        "s3.sse.customer.key": (),
+        "s3.sse.kms.key.id": (),
+    }
 
     s3_bucket_name: Annotated[str, Field(min_length=1), _HIGH]
     """The bucket; it is not made by the sink."""

@@ -81,8 +81,9 @@ def test_all_that_is_wrong_is_told_at_once() -> None:
 
 
 def test_a_null_that_was_written_stays_one() -> None:
-    """Which is what false asks for; who asks for true is told that there is no such thing here."""
-    assert converter("value", JSON_CLASS, replace_null_with_default="false").spec.kind is ConverterKind.JSON
+    """Where false asks for it, at a sink; of a source it always does, and who asks for true is told so."""
+    assert converter("value", JSON_CLASS, replace_null_with_default="false").is_null_kept
+    assert not converter("value", JSON_CLASS).is_null_kept
     found = reading("value", JSON_CLASS, replace_null_with_default="true")
     assert found.converter is not None
     (finding,) = found.findings

@@ -119,6 +119,13 @@ def test_what_is_wrong_is_found(keys: dict[str, str], refused: str) -> None:
     assert list(errors(properties)) == [f"transforms.a.{refused}"]
 
 
+@pytest.mark.parametrize(("old", "new"), [("blacklist", "exclude"), ("whitelist", "include")])
+def test_keys_that_kafka_has_no_longer_are_refused(old: str, new: str) -> None:
+    """Unread they would let through the very fields that were to be left out."""
+    keys = {"transforms": "r", "transforms.r.type": f"{PACKAGE}.ReplaceField$Value", f"transforms.r.{old}": "secret"}
+    assert f"give transforms.r.{new}" in errors(keys)[f"transforms.r.{old}"]
+
+
 @pytest.mark.parametrize("side", ["Key", "Value"])
 def test_headers_from_fields(side: str) -> None:
     """For sources and sinks; a header for each field."""

@@ -19,8 +19,10 @@ from service.registry.errors import RegistryFailure, RegistryFatal, RegistryRetr
 from service.sinks.batch import Form, Refusal, SinkBatch
 from service.sinks.converters import AvroReader, BytesReader, ColumnReader, EnvelopeReader, JsonReader, TextReader
 from service.sinks.decoding import HEADER_STAGE, KEY_STAGE, VALUE_STAGE, Decoding, SideReader
+from service.sinks.schemas import schema_of
 from tests.unit.sinks.fake_library import polled
 
+_OPTIONAL = {"type": "int32", "optional": True, "default": 7}
 USER_1 = {"type": "record", "name": "User", "fields": [{"name": "id", "type": "long"}]}
 USER_2 = {
     "type": "record",
@@ -129,6 +131,27 @@ async def test_an_envelope_is_taken_off() -> None:
     assert [batch.records.column("offset").to_pylist() for batch in batches] == [[0, 1, 2, 3], [4, 5, 8]]
     assert refused[6][1].startswith("JsonConverter with schemas.enable requires")
     assert refused[7][0] == "malformed_json"
+
+
+async def test_a_null_stays_one_where_defaults_are_not_to_stand_for_it() -> None:
+    """``replace.null.with.default=false``: no sink sees a default for what may be null; required fields keep theirs."""
+    inner = {"type": "struct", "optional": True, "fields": [{"field": "b", **_OPTIONAL}]}
+    fields = [
+        {"field": "a", **_OPTIONAL},
+        {"field": "c", "type": "string", "default": "x"},
+        {"field": "d", "type": "array", "items": inner},
+    ]
+    schema = {"type": "struct", "fields": fields}
+    values = pa.array([json.dumps({"schema": schema, "payload": {"a": None, "d": [{"b": None}]}}).encode()])
+    kept = (await EnvelopeReader(is_null_kept=True).read(values)).types[0]
+    found = schema_of(kept)
+    assert found is not None
+    assert [found.fields[name].default for name in "acd"] == [None, "x", None]
+    assert found.fields["d"].values is not None
+    assert found.fields["d"].values.fields["b"].default is None
+    replaced = schema_of((await EnvelopeReader().read(values)).types[0])
+    assert replaced is not None
+    assert replaced.fields["a"].default == 7
 
 
 async def test_avro_becomes_typed_columns() -> None:

@@ -248,3 +248,100 @@ def test_what_sql_may_not_say_is_told_without_spark_where_that_can_be(sql: str, 
     assert reading.definition is None
     assert list(errors(reading)) == ["transforms.p.sql"]
     assert word in errors(reading)["transforms.p.sql"]
+
+
+CLASSES = {
+    "ElasticsearchSink": {"connection.url": "http://localhost:9200"},
+    "JdbcSink": {"connection.url": "jdbc:sqlite:/tmp/a.db", "pk.mode": "record_value"},
+    "HttpSink": {"http.api.url": "http://localhost:1"},
+    "HdfsSinkConnector": {"store.url": "file:///tmp/x", "flush.size": "3"},
+    "S3Sink": {"s3.bucket.name": "b", "flush.size": "3"},
+    "IcebergSink": {
+        "iceberg.tables": "a.b",
+        "iceberg.catalog.type": "rest",
+        "iceberg.catalog.uri": "http://localhost:8181",
+        "value.converter.schemas.enable": "true",
+    },
+}
+
+
+def found(sink: str, key: str, value: str, **more: str) -> dict[str, str]:
+    """Errors of a config of that sink with one more key, or with more."""
+    config = {"name": "x", "topics": "t", "connector.class": sink, **CLASSES[sink], **more, key: value}
+    return errors(read_sink_definition(config, worker=WORKER | {"value.converter.schemas.enable": "true"}))
+
+
+@pytest.mark.parametrize(
+    ("sink", "key", "value"),
+    [
+        ("ElasticsearchSink", "behavior.on.null.values", "delete"),
+        ("ElasticsearchSink", "behavior.on.malformed.documents", "warn"),
+        ("ElasticsearchSink", "write.method", "upsert"),
+        ("ElasticsearchSink", "elastic.security.protocol", "plaintext"),
+        ("JdbcSink", "insert.mode", "UPSERT"),
+        ("JdbcSink", "pk.mode", "RECORD_VALUE"),
+        ("JdbcSink", "date.timezone", "utc"),
+        ("JdbcSink", "quote.sql.identifiers", "never"),
+        ("HttpSink", "auth.type", "none"),
+        ("HttpSink", "request.method", "put"),
+        ("S3Sink", "behavior.on.null.values", "IGNORE"),
+        ("HdfsSinkConnector", "logs.dir", "/logs"),
+        ("HdfsSinkConnector", "topics.dir", "/user/kafka/topics/"),
+    ],
+)
+def test_values_as_users_of_confluents_connectors_have_them(sink: str, key: str, value: str) -> None:
+    """Its choices are in any case (``EnumRecommender``, ``EnumValidator``), and its folders begin with a slash."""
+    assert found(sink, key, value) == {}
+
+
+def test_a_choice_is_read_as_it_is_declared() -> None:
+    """Whatever case it was written in; a word that is no choice stays refused."""
+    config = {"name": "x", "topics": "t", "connector.class": "JdbcSink", **CLASSES["JdbcSink"], "insert.mode": "Upsert"}
+    definition = read_sink_definition(config, worker=WORKER | {"value.converter.schemas.enable": "true"}).definition
+    assert definition is not None
+    assert definition.own.model_dump()["insert_mode"] == "upsert"
+    assert "String must be one of: insert, upsert, update" in found("JdbcSink", "insert.mode", "merge")["insert.mode"]
+
+
+@pytest.mark.parametrize(
+    ("sink", "key", "value"),
+    [
+        ("ElasticsearchSink", "topic.index.map", "t:other"),
+        ("JdbcSink", "replace.null.with.default", "true"),
+        ("JdbcSink", "timestamp.fields.list", "a,b"),
+        ("JdbcSink", "table.name.format", "kafka_${topics}"),
+        ("ElasticsearchSink", "data.stream.namespace", "${partition}"),
+        ("HdfsSinkConnector", "hive.table.name", "${tpic}"),
+        ("HttpSink", "regex.patterns", "a"),
+        ("HdfsSinkConnector", "file.delim", "-"),
+        ("S3Sink", "json.decimal.format", "NUMERIC"),
+        ("S3Sink", "s3.sse.kms.key.id", "some-key"),
+        ("S3Sink", "partition.field.format.path", "false"),
+        ("HdfsSinkConnector", "partitioner.class", "com.acme.DefaultPartitioner"),
+        ("S3Sink", "format.class", "com.acme.JsonFormat"),
+        ("HdfsSinkConnector", "timestamp.extractor", "com.acme.RecordTimestampExtractor"),
+        ("IcebergSink", "iceberg.tables.auto-create-props.write.format.default", "avro"),
+    ],
+)
+def test_what_would_be_written_otherwise_is_refused(sink: str, key: str, value: str) -> None:
+    """A key of the other product that is not supported, a class of the user's own, a name that stands for nothing."""
+    is_table = key == "hive.table.name"
+    table = (
+        {"hive.integration": "true", "schema.compatibility": "FULL", "format.class": "AvroFormat"} if is_table else {}
+    )
+    assert list(found(sink, key, value, **table)) == [key]
+
+
+@pytest.mark.parametrize(
+    ("sink", "key", "value"),
+    [
+        ("HdfsSinkConnector", "file.delim", "+"),
+        ("S3Sink", "s3.object.tagging", "FALSE"),
+        ("JdbcSink", "timestamp.precision.mode", "MICROSECONDS"),
+        ("HttpSink", "regex.patterns", ""),
+        ("S3Sink", "s3.credentials.provider.class", "com.amazonaws.auth.DefaultAWSCredentialsProviderChain"),
+    ],
+)
+def test_a_foreign_key_that_changes_nothing_is_taken(sink: str, key: str, value: str) -> None:
+    """With what is its default there."""
+    assert found(sink, key, value) == {}

@@ -167,6 +167,15 @@ async def test_errors_of_a_config_come_in_the_order_of_its_keys() -> None:
     )
 
 
+async def test_every_error_names_its_key() -> None:
+    """A refused request shows messages alone."""
+    sink = {"name": "x", "connector.class": "S3Sink", "topics": "t", "s3.bucket.name": "b", "flush.size": "1"}
+    errors = await plugins().errors_of({**sink, "topics.dir": "..", "file.delim": "-", "timezone": "Mars"})
+    keys = ("topics.dir", "file.delim", "timezone")
+    assert [key for key in keys if not any(key in error for error in errors)] == []
+    assert len(errors) == len(keys)
+
+
 async def test_warnings_are_told_when_a_config_is_accepted() -> None:
     """Not when somebody only asks, and not beside errors."""
     told: list[tuple[str, list[str]]] = []

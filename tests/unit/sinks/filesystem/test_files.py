@@ -82,7 +82,11 @@ async def test_names_and_bounds_of_files(tmp_path: Path) -> None:
 async def test_typed_records_in_every_format(name: str, tmp_path: Path) -> None:
     """Nulls, texts and decimals come back as they were; Avro and Parquet bring the records' schema."""
     values = pa.array(ORDERS, avro_shape(AVRO).type)
-    await written(tmp_path, batch_of(values, schema=AVRO, form=Form.RECORD), format__class=f"a.b.{name}Format")
+    await written(
+        tmp_path,
+        batch_of(values, schema=AVRO, form=Form.RECORD),
+        format__class=f"io.confluent.connect.hdfs.{name.lower()}.{name}Format",
+    )
     file = tmp_path / "topics" / f"{FIRST}.{name.lower()}"
     if name == "Avro":
         with file.open("rb") as opened:
