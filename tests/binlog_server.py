@@ -162,6 +162,25 @@ class WrittenLog:
             self.add(kind, table.rows(images, is_update=events.ROWS[kind] == "u"))
         self.add(events.XID, bytes(8))
 
+    def prepared(
+        self,
+        xid: bytes,
+        *changes: tuple[WrittenTable, int, Sequence[Sequence[bytes | None]]],
+        is_one_phase: bool = False,
+    ) -> None:
+        """An XA transaction that is prepared, as MariaDB logs it; in one phase, as MySQL does."""
+        self.begin(flags=64)
+        for table, kind, images in changes:
+            self.add(events.TABLE_MAP, table.described())
+            self.add(kind, table.rows(images, is_update=events.ROWS[kind] == "u"))
+        self.query(f"XA END X'{xid.hex()}',X'',1")
+        self.add(events.XA_PREPARE, struct.pack("<BiII", is_one_phase, 1, len(xid), 0) + xid)
+
+    def ended(self, xid: bytes, word: str) -> None:
+        """``XA COMMIT`` or ``XA ROLLBACK``."""
+        self.begin(flags=128)
+        self.query(f"XA {word} X'{xid.hex()}',X'',1")
+
     def statement(self, text: str) -> None:
         """A statement outside of transactions, such as DDL."""
         self.begin(flags=1)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from fetchers.mysql_cdc.events import Event
-from fetchers.mysql_cdc.statements import first_words, names_in
-from fetchers.mysql_cdc.table_map import TableMap, read_table_map
+from fetchers.mysql_cdc.events import Event, Query
+from fetchers.mysql_cdc.statements import emptied_table, first_words, names_in
+from fetchers.mysql_cdc.table_map import NotDescribed, TableMap, read_table_map
 
 KNOWN_MAX = 10_000
 """Descriptions of tables that are kept; a server with more pays for reading them anew."""
@@ -48,3 +48,17 @@ class Descriptions:
     def _clear(self) -> None:
         self._known.clear()
         self.by_number.clear()
+
+
+def emptied_by(query: Query, *, has_small_names: bool) -> TableMap | None:
+    """The table of a TRUNCATE, without columns, which the log does not describe there; None: it is another statement.
+
+    Raises ``NotDescribed`` where its name cannot be read.
+    """
+    names = emptied_table(query.text, query.database)
+    if names is None:
+        return None
+    if "\ufffd" in "".join(names):
+        raise NotDescribed("a TRUNCATE was logged in a character set that is not read: its table is not known")
+    database, table = (name.lower() for name in names) if has_small_names else names
+    return TableMap(database, table, ())

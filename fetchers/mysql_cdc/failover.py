@@ -43,8 +43,23 @@ async def at_this_server(connection: MySqlConnection, place: Place, end: Place) 
                 'back to the first server; or take "delivered", "until", "tables", "event" and "row" out of the offset '
                 "(PATCH /connectors/NAME/offsets): then that transaction comes again from its beginning"
             )
+        if place.prepared:
+            xids = "; ".join(xid for xid, _ in place.prepared)[:_NAMED_MAX]
+            raise Fatal(
+                f"{told}, and XA transactions were prepared there whose end was not read ({xids}). Go back to the "
+                'first server until they have ended. Where they were rolled back, take "prepared" out of the offset '
+                "(PATCH /connectors/NAME/offsets). Where they are committed here, their rows would be missing: "
+                "forget the offset (DELETE /connectors/NAME/offsets) so that snapshot.mode=initial reads all rows anew"
+            )
         place = Place(
-            "", 4, place.gtids, server_id=end.server_id, seconds=place.seconds, log_of=end.log_of, is_by_gtids=True
+            "",
+            4,
+            place.gtids,
+            server_id=end.server_id,
+            seconds=place.seconds,
+            log_of=end.log_of,
+            is_by_gtids=True,
+            is_unlisted=place.is_unlisted,
         )
     if not connection.is_mariadb:
         await _compare(connection, place.gtids)

@@ -18,6 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from fetchers.mysql_cdc.config import MySqlCdcConfig
 from fetchers.mysql_cdc.places import GtidSet, Place
 from fetchers.mysql_cdc.table_map import (
     BINARY_CHARSET,
@@ -63,6 +64,16 @@ _TYPES = {
 )  # fmt: skip
 _NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?(e[-+]?[0-9]+)?")
 _CHOICE = re.compile(r"'((?:[^']|'')*)'")
+
+
+async def tables_at(connection: MySqlConnection, config: MySqlCdcConfig) -> Tables:
+    """None yet; with the character sets of the server."""
+    source = "collation_character_set_applicability" if connection.is_mariadb else "collations"
+    rows = await connection.rows(
+        f"SELECT id, character_set_name AS name FROM information_schema.{source}"  # noqa: S608 - one of two
+    )
+    charsets = {int(row["id"]): str(row["name"]) for row in rows if row["id"] is not None}
+    return Tables(config, connector="mariadb" if connection.is_mariadb else "mysql", charsets=charsets)
 
 
 def is_wanted_database(name: str) -> bool:

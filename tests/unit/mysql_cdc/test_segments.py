@@ -149,13 +149,7 @@ def test_changes_that_are_no_rows_are_refused(statement: str, told: str) -> None
 
 
 def test_what_may_be_taken_back_is_refused() -> None:
-    """Rows of an XA transaction, and of one that was rolled back after it was logged."""
-    log = WrittenLog()
-    log.begin(flags=64)
-    log.add(events.TABLE_MAP, TABLES[0].described())
-    log.add(events.WRITE_V1, TABLES[0].rows([named(1, "x")]))
-    with pytest.raises(NotDescribed, match="XA"):
-        segments_of(log, Place(FILE), bytes_max=1000)
+    """Rows of a transaction that was rolled back after it was logged."""
     log = WrittenLog()
     log.begin()
     log.add(events.TABLE_MAP, TABLES[0].described())
