@@ -23,6 +23,7 @@ from fetchers.mysql_cdc.table_map import (
     DOUBLE,
     ENUM,
     FLOAT,
+    GEOMETRY,
     INT24,
     JSON,
     LONG,
@@ -85,6 +86,7 @@ class WrittenTable:
             4: texts(*(one.name.encode() for one in self.columns)),
             5: b"".join(packed(len(one.values)) + texts(*one.values) for one in self.columns if one.type == SET),
             6: b"".join(packed(len(one.values)) + texts(*one.values) for one in self.columns if one.type == ENUM),
+            7: b"".join(packed(one.scale) for one in self.columns if one.type == GEOMETRY),
             8: b"".join(packed(at) for at in self.key),
             10: packed(45),
         }
@@ -112,7 +114,7 @@ class WrittenTable:
             return kind, bytes([size, scale])
         if kind in (TIMESTAMP2, DATETIME2, TIME2):
             return kind, bytes([scale])
-        return kind, bytes([size]) if kind in (BLOB, JSON, FLOAT, DOUBLE) else b""
+        return kind, bytes([size]) if kind in (BLOB, JSON, FLOAT, DOUBLE, GEOMETRY) else b""
 
     def image(self, values: Sequence[bytes | None]) -> bytes:
         """One row image."""
