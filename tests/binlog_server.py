@@ -264,7 +264,8 @@ class BinlogServer:
             question = await self._asked(reader)
             await self._wait_while_hanging()
             if question[0] == 0x12:
-                await self._dump(writer, int.from_bytes(question[1:5], "little"))
+                position, _, reader_id = struct.unpack_from("<IHI", question, 1)
+                await self._dump(writer, position, waits=reader_id != 0)
             elif question[0] == 3:
                 asked.append(question[1:].decode())
                 self._answer(writer, asked)
@@ -280,7 +281,8 @@ class BinlogServer:
             self.asked.set()
             await asyncio.Event().wait()
 
-    async def _dump(self, writer: asyncio.StreamWriter, position: int) -> None:
+    async def _dump(self, writer: asyncio.StreamWriter, position: int, *, waits: bool) -> None:
+        """``waits``: for more at the log's end, as for every reader with a number of its own."""
         sent = 0
         while True:
             self.log.grown.clear()
@@ -289,6 +291,9 @@ class BinlogServer:
                 writer.write(one)
                 await writer.drain()
             sent = len(packets)
+            if not waits:
+                writer.write(packet(b"\xfe\0\0\2\0", sent + 1))
+                return
             await self._wait_while_hanging()
             await self.log.grown.wait()
 

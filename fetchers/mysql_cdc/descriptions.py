@@ -32,7 +32,11 @@ class Descriptions:
                 self.last.clear()
             table = self._known[body] = read_table_map(event, is_mariadb=self._is_mariadb)
             self.last[table.name] = table
-        self.by_number[event.data[event.start : event.start + 6]] = table
+        number = event.data[event.start : event.start + 6]
+        self.by_number.pop(number, None)  # so that what is used is never the oldest
+        self.by_number[number] = table
+        if len(self.by_number) > KNOWN_MAX:  # a table that the server opens again gets another number
+            del self.by_number[next(iter(self.by_number))]
         return table
 
     def forget(self, statement: str) -> None:
