@@ -17,7 +17,6 @@ from fetchers.sdk.testing.context import FakeContext
 from tests.databases import MySql
 from tests.integration.mysql_cdc.test_binlog import has_row, read, rows_of, source, state_of
 
-
 pytestmark = pytest.mark.integration
 KEYS = {"event.form": "row"}
 CREATE = (
