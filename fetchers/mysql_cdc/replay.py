@@ -19,7 +19,7 @@ from fetchers.mysql_cdc.segments import Segments
 from fetchers.mysql_cdc.snapshot import log_end
 from fetchers.mysql_cdc.table_map import NotDescribed
 from fetchers.mysql_cdc.transactions import Transactions
-from fetchers.sdk import Clock, Fatal
+from fetchers.sdk import Clock, Fatal, FetchError
 from fetchers.toolkit.mysql import MySqlConnection
 
 NOBODY = 0
@@ -29,6 +29,8 @@ PAUSE_SECONDS = 1.0
 """A transaction is in the log a moment before it is listed as prepared."""
 WAIT_SECONDS_MAX = 30.0
 LOOK_SECONDS = 0.1
+_NOT_ALLOWED = ((1227,), (1401,))
+"""What MySQL answers to ``XA RECOVER`` without the right."""
 Opened = Callable[[], AbstractAsyncContextManager[MySqlConnection]]
 
 
@@ -92,8 +94,11 @@ async def listed(connection: MySqlConnection) -> frozenset[str] | None:
     """The xids that are prepared; None where the user may not know (MySQL without ``XA_RECOVER_ADMIN``)."""
     try:
         rows = await connection.rows("XA RECOVER" if connection.is_mariadb else "XA RECOVER CONVERT XID")
-    except Fatal:
-        return None
+    except FetchError as error:
+        cause = error.__cause__
+        if cause is not None and cause.args[:1] in _NOT_ALLOWED:
+            return None
+        raise
     found = set()
     for row in rows:
         data, at = row["data"], int(row["gtrid_length"])

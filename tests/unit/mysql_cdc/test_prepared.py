@@ -42,7 +42,7 @@ def pages_of(log: WrittenLog, place: Place, *, bytes_max: int) -> list[tuple[str
         if made.committed is not None:
             segments += replayed(log, made, made.committed)
     segments.append(made.close())
-    found = []
+    found: list[tuple[str, list[int], Place, bool]] = []
     for segment in segments:
         for at, (name, ids) in enumerate(rows_of(segment).items(), 1):
             is_end = segment.ends_transaction and at == len(segment.runs)
@@ -58,7 +58,7 @@ def replayed(log: WrittenLog, made: Segments, committed: Committed) -> list[Segm
     source = committed.held
     if source is None:
         source = EventReader().feed(b"".join(log.packets(committed.at.position)))
-    found = []
+    found: list[Segment] = []
     for event in source:
         closed = reader.take(event)
         if event.kind == events.XA_PREPARE:

@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
+from typing import Any
 
+import asyncmy.errors
 import pytest
 
 from fetchers.mysql_cdc import events
 from fetchers.mysql_cdc.config import MySqlCdcConfig
 from fetchers.mysql_cdc.fetcher import MySqlCdcSource
-from fetchers.sdk import Fatal, Offset, Page
+from fetchers.mysql_cdc.replay import listed
+from fetchers.sdk import Disconnected, Fatal, Offset, Page
 from fetchers.sdk.testing.context import FakeContext
+from fetchers.toolkit.mysql import MySqlConnection, told
 from tests.binlog_server import FILE, NAMED, BinlogServer, WrittenLog, WrittenTable, mariadb_answers, named
 
 ORDERS = WrittenTable("w", "orders", NAMED)
@@ -160,3 +164,31 @@ async def test_a_log_that_was_begun_anew_is_told(gtids: str, *, is_same: bool) -
         else:
             with pytest.raises(Fatal, match="RESET MASTER"):
                 await read(connector(server), context, until=lambda _: False)
+
+
+class AnsweringConnection(MySqlConnection):
+    """A MySQL that gives one answer, or one error."""
+
+    def __init__(self, answer: list[dict[str, Any]] | asyncmy.errors.Error) -> None:
+        """``answer``: to every question."""
+        super().__init__("db")
+        self.version = "8.0.15"
+        self._answer = answer
+
+    async def rows(self, sql: str) -> list[dict[str, Any]]:
+        """The answer."""
+        del sql
+        async with told("db", 5.0):
+            if isinstance(self._answer, asyncmy.errors.Error):
+                raise self._answer
+        return self._answer
+
+
+async def test_what_is_prepared_is_listed_where_the_user_may_know() -> None:
+    """The right is missed by its error alone: others are raised."""
+    row = {"formatid": "7", "gtrid_length": "1", "bqual_length": "1", "data": "0x61FF"}
+    assert await listed(AnsweringConnection([row])) == {"X'61',X'ff',7"}
+    for code in (1227, 1401):
+        assert await listed(AnsweringConnection(asyncmy.errors.OperationalError(code, "no"))) is None
+    with pytest.raises(Disconnected):
+        await listed(AnsweringConnection(asyncmy.errors.OperationalError(2013, "lost")))

@@ -65,7 +65,7 @@ def tables_and_rows(found: Sequence[Event]) -> tuple[TableMap, RowBuffer]:
     return table, rows
 
 
-def decoded(columns: Sequence[Column], images: Sequence[Sequence[bytes | None]], **modes: str) -> list[list[Any]]:
+def decoded(columns: Sequence[Column], images: Sequence[Sequence[bytes | None]], **modes: Any) -> list[list[Any]]:
     """Each column's values of rows that were written as these bytes."""
     log = WrittenLog()
     written = WrittenTable("w", "t", columns)
@@ -78,7 +78,7 @@ def decoded(columns: Sequence[Column], images: Sequence[Sequence[bytes | None]],
     found = rows.images()
     made = []
     for column in table.columns:
-        kind = Mapped(**modes).kind(column)  # type: ignore[arg-type] - words of a config
+        kind = Mapped(**modes).kind(column)
         values = kind.read(found, *found.next_values())
         assert values.type == kind.arrow
         values.validate(full=True)
