@@ -187,7 +187,7 @@ class AnsweringConnection(MySqlConnection):
 async def test_what_is_prepared_is_listed_where_the_user_may_know() -> None:
     """The right is missed by its error alone: others are raised."""
     row = {"formatid": "7", "gtrid_length": "1", "bqual_length": "1", "data": "0x61FF"}
-    assert await listed(AnsweringConnection([row])) == {"X'61',X'ff',7"}
+    assert await listed(AnsweringConnection([row])) == frozenset({"X'61',X'ff',7"})
     for code in (1227, 1401):
         assert await listed(AnsweringConnection(asyncmy.errors.OperationalError(code, "no"))) is None
     with pytest.raises(Disconnected):
