@@ -23,6 +23,7 @@ from fetchers.mysql_cdc.table_map import (
     DOUBLE,
     ENUM,
     FLOAT,
+    GEOMETRY,
     INT24,
     JSON,
     LONG,
@@ -85,6 +86,7 @@ class WrittenTable:
             4: texts(*(one.name.encode() for one in self.columns)),
             5: b"".join(packed(len(one.values)) + texts(*one.values) for one in self.columns if one.type == SET),
             6: b"".join(packed(len(one.values)) + texts(*one.values) for one in self.columns if one.type == ENUM),
+            7: b"".join(packed(one.scale) for one in self.columns if one.type == GEOMETRY),
             8: b"".join(packed(at) for at in self.key),
             10: packed(45),
         }
@@ -112,7 +114,7 @@ class WrittenTable:
             return kind, bytes([size, scale])
         if kind in (TIMESTAMP2, DATETIME2, TIME2):
             return kind, bytes([scale])
-        return kind, bytes([size]) if kind in (BLOB, JSON, FLOAT, DOUBLE) else b""
+        return kind, bytes([size]) if kind in (BLOB, JSON, FLOAT, DOUBLE, GEOMETRY) else b""
 
     def image(self, values: Sequence[bytes | None]) -> bytes:
         """One row image."""
@@ -161,6 +163,25 @@ class WrittenLog:
             self.add(events.TABLE_MAP, table.described())
             self.add(kind, table.rows(images, is_update=events.ROWS[kind] == "u"))
         self.add(events.XID, bytes(8))
+
+    def prepared(
+        self,
+        xid: bytes,
+        *changes: tuple[WrittenTable, int, Sequence[Sequence[bytes | None]]],
+        is_one_phase: bool = False,
+    ) -> None:
+        """An XA transaction that is prepared, as MariaDB logs it; in one phase, as MySQL does."""
+        self.begin(flags=64)
+        for table, kind, images in changes:
+            self.add(events.TABLE_MAP, table.described())
+            self.add(kind, table.rows(images, is_update=events.ROWS[kind] == "u"))
+        self.query(f"XA END X'{xid.hex()}',X'',1")
+        self.add(events.XA_PREPARE, struct.pack("<BiII", is_one_phase, 1, len(xid), 0) + xid)
+
+    def ended(self, xid: bytes, word: str) -> None:
+        """``XA COMMIT`` or ``XA ROLLBACK``."""
+        self.begin(flags=128)
+        self.query(f"XA {word} X'{xid.hex()}',X'',1")
 
     def statement(self, text: str) -> None:
         """A statement outside of transactions, such as DDL."""
@@ -243,7 +264,8 @@ class BinlogServer:
             question = await self._asked(reader)
             await self._wait_while_hanging()
             if question[0] == 0x12:
-                await self._dump(writer, int.from_bytes(question[1:5], "little"))
+                position, _, reader_id = struct.unpack_from("<IHI", question, 1)
+                await self._dump(writer, position, waits=reader_id != 0)
             elif question[0] == 3:
                 asked.append(question[1:].decode())
                 self._answer(writer, asked)
@@ -259,7 +281,8 @@ class BinlogServer:
             self.asked.set()
             await asyncio.Event().wait()
 
-    async def _dump(self, writer: asyncio.StreamWriter, position: int) -> None:
+    async def _dump(self, writer: asyncio.StreamWriter, position: int, *, waits: bool) -> None:
+        """``waits``: for more at the log's end, as for every reader with a number of its own."""
         sent = 0
         while True:
             self.log.grown.clear()
@@ -268,6 +291,9 @@ class BinlogServer:
                 writer.write(one)
                 await writer.drain()
             sent = len(packets)
+            if not waits:
+                writer.write(packet(b"\xfe\0\0\2\0", sent + 1))
+                return
             await self._wait_while_hanging()
             await self.log.grown.wait()
 

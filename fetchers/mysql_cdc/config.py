@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import BeforeValidator, Field
 
 from fetchers.sdk import Boolean, Importance, Key, NameList, Secret
+from fetchers.toolkit.binary_modes import BinaryMode
 from fetchers.toolkit.debezium_keys import DebeziumConfig
 from fetchers.toolkit.name_lists import Adjustment
 
@@ -88,6 +89,13 @@ class MySqlCdcConfig(DebeziumConfig):
     """What becomes of DECIMAL: Connect's Decimal, a double (which may round), or its digits as text."""
     bigint_unsigned_handling_mode: Annotated[Literal["long", "precise"], Key(_MEDIUM, EVENTS, 3, "SHORT")] = "long"
     """``precise``: unsigned BIGINT is Connect's Decimal; ``long``: a 64-bit number, and a value that is none fails."""
+    time_precision_mode: Annotated[
+        Literal["adaptive_time_microseconds", "connect"], Key(_MEDIUM, EVENTS, 12, "SHORT")
+    ] = "adaptive_time_microseconds"
+    """Debezium's types by a column's precision, or Connect's, in which microseconds are cut off, and which have no TIME
+    below 0 or above a day: such a value fails."""
+    binary_handling_mode: Annotated[BinaryMode, Key(_LOW, EVENTS, 13, "SHORT")] = "bytes"
+    """BINARY, VARBINARY and BLOB as bytes, or as text: hexadecimal digits, or base64 in one of its two alphabets."""
     tombstones_on_delete: Annotated[Boolean, Key(_MEDIUM, EVENTS, 4, "SHORT")] = True
     """Whether a null with the row's key follows each delete, so that compaction forgets the row."""
     skipped_operations: Annotated[NameList, Key(_LOW, EVENTS, 5, "SHORT")] = ("t",)

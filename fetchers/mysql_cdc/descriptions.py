@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from fetchers.mysql_cdc.events import Event
-from fetchers.mysql_cdc.statements import first_words, names_in
-from fetchers.mysql_cdc.table_map import TableMap, read_table_map
+from fetchers.mysql_cdc.events import Event, Query
+from fetchers.mysql_cdc.statements import emptied_table, first_words, names_in
+from fetchers.mysql_cdc.table_map import NotDescribed, TableMap, read_table_map
 
 KNOWN_MAX = 10_000
 """Descriptions of tables that are kept; a server with more pays for reading them anew."""
@@ -32,7 +32,11 @@ class Descriptions:
                 self.last.clear()
             table = self._known[body] = read_table_map(event, is_mariadb=self._is_mariadb)
             self.last[table.name] = table
-        self.by_number[event.data[event.start : event.start + 6]] = table
+        number = event.data[event.start : event.start + 6]
+        self.by_number.pop(number, None)  # so that what is used is never the oldest
+        self.by_number[number] = table
+        if len(self.by_number) > KNOWN_MAX:  # a table that the server opens again gets another number
+            del self.by_number[next(iter(self.by_number))]
         return table
 
     def forget(self, statement: str) -> None:
@@ -48,3 +52,17 @@ class Descriptions:
     def _clear(self) -> None:
         self._known.clear()
         self.by_number.clear()
+
+
+def emptied_by(query: Query, *, has_small_names: bool) -> TableMap | None:
+    """The table of a TRUNCATE, without columns, which the log does not describe there; None: it is another statement.
+
+    Raises ``NotDescribed`` where its name cannot be read.
+    """
+    names = emptied_table(query.text, query.database)
+    if names is None:
+        return None
+    if "\ufffd" in "".join(names):
+        raise NotDescribed("a TRUNCATE was logged in a character set that is not read: its table is not known")
+    database, table = (name.lower() for name in names) if has_small_names else names
+    return TableMap(database, table, ())

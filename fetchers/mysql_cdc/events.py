@@ -87,6 +87,10 @@ class EventReader:
     def __init__(self) -> None:
         """The first bytes are those of a packet."""
         self._rest = b""
+        self._left = 0
+        """Bytes from the packet on that is looked at apart."""
+        self.is_ended = False
+        """Whether the server's last word is here: ``feed`` raises it when it is called again."""
         self._has_checksums: bool | None = None
         """None until the log has said it; what comes before is tried."""
 
@@ -101,9 +105,25 @@ class EventReader:
         return rest
 
     def feed(self, data: bytes) -> list[Event]:
-        """All events that are whole now; raises ``MalformedError``, ``ServerRefused``, ``EOFError``."""
+        """All events that are whole now; raises ``MalformedError``, ``ServerRefused``, ``EOFError``.
+
+        The last two only where no event comes before them.
+        """
         data = self._rest + data if self._rest else data
         events: list[Event] = []
+        try:
+            at = self._feed(data, events)
+        except (EOFError, ServerRefused):
+            self.is_ended = True
+            if not events:
+                self._rest = data
+                raise
+            at = len(data) - self._left
+        self._rest = data[at:]
+        return events
+
+    def _feed(self, data: bytes, events: list[Event]) -> int:
+        """Where the bytes begin that are no whole event yet."""
         at, size = 0, len(data)
         unpack = _PACKET.unpack_from
         crc32, made, add = zlib.crc32, tuple.__new__, events.append
@@ -113,6 +133,7 @@ class EventReader:
             packet = word & PACKET_BYTES_MAX
             end = at + 4 + packet
             if status != _STATUS_EVENT or packet == PACKET_BYTES_MAX or packet != length + 1:
+                self._left = size - at
                 joined = self._odd(data, at)
                 if joined is None:
                     break
@@ -134,9 +155,9 @@ class EventReader:
         if at + 4 < size and at + 4 + HEADER_BYTES >= size:  # an error or the end may be shorter than any event
             packet = int.from_bytes(data[at : at + 3], "little")
             if at + 4 + packet <= size:
+                self._left = size - at
                 self._odd(data, at)
-        self._rest = data[at:]
-        return events
+        return at
 
     def _odd(self, data: bytes, at: int) -> tuple[Event, int] | None:  # noqa: C901 - one line a kind of packet
         """An error, the end, or an event of several packets; None where more bytes are needed."""

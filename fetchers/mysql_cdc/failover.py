@@ -30,6 +30,8 @@ async def at_this_server(connection: MySqlConnection, place: Place, end: Place) 
     """The stored place as this server has it; ``end``: of its log. Raises ``Fatal`` where it has none."""
     same = place.log_of == end.log_of if place.log_of else place.server_id in (0, end.server_id)
     if same and not place.is_by_gtids:
+        if connection.is_mariadb and place.log_of:
+            await _compare_place(connection, place)
         return replace(place, server_id=end.server_id, log_of=end.log_of)
     if not same:
         was = place.log_of or place.server_id
@@ -43,12 +45,47 @@ async def at_this_server(connection: MySqlConnection, place: Place, end: Place) 
                 'back to the first server; or take "delivered", "until", "tables", "event" and "row" out of the offset '
                 "(PATCH /connectors/NAME/offsets): then that transaction comes again from its beginning"
             )
+        if place.prepared:
+            xids = "; ".join(xid for xid, _ in place.prepared)[:_NAMED_MAX]
+            raise Fatal(
+                f"{told}, and XA transactions were prepared there whose end was not read ({xids}). Go back to the "
+                'first server until they have ended. Where they were rolled back, take "prepared" out of the offset '
+                "(PATCH /connectors/NAME/offsets). Where they are committed here, their rows would be missing: "
+                "forget the offset (DELETE /connectors/NAME/offsets) so that snapshot.mode=initial reads all rows anew"
+            )
         place = Place(
-            "", 4, place.gtids, server_id=end.server_id, seconds=place.seconds, log_of=end.log_of, is_by_gtids=True
+            "",
+            4,
+            place.gtids,
+            server_id=end.server_id,
+            seconds=place.seconds,
+            log_of=end.log_of,
+            is_by_gtids=True,
+            is_unlisted=place.is_unlisted,
         )
     if not connection.is_mariadb:
         await _compare(connection, place.gtids)
     return place
+
+
+async def _compare_place(connection: MySqlConnection, place: Place) -> None:
+    """Whether the log of this MariaDB has at the place what it had there: it has not after ``RESET MASTER``.
+
+    Of MySQL its refusal of such a place is all that is known without GTIDs, and ``_compare`` with them.
+    """
+    file, position = text_literal(place.file), place.position
+    (row,) = await connection.rows(f"SELECT binlog_gtid_pos({file}, {position}) AS gtids")
+    here, stored = (_by_domain(text) for text in (row["gtids"], place.gtids.text))
+    for domain in here.keys() & stored.keys():
+        if here[domain] != stored[domain]:
+            raise Fatal(
+                f"{connection.host}: the log at {place.file}:{place.position} is behind the transaction {here[domain]} "
+                f"and was behind {stored[domain]} when it was read: it was begun anew, as by RESET MASTER. {CHOICES}"
+            )
+
+
+def _by_domain(gtids: object) -> dict[str, str]:
+    return {text.split("-")[0]: text for text in str(gtids or "").split(",") if text}
 
 
 async def _compare(connection: MySqlConnection, gtids: GtidSet) -> None:

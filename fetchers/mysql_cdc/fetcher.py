@@ -17,9 +17,10 @@ from fetchers.mysql_cdc.events import MalformedError
 from fetchers.mysql_cdc.failover import at_this_server
 from fetchers.mysql_cdc.log import Log
 from fetchers.mysql_cdc.places import Place
+from fetchers.mysql_cdc.replay import begun, segments_of
 from fetchers.mysql_cdc.segment import Segment
 from fetchers.mysql_cdc.segments import Segments
-from fetchers.mysql_cdc.snapshot import begin, is_wanted_database, log_end, pages, tables_of
+from fetchers.mysql_cdc.snapshot import begin, is_wanted_database, log_end, pages, tables_at, tables_of
 from fetchers.mysql_cdc.stretches import MySqlStretches
 from fetchers.mysql_cdc.table_map import NotDescribed
 from fetchers.mysql_cdc.tables import Tables
@@ -96,7 +97,7 @@ class MySqlCdcSource(SourceConnector[MySqlCdcConfig]):
             async with self._session() as connection:
                 found = list(await settings_findings(connection, self.config, self._takes()))
                 wanted = await tables_of(connection, self._takes())
-                tables = await self._tables(connection)
+                tables = await tables_at(connection, self.config)
         except Fatal as error:
             return [Finding("database.hostname", self.config.database_hostname, str(error))]
         if not wanted:
@@ -118,7 +119,7 @@ class MySqlCdcSource(SourceConnector[MySqlCdcConfig]):
                 for finding in await settings_findings(connection, self.config, self._takes()):
                     if finding.is_error:
                         raise Fatal(finding.message)
-                tables = await self._tables(connection)
+                tables = await tables_at(connection, self.config)
                 with closing(self._stretches(tables, context)) as stretches:
                     async with aclosing(self._changes(connection, tables, stretches, context)) as read:
                         async for page in read:
@@ -131,11 +132,12 @@ class MySqlCdcSource(SourceConnector[MySqlCdcConfig]):
     ) -> AsyncGenerator[Page, None]:
         stored, progress = self._stored(context)
         if stored is None and not self._has_snapshot:
-            stored = await log_end(connection)
+            stored = await begun(connection, self._session, context.clock, lambda: log_end(connection))
             yield Page([], stored.offset(), partition=tables.partition)
         elif stored is None:
             locks = self.config.snapshot_locking_mode == "minimal"
-            rows = self._rows(connection, tables, context, takes=self._takes(), locks=locks)
+            place = await begun(connection, self._session, context.clock, lambda: begin(connection, locks=locks))
+            rows = self._rows(connection, tables, context, takes=self._takes(), place=place)
             async with aclosing(rows) as read:
                 async for page in read:
                     if page.partition == tables.partition:
@@ -144,8 +146,8 @@ class MySqlCdcSource(SourceConnector[MySqlCdcConfig]):
                         progress = Progress.read(page.offset)
                     yield page
         assert stored is not None  # noqa: S101 - a snapshot has said where the log goes on
-        reading, begun = await self._reading(stretches, stored, progress, context)
-        for page in begun:
+        reading, first = await self._reading(stretches, stored, progress, context)
+        for page in first:
             yield page
         async with aclosing(self._keyless(reading, tables, context)) as read:
             async for page in read:
@@ -186,17 +188,17 @@ class MySqlCdcSource(SourceConnector[MySqlCdcConfig]):
         self, stretches: MySqlStretches, stored: Place, progress: Progress | None, context: FetchContext
     ) -> tuple[TableReading, list[Page]]:
         """What is left to be read beside the log, and pages that store it where it is not stored yet."""
-        made, begun = progress, list[Page]()
+        made, first = progress, list[Page]()
         if stored.is_snapshot:
             made = Progress(frozenset(stored.tables)).with_found(await stretches.tables())
             if stored.table in made.waiting:
                 made = made.after(stored.table, stored.keys)
-            begin = stored.at(stored.file, stored.position, stored.gtids)
-            begun = [Page([], begin.offset(), partition=self.partition())]
+            place = stored.at(stored.file, stored.position, stored.gtids)
+            first = [Page([], place.offset(), partition=self.partition())]
         elif made is None:
             made = Progress(frozenset(await stretches.tables()))
         reading = TableReading(stretches, made, context, self._progress_partition)
-        return reading, [] if made is progress else [reading.page(), *begun]
+        return reading, [] if made is progress else [reading.page(), *first]
 
     async def _keyless(
         self, reading: TableReading, tables: Tables, context: FetchContext
@@ -206,7 +208,8 @@ class MySqlCdcSource(SourceConnector[MySqlCdcConfig]):
             yield page
         for name in sorted(reading.aside):
             async with self._session() as connection:
-                rows = self._rows(connection, tables, context, takes=name.__eq__, locks=False)
+                place = await begin(connection, locks=False)
+                rows = self._rows(connection, tables, context, takes=name.__eq__, place=place)
                 async with aclosing(rows) as read:
                     async for page in read:
                         if len(page):
@@ -230,14 +233,6 @@ class MySqlCdcSource(SourceConnector[MySqlCdcConfig]):
         with closing(await self._opened()) as connection:
             yield connection
 
-    async def _tables(self, connection: MySqlConnection) -> Tables:
-        source = "collation_character_set_applicability" if connection.is_mariadb else "collations"
-        rows = await connection.rows(
-            f"SELECT id, character_set_name AS name FROM information_schema.{source}"  # noqa: S608 - one of two
-        )
-        charsets = {int(row["id"]): str(row["name"]) for row in rows if row["id"] is not None}
-        return Tables(self.config, connector="mariadb" if connection.is_mariadb else "mysql", charsets=charsets)
-
     def _takes(self) -> Callable[[str], bool]:
         config = self.config
         databases = NameFilter(config.database_include_list, config.database_exclude_list)
@@ -260,10 +255,9 @@ class MySqlCdcSource(SourceConnector[MySqlCdcConfig]):
         context: FetchContext,
         *,
         takes: Callable[[str], bool],
-        locks: bool,
+        place: Place,
     ) -> AsyncGenerator[Page, None]:
         """All of each table, by name, as at one moment. Last comes what was read, then where the log goes on."""
-        place = await begin(connection, locks=locks)
         wanted = await tables_of(connection, takes)
         read = pages(
             connection,
@@ -307,6 +301,10 @@ class MySqlCdcSource(SourceConnector[MySqlCdcConfig]):
                 if (closed := segments.take(event)) is not None:
                     for page in await _pages(closed, tables, stretches, context):
                         yield reading.heed(page)
+                if segments.committed is not None:
+                    async for part in segments_of(segments.committed, segments.replaying, self._session):
+                        for page in await _pages(part, tables, stretches, context):
+                            yield reading.heed(page)
                 if is_beside and segments.is_between and reading.is_due(segments.reached):
                     if segments.has_rows:
                         for page in await _pages(segments.close(), tables, stretches, context):
@@ -377,7 +375,14 @@ async def _pages(segment: Segment, tables: Tables, stretches: MySqlStretches, co
         context.report_lag(max(0.0, handled / MICROS - segment.end.seconds))
     count = len(segment.runs)
     if not count:
-        return [Page([], segment.end.offset(), partition=tables.partition, ends_transaction=segment.ends_transaction)]
+        return [
+            Page(
+                [],
+                segment.place_after(0).offset(),
+                partition=tables.partition,
+                ends_transaction=segment.ends_transaction,
+            )
+        ]
     return [
         tables.logged(
             run,

@@ -1,7 +1,7 @@
 """What becomes of a column: its form in Debezium's words, and the ways to it from the log and from a snapshot.
 
-Names and forms are those of Debezium's connectors for MySQL and MariaDB (their manual, "Data type mappings", with
-``time.precision.mode=adaptive_time_microseconds``). Where its form could not hold a value it is told, never altered.
+Names and forms are those of Debezium's connectors for MySQL and MariaDB (their manual, "Data type mappings"). Where its
+form could not hold a value it is told, never altered.
 """
 
 from __future__ import annotations
@@ -16,6 +16,15 @@ import pyarrow.compute
 
 from fetchers.mysql_cdc import values
 from fetchers.mysql_cdc.charsets import Texts
+from fetchers.mysql_cdc.geometry import (
+    GEOMETRY_ARROW,
+    GEOMETRY_FORM,
+    POINT,
+    POINT_ARROW,
+    POINT_FORM,
+    from_hex,
+    geometries,
+)
 from fetchers.mysql_cdc.json_text import json_text
 from fetchers.mysql_cdc.rows import Images, Numbers, width_of
 from fetchers.mysql_cdc.table_map import (
@@ -28,6 +37,7 @@ from fetchers.mysql_cdc.table_map import (
     DOUBLE,
     ENUM,
     FLOAT,
+    GEOMETRY,
     INT24,
     JSON,
     LONG,
@@ -45,6 +55,7 @@ from fetchers.mysql_cdc.table_map import (
 )
 from fetchers.sdk import Fatal
 from fetchers.sdk import rows as forms
+from fetchers.toolkit.binary_modes import BinaryMode, encoded
 
 pc: Any = pyarrow.compute  # the stubs know fewer arguments than Arrow takes
 _INT64_MAX = (1 << 63) - 1
@@ -63,6 +74,7 @@ _WHOLE: Mapping[tuple[int, bool], tuple[forms.Form, Any]] = {
 }
 ZONED: Any = pa.string()
 UNZONED: Any = pa.int64()
+_DAY_MICROS = 86_400 * values.MICROS
 _TIME = r"^(?P<sign>-?)(?P<hours>\d+):(?P<minutes>\d\d):(?P<seconds>\d\d)(?:\.(?P<fraction>\d+))?$"
 
 
@@ -90,6 +102,10 @@ class Mapped:
     """``decimal.handling.mode``."""
     unsigned: str = "long"
     """``bigint.unsigned.handling.mode``."""
+    times: str = "adaptive_time_microseconds"
+    """``time.precision.mode``."""
+    binaries: BinaryMode = "bytes"
+    """``binary.handling.mode``."""
     charsets: Mapping[int, str] | None = None
     """Names of character sets by the numbers of their collations; None: everything is UTF-8."""
 
@@ -108,7 +124,7 @@ class Mapped:
             width, expression = (4, "({} + 0e0)") if column.type == FLOAT else (8, "{}")
             return form, arrow, _fixed(width, _floats), lambda texts: texts.cast(arrow), expression
         if column.type in (DATE, DATETIME2, TIMESTAMP2, TIME2, YEAR):
-            return _temporal(column)
+            return _temporal(column, is_connects=self.times == "connect")
         if column.type == DECIMAL:
             return self._decimal(column)
         if column.type in (VARCHAR, STRING, BLOB):
@@ -120,6 +136,8 @@ class Mapped:
         if column.type == JSON:
             form = forms.named("io.debezium.data.Json", forms.STRING)
             return form, pa.string(), _json, _same
+        if column.type == GEOMETRY:
+            return _geometry(column)
         raise NotDescribed(
             f"column {column.name} is of a type that cannot be read: leave it out by column.exclude.list"
         )
@@ -169,14 +187,7 @@ class Mapped:
 
     def _text(self, column: Column) -> tuple[Any, ...]:
         if column.charset == BINARY_CHARSET:
-            if column.type == STRING:
-                return (
-                    forms.BYTES,
-                    pa.binary(),
-                    lambda *where: values.padded(values.slices(*where), column.scale),
-                    _as_bytes,
-                )
-            return forms.BYTES, pa.binary(), values.slices, _as_bytes
+            return self._binary(column)
         texts = self._texts(column)
 
         def read(*where: Any) -> Any:
@@ -189,6 +200,15 @@ class Mapped:
             return made
 
         return forms.STRING, pa.string(), read, _same
+
+    def _binary(self, column: Column) -> tuple[Any, ...]:
+        form, arrow = (forms.BYTES, pa.binary()) if self.binaries == "bytes" else (forms.STRING, pa.string())
+
+        def read(*where: Any) -> Any:
+            found = values.slices(*where)
+            return encoded(values.padded(found, column.scale) if column.type == STRING else found, self.binaries)
+
+        return form, arrow, read, lambda texts: encoded(texts.cast(pa.binary()), self.binaries)
 
     def _texts(self, column: Column) -> Texts:
         if self.charsets is None:
@@ -212,8 +232,8 @@ class Mapped:
         return form, pa.string(), _by_octets(column.size, read), _same
 
 
-def _temporal(column: Column) -> tuple[Any, ...]:
-    width = width_of(column) or 0
+def _temporal(column: Column, *, is_connects: bool) -> tuple[Any, ...]:
+    """``is_connects``: as Connect's own types, which have milliseconds."""
     if column.type == YEAR:
         form = forms.named("io.debezium.time.Year", forms.INT32)
         read = _fixed(1, lambda octets: np.where(octets[:, 0] > 0, octets[:, 0].astype(np.int32) + 1900, 0))
@@ -224,22 +244,35 @@ def _temporal(column: Column) -> tuple[Any, ...]:
             found, is_day = values.dates(octets)
             return values.nullable(found.astype(np.int32), is_valid & is_day, pa.int32())
 
-        form = forms.named("io.debezium.time.Date", forms.INT32)
+        form = forms.DATE if is_connects else forms.named("io.debezium.time.Date", forms.INT32)
         return form, pa.int32(), _by_octets(3, days), lambda texts: _told_days(texts).cast(pa.int32())
-    if column.type == TIME2:
-
-        def clock(octets: Numbers, is_valid: Numbers) -> Any:
-            return values.nullable(values.times(octets, column.scale), is_valid, pa.int64())
-
-        form = forms.named("io.debezium.time.MicroTime", forms.INT64)
-        return form, pa.int64(), _by_octets(width, clock), _told_time
-    return _moment(column, width)
+    return _time(column, is_connects=is_connects) if column.type == TIME2 else _moment(column, is_connects=is_connects)
 
 
-def _moment(column: Column, width: int) -> tuple[Any, ...]:
+def _time(column: Column, *, is_connects: bool) -> tuple[Any, ...]:
+    def clock(octets: Numbers, is_valid: Numbers) -> Any:
+        return values.nullable(values.times(octets, column.scale), is_valid, pa.int64())
+
+    read = _by_octets(width_of(column) or 0, clock)
+    if not is_connects:
+        return forms.named("io.debezium.time.MicroTime", forms.INT64), pa.int64(), read, _told_time
+
+    def millis(micros: Any) -> Any:
+        bounds = pc.min_max(micros).as_py()
+        if (bounds["min"] or 0) < 0 or (bounds["max"] or 0) >= _DAY_MICROS:
+            raise Fatal(
+                f"column {column.name} holds a time that is none of a day, which Connect's Time cannot be: set "
+                "time.precision.mode=adaptive_time_microseconds"
+            )
+        return pc.divide(micros, 1000).cast(pa.int32())
+
+    return forms.TIME, pa.int32(), lambda *where: millis(read(*where)), lambda texts: millis(_told_time(texts))
+
+
+def _moment(column: Column, *, is_connects: bool) -> tuple[Any, ...]:
     """DATETIME and TIMESTAMP."""
     is_zoned = column.type == TIMESTAMP2
-    divisor = 1000 if column.scale <= 3 else 1  # noqa: PLR2004 - milliseconds
+    divisor = 1000 if is_connects or column.scale <= 3 else 1  # noqa: PLR2004 - milliseconds
 
     def made(micros: Numbers, is_valid: Numbers) -> Any:
         if is_zoned:
@@ -260,8 +293,21 @@ def _moment(column: Column, width: int) -> tuple[Any, ...]:
         form, arrow = forms.named("io.debezium.time.ZonedTimestamp", forms.STRING), ZONED
     else:
         name = "Timestamp" if divisor > 1 else "MicroTimestamp"
-        form, arrow = forms.named(f"io.debezium.time.{name}", forms.INT64), UNZONED
-    return form, arrow, _by_octets(width, moment), told
+        form = forms.TIMESTAMP if is_connects else forms.named(f"io.debezium.time.{name}", forms.INT64)
+        arrow = UNZONED
+    return form, arrow, _by_octets(width_of(column) or 0, moment), told
+
+
+def _geometry(column: Column) -> tuple[Any, ...]:
+    is_point = column.scale == POINT
+    form, arrow = (POINT_FORM, POINT_ARROW) if is_point else (GEOMETRY_FORM, GEOMETRY_ARROW)
+    return (
+        form,
+        arrow,
+        lambda *where: geometries(values.slices(*where), is_point=is_point),
+        lambda texts: from_hex(texts, is_point=is_point),
+        "HEX({})",
+    )
 
 
 def _bits(column: Column) -> tuple[Any, ...]:
@@ -308,10 +354,6 @@ def _json(*where: Any) -> Any:
 
 def _same(texts: Any) -> Any:
     return texts.cast(pa.string())
-
-
-def _as_bytes(texts: Any) -> Any:
-    return texts.cast(pa.binary())
 
 
 def _plain_digits(made: Any) -> Any:

@@ -73,7 +73,7 @@ class Log:
         proto: Any = self._connection.driver._proto  # noqa: SLF001
         transport: Any = self._connection.driver._transport  # noqa: SLF001
         host = self._connection.host
-        if proto.length == proto.pos:
+        if proto.length == proto.pos and not self._reader.is_ended:
             transport.resume_reading()
             try:
                 async with asyncio.timeout(wait_seconds_max if may_be_none else seconds):
@@ -84,7 +84,7 @@ class Log:
                 raise Disconnected(f"{host}: the log fell silent") from late
             finally:
                 transport.pause_reading()  # what nobody asks for stays with the server
-        if proto.length == proto.pos:
+        if proto.length == proto.pos and not self._reader.is_ended:
             raise Disconnected(f"{host}: the server has ended the connection of the log")
         self._heard = asyncio.get_running_loop().time()
         data = bytes(memoryview(proto.buffer)[proto.pos : proto.length])

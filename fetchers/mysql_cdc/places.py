@@ -109,6 +109,10 @@ class Place:
     """Another server was read before: the log is asked for by the GTIDs (``failover``)."""
     seconds: int = 0
     """When the database committed what was read last, by the log's clock, which has seconds."""
+    prepared: tuple[tuple[str, Place], ...] = ()
+    """XA transactions that are prepared here and not ended, by their xids: where each begins (``prepared``)."""
+    is_unlisted: bool = False
+    """Whether more may have been prepared before the log was begun, because the server did not list them."""
 
     @classmethod
     def read(cls, offset: Offset) -> Place | None:
@@ -137,12 +141,15 @@ class Place:
             log_of=str(offset.get("log_of") or ""),
             is_by_gtids=offset.get("by_gtids") is True,
             seconds=_number(offset.get("ts_sec")),
+            prepared=_prepared(offset.get("prepared")),
+            is_unlisted=offset.get("prepared_unlisted") is True,
         )
 
     def offset(self) -> Offset:
         """To be stored."""
-        found: dict[str, Scalar] = {"file": self.file, "pos": self.position, "server_id": self.server_id}
+        found: dict[str, Scalar] = {"file": self.file, "pos": self.position}
         optional: dict[str, Scalar] = {
+            "server_id": self.server_id,
             "ts_sec": self.seconds,
             "log_of": self.log_of,
             "by_gtids": self.is_by_gtids,
@@ -151,10 +158,13 @@ class Place:
             "until": self.until,
             "event": self.events,
             "row": self.rows,
+            "prepared_unlisted": self.is_unlisted,
         }
         found |= {name: value for name, value in optional.items() if value}
         if self.tables:
             found["tables"] = "\n".join(self.tables)
+        if self.prepared:
+            found["prepared"] = json.dumps({xid: at.offset() for xid, at in self.prepared}, separators=(",", ":"))
         if self.is_snapshot:
             found |= {"snapshot": True, "snapshot_completed": False}
         if self.table:
@@ -195,6 +205,16 @@ class Place:
         """Greater for what comes later in the log of one server."""
         number = self.file.rpartition(".")[2]
         return int(number) if number.isdigit() else 0, self.position
+
+
+def _prepared(text: Scalar) -> tuple[tuple[str, Place], ...]:
+    """Raises ``ValueError`` where it is no JSON object of places."""
+    told = json.loads(text) if isinstance(text, str) and text else {}
+    if not isinstance(told, dict) or not all(isinstance(one, dict) for one in told.values()):
+        message = '"prepared" is no object of XA transactions and their places'
+        raise ValueError(message)
+    found = ((xid, Place.read(one)) for xid, one in told.items())
+    return tuple((xid, at) for xid, at in found if at is not None)
 
 
 def _number(value: Scalar) -> int:

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
+
+from fetchers.mysql_cdc.events import ROWS
 from fetchers.mysql_cdc.places import Place
+from fetchers.mysql_cdc.prepared import Committed
 from fetchers.mysql_cdc.rows import RowBuffer
 from fetchers.mysql_cdc.table_map import TableMap
+from fetchers.mysql_cdc.transactions import EVENTS, Transactions
+from fetchers.mysql_cdc.values import MICROS
 
 
 class Mark(NamedTuple):
@@ -47,10 +53,27 @@ class Segment:
     """The last event of it ends here."""
     runs: list[Run]
     ends_transaction: bool
+    committed: Committed | None = None
+    """The prepared transaction that this is part of; the places are those within it."""
 
     def place_after(self, count: int) -> Place:
         """Where to go on when the first ``count`` of the runs are delivered."""
-        if count >= len(self.runs):
-            return self.end
-        done = tuple(run.table.name for run in self.runs[:count])
-        return replace(self.start, until=self.position, tables=(*self.start.tables, *done), seconds=self.end.seconds)
+        is_all = count >= len(self.runs)
+        place = self.end
+        if not is_all:
+            done = tuple(run.table.name for run in self.runs[:count])
+            tables = (*self.start.tables, *done)
+            place = replace(self.start, until=self.position, tables=tables, seconds=self.end.seconds)
+        if self.committed is None:
+            return place
+        return self.committed.place(place, is_last=is_all and self.ends_transaction)
+
+
+def mark_columns(found: Transactions) -> list[list[Any]]:
+    """What their marks have, but for the counts of images: operations, times, positions, servers, GTIDs."""
+    heads = found.heads[2::EVENTS]
+    begins = (heads["position"].astype(np.int64) - heads["length"]).tolist()
+    operations = [ROWS[kind] for kind in heads["kind"].tolist()]
+    committed = (heads["timestamp"].astype(np.int64) * MICROS).tolist()
+    texts = [f"{source}-{number}" for source, number in found.gtids]
+    return [operations, committed, begins, heads["server_id"].tolist(), texts]

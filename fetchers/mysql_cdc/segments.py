@@ -11,12 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import repeat
-from typing import Any
 
 import numpy as np
 
 from fetchers.mysql_cdc.compressed import COMPRESSED, uncompressed
-from fetchers.mysql_cdc.descriptions import Descriptions
+from fetchers.mysql_cdc.descriptions import Descriptions, emptied_by
 from fetchers.mysql_cdc.events import (
     ANONYMOUS_GTID,
     ARTIFICIAL,
@@ -43,9 +42,11 @@ from fetchers.mysql_cdc.events import (
 )
 from fetchers.mysql_cdc.payload import JOINED, events_of
 from fetchers.mysql_cdc.places import Place
+from fetchers.mysql_cdc.prepared import Committed, PreparedTransactions, read_xa, unlisted, xid_in
 from fetchers.mysql_cdc.rows import RowBuffer
-from fetchers.mysql_cdc.segment import Mark, Run, Segment
-from fetchers.mysql_cdc.statements import Effect, effect_of, emptied_table
+from fetchers.mysql_cdc.segment import Mark, Run, Segment, mark_columns
+from fetchers.mysql_cdc.standing import Standing
+from fetchers.mysql_cdc.statements import Effect, effect_of
 from fetchers.mysql_cdc.table_map import NotDescribed, TableMap
 from fetchers.mysql_cdc.transactions import EVENTS, Transactions
 from fetchers.mysql_cdc.underway import Underway
@@ -67,31 +68,29 @@ class Segments:
         bytes_max: int,
         tells_emptied: bool = False,
         has_small_names: bool = False,
+        replayed_us: int = 0,
     ) -> None:
         """``takes``: whether a table, ``database.table``, is wanted; ``tells_emptied``: whether TRUNCATE is.
 
         ``has_small_names``: the server knows tables by small letters, whatever a statement has
-        (``lower_case_table_names=1``).
+        (``lower_case_table_names=1``). ``replayed_us``: the place is that of a prepared transaction that was committed
+        then, which is read as an ordinary one.
         """
-        self._tells_emptied = tells_emptied
-        self._has_small_names = has_small_names
-        self._is_mariadb = is_mariadb
-        self._bytes_max = bytes_max
+        self._replayed_us = replayed_us
+        self._prepared = PreparedTransactions(place.prepared, bytes_max=bytes_max)
+        self._opening: Event | None = None  # the GTID of the transaction that is read now
+        self.committed: Committed | None = None
+        """A prepared transaction whose commit the last event was: it is to be delivered before the next event."""
+        self._tells_emptied, self._has_small_names = tells_emptied, has_small_names
+        self._is_mariadb, self._bytes_max = is_mariadb, bytes_max
         self._takes = takes
         self._wanted: dict[str, bool] = {}
         self._described = Descriptions(is_mariadb=is_mariadb)
-        self._boundary = place
-        """Where the transaction begins that is read now, or the next one."""
-        self._start = place
         self._runs: dict[str, Run] = {}
         self._bytes = 0
         # A log that is asked for by GTIDs is sent from its file's beginning.
-        self._position = 4 if place.asks_by_gtids(is_mariadb=is_mariadb) else place.position
-        is_inside = place.events or place.rows
-        self._underway = Underway(place, is_mariadb=is_mariadb) if is_inside else None
-        self._ended: tuple[int, int] | None = None
-        """Where the last transaction ended and when, which the boundary does not know yet."""
-        self._done: list[tuple[str, int]] = []
+        self._at = Standing(place, 4 if place.asks_by_gtids(is_mariadb=is_mariadb) else place.position)
+        self._underway = Underway(place, is_mariadb=is_mariadb) if place.events or place.rows else None
         self._gtid: TransactionId | None = None
         self._thread: int | None = None
         self._committed_us = 0
@@ -102,18 +101,18 @@ class Segments:
     @property
     def place(self) -> Place:
         """Where to go on behind all that is whole: between two transactions."""
-        self._fold()
-        return self._boundary
+        self._at.fold()
+        return self._at.boundary
 
     @property
     def reached(self) -> tuple[int, int]:
         """Up to where the log was read, whatever it has there: comparable with ``Place.order``."""
-        return self._boundary.order[0], self._position
+        return self._at.boundary.order[0], self._at.position
 
     @property
     def is_between(self) -> bool:
         """Whether no transaction is in the middle, nor the segment in whose middle the last run ended."""
-        return not self._is_open and self._gtid is None and self._position >= self._start.until
+        return not self._is_open and self._gtid is None and self._at.position >= self._at.start.until
 
     @property
     def has_rows(self) -> bool:
@@ -132,21 +131,24 @@ class Segments:
 
     def take(self, event: Event | Transactions) -> Segment | None:  # noqa: C901, PLR0911, PLR0912 - one line a type of event
         """One event, and what it has closed. Raises ``MalformedError``, ``NotDescribed``."""
+        self.is_idle, self.committed, closed = False, None, None
         if isinstance(event, Transactions):
             return self._together(event)
         kind = event.kind
-        self.is_idle = False
-        closed = None
         if self._underway is not None and kind not in COMPRESSED:
             self._underway.take(event)
         if kind in ROWS:
             closed = self._rows(event)
         elif kind == TABLE_MAP:
             self._described.take(event)
+            if self._is_xa:
+                self._prepared.add(event)
         elif kind in (MARIADB_GTID, GTID, ANONYMOUS_GTID):
             self._begin(event)
-        elif kind in (XID, XA_PREPARE):
+        elif kind == XID:
             self._end(event)
+        elif kind == XA_PREPARE:
+            closed = self._end_xa(event)
         elif kind == QUERY:
             closed = self._query(event)
         elif kind == ROTATE:
@@ -160,55 +162,27 @@ class Segments:
             raise NotDescribed(REFUSED[kind])
         position = event.end_position
         if position and not event.flags & ARTIFICIAL:
-            if position < self._position:
+            if position < self._at.position:
                 raise NotDescribed(
-                    f"{self._boundary.file} is larger than 4 GiB, behind which the log tells no positions. After the "
-                    "transaction at its end, set the offset to the next file with position 4"
+                    f"{self._at.boundary.file} is larger than 4 GiB, behind which the log tells no positions. Set the "
+                    "offset to the next file with position 4 after the transaction at its end"
                 )
-            self._position = position
-            if event.flags & JOINED:
+            self._at.position = position
+            if event.flags & JOINED or self.committed is not None:
                 return closed
-        until = self._start.until
+        until = self._at.start.until
         # While some tables are delivered further than others, one place could not say how far each of them is.
-        if self._position >= until if until else self._bytes >= self._bytes_max:
+        if self._at.position >= until if until else self._bytes >= self._bytes_max:
             return closed or self.close()
         return closed
 
     def close(self) -> Segment:
         """What was read since the last segment."""
-        self._fold()
-        end = self._boundary
-        if not self.is_between:
-            end = replace(
-                self._with_delivered(end, self._position), delivered=max(self._position, self._start.delivered)
-            )
-        if end.until and self._position >= end.until:
-            end = replace(end, until=0, tables=())
-        made = Segment(self._start, end, self._position, list(self._runs.values()), self.is_between)
-        self._runs, self._bytes, self._start = {}, 0, end
-        return made
+        return self._closed(is_between=self.is_between)
 
-    def _fold(self) -> None:
-        """Let the boundary know of all transactions that have ended: not with each of them, which would cost much."""
-        if self._ended is not None:
-            position, seconds = self._ended
-            gtids = self._boundary.gtids.with_these(self._done) if self._done else self._boundary.gtids
-            moved = replace(self._boundary, position=position, gtids=gtids, seconds=seconds)
-            self._boundary = self._with_delivered(moved, position)
-            self._ended, self._done = None, []
-
-    def _with_delivered(self, place: Place, position: int) -> Place:
-        """The place, with what the stored one says of events behind the position."""
-        start = self._start
-        is_ahead = start.until > position
-        return replace(
-            place,
-            delivered=start.delivered if start.delivered > position else 0,
-            until=start.until if is_ahead else 0,
-            tables=start.tables if is_ahead else (),
-            events=0,
-            rows=0,
-        )
+    def _closed(self, *, is_between: bool) -> Segment:
+        runs, self._runs, self._bytes = list(self._runs.values()), {}, 0
+        return Segment(*self._at.close(is_between=is_between), self._at.position, runs, is_between)
 
     def _rows(self, event: Event) -> Segment | None:
         number = event.data[event.start : event.start + 6]
@@ -218,24 +192,24 @@ class Segments:
                 return None
             raise MalformedError("the log has rows of a table that it has not described")
         name = table.name
-        if not self._is_wanted(name) or self._is_delivered(event, name):
+        if not self._is_wanted(name):
             return None
         if self._is_xa:
-            raise NotDescribed(
-                f"{name} was changed in an XA transaction, which is logged before it is known whether it commits, and "
-                "cannot be followed yet: leave the table out, or set the offset behind it"
-            )
+            self._has_rows = True
+            self._prepared.add(event)
+            return None
+        if self._is_delivered(event, name):
+            return None
         run, closed = self._runs.get(name), None
         if run is not None and run.table is not table and run.table != table:
             closed, run = self.close(), None
         if run is None:
             run = self._begun(table)
-        rows, gtid = run.rows, self._gtid
+        rows, gtid = run.rows, None if self._gtid is None else self._gtid.text
         before = rows.bytes
         images = rows.add(event)
         if self._underway is not None:
             run.delivered += self._underway.rows_of(images // (2 if ROWS[event.kind] == "u" else 1))
-        text = gtid.text if gtid is not None else None
         run.marks.append(
             tuple.__new__(  # what Mark(…) does, in half the time
                 Mark,
@@ -245,7 +219,7 @@ class Segments:
                     self._committed_us or event.timestamp * MICROS,
                     event.begin_position,
                     event.server_id,
-                    text,
+                    gtid,
                     self._thread,
                 ),
             )
@@ -262,18 +236,17 @@ class Segments:
 
     def _begun(self, table: TableMap) -> Run:
         """The first rows of a table in this segment."""
-        self._fold()
-        if not self._runs and self._boundary.position >= max(self._start.delivered, self._start.until):
-            self._start = self._boundary
+        if not self._runs:
+            self._at.begin()
         run = self._runs[table.name] = Run(table, RowBuffer(table))
         return run
 
     def _takes_together(self, found: Transactions) -> bool:
         """Whether all of it is new, and every table in it as it is in what was read since the last segment."""
-        self._fold()
-        start, positions = self._start, found.positions
-        is_new = self._underway is None and not start.until and start.delivered <= self._boundary.position
-        is_in_order = int(positions[0]) >= self._position and bool((np.diff(positions) >= 0).all())
+        self._at.fold()
+        start, positions = self._at.start, found.positions
+        is_new = self._underway is None and not start.until and start.delivered <= self._at.boundary.position
+        is_in_order = int(positions[0]) >= self._at.position and bool((np.diff(positions) >= 0).all())
         if not (self.is_between and is_new and is_in_order):
             return False
         tables: dict[str, TableMap] = {}
@@ -287,13 +260,7 @@ class Segments:
 
     def _together(self, found: Transactions) -> Segment | None:
         """What ``take`` does with each of the events."""
-        self.is_idle = False
-        texts = [f"{source}-{number}" for source, number in found.gtids]
-        heads = found.heads[2::EVENTS]
-        begins = (heads["position"].astype(np.int64) - heads["length"]).tolist()
-        operations = [ROWS[kind] for kind in heads["kind"].tolist()]
-        committed = (heads["timestamp"].astype(np.int64) * MICROS).tolist()
-        columns: list[list[Any]] = [operations, committed, begins, heads["server_id"].tolist(), texts]
+        columns = mark_columns(found)
         for at in found.by_table.values():
             table = self._described.take(found.event(int(at[0]) * EVENTS + 1))
             if not self._is_wanted(table.name):
@@ -304,36 +271,75 @@ class Segments:
             own = columns if len(at) == len(found) else [[column[each] for each in at.tolist()] for column in columns]
             run.marks += map(Mark._make, zip(own[0], images, *own[1:], repeat(None)))
             self._bytes += run.rows.bytes - before + 100 * len(at)
-        self._done += dict(found.gtids).items()
         last = found.event(len(found.heads) - 1)
-        self._position = last.end_position
-        self._ended = last.end_position, last.timestamp
+        self._at.position = last.end_position
+        self._at.end(last.end_position, last.timestamp, dict(found.gtids).items())
         return self.close() if self._bytes >= self._bytes_max else None
 
     def _is_delivered(self, event: Event, name: str) -> bool:
-        start = self._start
-        if event.end_position <= start.delivered or (self._underway is not None and self._underway.is_delivered):
-            return True
-        return event.end_position <= start.until and name in start.tables
+        is_counted = self._underway is not None and self._underway.is_delivered
+        return is_counted or self._at.is_delivered(event.end_position, name)
 
     def _begin(self, event: Event) -> None:
-        self._gtid, self._committed_us = read_gtid(event), read_commit_us(event)
+        self._gtid, self._committed_us = read_gtid(event), self._replayed_us or read_commit_us(event)
+        self._opening = event
         if self._gtid is not None:
             self._is_open = self._is_mariadb and not self._gtid.is_standalone
-            self._is_xa = self._gtid.is_prepared
-        if self._underway is not None and event.end_position == self._boundary.position:
-            self._boundary = self._start = replace(self._boundary, position=event.begin_position)
+            if self._gtid.is_prepared:
+                self._begin_xa()
+        if self._underway is not None and event.end_position == self._at.boundary.position:
+            self._at.boundary = self._at.start = replace(self._at.boundary, position=event.begin_position)
 
     def _end(self, event: Event) -> None:
         """Behind this event nothing of its transaction comes."""
         if self._underway is not None:
             self._underway.end()
             self._underway = None
-        if self._gtid is not None:
-            self._done.append((self._gtid.source, self._gtid.number))
+        gtids = [] if self._gtid is None else [(self._gtid.source, self._gtid.number)]
+        self._at.end(event.end_position, event.timestamp, gtids)
         self._is_open = self._is_xa = self._has_rows = False
         self._gtid = self._thread = None
-        self._ended = event.end_position, event.timestamp
+
+    def _begin_xa(self, *events: Event) -> None:
+        """Rows are kept aside from here on; ``events``: behind the GTID."""
+        if self._underway is not None:
+            raise self._underway.elsewhere("the same XA transaction, of which Debezium has delivered rows")
+        self._is_open, self._is_xa = True, not self._replayed_us
+        if self._is_xa:
+            self._prepared.begin(*([] if self._opening is None else [self._opening]), *events)
+
+    def _end_xa(self, event: Event) -> Segment | None:
+        if self._replayed_us:
+            self._end(event)
+            return None
+        xid, is_one_phase = read_xa(event)
+        self._prepared.add(event)
+        self._prepared.end(xid, self.place)
+        if is_one_phase:
+            return self._commit_xa(xid, event)
+        self._end(event)
+        self._prepared.placed(self._at)
+        return None
+
+    def _commit_xa(self, xid: str, event: Event) -> Segment | None:
+        """What was read before, and ``committed`` for what comes behind it."""
+        before = self._prepared.placed(self._at)
+        position, self._at.position = self._at.position, before.position
+        closed = self._closed(is_between=before.position >= before.until) if self._runs else None
+        self._at.position = position
+        committed_us, found = self._committed_us or event.timestamp * MICROS, self._prepared.pop(xid)
+        self._end(event)
+        after = self._prepared.placed(self._at)
+        if found is not None:
+            self.committed = Committed(xid, *found, before, after, committed_us)
+        elif before.is_unlisted:
+            raise NotDescribed(unlisted(xid, after))
+        return closed
+
+    def replaying(self, committed: Committed) -> Segments:
+        """Of one such transaction alone."""
+        kind, size = self._is_mariadb, self._bytes_max
+        return Segments(committed.at, self._takes, is_mariadb=kind, bytes_max=size, replayed_us=committed.committed_us)
 
     def _query(self, event: Event) -> Segment | None:
         query = read_query(event)
@@ -341,7 +347,14 @@ class Segments:
         if effect is Effect.BEGINS:
             self._is_open, self._thread = True, query.thread
         elif effect is Effect.BEGINS_XA:
-            self._is_open = self._is_xa = True
+            self._thread = query.thread
+            self._begin_xa(event)
+        elif effect is Effect.COMMITS_XA:
+            return self._commit_xa(xid_in(query.text), event)
+        elif effect is Effect.ROLLS_BACK_XA:
+            self._prepared.pop(xid_in(query.text))
+            self._end(event)
+            self._prepared.placed(self._at)
         elif effect is Effect.ENDS:
             self._end(event)
         elif not self._is_open:
@@ -353,42 +366,35 @@ class Segments:
 
     def _emptied(self, query: Query, event: Event) -> Segment | None:
         """A TRUNCATE is a run of its table without columns, which the log does not describe here."""
-        names = emptied_table(query.text, query.database) if self._tells_emptied else None
-        if names is None:
+        emptied = emptied_by(query, has_small_names=self._has_small_names) if self._tells_emptied else None
+        if emptied is None or not self._takes(emptied.name) or self._is_delivered(event, emptied.name):
             return None
-        if "\ufffd" in "".join(names):
-            raise NotDescribed("a TRUNCATE was logged in a character set that is not read: its table is not known")
-        database, table = (name.lower() for name in names) if self._has_small_names else names
-        emptied = TableMap(database, table, ())
-        if not self._takes(emptied.name) or self._is_delivered(event, emptied.name):
-            return None
-        run, closed = self._runs.get(emptied.name), None
-        described = self._described.last.get(emptied.name)
+        run, closed, described = self._runs.get(emptied.name), None, self._described.last.get(emptied.name)
         if run is not None and (run.table, run.described) != (emptied, described):
             run, closed = None, self.close()
         if run is None:
             run = self._begun(emptied)
             run.described = described
-        gtid = self._gtid.text if self._gtid is not None else None
+        gtid = None if self._gtid is None else self._gtid.text
         committed_us = self._committed_us or event.timestamp * MICROS
-        mark = Mark("t", 1, committed_us, event.begin_position, event.server_id, gtid, query.thread)
-        run.marks.append(mark)
+        run.marks.append(Mark("t", 1, committed_us, event.begin_position, event.server_id, gtid, query.thread))
         self._bytes += 100
         return closed
 
     def _rotate(self, event: Event) -> Segment | None:
         rotation = read_rotation(event)
-        if rotation.file == self._boundary.file:
+        if rotation.file == self._at.boundary.file:
             return None
         if self._is_open and self._has_rows:
             raise NotDescribed(
-                f"{self._boundary.file} ends in the middle of a transaction, as after a crash of the server: see "
+                f"{self._at.boundary.file} ends in the middle of a transaction, as after a crash of the server: see "
                 f'whether it was committed, and set the offset to {{"file": "{rotation.file}", "pos": 4}}'
             )
         if self._underway is not None:
             raise self._underway.elsewhere(rotation.file)
         closed = self.close() if self._runs else None
-        self._fold()
-        self._is_open, self._gtid, self._position = False, None, rotation.position
-        self._boundary = self._start = self._boundary.at(rotation.file, rotation.position, self._boundary.gtids)
+        self._prepared.drop()
+        self._is_open = self._is_xa = False
+        self._gtid = None
+        self._at.turn(rotation.file, rotation.position)
         return closed

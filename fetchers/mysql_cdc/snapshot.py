@@ -18,6 +18,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from fetchers.mysql_cdc.config import MySqlCdcConfig
+from fetchers.mysql_cdc.geometry import POINT
 from fetchers.mysql_cdc.places import GtidSet, Place
 from fetchers.mysql_cdc.table_map import (
     BINARY_CHARSET,
@@ -57,12 +59,25 @@ _TYPES = {
     "tinyint": TINY, "smallint": SHORT, "mediumint": INT24, "int": LONG, "bigint": LONGLONG, "float": FLOAT,
     "double": DOUBLE, "decimal": DECIMAL, "date": DATE, "time": TIME2, "datetime": DATETIME2, "timestamp": TIMESTAMP2,
     "year": YEAR, "bit": BIT, "enum": ENUM, "set": SET, "json": JSON, "char": STRING, "varchar": VARCHAR,
-    "binary": STRING, "varbinary": VARCHAR, "geometry": GEOMETRY,
+    "binary": STRING, "varbinary": VARCHAR,
 } | dict.fromkeys(
+    ("geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon", "geomcollection",
+     "geometrycollection"), GEOMETRY
+) | dict.fromkeys(
     ("tinytext", "text", "mediumtext", "longtext", "tinyblob", "blob", "mediumblob", "longblob"), BLOB
 )  # fmt: skip
 _NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?(e[-+]?[0-9]+)?")
 _CHOICE = re.compile(r"'((?:[^']|'')*)'")
+
+
+async def tables_at(connection: MySqlConnection, config: MySqlCdcConfig) -> Tables:
+    """None yet; with the character sets of the server."""
+    source = "collation_character_set_applicability" if connection.is_mariadb else "collations"
+    rows = await connection.rows(
+        f"SELECT id, character_set_name AS name FROM information_schema.{source}"  # noqa: S608 - one of two
+    )
+    charsets = {int(row["id"]): str(row["name"]) for row in rows if row["id"] is not None}
+    return Tables(config, connector="mariadb" if connection.is_mariadb else "mysql", charsets=charsets)
 
 
 def is_wanted_database(name: str) -> bool:
@@ -160,6 +175,8 @@ def _column(row: dict[str, Any]) -> Column:
         scale = int(row["f"] or 0)
     elif made == STRING:
         scale = int(row["l"] or 0)
+    elif made == GEOMETRY:
+        scale = POINT if kind == "point" else 0
     elif made in (ENUM, SET):
         values = tuple(one.replace("''", "'").encode() for one in _CHOICE.findall(full))
     charset = UTF8MB4 if row["cs"] is not None else BINARY_CHARSET  # the session's texts are all UTF-8

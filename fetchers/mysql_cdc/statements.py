@@ -36,9 +36,20 @@ class Effect(Enum):
 
     BEGINS = auto()
     BEGINS_XA = auto()
+    COMMITS_XA = auto()
+    ROLLS_BACK_XA = auto()
     ENDS = auto()
     NONE = auto()
     """It is no bound, and outside of a transaction it is one by itself, such as DDL."""
+
+
+_XA = {
+    "START": Effect.BEGINS_XA,
+    "BEGIN": Effect.BEGINS_XA,
+    "END": Effect.NONE,
+    "COMMIT": Effect.COMMITS_XA,
+    "ROLLBACK": Effect.ROLLS_BACK_XA,
+}
 
 
 def effect_of(text: str, *, has_rows: bool) -> Effect:
@@ -46,14 +57,14 @@ def effect_of(text: str, *, has_rows: bool) -> Effect:
     word, second = first_words(text)
     if word == "BEGIN" or (word == "CREATE" and _FILLED.search(text)):
         return Effect.BEGINS
-    if word == "XA" and second == "START":
-        return Effect.BEGINS_XA
+    if word == "XA" and second in _XA:
+        return _XA[second]
     if word == "ROLLBACK" and has_rows:
         raise NotDescribed(
             "a transaction has changed tables of engines that cannot take it back, and was then rolled back: the "
             "log does not say what remains of it. Set the offset behind it, and read its tables anew"
         )
-    if word == "COMMIT" or (word == "ROLLBACK" and second != "TO") or (word == "XA" and second != "END"):
+    if word == "COMMIT" or (word == "ROLLBACK" and second != "TO"):
         return Effect.ENDS
     if word in _CHANGING:
         raise NotDescribed(

@@ -36,7 +36,7 @@ _UNKNOWN: Final = {
     0: "a DECIMAL of the form before MySQL 5.0",
 }
 _SIGNS, _CHARSET_DEFAULT, _CHARSETS, _NAMES, _SET_VALUES, _ENUM_VALUES = 1, 2, 3, 4, 5, 6
-_KEY, _KEY_WITH_PREFIX, _CHOICE_CHARSET_DEFAULT, _CHOICE_CHARSETS = 8, 9, 10, 11
+_GEOMETRY_TYPES, _KEY, _KEY_WITH_PREFIX, _CHOICE_CHARSET_DEFAULT, _CHOICE_CHARSETS = 7, 8, 9, 10, 11
 
 
 class NotDescribed(Exception):
@@ -53,7 +53,7 @@ class Column:
     size: int = 0
     """By type: bytes of the length's prefix (texts, BLOB, JSON), bytes (ENUM, SET, BIT), precision (DECIMAL)."""
     scale: int = 0
-    """Digits of a fraction (DECIMAL, times), or bits (BIT)."""
+    """Digits of a fraction (DECIMAL, times), bits (BIT), or the subtype (GEOMETRY)."""
     is_unsigned: bool = False
     charset: int = BINARY_CHARSET
     """The number of a collation."""
@@ -203,6 +203,9 @@ def _describe(
         for entry in found:
             if entry["type"] == kind:
                 entry["values"] = tuple(cursor.take(cursor.packed()) for _ in range(cursor.packed()))
+    subtypes = Cursor(optional.get(_GEOMETRY_TYPES, b""))
+    for entry in (one for one in found if one["type"] == GEOMETRY):
+        entry["scale"] = subtypes.packed()
     return tuple(_key(found, optional))
 
 

@@ -49,7 +49,13 @@ class Tables:
 
     def __init__(self, config: MySqlCdcConfig, *, connector: str, charsets: Mapping[int, str]) -> None:
         """``connector``: ``mysql`` or ``mariadb``; ``charsets``: the server's, by the numbers of collations."""
-        self._mapped = Mapped(config.decimal_handling_mode, config.bigint_unsigned_handling_mode, charsets)
+        self._mapped = Mapped(
+            config.decimal_handling_mode,
+            config.bigint_unsigned_handling_mode,
+            config.time_precision_mode,
+            config.binary_handling_mode,
+            charsets,
+        )
         self._columns = NameFilter(config.column_include_list, config.column_exclude_list)
         self._form = ChangeForm(
             config.topic_prefix,

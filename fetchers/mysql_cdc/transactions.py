@@ -29,6 +29,7 @@ from fetchers.mysql_cdc.events import (
     Event,
     EventReader,
     MalformedError,
+    ServerRefused,
 )
 
 Numbers = np.ndarray[Any, Any]
@@ -165,8 +166,17 @@ class TransactionReader:
                 if self._events.has_checksums:
                     one.check()
                 found.append(one)
-        found += self._events.feed(data[done:])
+        try:
+            found += self._events.feed(data[done:])
+        except (EOFError, ServerRefused):
+            if not found:
+                raise
         return found
+
+    @property
+    def is_ended(self) -> bool:
+        """As ``EventReader.is_ended``."""
+        return self._events.is_ended
 
 
 def _packets(data: bytes) -> list[int]:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute
 
 from fetchers.sdk import rows as forms
+from fetchers.toolkit.binary_modes import BinaryMode
 
 pc: Any = pyarrow.compute  # the stubs know fewer arguments than Arrow takes
 Texts: TypeAlias = Any
@@ -34,7 +35,7 @@ class Modes:
     decimals: Literal["precise", "double", "string"] = "precise"
     times: Literal["adaptive", "adaptive_time_microseconds", "connect"] = "adaptive"
     intervals: Literal["numeric", "string"] = "numeric"
-    binaries: Literal["bytes", "hex"] = "bytes"
+    binaries: BinaryMode = "bytes"
 
 
 @dataclass(frozen=True)

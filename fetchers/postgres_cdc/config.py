@@ -11,6 +11,7 @@ from fetchers.postgres_cdc.columns import Modes
 from fetchers.sdk import Boolean, Finding, Importance, Key, NameList, Secret, Severity
 from fetchers.sdk.page import Partition
 from fetchers.sdk.reach import AllowedAddresses
+from fetchers.toolkit.binary_modes import BinaryMode
 from fetchers.toolkit.databases import KEPT_ALIVE, address_of
 from fetchers.toolkit.debezium_keys import DebeziumConfig
 from fetchers.toolkit.name_lists import Adjustment, list_findings
@@ -115,8 +116,8 @@ class PostgresCdcConfig(DebeziumConfig):
     """Debezium's types by a column's precision, or Connect's, in which microseconds are cut off."""
     interval_handling_mode: Annotated[Literal["numeric", "string"], Key(_LOW, _VALUES, 3)] = "numeric"
     """Intervals as microseconds, with months of 365.25/12 days, or as ISO 8601."""
-    binary_handling_mode: Annotated[Literal["bytes", "hex"], Key(_LOW, _VALUES, 4)] = "bytes"
-    """``bytea`` as bytes or as hexadecimal digits."""
+    binary_handling_mode: Annotated[BinaryMode, Key(_LOW, _VALUES, 4)] = "bytes"
+    """``bytea`` as bytes, or as text: hexadecimal digits, or base64 in one of its two alphabets."""
     unavailable_value_placeholder: Annotated[str, Key(_LOW, _VALUES, 5)] = "__debezium_unavailable_value"
     """Stands for a large text or ``bytea`` that an update has not changed, and that the log therefore has not."""
     schema_name_adjustment_mode: Annotated[Adjustment, Key(_LOW, _VALUES, 6)] = "none"

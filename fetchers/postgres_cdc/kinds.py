@@ -24,6 +24,7 @@ import pyarrow.compute
 from fetchers.postgres_cdc.arrays import array_of
 from fetchers.postgres_cdc.columns import Kind, Modes, Texts, Type, UnreadableError
 from fetchers.sdk import rows as forms
+from fetchers.toolkit.binary_modes import encoded
 
 pc: Any = pyarrow.compute  # the stubs know fewer arguments than Arrow takes
 DECIMAL128_DIGITS, MILLIS_DIGITS, MICROS_DIGITS = 38, 3, 6
@@ -351,7 +352,13 @@ def _bytes(_found: Type, modes: Modes) -> Kind:
         return Kind(
             forms.STRING, pa.string(), lambda text: text[2:], lambda texts: pc.utf8_slice_codeunits(texts, 2), _hexed
         )
-    return Kind(forms.BYTES, pa.binary(), lambda text: bytes.fromhex(text[2:]), _unhexed, _hexed)
+    if modes.binaries == "bytes":
+        return Kind(forms.BYTES, pa.binary(), lambda text: bytes.fromhex(text[2:]), _unhexed, _hexed)
+
+    def many(texts: Texts) -> Any:
+        return encoded(_unhexed(texts), modes.binaries)
+
+    return Kind(forms.STRING, pa.string(), lambda text: str(many(pa.array([text]))[0]), many, _hexed)
 
 
 def _hexed(word: str) -> str:

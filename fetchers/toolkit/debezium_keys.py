@@ -82,9 +82,6 @@ UNREAD: Final = (
     Unread("retriable.restart.connector.wait.ms", ANY, _RETRIES),
     Unread("guardrail.collections.limit.action", ("", "warn"), "Tables are not counted: remove the key."),
     Unread("guardrail.collections.max", ANY, "Tables are not counted."),
-    Unread("binary.handling.mode", ("", "bytes"), "Binary columns are bytes: remove the key.", _MYSQL),
-    Unread("time.precision.mode", ("", "adaptive_time_microseconds"), "Times are as with adaptive_time_microseconds: "
-           "remove the key.", _MYSQL),
     Unread("hstore.handling.mode", ("", "json"), "hstore is JSON: remove the key.", _POSTGRES),
     Unread("money.fraction.digits", ("", "2"), "money has two digits: remove the key.", _POSTGRES),
     Unread("converters", NONE, "Java classes cannot be loaded: use a transformation (transforms)."),

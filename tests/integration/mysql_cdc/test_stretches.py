@@ -12,7 +12,7 @@ from contextlib import aclosing
 import pytest
 
 from fetchers.mysql_cdc.places import GtidSet
-from fetchers.mysql_cdc.snapshot import log_end
+from fetchers.mysql_cdc.snapshot import log_end, tables_at
 from fetchers.sdk import Page, SystemClock
 from fetchers.sdk.context import partition_key
 from fetchers.sdk.testing.context import FakeContext
@@ -221,7 +221,7 @@ async def test_without_gtids_a_stretch_waits_for_who_is_committing(mysql: MySql)
     await mysql.rows("create table t (id int primary key)", "insert into t values (1)")
     connector = source(mysql)
     connection = await connector._opened()
-    stretches = connector._stretches(await connector._tables(connection), FakeContext())
+    stretches = connector._stretches(await tables_at(connection, connector.config), FakeContext())
     await mysql.rows("set global gtid_mode = ON_PERMISSIVE")
     try:
         (table,) = await stretches.tables()
@@ -245,7 +245,7 @@ async def test_a_stretch_that_lacks_what_the_log_has_told_is_waited_for(each_mys
     await each_mysql.rows("create table t (id int primary key)", "insert into t values (1)")
     connector, context = source(each_mysql), FakeContext()
     connection = await connector._opened()
-    stretches = connector._stretches(await connector._tables(connection), context)
+    stretches = connector._stretches(await tables_at(connection, connector.config), context)
     try:
         (table,) = await stretches.tables()
         end = await log_end(connection)

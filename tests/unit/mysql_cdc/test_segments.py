@@ -17,7 +17,7 @@ from fetchers.mysql_cdc.segment import Run, Segment
 from fetchers.mysql_cdc.segments import Segments
 from fetchers.mysql_cdc.table_map import LONG, Column, NotDescribed
 from fetchers.mysql_cdc.transactions import TransactionReader, Transactions
-from tests.binlog_server import FILE, NAMED, WrittenLog, WrittenTable, named
+from tests.binlog_server import FILE, NAMED, WrittenLog, WrittenTable, named, packet
 
 TABLES = [WrittenTable("w", name, NAMED, number=at) for at, name in enumerate("abc", 1)]
 WIDER = WrittenTable("w", "a", (*NAMED, Column("n", LONG)), number=9)
@@ -149,13 +149,7 @@ def test_changes_that_are_no_rows_are_refused(statement: str, told: str) -> None
 
 
 def test_what_may_be_taken_back_is_refused() -> None:
-    """Rows of an XA transaction, and of one that was rolled back after it was logged."""
-    log = WrittenLog()
-    log.begin(flags=64)
-    log.add(events.TABLE_MAP, TABLES[0].described())
-    log.add(events.WRITE_V1, TABLES[0].rows([named(1, "x")]))
-    with pytest.raises(NotDescribed, match="XA"):
-        segments_of(log, Place(FILE), bytes_max=1000)
+    """Rows of a transaction that was rolled back after it was logged."""
     log = WrittenLog()
     log.begin()
     log.add(events.TABLE_MAP, TABLES[0].described())
@@ -344,3 +338,18 @@ def test_debeziums_offsets_are_read() -> None:
     assert unfinished.is_snapshot
     with pytest.raises(ValueError, match="expected"):
         Place.read({"lsn": 5})
+
+
+@pytest.mark.parametrize("count", [1, 20])
+def test_what_comes_before_the_servers_last_word_is_read(count: int) -> None:
+    """In one piece with it: the events first, and the word when more is asked for."""
+    log = WrittenLog()
+    for number in range(count):
+        log.transaction((TABLES[0], events.WRITE_V1, [named(number, "x")]))
+    for word, error in ((b"\xfe\0\0\2\0", EOFError), (b"\xff\xd4\x04#HY000purged", ServerRefused)):
+        reader = TransactionReader()
+        found = reader.feed(b"".join(log.packets(4)) + packet(word, 9))
+        assert sum(len(one) if isinstance(one, Transactions) else one.kind == events.XID for one in found) == count
+        assert reader.is_ended
+        with pytest.raises(error):
+            reader.feed(b"")
