@@ -284,8 +284,7 @@ class MySqlCdcSource(SourceConnector[MySqlCdcConfig]):
         reading: TableReading,
         stretches: MySqlStretches,
     ) -> AsyncGenerator[Page, None]:
-        end = await log_end(connection)
-        place = await at_this_server(connection, place, end)
+        place = await at_this_server(connection, place, end := await log_end(connection))
         config = self.config
         log = Log(connection, server_id=config.database_server_id, silence_seconds=config.log_silence_max_ms / 1000)
         segments = await self._segments(connection, place)

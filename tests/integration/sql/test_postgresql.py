@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import random
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -367,67 +366,6 @@ async def test_bad_configs_are_refused_with_what_mends_them(
     assert [finding.key for finding in found] == [key]
     assert message in found[0].message
     assert "ALTER TABLE" not in found[0].message or "view" not in found[0].message
-
-
-async def test_a_query_of_nothing_ends_the_task(postgres: Postgres) -> None:
-    """It would be asked for ever."""
-    asked = {"connection.url": postgres.url, "mode": "bulk", "query": "select * from nowhere"}
-    with pytest.raises(Fatal, match=r'the query cannot be read.*"nowhere" does not exist'):
-        await read_rows(asked, 1)
-
-
-async def test_a_number_with_a_fraction_is_no_place(postgres: Postgres) -> None:
-    """NUMERIC without digits may hold whole numbers, and is read by them until one is none."""
-    postgres.run("create table t (id numeric primary key)", "insert into t values (7), (99999999999999999999)")
-    properties = {"connection.url": postgres.url, "mode": "incrementing", "table.whitelist": "t"}
-    properties["incrementing.column.name"] = "id"
-    context = RealContext()
-    await read_rows(properties, 2, context)
-    assert context.offset_of({"protocol": "1", "table": "public.t"}) == {"incrementing": 99999999999999999999}
-    postgres.run("insert into t values (99999999999999999999.5)")
-    with pytest.raises(Fatal, match=r"id of t holds 99999999999999999999.5, which is no whole number"):
-        await read_rows(properties, 1, context)
-
-
-async def test_a_partition_that_is_named_is_read(postgres: Postgres) -> None:
-    """A Java driver lists partitions as tables; here they are read as the whole, unless they are named."""
-    postgres.run(
-        "create table whole (id int primary key) partition by range (id)",
-        "create table low partition of whole for values from (0) to (10)",
-        "create table high partition of whole for values from (10) to (20)",
-        "insert into whole values (1), (11), (2), (12)",
-    )
-    properties = {"connection.url": postgres.url, "mode": "incrementing", "incrementing.column.name": "id"}
-    named = await read_until(properties | {"table.whitelist": "high"}, lambda pages: sum(map(len, pages)) >= 2)
-    assert ({page.topic for page in named}, rows_of(named)) == ({"t.high"}, [{"id": 11}, {"id": 12}])
-    both = await read_until(properties, lambda pages: sum(map(len, pages)) >= 4)
-    assert ({page.topic for page in both}, len(rows_of(both))) == ({"t.whole"}, 4)
-
-
-async def test_a_query_may_end_with_a_comment(postgres: Postgres) -> None:
-    """It is wrapped, and what closes it is none of the comment."""
-    asked = {"connection.url": postgres.url, "mode": "bulk", "query": "select 1 as a -- the first"}
-    assert (await read_rows(asked, 1))[0] == {"a": 1}
-
-
-async def test_a_query_is_read_by_its_own_columns(postgres: Postgres) -> None:
-    """A join, wrapped; in its topic, under a partition by hash."""
-    postgres.run("create table a (id int, n numeric(5,2))", "insert into a values (1, 1.50), (2, 2.25)")
-    pages = await read_until(
-        {
-            "connection.url": postgres.url,
-            "mode": "incrementing",
-            "incrementing.column.name": "id",
-            "query": "select a.*, 'x' || b.id as t from a join a b using (id);",
-            "topic.prefix": "joined",
-        },
-        lambda pages: len(pages) == 1,
-    )
-    assert rows_of(pages) == [{"id": 1, "n": "1.50", "t": "x1"}, {"id": 2, "n": "2.25", "t": "x2"}]
-    assert pages[0].topic == "joined"
-    assert set(pages[0].partition or ()) == {"query"}
-    assert pages[0].schema is not None
-    assert json.loads(pages[0].schema.avro)["fields"][1]["type"][1]["precision"] == 5
 
 
 async def test_a_killed_database_is_no_end(postgres: Postgres) -> None:
