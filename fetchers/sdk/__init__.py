@@ -18,7 +18,6 @@ offset to resume from after it. Stopping is cancellation: a fetcher needs no sto
 
 from fetchers.sdk.clock import Clock, SystemClock
 from fetchers.sdk.config import (
-    AnyCase,
     Boolean,
     ConfigKey,
     ConfigModel,
@@ -65,7 +64,6 @@ from fetchers.sdk.rows import RowSchema
 
 __all__ = [
     "AnswerRule",
-    "AnyCase",
     "Authorizer",
     "BackOff",
     "Boolean",

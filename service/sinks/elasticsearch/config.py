@@ -8,7 +8,8 @@ from urllib.parse import urlsplit
 
 from pydantic import Field
 
-from fetchers.sdk import AnyCase, BackOff, Boolean, Finding, Importance, Key, NameList, Secret, Severity, TlsSettings
+from fetchers.sdk import BackOff, Boolean, Finding, Importance, Key, NameList, Secret, Severity, TlsSettings
+from fetchers.sdk.config import AnyCase
 from service.sinks.contract import PutLimits, SinkConfig, unknown_names
 
 _DAY_MS = 86_400_000

@@ -10,7 +10,8 @@ from zoneinfo import ZoneInfo, available_timezones
 
 from pydantic import BeforeValidator, Field, field_validator
 
-from fetchers.sdk import AnyCase, Boolean, Finding, Importance, Key, NameList, Secret
+from fetchers.sdk import Boolean, Finding, Importance, Key, NameList, Secret
+from fetchers.sdk.config import AnyCase
 from service.sinks.contract import SinkConfig, unknown_names
 from service.sinks.filesystem.path_format import PathFormatError, compiled
 from service.sinks.filesystem.stores import SCHEMES

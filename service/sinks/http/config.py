@@ -10,7 +10,6 @@ from urllib.parse import urlsplit
 from pydantic import Field
 
 from fetchers.sdk import (
-    AnyCase,
     Authorizer,
     BackOff,
     Boolean,
@@ -23,6 +22,7 @@ from fetchers.sdk import (
     Secret,
     Severity,
 )
+from fetchers.sdk.config import AnyCase
 from fetchers.toolkit.access import HttpAccessKeys, HttpPaceKeys, plain
 from fetchers.toolkit.auth import BasicAuth, ClientCredentials, OAuth2Auth
 from service.sinks.contract import PutLimits, SinkConfig

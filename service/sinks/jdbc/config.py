@@ -7,7 +7,8 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
-from fetchers.sdk import AnyCase, BackOff, Boolean, Finding, Importance, Key, NameList, Secret
+from fetchers.sdk import BackOff, Boolean, Finding, Importance, Key, NameList, Secret
+from fetchers.sdk.config import AnyCase
 from fetchers.toolkit.databases import Login, read_url, url_text, zone_name
 from service.sinks.contract import PutLimits, SinkConfig, unknown_names
 
