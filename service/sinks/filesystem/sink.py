@@ -228,8 +228,11 @@ class FilesSink(SinkConnector[FilesConfig]):
 
     async def close(self, partitions: Collection[Partition]) -> None:
         """Give up what is not committed: its records come again, to whoever gets the partitions."""
-        gone = [self._partitions.pop(each) for each in partitions if each in self._partitions]
-        await self._in_thread(lambda: _drop(gone))
+        await self._in_thread(lambda: self._give_up(partitions))
+
+    def _give_up(self, partitions: Collection[Partition]) -> None:
+        """In the thread, behind a put that nobody waits for any more but that still gathers for these partitions."""
+        _drop([self._partitions.pop(each) for each in partitions if each in self._partitions])
 
     async def stop(self) -> None:
         """Drop what is open; a put under way ends first, by itself."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -17,7 +19,8 @@ from fetchers.sdk import Fatal, SystemClock
 from fetchers.sdk.reach import AllowedAddresses, AllowedPaths
 from metrics.events import discard
 from service.domain.errors import Recovery, recovery_of
-from service.sinks.contract import SinkContext, StartAnew
+from service.sinks.batch import SinkBatch
+from service.sinks.contract import Partition, SinkContext, StartAnew
 from service.sinks.filesystem.folders import Placed
 from service.sinks.filesystem.shapes import NO_SHAPE
 from service.sinks.filesystem.sink import FileSystemSink
@@ -77,6 +80,32 @@ async def test_other_errors_begin_the_task_anew(tmp_path: Path) -> None:
         with pytest.raises(StartAnew) as caught:
             await sink.put(batch_of(ROWS))
     assert recovery_of(caught.value) is Recovery.RESTART
+
+
+async def test_a_put_that_is_given_up_may_begin_after_its_partitions_are_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread is slower than the task, which goes on with a rebalance; nothing is wrong with the sink."""
+    begun, may_go, by_partition = threading.Event(), threading.Event(), SinkBatch.by_partition
+
+    def late(batch: SinkBatch) -> Iterator[tuple[Partition, SinkBatch]]:
+        begun.set()
+        assert may_go.wait(30)
+        return iter(list(by_partition(batch)))
+
+    monkeypatch.setattr(SinkBatch, "by_partition", late)
+    async with running(config_of(tmp_path)) as sink:
+        await sink.open({HERE: None})
+        async with asyncio.TaskGroup() as group:
+            put = group.create_task(sink.put(batch_of(ROWS[:2])))
+            assert await asyncio.to_thread(begun.wait, 30)
+            put.cancel()
+            group.create_task(sink.close([HERE]))
+            await asyncio.sleep(0)
+            may_go.set()
+        assert await sink.open({HERE: None}) == {}
+        await sink.put(batch_of(ROWS))
+    assert list(found(tmp_path).values()) == [ROWS]
 
 
 async def test_a_file_that_is_in_the_way_is_not_replaced(tmp_path: Path) -> None:
