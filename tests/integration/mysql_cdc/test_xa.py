@@ -17,6 +17,7 @@ from fetchers.sdk import Fatal, Page
 from fetchers.sdk.testing.context import FakeContext
 from tests.databases import MySql
 from tests.integration.mysql_cdc.test_binlog import has_row, read, rows_of, source, state_of
+from tests.integration.sql.reading import RealContext
 
 pytestmark = pytest.mark.integration
 KEYS = {"event.form": "row"}
@@ -155,7 +156,7 @@ async def test_the_state_rebuilt_is_the_tables(each_mysql: MySql, monkeypatch: p
     monkeypatch.setattr(replay, "WAIT_SECONDS_MAX", 300)
     await each_mysql.rows(*CREATE[:2])
     await each_mysql.rows("set global innodb_lock_wait_timeout = 1")
-    context = FakeContext()
+    context = RealContext()
     keys = {**KEYS, "snapshot.fetch.size": "20"}
     async with asyncio.TaskGroup() as group:
         for seed in range(CLIENTS):
