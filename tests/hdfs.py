@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -22,12 +22,13 @@ _PROGRAM = Path(__file__).parent / "java" / "HdfsServer.java"
 
 
 @asynccontextmanager
-async def opened_hdfs(folder: Path) -> AsyncIterator[str]:
-    """Its URL, once it answers; data below ``folder``."""
+async def opened_hdfs(folder: Path, *, ports: Sequence[int] = ()) -> AsyncIterator[str]:
+    """Its URL, once it answers; data below ``folder``, which stay there for the next one of the same ports."""
     jars = class_path("hdfs")
     subprocess.run(["javac", "-cp", jars, "-d", str(folder), str(_PROGRAM)], check=True, capture_output=True)  # noqa: ASYNC221 - once a run, before anything else runs on this loop
-    port, http_port = free_ports(2)
+    port, http_port = ports or free_ports(2)
     console = folder / "console.log"
+    console.unlink(missing_ok=True)
     command = JvmCommand(
         arguments=(
             str(java_program()), "--add-opens", "java.base/java.lang=ALL-UNNAMED", f"-Xmx{HEAP_MIB}m",

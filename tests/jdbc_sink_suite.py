@@ -83,6 +83,20 @@ def order(status: str | None, amount: int | None = 1) -> dict[str, Any]:
     return {"status": status, "amount": amount}
 
 
+@asynccontextmanager
+async def running(properties: Mapping[str, str]) -> AsyncIterator[JdbcSink]:
+    """A started sink."""
+    parsed = JdbcSink.config_class.parse(properties)
+    assert parsed.config is not None, parsed.findings
+    made = JdbcSink(parsed.config)  # type: ignore[arg-type]
+    async with shared_http() as http:
+        await made.start(SinkContext("shop", 0, SystemClock(), discard, http))
+        try:
+            yield made
+        finally:
+            await made.stop()
+
+
 class JdbcSinkSuite:
     """Subclasses give ``place``: the address, and a way to run statements there."""
 
@@ -100,15 +114,8 @@ class JdbcSinkSuite:
     @asynccontextmanager
     async def sink(self, **changes: str) -> AsyncIterator[JdbcSink]:
         """A started sink."""
-        parsed = JdbcSink.config_class.parse(self.properties(**changes))
-        assert parsed.config is not None, parsed.findings
-        made = JdbcSink(parsed.config)  # type: ignore[arg-type]
-        async with shared_http() as http:
-            await made.start(SinkContext("shop", 0, SystemClock(), discard, http))
-            try:
-                yield made
-            finally:
-                await made.stop()
+        async with running(self.properties(**changes)) as made:
+            yield made
 
     async def orders(self, columns: str = "id, status, amount") -> list[tuple[Any, ...]]:
         """What stands in the table, numbers as numbers."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,10 +41,16 @@ class SmallDisk:
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[SmallDisk]:
     """Mounted for one test, where the tests may mount anything."""
-    folder = tmp_path / "disk"
+    with mounted(tmp_path / "disk") as disk:
+        yield disk
+
+
+@contextmanager
+def mounted(folder: Path, *, size_bytes: int = SIZE_BYTES) -> Iterator[SmallDisk]:
+    """A new folder, mounted while the block runs."""
     folder.mkdir()
     try:
-        _run("mount", "-t", "tmpfs", "-o", f"size={SIZE_BYTES}", "none", str(folder))
+        _run("mount", "-t", "tmpfs", "-o", f"size={size_bytes}", "none", str(folder))
     except (OSError, subprocess.CalledProcessError) as error:
         pytest.skip(f"no file system may be mounted here: {error}")
     try:

@@ -1,3 +1,4 @@
+import java.io.File;
 import java.util.Map;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.hdfs.HdfsConfiguration;
@@ -16,7 +17,7 @@ public final class HdfsServer {
         new MiniDFSCluster.Builder(configuration)
             .nameNodePort(Integer.parseInt(arguments[1]))
             .nameNodeHttpPort(Integer.parseInt(arguments[2]))
-            .numDataNodes(1).format(true).build().waitActive();
+            .numDataNodes(1).format(!new File(arguments[0]).exists()).build().waitActive();
         System.out.println("READY");
         Thread.currentThread().join();
     }

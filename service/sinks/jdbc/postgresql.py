@@ -29,7 +29,7 @@ _CHANGED = {"42P01", "42703"}
 _ROWS = ("21", "22", "23", "P0001", "44000")
 """SQLSTATE of what rows hold: keys that are one to the database alone, data exceptions, constraints, what triggers
 raise, views' check options."""
-_NO_RIGHT, _NO_KEY, _READ_ONLY = "42501", "42P10", "25006"
+_NO_RIGHT, _NO_KEY, _READ_ONLY, _FULL = "42501", "42P10", "25006", "53100"
 _FAMILIES = {"int2": Family.EXACT, "int4": Family.EXACT, "int8": Family.EXACT, "numeric": Family.EXACT}
 _FAMILIES |= {"float4": Family.REAL, "float8": Family.DOUBLE, "text": Family.TEXT, "varchar": Family.TEXT}
 _FAMILIES |= {"bpchar": Family.TEXT, "bytea": Family.BINARY, "date": Family.DATE}
@@ -132,10 +132,13 @@ class PostgresTarget:
             return RowsRefused(f"{told.text} ({told.state})")
         if told.state in _CHANGED:
             return TargetChanged(text)
-        if told.state == _NO_RIGHT:
-            return Fatal(f"{text}; run: GRANT SELECT, INSERT, UPDATE, DELETE ON <table> TO {self._config.login.name}")
-        if told.state == _NO_KEY:
-            return Fatal(f"{text}; run: ALTER TABLE <table> ADD PRIMARY KEY (<pk.fields>), or set pk.fields to its key")
+        mends = {
+            _NO_RIGHT: f"run: GRANT SELECT, INSERT, UPDATE, DELETE ON <table> TO {self._config.login.name}",
+            _NO_KEY: "run: ALTER TABLE <table> ADD PRIMARY KEY (<pk.fields>), or set pk.fields to its key",
+            _FULL: "the disk of the server is full: make room, then restart the task",
+        }
+        if told.state in mends:
+            return Fatal(f"{text}; {mends[told.state]}")
         if told.state == _READ_ONLY:
             return Disconnected(f"{text}; the server is a standby, or about to be the primary")
         return told.failure
