@@ -56,7 +56,6 @@ _ROWS |= {1441, 1451, 1452, 1467, 1526, 1557, 1586, 1644, 1690, 1748, 1761, 1762
 _ROWS -= {1114}
 _FATAL = {1005, 1021, 1036, 1060, 1064, 1067, 1071, 1114, 1118, 1136, 1142, 1143, 1166, 1170, 1227, 1267, 1290, 1370}
 _FATAL |= {1044, 1045, 1049, 1059, 1102, 1103, 1698, 1792, 3159}
-_FULL = {1021, 1114}
 _CHANGED = {1054, 1146}
 _NO_RIGHT = {1142, 1143, 1044, 1227, 1370}
 _WHOLE = {"tinyint", "smallint", "mediumint", "int", "bigint", "year", "decimal"}
@@ -156,8 +155,6 @@ class MySqlTarget:
             return Fatal(
                 f"{message}; run: GRANT SELECT, INSERT, UPDATE, DELETE ON <table> TO {self._config.login.name}"
             )
-        if code in _FULL or "No space left" in told.text:
-            return Fatal(f"{message}; the disk of the server is full: make room, then restart the task")
         return Fatal(message) if code in _FATAL else told.failure
 
     def run(self, sql: str) -> None:
