@@ -351,7 +351,9 @@ def mariadb_answers(
         "SHOW STATUS LIKE 'binlog_snapshot": snapshot,
         "SHOW MASTER STATUS": [{"file": FILE, "position": log.position}],
         "SELECT c.table_schema": described,
-        "SELECT table_schema AS d, table_name": [{"d": "w", "t": table, "n": "id"} for table in tables],
+        "SELECT table_schema AS d, table_name AS t, column_name": [
+            {"d": "w", "t": table, "n": "id"} for table in tables
+        ],
         **{
             f"SELECT `id`, `name` FROM `w`.`{table}`": [  # noqa: S608 - a name of a test
                 {"id": number, "name": name} for number, name in rows
