@@ -17,7 +17,8 @@ from tests.integration.sinks.sink_runs import Sinks, make_topic, produce, wait_u
 from tests.integration.sinks.test_sinks_frozen import JSON, Frozen, payloads, put_to_the_test
 from tests.stack import KafkaStack
 
-pytestmark = [pytest.mark.integration, pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration, pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(600)]
+"""The client tries for three minutes to reach a name node that is away."""
 
 
 def properties_of(topic: str, url: str) -> dict[str, str]:
