@@ -104,7 +104,9 @@ class Sink:
 @asynccontextmanager
 async def started(search: Search, **keys: str) -> AsyncIterator[Sink]:
     """A sink of this server; keys with ``__`` for dots. Schemas are ignored unless said otherwise."""
-    texts = {"connection.url": search.url, "schema.ignore": "true", "retry.backoff.ms": "0", "read.timeout.ms": "20000"}
+    texts = {"connection.url": search.url, "schema.ignore": "true", "retry.backoff.ms": "0"}
+    # The key's default of one second is less than a busy machine may keep this process, and the server in it, waiting.
+    texts |= {"connection.timeout.ms": "30000", "read.timeout.ms": "30000"}
     parsed = ElasticsearchSinkConfig.parse(texts | {key.replace("__", "."): text for key, text in keys.items()})
     assert parsed.config is not None, parsed.findings
     sink = ElasticsearchSink(parsed.config)
