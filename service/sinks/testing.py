@@ -29,7 +29,8 @@ from service.sinks.contract import Partition, SinkBatch, SinkConnector, SinkCont
 from service.sinks.converters import BytesReader, ColumnReader, TextReader
 from service.sinks.decoding import KEY_STAGE, VALUE_STAGE, Decoding, SideReader
 
-STOP_SECONDS_MAX = 1.0
+STOP_SECONDS_MAX = 60.0
+"""A stop that hangs is found; a machine that is slow is not taken for one."""
 PUT_SECONDS = 0.02
 """After so long a put is given up in the middle, if it is not over by then."""
 BAD_ROW = 2

@@ -31,7 +31,7 @@ class Module:
 def tracked_paths() -> tuple[str, ...]:
     """Every file git tracks that is there, relative to the root."""
     command = ["git", "-C", str(ROOT), "ls-files", "-z"]
-    listed = subprocess.run(command, capture_output=True, check=True, timeout=30).stdout.decode()
+    listed = subprocess.run(command, capture_output=True, check=True, timeout=300).stdout.decode()
     return tuple(sorted(path for path in listed.split("\0") if path and (ROOT / path).is_file()))
 
 

@@ -26,7 +26,7 @@ from service.sinks.testing import SinkContract
 
 ROOT = Path(__file__).parents[2]
 GUIDE = ROOT / "docs" / "guides" / "add-a-fetcher.md"
-SECONDS_MAX = 170
+SECONDS_MAX = 500
 
 
 def new(*arguments: str, kind: str = "source") -> tuple[int, str]:

@@ -24,7 +24,7 @@ from tests.scenarios.mixpanel_worker import RETRIES_MAX, MemoryWorker, propertie
 from tests.scenarios.scripted_export import Scripted, ScriptedExport, scripted_export
 
 PROJECT = MixpanelSettings(first_day=DAY, days=1)
-MEMORY_SECONDS_MAX = 150
+MEMORY_SECONDS_MAX = 500
 
 
 def event(number: int, **told: object) -> bytes:

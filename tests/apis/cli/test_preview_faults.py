@@ -140,7 +140,7 @@ def test_interrupting_ends_it_and_leaves_neither_a_process_nor_a_file(tmp_path: 
             asked, _ = listening.accept()
             with asked:
                 process.send_signal(signal.SIGINT)
-                _, told = process.communicate(timeout=60)
+                _, told = process.communicate(timeout=300)
     assert (process.returncode, told) == (130, "headrace: interrupted; nothing was written\n")
     with pytest.raises(ProcessLookupError):
         os.killpg(process.pid, 0)

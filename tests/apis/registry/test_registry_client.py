@@ -75,7 +75,7 @@ async def fake_registry(reply: Reply) -> AsyncIterator[FakeRegistry]:
 @asynccontextmanager
 async def client_of(*fakes: FakeRegistry, **options: object) -> AsyncIterator[RegistryClient]:
     """A client of these servers."""
-    settings = RegistrySettings(urls=tuple(fake.url for fake in fakes), request_seconds_max=2.0)
+    settings = RegistrySettings(urls=tuple(fake.url for fake in fakes), request_seconds_max=120.0)
     async with RegistryClient(replace(settings, **options)) as client:  # type: ignore[arg-type]
         yield client
 

@@ -49,4 +49,4 @@ class Authority:
         )
 
     def _openssl(self, *arguments: str) -> None:
-        subprocess.run(["openssl", *arguments], cwd=self.folder, capture_output=True, check=True, timeout=60)
+        subprocess.run(["openssl", *arguments], cwd=self.folder, capture_output=True, check=True, timeout=300)

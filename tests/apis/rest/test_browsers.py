@@ -29,7 +29,7 @@ async def raw(worker: Served, request: bytes) -> tuple[int, str]:
     """The status and text of what a socket is answered to these bytes."""
     url = URL(worker.urls.main[0])
     reader, writer = await asyncio.open_connection(url.host, url.port)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         writer.write(request)
         text = (await reader.read(65_536)).decode()
         writer.close()

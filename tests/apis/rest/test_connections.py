@@ -1,4 +1,4 @@
-"""Connections that keep a worker waiting, or are too many: over real sockets, with limits made short."""
+"""Connections that keep a worker waiting, or are too many: over real sockets, with limits that a test lets pass."""
 
 from __future__ import annotations
 
@@ -14,10 +14,13 @@ from metrics.events import ChangeAudited, RequestAnswered
 from service.rest.connections import ConnectionLimits, Connections, counted_address
 from tests.apis.rest.fake_herder import Kept
 from tests.apis.rest.serving import Served, served, settings
+from tests.passing_time import let_pass, let_pass_until_done
 
-PATIENCE_SECONDS = 20.0
-"""After this a test has failed: the limits below are a hundredth of it."""
-SHORT = ConnectionLimits(seconds_max=0.2)
+LIMIT_SECONDS = 100.0
+"""Nothing that comes in time takes so long, on however slow a machine."""
+TURNS_TO_RECEIVE = 5
+"""Of the loop, in which the worker reads what was written."""
+LIMITS = ConnectionLimits(seconds_max=LIMIT_SECONDS)
 HEAD = b"Host: localhost\r\nContent-Type: application/json\r\n"
 
 
@@ -25,12 +28,11 @@ HEAD = b"Host: localhost\r\nContent-Type: application/json\r\n"
 async def connected(worker: Served) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
     """A socket of a client."""
     url = URL(worker.urls.main[0])
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        reader, writer = await asyncio.open_connection(url.host, url.port)
-        try:
-            yield reader, writer
-        finally:
-            writer.close()
+    reader, writer = await asyncio.open_connection(url.host, url.port)
+    try:
+        yield reader, writer
+    finally:
+        writer.close()
 
 
 async def rest_of(reader: asyncio.StreamReader) -> bytes:
@@ -39,6 +41,14 @@ async def rest_of(reader: asyncio.StreamReader) -> bytes:
         return await reader.read()
     except ConnectionResetError:
         return b""
+
+
+async def rest_after_limit(reader: asyncio.StreamReader) -> bytes:
+    """Everything until the worker closes, which only its time limit makes it do."""
+    async with asyncio.TaskGroup() as group:
+        closed = group.create_task(rest_of(reader))
+        await let_pass_until_done(closed, LIMIT_SECONDS)
+    return closed.result()
 
 
 def audited(worker: Served) -> list[tuple[str, int]]:
@@ -51,53 +61,59 @@ def audited(worker: Served) -> list[tuple[str, int]]:
 )
 async def test_a_head_that_does_not_come_is_not_waited_for(sent: bytes) -> None:
     """Half a request was held for an hour."""
-    async with served(rest=settings(connections=SHORT)) as worker, connected(worker) as (reader, writer):
+    async with served(rest=settings(connections=LIMITS)) as worker, connected(worker) as (reader, writer):
         writer.write(sent)
-        assert await rest_of(reader) == b""
+        assert await rest_after_limit(reader) == b""
 
 
 async def test_a_head_that_comes_in_drops_is_not_waited_for() -> None:
     """Each drop begins no time anew."""
-    async with served(rest=settings(connections=SHORT)) as worker, connected(worker) as (reader, writer):
+    async with served(rest=settings(connections=LIMITS)) as worker, connected(worker) as (reader, writer):
         writer.write(b"GET /connectors HTTP/1.1\r\nHost: localhost\r\nX-Slow: ")
 
         async with asyncio.TaskGroup() as group:
             closed = group.create_task(rest_of(reader))
             while not closed.done():
                 writer.write(b"a")
-                await worker.ask("GET", "/health/live")
+                for _ in range(TURNS_TO_RECEIVE):
+                    await asyncio.sleep(0)
+                let_pass(LIMIT_SECONDS / 4)
         assert closed.result() == b""
 
 
 async def test_a_connection_that_says_nothing_more_is_closed() -> None:
     """After its last answer."""
-    async with served(rest=settings(connections=SHORT)) as worker, connected(worker) as (reader, writer):
+    async with served(rest=settings(connections=LIMITS)) as worker, connected(worker) as (reader, writer):
         writer.write(b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        answer = await rest_of(reader)
+        answer = await reader.readuntil(b"\r\n\r\n")
+        await rest_after_limit(reader)
     assert answer.startswith(b"HTTP/1.1 200 ")
 
 
 async def test_a_body_that_does_not_come_is_answered_408() -> None:
     """In Connect's error body; nothing is done, and other clients are answered meanwhile."""
-    async with served(rest=settings(connections=SHORT)) as worker, connected(worker) as (reader, writer):
+    async with served(rest=settings(connections=LIMITS)) as worker, connected(worker) as (reader, writer):
         worker.herder.connectors["c"] = Kept({})
-        writer.write(b"PUT /connectors/c/config HTTP/1.1\r\n" + HEAD + b"Content-Length: 1000\r\n\r\n{")
+        wanted = b"Content-Length: 1000\r\nExpect: 100-continue\r\n\r\n{"
+        writer.write(b"PUT /connectors/c/config HTTP/1.1\r\n" + HEAD + wanted)
+        assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
         assert (await worker.ask("GET", "/connectors")).status == 200
-        head, _, body = (await rest_of(reader)).partition(b"\r\n\r\n")
+        head, _, body = (await rest_after_limit(reader)).partition(b"\r\n\r\n")
 
         assert head.startswith(b"HTTP/1.1 408 ")
-        assert json.loads(body)["message"].startswith("The body has not come within 0.2 s")
+        assert json.loads(body)["message"].startswith("The body has not come within 100 s")
         assert audited(worker) == [("/connectors/c/config", 408)]
         assert worker.herder.connectors["c"].config == {}
 
 
 async def test_a_client_that_does_not_take_its_answer_is_cut_off() -> None:
     """It would keep the answer in memory, and its connection: here the only one that there may be."""
-    async with served(rest=settings(connections=ConnectionLimits(count_max=1, seconds_max=0.2))) as worker:
+    async with served(rest=settings(connections=ConnectionLimits(count_max=1, seconds_max=LIMIT_SECONDS))) as worker:
         worker.herder.connectors |= {f"c{number}": Kept({"key": "x" * 100_000}) for number in range(200)}
         async with connected(worker) as (_, writer):
             writer.write(b"GET /connectors?expand=info HTTP/1.1\r\nHost: localhost\r\n\r\n")
             while await _live(worker) == b"503":
+                let_pass(LIMIT_SECONDS)
                 await asyncio.sleep(0)
 
 

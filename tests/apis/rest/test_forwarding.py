@@ -114,7 +114,7 @@ async def test_nothing_is_read_of_a_body_before_its_signature() -> None:
     """Anyone may send one: who is no member is answered although it has not come, and is waited for by nobody."""
     async with served() as worker:
         url = URL(worker.urls.main[0])
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             reader, writer = await asyncio.open_connection(url.host, url.port)
             writer.write(
                 b"POST /connectors/c/tasks HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"

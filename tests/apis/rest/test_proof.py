@@ -117,7 +117,7 @@ async def test_whoever_is_not_known_is_turned_away(worker: Served, headers: dict
 async def test_bytes_that_are_no_text_prove_nothing(worker: Served, proof: bytes) -> None:
     """401 as for any other, though no client's library would send them."""
     url = URL(worker.urls.main[0])
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         reader, writer = await asyncio.open_connection(url.host, url.port)
         writer.write(
             b"GET /connectors HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: " + proof + b"\r\n\r\n"

@@ -71,7 +71,7 @@ async def hear(
         context = FakeContext(http=http, offset=offset)
         pages: list[Page] = []
         try:
-            await collect(connector, context, records=records, on_page=pages.append, seconds_max=20)
+            await collect(connector, context, records=records, on_page=pages.append)
         except Exception as error:
             error.add_note(f"{len(requests)} requests")
             raise

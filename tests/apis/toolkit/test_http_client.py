@@ -20,10 +20,13 @@ from fetchers.sdk import Fatal, HttpLimits, RateLimited, Retriable, StatusTable,
 from fetchers.sdk.testing import FakeContext
 from fetchers.toolkit.auth import BasicAuth, BearerAuth
 from fetchers.toolkit.http import SharedHttp, SharedHttpClosedError
+from fetchers.toolkit.http.access import REQUESTS_OPEN_MAX
 from metrics.events import FetchCompleted
 from tests.contracts.loopback import serve
+from tests.passing_time import let_pass_until_done
 
-SHORT = HttpLimits(connect_seconds=2, read_seconds=0.2, total_seconds=5)
+SILENT = HttpLimits(connect_seconds=120, read_seconds=0.2, total_seconds=120)
+"""For a source that says nothing at all: only the limit of reading ends that."""
 SECRET = "s3cr3t-0815-4711"
 
 
@@ -137,7 +140,7 @@ async def test_a_silent_source_is_given_up(context: FakeContext) -> None:
 
     async with serve(handler) as url:
         with pytest.raises(Retriable, match="no answer in time"):
-            await context.http.request("GET", url, limits=SHORT)
+            await context.http.request("GET", url, limits=SILENT)
 
 
 async def test_a_trickling_source_is_given_up(context: FakeContext) -> None:
@@ -150,7 +153,7 @@ async def test_a_trickling_source_is_given_up(context: FakeContext) -> None:
             await response.write(b".")
             await asyncio.sleep(0.05)
 
-    limits = HttpLimits(read_seconds=5, total_seconds=0.3)
+    limits = HttpLimits(connect_seconds=120, read_seconds=120, total_seconds=0.3)
     async with serve(handler) as url:
         with pytest.raises(Retriable, match="no answer in time"):
             await context.http.request("GET", url, limits=limits)
@@ -359,13 +362,23 @@ async def test_a_task_cannot_open_requests_without_end(http: SharedHttp) -> None
     async def handler(_request: web.Request) -> web.Response:
         return web.Response(text="x")
 
+    limits = HttpLimits(connect_seconds=120, read_seconds=1e9, total_seconds=1e9)
+
     async def nest(url: str, depth: int) -> None:
-        async with context.http.stream("GET", url, limits=HttpLimits(connect_seconds=0.1)):
-            await nest(url, depth + 1)
+        async with context.http.stream("GET", url, limits=limits):
+            if depth < REQUESTS_OPEN_MAX:
+                await nest(url, depth + 1)
+                return
+            async with asyncio.TaskGroup() as group:
+                one_more = group.create_task(nest(url, depth + 1))
+                await let_pass_until_done(one_more, limits.connect_seconds)
 
     async with serve(handler) as url:
-        with pytest.raises(Retriable, match="16 requests"):
-            await nest(url, 0)
+        with pytest.raises(ExceptionGroup) as caught:
+            await nest(url, 1)
+    (error,) = caught.value.exceptions
+    assert isinstance(error, Retriable)
+    assert "16 requests" in str(error)
 
 
 class SilentResolver(AbstractResolver):

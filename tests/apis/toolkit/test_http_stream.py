@@ -17,6 +17,7 @@ from fetchers.sdk import Fatal, HttpLimits, Retriable, StatusTable, StatusVerdic
 from fetchers.sdk.testing import FakeContext
 from fetchers.toolkit.http.decoding import PIECE_BYTES_MAX, BrokenBodyError, decoder_for
 from tests.contracts.loopback import answering, serve
+from tests.passing_time import let_pass
 
 MEBIBYTE = 1024 * 1024
 
@@ -64,11 +65,13 @@ async def test_a_pause_of_the_reader_is_no_time_out_of_the_source(context: FakeC
         return response
 
     size = 0
-    limits = HttpLimits(read_seconds=0.3)
+    limits = HttpLimits(read_seconds=100, total_seconds=1e9)
     async with serve(handler) as url, context.http.stream("GET", url, limits=limits) as stream:
         async for chunk in stream.chunks():
             if not size:
-                await asyncio.sleep(1.0)
+                let_pass(2 * limits.read_seconds)
+                for _ in range(10):  # turns of the loop, in which a timer could strike
+                    await asyncio.sleep(0)
             size += len(chunk)
     assert size == 16 * MEBIBYTE
     assert stream.is_complete

@@ -17,7 +17,7 @@ from metrics.events import MessagesPassedOver, SourceGap
 from service.simulators.x import XSimulator
 from service.simulators.x_settings import XSettings
 
-SECONDS_MAX = 20.0
+SECONDS_MAX = 90.0
 NARROW = InboxLimits(records_max=50, bytes_max=1_000_000)
 PARTITION = {"stream": "filtered"}
 

@@ -239,6 +239,6 @@ async def test_a_slow_pipeline_stops_the_reading_x_cuts_and_what_was_lost_is_fou
         assert inbox.bytes <= 1_000_000
         assert any(isinstance(event, InboxWaitBegan) for event in heard.context.events)
         heard.go_on()
-        await heard.wait(lambda: len(heard.ids) == posts, seconds_max=60)
+        await heard.wait(lambda: len(heard.ids) == posts)
         assert len(heard.texts) == posts
         assert heard.gaps == []

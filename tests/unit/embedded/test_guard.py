@@ -13,13 +13,13 @@ import pytest
 from service.embedded.child import GuardedJvm, JvmCommand
 from service.embedded.errors import StartFailed
 
-_WAIT_SECONDS_MAX = 20
+_WAIT_SECONDS_MAX = 60
 
 # Says when its handler stands, so that a signal cannot come too early.
 _STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True); signal.pause()"
 
 
-def _command(folder: Path, program: str, *, grace_seconds: float = 10) -> JvmCommand:
+def _command(folder: Path, program: str, *, grace_seconds: float = 60) -> JvmCommand:
     return JvmCommand(
         arguments=(sys.executable, "-I", "-S", "-c", program),
         working_folder=folder,

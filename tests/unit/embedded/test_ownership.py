@@ -35,7 +35,7 @@ async def test_server_of_a_dead_owner_is_waited_for(tmp_path: Path) -> None:
             pass
     assert holder.stdin
     holder.stdin.close()
-    async with owned(tmp_path, wait_seconds_max=20) as lock:
+    async with owned(tmp_path, wait_seconds_max=60) as lock:
         assert os.fstat(lock)
         # Entering proves that the lock was released, hence that the holder has ended.
         assert await holder.wait() == 0

@@ -11,6 +11,7 @@ import pytest
 from fetchers.file.calls import Changes, FileCalls
 from fetchers.sdk import Disconnected, Retriable
 from fetchers.sdk.testing import FakeClock, FakeContext
+from tests.passing_time import let_pass
 
 
 async def test_looks_of_one_moment_share_one_thread_call() -> None:
@@ -78,14 +79,14 @@ async def test_a_round_that_was_left_running_makes_nobody_fail() -> None:
 
     def slow() -> str:
         asked.set()
-        release.wait(30)
+        release.wait(60)
         return "old"
 
     def waiting(call: Callable[[], str]) -> asyncio.Task[str]:
         changed = changes.wait(call, since="old", subject="x", context=context, every_seconds=0.5)
         return group.create_task(changed)
 
-    async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         stopped = waiting(slow)
         while not asked.is_set():
             await asyncio.sleep(0.001)
@@ -114,29 +115,36 @@ async def test_one_that_fails_fails_alone() -> None:
 
 async def test_one_that_hangs_while_many_wait_is_the_only_one_to_fail() -> None:
     """The others are looked after in another thread, and it is not asked a second time meanwhile."""
-    changes, context, release = Changes(seconds_max=0.1), FakeContext(), threading.Event()
+    changes, context, release = Changes(seconds_max=300), FakeContext(), threading.Event()
     asked: list[str] = []
     seen = {"before": "old", "hanging": "old", "behind": "old"}
+    hangs = threading.Event()
 
     def look(subject: str) -> str:
         asked.append(subject)
         if subject == "hanging":
+            hangs.set()
             release.wait()
         return seen[subject]
 
-    def waiting(subject: str) -> asyncio.Task[str]:
-        return group.create_task(
-            changes.wait(lambda: look(subject), since="old", subject=subject, context=context, every_seconds=0.5)
+    async def changed(subject: str) -> str:
+        return await changes.wait(
+            lambda: look(subject), since="old", subject=subject, context=context, every_seconds=0.5
         )
 
+    async def hang() -> None:
+        with pytest.raises(Retriable, match="no answer within"):
+            await changed("hanging")
+
     try:
-        async with asyncio.timeout(10), asyncio.TaskGroup() as group:
-            before = waiting("before")
-            behind = waiting("behind")
-            with pytest.raises(Retriable, match="no answer within"):
-                await changes.wait(
-                    lambda: look("hanging"), since="old", subject="hanging", context=context, every_seconds=0.5
-                )
+        async with asyncio.TaskGroup() as group:
+            before, hanging, behind = (
+                group.create_task(each) for each in (changed("before"), hang(), changed("behind"))
+            )
+            while not hangs.is_set():
+                await asyncio.sleep(0.001)
+            let_pass(300)
+            await hanging
             seen |= {"before": "new", "behind": "new"}
             assert [await before, await behind] == ["new", "new"]
         assert asked.count("hanging") == 1
@@ -164,7 +172,7 @@ async def test_files_that_are_being_read_are_closed_by_the_read_that_hangs() -> 
     def read() -> None:
         is_reading.append(True)
         reading.set()
-        release.wait(30)
+        release.wait(60)
         is_reading.clear()
 
     def close() -> None:
@@ -180,12 +188,12 @@ async def test_files_that_are_being_read_are_closed_by_the_read_that_hangs() -> 
     await calls.stop()
     assert not closed.is_set()
     release.set()
-    assert await asyncio.to_thread(closed.wait, 10)
+    assert await asyncio.to_thread(closed.wait, 60)
 
 
 async def _beat(clock: FakeClock, wanted: asyncio.Task[str]) -> None:
     """Let time pass until this one has its answer."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not wanted.done():
             await clock.advance(0.5)
             await asyncio.sleep(0.01)

@@ -240,7 +240,7 @@ async def test_standard_input_ends_with_its_last_line(lines_of: LinesOf, source:
     connector.standard_input = reader
     try:
         os.write(writer, "a\nbé".encode())
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             stream = connector.fetch(FakeContext())
             pages = [await anext(stream)]
             os.write(writer, b"c\nd")
@@ -259,7 +259,7 @@ async def test_a_stop_does_not_wait_for_standard_input(source: MakeSource) -> No
     connector.standard_input = reader
     context = FakeContext()
     try:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             assert await collect(connector, context, rounds=1) == []
     finally:
         os.close(writer)

@@ -161,7 +161,7 @@ async def test_connecting_that_is_cut_short_leaves_no_connection() -> None:
         writer.close()
 
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
-    async with server, asyncio.timeout(30):
+    async with server, asyncio.timeout(60):
         client = AIOKafkaClient(bootstrap_servers=f"127.0.0.1:{server.sockets[0].getsockname()[1]}")
         mend_bootstrap(client)
         async with asyncio.TaskGroup() as group:

@@ -55,7 +55,7 @@ def connector(server: BinlogServer, **keys: str) -> MySqlCdcSource:
 async def read(source: MySqlCdcSource, context: FakeContext, *, until: Callable[[list[Page]], bool]) -> list[Page]:
     """Pages, committed one by one, up to one behind which the condition holds."""
     pages: list[Page] = []
-    async with asyncio.timeout(30), aclosing(source.fetch(context)) as stream:
+    async with asyncio.timeout(60), aclosing(source.fetch(context)) as stream:
         async for page in stream:
             pages.append(page)
             context.commit(page)

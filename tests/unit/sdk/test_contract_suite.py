@@ -26,7 +26,7 @@ from fetchers.sdk import (
     SourceConnector,
 )
 from fetchers.sdk.rows import INT64
-from fetchers.sdk.testing import BadConfig, FetcherCase, FetcherContract, ScriptedSource
+from fetchers.sdk.testing import BadConfig, FetcherCase, FetcherContract, ScriptedSource, contract
 
 SECRET = "pw-2b7e151628aed2a6"
 SHELVES: dict[str, Shelf] = {}
@@ -190,7 +190,7 @@ class Stubborn(Good):
                 async for page in super().fetch(context):
                     yield page
             except asyncio.CancelledError:
-                await asyncio.sleep(1.5)
+                await asyncio.Event().wait()  # until the suite has given it up
                 raise
 
 
@@ -327,8 +327,11 @@ async def test_finds_the_bad_ones(
     message: str,
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A fetcher with this fault fails this test of the suite."""
+    if connector is Stubborn:
+        monkeypatch.setattr(contract, "STOP_BEATS_MAX", 2)
     extras = (caplog,) if test == "test_leaks_no_secret" else ()
     run: Callable[..., Awaitable[None]] = getattr(suite(connector), test)
     try:

@@ -35,7 +35,7 @@ def _launch(clone: Path, *words: str, **environment: str) -> subprocess.Complete
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=300,
     )
 
 

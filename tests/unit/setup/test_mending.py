@@ -35,7 +35,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     launcher = root / "headrace"
     launcher.write_text('#!/bin/sh\necho "mended=$HEADRACE_MENDED $*"\n', encoding="utf-8")
     launcher.chmod(0o755)
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", root / ".venv"], check=True, timeout=60)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", root / ".venv"], check=True, timeout=300)
     (site_packages,) = (root / ".venv").glob("lib/python*/site-packages")
     records = site_packages / "part-1.0.dist-info"
     records.mkdir()
@@ -58,7 +58,7 @@ def run(clone: Path, *, part: str | None, begin: str = "pass", **environment: st
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=300,
     )
 
 

@@ -95,7 +95,7 @@ class Scene:
 
     def launch(self, _: SparkSettings) -> FakeSession:
         """In a thread of the runner's."""
-        self.may_start.wait(10)
+        self.may_start.wait(60)
         if (error := self.script.pop(0)) is not None:
             raise error
         return FakeSession(self.error)
@@ -113,7 +113,7 @@ class Scene:
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Until what is told is so."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not condition():
                 await asyncio.sleep(0.005)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from service.worker.garbage_collection import GROWTH, collecting_gently
 
 ROOT = Path(__file__).parents[3]
-COLLECT_SECONDS_MAX = 60
+COLLECT_SECONDS_MAX = 300
 
 
 class Ring:

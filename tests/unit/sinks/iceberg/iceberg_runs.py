@@ -80,7 +80,7 @@ class LakeFolder:
                 await sink.start(SinkContext(CONNECTOR, 0, SystemClock(), discard, http))
                 yield sink
             finally:
-                async with asyncio.timeout(5):
+                async with asyncio.timeout(60):
                     await sink.stop()
 
 
