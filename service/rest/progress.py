@@ -22,7 +22,7 @@ from service.rest.openapi import array_of, reference
 from service.rest.ports import Surface
 from service.rest.routes import Access, Answer, Query, Route
 
-PEER_SECONDS_MAX = 3.0
+PEER_SECONDS_MAX = 10.0
 """A worker that is slower is named in ``unanswered``: figures are for now."""
 _SUMS = (
     "fetched_records",

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 BEAT_SECONDS = 0.05
 STOP_BEATS_MAX = 100
 """How long a stop may take. Counted in beats: a machine that keeps this process waiting takes one of them, no more."""
-BLOCKED_SECONDS_MAX = 60.0
+BLOCKED_SECONDS_MAX = 120.0
 LIMIT_SECONDS = 77
 """Of a source's limit, in virtual time."""
 QUIET_SECONDS = 0.3

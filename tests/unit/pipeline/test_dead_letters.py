@@ -173,7 +173,7 @@ class Waiting:
 
     def portions(self) -> Iterator[tuple[DeadLetter, ...]]:
         """On the event loop it would wait in vain."""
-        assert self.has_gone_on.wait(5)
+        assert self.has_gone_on.wait(60)
         yield (LETTER,) * self.count
 
 

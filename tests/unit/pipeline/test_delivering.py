@@ -74,7 +74,7 @@ class WaitingDedupe(MemoryDedupe):
 
     def fresh_mask(self, hashes: Hashes, is_valid: Mask, window: str) -> Mask:
         """On the event loop it would wait in vain."""
-        assert self.has_gone_on.wait(5)
+        assert self.has_gone_on.wait(60)
         return MemoryDedupe.fresh_mask(self, hashes, is_valid, window)
 
 
@@ -123,7 +123,7 @@ class WaitingEncoding(MemoryDedupe):
 
     def encode(self, fresh: Sequence[tuple[Any, Hashes]]) -> list[TopicRecords]:
         """On the event loop it would wait in vain."""
-        assert self.has_gone_on.wait(5)
+        assert self.has_gone_on.wait(60)
         return MemoryDedupe.encode(self, fresh)
 
 

@@ -70,7 +70,7 @@ class HangingSession(FakeSession):
 
     def createDataFrame(self, _frame: pa.Table) -> Any:  # noqa: N802 - PySpark's name
         """What each job begins with."""
-        self.may_end.wait(10)
+        self.may_end.wait(60)
         raise self.error
 
 
@@ -221,7 +221,7 @@ async def test_what_a_session_says_while_it_is_taken_away_is_not_believed() -> N
     runner = scene.service.runner
     await runner.start()
     async with asyncio.TaskGroup() as group:
-        verdict = group.create_task(refused(runner._in_slot(lambda: may_end.wait(10))))
+        verdict = group.create_task(refused(runner._in_slot(lambda: may_end.wait(60))))
         await scene.until(lambda: runner.statistics.running == 1)
         await runner._sessions.restart(0, "another conversion took too long")
         may_end.set()

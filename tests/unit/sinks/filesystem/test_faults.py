@@ -90,7 +90,7 @@ async def test_a_put_that_is_given_up_may_begin_after_its_partitions_are_closed(
 
     def late(batch: SinkBatch) -> Iterator[tuple[Partition, SinkBatch]]:
         begun.set()
-        assert may_go.wait(30)
+        assert may_go.wait(60)
         return iter(list(by_partition(batch)))
 
     monkeypatch.setattr(SinkBatch, "by_partition", late)
