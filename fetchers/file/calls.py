@@ -22,7 +22,7 @@ from fetchers.toolkit.exclusive_calls import ExclusiveCalls
 
 T = TypeVar("T")
 
-LOOK_SECONDS_MAX = 5.0
+LOOK_SECONDS_MAX = 30.0
 """Time limit of one look."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-CONNECT_SECONDS_MAX = 5.0
+CONNECT_SECONDS_MAX = 10.0
 DEFAULT_PORT = 9092
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
@@ -126,12 +127,14 @@ class SharedHttp:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close every connection."""
+        """Close every connection; one that does not end in time is left, and what the block has raised is raised."""
         sessions = (self._session, self._strict)
         self._session = self._strict = None
-        async with asyncio.timeout(CLOSE_SECONDS_MAX):
-            for session in filter(None, sessions):
-                await session.close()
+        for session in filter(None, sessions):
+            # Closed it is at once: what is waited for are the others' last words.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(CLOSE_SECONDS_MAX):
+                    await session.close()
 
     def session(self, url: URL, *, is_strangers: bool) -> aiohttp.ClientSession:
         """The session for a URL, one that a server has named (``is_strangers``) or a config.

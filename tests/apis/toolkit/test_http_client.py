@@ -21,9 +21,10 @@ from fetchers.sdk.testing import FakeContext
 from fetchers.toolkit.auth import BasicAuth, BearerAuth
 from fetchers.toolkit.http import SharedHttp, SharedHttpClosedError
 from fetchers.toolkit.http.access import REQUESTS_OPEN_MAX
+from fetchers.toolkit.http.shared import CLOSE_SECONDS_MAX
 from metrics.events import FetchCompleted
 from tests.contracts.loopback import serve
-from tests.passing_time import let_pass_until_done
+from tests.passing_time import let_pass, let_pass_until_done
 
 SILENT = HttpLimits(connect_seconds=120, read_seconds=0.2, total_seconds=120)
 """For a source that says nothing at all: only the limit of reading ends that."""
@@ -402,6 +403,24 @@ async def test_a_name_that_is_looked_up_for_ever_is_given_up() -> None:
         context = FakeContext(http=http)
         with pytest.raises(Retriable, match="no connection in time"):
             await context.http.request("GET", "http://somewhere.test/", limits=HttpLimits(connect_seconds=0.1))
+
+
+async def test_a_process_that_stood_still_while_it_closes_hides_no_error() -> None:
+    """What the block has raised is raised, not that the last words of a connection took longer than their limit."""
+    loop = asyncio.get_running_loop()
+
+    async def handler(_request: web.Request) -> web.Response:
+        return web.Response(text="x")
+
+    async with serve(handler) as url:
+        with pytest.raises(Fatal, match="a person must act"):  # noqa: PT012 - the error must leave the client's block
+            async with shared_http() as http:
+                await FakeContext(http=http).http.request("GET", url)
+                loop.call_soon(let_pass, 2 * CLOSE_SECONDS_MAX)
+                raise Fatal("a person must act")
+        async with shared_http() as http:
+            await FakeContext(http=http).http.request("GET", url)
+            loop.call_soon(let_pass, 2 * CLOSE_SECONDS_MAX)
 
 
 async def test_is_used_inside_its_block_only() -> None:

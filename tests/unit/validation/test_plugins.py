@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from threading import Event
+from threading import Event, Semaphore
 from types import ModuleType
 
 import pytest
@@ -16,13 +16,15 @@ from service.sinks.catalog import SINKS
 from service.validation.connectors import find_connector
 from service.validation.plugins import HANGING_MAX, ConnectorPlugins, SlowValidationError
 from service.validation.validator import Validation
-from service.worker.foreign_calls import ForeignCalls
-from tests.passing_time import let_pass_until_done
+from service.worker.foreign_calls import COUNTED_SECONDS_MAX, ForeignCalls
+from tests.passing_time import let_pass
 
 PACKAGE = "org.apache.kafka.connect"
 WORKER = {"key.converter": "string", "value.converter": "json"}
 SOURCE = {"name": "c", "connector.class": "FileStreamSource", "topic": "t", "file": "f"}
 HELD = Event()
+BEGUN = Semaphore(0)
+"""One for each check that hangs."""
 
 
 class HangingConfig(FetcherConfig):
@@ -40,6 +42,7 @@ class Hanging(SourceConnector[HangingConfig]):
 
     def findings(self) -> Sequence[Finding]:
         """Hang."""
+        BEGUN.release()
         HELD.wait(timeout=600)
         return ()
 
@@ -200,10 +203,15 @@ async def test_a_client_hears_of_its_own_mistakes() -> None:
 
 async def test_a_hanging_check_harms_nobody_else(hanging: Mapping[str, str]) -> None:
     """It ends with an error, others go on, and there is a limit to how many may hang."""
-    looked_at = plugins(seconds_max=100.0)
+    looked_at = plugins(seconds_max=1000.0)
     async with asyncio.TaskGroup() as group:
         for _ in range(HANGING_MAX):
-            await let_pass_until_done(group.create_task(_refused(looked_at, hanging), name="hanging"), 100.0)
+            group.create_task(_refused(looked_at, hanging), name="hanging")
+        for _ in range(HANGING_MAX):
+            while not BEGUN.acquire(blocking=False):
+                await asyncio.sleep(0.001)
+            let_pass(COUNTED_SECONDS_MAX)  # it makes room for one more
+        let_pass(1000.0)
     with pytest.raises(SlowValidationError, match="have not come back"):
         await looked_at.errors_of(hanging)
     assert await looked_at.errors_of(SOURCE) == ()
