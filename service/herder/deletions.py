@@ -90,7 +90,7 @@ class Deletions:
         return True
 
     def _tell_once(self, name: str, error: Exception) -> None:
-        """Kafka may be away for hours, with a round of attempts every few seconds: each error is told as it comes up."""
+        """Kafka may be away for hours, with attempts every few seconds: each error is told as it comes up."""
         told = type(error).__name__, str(error)
         if self._last_told.get(name) != told:
             self._last_told[name] = told
