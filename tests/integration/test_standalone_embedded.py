@@ -42,7 +42,7 @@ def test_an_embedded_worker_needs_nothing_else(tmp_path: Path) -> None:
         url = f"http://127.0.0.1:{registry_port}/apis/ccompat/v7"
         assert [item["number"] for item in journal.decoded(values, registry_url=url)] == list(range(2 * LINES))
         left = life.kill()
-        assert len([process for process in left if process.is_running()]) >= 3
+        assert len(left) >= 3
         assert wait_until(lambda: not any(process.is_running() for process in left), seconds_max=60)
     finally:
         life.end()
