@@ -35,7 +35,7 @@ def test_signals_stop_in_stages_and_lose_nothing(kafka: KafkaStack, topic_name: 
                 assert life.stop(number=number, seconds_max=STOP_SECONDS_MAX) == 0, life.log_text()[-4000:]
             _start_and_wait_for_progress(life, kafka, topic_name)
             children = life.children()
-            with _suspended([child for child in children if child.name() == "java"]):
+            with _without_spark(children):
                 life.process.send_signal(signal.SIGTERM)
                 assert wait_until(lambda: life.events("worker_stopping")[2:] != [], seconds_max=60)
                 assert life.stop(number=signal.SIGTERM, seconds_max=STOP_SECONDS_MAX) == -signal.SIGTERM
@@ -51,16 +51,21 @@ def test_signals_stop_in_stages_and_lose_nothing(kafka: KafkaStack, topic_name: 
 
 
 @contextmanager
-def _suspended(processes: Sequence[psutil.Process]) -> Iterator[None]:
-    """Without Spark a stop takes its whole time, so that the second signal comes before its end on a busy machine."""
-    for process in processes:
-        process.suspend()
+def _without_spark(children: Sequence[psutil.Process]) -> Iterator[None]:
+    """So a stop takes its whole time, and the second signal comes before its end on a busy machine too."""
+    suspended = []
+    for child in children:
+        with suppress(psutil.NoSuchProcess):
+            if child.name() == "java":
+                child.suspend()
+                suspended.append(child)
+    assert suspended, "there was no Spark"
     try:
         yield
     finally:
-        for process in processes:
+        for child in suspended:
             with suppress(psutil.NoSuchProcess):
-                process.resume()
+                child.resume()
 
 
 def _start_and_wait_for_progress(life: WorkerLife, kafka: KafkaStack, topic: str) -> None:
