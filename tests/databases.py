@@ -33,7 +33,7 @@ from service.embedded import guard
 from service.embedded.jars import class_path
 from service.embedded.ports import free_ports
 
-READY_SECONDS_MAX = 120.0
+READY_SECONDS_MAX = 240.0
 LOOK_SECONDS = 0.05
 _POSTGRES = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
 HAS_POSTGRES = bool(_POSTGRES)
@@ -92,7 +92,7 @@ class DatabaseServer:
         for pipe in (self.process.stdin, self.process.stdout):
             assert pipe is not None
             pipe.close()
-        self.process.wait(30)
+        self.process.wait(120)
 
 
 def _postgres_answers(port: int) -> bool:
@@ -106,7 +106,7 @@ def _postgres_answers(port: int) -> bool:
 
 def _mysql_answers(port: int) -> bool:
     try:
-        with socket.create_connection(("127.0.0.1", port), 1.0):
+        with socket.create_connection(("127.0.0.1", port), 30.0):
             return True
     except OSError:
         return False

@@ -31,7 +31,7 @@ from spark_batch.serialize.connect_json import connect_schema
 from tests.java_connect import JavaConnect, opened_connect
 from tests.stack import KafkaStack
 
-SECONDS_MAX = 120.0
+SECONDS_MAX = 240.0
 LOOK_SECONDS = 0.1
 _DECIMAL = "org.apache.kafka.connect.data.Decimal"
 _VARIABLE = "io.debezium.data.VariableScaleDecimal"

@@ -60,4 +60,4 @@ def mounted(folder: Path, *, size_bytes: int = SIZE_BYTES) -> Iterator[SmallDisk
 
 
 def _run(*command: str) -> None:
-    subprocess.run(command, check=True, capture_output=True, timeout=30)
+    subprocess.run(command, check=True, capture_output=True, timeout=120)

@@ -84,8 +84,8 @@ class ConnectServer:
         """End the server; the reader of its output ends with it."""
         if self._process.stdin is not None:
             self._process.stdin.close()
-        self._process.wait(timeout=30)
-        self._reader.join(timeout=10)
+        self._process.wait(timeout=60)
+        self._reader.join(timeout=60)
         if self._process.stdout is not None:
             self._process.stdout.close()
 
@@ -104,7 +104,7 @@ class ConnectServer:
 
         self._reader = threading.Thread(target=read, name="connect-server-output", daemon=True)
         self._reader.start()
-        is_ready.wait(timeout=90)
+        is_ready.wait(timeout=240)
         if not any(b"Spark Connect server started" in line for line in seen):
             self._process.kill()
             raise RuntimeError(b"".join(seen[-20:]).decode(errors="replace"))

@@ -22,7 +22,7 @@ from service.embedded.registry import embedded_registry
 from service.embedded.running import Running, running
 from service.embedded.server import EmbeddedServer
 
-SERVING_SECONDS_MAX = 30
+SERVING_SECONDS_MAX = 120
 LOOK_SECONDS = 0.1
 
 

@@ -39,9 +39,13 @@ class Deletions:
     """Runs a coroutine that raises nothing beside everything else."""
     emit: Emit
     _begun: set[str] = field(default_factory=set, init=False)
+    _last_told: dict[str, tuple[str, str]] = field(default_factory=dict, init=False)
+    """By connector: class and text of the error that ended its last round of attempts, such as Kafka being away."""
 
     def begin_due(self) -> None:
         """Begin what is due; returns at once. Called after every tick of the leader."""
+        for name in self._last_told.keys() - self.view.config.deleted.keys():
+            del self._last_told[name]
         for name in self.view.config.deleted:
             if name not in self._begun:
                 self._begun.add(name)
@@ -57,7 +61,7 @@ class Deletions:
         except (ConflictError, NotFoundError):
             pass  # Another worker leads now, and does it.
         except Exception as error:  # noqa: BLE001 - such as Kafka being away: the next tick begins anew
-            self._tell(name, error, is_last=False)
+            self._tell_once(name, error)
             await self.clock.sleep(WAITS_SECONDS[0])
         finally:
             self._begun.discard(name)
@@ -84,6 +88,13 @@ class Deletions:
             await self.view.configs.forget_deleted(name)
         self.emit(DeletedSourceGone(connector=name, has_offsets=not is_over))
         return True
+
+    def _tell_once(self, name: str, error: Exception) -> None:
+        """Kafka may be away for hours, with attempts every few seconds: each error is told as it comes up."""
+        told = type(error).__name__, str(error)
+        if self._last_told.get(name) != told:
+            self._last_told[name] = told
+            self._tell(name, error, is_last=False)
 
     def _tell(self, name: str, error: Exception, *, is_last: bool) -> None:
         told = str(error) or f"not done within {ATTEMPT_SECONDS_MAX:g} s"

@@ -21,10 +21,10 @@ from tests.stack import KafkaStack
 
 GROUP = "seeds"
 SEEDS = ROOT / "docs" / "examples" / "seeds"
-START_SECONDS_MAX = 180
+START_SECONDS_MAX = 240
 """Spark included, on a busy machine."""
 STOP_SECONDS_MAX = 60
-COMMAND_SECONDS_MAX = 60
+COMMAND_SECONDS_MAX = 120
 CURL_SETTINGS = """\
 silent
 connect-to = "localhost:8083:127.0.0.1:{port}"

@@ -29,6 +29,8 @@ from tests.rest_client import LOOK_SECONDS, WAIT_SECONDS_MAX, RestClient
 
 SESSION_SECONDS = 6
 """The least that brokers allow by default."""
+CALM_SESSION_MS = "30000"
+"""For workers of which none is killed or frozen: a busy machine does not put them out of their group either."""
 STOP_SECONDS_MAX = 60.0
 READY_SECONDS_MAX = 300.0
 """Spark of several workers may start at once, on few cores."""

@@ -8,18 +8,21 @@ from shutil import copy
 
 import pytest
 
-from tests.cluster.processes import RUNNING, Field
+from tests.cluster.processes import CALM_SESSION_MS, INSTANT, RUNNING, Field
 from tests.cluster.test_rolling import tasks_told
 from tests.stack import KafkaStack
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.faults, pytest.mark.timeout(400)]
+CALL_SECONDS_MAX = 15
 MODULE = Path(__file__).with_name("hanging.py")
 
 
 async def test_what_hangs_in_a_connector_harms_nobody_else(kafka: KafkaStack, tmp_path: Path) -> None:
     """In its check, its splitting or its fetch, on both workers; even one that cannot be cancelled is deleted."""
     copy(MODULE, tmp_path / "hanging_connector.py")
-    async with Field.opened(kafka.bootstrap, tmp_path, task_shutdown_graceful_timeout_ms="2000") as field:
+    more = {"session_timeout_ms": CALM_SESSION_MS, "task_shutdown_graceful_timeout_ms": "2000"}
+    quick = (*INSTANT, str(CALL_SECONDS_MAX))
+    async with Field.opened(kafka.bootstrap, tmp_path, command=quick, **more) as field:
         workers = await field.start(2)
         await field.load(2)
         told = tasks_told(workers)

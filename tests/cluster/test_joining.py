@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.processes import Field
+from tests.cluster.processes import CALM_SESSION_MS, Field
 from tests.stack import KafkaStack
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.faults, pytest.mark.timeout(400)]
@@ -17,7 +17,7 @@ async def test_a_worker_that_joins_takes_its_share_while_connectors_come_and_go(
     kafka: KafkaStack, tmp_path: Path
 ) -> None:
     """Of six tasks on two workers two move; what is created, resized and deleted meanwhile disturbs nobody."""
-    async with Field.opened(kafka.bootstrap, tmp_path) as field:
+    async with Field.opened(kafka.bootstrap, tmp_path, session_timeout_ms=CALM_SESSION_MS) as field:
         workers = await field.start(2)
         await field.load(6)
         before = await field.wait_owned(workers[0], workers)

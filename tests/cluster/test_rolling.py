@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.processes import REAL, Field, WorkerProcess
+from tests.cluster.processes import CALM_SESSION_MS, REAL, Field, WorkerProcess
 from tests.stack import KafkaStack
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.faults, pytest.mark.timeout(500)]
@@ -17,7 +17,9 @@ RUNNING_STATES = "task_state_changed"
 
 async def test_a_rolling_restart_moves_nothing_and_stops_nobody_else(kafka: KafkaStack, tmp_path: Path) -> None:
     """While one is away the tasks of the others deliver on, in the incarnation they were in."""
-    async with Field.opened(kafka.bootstrap, tmp_path, scheduled_rebalance_max_delay_ms=GRACE_MS) as field:
+    async with Field.opened(
+        kafka.bootstrap, tmp_path, session_timeout_ms=CALM_SESSION_MS, scheduled_rebalance_max_delay_ms=GRACE_MS
+    ) as field:
         workers = await field.start(3)
         loads = await field.load(6)
         copy = await field.sink(loads[0])
@@ -28,7 +30,11 @@ async def test_a_rolling_restart_moves_nothing_and_stops_nobody_else(kafka: Kafk
 
 async def test_workers_with_spark_keep_their_tasks_over_a_restart(kafka: KafkaStack, tmp_path: Path) -> None:
     """The command as users start it, with Spark."""
-    more = {"scheduled_rebalance_max_delay_ms": GRACE_MS, "spark_driver_memory": "512m"}
+    more = {
+        "session_timeout_ms": CALM_SESSION_MS,
+        "scheduled_rebalance_max_delay_ms": GRACE_MS,
+        "spark_driver_memory": "512m",
+    }
     async with Field.opened(kafka.bootstrap, tmp_path, command=REAL, **more) as field:
         workers = await field.start(2)
         for worker in workers:

@@ -1,6 +1,7 @@
-"""``python -m tests.cluster.worker_process FILE``: ``headrace worker FILE``, only that Spark is a stand-in.
+"""``python -m tests.cluster.worker_process [SECONDS] FILE``: ``headrace worker FILE``, only that Spark is a stand-in.
 
-So several of them fit on a small machine, and are at work a second after their start.
+So several of them fit on a small machine, and are at work a second after their start. ``SECONDS``: what a connector's
+own code may take, so that nobody need wait long for one that hangs.
 """
 
 from __future__ import annotations
@@ -15,20 +16,18 @@ from service.background import Background
 from service.cli.standalone import configure_job_logging, raise_file_limit, stopping_on_signals
 from service.herder.run import WorkerRun
 from service.job import read_job
-from service.worker.foreign_calls import ForeignCalls
+from service.worker.foreign_calls import CALL_SECONDS_MAX, ForeignCalls
 from tests.scenarios.cluster_workers import InstantConversion
 
 _LOOK_SECONDS = 0.5
-_CALL_SECONDS_MAX = 5.0
-"""So that nobody need wait long for a connector that hangs."""
 
 
-async def _run(worker_file: Path) -> None:
+async def _run(worker_file: Path, call_seconds_max: float) -> None:
     job = read_job(worker_file, ())
     configure_job_logging(job)
     raise_file_limit()
     opened = open_worker(
-        job, is_distributed=True, conversion=InstantConversion(), calls=ForeignCalls(seconds_max=_CALL_SECONDS_MAX)
+        job, is_distributed=True, conversion=InstantConversion(), calls=ForeignCalls(seconds_max=call_seconds_max)
     )
     async with opened as running, Background() as beside:
         beside.start(_stop_with_parent(running.worker), name="parent")
@@ -45,4 +44,5 @@ async def _stop_with_parent(worker: WorkerRun) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(_run(Path(sys.argv[1])))
+    *seconds, file = sys.argv[1:]
+    asyncio.run(_run(Path(file), float(seconds[0]) if seconds else CALL_SECONDS_MAX))

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from tests.differential.script import Ask, Lines, Script, Step, Wait
 
-WAIT_SECONDS_MAX = 60
+WAIT_SECONDS_MAX = 120
 LOOK_SECONDS = 0.2
 ANSWER_SECONDS_MAX = 95.0
 _TRY_AGAIN = ("no known leader", "conflicting operation", "stale configuration", "a rebalance is expected")

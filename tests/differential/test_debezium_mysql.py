@@ -29,7 +29,7 @@ from tests.debezium import (
     undeclared,
 )
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 VALUES: Mapping[str, tuple[str, ...]] = {
     "boolean": ("true", "false"),
     "tinyint": ("-128", "127"),

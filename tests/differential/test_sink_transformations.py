@@ -252,7 +252,7 @@ async def test_dead_letters_are_equal(
         configs[side] = config(side, topic_name, tmp_path, {**case.properties, **tolerant})
     sinks = Sinks(kafka.bootstrap, configs["ours"])
     files = tmp_path / "ours", tmp_path / "java"
-    async with java_sink(java_connect.server, configs["java"]), sinks.running(), asyncio.timeout(60):
+    async with java_sink(java_connect.server, configs["java"]), sinks.running(), asyncio.timeout(150):
         for side in ("ours", "java"):
             found: list[StoredRecord] = []
             while len(found) + len(lines_of(tmp_path / side)) < len(case.values):

@@ -34,6 +34,8 @@ pytestmark = [
 EXACTLY_ONCE = {"exactly.once.source.support": "enabled"}
 """So that Connect repeats nothing either; headrace always does it so."""
 SPARK_LOOKS_MAX = 180
+CONNECT_STOP_SECONDS_MAX = 60.0
+"""So that it commits the offsets of its sink on a busy machine too: who comes next would write lines twice."""
 TOPIC_LOOK_SECONDS = 0.5
 """Each look reads a topic from its beginning."""
 SOURCES = ("runs", "rests", "stands", "again", "leaves")
@@ -112,7 +114,13 @@ class Group:
     @asynccontextmanager
     async def in_connects_hands(self, folder: str) -> AsyncIterator[RestClient]:
         """One worker of Kafka Connect."""
-        opened = opened_connect(self.folder / folder, bootstrap=self.bootstrap, group=self.name, overrides=EXACTLY_ONCE)
+        opened = opened_connect(
+            self.folder / folder,
+            bootstrap=self.bootstrap,
+            group=self.name,
+            overrides=EXACTLY_ONCE,
+            stop_seconds_max=CONNECT_STOP_SECONDS_MAX,
+        )
         async with opened as java, aiohttp.ClientSession() as client:
             yield RestClient(java.url, client)
 

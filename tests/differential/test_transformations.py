@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.slow, pyte
 
 LINES = ["foo", 'a "line" \\ of é😀\tand /', "", '{"a": 1.10}', " spaces  "]
 RUN_SECONDS_MAX = 300.0
-JAVA_SECONDS_MAX = 120.0
+JAVA_SECONDS_MAX = 240.0
 PACKAGE = "org.apache.kafka.connect.transforms"
 JSON = {"value.converter": "org.apache.kafka.connect.json.JsonConverter"}
 PLAIN = {**JSON, "value.converter.schemas.enable": "false"}

@@ -15,7 +15,7 @@ import pytest
 from tests.databases import MariaDb, Postgres
 from tests.faults.numbered_lines import job_files
 from tests.faults.topic_watch import committed_end, committed_values, wait_for_commits
-from tests.faults.worker_life import WorkerLife, write_properties
+from tests.faults.worker_life import LOG_LOOK_SECONDS, WorkerLife, wait_until, write_properties
 from tests.stack import KafkaStack
 
 pytestmark = [pytest.mark.faults, pytest.mark.integration, pytest.mark.slow]
@@ -40,16 +40,20 @@ def test_killed_worker_and_killed_mariadb_leave_every_change_once(
         "max.batch.bytes": "3000",
     }
     topic = f"{topic_name}.{mariadb.name}.t"
+
+    def difference() -> str:
+        rows = asyncio.run(mariadb.rows("select id, n, v from t"))
+        expected = {int(row[0]): (int(row[1]), row[2]) for row in rows}
+        return _difference(_state(kafka, topic, place=("file", "pos", "row")), expected)
+
     _killed_in_turn(
         kafka,
         topic,
         _life(kafka, topic_name, tmp_path, properties),
         server=mariadb.server,
         run=lambda statements: mariadb.run(*statements),
+        difference=difference,
     )
-    rows = asyncio.run(mariadb.rows("select id, n, v from t"))
-    expected = {int(row[0]): (int(row[1]), row[2]) for row in rows}
-    assert _state(kafka, topic, place=("file", "pos", "row")) == expected
 
 
 @pytest.mark.timeout(900)
@@ -80,11 +84,14 @@ def test_killed_worker_and_killed_postgresql_leave_every_change_once(
                 cursor.execute(statement)
 
     topic = f"{topic_name}.public.t"
+
+    def difference() -> str:
+        expected = {row[0]: (row[1], row[2]) for row in postgres.rows("select id, n, v from t")}
+        return _difference(_state(kafka, topic, place=("lsn",)), expected)
+
+    life = _life(kafka, topic_name, tmp_path, properties)
     try:
-        _killed_in_turn(kafka, topic, _life(kafka, topic_name, tmp_path, properties), server=postgres.server, run=run)
-        assert _state(kafka, topic, place=("lsn",)) == {
-            row[0]: (row[1], row[2]) for row in postgres.rows("select id, n, v from t")
-        }
+        _killed_in_turn(kafka, topic, life, server=postgres.server, run=run, difference=difference)
     finally:
         postgres.run(
             f"select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name = '{postgres.name}'"
@@ -109,9 +116,18 @@ def _life(kafka: KafkaStack, name: str, folder: Path, properties: dict[str, str]
 
 
 def _killed_in_turn(
-    kafka: KafkaStack, topic: str, life: WorkerLife, *, server: Any, run: Callable[[Sequence[str]], None]
+    kafka: KafkaStack,
+    topic: str,
+    life: WorkerLife,
+    *,
+    server: Any,
+    run: Callable[[Sequence[str]], None],
+    difference: Callable[[], str],
 ) -> None:
-    """Kill the worker, then the database, while rows are changed; at the end the worker has read all."""
+    """Kill the worker, then the database, while rows are changed; at the end the worker has read all.
+
+    ``difference``: between what the topic and what the table holds; empty where there is none.
+    """
     try:
         life.start()
         run(_transactions(0))
@@ -120,14 +136,17 @@ def _killed_in_turn(
         assert has_moved, life.log_text()[-6000:]
         run(_transactions(10))
         life.kill()
-        life.start("--until-idle", "5")
+        life.start()
         seen = committed_end(kafka.bootstrap, topic)
         run(_transactions(20))
         assert wait_for_commits(kafka.bootstrap, topic, beyond=seen, seconds_max=PROGRESS_SECONDS_MAX)
         server.kill()
         server.start()
         run(_transactions(21))
-        assert life.wait(seconds_max=300) == 0, life.log_text()[-6000:]
+        is_read = wait_until(lambda: not difference(), seconds_max=PROGRESS_SECONDS_MAX, look_seconds=LOG_LOOK_SECONDS)
+        assert is_read, f"{difference()}\n{life.log_text()[-6000:]}"
+        assert life.stop(seconds_max=60) == 0, life.log_text()[-6000:]
+        assert not difference()
     finally:
         life.end()
 
@@ -144,8 +163,7 @@ def _state(kafka: KafkaStack, topic: str, *, place: Sequence[str]) -> dict[int, 
             changes.append(json.loads(value))
             if changes[-1]["op"] != "r":
                 counts[(*_place(changes[-1], place), changes[-1]["op"])] += count
-    assert counts
-    assert set(counts.values()) == {1}, "a change was delivered twice"
+    assert set(counts.values()) <= {1}, "a change was delivered twice"
     changes.sort(key=lambda change: (change["op"] != "r", *_place(change, place)))
     state: dict[int, tuple[int, str]] = {}
     for change in changes:
@@ -154,6 +172,12 @@ def _state(kafka: KafkaStack, topic: str, *, place: Sequence[str]) -> dict[int, 
         if change["after"] is not None:
             state[change["after"]["id"]] = (change["after"]["n"], change["after"]["v"])
     return state
+
+
+def _difference(found: dict[int, tuple[int, str]], expected: dict[int, tuple[int, str]]) -> str:
+    """Empty where there is none."""
+    differing = [key for key in {*found, *expected} if found.get(key) != expected.get(key)]
+    return f"{len(differing)} rows, such as {sorted(differing)[:5]}" if differing else ""
 
 
 def _place(change: dict[str, Any], names: Sequence[str]) -> tuple[Any, ...]:

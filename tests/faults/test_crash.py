@@ -91,5 +91,5 @@ def test_every_record_is_there_exactly_once_whatever_was_killed(
         events.demand_exactly_once(kafka.bootstrap)
     assert not life.events("task_failed"), life.events("task_failed")[-1]
     demand_exactly_once(kafka.bootstrap, topic_name, lines=source.lines)
-    gone = wait_until(lambda: not any(orphan.is_running() for orphan in chaos.orphans), seconds_max=30)
+    gone = wait_until(lambda: not any(orphan.is_running() for orphan in chaos.orphans), seconds_max=60)
     assert gone, f"left behind: {[orphan.cmdline()[:3] for orphan in chaos.orphans if orphan.is_running()]}"

@@ -12,7 +12,7 @@ import pytest
 from tests.databases import Postgres
 from tests.faults.numbered_lines import job_files
 from tests.faults.topic_watch import committed_end, committed_values, wait_for_commits
-from tests.faults.worker_life import WorkerLife, write_properties
+from tests.faults.worker_life import LOG_LOOK_SECONDS, WorkerLife, wait_until, write_properties
 from tests.stack import KafkaStack
 
 pytestmark = [pytest.mark.faults, pytest.mark.integration, pytest.mark.slow]
@@ -57,22 +57,28 @@ def test_killed_worker_and_killed_database_leave_the_topic_equal_to_the_table(
             assert has_moved, life.log_text()[-6000:]
             _write(postgres)
             life.kill()
-        life.start("--until-idle", "5")
+        life.start()
         seen = committed_end(kafka.bootstrap, topic)
         _write(postgres)
         assert wait_for_commits(kafka.bootstrap, topic, beyond=seen, seconds_max=PROGRESS_SECONDS_MAX)
         postgres.server.kill()
         postgres.server.start()
         _write(postgres)
-        assert life.wait(seconds_max=300) == 0, life.log_text()[-6000:]
+        good = postgres.rows("select id, name from t where price <> 'NaN' order by id")
+        bad = postgres.rows("select id from t where price = 'NaN' order by id")
+        assert good
+        assert bad
+        expected = {topic: Counter(row[0] for row in good), f"{topic_name}-bad": Counter(row[0] for row in bad)}
+        is_read = wait_until(
+            lambda: all(_ids(kafka, each).keys() >= ids.keys() for each, ids in expected.items()),
+            seconds_max=PROGRESS_SECONDS_MAX,
+            look_seconds=LOG_LOOK_SECONDS,
+        )
+        assert is_read, life.log_text()[-6000:]
+        assert life.stop(seconds_max=60) == 0, life.log_text()[-6000:]
     finally:
         life.end()
-    good = postgres.rows("select id, name from t where price <> 'NaN' order by id")
-    bad = postgres.rows("select id from t where price = 'NaN' order by id")
-    assert good
-    assert bad
-    assert _ids(kafka, topic) == Counter(row[0] for row in good)
-    assert _ids(kafka, f"{topic_name}-bad") == Counter(row[0] for row in bad)
+    assert {each: _ids(kafka, each) for each in expected} == expected
     assert _names(kafka, topic) == dict(good)
 
 

@@ -17,7 +17,7 @@ from service.simulators.x import XSimulator
 from service.simulators.x_settings import XSettings
 from tests.faults.numbered_lines import job_files
 from tests.faults.topic_watch import committed_end, committed_values, wait_for_commits
-from tests.faults.worker_life import WorkerLife, write_properties
+from tests.faults.worker_life import LOG_LOOK_SECONDS, WorkerLife, wait_until, write_properties
 from tests.stack import KafkaStack
 
 pytestmark = [pytest.mark.faults, pytest.mark.integration, pytest.mark.slow]
@@ -82,21 +82,33 @@ def test_a_killed_worker_loses_no_post_and_repeats_none(kafka: KafkaStack, topic
         }
         life = WorkerLife(worker, write_properties(tmp_path / "x.properties", properties), log=tmp_path / "worker.log")
         try:
-            for _ in range(2):
+            for number in range(3):
                 life.start()
                 _demand_progress(kafka, life, topic_name)
-                life.kill()
-            life.start("--until-idle", "3")
-            _demand_progress(kafka, life, topic_name)
+                if number < 2:
+                    life.kill()
             posting.stop_posting()
+            is_there = wait_until(
+                lambda: _ids(kafka, topic_name).keys() >= {*posting.ids},
+                seconds_max=PROGRESS_SECONDS_MAX,
+                look_seconds=LOG_LOOK_SECONDS,
+            )
+            assert is_there, life.log_text()[-4000:]
+            life.kill()
+            # Only now: who posts may be kept waiting longer than it takes to look idle.
+            life.start("--until-idle", "3")
             assert life.wait(seconds_max=300) == 0, life.log_text()[-4000:]
         finally:
             life.end()
-    values = committed_values(kafka.bootstrap, topic_name)
-    found = Counter({json.loads(value or b"")["data"]["id"]: count for value, count in values.items()})
-    assert found == Counter(posting.ids)
+    assert _ids(kafka, topic_name) == Counter(posting.ids)
     assert posting.x.truth().doubles > 0
     assert not life.events("source_gap")
+
+
+def _ids(kafka: KafkaStack, topic: str) -> Counter[str]:
+    """Of the posts in the topic, and how often each is there."""
+    values = committed_values(kafka.bootstrap, topic)
+    return Counter({json.loads(value or b"")["data"]["id"]: count for value, count in values.items()})
 
 
 def _demand_progress(kafka: KafkaStack, life: WorkerLife, topic: str) -> None:

@@ -39,7 +39,7 @@ def test_a_connector_that_changes_its_way_keeps_order_and_delivers_each_change_o
                 life.kill()
                 life.start()
             else:
-                assert life.kill_spark()
+                assert wait_until(life.kill_spark, seconds_max=60), "no Spark was started"
             seen = committed_end(kafka.bootstrap, topic)
             _single_rows(postgres, 10 + number)
             assert wait_for_commits(kafka.bootstrap, topic, beyond=seen, seconds_max=PROGRESS_SECONDS_MAX)

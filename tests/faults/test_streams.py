@@ -12,7 +12,7 @@ import pytest
 from tests.faults.numbered_lines import SCHEMA, job_files
 from tests.faults.talking_server import Counting
 from tests.faults.topic_watch import committed_end, committed_values, wait_for_commits
-from tests.faults.worker_life import WorkerLife, write_properties
+from tests.faults.worker_life import LOG_LOOK_SECONDS, WorkerLife, wait_until, write_properties
 from tests.stack import KafkaStack
 
 pytestmark = [pytest.mark.faults, pytest.mark.integration, pytest.mark.slow]
@@ -51,10 +51,16 @@ def test_a_killed_listener_loses_nothing_it_can_have_again_and_no_more_than_it_t
                 life.start()
                 _demand_progress(kafka, life, events, messages, lines)
                 life.kill()
-            life.start("--until-idle", "3")
+            life.start()
             _demand_progress(kafka, life, events, messages, lines)
             counting.stop_counting()
-            assert life.wait(seconds_max=300) == 0, life.log_text()[-4000:]
+            is_there = wait_until(
+                lambda: all(len(_numbers(kafka, topic)) >= counting.numbers for topic in (events, messages)),
+                seconds_max=PROGRESS_SECONDS_MAX,
+                look_seconds=LOG_LOOK_SECONDS,
+            )
+            assert is_there, life.log_text()[-4000:]
+            assert life.stop(seconds_max=60) == 0, life.log_text()[-4000:]
         finally:
             life.end()
     for topic in (events, messages):

@@ -23,6 +23,8 @@ ROOT = Path(__file__).parents[2]
 LOOK_SECONDS = 0.1
 LOG_LOOK_SECONDS = 0.5
 """For a look that reads a whole log, beside a worker that is starting."""
+ANSWER_SECONDS_MAX = 60.0
+"""Who is not there refuses at once; who is there may be kept waiting by a busy machine."""
 
 
 def write_properties(path: Path, properties: Mapping[str, str]) -> Path:
@@ -117,7 +119,7 @@ class WorkerLife:
         if not self._url:
             return 0, ""
         try:
-            with urllib.request.urlopen(self._url + path, timeout=5) as answer:  # noqa: S310 - our own
+            with urllib.request.urlopen(self._url + path, timeout=ANSWER_SECONDS_MAX) as answer:  # noqa: S310 - our own
                 return int(answer.status), answer.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()

@@ -22,7 +22,7 @@ from tests.contracts.loopback import serve
 from tests.faults.worker_life import WorkerLife, pause, write_properties
 
 ITEMS, ITEMS_PER_PAGE = 25, 10
-RUN_SECONDS_MAX, LOOK_SECONDS = 150.0, 0.5
+RUN_SECONDS_MAX, LOOK_SECONDS = 280.0, 0.5
 FIRST_DAY = date(2024, 2, 27)
 ORDER_SCHEMA: dict[str, Any] = {
     "type": "record",
@@ -199,7 +199,7 @@ class FinishedRun:
             status, text = self.life.get("/metrics")
             self.metrics = text if status == 200 else self.metrics
             pause(LOOK_SECONDS)
-        self.exit_code = self.life.wait(seconds_max=5)
+        self.exit_code = self.life.wait(seconds_max=60)
 
 
 @contextmanager
@@ -219,7 +219,8 @@ def finished_run(folder: Path, *, prefix: str, bootstrap: str, registry_url: str
         _store_offset_as_connect(bootstrap, prefix, parts["resumed"]["file"])
         run = FinishedRun(prefix, bootstrap, registry_url, folder, life, simulator.server.truth())
         try:
-            life.start("--until-idle", "4")
+            # Long enough that the last of its figures are seen before it ends.
+            life.start("--until-idle", "10")
             run.watch_to_the_end()
         finally:
             life.end()

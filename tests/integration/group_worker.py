@@ -28,7 +28,9 @@ ROOT = Path(__file__).parents[2]
 CONFIG = cluster({f"c{number}": 2 for number in range(6)}, offset=100)
 """What every worker here has read; 6 connectors and 12 tasks."""
 SESSION_SECONDS = 6.0
-"""The least that brokers allow by default."""
+"""The least that brokers allow by default: of a worker that is to be missed."""
+CALM_SECONDS = 30.0
+"""Of one that is not: a busy machine that keeps it waiting does not put it out of the group."""
 GRACE_SECONDS = 1.0
 LOOK_SECONDS = 0.02
 
@@ -80,6 +82,7 @@ class GroupWorker:
         tracker: AssignmentTracker | None = None,
         catch_up: Callable[[], Awaitable[None]] = _nothing_to_read,
         grace_seconds: float = GRACE_SECONDS,
+        session_seconds: float = CALM_SECONDS,
     ) -> None:
         """Prepare; its name is one letter."""
         self.tracker = tracker or AssignmentTracker(CONFIG)
@@ -88,7 +91,7 @@ class GroupWorker:
         self.membership = GroupMembership(
             member(name),
             KafkaSettings(bootstrap=bootstrap, request_seconds_max=10.0),
-            group_settings(group, session_seconds=SESSION_SECONDS),
+            group_settings(group, session_seconds=session_seconds),
             self.tracker,
             catch_up=catch_up,
             patience=Patience(grace_seconds=grace_seconds),
@@ -172,7 +175,7 @@ def worker_process(bootstrap: str, group: str, name: str, *, log: Path) -> Itera
 
 
 async def _run(bootstrap: str, group: str, name: str) -> None:
-    async with GroupWorker(bootstrap, group, name) as worker:
+    async with GroupWorker(bootstrap, group, name, session_seconds=SESSION_SECONDS) as worker:
         last = None
         while os.getppid() != 1:
             # Looked at, and not only heard of: what counts is what a tick would see.

@@ -26,8 +26,8 @@ def test_an_archive_that_does_not_fit_is_passed_over_in_silence(tmp_path: Path) 
     """Another class path, for example: slower, and nothing else. A JVM that must map it refuses to start."""
     assert archive_options("kafka")
     command = [str(java_program()), *archive_options("kafka"), "-cp", str(tmp_path)]
-    refused = subprocess.run([*command, "-Xshare:on", "-version"], capture_output=True, check=False, timeout=60)
+    refused = subprocess.run([*command, "-Xshare:on", "-version"], capture_output=True, check=False, timeout=180)
     assert refused.returncode != 0
-    ran = subprocess.run([*command, "-version"], capture_output=True, text=True, check=True, timeout=60)
+    ran = subprocess.run([*command, "-version"], capture_output=True, text=True, check=True, timeout=180)
     assert ran.stdout == ""
     assert "warning" not in ran.stderr.lower()

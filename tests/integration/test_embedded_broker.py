@@ -20,7 +20,7 @@ from service.embedded.server import EmbeddedServer
 from service.embedded.supervision import keep_running
 from tests.stack import KafkaStack
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 
 _OWNER = """
 import asyncio, sys
@@ -34,7 +34,7 @@ async def own():
 
 asyncio.run(own())
 """
-_WAIT_SECONDS_MAX = 60
+_WAIT_SECONDS_MAX = 120
 
 
 async def _produce(bootstrap: str, topic: str, values: list[bytes], *, is_committed: bool) -> None:

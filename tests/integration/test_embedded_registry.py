@@ -15,7 +15,7 @@ from service.embedded.errors import DataDirectoryBusy
 from service.embedded.registry import embedded_registry
 from tests.stack import RegistryStack
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 
 _FIRST = '{"type":"record","name":"Event","fields":[{"name":"id","type":"long"}]}'
 _INCOMPATIBLE = '{"type":"record","name":"Event","fields":[{"name":"id","type":"string"}]}'
@@ -23,7 +23,7 @@ _INCOMPATIBLE = '{"type":"record","name":"Event","fields":[{"name":"id","type":"
 
 async def _request(method: str, url: str, body: object = None) -> tuple[int, Any]:
     async with (
-        aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=30)) as session,
+        aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=90)) as session,
         session.request(method, url, json=body) as answer,
     ):
         return answer.status, await answer.json(content_type=None)

@@ -22,7 +22,7 @@ from tests.integration.end_to_end_job import (
 )
 from tests.stack import KafkaStack, RegistryStack
 
-pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")

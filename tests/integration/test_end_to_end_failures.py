@@ -19,7 +19,7 @@ from tests import journal
 from tests.faults.worker_life import LOG_LOOK_SECONDS, WorkerLife, wait_until, write_properties
 from tests.stack import KafkaStack, RegistryStack
 
-pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 
 LINES, BAD_LINE, PAGE_LINES_MAX = 400, 250, 80
 MIB = 1 << 20
@@ -98,12 +98,12 @@ def run(
     try:
         life.start()
         have_failed = wait_until(
-            lambda: len(life.events("task_failed")) == 3, seconds_max=120, look_seconds=LOG_LOOK_SECONDS
+            lambda: len(life.events("task_failed")) == 3, seconds_max=240, look_seconds=LOG_LOOK_SECONDS
         )
         assert have_failed, life.log_text()[-6000:]
         status, health = life.get("/health/ready")
         assert status == 503
-        exit_code = life.stop(seconds_max=30)
+        exit_code = life.stop(seconds_max=60)
         delivered = journal.committed_records(kafka.bootstrap, f"{prefix}-intolerant")
         values = [record.value for record in delivered]
         yield FailedRun(life, kafka.bootstrap, prefix, folder, exit_code, health, large, values)
@@ -183,7 +183,7 @@ def test_mended_connectors_go_on_without_loss_or_repeat(run: FailedRun) -> None:
     mended = WorkerLife(*files, log=run.folder / "mended.log")
     try:
         mended.start("--until-idle", "2")
-        assert mended.wait(seconds_max=120) == 0, mended.log_text()[-6000:]
+        assert mended.wait(seconds_max=240) == 0, mended.log_text()[-6000:]
     finally:
         mended.end()
     assert run.values("intolerant") == [b'{"number":%d}' % number for number in range(LINES)]
@@ -228,7 +228,7 @@ def test_an_offset_topic_that_forgets_is_refused(
     )
     try:
         life.start("--until-idle", "0")
-        assert life.wait(seconds_max=90) == 1, life.log_text()[-4000:]
+        assert life.wait(seconds_max=180) == 1, life.log_text()[-4000:]
     finally:
         life.end()
     (failure,) = life.events("task_failed")

@@ -13,7 +13,7 @@ from aiokafka import AIOKafkaConsumer
 
 from service.domain.cluster import ClusterConfig, ConfigChange
 from service.herder.assignment import AssignmentTracker
-from tests.integration.group_worker import CONFIG, GroupWorker, View, worker_process
+from tests.integration.group_worker import CONFIG, SESSION_SECONDS, GroupWorker, View, worker_process
 from tests.stack import KafkaStack
 from tests.unit.herder.config_log import cluster, instances
 
@@ -134,7 +134,9 @@ async def test_a_worker_that_was_stopped_too_long_knows_it_when_it_wakes(
 async def test_a_restarted_broker_moves_nothing(kafka: KafkaStack, topic_name: str, stack: AsyncExitStack) -> None:
     """Members find it again, in the same places or in a new round with the same work; until then they are not ready."""
     a, b = [
-        await stack.enter_async_context(GroupWorker(kafka.bootstrap, topic_name, name, grace_seconds=60))
+        await stack.enter_async_context(
+            GroupWorker(kafka.bootstrap, topic_name, name, grace_seconds=60, session_seconds=SESSION_SECONDS)
+        )
         for name in "ab"
     ]
     before = [(await worker.wait_until(lambda view: view.members == "ab")).owned for worker in (a, b)]

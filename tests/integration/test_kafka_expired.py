@@ -19,6 +19,8 @@ from tests.stack import KafkaStack
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 LOOK_SECONDS = 0.1
+OPEN_SECONDS_MAX = 5.0
+"""Long enough to write a record in it on a busy machine, or the coordinator ends it before."""
 EXPIRED_SECONDS_MAX = 60
 """The coordinator looks every ten seconds (`transaction.abort.timed.out.transaction.cleanup.interval.ms`)."""
 
@@ -33,11 +35,11 @@ async def settings(kafka: KafkaStack, topic_name: str) -> KafkaSettings:
 
 
 async def suspended_writer(settings: KafkaSettings, topic: str) -> TransactionalWriter:
-    """In the middle of a transaction of one second, of which it believes that it has just begun and may take a minute.
+    """In the middle of a transaction of seconds, of which it believes that it has just begun and may take a minute.
 
     So it is for a writer whose machine has been suspended, or whose broker's clock has been set.
     """
-    hasty = replace(settings, producer=ProducerSettings(transaction_seconds_max=1.0))
+    hasty = replace(settings, producer=ProducerSettings(transaction_seconds_max=OPEN_SECONDS_MAX))
     writer = TransactionalWriter(hasty, transactional_id=topic)
     await writer.start()
     writer._connection.settings = settings

@@ -172,6 +172,6 @@ async def test_a_member_of_a_group_leaves_nothing_behind(mortal_kafka: KafkaStac
         os.kill(mortal_kafka.pid, signal.SIGCONT)
     left = asyncio.all_tasks() - before
     if left:  # cancelled a moment ago
-        _, left = await asyncio.wait(left, timeout=5)
+        _, left = await asyncio.wait(left, timeout=30)
     assert not left
     assert not any(connection.connected() for connection in connections)

@@ -195,7 +195,7 @@ async def test_a_limit_that_is_lowered_meanwhile_is_asked_for_by_the_next_writer
 
 async def commit_until_refused(writer: TransactionalWriter, write: TopicRecords) -> None:
     """A setting counts a moment after it was changed."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while True:
             await writer.commit([write])
 
@@ -312,7 +312,7 @@ async def test_at_least_once_keeps_the_order_of_writes(kafka: KafkaStack, topic_
 
 async def test_a_topic_that_cannot_be_is_fatal(kafka: KafkaStack, monkeypatch: pytest.MonkeyPatch) -> None:
     """A topic that the broker neither has nor makes is said, and told apart from a broker that is away."""
-    monkeypatch.setattr(delivery, "TOPIC_SECONDS_MAX", 1.0)
+    monkeypatch.setattr(delivery, "TOPIC_SECONDS_MAX", 5.0)
     writer = TransactionalWriter(settings_of(kafka), transactional_id="no-topic")
     await writer.start()
     with pytest.raises(DeliveryFatal, match="'no topic!' does not exist"):

@@ -50,7 +50,7 @@ def headrace(*arguments: str) -> subprocess.CompletedProcess[str]:
         env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "200"},
         capture_output=True,
         text=True,
-        timeout=150,
+        timeout=280,
         check=False,
     )
 
@@ -195,7 +195,7 @@ def _repeated(kafka: KafkaStack, topic: str) -> list[tuple[Any, ...]]:
     return [key for key, count in keys.items() if count > 1]
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 async def test_a_task_that_may_still_write_is_fenced(
     kafka: KafkaStack, spark_remote: str, topic_name: str, tmp_path: Path
 ) -> None:
@@ -227,7 +227,7 @@ async def test_a_task_that_may_still_write_is_fenced(
     assert values == {b'{"id":1,"by":"Ada"}': 1}
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_letters_of_several_connectors_in_one_topic_go_each_its_way(
     kafka: KafkaStack, spark_remote: str, topic_name: str, tmp_path: Path
 ) -> None:

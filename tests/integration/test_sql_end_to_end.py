@@ -13,7 +13,7 @@ from tests.faults.worker_life import WorkerLife, write_properties
 from tests.integration.end_to_end_job import ORDER_SCHEMA, ORDERS, RUN_SECONDS_MAX, order
 from tests.stack import KafkaStack, RegistryStack
 
-pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 
 TOO_LARGE = order(1 << 40)
 """Its number is no int: the expression fails on it, and on nothing else."""

@@ -32,7 +32,7 @@ def run_command(name: str, *files: Path) -> str:
     """Run it, demand exit code 2 and give what it told."""
     command = [sys.executable, "-m", "service.cli", name, *map(str, files)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "400"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=90, check=False)
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=170, check=False)
     assert done.returncode == 2, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
     return " ".join(done.stderr.replace("│", " ").replace("┃", " ").split())

@@ -32,7 +32,7 @@ def test_an_embedded_worker_needs_nothing_else(tmp_path: Path) -> None:
             life.start()
             is_there = wait_until(
                 lambda number=number: _numbers(bootstrap) >= number * LINES,  # type: ignore[misc] # bound
-                seconds_max=120,
+                seconds_max=240,
                 look_seconds=LOG_LOOK_SECONDS,
             )
             assert is_there, life.log_text()[-4000:]
@@ -42,8 +42,8 @@ def test_an_embedded_worker_needs_nothing_else(tmp_path: Path) -> None:
         url = f"http://127.0.0.1:{registry_port}/apis/ccompat/v7"
         assert [item["number"] for item in journal.decoded(values, registry_url=url)] == list(range(2 * LINES))
         left = life.kill()
-        assert len([process for process in left if process.is_running()]) >= 3
-        assert wait_until(lambda: not any(process.is_running() for process in left), seconds_max=30)
+        assert len(left) >= 3
+        assert wait_until(lambda: not any(process.is_running() for process in left), seconds_max=60)
     finally:
         life.end()
 

@@ -69,17 +69,17 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     folder = tmp_path_factory.mktemp("wheel")
     pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
     built = [*pip, "wheel", "--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir", str(folder), str(_ROOT)]
-    subprocess.run(built, check=True, timeout=120)
+    subprocess.run(built, check=True, timeout=300)
     (wheel,) = folder.glob("*.whl")
     environment = folder / "environment"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(environment)], check=True, timeout=60)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(environment)], check=True, timeout=180)
     (lent,) = Path(sys.prefix).glob("lib/python*/site-packages")
     (packages,) = environment.glob("lib/python*/site-packages")
     (packages / "lent.pth").write_text(f"{lent}\n", encoding="utf-8")
     # The same jars under the same Java: archives fit, and no second rehearsal is needed.
     (environment / "class-archives").symlink_to(Path(sys.prefix) / "class-archives")
     into = [*pip, "--python", str(environment / "bin" / "python"), "install", "--no-deps", "--no-index", str(wheel)]
-    subprocess.run(into, check=True, timeout=120)
+    subprocess.run(into, check=True, timeout=300)
     (folder / "work").mkdir()
     return Installed(wheel, environment, folder / "work")
 
@@ -95,7 +95,7 @@ def test_spark_s_processes_can_take_the_data_source_up(installed: Installed) -> 
     python = str(installed.environment / "bin" / "python")
 
     def run(program: str, given: bytes = b"") -> bytes:
-        done = subprocess.run([python, "-c", program], input=given, capture_output=True, timeout=100, check=False)
+        done = subprocess.run([python, "-c", program], input=given, capture_output=True, timeout=180, check=False)
         assert done.returncode == 0, done.stderr.decode()
         return done.stdout
 

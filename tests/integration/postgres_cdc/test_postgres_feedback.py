@@ -27,8 +27,10 @@ from tests.integration.postgres_cdc.test_postgres_log import Followed, is_after_
 SECONDS_MAX = 120.0
 LOOK_SECONDS = 0.02
 LARGE_BYTES = 30_000_000
-TIMEOUT_SECONDS = 4
-"""``wal_sender_timeout`` of these databases: the server asks for a sign of life after half of it."""
+TIMEOUT_SECONDS = 10
+"""``wal_sender_timeout`` of these databases: the server asks for a sign of life after half of it.
+
+A reader that a busy machine leaves standing for the other half is taken for dead, as it should be."""
 _SLOT = "select (confirmed_flush_lsn - '0/0')::int8, active_pid from pg_replication_slots where slot_name = '{}'"
 _LOG_END = "select (pg_current_wal_flush_lsn() - '0/0')::int8"
 _SENDER = """

@@ -27,6 +27,8 @@ DOCUMENT = openapi.document(ROUTES, version="1")
 OPERATIONS = [(path, method) for path, methods in DOCUMENT["paths"].items() for method in methods]
 WRONG = [(path, method) for path, method in OPERATIONS if "requestBody" in DOCUMENT["paths"][path][method]]
 """Operations of which a request can be wrong: any path and any query is a right one."""
+ANSWER_SECONDS_MAX = 95
+"""More than a request may take by the worker's own limit; the library would wait ten seconds."""
 CHECKS = [not_a_server_error, status_code_conformance, response_schema_conformance]
 
 
@@ -48,6 +50,6 @@ def ask_all(
     def ask(case: schemathesis.Case[Any], name: str | None) -> None:
         if name is not None and "connector" in case.path_parameters:
             case.path_parameters["connector"] = name
-        case.call_and_validate(base_url=url, checks=CHECKS)
+        case.call_and_validate(base_url=url, checks=CHECKS, timeout=ANSWER_SECONDS_MAX)
 
     ask()

@@ -20,7 +20,7 @@ from tests.scenarios.cluster_workers import InstantConversion
 from tests.stack import KafkaStack
 
 EXAMPLES = 10
-STARTED_SECONDS_MAX = 60.0
+STARTED_SECONDS_MAX = 120.0
 CONNECTORS = {
     "running": {"connector.class": "FileStreamSource", "file": "in.txt", "topic": "t"},
     "a/b%": {"connector.class": "FileStreamSource", "file": "in.txt", "topic": "t"},

@@ -31,7 +31,7 @@ from service.worker.lending import ClientSettings
 from service.worker.schemas import RegistrySchemas
 from tests.unit.sinks.fakes import NoSpark
 
-WAIT_SECONDS_MAX = 60.0
+WAIT_SECONDS_MAX = 120.0
 LOOK_SECONDS = 0.05
 
 

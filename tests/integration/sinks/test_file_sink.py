@@ -215,7 +215,7 @@ async def test_a_topic_that_is_made_later_is_found_soon(kafka: KafkaStack, topic
     async with sinks.running():
         await wait_until(lambda: partitions_of(sinks) == {0: 0})
         await produce_to_new(kafka.bootstrap, topic_name, b"late")
-        await wait_until(lambda: lines_of(file) == [b"late"], seconds_max=30)
+        await wait_until(lambda: lines_of(file) == [b"late"])
 
 
 async def produce_to_new(bootstrap: str, topic: str, value: bytes) -> None:

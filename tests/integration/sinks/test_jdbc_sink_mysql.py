@@ -9,7 +9,7 @@ import pytest
 
 from service.sinks.jdbc import mysql as target
 from tests.databases import MySql
-from tests.integration.sinks.test_jdbc_sink_real import LOOK_SECONDS, ONCE, RealDatabaseSuite
+from tests.integration.sinks.test_jdbc_sink_real import FROZEN_SECONDS, LOOK_SECONDS, ONCE, RealDatabaseSuite
 from tests.jdbc_sink_suite import HERE, batch_of, order
 
 pytestmark = pytest.mark.integration
@@ -40,7 +40,7 @@ class TestMySql(RealDatabaseSuite):
 
     async def test_a_session_that_is_silent_between_puts_stays(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """The server's only limit is one for all silence: it is set for transactions alone."""
-        monkeypatch.setattr(target, "IDLE_SECONDS_MAX", 1)
+        monkeypatch.setattr(target, "IDLE_SECONDS_MAX", FROZEN_SECONDS)
         await self.sql("create table orders (status varchar(20), amount int)")
         async with self.sink(**ONCE) as sink:
 
@@ -51,7 +51,7 @@ class TestMySql(RealDatabaseSuite):
             await sink.put(batch_of([(None, order("a"))]))
             own = await session()
             here = f"select time from information_schema.processlist where id = {own}"  # noqa: S608 - a number
-            while (told := await self.sql(here)) and int(told[0][0]) < 3:
+            while (told := await self.sql(here)) and int(told[0][0]) < FROZEN_SECONDS + 2:
                 await asyncio.sleep(LOOK_SECONDS)
             await sink.put(batch_of([(None, order("b"))], begin=1))
             assert await session() == own

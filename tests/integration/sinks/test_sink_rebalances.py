@@ -152,7 +152,7 @@ async def test_a_rebalance_while_a_put_is_tried_again_passes_over_nothing(
         [(_, partition)] = sink.kept
         records = await stored(kafka.bootstrap, topic_name)
         expected = [record.offset for record in records if record.partition == partition]
-        await wait_until(lambda: len(sink.put_offsets) >= len(expected) or running.done(), seconds_max=20)
+        await wait_until(lambda: len(sink.put_offsets) >= len(expected) or running.done())
         other.cancel()
         task.request_stop()
     assert sink.put_offsets == expected

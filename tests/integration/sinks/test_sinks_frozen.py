@@ -40,6 +40,8 @@ JSON = {
     "consumer.override.session.timeout.ms": "6000",
     "consumer.override.max.poll.records": "100",
 }
+CALM = {"consumer.override.session.timeout.ms": "30000"}
+"""Of the one that goes on: a busy machine that keeps it waiting does not take its partition away."""
 Read = Callable[[], Awaitable[object]]
 
 
@@ -105,7 +107,7 @@ async def put_to_the_test(frozen: Frozen, topic: str, read: Read, expected: Call
 
     await make_topic(frozen.bootstrap, topic)
     await bring(0, BEFORE)
-    sinks = Sinks(frozen.bootstrap, frozen.properties, flush_seconds=0.5)
+    sinks = Sinks(frozen.bootstrap, {**frozen.properties, **CALM}, flush_seconds=0.5)
     async with frozen.asleep(), sinks.running():
         await wait_for(BEFORE)
         told = await frozen.wake()

@@ -21,6 +21,7 @@ from service.domain.errors import RecordRejectedError
 from service.worker.conversion import ConversionService
 from service.worker.kinds import ConnectorRefusedError
 from tests import journal
+from tests.faults import worker_life
 from tests.faults.worker_life import WorkerLife, write_properties
 from tests.integration.end_to_end_job import RUN_SECONDS_MAX
 from tests.integration.sinks.sink_runs import Sinks, lines_of, produce, sink_properties, stored, wait_until
@@ -28,7 +29,7 @@ from tests.integration.sinks.test_file_sink import committed_offset
 from tests.spark.engines import local_settings
 from tests.stack import KafkaStack
 
-pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 
 SCHEMA = {
     "type": "struct",
@@ -218,12 +219,16 @@ def test_a_standalone_worker_selects(kafka: KafkaStack, tmp_path: Path) -> None:
     ]
     life = WorkerLife(*files, log=tmp_path / "worker.log")
     try:
-        life.start("--until-idle", "5")
-        assert life.wait(seconds_max=RUN_SECONDS_MAX) == 0, life.log_text()[-4000:]
+        life.start()
+        is_written = worker_life.wait_until(
+            lambda: len(lines_of(tmp_path / "out.txt")) >= len(kept(9)), seconds_max=RUN_SECONDS_MAX
+        )
+        assert is_written, life.log_text()[-4000:]
+        assert life.stop(seconds_max=60) == 0, life.log_text()[-4000:]
         assert lines_of(tmp_path / "out.txt") == printed(*kept(9))
         attack = "SELECT IDENTIFIER('java_' || 'method')('x', 'y') AS a FROM record"
         write_properties(files[2], {**sink, "transforms.split.sql": attack})
-        life.start("--until-idle", "5")
+        life.start()
         assert life.wait(seconds_max=RUN_SECONDS_MAX) == 2, life.log_text()[-4000:]
     finally:
         life.end()

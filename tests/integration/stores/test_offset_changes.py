@@ -21,6 +21,8 @@ from tests.stack import KafkaStack
 pytestmark = pytest.mark.integration
 
 LOOK_SECONDS = 0.05
+WAITING_SECONDS_MAX = 40
+"""Less than the minute after which the broker itself ends a transaction that nobody ends."""
 ONE, TWO = {"file": "1"}, {"file": "2"}
 
 
@@ -135,7 +137,7 @@ async def test_a_topic_of_its_own_counts_more_than_the_workers(settings: KafkaSe
 
 async def wait_until_worker_has(worker: ConnectorOffsets, entries: list[OffsetEntry]) -> None:
     """Copies follow in the background."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while await worker.entries("c") != entries:
             await asyncio.sleep(LOOK_SECONDS)
 
@@ -157,12 +159,12 @@ async def test_a_topic_of_its_own_isolates(settings: KafkaSettings, topic_name: 
     await wait_until_worker_has(worker, [(ONE, {"p": 1})])
     [to_own] = own.encode("c", [(ONE, {"p": 2})])
     await leave_open(dead[0], to_own)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(WAITING_SECONDS_MAX):
         assert await worker.entries("d") == []
     heir = TransactionalWriter(settings, transactional_id=f"{topic_name}-0")
     await heir.start()
     await leave_open(dead[1], worker.encode("d", [(ONE, {"p": 3})])[0])
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(WAITING_SECONDS_MAX):
         assert await own.entries("c") == [(ONE, {"p": 1})]
     for writer in (heir, *dead):
         await writer.stop()

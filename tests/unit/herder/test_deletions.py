@@ -154,13 +154,17 @@ async def test_a_leader_that_dies_in_between_is_followed_by_another() -> None:
 
 
 async def test_kafka_that_is_away_is_waited_for() -> None:
-    """Offsets that could not be forgotten are forgotten later: the slot they speak of is gone."""
+    """Offsets that could not be forgotten are forgotten later: the slot they speak of is gone. Told once a reason."""
     async with HerderWorld().started() as world:
         await with_connector(world)
         world.offsets.failure = RequestError("no brokers")
         await world.herder.changes.delete("c")
         await asyncio.sleep(60)
         assert world.offsets.known == {"c": OFFSETS}
+        assert told(world) == [("no brokers", False)]
+        world.offsets.failure = RequestError("no leader")
+        await asyncio.sleep(60)
+        assert told(world) == [("no brokers", False), ("no leader", False)]
         world.offsets.failure = None
         await asyncio.sleep(60)
         assert (world.offsets.known, world.configs.config.deleted) == ({}, {})
