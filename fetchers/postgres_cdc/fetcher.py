@@ -359,6 +359,7 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
         """One for each table; only after the last one is all of the batch delivered."""
         pages: list[Page] = []
         begin, end = batch.begin, batch.end
+        self._know([group.relation for group in batch.groups])
         done = set(begin.done)
         for group in batch.groups:
             done.add(group.relation.oid)
@@ -367,7 +368,7 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
             transaction = batch.transactions[int(batch.transaction_of(group.numbers[-1:])[0])]
             position = batch.positions[group.numbers[-1]] if end.events else 0
             offset = after.offset(lsn=position, transaction=transaction[0], committed_us=transaction[1])
-            page = self._table(group.relation).log_page(
+            page = self._tables[group.relation.oid][1].log_page(
                 batch,
                 group,
                 handled_us=self._now_us(),
@@ -377,13 +378,15 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
             pages.append(page)
         return pages
 
-    def _table(self, relation: LogRelation) -> CapturedTable:
-        known = self._tables.get(relation.oid)
-        if known is None or known[0] is not relation:
-            with catalogue(self.config) as server:
+    def _know(self, relations: Sequence[LogRelation]) -> None:
+        """Ask the server, in one session, for what the log does not say of tables whose columns are new."""
+        news = [one for one in relations if one.oid not in self._tables or self._tables[one.oid][0] is not one]
+        if not news:
+            return
+        with catalogue(self.config) as server:
+            for relation in news:
                 table = captured(self.config, self._form, server, relation, apart=self._apart)
-            known = self._tables[relation.oid] = (relation, table)
-        return known[1]
+                self._tables[relation.oid] = (relation, table)
 
     async def _heartbeat(self, place: Place) -> Page:
         if self.config.heartbeat_action_query:
