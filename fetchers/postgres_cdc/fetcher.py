@@ -113,7 +113,8 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
     async def on_committed(self, partition: Partition, offset: Offset) -> None:
         """Let the server forget what is in Kafka, with the next status it hears."""
         if dict(partition) == self._progress_partition:
-            self._read = _tables_read(Progress.read(offset))
+            progress = Progress.read(offset)
+            self._read = frozenset() if progress is None else progress.done
         place = read_place(offset) if dict(partition) == self.partition() else None
         if isinstance(place, Place):
             self._confirmed = max(self._confirmed, place.commit)
@@ -134,7 +135,7 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
         except ValueError as error:
             raise Fatal(f"the stored offset cannot be read: {error}") from error
         if isinstance(stored, Place):
-            self._read = _tables_read(progress)
+            self._read = frozenset() if progress is None else progress.done
             self._confirmed = stored.commit  # of an earlier task, which may have had no time to tell the server
         reader = SnapshotReader(self.config)
         try:
@@ -397,7 +398,3 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
             partition=self.partition(),
             topic_prefix=self.config.heartbeat_topics_prefix,
         )
-
-
-def _tables_read(progress: Progress | None) -> frozenset[str]:
-    return frozenset() if progress is None else progress.done
