@@ -27,11 +27,18 @@ _PASSING = ("40", "53", "55", "57", "58", "08")
 """Classes of SQLSTATE that may pass: conflicts, resources, locks, shutdown, the system, the connection."""
 _REFUSED = re.compile("authentication failed|does not exist|pg_hba|permission denied|not permitted|must be superuser")
 _TYPES = """
+with recursive asked(oid) as (
+  select unnest(%s::oid[])
+  union select case when t.typtype = 'd' then t.typbasetype else t.typelem end from asked join pg_type t using (oid)
+  where t.typtype = 'd' or t.typcategory = 'A')
 select t.oid::int8 as oid, t.typname::text as name, case when t.typtype = 'd' then t.typbasetype::int8 end as base,
   t.typtypmod as modifier, case when t.typcategory = 'A' then t.typelem::int8 end as item,
   t.typdelim::text as delimiter,
   (select array_agg(e.enumlabel::text order by e.enumsortorder) from pg_enum e where e.enumtypid = t.oid) as labels
-from pg_type t"""
+from asked join pg_type t using (oid)"""
+"""Types by their numbers, with those that domains and arrays among them are made of."""
+_OWN_TYPES = 16384
+"""``FirstNormalObjectId`` of the server's ``transam.h``: types with lower numbers come with it and stay as they are."""
 _TABLE = """
 select c.oid::int8 as oid, c.relreplident::text as identity from pg_class c join pg_namespace n
   on n.oid = c.relnamespace where n.nspname = %s and c.relname = %s"""
@@ -131,7 +138,8 @@ class Catalogue:
     def __init__(self, config: PostgresCdcConfig, connection: psycopg.Connection[dict[str, Any]]) -> None:
         self._config = config
         self._connection = connection
-        self._types: list[dict[str, Any]] = []
+        self._types: dict[int, dict[str, Any]] = {}
+        """What the server says of its own types, by number."""
 
     def rows(self, sql: str, values: Sequence[Any] = ()) -> list[dict[str, Any]]:
         """Of a SELECT."""
@@ -152,11 +160,13 @@ class Catalogue:
         return ".".join(quoted_name(name, self._connection) for name in names)
 
     def types(self, columns: Sequence[RelationColumn]) -> Mapping[str, Type]:
-        """Types of columns by name."""
-        known = {row["oid"] for row in self._types}
-        if not known.issuperset(column.type_oid for column in columns):
-            self._types = self.rows(_TYPES)
-        return {column.name: type_of(self._types, column.type_oid, column.modifier) for column in columns}
+        """Types of columns by name; those that somebody has made are asked for each time, for they may be altered."""
+        found, asked = self._types, {column.type_oid for column in columns} - self._types.keys()
+        if asked:
+            rows = {row["oid"]: row for row in self.rows(_TYPES, (sorted(asked),))}
+            self._types |= {oid: row for oid, row in rows.items() if oid < _OWN_TYPES}
+            found = {**self._types, **rows}
+        return {column.name: type_of(found, column.type_oid, column.modifier) for column in columns}
 
     def keys(self, relation: LogRelation) -> tuple[str, ...]:
         """Columns of the key in the key's order: those of the replica identity, of full rows the primary key's.

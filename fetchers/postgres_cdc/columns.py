@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -90,13 +90,15 @@ class Kind:
         return column, {int(row): wrong[encoded.indices[int(row)].as_py()] for row in np.flatnonzero(is_wrong)}
 
 
-def type_of(rows: Sequence[dict[str, Any]], oid: int, modifier: int) -> Type:
-    """The type of a column from what ``pg_type`` says, domains resolved; a type that is not there any more is text."""
-    by_oid = {row["oid"]: row for row in rows}
-    row = by_oid.get(oid)
+def type_of(rows: Mapping[int, dict[str, Any]], oid: int, modifier: int) -> Type:
+    """The type of a column from what ``pg_type`` says, domains resolved; a type that is not there any more is text.
+
+    ``rows``: by the types' numbers.
+    """
+    row = rows.get(oid)
     while row is not None and row["base"]:
         modifier = row["modifier"] if row["modifier"] >= 0 else modifier
-        row = by_oid.get(row["base"])
+        row = rows.get(row["base"])
     if row is None:
         return Type("text")
     item = type_of(rows, row["item"], modifier) if row["item"] else None

@@ -113,7 +113,8 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
     async def on_committed(self, partition: Partition, offset: Offset) -> None:
         """Let the server forget what is in Kafka, with the next status it hears."""
         if dict(partition) == self._progress_partition:
-            self._read = _tables_read(Progress.read(offset))
+            progress = Progress.read(offset)
+            self._read = frozenset() if progress is None else progress.done
         place = read_place(offset) if dict(partition) == self.partition() else None
         if isinstance(place, Place):
             self._confirmed = max(self._confirmed, place.commit)
@@ -134,7 +135,7 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
         except ValueError as error:
             raise Fatal(f"the stored offset cannot be read: {error}") from error
         if isinstance(stored, Place):
-            self._read = _tables_read(progress)
+            self._read = frozenset() if progress is None else progress.done
             self._confirmed = stored.commit  # of an earlier task, which may have had no time to tell the server
         reader = SnapshotReader(self.config)
         try:
@@ -359,6 +360,7 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
         """One for each table; only after the last one is all of the batch delivered."""
         pages: list[Page] = []
         begin, end = batch.begin, batch.end
+        self._know([group.relation for group in batch.groups])
         done = set(begin.done)
         for group in batch.groups:
             done.add(group.relation.oid)
@@ -367,7 +369,7 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
             transaction = batch.transactions[int(batch.transaction_of(group.numbers[-1:])[0])]
             position = batch.positions[group.numbers[-1]] if end.events else 0
             offset = after.offset(lsn=position, transaction=transaction[0], committed_us=transaction[1])
-            page = self._table(group.relation).log_page(
+            page = self._tables[group.relation.oid][1].log_page(
                 batch,
                 group,
                 handled_us=self._now_us(),
@@ -377,13 +379,15 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
             pages.append(page)
         return pages
 
-    def _table(self, relation: LogRelation) -> CapturedTable:
-        known = self._tables.get(relation.oid)
-        if known is None or known[0] is not relation:
-            with catalogue(self.config) as server:
+    def _know(self, relations: Sequence[LogRelation]) -> None:
+        """Ask the server, in one session, for what the log does not say of tables whose columns are new."""
+        news = [one for one in relations if one.oid not in self._tables or self._tables[one.oid][0] is not one]
+        if not news:
+            return
+        with catalogue(self.config) as server:
+            for relation in news:
                 table = captured(self.config, self._form, server, relation, apart=self._apart)
-            known = self._tables[relation.oid] = (relation, table)
-        return known[1]
+                self._tables[relation.oid] = (relation, table)
 
     async def _heartbeat(self, place: Place) -> Page:
         if self.config.heartbeat_action_query:
@@ -394,7 +398,3 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
             partition=self.partition(),
             topic_prefix=self.config.heartbeat_topics_prefix,
         )
-
-
-def _tables_read(progress: Progress | None) -> frozenset[str]:
-    return frozenset() if progress is None else progress.done

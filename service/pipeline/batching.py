@@ -3,9 +3,10 @@
 It closes by count, bytes or age, whichever is first, or at once while none before it is being converted or waits for
 its delivery to begin (then waiting would only add latency). It never splits a page, nor a transaction of the source:
 pages of one that has not ended yet stay behind for the next micro-batch. Only a page or transaction larger than a
-limit exceeds it. A transaction of the source that is larger than what may be held of one is split between two of its
-pages, unless its connector declares that it must not be. The rest of one that has been split is handed over by the
-ordinary limits: there is nothing whole left to keep, and several pieces are in memory at once on their way to Kafka.
+limit exceeds it. A transaction of the source that is larger than what may be held of one is split between its pages,
+unless its connector declares that it must not be. All of it, what was held and what still comes, is handed over by the
+ordinary limits then: there is nothing whole left to keep, and a piece that is converted and delivered is in memory
+several times.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ class CloseReason(StrEnum):
     IDLE = "idle"
     STOP = "stop"
     TRANSACTION = "transaction"
-    """A transaction of the source has become too large to be held until its end, and is split here."""
+    """A transaction of the source has become too large to be held until its end, and is split here; or a piece more of
+    what was held of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,8 @@ class Batcher:
         self._records = 0
         self._bytes = 0
         self._is_split = False
-        """Whether what is closable ends within a transaction that has just become too large."""
+        """Whether what is closable is of a transaction that was held until it became too large, and more than one
+        micro-batch."""
         self._is_rest = False
         """Whether the open transaction has been split before."""
 
@@ -113,8 +116,7 @@ class Batcher:
         if item.page.ends_transaction or self._is_rest:
             self._closable_pages = len(self._held)
             self._is_rest = not item.page.ends_transaction
-        elif not self.is_closable and self._is_transaction_too_large():
-            self._split_transaction()
+        self._split_what_is_too_large()
 
     def reason_to_close_before(self, item: QueuedPage) -> CloseReason | None:
         """The limit that ``item`` would break, so that it must open the next micro-batch; None when it fits."""
@@ -127,7 +129,11 @@ class Batcher:
         return CloseReason.BYTES if self._bytes + item.page.bytes > self._limits.bytes_max else None
 
     def reason_to_close(self, *, now: float, is_converting: bool) -> CloseReason | None:
-        """Why to close now, or None to go on collecting."""
+        """Why to close now, or None to go on collecting; raises as ``add`` does.
+
+        A transaction that is too large may have waited behind what was closed last, and nobody fetches more of it.
+        """
+        self._split_what_is_too_large()
         if not self.is_closable:
             return None
         if self._is_split:
@@ -142,18 +148,28 @@ class Batcher:
 
     def close(self, reason: CloseReason, *, now: float) -> MicroBatch:
         """Hand over what is complete; pages of an unfinished transaction of the source stay."""
-        complete, self._held = self._held[: self._closable_pages], self._held[self._closable_pages :]
-        self._closable_pages = 0
-        self._is_split = False
+        count = self._pages_that_fit() if self._is_split else self._closable_pages
+        complete, self._held = self._held[:count], self._held[count:]
+        self._closable_pages -= count
         self._records = sum(len(held.item.page) for held in self._held)
         self._bytes = sum(held.item.page.bytes for held in self._held)
+        self._is_split = self._is_split and self._closable_pages > self._pages_that_fit()
         return MicroBatch(tuple(held.item for held in complete), reason, _age_seconds(complete, now))
 
-    def _is_transaction_too_large(self) -> bool:
-        return self._bytes > self._limits.transaction_bytes_max or len(self._held) > OPEN_TRANSACTION_PAGES_MAX
+    def _pages_that_fit(self) -> int:
+        """Of what is held, how many pages from the first on are one micro-batch by the ordinary limits."""
+        records = size = 0
+        for number, held in enumerate(self._held):
+            records, size = records + len(held.item.page), size + held.item.page.bytes
+            if number and (records > self._limits.records_max or size > self._limits.bytes_max):
+                return number
+        return len(self._held)
 
-    def _split_transaction(self) -> None:
+    def _split_what_is_too_large(self) -> None:
         """Every page's offset is a place to resume from, those within a transaction too."""
+        is_too_large = self._bytes > self._limits.transaction_bytes_max or len(self._held) > OPEN_TRANSACTION_PAGES_MAX
+        if self.is_closable or not is_too_large:
+            return
         if not self._limits.is_transaction_split:
             message = (
                 f"one transaction of the source has more than {self._limits.transaction_bytes_max} bytes or "

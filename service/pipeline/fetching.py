@@ -20,7 +20,7 @@ from metrics.events import (
 from service.domain.errors import ConnectorExitError
 from service.pipeline.activity import Activity
 from service.pipeline.context import TaskContext
-from service.pipeline.memory import MemoryShare
+from service.pipeline.memory import COUNTED_TIMES, MemoryShare
 from service.pipeline.queue import BoundedQueue, QueuedPage
 
 
@@ -45,8 +45,12 @@ class FetchStage:
     events: TaskEvents
     clock: Clock
     retry: FetchRetry
+    transaction_bytes_max: int | None = None
+    """Of a transaction of the source, after which whoever takes the pages splits it; None: it is never split."""
     pages_handed_over: int = 0
     """Since the start; progress resets the back-off."""
+    _open_bytes: int = 0
+    """Of the transaction that is fetched."""
 
     def __post_init__(self) -> None:
         """A fetcher that tries again by itself has no more patience than this stage."""
@@ -84,10 +88,21 @@ class FetchStage:
             asked_at = self.clock.monotonic()
             async for page in pages:
                 await self._hand_over(page, asked_at=asked_at)
-                # Pages of an unfinished transaction of the source are given back only once it is whole.
-                if page.ends_transaction and not self.memory.has_room:
+                if self._is_given_back(page) and not self.memory.has_room:
                     await self._wait_for_memory()
                 asked_at = self.clock.monotonic()
+
+    def _is_given_back(self, page: Page) -> bool:
+        """Whether all that is held is delivered without any further page: else nobody may wait for its memory.
+
+        Pages of an unfinished transaction are given back once it is whole, or so large that it is split. Then there is
+        nothing to be kept any more, and what is on its way has no more memory than what was kept.
+        """
+        limit = self.transaction_bytes_max
+        self._open_bytes = 0 if page.ends_transaction else self._open_bytes + page.bytes
+        is_split = limit is not None and self._open_bytes > limit
+        self.memory.bytes_max = COUNTED_TIMES * limit if limit is not None and is_split else None
+        return page.ends_transaction or is_split
 
     async def _hand_over(self, page: Page, *, asked_at: float) -> None:
         fetched_at = self.clock.monotonic()

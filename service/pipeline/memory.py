@@ -30,6 +30,8 @@ from service.pipeline.converting import ConvertedBatch
 SHARE_OF_FREE = 2
 """How many times what is free a connector, or a task, may hold: a larger number uses more of the budget, and leaves
 less for those that start later."""
+COUNTED_TIMES = 2
+"""A page is counted for itself, and for the outcome that it will have."""
 DEFAULT_DIVISOR = 4
 """The default budget is a quarter of the process's memory: Spark's JVM, its Arrow buffers and Python need the rest."""
 
@@ -55,6 +57,8 @@ class MemoryBudget:
         """Whether the task may ask its source for another page; one that holds nothing always may."""
         if not share.bytes_held:
             return True
+        if share.bytes_max is not None and share.bytes_held > share.bytes_max:
+            return False
         connector_room = SHARE_OF_FREE * self._bytes_free - self._held_by_connector[share.task_id.connector]
         return share.bytes_held < SHARE_OF_FREE * connector_room
 
@@ -94,6 +98,8 @@ class MemoryShare:
     budget: MemoryBudget
     task_id: TaskId
     emit: Emit
+    bytes_max: int | None = None
+    """What the task may hold, of whatever is free, and still ask for another page; None: as the budget has it."""
     bytes_held: int = field(default=0, init=False)
 
     def __enter__(self) -> Self:
@@ -132,7 +138,7 @@ class MemoryShare:
 
     def add_page(self, page: Page) -> None:
         """Count a page that was fetched, twice: once for the outcome that it will have, until that is known."""
-        self.add(2 * bytes_of_page(page))
+        self.add(COUNTED_TIMES * bytes_of_page(page))
 
     def add_outcome(self, converted: ConvertedBatch) -> None:
         """Count a micro-batch that was converted: the bytes of its outcome replace what was expected of it."""

@@ -181,7 +181,15 @@ class SourceTask:
         queue = BoundedQueue(settings.queue, on_change=on_change)
         memory = parts.memory.share(self.task_id, parts.emit)
         fetch = FetchStage(
-            self.connector, context, queue, memory, self.activity, events, parts.clock, settings.fetch_retry
+            self.connector,
+            context,
+            queue,
+            memory,
+            self.activity,
+            events,
+            parts.clock,
+            settings.fetch_retry,
+            settings.batch.transaction_bytes_max,
         )
         deliver = DeliverStage(
             task_id=self.task_id,

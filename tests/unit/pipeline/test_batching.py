@@ -73,15 +73,41 @@ def test_an_unfinished_transaction_of_the_source_stays_for_the_next() -> None:
     assert batch.records == 4
 
 
-def test_a_transaction_that_is_too_large_is_split_between_two_pages() -> None:
-    """At once, with a reason of its own."""
-    held = batcher(queued(page(b"1", ends_transaction=False)))
-    assert not held.is_closable
-    large = queued(page(b"x" * 1_000, ends_transaction=False))
-    held.add(large, now=0)
+def test_a_transaction_that_is_too_large_is_split_between_its_pages() -> None:
+    """At once, with a reason of its own, into pieces of the ordinary size: each is in memory several times."""
+    sizes = (1, 90, 90, 90, 300, 90, 90, 390)
+    held, items = Batcher(LIMITS), [queued(page(b"x" * size, ends_transaction=False)) for size in sizes]
+    for item in items:
+        assert not held.is_closable
+        held.add(item, now=0)
+    pieces = []
+    while held.reason_to_close(now=0, is_converting=True) is CloseReason.TRANSACTION:
+        assert held.reason_to_close_before(queued(page(b"2"))) is CloseReason.TRANSACTION
+        pieces.append(held.close(CloseReason.TRANSACTION, now=0).pages)
+    assert [[len(item.page.payload_column[0].as_py()) for item in piece] for piece in pieces] == [
+        [1, 90, 90],
+        [90],
+        [300],
+        [90, 90],
+    ]
+    assert held.close(CloseReason.BYTES, now=0).pages == (items[-1],)
+    assert held.is_empty
+
+
+def test_a_transaction_that_became_too_large_behind_another_is_split_once_that_is_handed_over() -> None:
+    """Nothing more comes of it until then: whoever fetches it waits for what it holds to be delivered."""
+    whole, large = queued(page(b"1")), queued(page(b"x" * 1_001, ends_transaction=False))
+    held = batcher(whole, large)
+    assert held.reason_to_close(now=0, is_converting=True) is CloseReason.BYTES
+    assert held.close(CloseReason.BYTES, now=0).pages == (whole,)
     assert held.reason_to_close(now=0, is_converting=True) is CloseReason.TRANSACTION
-    assert held.reason_to_close_before(queued(page(b"2"))) is CloseReason.TRANSACTION
-    assert held.close(CloseReason.TRANSACTION, now=0).pages[-1] is large
+    assert held.close(CloseReason.TRANSACTION, now=0).pages == (large,)
+    refusing = Batcher(replace(LIMITS, is_transaction_split=False))
+    refusing.add(whole, now=0)
+    refusing.add(large, now=0)
+    assert refusing.close(CloseReason.BYTES, now=0).pages == (whole,)
+    with pytest.raises(SourceTransactionTooLargeError):
+        refusing.reason_to_close(now=0, is_converting=False)
 
 
 def test_the_rest_of_a_split_transaction_is_handed_over_by_the_ordinary_limits() -> None:
@@ -125,8 +151,9 @@ def test_every_page_is_in_exactly_one_batch_in_order_and_limits_hold(source: lis
         held.add(item, now=0)
         if (reason := held.reason_to_close(now=0, is_converting=True)) is not None:
             batches.append(held.close(reason, now=0))
-    if held.is_closable:
-        batches.append(held.close(CloseReason.STOP, now=0))
+    while (reason := held.reason_to_close(now=0, is_converting=False)) is not None:
+        batches.append(held.close(reason, now=0))
+    assert sum(item.page.bytes for item in items[sum(len(batch.pages) for batch in batches) :]) <= 1_000
     handed_over = [item for batch in batches for item in batch.pages]
     assert handed_over == items[: len(handed_over)]
     assert not any(item.page.ends_transaction for item in items[len(handed_over) :])
@@ -139,7 +166,8 @@ def test_every_page_is_in_exactly_one_batch_in_order_and_limits_hold(source: lis
         assert batch.pages[-1].page.ends_transaction or is_rest
         is_one_transaction = sum(item.page.ends_transaction for item in batch.pages) <= 1
         fits = batch.records <= LIMITS.records_max and batch.bytes <= LIMITS.bytes_max
-        assert fits or is_one_transaction
+        is_piece = batch.reason is CloseReason.TRANSACTION
+        assert fits or len(batch.pages) == 1 or (is_one_transaction and not is_piece)
 
 
 def test_memory_over_a_transaction_of_a_million_rows_is_bounded_by_its_limit() -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from fetchers.sdk import FetchContext, Page
 from metrics.events import MemoryHeldChanged, MemoryWaitBegan, MemoryWaited
+from service.domain.errors import SourceTransactionTooLargeError
 from service.domain.ids import TaskId
 from service.kafka.errors import DeliveryFatal
 from service.pipeline.batching import BatchLimits
@@ -140,6 +141,52 @@ async def test_a_transaction_of_the_source_is_fetched_to_its_end() -> None:
     source.payloads = payloads(8)
     async with running(world.task(source, batch=BatchLimits(4, 10_000, 0.5))):
         await wait_until(lambda: len(world.kafka.values(TOPIC)) == 8)
+
+
+class OneTransaction(Numbers):
+    """All that it has is one transaction of the source, behind a page that is one by itself."""
+
+    async def fetch(self, context: FetchContext) -> AsyncIterator[Page]:
+        """See ``Numbers``."""
+        last = len(self.payloads)
+        async for page in super().fetch(context):
+            yield replace(page, ends_transaction=page.offset["position"] in {5, last})
+
+
+@pytest.mark.parametrize("first_bytes_max", [1, 10**9])
+async def test_a_large_transaction_has_no_more_memory_than_is_kept_of_it_whole(first_bytes_max: int) -> None:
+    """Once it is split nothing is kept of it, and its source waits until what it holds is delivered.
+
+    Also where it became so large behind a page that waited for others to be converted.
+    """
+    hanging = asyncio.Event()
+
+    class Hanging(FakeConversion):
+        async def __call__(self, *args: object, **options: bool) -> pa.Table:
+            await hanging.wait()
+            return await super().__call__(*args, **options)  # type: ignore[arg-type]
+
+    limit, everything = 5_000, PAGE_PAYLOADS * 400
+    world, source = World(conversion=Hanging()), OneTransaction(numbers([]).config)
+    source.payloads, source.page_records = everything, 5
+    limits = BatchLimits(50, first_bytes_max, 0.5, transaction_bytes_max=limit)
+    async with running(world.task(source, queue=QueueLimits(10**9, 10**9), batch=limits)):
+        await wait_until(lambda: bool(world.told(MemoryWaitBegan)))
+        assert not world.kafka.values(TOPIC)
+        hanging.set()
+        await wait_until(lambda: len(world.kafka.values(TOPIC)) == len(everything))
+    assert limit < max(event.bytes for event in world.told(MemoryHeldChanged)) < 4 * limit
+    assert world.memory.bytes_held == 0
+
+
+async def test_a_large_transaction_that_must_not_be_split_fails_its_task() -> None:
+    """Instead of waiting for memory that nobody gives back."""
+    world, source = World(), OneTransaction(numbers([]).config)
+    source.payloads, source.page_records = PAGE_PAYLOADS * 400, 5
+    limits = BatchLimits(50, 1, 0.5, transaction_bytes_max=5_000, is_transaction_split=False)
+    error = await fail(world.task(source, queue=QueueLimits(10**9, 10**9), batch=limits))
+    assert isinstance(error, SourceTransactionTooLargeError)
+    assert len(world.kafka.values(TOPIC)) == 5
 
 
 def test_the_default_is_a_quarter_of_what_the_cgroup_allows(tmp_path: Path) -> None:

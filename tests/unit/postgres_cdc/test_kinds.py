@@ -90,6 +90,6 @@ def test_modes_say_how_values_are_held() -> None:
 def test_domains_are_what_they_are_made_of() -> None:
     """With the modifier of the domain; a type that has gone is text."""
     plain = {"base": None, "modifier": -1, "item": None, "labels": None, "delimiter": ","}
-    rows = [{**plain, "oid": 1, "name": "numeric"}, {**plain, "oid": 2, "name": "money5", "base": 1, "modifier": 7}]
+    rows = {1: {**plain, "name": "numeric"}, 2: {**plain, "name": "money5", "base": 1, "modifier": 7}}
     assert type_of(rows, 2, -1) == Type("numeric", 7)
     assert type_of(rows, 99, -1) == Type("text")
