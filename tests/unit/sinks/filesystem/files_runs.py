@@ -100,6 +100,12 @@ def found(folder: Path, pattern: str = "topics/orders/**/*.json") -> dict[str, l
     }
 
 
+def commits(folder: Path) -> int:
+    """How often files were committed; the log's first entry is the claim."""
+    (entry,) = folder.glob("logs/orders/0/*.commit")
+    return int(entry.stem) - 1
+
+
 def every_name(folder: Path) -> set[str]:
     """Paths of all files below ``topics``."""
     return {str(file.relative_to(folder / "topics")) for file in (folder / "topics").rglob("*") if file.is_file()}
@@ -121,6 +127,21 @@ class QuickStore(LocalStore):
 
     def _sync(self, folder: Path) -> None:
         """Nothing dies with its disk here."""
+
+
+class CountingStore(QuickStore):
+    """Knows how many files were open at once, those of the log among them."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.open_max = 0
+        self._opened: list[IO[bytes]] = []
+
+    def create(self, path: str) -> IO[bytes]:
+        """As of a folder of this machine."""
+        self._opened = [*(file for file in self._opened if not file.closed), super().create(path)]
+        self.open_max = max(self.open_max, len(self._opened))
+        return self._opened[-1]
 
 
 class DyingStore(QuickStore):

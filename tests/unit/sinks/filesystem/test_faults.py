@@ -218,7 +218,7 @@ def test_one_who_stalls_after_its_claim_removes_nothing_of_its_successor(tmp_pat
         values = pa.array(['{"n":0}', '{"n":1}'])
         successor.take(values, np.arange(2, dtype=np.int64), where, shape=NO_SHAPE, now_ms=0)
         for file in successor._files.values():
-            successor._write(file)
+            successor._begun(file)
 
     PartitionFiles(OvertakenStore(tmp_path, overtake), config, HERE).claim(None)
     successor.commit()
