@@ -36,6 +36,16 @@ _OWN_SHARE = 1 / 64
 
 
 @dataclass(frozen=True, slots=True)
+class Moment:
+    """When something happens."""
+
+    ms: int
+    """Since 1970, by the machine's clock, which somebody may set."""
+    steady_ms: int
+    """Since some moment; they only ever go on."""
+
+
+@dataclass(frozen=True, slots=True)
 class _Writing:
     """A temporary file."""
 
@@ -77,10 +87,10 @@ class PartitionFiles:
     """The offset before which all is in files that are committed."""
     records: int = 0
     """In open files."""
-    taken_at_ms: int = 0
+    taken_at: Moment = Moment(0, 0)
     """When records came last."""
     begun_at_ms: int = 0
-    """When the first record of the open files came."""
+    """When the first record of the open files came, by the machine's clock."""
     _files: dict[str, _OpenFile] = field(default_factory=dict)
     """By their folders, in the order of their numbers."""
     _gathered: Gathered = field(default_factory=Gathered)
@@ -144,13 +154,14 @@ class PartitionFiles:
                 ends.append(int(name[3]))
         return max(ends) + 1 if ends else None
 
-    def commit_if_due(self, now_ms: int) -> None:
-        """Commit where the clock says so."""
+    def commit_if_due(self, now: Moment) -> None:
+        """Commit where the clock says so. One that is set back, or ahead, holds no file open."""
         config = self.config
         if not self._files:
             return
-        is_idle = config.rotate_idle_interval_ms > 0 and now_ms - self.taken_at_ms >= config.rotate_idle_interval_ms
-        if is_idle or self._schedule(now_ms) != self._schedule(self.begun_at_ms):
+        silent_ms = now.steady_ms - self.taken_at.steady_ms
+        is_idle = 0 < config.rotate_idle_interval_ms <= silent_ms
+        if is_idle or self._schedule(now.ms) != self._schedule(self.begun_at_ms):
             self.commit()
 
     def _schedule(self, at_ms: int) -> int:
@@ -161,10 +172,10 @@ class PartitionFiles:
         offset = local.utcoffset() or timedelta()
         return (at_ms + int(offset.total_seconds() * 1000)) // self.config.rotate_schedule_interval_ms
 
-    def take(self, values: Any, offsets: npt.NDArray[np.int64], placed: Placed, *, shape: Shape, now_ms: int) -> None:
+    def take(self, values: Any, offsets: npt.NDArray[np.int64], placed: Placed, *, shape: Shape, now: Moment) -> None:
         """Add records, ascending, all of them fit and new; closes and commits files where it is time."""
-        self.commit_if_due(now_ms)
-        self.taken_at_ms = now_ms
+        self.commit_if_due(now)
+        self.taken_at = now
         if shape != self.shape:
             self.commit()
         self.shape = shape
@@ -200,8 +211,12 @@ class PartitionFiles:
         return begin + new[left] if len(new) > left else end
 
     def _add(self, values: Any, offsets: npt.NDArray[np.int64], placed: Placed, *, begin: int, end: int) -> None:
-        if self._first_time_ms is None and placed.times_ms is not None:
-            self._first_time_ms = int(placed.times_ms[begin])
+        if placed.times_ms is not None:
+            time_ms = int(placed.times_ms[begin])
+            # A clock that is set back would hold the files open until it is where it was.
+            is_set_back = self.config.extractor == "Wallclock" and time_ms < (self._first_time_ms or 0)
+            if self._first_time_ms is None or is_set_back:
+                self._first_time_ms = time_ms
         codes, own = placed.codes[begin:end], offsets[begin:end]
         # Later values replace earlier ones: for each folder the last offset, and, backwards, the first.
         firsts, lasts = np.full(len(placed.names), -1, np.int64), np.full(len(placed.names), -1, np.int64)
@@ -213,7 +228,7 @@ class PartitionFiles:
             file.end, numbers[code] = last, file.number
         self._gathered.add(values.slice(begin, end - begin), numbers[codes])
         if not self.records:
-            self.begun_at_ms = self.taken_at_ms
+            self.begun_at_ms = self.taken_at.ms
         self.records += end - begin
         self._last_offset = int(offsets[end - 1])
 

@@ -20,11 +20,16 @@ from service.sinks.batch import Form
 from service.sinks.contract import Fatal
 from service.sinks.filesystem.path_format import PathFormatError, compiled, folders_of
 from tests.unit.sinks.filesystem.files_runs import (
+    BY_CLOCK,
+    BY_CLOCK_IDS,
+    CLOCK_SET,
+    DAY,
     HERE,
     SET_CLOCK,
     CountingStore,
     FixedClock,
     batch_of,
+    clock_is_set,
     commits,
     config_of,
     every_name,
@@ -236,11 +241,39 @@ async def test_files_of_a_silent_topic_end_by_the_clock(key: str, tmp_path: Path
         assert sink.flush_interval_seconds == 30
         await sink.open({HERE: None})
         await sink.put(batch_of([{"n": 1}]))
-        clock.at += timedelta(seconds=59)
+        clock.go_on(59)
         assert await sink.flush({HERE: 1}) == {}
-        clock.at += timedelta(seconds=1)
+        clock.go_on(1)
         assert await sink.flush({HERE: 1}) == {HERE: 1}
     assert list(found(tmp_path).values()) == [[{"n": 1}]]
+
+
+@pytest.mark.parametrize("by", CLOCK_SET)
+@pytest.mark.parametrize("changes", BY_CLOCK, ids=BY_CLOCK_IDS)
+async def test_a_clock_that_is_set_holds_no_file_open(changes: dict[str, str], by: timedelta, tmp_path: Path) -> None:
+    """Where the clock ends files, they end within two intervals of it, also when it was set; each record once."""
+    clock = FixedClock(SET_CLOCK.at)
+    async with running(config_of(tmp_path, flush__size="100", **changes), clock=clock) as sink:
+        count = await clock_is_set(sink, clock, by)
+    committed = [row["n"] for rows in found(tmp_path).values() for row in rows]
+    assert committed == list(range(len(committed)))
+    assert len(committed) >= count - 2
+    assert commits(tmp_path) >= count - 3
+
+
+async def test_folders_by_a_clock_that_is_set_back(tmp_path: Path) -> None:
+    """A record's folder is the time at which it came, as the clock had it: the day before, and each record once."""
+    clock = FixedClock(SET_CLOCK.at)
+    changes = {"partitioner__class": "DailyPartitioner", "timezone": "UTC", "flush__size": "2"}
+    async with running(config_of(tmp_path, **changes), clock=clock) as sink:
+        await sink.open({HERE: None})
+        await sink.put(batch_of([{"n": 0}]))
+        clock.at -= DAY
+        await sink.put(batch_of([{"n": 1}], begin=1))
+    assert found(tmp_path) == {
+        "orders/year=2026/month=03/day=28/orders+0+0000000001+0000000001.json": [{"n": 1}],
+        "orders/year=2026/month=03/day=29/orders+0+0000000000+0000000000.json": [{"n": 0}],
+    }
 
 
 BY_N = {"partitioner__class": "FieldPartitioner", "partition__field__name": "n"}
