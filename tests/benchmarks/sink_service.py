@@ -31,7 +31,7 @@ from tests.databases import Postgres, running_postgres
 
 RATE_PER_SECOND = 100
 LOOK_SECONDS = 0.02
-FOLDERS = 1_000
+FOLDERS = 3_000
 ROTATION_SECONDS = 5
 FILL_RECORDS = 20_000
 MEBIBYTE = 1024 * 1024
@@ -127,11 +127,11 @@ async def _registered(registry: str, topic: str) -> int:
 
 
 async def measure_memory(bench: Field, *, records: int, folder_records: int) -> list[Row]:
-    """Records of a long topic to a file; and as many folders as may be open at once."""
+    """Records of a long topic to a file; and three times as many folders as files may be open."""
     topic = f"long-{time.time_ns()}"
 
     def value(number: int) -> bytes:
-        return b'{"number":"%012d","folder":"f%03d","filling":"%s"}' % (number, number % FOLDERS, b"x" * 45)
+        return b'{"number":"%012d","folder":"f%04d","filling":"%s"}' % (number, number % FOLDERS, b"x" * 45)
 
     size_bytes = len(value(0)) + 1
     await fill(bench.servers.bootstrap, topic, value, records=records)
@@ -196,7 +196,10 @@ async def _folders(bench: Field, value: Number, *, records: int) -> list[Row]:
         looks = Looks(child)
         before = child.memory_bytes()
         await looks.until(count, FOLDERS)
-    lines = [json.loads(text)["number"] for file in _files(folder) for text in file.read_bytes().splitlines()]
+    files = _files(folder)
+    if len(files) != FOLDERS:
+        raise RuntimeError(f"there are {len(files):,} files, and should be {FOLDERS:,}: one commit, and one a folder")
+    lines = [json.loads(text)["number"] for file in files for text in file.read_bytes().splitlines()]
     if sorted(map(int, lines)) != list(range(records)):
         raise RuntimeError(f"the folders hold {len(lines):,} records, and should hold {records:,}, each once")
     grown = (looks.peak_bytes - before) / MEBIBYTE

@@ -85,11 +85,13 @@ class FilesConfig(SinkConfig):
     filename_offset_zero_pad_width: Annotated[int, Field(ge=0, le=20), _LOW] = 10
     """Digits that offsets have in names of files, at least."""
     max_open_files_per_partition: Annotated[int, Field(ge=-1), _LOW] = 1000
-    """Folders that the records of one partition of a topic may go to between two commits: before one more, the files
-    are closed and committed. -1: any number."""
+    """Files of one partition of a topic that are open at once. It bounds descriptors and memory, not folders: rows of
+    further folders wait in a file of the worker's, and their files are written one by one at the commit. -1: any
+    number."""
     buffer_bytes: Annotated[int, Field(ge=1_048_576), _LOW] = 67_108_864
-    """Bytes of records that a partition of a topic holds in memory; above it, a part of the largest files is written.
-    A key of headrace."""
+    """Bytes of records that a partition of a topic holds in memory; above it, they are written: to the files of folders
+    that have a 64th of them or more, and for all others to one file of the worker's (below ``TMPDIR``), where they wait
+    for the commit. A key of headrace."""
 
     partitioner_class: Annotated[str, _FOLDERS] = "io.confluent.connect.storage.partitioner.DefaultPartitioner"
     """``DefaultPartitioner``, ``FieldPartitioner``, ``TimeBasedPartitioner``, ``DailyPartitioner`` or

@@ -43,7 +43,7 @@ from service.sinks.filesystem.folders import Placed, placed
 from service.sinks.filesystem.object_store import ObjectStore
 from service.sinks.filesystem.shapes import NO_SHAPE, Shape, ShapeError, column_of_json, shape_of
 from service.sinks.filesystem.stores import HdfsStore, LocalStore, Store
-from service.sinks.filesystem.writing import PartitionFiles
+from service.sinks.filesystem.writing import Moment, PartitionFiles
 from service.sinks.json_columns import json_texts
 
 T = TypeVar("T")
@@ -119,10 +119,10 @@ class FilesSink(SinkConnector[FilesConfig]):
 
     async def put(self, batch: SinkBatch) -> None:
         """Gather; files that are full are committed."""
-        now_ms = self._now_ms()
-        await self._run(lambda: self._put(batch, now_ms))
+        now = self._now()
+        await self._run(lambda: self._put(batch, now))
 
-    def _put(self, batch: SinkBatch, now_ms: int) -> None:
+    def _put(self, batch: SinkBatch, now: Moment) -> None:
         for partition, part in batch.by_partition():
             files = self._partitions.get(partition)
             if files is None:
@@ -132,9 +132,9 @@ class FilesSink(SinkConnector[FilesConfig]):
                 raise Fatal(self._of_another_topic(partition, int(offsets[0]), files.begin))
             first = int(np.searchsorted(offsets, files.next_offset))
             if first:
-                self._fitting(files, part.slice(0, first), now_ms)  # in files, or refused and perhaps not told yet
+                self._fitting(files, part.slice(0, first), now)  # in files, or refused and perhaps not told yet
             if first < len(offsets):
-                self._take(files, part.slice(first, len(offsets) - first), offsets[first:], now_ms)
+                self._take(files, part.slice(first, len(offsets) - first), offsets[first:], now)
                 files.next_offset = int(offsets[-1]) + 1
 
     def _of_another_topic(self, partition: Partition, offset: int, begin: int) -> str:
@@ -145,8 +145,8 @@ class FilesSink(SinkConnector[FilesConfig]):
             f"{self.config.url}, then restart the task"
         )
 
-    def _take(self, files: PartitionFiles, batch: SinkBatch, offsets: npt.NDArray[np.int64], now_ms: int) -> None:
-        fitting = self._fitting(files, batch, now_ms)
+    def _take(self, files: PartitionFiles, batch: SinkBatch, offsets: npt.NDArray[np.int64], now: Moment) -> None:
+        fitting = self._fitting(files, batch, now)
         if fitting is None:
             return
         written, found, shape, is_fit = fitting
@@ -155,10 +155,10 @@ class FilesSink(SinkConnector[FilesConfig]):
             found = replace(found, codes=found.codes[is_fit], times_ms=times)
             written, offsets = written.filter(pa.array(is_fit)), offsets[is_fit]
         if len(offsets):
-            files.take(written, offsets, found, shape=shape, now_ms=now_ms)
+            files.take(written, offsets, found, shape=shape, now=now)
 
     def _fitting(
-        self, files: PartitionFiles, batch: SinkBatch, now_ms: int
+        self, files: PartitionFiles, batch: SinkBatch, now: Moment
     ) -> tuple[Any, Placed, Shape, npt.NDArray[np.bool_]] | None:
         """The values as they are written, their folders, their shape, and which of them go to files.
 
@@ -172,7 +172,7 @@ class FilesSink(SinkConnector[FilesConfig]):
                 written, unfit = projected(written, shape, files.shape)
                 _refuse(batch, unfit, is_fit, "its value has no place in the file's schema")
                 shape = files.shape
-            return written, placed(batch, typed, self.config, now_ms=now_ms, is_fit=is_fit), shape, is_fit
+            return written, placed(batch, typed, self.config, now_ms=now.ms, is_fit=is_fit), shape, is_fit
         except ShapeError as error:
             for row in np.flatnonzero(is_fit).tolist():
                 batch.refuse(row, error.reason, str(error))
@@ -212,15 +212,15 @@ class FilesSink(SinkConnector[FilesConfig]):
 
     async def flush(self, offsets: Offsets) -> Offsets:
         """Say how far the files are committed; what is due by the clock is committed now."""
-        now_ms = self._now_ms()
-        return await self._run(lambda: self._flush(offsets, now_ms))
+        now = self._now()
+        return await self._run(lambda: self._flush(offsets, now))
 
-    def _flush(self, offsets: Offsets, now_ms: int) -> dict[Partition, int]:
+    def _flush(self, offsets: Offsets, now: Moment) -> dict[Partition, int]:
         safe: dict[Partition, int] = {}
         for partition, offset in offsets.items():
             files = self._partitions.get(partition)
             if files is not None:
-                files.commit_if_due(now_ms)
+                files.commit_if_due(now)
                 known = files.safe(offset)
                 if known is not None:
                     safe[partition] = known
@@ -244,8 +244,11 @@ class FilesSink(SinkConnector[FilesConfig]):
             self._thread.submit(lambda: _drop(files))
         self._thread.shutdown(wait=False)
 
-    def _now_ms(self) -> int:
-        return 0 if self._context is None else int(self._context.clock.now().timestamp() * 1000)
+    def _now(self) -> Moment:
+        if self._context is None:
+            raise StartAnew("the sink is not started")
+        clock = self._context.clock
+        return Moment(int(clock.now().timestamp() * 1000), int(clock.monotonic() * 1000))
 
     async def _run(self, work: Callable[[], T]) -> T:
         """Do it in the thread, also to its end where nobody waits for it any more.

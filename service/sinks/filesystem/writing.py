@@ -1,13 +1,15 @@
 """The files of one Kafka partition between two commits: gathered, written, closed and committed together.
 
-Where files end follows from the records alone (their number, their times, their schemas, the number of folders), so
-that records that come again make the same files. Only the two keys that go by the clock are another matter.
+Where files end follows from the records alone (their number, their times, their schemas), so that records that come
+again make the same files. Only the two keys that go by the clock are another matter.
+
+Rows wait in ``gathering``. Those of a folder that has many of them go to its temporary file before the commit; the
+files of the others are written one after another at the commit.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -22,12 +24,25 @@ from service.sinks.filesystem.commit_log import CommitLog, Entry
 from service.sinks.filesystem.config import FilesConfig, FileSystemSinkConfig
 from service.sinks.filesystem.folders import Placed
 from service.sinks.filesystem.formats import FormatWriter, writer_of
+from service.sinks.filesystem.gathering import Gathered
 from service.sinks.filesystem.hive import HiveStatements
 from service.sinks.filesystem.shapes import NO_SHAPE, Shape, shape_from
 from service.sinks.filesystem.stores import Store
 
-_SPILLED_SHARE = 0.5
-"""Of the buffer, that is left after a spill."""
+FOLDERS_MAX = 30_000
+"""Of one commit: its entry in the log names the file of each, and is read and written whole (some megabytes)."""
+_OWN_SHARE = 1 / 64
+"""Of the buffer, that a folder must have before its file is begun; below it, files would be of very small pieces."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """When something happens."""
+
+    ms: int
+    """Since 1970, by the machine's clock, which somebody may set."""
+    steady_ms: int
+    """Since some moment; they only ever go on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,17 +56,18 @@ class _Writing:
 
 @dataclass(slots=True)
 class _OpenFile:
-    """Records of one folder."""
+    """Of one folder, until the next commit."""
 
+    number: int
+    """Of the folder, counted from the last commit."""
     begin: int
-    """Offset of the first."""
-    end: int = 0
+    """Offset of the first record."""
+    end: int
     """Offset of the last."""
-    held: list[Any] = field(default_factory=list)
-    """Columns that are not yet written."""
-    size_bytes: int = 0
-    """Of them."""
     writing: _Writing | None = None
+    """None as long as all of its rows are gathered."""
+    is_waiting: bool = False
+    """Its rows wait for the commit: it has had too few of them."""
 
 
 @dataclass(slots=True)
@@ -71,14 +87,15 @@ class PartitionFiles:
     """The offset before which all is in files that are committed."""
     records: int = 0
     """In open files."""
-    taken_at_ms: int = 0
+    taken_at: Moment = Moment(0, 0)
     """When records came last."""
     begun_at_ms: int = 0
-    """When the first record of the open files came."""
+    """When the first record of the open files came, by the machine's clock."""
     _files: dict[str, _OpenFile] = field(default_factory=dict)
+    """By their folders, in the order of their numbers."""
+    _gathered: Gathered = field(default_factory=Gathered)
     _first_time_ms: int | None = None
     _last_offset: int = -1
-    _held_bytes: int = 0
     _claimed: int = 0
     """Number of this task's claim; names of its temporary files begin with it."""
     _log: CommitLog = field(init=False)
@@ -137,13 +154,14 @@ class PartitionFiles:
                 ends.append(int(name[3]))
         return max(ends) + 1 if ends else None
 
-    def commit_if_due(self, now_ms: int) -> None:
-        """Commit where the clock says so."""
+    def commit_if_due(self, now: Moment) -> None:
+        """Commit where the clock says so. One that is set back, or ahead, holds no file open."""
         config = self.config
         if not self._files:
             return
-        is_idle = config.rotate_idle_interval_ms > 0 and now_ms - self.taken_at_ms >= config.rotate_idle_interval_ms
-        if is_idle or self._schedule(now_ms) != self._schedule(self.begun_at_ms):
+        silent_ms = now.steady_ms - self.taken_at.steady_ms
+        is_idle = 0 < config.rotate_idle_interval_ms <= silent_ms
+        if is_idle or self._schedule(now.ms) != self._schedule(self.begun_at_ms):
             self.commit()
 
     def _schedule(self, at_ms: int) -> int:
@@ -154,10 +172,10 @@ class PartitionFiles:
         offset = local.utcoffset() or timedelta()
         return (at_ms + int(offset.total_seconds() * 1000)) // self.config.rotate_schedule_interval_ms
 
-    def take(self, values: Any, offsets: npt.NDArray[np.int64], placed: Placed, *, shape: Shape, now_ms: int) -> None:
+    def take(self, values: Any, offsets: npt.NDArray[np.int64], placed: Placed, *, shape: Shape, now: Moment) -> None:
         """Add records, ascending, all of them fit and new; closes and commits files where it is time."""
-        self.commit_if_due(now_ms)
-        self.taken_at_ms = now_ms
+        self.commit_if_due(now)
+        self.taken_at = now
         if shape != self.shape:
             self.commit()
         self.shape = shape
@@ -169,7 +187,7 @@ class PartitionFiles:
             if end < len(offsets) or self.records >= self.config.flush_size:
                 self.commit()
             begin = end
-        if self._held_bytes > self.config.buffer_bytes:
+        if self._gathered.held_bytes > self.config.buffer_bytes:
             self._spill()
 
     def _room(self, begin: int, placed: Placed) -> int:
@@ -180,8 +198,7 @@ class PartitionFiles:
             first = self._first_time_ms if self._first_time_ms is not None else int(times[begin])
             is_late = times[begin:end] - first >= self.config.rotate_interval_ms
             end = begin + int(np.argmax(is_late)) if is_late.any() else end
-        folders_max = self.config.max_open_files_per_partition
-        if folders_max > 0 and len(self._files) + len(placed.names) > folders_max:
+        if len(self._files) + len(placed.names) > FOLDERS_MAX:
             end = self._before_folders(placed, begin, end)
         return end
 
@@ -190,61 +207,86 @@ class PartitionFiles:
         new = sorted(
             int(first) for code, first in zip(codes, firsts, strict=True) if placed.names[code] not in self._files
         )
-        left = max(self.config.max_open_files_per_partition - len(self._files), 0)
+        left = FOLDERS_MAX - len(self._files)
         return begin + new[left] if len(new) > left else end
 
     def _add(self, values: Any, offsets: npt.NDArray[np.int64], placed: Placed, *, begin: int, end: int) -> None:
-        if self._first_time_ms is None and placed.times_ms is not None:
-            self._first_time_ms = int(placed.times_ms[begin])
-        for code, rows in _by_code(placed.codes[begin:end]):
-            piece = values.slice(begin, end - begin) if rows is None else values.take(pa.array(begin + rows))
-            own = offsets[begin:end] if rows is None else offsets[begin + rows]
-            file = self._files.setdefault(placed.names[code], _OpenFile(int(own[0])))
-            file.end = int(own[-1])
-            file.held.append(piece)
-            file.size_bytes += piece.nbytes
-            self._held_bytes += piece.nbytes
+        if placed.times_ms is not None:
+            time_ms = int(placed.times_ms[begin])
+            # A clock that is set back would hold the files open until it is where it was.
+            is_set_back = self.config.extractor == "Wallclock" and time_ms < (self._first_time_ms or 0)
+            if self._first_time_ms is None or is_set_back:
+                self._first_time_ms = time_ms
+        codes, own = placed.codes[begin:end], offsets[begin:end]
+        # Later values replace earlier ones: for each folder the last offset, and, backwards, the first.
+        firsts, lasts = np.full(len(placed.names), -1, np.int64), np.full(len(placed.names), -1, np.int64)
+        firsts[codes[::-1]], lasts[codes] = own[::-1], own
+        numbers = np.zeros(len(placed.names), np.int64)
+        for code in np.flatnonzero(lasts >= 0).tolist():
+            first, last = int(firsts[code]), int(lasts[code])
+            file = self._files.setdefault(placed.names[code], _OpenFile(len(self._files), first, last))
+            file.end, numbers[code] = last, file.number
+        self._gathered.add(values.slice(begin, end - begin), numbers[codes])
         if not self.records:
-            self.begun_at_ms = self.taken_at_ms
+            self.begun_at_ms = self.taken_at.ms
         self.records += end - begin
         self._last_offset = int(offsets[end - 1])
 
     def _spill(self) -> None:
-        """Write a part of the largest files, so that what is held stays bounded."""
-        left = self.config.buffer_bytes * _SPILLED_SHARE
-        for file in sorted(self._files.values(), key=lambda each: -each.size_bytes):
-            if self._held_bytes <= left:
-                return
-            self._write(file)
+        """Write what is held, so that it stays bounded: to the files of folders that have much of it."""
+        files = list(self._files.values())
+        own_bytes = self.config.buffer_bytes * _OWN_SHARE
+        open_max = self.config.max_open_files_per_partition
+        room = FOLDERS_MAX if open_max < 0 else open_max - sum(each.writing is not None for each in files)
 
-    def _write(self, file: _OpenFile) -> _Writing:
+        def own(number: int, size_bytes: int) -> FormatWriter | None:
+            nonlocal room
+            file = files[number]
+            if file.writing is None:
+                file.is_waiting |= size_bytes < own_bytes or not room
+                if file.is_waiting:
+                    return None
+                room -= 1
+            return self._begun(file).writer
+
+        self._gathered.spill(own)
+
+    def _begun(self, file: _OpenFile) -> _Writing:
         if file.writing is None:
             name = f"{self._claimed:020}_{uuid.uuid4().hex}_tmp{self.config.extension}"
             path = f"{self._temporary}/{name}"
             opened = self.store.create(path)
             file.writing = _Writing(path, opened, writer_of(opened, self.shape, self.config))
-        if file.held:
-            file.writing.writer.write(file.held[0] if len(file.held) == 1 else pa.concat_arrays(file.held))
-        self._held_bytes -= file.size_bytes
-        file.held, file.size_bytes = [], 0
         return file.writing
 
     def commit(self) -> None:
         """Close the open files, and commit them all at once. Raises StartAnew when another task has taken over."""
         if not self._files:
             return
-        moves = []
-        for folder, file in self._files.items():
-            written = self._write(file)
-            written.writer.close()
-            self.store.finish(written.file)
-            moves.append((written.path, self._final(folder, file)))
+        files = list(self._files.items())
+        moves: dict[int, tuple[str, str]] = {}
+        for number, pieces in self._gathered.take_all():
+            folder, file = files[number]
+            writing = self._begun(file)
+            for values in pieces:
+                writing.writer.write(values)
+            moves[number] = self._finished(folder, file, writing)
+        for folder, file in files:
+            if file.writing is not None and file.number not in moves:
+                moves[file.number] = self._finished(folder, file, file.writing)
         if self._hive is not None:
             self._hive.tell(self._files, self.shape)
         # From here on the files are the log's: an error does not tell whether they are committed.
-        self._files, self.records, self._first_time_ms, self._held_bytes = {}, 0, None, 0
-        self._log.commit(self._last_offset + 1, moves, self.shape.text())
+        self._files, self.records, self._first_time_ms = {}, 0, None
+        self._gathered.clear()
+        self._log.commit(self._last_offset + 1, list(moves.values()), self.shape.text())
         self.committed = self._last_offset + 1
+
+    def _finished(self, folder: str, file: _OpenFile, writing: _Writing) -> tuple[str, str]:
+        """Its path, and the name that it gets."""
+        writing.writer.close()
+        self.store.finish(writing.file)
+        return writing.path, self._final(folder, file)
 
     def _final(self, folder: str, file: _OpenFile) -> str:
         width, (topic, number) = self.config.filename_offset_zero_pad_width, self.partition
@@ -264,18 +306,8 @@ class PartitionFiles:
                 with suppress(OSError, Fatal):
                     self.store.remove(file.writing.path)
         self._files = {}
+        self._gathered.clear()
 
     def safe(self, offset: int) -> int | None:
         """How far everything before ``offset`` is durable, or never will be written."""
         return min(offset, self.next_offset) if not self._files else self.committed
-
-
-def _by_code(codes: npt.NDArray[np.int64]) -> Iterator[tuple[int, npt.NDArray[np.int64] | None]]:
-    """For each folder its rows, in order; None: all of them."""
-    if (codes == codes[0]).all():
-        yield int(codes[0]), None
-        return
-    order = np.argsort(codes, kind="stable")
-    bounds = np.flatnonzero(np.diff(codes[order])) + 1
-    for rows in np.split(order, bounds):
-        yield int(codes[rows[0]]), rows

@@ -120,7 +120,8 @@ class IcebergSink(SinkConnector[IcebergSinkConfig]):
         loaded = self._lake.load(keys)
         if loaded is None:
             return None
-        self._tables[name] = IcebergTable(self._lake, self.config, keys, self._ready.connector, loaded)
+        context = self._ready
+        self._tables[name] = IcebergTable(self._lake, self.config, keys, context.connector, context.clock, loaded)
         return self._tables[name]
 
     async def put(self, batch: SinkBatch) -> None:

@@ -20,10 +20,11 @@ from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownExcept
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table, Transaction
-from pyiceberg.table.update import AssertTableUUID
+from pyiceberg.table.update import AddSnapshotUpdate, AssertTableUUID, TableUpdate
 from requests import RequestException
 from sqlalchemy.exc import SQLAlchemyError
 
+from fetchers.sdk import Clock
 from service.sinks.contract import Fatal, Partition, StartAnew
 from service.sinks.iceberg.catalog import Lake, told
 from service.sinks.iceberg.config import IcebergSinkConfig, TableKeys
@@ -51,6 +52,7 @@ class IcebergTable:
     config: IcebergSinkConfig
     keys: TableKeys
     connector: str
+    clock: Clock
     table: Table
     files: list[DataFile] = field(default_factory=list)
     held_bytes: int = 0
@@ -179,7 +181,7 @@ class IcebergTable:
             self.table.catalog.commit_table(
                 self.table,
                 (*change._requirements, AssertTableUUID(uuid=self.table.metadata.table_uuid)),  # noqa: SLF001 - as below
-                change._updates,  # noqa: SLF001 - PyIceberg's own commit repeats what it takes for failed
+                self._in_order(change._updates),  # noqa: SLF001 - PyIceberg's own commit repeats what it takes for failed
             )
         except CommitFailedException:
             is_refused = True
@@ -208,6 +210,22 @@ class IcebergTable:
             appended.append_data_file(file)
         appended.commit()
         return change
+
+    def _in_order(self, updates: tuple[TableUpdate, ...]) -> tuple[TableUpdate, ...]:
+        """The snapshot gets a time behind that of the last one, also where the clock was set back since.
+
+        A table whose log of snapshots goes back by more than a minute is read by nobody who uses Iceberg's Java
+        library (its ``TableMetadata`` refuses it), nor is such a commit taken by a catalogue that does.
+        """
+        metadata = self.table.metadata
+        last_ms = max(metadata.last_updated_ms, *(entry.timestamp_ms for entry in metadata.snapshot_log[-1:]), 0)
+        at_ms = max(int(self.clock.now().timestamp() * 1000), last_ms + 1)
+        return tuple(
+            each.model_copy(update={"snapshot": each.snapshot.model_copy(update={"timestamp_ms": at_ms})})
+            if isinstance(each, AddSnapshotUpdate)
+            else each
+            for each in updates
+        )
 
     def _properties(self) -> dict[str, str]:
         made: dict[str, dict[str, int]] = {}

@@ -9,6 +9,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any, TypeVar
@@ -29,7 +30,17 @@ from service.sinks.filesystem.object_store import ObjectStore
 from service.sinks.filesystem.sink import FilesSink, FileSystemSink
 from service.sinks.s3.sink import S3Sink, S3SinkConfig
 from tests.object_storage import Bucket
-from tests.unit.sinks.filesystem.files_runs import HERE, DiedError, batch_of
+from tests.unit.sinks.filesystem.files_runs import (
+    BY_CLOCK,
+    BY_CLOCK_IDS,
+    CLOCK_SET,
+    HERE,
+    SET_CLOCK,
+    DiedError,
+    FixedClock,
+    batch_of,
+    clock_is_set,
+)
 
 T = TypeVar("T")
 ROWS = [{"n": number, "kind": "ab"[number % 2]} for number in range(4)]
@@ -48,11 +59,11 @@ def config_of(bucket: Bucket, **changes: str) -> S3SinkConfig:
 
 
 @asynccontextmanager
-async def running(sink: FilesSink) -> AsyncIterator[FilesSink]:
+async def running(sink: FilesSink, *, clock: SystemClock | None = None) -> AsyncIterator[FilesSink]:
     """Started, and stopped at the end."""
     async with shared_http() as client:
         try:
-            await sink.start(SinkContext("s3", 0, SystemClock(), discard, client))
+            await sink.start(SinkContext("s3", 0, clock or SystemClock(), discard, client))
             yield sink
         finally:
             await sink.stop()
@@ -77,6 +88,21 @@ async def test_names_and_what_stands_in_the_objects(bucket: Bucket) -> None:
     assert {name: [json.loads(line) for line in text.split(b"\n")[:-1]] for name, text in bucket.objects().items()} == {
         f"{FIRST}.json": ROWS[:3]
     }
+
+
+@pytest.mark.parametrize("by", CLOCK_SET)
+@pytest.mark.parametrize("changes", BY_CLOCK, ids=BY_CLOCK_IDS)
+async def test_a_clock_that_is_set_holds_no_object_open(changes: dict[str, str], by: timedelta, bucket: Bucket) -> None:
+    """Where the clock ends objects, they end within two intervals of it, also when it was set; each record once.
+
+    Requests are signed by the machine's own clock, which nobody has set here.
+    """
+    clock = FixedClock(SET_CLOCK.at)
+    async with running(S3Sink(config_of(bucket, **{**changes, "flush__size": "100"})), clock=clock) as sink:
+        count = await clock_is_set(sink, clock, by)
+    committed = [json.loads(line)["n"] for text in bucket.objects().values() for line in text.splitlines()]
+    assert committed == list(range(len(committed)))
+    assert len(committed) >= count - 2
 
 
 async def test_compressed_lines(bucket: Bucket) -> None:

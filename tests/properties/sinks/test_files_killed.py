@@ -31,17 +31,21 @@ MOMENTS_MAX = 200
 
 
 async def _whole(folder: Path, **changes: str) -> dict[str, list[Any]]:
-    """The files of a run in which nothing dies."""
+    """The files of a run in which nothing dies; all rows are held in memory until they are committed."""
     async with running(config_of(folder, **changes)) as sink:
         await feed(sink, ROWS)
     return found(folder)
 
 
-async def _dies(folder: Path, moments: int, *, is_passing: bool = False) -> bool:
-    """Run until the store dies, or fails once; whether it did."""
+async def _dies(folder: Path, moments: int, *, is_passing: bool = False, is_small: bool = False) -> bool:
+    """Run until the store dies, or fails once; whether it did.
+
+    ``is_small``: what it may hold. Then rows are in one open file, or wait outside of memory.
+    """
     store = DyingStore(folder, moments, is_passing=is_passing)
+    config = config_of(folder, **BY_KIND, max__open__files__per__partition="1")
     try:
-        async with running(config_of(folder, **BY_KIND), store=store) as sink:
+        async with running(config.model_copy(update={"buffer_bytes": 1}) if is_small else config, store=store) as sink:
             await feed(sink, ROWS)
     except (DiedError, StartAnew):
         return True
@@ -50,8 +54,12 @@ async def _dies(folder: Path, moments: int, *, is_passing: bool = False) -> bool
     return False
 
 
-@pytest.mark.parametrize("is_passing", [False, True], ids=["killed", "failed once"])
-async def test_at_every_moment(*, is_passing: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("is_passing", "is_small"),
+    [(False, False), (True, False), (True, True)],
+    ids=["killed", "failed once", "failed once, with rows outside of memory"],
+)
+async def test_at_every_moment(*, is_passing: bool, is_small: bool, tmp_path: Path) -> None:
     """Killed, or failed with an error that passes, so that it still cleans up after itself.
 
     The next one makes the same files, leaves nothing else behind, and what was visible before was right.
@@ -59,7 +67,7 @@ async def test_at_every_moment(*, is_passing: bool, tmp_path: Path) -> None:
     expected = await _whole(tmp_path / "whole", **BY_KIND)
     for moments in range(MOMENTS_MAX):
         folder = tmp_path / str(moments)
-        is_dead = await _dies(folder, moments, is_passing=is_passing)
+        is_dead = await _dies(folder, moments, is_passing=is_passing, is_small=is_small)
         assert found(folder).items() <= expected.items()
         assert await _whole(folder, **BY_KIND) == expected
         assert every_name(folder) == set(expected)
@@ -69,13 +77,13 @@ async def test_at_every_moment(*, is_passing: bool, tmp_path: Path) -> None:
 
 
 @settings(max_examples=12, deadline=None)
-@given(deaths=st.lists(st.integers(0, 80), max_size=6))
-async def test_killed_again_and_again(deaths: list[int]) -> None:
+@given(deaths=st.lists(st.tuples(st.integers(0, 80), st.booleans()), max_size=6))
+async def test_killed_again_and_again(deaths: list[tuple[int, bool]]) -> None:
     """Also while the next one mends what the last has left."""
     with tempfile.TemporaryDirectory() as name:
         expected = await _whole(Path(name) / "whole", **BY_KIND)
-        for moments in deaths:
-            await _dies(Path(name), moments)
+        for moments, is_small in deaths:
+            await _dies(Path(name), moments, is_small=is_small)
         assert await _whole(Path(name), **BY_KIND) == expected
 
 

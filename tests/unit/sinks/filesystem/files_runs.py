@@ -6,12 +6,13 @@ import errno
 import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import IO, Any
 from urllib.parse import urlsplit
 
 import pyarrow as pa
+import pytest
 
 from fetchers.catalog import shared_http
 from fetchers.sdk import SystemClock
@@ -20,21 +21,32 @@ from metrics.events import discard
 from service.sinks.batch import Form, SinkBatch, ValueType
 from service.sinks.contract import Partition, SinkContext
 from service.sinks.filesystem.config import FileSystemSinkConfig
-from service.sinks.filesystem.sink import FileSystemSink
+from service.sinks.filesystem.sink import FilesSink, FileSystemSink
 from service.sinks.filesystem.stores import LocalStore
 
 HERE: Partition = ("orders", 0)
 
 
 class FixedClock(SystemClock):
-    """A clock whose hands are set."""
+    """A clock whose hands are set, and time that goes by when it is told to."""
 
     def __init__(self, at: datetime) -> None:
         self.at = at
+        """The time of day; who sets it alone has set the machine's clock."""
+        self._seconds = 0.0
 
     def now(self) -> datetime:
         """The time that was set."""
         return self.at
+
+    def monotonic(self) -> float:
+        """Seconds that have gone by, whatever the time of day is."""
+        return self._seconds
+
+    def go_on(self, seconds: float) -> None:
+        """Let time go by."""
+        self.at += timedelta(seconds=seconds)
+        self._seconds += seconds
 
 
 def config_of(folder: Path, **changes: str) -> FileSystemSinkConfig:
@@ -100,6 +112,12 @@ def found(folder: Path, pattern: str = "topics/orders/**/*.json") -> dict[str, l
     }
 
 
+def commits(folder: Path) -> int:
+    """How often files were committed; the log's first entry is the claim."""
+    (entry,) = folder.glob("logs/orders/0/*.commit")
+    return int(entry.stem) - 1
+
+
 def every_name(folder: Path) -> set[str]:
     """Paths of all files below ``topics``."""
     return {str(file.relative_to(folder / "topics")) for file in (folder / "topics").rglob("*") if file.is_file()}
@@ -121,6 +139,21 @@ class QuickStore(LocalStore):
 
     def _sync(self, folder: Path) -> None:
         """Nothing dies with its disk here."""
+
+
+class CountingStore(QuickStore):
+    """Knows how many files were open at once, those of the log among them."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.open_max = 0
+        self._opened: list[IO[bytes]] = []
+
+    def create(self, path: str) -> IO[bytes]:
+        """As of a folder of this machine."""
+        self._opened = [*(file for file in self._opened if not file.closed), super().create(path)]
+        self.open_max = max(self.open_max, len(self._opened))
+        return self._opened[-1]
 
 
 class DyingStore(QuickStore):
@@ -185,3 +218,30 @@ async def feed(sink: FileSystemSink, rows: Sequence[Mapping[str, Any]], *, size:
 
 
 SET_CLOCK = FixedClock(datetime(2026, 3, 29, tzinfo=UTC))
+DAY = timedelta(days=1)
+CLOCK_SET = [pytest.param(-DAY, id="back a day"), pytest.param(DAY, id="ahead a day")]
+BY_CLOCK = [
+    {"rotate__idle__interval__ms": "60000"},
+    {"rotate__schedule__interval__ms": "60000", "timezone": "UTC"},
+    {"rotate__interval__ms": "60000", "timestamp__extractor": "Wallclock"},
+]
+"""Keys by which files end by the time of day, or by time that goes by: after a minute each."""
+BY_CLOCK_IDS = ["idle", "schedule", "wallclock"]
+
+
+async def clock_is_set(sink: FilesSink, clock: FixedClock, by: timedelta) -> int:
+    """Put a record, set the machine's clock, and let a record come each minute; returns how many came.
+
+    Where no record is needed to end a file, the first is committed by the flush after its minute.
+    """
+    await sink.open({HERE: None})
+    await sink.put(batch_of([{"n": 0}]))
+    clock.at += by
+    clock.go_on(61)
+    by_record = sink.config.rotate_interval_ms > 0
+    assert await sink.flush({HERE: 1}) == ({} if by_record else {HERE: 1})
+    count = 6
+    for number in range(1, count):
+        await sink.put(batch_of([{"n": number}], begin=number))
+        clock.go_on(61)
+    return count

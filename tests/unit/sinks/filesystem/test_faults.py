@@ -25,7 +25,7 @@ from service.sinks.filesystem.folders import Placed
 from service.sinks.filesystem.shapes import NO_SHAPE
 from service.sinks.filesystem.sink import FileSystemSink
 from service.sinks.filesystem.stores import LocalStore
-from service.sinks.filesystem.writing import PartitionFiles
+from service.sinks.filesystem.writing import Moment, PartitionFiles
 from tests.unit.sinks.filesystem.files_runs import HERE, QuickStore, batch_of, config_of, found, running
 
 ROWS = [{"n": n} for n in range(3)]
@@ -216,9 +216,9 @@ def test_one_who_stalls_after_its_claim_removes_nothing_of_its_successor(tmp_pat
         successor.claim(None)
         where = Placed(np.zeros(2, np.int64), ["orders/partition=0"], None, np.ones(2, bool))
         values = pa.array(['{"n":0}', '{"n":1}'])
-        successor.take(values, np.arange(2, dtype=np.int64), where, shape=NO_SHAPE, now_ms=0)
+        successor.take(values, np.arange(2, dtype=np.int64), where, shape=NO_SHAPE, now=Moment(0, 0))
         for file in successor._files.values():
-            successor._write(file)
+            successor._begun(file)
 
     PartitionFiles(OvertakenStore(tmp_path, overtake), config, HERE).claim(None)
     successor.commit()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import fastavro
 import pyarrow as pa
@@ -16,12 +17,20 @@ import pytest
 
 from service.sinks.avro_columns import avro_shape
 from service.sinks.batch import Form
+from service.sinks.contract import Fatal
 from service.sinks.filesystem.path_format import PathFormatError, compiled, folders_of
 from tests.unit.sinks.filesystem.files_runs import (
+    BY_CLOCK,
+    BY_CLOCK_IDS,
+    CLOCK_SET,
+    DAY,
     HERE,
     SET_CLOCK,
+    CountingStore,
     FixedClock,
     batch_of,
+    clock_is_set,
+    commits,
     config_of,
     every_name,
     found,
@@ -232,29 +241,109 @@ async def test_files_of_a_silent_topic_end_by_the_clock(key: str, tmp_path: Path
         assert sink.flush_interval_seconds == 30
         await sink.open({HERE: None})
         await sink.put(batch_of([{"n": 1}]))
-        clock.at += timedelta(seconds=59)
+        clock.go_on(59)
         assert await sink.flush({HERE: 1}) == {}
-        clock.at += timedelta(seconds=1)
+        clock.go_on(1)
         assert await sink.flush({HERE: 1}) == {HERE: 1}
     assert list(found(tmp_path).values()) == [[{"n": 1}]]
 
 
-async def test_many_folders_stay_within_bounds(tmp_path: Path) -> None:
-    """Before one folder too many all are committed; what is held above the buffer is written before."""
-    rows: list[dict[str, Any]] = [{"n": n, "text": "x" * 40_000} for n in range(60)]
-    config = {"partitioner__class": "FieldPartitioner", "partition__field__name": "n", "flush__size": "1000"}
-    async with running(
-        config_of(tmp_path, **config, max__open__files__per__partition="50", buffer__bytes="1048576")
-    ) as sink:
+@pytest.mark.parametrize("by", CLOCK_SET)
+@pytest.mark.parametrize("changes", BY_CLOCK, ids=BY_CLOCK_IDS)
+async def test_a_clock_that_is_set_holds_no_file_open(changes: dict[str, str], by: timedelta, tmp_path: Path) -> None:
+    """Where the clock ends files, they end within two intervals of it, also when it was set; each record once."""
+    clock = FixedClock(SET_CLOCK.at)
+    async with running(config_of(tmp_path, flush__size="100", **changes), clock=clock) as sink:
+        count = await clock_is_set(sink, clock, by)
+    committed = [row["n"] for rows in found(tmp_path).values() for row in rows]
+    assert committed == list(range(len(committed)))
+    assert len(committed) >= count - 2
+    assert commits(tmp_path) >= count - 3
+
+
+async def test_folders_by_a_clock_that_is_set_back(tmp_path: Path) -> None:
+    """A record's folder is the time at which it came, as the clock had it: the day before, and each record once."""
+    clock = FixedClock(SET_CLOCK.at)
+    changes = {"partitioner__class": "DailyPartitioner", "timezone": "UTC", "flush__size": "2"}
+    async with running(config_of(tmp_path, **changes), clock=clock) as sink:
+        await sink.open({HERE: None})
+        await sink.put(batch_of([{"n": 0}]))
+        clock.at -= DAY
+        await sink.put(batch_of([{"n": 1}], begin=1))
+    assert found(tmp_path) == {
+        "orders/year=2026/month=03/day=28/orders+0+0000000001+0000000001.json": [{"n": 1}],
+        "orders/year=2026/month=03/day=29/orders+0+0000000000+0000000000.json": [{"n": 0}],
+    }
+
+
+BY_N = {"partitioner__class": "FieldPartitioner", "partition__field__name": "n"}
+
+
+async def test_folders_above_the_open_files_make_no_commit(tmp_path: Path) -> None:
+    """Three times as many folders as files may be open, by turns: one commit for each rotation, a file for each folder.
+
+    Memory and open files stay within their bounds, and each folder has its records in order.
+    """
+    rows: list[dict[str, Any]] = [{"n": n % 300, "at": n, "text": "x" * 600} for n in range(6_000)]
+    changes = {"flush__size": "3000", "max__open__files__per__partition": "100", "buffer__bytes": "1048576"}
+    store = CountingStore(tmp_path)
+    async with running(config_of(tmp_path, **BY_N, **changes), store=store) as sink:
+        await sink.open({HERE: None})
+        for begin in range(0, 6_000, 1_000):
+            await sink.put(batch_of(rows[begin : begin + 1_000], begin=begin))
+            assert sink._partitions[HERE]._gathered.held_bytes <= 1_048_576
+        assert await sink.flush({HERE: 6_000}) == {HERE: 6_000}
+    assert commits(tmp_path) == 2
+    assert store.open_max <= 2  # a file of the log, or one of a folder
+    assert found(tmp_path) == {
+        f"orders/n={n}/orders+0+{begin + n:010}+{begin + 2_700 + n:010}.json": rows[begin + n : begin + 3_000 : 300]
+        for n in range(300)
+        for begin in (0, 3_000)
+    }
+
+
+@pytest.mark.parametrize(("open_max", "open_at_once"), [("2", 2), ("0", 1), ("-1", 6)])
+async def test_folders_with_many_records_have_their_files_open(
+    open_max: str, open_at_once: int, tmp_path: Path
+) -> None:
+    """As many as may be; what the others have waits elsewhere, and comes in order."""
+    rows: list[dict[str, Any]] = [{"n": n % 6, "at": n, "text": "x" * 4_000} for n in range(1_200)]
+    changes = {"flush__size": "1200", "max__open__files__per__partition": open_max, "buffer__bytes": "1048576"}
+    store = CountingStore(tmp_path)
+    async with running(config_of(tmp_path, **BY_N, **changes), store=store) as sink:
+        await sink.open({HERE: None})
+        for begin in range(0, 1_200, 100):
+            await sink.put(batch_of(rows[begin : begin + 100], begin=begin))
+    assert open_at_once <= store.open_max <= open_at_once + 1
+    assert [*found(tmp_path).values()] == [rows[n::6] for n in range(6)]
+
+
+async def test_one_commit_has_so_many_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before one folder too many for an entry of the log, all are committed."""
+    monkeypatch.setattr("service.sinks.filesystem.writing.FOLDERS_MAX", 50)
+    rows = [{"n": n} for n in range(60)]
+    async with running(config_of(tmp_path, **BY_N, flush__size="1000")) as sink:
         await sink.open({HERE: None})
         await sink.put(batch_of(rows[:40]))
-        files = sink._partitions[HERE]
-        assert files._held_bytes <= 1_048_576 < sum(len(row["text"]) for row in rows[:40])
         await sink.put(batch_of(rows[40:], begin=40))
         assert await sink.flush({HERE: 60}) == {HERE: 50}
     assert [row for rows in found(tmp_path).values() for row in rows] == sorted(
         rows[:50], key=lambda row: f"n={row['n']}"
     )
+
+
+async def test_no_room_for_records_that_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who fails for want of a temporary folder says which one it is."""
+
+    def full() -> IO[bytes]:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("tempfile.TemporaryFile", full)
+    rows = [{"n": n, "text": "x" * 6_000} for n in range(300)]
+    async with running(config_of(tmp_path, **BY_N, flush__size="1000", buffer__bytes="1048576")) as sink:
+        await sink.open({HERE: None})
+        with pytest.raises(Fatal, match=r"^/.*no room for records that wait .* TMPDIR"):
+            await sink.put(batch_of(rows))
 
 
 async def test_files_of_others_are_gone_on_from(tmp_path: Path) -> None:

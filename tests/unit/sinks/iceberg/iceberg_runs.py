@@ -69,7 +69,12 @@ class LakeFolder:
 
     @asynccontextmanager
     async def running(
-        self, *, paths: AllowedPaths | None = None, addresses: AllowedAddresses | None = None, **changes: str
+        self,
+        *,
+        paths: AllowedPaths | None = None,
+        addresses: AllowedAddresses | None = None,
+        clock: SystemClock | None = None,
+        **changes: str,
     ) -> AsyncIterator[IcebergSink]:
         """A started sink."""
         sink = IcebergSink(self.config(**changes))
@@ -77,7 +82,7 @@ class LakeFolder:
         sink.allowed_addresses = addresses or AllowedAddresses()
         async with shared_http() as http:
             try:
-                await sink.start(SinkContext(CONNECTOR, 0, SystemClock(), discard, http))
+                await sink.start(SinkContext(CONNECTOR, 0, clock or SystemClock(), discard, http))
                 yield sink
             finally:
                 async with asyncio.timeout(60):
