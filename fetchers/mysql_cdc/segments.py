@@ -242,25 +242,17 @@ class Segments:
         return run
 
     def _takes_together(self, found: Transactions) -> bool:
-        """Whether all of it is new, and every table in it as it is in what was read since the last segment.
-
-        And described in one way alone: rows under two numbers of a table, which it gets when it is opened again, would
-        come by their numbers and not in the order of the log.
-        """
+        """Whether all of it is new, and every table in it as it is in what was read since the last segment."""
         self._at.fold()
         start, positions = self._at.start, found.positions
         is_new = self._underway is None and not start.until and start.delivered <= self._at.boundary.position
         is_in_order = int(positions[0]) >= self._at.position and bool((np.diff(positions) >= 0).all())
         if not (self.is_between and is_new and is_in_order):
             return False
-        names: set[str] = set()
-        for at in found.by_table.values():
-            table = self._described.take(found.event(int(at[0]) * EVENTS + 1))
-            run = self._runs.get(table.name)
-            if table.name in names or (run is not None and run.table != table):
-                return False
-            names.add(table.name)
-        return True
+        tables = [self._described.take(found.event(int(at[0]) * EVENTS + 1)) for at in found.by_table.values()]
+        # Opened again a table has another number: rows would come by the numbers, and not in the order of the log.
+        is_told_once = len({table.name for table in tables}) == len(tables)
+        return is_told_once and all(self._runs[one.name].table == one for one in tables if one.name in self._runs)
 
     def _together(self, found: Transactions) -> Segment | None:
         """What ``take`` does with each of the events."""
@@ -277,8 +269,8 @@ class Segments:
             self._bytes += run.rows.bytes - before + 100 * len(at)
         last = found.event(len(found.heads) - 1)
         self._at.position = last.end_position
-        by_domain = {source.partition("-")[0]: (source, number) for source, number in found.gtids}
-        self._at.end(last.end_position, last.timestamp, by_domain.values())
+        by_domain = {gtid[0].partition("-")[0]: gtid for gtid in found.gtids}.values()
+        self._at.end(last.end_position, last.timestamp, by_domain)
         return self.close() if self._bytes >= self._bytes_max else None
 
     def _is_delivered(self, event: Event, name: str) -> bool:

@@ -78,7 +78,7 @@ class Fitting:
             message = f"field '{path}' is {kind}, and the table's column {goal}"
             raise ShapeError(RefusalReason.WRONG_TYPE, message)
         if pa.types.is_integer(kind) and pa.types.is_decimal(goal):
-            column = column.cast(pa.decimal128(38, goal.scale))  # Arrow asks for room for any number of its type
+            column = column.cast(pa.decimal256(76, goal.scale))  # Arrow asks for room for any number of its type
         if pa.types.is_integer(kind) and pa.types.is_timestamp(goal):
             column = column.cast(pa.int64()).cast(pa.timestamp("ms", goal.tz))
         try:

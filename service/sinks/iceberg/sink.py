@@ -32,7 +32,7 @@ from service.sinks.contract import (
 )
 from service.sinks.filesystem.shapes import ShapeError, column_of_json, shape_of
 from service.sinks.iceberg.catalog import Lake
-from service.sinks.iceberg.config import IcebergSinkConfig
+from service.sinks.iceberg.config import IcebergSinkConfig, is_table_name
 from service.sinks.iceberg.evolution import created
 from service.sinks.iceberg.fitting import Fitting
 from service.sinks.iceberg.routing import routed
@@ -186,7 +186,7 @@ class IcebergSink(SinkConnector[IcebergSinkConfig]):
         """Tables and the rows that go to each."""
         room = self.config.iceberg_tables_dynamic_max
         for name, is_here in routed(values, self.config, is_fit):
-            if "." not in name.strip("."):
+            if not is_table_name(name):
                 message = f"'{name}' names no table as namespace.table"
                 _refuse(batch, is_here, RefusalReason.REFUSED_BY_TARGET, message)
             elif name not in self._tables and len(self._tables) >= max(room, len(self.config.names)):

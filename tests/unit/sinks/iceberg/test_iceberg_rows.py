@@ -191,6 +191,17 @@ async def test_a_type_that_has_no_way_to_its_column_is_refused(lake: LakeFolder)
     assert lake.rows() == [3]
 
 
+async def test_whole_numbers_go_to_decimals_of_any_scale(lake: LakeFolder) -> None:
+    """Also where Arrow would ask for more digits than such a column can have; one that is too large is refused."""
+    make(lake, NestedField(1, "n", IntegerType()), NestedField(2, "price", DecimalType(38, 30)))
+    async with lake.running() as sink:
+        refused = await put(sink, [{"n": 1, "price": 12_345_678}, {"n": 2, "price": 123_456_789}])
+    assert [(row, message) for row, _, message in refused] == [
+        (1, "field 'price' does not fit the table's column, decimal128(38, 30)")
+    ]
+    assert lake.rows("n", "price") == [(1, Decimal(12_345_678))]
+
+
 async def test_items_that_do_not_fit_are_told_by_their_row(lake: LakeFolder) -> None:
     """Also behind null lists and in a slice of a larger column."""
     narrow = struct(n=pa.int32(), items=pa.list_(struct(a=pa.int32())), prices=pa.map_(pa.string(), pa.int32()))
