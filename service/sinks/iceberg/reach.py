@@ -87,7 +87,9 @@ class StorageReach:
             return
         strange = [key for key in _LIBPQ_PLACES if key in url.query]
         if strange:
-            raise Fatal(f"iceberg.catalog.uri has the parameter {strange[0]}, which is not allowed: name the host itself")
+            raise Fatal(
+                f"iceberg.catalog.uri has the parameter {strange[0]}, which is not allowed: name the host itself"
+            )
         told = [url.host or "", *(one for key in ("host", "hostaddr") for one in _texts(url.query.get(key, ())))]
         hosts = [host for one in told for host in one.split(",") if host]
         if not hosts:

@@ -258,7 +258,7 @@ def test_the_last_transaction_of_a_domain_stands_whatever_servers_share_it() -> 
 
 
 def test_a_table_that_was_opened_again_meanwhile_keeps_the_order_of_its_rows() -> None:
-    """After ``FLUSH TABLES`` it has another number, and a transaction that was open then commits under the older one."""
+    """``FLUSH TABLES`` gives it another number, and a transaction that is open then commits under the older one."""
     log = WrittenLog()
     again = replace(TABLES[0], number=77)
     for number in range(20):

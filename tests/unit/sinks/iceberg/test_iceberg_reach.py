@@ -107,7 +107,8 @@ async def test_a_warehouse_is_looked_at_as_pyiceberg_reads_it(
 
 
 @pytest.mark.parametrize(
-    "name", ["shop/../../../elsewhere.orders", "shop./etc", "shop..orders", ".shop.orders", "shop.a\nb", "shop.a\\b", "shop. "]
+    "name",
+    ["shop/../../../elsewhere.orders", "shop./etc", "shop..orders", ".shop.orders", "shop.a\nb", "shop.a\\b", "shop. "],
 )
 async def test_a_record_s_table_is_a_name_and_no_path(lake: LakeFolder, tmp_path: Path, name: str) -> None:
     """It is refused by itself; nothing is made for it, and the task goes on."""

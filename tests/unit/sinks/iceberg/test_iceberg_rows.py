@@ -119,6 +119,23 @@ async def test_json_without_a_schema(lake: LakeFolder) -> None:
     assert isinstance(lake.table.schema().find_type("n"), LongType)
 
 
+@pytest.mark.parametrize("odd", ["x", 1.5, {"a": 1}, [1]])
+@pytest.mark.parametrize("at", [0, 3, 6])
+@pytest.mark.parametrize("evolves", ["true", "false"])
+async def test_json_of_another_type_is_refused_alone(lake: LakeFolder, odd: object, at: int, evolves: str) -> None:
+    """Wherever it stands in a batch: it gives no type to the records around it, which have a place in the table."""
+    values: list[Any] = [{"n": number} for number in range(6)]
+    values.insert(at, {"n": odd})
+    async with lake.running(iceberg__tables__evolve___schema___enabled=evolves) as sink:
+        assert not await put(sink, [{"n": 100}])
+        refused = await put(sink, values, begin=1)
+        alone = await put(sink, [{"n": odd}, {"n": odd}], begin=8)
+    assert [row for row, _, _ in refused] == [at]
+    assert [row for row, _, _ in alone] == [0, 1]
+    assert "and the table's column int64" in alone[0][2]
+    assert lake.rows() == [*range(6), 100]
+
+
 async def test_a_table_follows_its_records(lake: LakeFolder) -> None:
     """Columns are added, also within structs and lists; types get wider; required columns become optional."""
     line = struct(a=pa.int32())
