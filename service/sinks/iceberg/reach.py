@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.io import InputFile, OutputFile
-from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 from sqlalchemy.engine import URL
 
 from fetchers.sdk.reach import ADDRESSES_KEY, AllowedAddresses, AllowedPaths
@@ -139,9 +139,9 @@ class StorageReach:
             return CheckedFileIO({**catalog.properties, **(properties or {}), _REACH: self})
 
         # PyIceberg's catalogues ask this method for what opens files, or go by their properties.
-        catalog._load_file_io = load  # type: ignore[assignment, method-assign] # noqa: SLF001
+        catalog._load_file_io = load  # type: ignore[method-assign] # noqa: SLF001
         catalog.properties["py-io-impl"] = _OWN_IO
-        catalog.properties[_REACH] = self  # type: ignore[assignment]
+        catalog.properties[_REACH] = self
 
 
 _OWN_IO = f"{__name__}.CheckedFileIO"
@@ -159,12 +159,12 @@ class CheckedFileIO(PyArrowFileIO):
         self._reach.check_properties(told)
         super().__init__(told)
 
-    def new_input(self, location: str) -> InputFile:
+    def new_input(self, location: str) -> PyArrowFile:
         """To be read."""
         self._reach.check_location(location, self.properties)
         return super().new_input(location)
 
-    def new_output(self, location: str) -> OutputFile:
+    def new_output(self, location: str) -> PyArrowFile:
         """To be written."""
         self._reach.check_location(location, self.properties)
         return super().new_output(location)

@@ -49,10 +49,11 @@ def _odd(lines: list[str], has_place: Callable[[Any], bool]) -> npt.NDArray[np.b
         try:
             own = _read([line]).type
             both = own if kind is None else _union(kind, own)
-            is_odd = not has_place(own)
         except (pa.ArrowException, ShapeError):
-            is_odd = True
-        odd[row], kind = is_odd, kind if is_odd else both
+            odd[row] = True
+            continue
+        odd[row] = not has_place(own)
+        kind = kind if odd[row] else both
     return odd
 
 
