@@ -134,6 +134,8 @@ class WrittenLog:
         self.events: list[tuple[int, bytes]] = []
         """Each event, and where it ends."""
         self.position = 4
+        self.server = SERVER
+        """Whose events are written next: a replica logs those of other servers under their own numbers."""
         self.grown = asyncio.Event()
         self._format = struct.pack("<H50sIB", 4, b"10.11", 0, 19) + bytes(40) + b"\x01"
         self.add(events.FORMAT_DESCRIPTION, self._format)
@@ -142,7 +144,7 @@ class WrittenLog:
     def event(self, kind: int, body: bytes, *, position: int, flags: int = 0) -> bytes:
         """The bytes of an event that ends at ``position``."""
         size = events.HEADER_BYTES + len(body) + 4
-        head = struct.pack("<IBIIIH", SECONDS, kind, SERVER, size, position, flags)
+        head = struct.pack("<IBIIIH", SECONDS, kind, self.server, size, position, flags)
         return head + body + struct.pack("<I", zlib.crc32(head + body))
 
     def add(self, kind: int, body: bytes) -> None:

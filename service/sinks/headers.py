@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from spark_batch.literals.writing import json_text
 from spark_batch.plan import ConverterKind, ConverterSpec
-from spark_batch.transforms.value_parsing import TooDeepError, parsed_value
+from spark_batch.transforms.value_parsing import NotFollowedError, parsed_value
 
 CONNECT_HEADERS: Any = pa.list_(pa.struct([("name", pa.string()), ("schema", pa.string()), ("value", pa.string())]))
 """``schema`` and ``value`` are JSON as JsonConverter writes them; no schema: none is known, no value: it is null."""
@@ -92,7 +92,7 @@ def _each(column: Any, read: Callable[[bytes], _Read]) -> tuple[Any, Any]:
 def _simple(header: bytes) -> _Read:
     try:
         found = parsed_value(header.decode())
-    except (UnicodeDecodeError, TooDeepError):
+    except (UnicodeDecodeError, NotFollowedError):
         return _SOME_BYTES, _base64(header)
     if found.value is None:
         return None, None

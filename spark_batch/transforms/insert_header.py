@@ -12,7 +12,7 @@ from spark_batch.transforms.connect_values import ConnectValue
 from spark_batch.transforms.form import FormKey, HeaderForm, KeysRefused, KeyValues
 from spark_batch.transforms.halves import ArrowColumn, Faults, Origins
 from spark_batch.transforms.records import Records, with_header
-from spark_batch.transforms.value_parsing import TooDeepError, parsed_value
+from spark_batch.transforms.value_parsing import NotFollowedError, parsed_value
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class InsertHeader:
         """Refuses lists in lists beyond reason."""
         try:
             parsed_value(values["value.literal"])
-        except TooDeepError as error:
+        except NotFollowedError as error:
             raise KeysRefused(("value.literal", f"a literal that is not {error}")) from error
         return cls(values["header"], values["value.literal"])
 

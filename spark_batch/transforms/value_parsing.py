@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from decimal import Decimal as ExactNumber
+from decimal import InvalidOperation
 from functools import lru_cache
 from typing import Any
 
@@ -28,6 +29,7 @@ _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 _SCALE_BITS = 31
 _DIGITS_MAX = 20
 """As many as 64 bits can have."""
+_NUMBER_LETTERS_MAX = 10_000
 _BITS = (8, 16, 32, 64)
 _WIDENING = ("int8", "int16", "int32", "int64", "float", "double")
 _TIME = "org.apache.kafka.connect.data.Time"
@@ -41,13 +43,16 @@ _DEPTH_MAX = 250
 _CACHED = 4096
 
 
-class TooDeepError(ValueError):
-    """Lists in lists beyond what is followed; Java's stack overflows a few thousand further."""
+class NotFollowedError(ValueError):
+    """Lists in lists, or a number of digits, beyond what is followed.
+
+    Java's stack overflows a few thousand lists further; the time that digits take grows with their square.
+    """
 
 
 @lru_cache(maxsize=_CACHED)
 def parsed_value(text: str) -> ConnectValue:
-    """What a text is read as. Raises TooDeepError."""
+    """What a text is read as. Raises NotFollowedError."""
     return ConnectValue(_of_type("string"), text) if not text else _Parser(text).value(0)
 
 
@@ -69,7 +74,7 @@ class _Parser:
     def value(self, depth: int) -> ConnectValue:
         """The next value, inside of a list or map where `depth` is above 0; raises _DataError only there."""
         if depth > _DEPTH_MAX:
-            raise TooDeepError(f"nested more than {_DEPTH_MAX} levels deep")
+            raise NotFollowedError(f"nested more than {_DEPTH_MAX} levels deep")
         if self.at >= len(self.text):
             return _NOTHING
         if depth and self._takes('"'):
@@ -204,10 +209,18 @@ def _temporal(word: str) -> ConnectValue | None:
 
 
 def _number(word: str) -> ConnectValue | None:
-    """The smallest type that a number fits; a Decimal where it is beyond a double; None for what is no number."""
+    """The smallest type that a number fits; a Decimal where it is beyond a double; None for what is no number.
+
+    Raises NotFollowedError.
+    """
     if not _NUMBER.fullmatch(word):
         return None
-    exact = ExactNumber(word)
+    if len(word) > _NUMBER_LETTERS_MAX:
+        raise NotFollowedError(f"a number of more than {_NUMBER_LETTERS_MAX} letters")
+    try:
+        exact = ExactNumber(word)
+    except InvalidOperation:
+        return None  # its exponent is beyond Java's as well
     scale = -int(exact.as_tuple().exponent)
     if scale.bit_length() > _SCALE_BITS:
         return None

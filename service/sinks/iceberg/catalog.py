@@ -10,9 +10,8 @@ import re
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, cast
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 import pydantic
 import requests
@@ -47,14 +46,15 @@ from pyiceberg.transforms import (
     YearTransform,
 )
 from requests.adapters import HTTPAdapter
+from sqlalchemy.engine import make_url
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
-from fetchers.sdk.reach import ADDRESSES_KEY, AllowedAddresses, AllowedPaths
+from fetchers.sdk.reach import AllowedAddresses, AllowedPaths
 from fetchers.toolkit.databases import postgresql_error
 from service.sinks.contract import Fatal, StartAnew
-from service.sinks.filesystem.object_store import INSTANCE_ADDRESS
 from service.sinks.filesystem.sink import check_host
 from service.sinks.iceberg.config import IcebergSinkConfig, TableKeys
+from service.sinks.iceberg.reach import StorageReach
 from service.sinks.jdbc.sqlite import SQLITE_MENDS
 
 ANSWER_SECONDS_MAX = 60.0
@@ -177,23 +177,22 @@ class Lake:
 
     def __init__(self, config: IcebergSinkConfig, paths: AllowedPaths, addresses: AllowedAddresses) -> None:
         """Ask the catalogue for its own config."""
-        self._config, self._paths, self._addresses = config, paths, addresses
-        self._check_place(config.catalog)
+        self._config, self._reach = config, StorageReach(paths, addresses)
         with told():
+            self._reach.check_catalog(config.catalog_type, config.catalog)
+            self._reach.check_properties(config.iceberg_tables_write_props)
+            self._reach.check_properties(config.iceberg_tables_auto_create_props)
             self.catalog = self._opened()
-            self._check_place(self.catalog.properties)
+            self._reach.check_catalog(config.catalog_type, self.catalog.properties)
+            self._reach.guard(self.catalog)
 
     def _opened(self) -> Catalog:
         name, properties = self._config.catalog_name, self._config.catalog
         if self._config.catalog_type == "rest":
-            kind = cast("type[RestCatalog]", type("Rest", (_RestCatalog,), {"allowed": self._addresses}))
+            kind = cast("type[RestCatalog]", type("Rest", (_RestCatalog,), {"allowed": self._reach.addresses}))
             return kind(name, **{key: text for key, text in properties.items() if key != "type"})
         if self._config.catalog_type == "sql":
-            parts = urlsplit(properties["uri"])
-            if parts.scheme == "sqlite":
-                self._check_path(unquote(properties["uri"].removeprefix("sqlite:///").partition("?")[0]))
-            elif not self._addresses.is_internal_free:
-                check_host(parts.hostname or "", parts.port, self._addresses)
+            self._reach.check_database(make_url(properties["uri"]))
             own = {key: text for key, text in properties.items() if key != "type"}
             try:
                 return SqlCatalog(name, **own)
@@ -208,7 +207,8 @@ class Lake:
                 table = self.catalog.load_table(keys.name)
             except (NoSuchTableError, NoSuchNamespaceError):
                 return None
-            self._check_place({**table.io.properties, "warehouse": table.location()})
+            self._reach.check_properties(table.metadata.properties)
+            self._reach.check_location(table.location(), table.io.properties)
             if keys.branch != "main" and keys.branch not in table.metadata.refs and table.metadata.current_snapshot_id:
                 raise Fatal(f"table {keys.name} has no branch '{keys.branch}': make it first")
             return table
@@ -236,28 +236,6 @@ class Lake:
             except ValueError as error:
                 told_by = ", ".join(keys.partition_by)
                 raise Fatal(f"table {keys.name} cannot be partitioned by {told_by}: {error}") from error
-
-    def _check_place(self, properties: Any) -> None:
-        """Look where files would be written, and with whose identity. Raises Fatal."""
-        warehouse = str(properties.get("warehouse", ""))
-        parts = urlsplit(warehouse)
-        if parts.scheme in {"", "file"} and warehouse.startswith(("/", "file:")):
-            self._check_path(unquote(parts.path))
-        is_lent = self._config.catalog_type != "rest" and "s3.access-key-id" not in properties
-        if parts.scheme in {"s3", "s3a", "s3n"} and is_lent and not self._addresses.permits(INSTANCE_ADDRESS):
-            raise Fatal(
-                "connectors may not use the worker's own identity: give iceberg.catalog.s3.access-key-id and "
-                f".s3.secret-access-key, or list {INSTANCE_ADDRESS} in {ADDRESSES_KEY} of the worker"
-            )
-        endpoint = properties.get("s3.endpoint")
-        if endpoint and not self._addresses.is_internal_free:
-            address = urlsplit(str(endpoint))
-            check_host(address.hostname or "", address.port, self._addresses)
-
-    def _check_path(self, path: str) -> None:
-        refusal = self._paths.refusal(Path(path))
-        if refusal is not None:
-            raise Fatal(refusal)
 
 
 def _partition(text: str) -> tuple[str, Transform[Any, Any]]:

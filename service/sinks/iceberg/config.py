@@ -13,6 +13,8 @@ from urllib.parse import quote, urlsplit
 
 import re2
 from pydantic import Field
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError
 
 from fetchers.sdk import Boolean, Finding, Importance, Key, NameList
 from fetchers.sdk.config import ParsedConfig, SecretMap, TextMap
@@ -30,9 +32,10 @@ _JAVA_KEYS = {"jdbc.user": "", "jdbc.password": "", "catalog-impl": "", "io-impl
 """Properties of Java's catalogues that are read here and not handed on."""
 CATALOGS = ("rest", "sql", "glue")
 _TABLE_KEYS = ("commit-branch", "id-columns", "partition-by", "route-regex")
+_NO_NAME = re.compile(r"[/\\\x00-\x1f]")
 _OUTSIDE_PARENTHESES = re.compile(r",(?![^()]*\))")
-_NO_CODE = ("py-catalog-impl", "py-io-impl", "auth")
-"""Properties of PyIceberg that name code to be loaded, or are no texts."""
+CODE_KEYS = ("py-catalog-impl", "py-io-impl", "s3.retry-strategy-impl", "write.py-location-provider.impl")
+"""Properties of PyIceberg that name a class, which it imports and calls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +241,9 @@ class IcebergSinkConfig(SinkConfig):
             file_format = given.get("write.format.default", "parquet")
             if file_format.lower() != "parquet":
                 yield Finding(f"iceberg.tables.{key}.write.format.default", file_format, "Only parquet is written")
+            for name in CODE_KEYS:
+                if name in given:
+                    yield Finding(f"iceberg.tables.{key}.{name}", None, "Not supported: a config names no code")
 
     def _catalog_findings(self) -> Iterator[Finding]:
         given = self.catalog_texts
@@ -252,7 +258,7 @@ class IcebergSinkConfig(SinkConfig):
         elif self.catalog_type == "sql" and not _sql_address(given):
             message = "Expected sqlite:////folder/catalog.db or postgresql://host/database, with or without jdbc:"
             yield Finding("iceberg.catalog.uri", None, message)
-        for name in _NO_CODE:
+        for name in (*CODE_KEYS, "auth"):  # of REST catalogues, and no text
             if name in given:
                 yield Finding(f"iceberg.catalog.{name}", None, "Not supported: a config names no code")
 
@@ -264,7 +270,7 @@ class IcebergSinkConfig(SinkConfig):
             message = 'Missing required configuration "iceberg.tables": or set iceberg.tables.dynamic-enabled'
             yield Finding("iceberg.tables", None, message)
         for name in self.iceberg_tables:
-            if "." not in name.strip("."):
+            if not is_table_name(name):
                 yield Finding("iceberg.tables", name, "Expected names as namespace.table")
         yield from self._route_findings()
         for key, text in self.iceberg_table.items():
@@ -282,6 +288,12 @@ class IcebergSinkConfig(SinkConfig):
                 yield Finding(key, None, f"{name} would get no record: say which, or leave out the route field")
 
 
+def is_table_name(name: str) -> bool:
+    """Whether it is as ``namespace.table``; catalogues make folders of its parts, which must not lead elsewhere."""
+    parts = name.split(".")
+    return len(parts) > 1 and all(part.strip() for part in parts) and _NO_NAME.search(name) is None
+
+
 def _parts(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in _OUTSIDE_PARENTHESES.split(text) if part.strip())
 
@@ -295,7 +307,7 @@ def _is_pattern(text: str) -> bool:
 
 
 def _sql_address(given: Mapping[str, str]) -> str:
-    """The database's address as SQLAlchemy takes it; empty where it is of another database."""
+    """The database's address as SQLAlchemy takes it; empty where it is of another database, or is none."""
     text = given.get("uri", "").removeprefix("jdbc:")
     if text.startswith("sqlite:"):
         path = text.removeprefix("sqlite:")
@@ -305,4 +317,9 @@ def _sql_address(given: Mapping[str, str]) -> str:
         return ""
     user, word = (quote(given.get(f"jdbc.{name}", ""), safe="") for name in ("user", "password"))
     login = "" if not user or "@" in rest else f"{user}:{word}@" if word else f"{user}@"
-    return f"postgresql+psycopg://{login}{rest}"
+    made = f"postgresql+psycopg://{login}{rest}"
+    try:
+        make_url(made)
+    except (ArgumentError, ValueError):
+        return ""
+    return made

@@ -28,11 +28,11 @@ _ZONES = re.compile(r"UTC|Etc/UTC|Z|\+00:00")
 class Fitting:
     """One pass over a batch of values; ``unfit`` says which rows have no place, and ``reasons`` why."""
 
-    def __init__(self, count: int, *, is_case_insensitive: bool = False) -> None:
-        """``count``: rows of the batch."""
+    def __init__(self, count: int, *, is_case_insensitive: bool = False, is_widened: bool = False) -> None:
+        """``count``: rows of the batch; ``is_widened``: columns become as wide as their records need before."""
         self.unfit = np.zeros(count, dtype=bool)
         self.reasons: dict[str, npt.NDArray[np.bool_]] = {}
-        self._is_folded = is_case_insensitive
+        self._is_folded, self._is_widened = is_case_insensitive, is_widened
 
     def table(self, column: Any, goal: Any) -> Any:
         """A struct column as a table of the Arrow schema ``goal``. Raises ShapeError where no row fits."""
@@ -74,11 +74,12 @@ class Fitting:
             return self._map(column, goal, rows, path)
         if goal == pa.uuid() and (pa.types.is_string(kind) or kind == pa.binary(_UUID_BYTES)):
             return self._uuid(column, rows, path)
-        if not _has_way(kind, goal):
+        is_widened = self._is_widened and pa.types.is_floating(kind) and pa.types.is_floating(goal)
+        if not is_widened and not _has_way(kind, goal):
             message = f"field '{path}' is {kind}, and the table's column {goal}"
             raise ShapeError(RefusalReason.WRONG_TYPE, message)
         if pa.types.is_integer(kind) and pa.types.is_decimal(goal):
-            column = column.cast(pa.decimal128(38, goal.scale))  # Arrow asks for room for any number of its type
+            column = column.cast(pa.decimal256(76, goal.scale))  # Arrow asks for room for any number of its type
         if pa.types.is_integer(kind) and pa.types.is_timestamp(goal):
             column = column.cast(pa.int64()).cast(pa.timestamp("ms", goal.tz))
         try:
@@ -145,6 +146,16 @@ class Fitting:
 
     def _key(self, name: str) -> str:
         return name.lower() if self._is_folded else name
+
+
+def has_way(records: Any, goal: Any, is_case_insensitive: bool, is_widened: bool) -> bool:  # noqa: FBT001 - of a config
+    """Whether records of an Arrow type are rows of the Arrow schema ``goal``, as far as types tell it."""
+    fitting = Fitting(0, is_case_insensitive=is_case_insensitive, is_widened=is_widened)
+    try:
+        fitting.table(pa.array([], records), goal)
+    except ShapeError:
+        return False
+    return True
 
 
 def _spread(column: Any, rows: Rows) -> tuple[npt.NDArray[np.int64], Rows]:

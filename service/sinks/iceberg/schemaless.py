@@ -6,6 +6,8 @@ As in Apache's sink, whole numbers are ``long``, others ``double``, and texts st
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -17,27 +19,42 @@ from service.sinks.batch import RefusalReason
 from service.sinks.filesystem.shapes import ShapeError
 
 
-def column_of_texts(texts: Any) -> tuple[Any, npt.NDArray[np.bool_]]:
-    """A struct column, and which texts are no objects that fit in with the others (null there)."""
+def column_of_texts(texts: Any, has_place: Callable[[Any], bool] = lambda _: True) -> tuple[Any, npt.NDArray[np.bool_]]:
+    """A struct column, and which texts are no objects that fit in with the others (null there).
+
+    ``has_place``: whether an Arrow type has one in a table. A text whose own type has none is odd by itself, so that it
+    does not give a type to all the others.
+    """
     lines = ["{}" if text is None else text.replace("\n", " ") for text in texts.to_pylist()]
     unfit = np.array([not line.lstrip().startswith("{") for line in lines], dtype=bool)
     lines = ["{}" if is_bad else line for line, is_bad in zip(lines, unfit, strict=True)]
     try:
-        return _read(lines), unfit
+        column = _read(lines)
     except pa.ArrowInvalid:
-        _find_odd(lines, unfit)
-    return _read(lines), unfit
+        column = None
+    if column is None or not has_place(column.type):
+        odd = _odd(lines, lru_cache(has_place))
+        if not odd.all():
+            return _read(["{}" if is_odd else line for line, is_odd in zip(lines, odd, strict=True)]), unfit | odd
+        if column is None:
+            return pa.nulls(len(lines), pa.struct([])), odd
+    return column, unfit  # where none has a place, all are told why by their common type
 
 
-def _find_odd(lines: list[str], unfit: npt.NDArray[np.bool_]) -> None:
-    """Replace lines that do not fit in with those before them; each is looked at by itself, which is rare."""
+def _odd(lines: list[str], has_place: Callable[[Any], bool]) -> npt.NDArray[np.bool_]:
+    """Which have no place, or do not fit in with those before them; each is read alone, which is rare."""
+    odd = np.zeros(len(lines), dtype=bool)
     kind: Any = None
     for row, line in enumerate(lines):
         try:
-            found = _read([line])
-            kind = found.type if kind is None else _union(kind, found.type)
+            own = _read([line]).type
+            both = own if kind is None else _union(kind, own)
         except (pa.ArrowException, ShapeError):
-            unfit[row], lines[row] = True, "{}"
+            odd[row] = True
+            continue
+        odd[row] = not has_place(own)
+        kind = kind if odd[row] else both
+    return odd
 
 
 def _union(first: Any, second: Any) -> Any:

@@ -32,15 +32,16 @@ from service.sinks.contract import (
 )
 from service.sinks.filesystem.shapes import ShapeError, column_of_json, shape_of
 from service.sinks.iceberg.catalog import Lake
-from service.sinks.iceberg.config import IcebergSinkConfig
+from service.sinks.iceberg.config import IcebergSinkConfig, is_table_name
 from service.sinks.iceberg.evolution import created
-from service.sinks.iceberg.fitting import Fitting
+from service.sinks.iceberg.fitting import Fitting, has_way
 from service.sinks.iceberg.routing import routed
 from service.sinks.iceberg.schemaless import column_of_texts
 from service.sinks.iceberg.table import IcebergTable, offsets_key
 
 FILES_MAX = 10_000
 """Data files that wait for their commit, with the bounds of their columns in memory; above it a commit is asked for."""
+_ODD = "the payload is no object, or its fields are of other types than the table's columns or than those before it"
 T = TypeVar("T")
 Mask = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[np.int64]
@@ -176,18 +177,31 @@ class IcebergSink(SinkConnector[IcebergSinkConfig]):
         if batch.value.form is not Form.JSON:
             return _struct(column)
         if batch.value.schema is None:
-            values, unfit = column_of_texts(column)
+            values, unfit = column_of_texts(column, self._place_of_types())
         else:
             values, unfit = column_of_json(column, shape_of(batch.value, "parquet"))
-        _refuse(batch, unfit & is_fit, RefusalReason.WRONG_TYPE, "the payload is not of its schema")
+        message = "the payload is not of its schema" if batch.value.schema else _ODD
+        _refuse(batch, unfit & is_fit, RefusalReason.WRONG_TYPE, message)
         is_fit &= ~unfit
         return _struct(values)
+
+    def _place_of_types(self) -> Callable[[Any], bool]:
+        """Whether records of an Arrow type have a place in one of the tables; where there are none yet, all have."""
+        named = [table for table in map(self._table, self.config.names) if table is not None]
+        goals = [table.arrow_schema for table in named or self._tables.values()]
+        is_folded = self.config.iceberg_tables_schema_case_insensitive
+        is_widened = self.config.iceberg_tables_evolve_schema_enabled
+
+        def has_place(kind: Any) -> bool:
+            return not goals or any(has_way(kind, goal, is_folded, is_widened) for goal in goals)
+
+        return has_place
 
     def _routes(self, batch: SinkBatch, values: Any, is_fit: Mask) -> Iterator[tuple[str, Mask]]:
         """Tables and the rows that go to each."""
         room = self.config.iceberg_tables_dynamic_max
         for name, is_here in routed(values, self.config, is_fit):
-            if "." not in name.strip("."):
+            if not is_table_name(name):
                 message = f"'{name}' names no table as namespace.table"
                 _refuse(batch, is_here, RefusalReason.REFUSED_BY_TARGET, message)
             elif name not in self._tables and len(self._tables) >= max(room, len(self.config.names)):

@@ -33,6 +33,7 @@ from service.sinks.iceberg.files import written
 
 COMMIT_TRIES_MAX = 30
 """Other tasks and engines commit to the table too; each of them may be first some times."""
+FITTED_MAX = 1_024
 _WAIT_SECONDS_MAX = 2.0
 _UNKNOWN = (CommitStateUnknownException, RESTError, RequestException, SQLAlchemyError, OSError)
 """After these nobody knows whether the commit was made."""
@@ -61,8 +62,9 @@ class IcebergTable:
     """What the table said of partitions when this task began to write their records."""
     _ends: dict[Partition, int] = field(default_factory=dict)
     """What it shall say after the next commit."""
-    _fitted: dict[Any, bool] = field(default_factory=dict)
-    """Types of records that the table's schema has been looked at for."""
+    _fitted: set[Any] = field(default_factory=set)
+    """Types of records that the table's schema has been looked at for: of JSON without a schema every batch may have one
+    of its own."""
 
     def __post_init__(self) -> None:
         """Look at the table as it was loaded."""
@@ -117,7 +119,9 @@ class IcebergTable:
         for attempt in range(COMMIT_TRIES_MAX):
             wanted = changes(self.table.schema(), records, is_case_insensitive=is_folded)
             if not wanted:
-                self._fitted[records] = True
+                if len(self._fitted) >= FITTED_MAX:
+                    self._fitted.clear()
+                self._fitted.add(records)
                 return
             self.write()
             try:
@@ -248,7 +252,7 @@ class IcebergTable:
     def _use(self, table: Table) -> None:
         """``write-props`` go before the table's own properties, in this copy of them alone."""
         if self.table.metadata.current_schema_id != table.metadata.current_schema_id:
-            self._fitted = {}
+            self._fitted.clear()
         self.table = table
         table.metadata.properties.update(self.config.iceberg_tables_write_props)
 

@@ -238,6 +238,36 @@ def test_small_transactions_are_taken_together() -> None:
     assert all(isinstance(one, Event) for one in made.each(found))
 
 
+def taken_together(log: WrittenLog) -> Segment:
+    """All of a log whose transactions are read in one stretch."""
+    made = new_segments(Place(FILE), 1 << 20)
+    found = TransactionReader().feed(b"".join(log.packets(4)))
+    assert any(isinstance(one, Transactions) for one in found)
+    for one in made.each(found):
+        assert made.take(one) is None
+    return made.close()
+
+
+def test_the_last_transaction_of_a_domain_stands_whatever_servers_share_it() -> None:
+    """Two primaries that replicate to each other: the log has the transactions of both, by turns."""
+    log = WrittenLog()
+    for number in range(21):
+        log.server = 1 + number % 2
+        log.transaction((TABLES[0], events.WRITE_V1, [named(number, "x")]))
+    assert taken_together(log).end.gtids == GtidSet("0-1-21")
+
+
+def test_a_table_that_was_opened_again_meanwhile_keeps_the_order_of_its_rows() -> None:
+    """``FLUSH TABLES`` gives it another number, and a transaction that is open then commits under the older one."""
+    log = WrittenLog()
+    again = replace(TABLES[0], number=77)
+    for number in range(20):
+        log.transaction((TABLES[0] if number == 10 else again, events.WRITE_V1, [named(number, "x")]))
+    (run,) = taken_together(log).runs
+    positions = [mark.position for mark in run.marks]
+    assert positions == sorted(positions)
+
+
 @given(st.data())
 @settings(max_examples=80, deadline=None)
 def test_damage_within_transactions_is_noticed(data: st.DataObject) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from spark_batch.transforms.value_parsing import TooDeepError, parsed_value
+from spark_batch.transforms.value_parsing import NotFollowedError, parsed_value
 
 
 @pytest.mark.parametrize(
@@ -24,6 +24,8 @@ from spark_batch.transforms.value_parsing import TooDeepError, parsed_value
         ("2024-13-45", "int32", 20133, "2025-02-14"),
         ("two words", "string", "two words", "two words"),
         ("99999999999999999999", "bytes", "BWvHXi1jD///", "99999999999999999999"),
+        ("1e99999999999999999999", "string", "1e99999999999999999999", "1e99999999999999999999"),
+        ("-1E-99999999999999999999", "string", "-1E-99999999999999999999", "-1E-99999999999999999999"),
     ],
 )
 def test_a_text_is_what_it_looks_like(text: str, kind: str, payload: Any, again: str) -> None:
@@ -40,5 +42,12 @@ def test_nothing_is_read_of_null() -> None:
 
 def test_lists_in_lists_end_somewhere() -> None:
     """Before Python's stack does."""
-    with pytest.raises(TooDeepError):
+    with pytest.raises(NotFollowedError):
         parsed_value("[" * 100_000)
+
+
+@pytest.mark.parametrize("text", ["7" * 1_000_000, "[1, " + "7" * 1_000_000 + "]", "0." + "0" * 1_000_000 + "7"])
+def test_digits_of_a_number_end_somewhere(text: str) -> None:
+    """A million of them would take minutes."""
+    with pytest.raises(NotFollowedError):
+        parsed_value(text)

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from service.sinks.iceberg import sink as iceberg_sink
+from service.sinks.iceberg import table as iceberg_table
 from tests.unit.sinks.iceberg.iceberg_runs import HERE, LakeFolder, batch_of
 
 BUFFER_BYTES = 1 << 20
@@ -72,3 +73,17 @@ async def test_data_files_that_wait_are_bounded(tmp_path: Path, monkeypatch: pyt
         await sink.flush({HERE: 2 * ROWS})
         await sink.put(batch_of(rows(["p0"]), begin=2 * ROWS))
         assert len(asked) == 1
+
+
+async def test_types_of_records_that_are_remembered_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """JSON without a schema, a record at a time: each may have other fields than the ones before."""
+    monkeypatch.setattr(iceberg_table, "FITTED_MAX", 4)
+    lake = LakeFolder(tmp_path)
+    async with lake.running(iceberg__tables__evolve___schema___enabled="true") as sink:
+        await sink.open({HERE: None})
+        await sink.put(batch_of([{f"f{number}": 1 for number in range(6)}]))
+        for number in range(1, 40):
+            await sink.put(batch_of([{f"f{bit}": 1 for bit in range(6) if number >> bit & 1}], begin=number))
+            assert len(sink._tables[lake.name]._fitted) <= 4
+        await sink.flush({HERE: 40})
+    assert lake.table.scan().count() == 40

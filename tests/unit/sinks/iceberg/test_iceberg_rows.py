@@ -119,6 +119,23 @@ async def test_json_without_a_schema(lake: LakeFolder) -> None:
     assert isinstance(lake.table.schema().find_type("n"), LongType)
 
 
+@pytest.mark.parametrize("odd", ["x", 1.5, {"a": 1}, [1]])
+@pytest.mark.parametrize("at", [0, 3, 6])
+@pytest.mark.parametrize("evolves", ["true", "false"])
+async def test_json_of_another_type_is_refused_alone(lake: LakeFolder, odd: object, at: int, evolves: str) -> None:
+    """Wherever it stands in a batch: it gives no type to the records around it, which have a place in the table."""
+    values: list[Any] = [{"n": number} for number in range(6)]
+    values.insert(at, {"n": odd})
+    async with lake.running(iceberg__tables__evolve___schema___enabled=evolves) as sink:
+        assert not await put(sink, [{"n": 100}])
+        refused = await put(sink, values, begin=1)
+        alone = await put(sink, [{"n": odd}, {"n": odd}], begin=8)
+    assert [row for row, _, _ in refused] == [at]
+    assert [row for row, _, _ in alone] == [0, 1]
+    assert "and the table's column int64" in alone[0][2]
+    assert lake.rows() == [*range(6), 100]
+
+
 async def test_a_table_follows_its_records(lake: LakeFolder) -> None:
     """Columns are added, also within structs and lists; types get wider; required columns become optional."""
     line = struct(a=pa.int32())
@@ -189,6 +206,17 @@ async def test_a_type_that_has_no_way_to_its_column_is_refused(lake: LakeFolder)
         assert refused[0][2] == "field 'n' is string, and the table's column int32"
         assert not await put(sink, pa.array([{"n": 3}], struct(n=pa.int32())), begin=2)
     assert lake.rows() == [3]
+
+
+async def test_whole_numbers_go_to_decimals_of_any_scale(lake: LakeFolder) -> None:
+    """Also where Arrow would ask for more digits than such a column can have; one that is too large is refused."""
+    make(lake, NestedField(1, "n", IntegerType()), NestedField(2, "price", DecimalType(38, 30)))
+    async with lake.running() as sink:
+        refused = await put(sink, [{"n": 1, "price": 12_345_678}, {"n": 2, "price": 123_456_789}])
+    assert [(row, message) for row, _, message in refused] == [
+        (1, "field 'price' does not fit the table's column, decimal128(38, 30)")
+    ]
+    assert lake.rows("n", "price") == [(1, Decimal(12_345_678))]
 
 
 async def test_items_that_do_not_fit_are_told_by_their_row(lake: LakeFolder) -> None:
