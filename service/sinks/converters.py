@@ -17,6 +17,7 @@ from typing import Any, Protocol, TypeVar, cast
 import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from service.config.converters import Converter
 from service.registry.client import RegistryClient
@@ -26,6 +27,8 @@ from service.sinks.avro_decoding import nothing, read_at_once
 from service.sinks.avro_walk import NO_ID, Frames
 from service.sinks.batch import Form, RefusalReason, ValueType
 from service.sinks.readings import UNKNOWN, Column, Reading, Rows, filled, of_one_type
+from spark_batch.avro_types import Narrow, Primitive
+from spark_batch.number_forms import NumberForm
 from spark_batch.plan import ConverterKind
 
 _THREADS = ThreadPoolExecutor(max_workers=2, thread_name_prefix="sink-decode")
@@ -61,6 +64,8 @@ def column_reader(converter: Converter, registry: RegistryClient | None) -> Colu
         return BytesReader()
     if kind is ConverterKind.STRING:
         return TextReader()
+    if kind.number is not None:
+        return NumberReader(kind.number)
     if kind is ConverterKind.JSON:
         return (
             EnvelopeReader(is_null_kept=converter.is_null_kept) if converter.spec.is_schema_enveloped else JsonReader()
@@ -86,6 +91,19 @@ class TextReader:
         """Decode to a column of text; what is no UTF-8 is refused."""
         values, refused = as_text(column)
         return of_one_type(values, ValueType(Form.TEXT), refused)
+
+
+class NumberReader:
+    """Reads big-endian numbers or booleans: Connect's IntegerConverter and its siblings."""
+
+    def __init__(self, form: NumberForm) -> None:
+        """``form``: what each value is."""
+        self._form = form
+
+    async def read(self, column: Column) -> Reading:
+        """Decode to one typed column; what has another length, or is no boolean, is refused."""
+        values, refused = as_numbers(column, self._form)
+        return of_one_type(values, ValueType(Form.RECORD, self._form.avro), refused)
 
 
 class JsonReader:
@@ -225,6 +243,33 @@ def as_text(column: Column) -> tuple[Column, Refused]:
             texts.append(None)
             refused[row] = (RefusalReason.INVALID_UTF8, f"not UTF-8 at byte {error.start}")
     return pa.array(texts, pa.string()), refused
+
+
+def as_numbers(column: Column, form: NumberForm) -> tuple[Column, Refused]:
+    """A binary column as what a converter of single numbers reads; null and refused where it is none."""
+    lengths: Any = pc.binary_length(column)
+    is_whole: Any = pc.fill_null(pc.equal(lengths, form.size_bytes), False)  # noqa: FBT003 - a literal
+    name = form.class_name.rpartition(".")[2].removesuffix("Converter")
+    told = f"Size of data received by {name}Deserializer is not {form.size_bytes}"
+    is_wrong = np.asarray(pc.and_not(column.is_valid(), is_whole))
+    refused: Refused = {int(row): (RefusalReason.WRONG_TYPE, told) for row in np.flatnonzero(is_wrong)}
+    rows = np.flatnonzero(np.asarray(is_whole))
+    joined: Any = pc.binary_join(pa.array([column.filter(is_whole)], pa.list_(pa.binary())), b"")
+    found = np.frombuffer(joined[0].as_buffer(), form.layout)
+    if form.type is Primitive.BOOLEAN:
+        is_no_boolean = (found != 0) & (found != 1)
+        for row, byte in zip(rows[is_no_boolean].tolist(), found[is_no_boolean].tolist(), strict=True):
+            told = f"Unexpected byte received by {name}Deserializer: {byte}"
+            refused[row] = (RefusalReason.WRONG_TYPE, told)
+        rows, found = rows[~is_no_boolean], found[~is_no_boolean].astype(np.bool_)
+    else:
+        found = found.astype(found.dtype.newbyteorder("="))
+    places = np.full(len(column), len(rows))
+    places[rows] = np.arange(len(rows))
+    numbers: Any = pa.array(found)
+    numbers = numbers.cast(pa.int32()) if form.type == Narrow(16) else numbers
+    made: Column = pa.concat_arrays([numbers, pa.nulls(1, numbers.type)]).take(pa.array(places))
+    return made, refused
 
 
 class _Envelope(msgspec.Struct, forbid_unknown_fields=True):
