@@ -30,7 +30,7 @@ from service.sinks.contract import (
     SinkContext,
     StartAnew,
 )
-from service.sinks.filesystem.shapes import ShapeError, column_of_json, shape_of
+from service.sinks.filesystem.shapes import ShapeError, column_of_json, mask_of, shape_of
 from service.sinks.iceberg.catalog import Lake
 from service.sinks.iceberg.config import IcebergSinkConfig
 from service.sinks.iceberg.evolution import created
@@ -176,9 +176,13 @@ class IcebergSink(SinkConnector[IcebergSinkConfig]):
             return _struct(column)
         if batch.value.schema is None:
             values, unfit = column_of_texts(column)
+            message = "the payload is no object whose fields are of the types that the others of its batch have"
+            _refuse(batch, unfit & is_fit, RefusalReason.WRONG_TYPE, message)
         else:
-            values, unfit = column_of_json(column, shape_of(batch.value, "parquet"))
-        _refuse(batch, unfit & is_fit, RefusalReason.WRONG_TYPE, "the payload is not of its schema")
+            values, misfits = column_of_json(column, shape_of(batch.value, "parquet"))
+            unfit = mask_of(misfits, len(batch))
+            for row in np.flatnonzero(unfit & is_fit).tolist():
+                batch.refuse(row, RefusalReason.WRONG_TYPE, misfits[row])
         is_fit &= ~unfit
         return _struct(values)
 
