@@ -27,6 +27,7 @@ from service.sinks.avro_decoding import nothing, read_at_once
 from service.sinks.avro_walk import NO_ID, Frames
 from service.sinks.batch import Form, RefusalReason, ValueType
 from service.sinks.readings import UNKNOWN, Column, Reading, Rows, filled, of_one_type
+from service.sinks.schemas import KEPT_DEFAULT
 from spark_batch.avro_types import Narrow, Primitive
 from spark_batch.number_forms import NumberForm
 from spark_batch.plan import ConverterKind
@@ -338,15 +339,15 @@ def _unwrapped(texts: Column, refused: Refused) -> Reading:
 
 @lru_cache(maxsize=1024)
 def without_null_defaults(schema: str) -> str:
-    """A schema of JsonConverter's envelope without the defaults of what may be null; required fields keep theirs."""
+    """A schema of JsonConverter's envelope, the defaults of what may be null set aside; required fields keep theirs."""
     return msgspec.json.encode(_without_null_defaults(msgspec.json.decode(schema))).decode()
 
 
 def _without_null_defaults(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return schema
-    is_left_out = schema.get("optional") is True
-    made = {key: text for key, text in schema.items() if key != "default" or not is_left_out}
+    is_aside = schema.get("optional") is True
+    made = {KEPT_DEFAULT if key == "default" and is_aside else key: text for key, text in schema.items()}
     inner = {key: _without_null_defaults(made[key]) for key in ("keys", "values", "items") if key in made}
     if isinstance(made.get("fields"), list):
         inner["fields"] = [_without_null_defaults(each) for each in made["fields"]]

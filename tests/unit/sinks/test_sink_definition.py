@@ -307,7 +307,6 @@ def test_a_choice_is_read_as_it_is_declared() -> None:
     ("sink", "key", "value"),
     [
         ("ElasticsearchSink", "topic.index.map", "t:other"),
-        ("JdbcSink", "replace.null.with.default", "true"),
         ("JdbcSink", "timestamp.fields.list", "a,b"),
         ("JdbcSink", "table.name.format", "kafka_${topics}"),
         ("ElasticsearchSink", "data.stream.namespace", "${partition}"),
