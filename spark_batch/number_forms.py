@@ -42,6 +42,12 @@ class NumberForm:
         """Kafka's converter."""
         return f"{CLASSES}{self.word.capitalize()}Converter"
 
+    @property
+    def deserializer(self) -> str:
+        """As Kafka's reasons name it: two of the classes leave their own name out."""
+        is_nameless = self.type in {Primitive.FLOAT, Primitive.DOUBLE}
+        return "Deserializer" if is_nameless else f"{self.word.capitalize()}Deserializer"
+
     def written(self, value: JsonValue) -> bytes | None:
         """The bytes of a canonical value of the type; null stays null."""
         if value is None:

@@ -248,10 +248,9 @@ def as_text(column: Column) -> tuple[Column, Refused]:
 
 def as_numbers(column: Column, form: NumberForm) -> tuple[Column, Refused]:
     """A binary column as what a converter of single numbers reads; null and refused where it is none."""
-    lengths: Any = pc.binary_length(column)
-    is_whole: Any = pc.fill_null(pc.equal(lengths, form.size_bytes), False)  # noqa: FBT003 - a literal
-    name = form.class_name.rpartition(".")[2].removesuffix("Converter")
-    told = f"Size of data received by {name}Deserializer is not {form.size_bytes}"
+    lengths: Any = pc.binary_length(cast("Any", column))
+    is_whole: Any = pc.fill_null(pc.equal(lengths, pa.scalar(form.size_bytes)), False)  # noqa: FBT003 - a literal
+    told = f"Size of data received by {form.deserializer} is not {form.size_bytes}"
     is_wrong = np.asarray(pc.and_not(column.is_valid(), is_whole))
     refused: Refused = {int(row): (RefusalReason.WRONG_TYPE, told) for row in np.flatnonzero(is_wrong)}
     rows = np.flatnonzero(np.asarray(is_whole))
@@ -260,7 +259,7 @@ def as_numbers(column: Column, form: NumberForm) -> tuple[Column, Refused]:
     if form.type is Primitive.BOOLEAN:
         is_no_boolean = (found != 0) & (found != 1)
         for row, byte in zip(rows[is_no_boolean].tolist(), found[is_no_boolean].tolist(), strict=True):
-            told = f"Unexpected byte received by {name}Deserializer: {byte}"
+            told = f"Unexpected byte received by {form.deserializer}: {byte}"
             refused[row] = (RefusalReason.WRONG_TYPE, told)
         rows, found = rows[~is_no_boolean], found[~is_no_boolean].astype(np.bool_)
     else:

@@ -33,12 +33,12 @@ BODIES: list[bytes | None] = [
     struct.pack(">f", 0.1), struct.pack(">f", -0.0), struct.pack(">f", math.inf), struct.pack(">f", math.nan),
     struct.pack(">d", 0.1), struct.pack(">d", -0.0), struct.pack(">d", -math.inf), struct.pack(">d", 1e300), b"x" * 9,
 ]  # fmt: skip
-FIELDS = {
+FIELDS: dict[str, tuple[Any, list[Any]]] = {
     "integer": ("int", [0, -1, 2**31 - 1, -(2**31), None]),
     "long": ("long", [0, -1, 2**63 - 1, -(2**63), None]),
     "short": ({"type": "int", "connect.type": "int16"}, [0, -1, 2**15 - 1, -(2**15), None]),
-    "float": ("float", [0.1, -0.0, 3.4028234663852886e38, 1e-45, None]),
-    "double": ("double", [0.1, -0.0, 1.7976931348623157e308, 5e-324, None]),
+    "float": ("float", [0.1, -0.25, 3.4028234663852886e38, 1e-45, None]),
+    "double": ("double", [0.1, -0.25, 1.7976931348623157e308, 5e-324, None]),
     "boolean": ("boolean", [True, False, None]),
     "string": ("string", ["x", None]),
 }

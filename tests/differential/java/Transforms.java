@@ -112,7 +112,8 @@ public class Transforms {
         for (JsonNode data : request.get("data")) {
             try {
                 SchemaAndValue value = from.toConnectData("t", bytes(data));
-                found.addObject().put("data", to.fromConnectData("t", value.schema(), value.value()));
+                byte[] converted = to.fromConnectData("t", value.schema(), value.value());
+                found.addObject().put("data", converted);
             } catch (Exception error) {
                 Throwable cause = error.getCause() == null ? error : error.getCause();
                 found.addObject().put("refusal", cause.getMessage());

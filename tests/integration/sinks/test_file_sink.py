@@ -188,7 +188,8 @@ async def test_partitions_that_there_are_not_and_offsets_beyond_the_end(kafka: K
     await produce(kafka.bootstrap, topic_name, [b"a", b"b"])
 
     def of(offset: int | None, number: int = 0, topic: str = topic_name) -> OffsetEntry:
-        return ({"kafka_topic": topic, "kafka_partition": number}, offset and {"kafka_offset": offset})
+        known = None if offset is None else {"kafka_offset": offset}
+        return ({"kafka_topic": topic, "kafka_partition": number}, known)
 
     assert await access.alter(topic_name, {}, [of(2)]) == (True, "")
     begin = f"Failed to alter consumer group offsets for connector {topic_name}: topic '{topic_name}"

@@ -42,7 +42,9 @@ async def test_numbers_become_one_typed_column(name: str) -> None:
     given = [*(struct.pack(layout, value) for value in values), None, b"", b"\x00" * (size + 1)]
     reading = await read(name, given)
     assert [repr(item) for item in reading.columns[0].to_pylist()] == [repr(each) for each in [*values, *[None] * 3]]
-    message = f"Size of data received by {name}Deserializer is not {size}"
+    # Kafka's own classes of floating point leave their name out.
+    deserializer = "Deserializer" if name in {"Float", "Double"} else f"{name}Deserializer"
+    message = f"Size of data received by {deserializer} is not {size}"
     assert reading.refused == dict.fromkeys((5, 6), ("wrong_type", message))
     schema = schema_of(reading.types[0])
     assert schema is not None
