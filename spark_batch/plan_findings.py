@@ -8,7 +8,7 @@ from spark_batch.plan_events import event_findings
 from spark_batch.plan_transforms import has_sql, misfits, row_misfits
 from spark_batch.rules.select_text import select_refusal
 from spark_batch.rules.tree import RuleRefused, text_refusal
-from spark_batch.transforms.catalog import HeaderFrom, Sql
+from spark_batch.transforms.catalog import Sql
 
 _PLAIN_KEYS = {Primitive.STRING, Primitive.INT, Primitive.LONG, Primitive.BOOLEAN}
 
@@ -124,9 +124,7 @@ def _converter_findings(plan: ConversionPlan) -> list[PlanFinding]:
         expected = "a converter for bytes or Avro, or a contract.schema"
         findings.append(PlanFinding("value.converter", plan.value_converter.kind, expected))
     if plan.value_converter.kind.number and not (plan.transformations or plan.is_of_rows):
-        expected = (
-            "a converter of what values are: only a transformation, as ExtractField, makes single numbers of them"
-        )
+        expected = "a converter of what values are: only a transformation makes single numbers of them"
         findings.append(PlanFinding("value.converter", plan.value_converter.kind, expected))
     if is_loose_json and plan.key_fields and plan.key_converter.kind.number:
         expected = "a contract.schema, which keys of numbers need"
@@ -139,15 +137,16 @@ def _converter_findings(plan: ConversionPlan) -> list[PlanFinding]:
 
 
 def _short_findings(plan: ConversionPlan) -> list[PlanFinding]:
-    """A contract does not hold its numbers to 16 bits, whatever `connect.type` says; `Cast` and databases do."""
+    """A contract does not hold its numbers to 16 bits, whatever `connect.type` says; casts and databases do."""
     if plan.contract is None or plan.contract.is_of_rows or plan.record is None:
         return []
-    forms = [step.transformation.form for step in plan.transformations if isinstance(step.transformation, HeaderFrom)]
+    # Of what is written to headers.
+    forms = [getattr(step.transformation, "form", None) for step in plan.transformations]
     kinds = {plan.key_converter.kind, plan.value_converter.kind, *(form.kind for form in forms if form is not None)}
     narrow = [field.name for field in plan.record.fields if field.slot.connect_type == Narrow(16)]
     if ConverterKind.SHORT not in kinds or not narrow:
         return []
-    expected = "an int beside ShortConverter, and a `Cast` to int16, which sees to it that each number is one"
+    expected = "an int beside ShortConverter, cast to int16 by a transformation, so that each number is one"
     return [PlanFinding("contract.schema", f"connect.type int16 of {narrow[0]}", expected)]
 
 

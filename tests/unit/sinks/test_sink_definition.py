@@ -213,6 +213,8 @@ STRINGS = {"value.converter": "string"}
         ({**PICKED, "value.converter": "avro", "value.converter.schema.registry.url": "http://r:1"}, ""),
         ({**PICKED, **NO_SCHEMAS}, "value.converter"),
         ({**PICKED, **STRINGS}, "value.converter"),
+        ({**PICKED, "value.converter": "org.apache.kafka.connect.converters.LongConverter"}, "value.converter"),
+        ({**HOISTED, "value.converter": "long"}, ""),
         ({**HOISTED, **STRINGS}, ""),
         ({**HOISTED, **NO_SCHEMAS}, "value.converter"),
         ({**PICKED, **SCHEMAS, "transforms.p.type": "Sql$Key"}, "key.converter"),
