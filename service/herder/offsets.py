@@ -185,9 +185,8 @@ class SinkOffsetAccess:
     async def alter(self, name: str, config: Properties, offsets: Sequence[OffsetEntry]) -> Altered:
         """Commit in the group's name, which has no members then.
 
-        Kafka Connect 4.1 answers 500, without saying why, where Kafka has no such topic partition, and has changed the
-        others by then; here nothing is changed. It takes an offset beyond the end without a word, and so does this,
-        with a remark.
+        Kafka Connect 4.1 answers 500, without saying why, where Kafka has no such topic partition; here it is told, and
+        nothing is changed. It takes an offset beyond the end without a word, and so does this, with a remark.
         """
         entries = sink_entries(offsets)
         await self._check(config, entries)
