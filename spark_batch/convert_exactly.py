@@ -33,7 +33,7 @@ from spark_batch.exact.verdicts import HeaderTexts, Verdict, exact_verdict, told
 from spark_batch.exact.writing import LENGTH_READABLE, is_readable_by_spark, typed_value, written_value
 from spark_batch.literals.reading import Number
 from spark_batch.outcome import OUTCOME_SCHEMA, Reason, Rejection, Stage
-from spark_batch.plan import ConversionPlan, ConverterKind, ConverterSpec, PayloadFormat
+from spark_batch.plan import ConversionPlan, ConverterSpec, PayloadFormat
 from spark_batch.plan_transforms import (
     has_sql,
     is_page_key_written,
@@ -263,7 +263,7 @@ def _record_verdict(plan: ConversionPlan, judged: Verdict, canonical: str, stamp
 
 
 def _key_of(plan: ConversionPlan, record: JsonValue) -> JsonValue:
-    if plan.key_converter.kind in {ConverterKind.STRING, ConverterKind.BYTES}:
+    if plan.key_converter.kind.is_single:
         return record[plan.key_fields[0]]
     return {name: record[name] for name in plan.key_fields}
 

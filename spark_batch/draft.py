@@ -173,6 +173,12 @@ def _read_keys(draft: Draft, keys: ArrowColumn) -> ArrowColumn | None:
     is_unread = plan.key_fields or plan.has_key_of_value or plan.key_converter.kind is ConverterKind.BYTES
     if is_unread or keys.null_count == len(keys):
         return pa.nulls(len(keys), pa.string())
+    number = plan.key_converter.kind.number
+    if number is not None and not is_page_key_written(plan):
+        message = f"key: expected none, or one that is made of fields: a text is no {number.connect_type}"
+        for at in np.flatnonzero(keys.is_valid()):
+            _refuse(draft, int(at), Rejection(Reason.WRONG_TYPE, message, Stage.KEY_CONVERTER))
+        return pa.nulls(len(keys), pa.string())
     text = read_utf8(keys)
     for at in np.flatnonzero(text.is_invalid):
         _refuse(draft, int(at), Rejection(Reason.INVALID_UTF8, "key: expected UTF-8", Stage.KEY_CONVERTER))
@@ -222,7 +228,7 @@ def _tombstone_key_rejection(plan: ConversionPlan, key: bytes) -> Rejection | No
     kind = plan.key_converter
     if kind.kind in {ConverterKind.STRING, ConverterKind.BYTES}:
         return None
-    if kind.kind is ConverterKind.AVRO or kind.is_schema_enveloped:
+    if kind.kind is ConverterKind.AVRO or kind.is_schema_enveloped or kind.kind.number is not None:
         message = "key: expected a value to take key.fields from"
         return Rejection(Reason.UNREPRESENTABLE, message, Stage.KEY_CONVERTER)
     try:

@@ -37,7 +37,7 @@ from spark_batch.plan_transforms import (
     value_schema,
 )
 from spark_batch.selecting import Selecting, Written, any_of, header_columns, or_dropped, written_columns
-from spark_batch.serialize import framed_avro, record_bytes, shaped_bytes, text_bytes
+from spark_batch.serialize import framed_avro, number_bytes, record_bytes, shaped_bytes, text_bytes
 from spark_batch.serialize.connect_json import json_text
 from spark_batch.shapes import CORRUPT, canonical_shape, payload_shape
 from spark_batch.transforms.catalog import HeaderFrom, Side, Sql
@@ -357,12 +357,13 @@ def _record_key(plan: ConversionPlan, record: Record, selecting: Selecting) -> W
             for field, column in zip(fields, columns, strict=True)
         ]
         is_there = is_there | F.col(KEY).isNotNull()
-    is_single = plan.key_converter.kind in {ConverterKind.STRING, ConverterKind.BYTES}
+    is_single = plan.key_converter.kind.is_single
     key = columns[0] if is_single else F.when(is_there, F.struct(*columns))
     if is_reshaped(plan, Side.KEY):
         return _transformed(plan, Side.KEY, key, is_there, selecting=selecting)
     if is_single:
-        return Written(key.cast("string").cast("binary"))
+        number = plan.key_converter.kind.number
+        return Written(key.cast("string").cast("binary") if number is None else number_bytes(number, key))
     shape = Record(f"{record.name}Key", tuple(fields))
     return Written(record_bytes(shape, key, spec=plan.key_converter, avro_schema=key_schema(plan)))
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from spark_batch.avro_documents import definitions, inlined, namespace_of, without_json_names
 from spark_batch.avro_schema import WIDE_DIGITS_MAX, ParsedSchema, SchemaFinding, parse_schema
 from spark_batch.coercion import Coerce, counted_fields
+from spark_batch.number_forms import NUMBER_FORMS, NumberForm
 from spark_batch.transforms.applied import AppliedSteps, applied_steps
 
 if TYPE_CHECKING:
@@ -50,6 +51,22 @@ class ConverterKind(StrEnum):
     AVRO = "avro"
     STRING = "string"
     BYTES = "bytes"
+    INTEGER = "integer"
+    LONG = "long"
+    SHORT = "short"
+    FLOAT = "float"
+    DOUBLE = "double"
+    BOOLEAN = "boolean"
+
+    @property
+    def number(self) -> NumberForm | None:
+        """Of a converter of single numbers or booleans: what it writes."""
+        return NUMBER_FORMS.get(self.value)
+
+    @property
+    def is_single(self) -> bool:
+        """Whether a key of one field is that field itself, and not a record of it."""
+        return self not in {ConverterKind.JSON, ConverterKind.AVRO}
 
 
 class UnknownFields(StrEnum):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from spark_batch.avro_types import AvroType, Enum, Map, Primitive, Record, Temporal, Uuid
-from spark_batch.plan import ConversionPlan, PlanFinding
+from spark_batch.avro_types import AvroType, Enum, Map, Narrow, Primitive, Record, Temporal, Uuid
+from spark_batch.plan import ConversionPlan, ConverterKind, PlanFinding
 from spark_batch.plan_events import event_findings
 from spark_batch.plan_transforms import has_sql, misfits, row_misfits
 from spark_batch.rules.select_text import select_refusal
@@ -17,6 +17,7 @@ def plan_findings(plan: ConversionPlan) -> list[PlanFinding]:
     """All findings; empty means the plan can be run (rules are checked by the runner, which has Spark)."""
     findings = _schema_findings(plan)
     findings += _converter_findings(plan)
+    findings += _short_findings(plan)
     findings += _path_findings(plan)
     findings += event_findings(plan)
     findings += _sql_findings(plan)
@@ -122,11 +123,31 @@ def _converter_findings(plan: ConversionPlan) -> list[PlanFinding]:
     if plan.payload_format == "bytes" and plan.contract is None and plan.value_converter.kind in {"json", "string"}:
         expected = "a converter for bytes or Avro, or a contract.schema"
         findings.append(PlanFinding("value.converter", plan.value_converter.kind, expected))
-    if plan.key_fields and plan.key_converter.kind in {"string", "bytes"} and len(plan.key_fields) > 1:
+    if plan.value_converter.kind.number and not (plan.transformations or plan.is_of_rows):
+        expected = "a converter of what values are: only a transformation makes single numbers of them"
+        findings.append(PlanFinding("value.converter", plan.value_converter.kind, expected))
+    if is_loose_json and plan.key_fields and plan.key_converter.kind.number:
+        expected = "a contract.schema, which keys of numbers need"
+        findings.append(PlanFinding("key.converter", plan.key_converter.kind, expected))
+    if plan.key_fields and plan.key_converter.kind.is_single and len(plan.key_fields) > 1:
         findings.append(
             PlanFinding("key.converter", plan.key_converter.kind, "JSON or Avro for a key of several fields")
         )
     return findings
+
+
+def _short_findings(plan: ConversionPlan) -> list[PlanFinding]:
+    """A contract does not hold its numbers to 16 bits, whatever `connect.type` says; casts and databases do."""
+    if plan.contract is None or plan.contract.is_of_rows or plan.record is None:
+        return []
+    # Of what is written to headers.
+    forms = [getattr(step.transformation, "form", None) for step in plan.transformations]
+    kinds = {plan.key_converter.kind, plan.value_converter.kind, *(form.kind for form in forms if form is not None)}
+    narrow = [field.name for field in plan.record.fields if field.slot.connect_type == Narrow(16)]
+    if ConverterKind.SHORT not in kinds or not narrow:
+        return []
+    expected = "an int beside ShortConverter, cast to int16 by a transformation, so that each number is one"
+    return [PlanFinding("contract.schema", f"connect.type int16 of {narrow[0]}", expected)]
 
 
 def _path_findings(plan: ConversionPlan) -> list[PlanFinding]:
@@ -162,14 +183,19 @@ def _contract_paths(plan: ConversionPlan, record: Record) -> list[PlanFinding]:
         if not isinstance(kind, (Primitive, Temporal)) or kind not in instants:
             expected = "a long or timestamp field of contract.schema"
             findings.append(PlanFinding("timestamp.field", plan.timestamp_field, expected))
-    if plan.key_converter.kind in {"string", "bytes"} and len(plan.key_fields) == 1:
-        findings += _text_key_findings(plan, record)
+    if plan.key_converter.kind.is_single and len(plan.key_fields) == 1:
+        findings += _single_key_findings(plan, record)
     return findings
 
 
-def _text_key_findings(plan: ConversionPlan, record: Record) -> list[PlanFinding]:
-    """Only values with one text form that every reader expects may be a key by themselves."""
-    field = record.field(plan.key_fields[0])
+def _single_key_findings(plan: ConversionPlan, record: Record) -> list[PlanFinding]:
+    """Only values with one text form that every reader expects may be a key by themselves, or what a number is."""
+    field, number = record.field(plan.key_fields[0]), plan.key_converter.kind.number
+    if number is not None:
+        # What transformations make of the key is asked where they are.
+        is_fit = field is None or field.slot.connect_type == number.type or plan.transformations
+        expected = f"a converter of what the key's field is, which is no {number.connect_type}"
+        return [] if is_fit else [PlanFinding("key.converter", plan.key_converter.kind, expected)]
     if field is None or field.slot.type in _PLAIN_KEYS or isinstance(field.slot.type, (Enum, Uuid)):
         return []
     return [

@@ -119,7 +119,7 @@ def plain_key_shape(plan: ConversionPlan) -> Shape | None:
     if record is None or plan.contract is None:
         return None
     fields = tuple(field for field in map(record.field, plan.key_fields) if field is not None)
-    if plan.key_converter.kind not in {"string", "bytes"}:
+    if not plan.key_converter.kind.is_single:
         return Shape(Slot(Record(f"{record.name}Key", fields)), plan.plain_key_schema())
     document = json.loads(plan.contract.schema)
     kind = next(item["type"] for item in document["fields"] if item["name"] == fields[0].name)
@@ -366,12 +366,14 @@ def _check_key(plan: ConversionPlan) -> None:
     _check_form(shape, kind, "key.converter")
 
 
-def _check_form(shape: Shape, kind: str, key: str) -> None:
+def _check_form(shape: Shape, kind: ConverterKind, key: str) -> None:
     """Whether the converter can write it."""
     if kind == "string" and not _has_string_form(shape.slot.type):
         raise Misfit(key, kind, "JSON or Avro, or a shape of texts, numbers and booleans")
     if kind == "bytes" and shape.slot.type not in {Primitive.STRING, Primitive.BYTES}:
         raise Misfit(key, kind, "JSON, Avro or string: the value is no longer bytes")
+    if kind.number is not None and shape.slot.connect_type != kind.number.type:
+        raise Misfit(key, kind, f"the converter of what is there, which is no {kind.number.connect_type}")
     if kind == "avro":
         for name in _names(shape.slot.type):
             if not _AVRO_NAME.fullmatch(name):

@@ -51,6 +51,17 @@ FULL = {
 EMPTY = dict.fromkeys(FULL) | {"tags": []}
 
 
+HOSTILE = "a'); drop table orders; --\\' \\\\ \" ` $1 %s ?  ''ä€🙂\n/*"
+DEFAULTS = {
+    "a_boolean": True, "a_int": -(2**31), "a_long": 2**63 - 1, "a_float": 0.5, "a_double": 0.1, "a_string": HOSTILE,
+    "a_bytes": "\x00'\xff", "day": 19_000, "noon": 43_200_001, "moment": 1_700_000_000_123,
+    "exact": 1_700_000_000_123_456, "price": "\x01\x00",
+}  # fmt: skip
+"""As Avro writes them; the price is 0.0256."""
+_KINDS = {**{f"a_{kind}": kind for kind in _PLAIN}, **dict(_LOGICAL)}
+_DEFAULTED = [{"name": name, "type": [_KINDS[name], "null"], "default": each} for name, each in DEFAULTS.items()]
+
+
 def batch_of(
     rows: Sequence[tuple[Any, Mapping[str, Any] | None]],
     schema: Mapping[str, Any] = ORDER,
@@ -142,6 +153,23 @@ class JdbcSinkSuite:
         tags = found["tags"]
         assert (json.loads(tags) if isinstance(tags, str) else tags) == ["x", "y"]
         assert set(empty[:-1]) == {None}
+
+    async def test_defaults_of_the_schema_are_those_of_new_columns_and_stand_for_nulls(self) -> None:
+        """Whatever is in them; what the database puts there is what the sink writes. Nulls stay where that is told."""
+        names = ", ".join(DEFAULTS)
+        first, every = ({"type": "record", "name": "D", "fields": _DEFAULTED[:count]} for count in (6, None))
+        async with self.sink(auto_create="true", auto_evolve="true", db_timezone="Europe/Berlin") as sink:
+            await sink.put(batch_of([(1, dict.fromkeys(list(DEFAULTS)[:6]))], first))
+            await sink.put(batch_of([(2, dict.fromkeys(DEFAULTS))], every, begin=1))
+        async with self.sink(replace_null_with_default="false") as sink:
+            await sink.put(batch_of([(3, dict.fromkeys(DEFAULTS))], every, begin=2))
+        await self.sql("insert into orders (id) values (9)")
+        rows = await self.sql(f"select {names} from orders order by id")  # noqa: S608 - of the tests
+        assert rows[0] == rows[1] == rows[3]
+        assert set(rows[2]) == {None}
+        found = dict(zip(DEFAULTS, rows[3], strict=True))
+        assert (found["a_string"], bytes(found["a_bytes"]), str(found["price"])) == (HOSTILE, b"\x00'\xff", "0.0256")
+        assert (str(found["moment"])[:23], int(found["a_long"])) == ("2023-11-14 23:13:20.123", 2**63 - 1)
 
     async def test_writes_and_deletes_of_one_put_are_as_if_done_one_after_another(self) -> None:
         """The last of a key wins; what is made anew after a delete has none of the old row's other columns."""

@@ -14,6 +14,7 @@ from pydantic import BeforeValidator
 
 from fetchers.sdk import Boolean, ConfigModel, Finding, Importance, Key, NameList, Secret, Severity
 from service.registry.settings import RegistrySettings
+from spark_batch.number_forms import NUMBER_FORMS
 from spark_batch.plan import ConverterKind, ConverterSpec
 
 JSON_CONVERTER = "org.apache.kafka.connect.json.JsonConverter"
@@ -21,6 +22,7 @@ CLASS_NAMES: Mapping[str, ConverterKind] = {
     JSON_CONVERTER: ConverterKind.JSON,
     "org.apache.kafka.connect.storage.StringConverter": ConverterKind.STRING,
     "org.apache.kafka.connect.converters.ByteArrayConverter": ConverterKind.BYTES,
+    **{form.class_name: ConverterKind(word) for word, form in NUMBER_FORMS.items()},
     "io.confluent.connect.avro.AvroConverter": ConverterKind.AVRO,
 }
 _HEADER = "header.converter"
@@ -245,6 +247,10 @@ class StringConverterConfig(ConverterConfig):
 
 class BytesConverterConfig(ConverterConfig):
     """Keys, values or headers that are bytes already and are passed on unchanged."""
+
+
+class NumberConverterConfig(ConverterConfig):
+    """Keys, values or headers that are single numbers or booleans, as Kafka's serializers write them."""
 
 
 class AvroConverterConfig(ConfigModel):

@@ -15,13 +15,14 @@ from service.domain.states import TargetState
 from service.herder.api import OffsetEntry
 from service.herder.errors import BadRequestError, ConflictError, RequestError
 from service.herder.leader import Fencing
-from service.herder.ports import OffsetAccess
+from service.herder.ports import Altered, OffsetAccess
 from service.herder.requests import ConnectorLocks
 from service.herder.view import CONFLICT, ClusterView
 from service.kafka.admin import KafkaAdmin
 from service.kafka.client import KafkaSettings
-from service.kafka.errors import GroupHasMembers
+from service.kafka.errors import DeliveryFatal, GroupHasMembers
 from service.kafka.groups import ConsumerGroups
+from service.kafka.reader import last_ends
 from service.stores.connector_offsets import ConnectorOffsets
 from service.stores.dedupe_store import DedupeStore
 from service.stores.offset_changes import OffsetChanges
@@ -65,7 +66,8 @@ class OffsetRequests:
         self._demand_place(name)
         async with self.locks.changing(name):
             entry = await self._let_go(name)
-            return _told(is_whole=await self._access(entry).alter(name, entry.config, offsets), done="altered")
+            altered = await self._access(entry).alter(name, entry.config, offsets)
+            return _told(is_whole=altered.is_whole, done="altered") + altered.remark
 
     async def reset(self, name: str) -> str:
         """Forget all offsets of a stopped connector, on the leader; Connect's text of success."""
@@ -132,7 +134,7 @@ class SourceOffsetAccess:
         """The newest source offset of each source partition."""
         return await (await self.offsets_of(config)).entries(name)
 
-    async def alter(self, name: str, config: Properties, offsets: Sequence[OffsetEntry]) -> bool:
+    async def alter(self, name: str, config: Properties, offsets: Sequence[OffsetEntry]) -> Altered:
         """Fence what may still write, then write."""
         entries = source_entries(offsets)
         try:
@@ -141,7 +143,7 @@ class SourceOffsetAccess:
             await (await self._changes(config)).alter(name, entries, writing=await self._writing(config))
         except ValueError as error:
             raise BadRequestError(str(error)) from error
-        return True
+        return Altered(is_whole=True)
 
     async def reset(self, name: str, config: Properties) -> bool:
         """Fence what may still write, then forget all."""
@@ -180,17 +182,41 @@ class SinkOffsetAccess:
             for (topic, partition), offset in sorted(offsets.items())
         ]
 
-    async def alter(self, name: str, config: Properties, offsets: Sequence[OffsetEntry]) -> bool:
-        """Commit in the group's name, which has no members then."""
+    async def alter(self, name: str, config: Properties, offsets: Sequence[OffsetEntry]) -> Altered:
+        """Commit in the group's name, which has no members then.
+
+        Kafka Connect 4.1 answers 500, without saying why, where Kafka has no such topic partition; here it is told, and
+        nothing is changed. It takes an offset beyond the end without a word, and so does this, with a remark.
+        """
         entries = sink_entries(offsets)
         await self._check(config, entries)
+        remark = await self._remark(name, config, entries)
         group_id = self.group_of(name, config)
         changed = {place: at for place, at in entries.items() if at is not None}
         forgotten = [place for place, at in entries.items() if at is None]
         async with self._changing(name, config, done="alter") as groups:
             await _once_left(lambda: groups.alter(group_id, changed))
             await _once_left(lambda: groups.forget(group_id, forgotten))
-        return True
+        return Altered(is_whole=True, remark=remark)
+
+    async def _remark(self, name: str, config: Properties, entries: Mapping[tuple[str, int], int | None]) -> str:
+        """On offsets beyond the ends of their partitions. Raises BadRequestError for partitions that there are not."""
+        clients = await _clients(self.clients_of, "admin", config)
+        remark = ""
+        for topic in sorted({topic for topic, _ in entries}):
+            wanted = {number: at for (own, number), at in sorted(entries.items()) if own == topic}
+            failed = f"Failed to alter consumer group offsets for connector {name}"
+            try:
+                ends = {place.partition: end for place, end in (await last_ends(clients, topic)).items()}
+            except DeliveryFatal as error:
+                raise BadRequestError(f"{failed}: {error}") from error
+            if missing := sorted(wanted.keys() - ends.keys()):
+                text = f"topic '{topic}' has no partition {missing[0]}: there are {len(ends)}, counted from 0"
+                raise BadRequestError(f"{failed}: {text}")
+            for number, at in wanted.items():
+                if at is not None and at > ends[number]:
+                    remark += _BEYOND.format(at=at, number=number, topic=topic, end=ends[number])
+        return remark
 
     async def reset(self, name: str, config: Properties) -> bool:
         """Remove the connector's group; raises ``RequestError`` while it has members."""
@@ -238,6 +264,11 @@ async def _clients(clients_of: ClientsOf, role: str, config: Properties) -> Kafk
     return await asyncio.to_thread(clients_of, role, config)
 
 
+_BEYOND = (
+    ". But offset {at} is beyond the end of partition {number} of topic '{topic}', which is {end}: unless records have "
+    "come up to it when the connector is resumed, it begins where auto.offset.reset says, by default at the beginning, "
+    "and so delivers all records again"
+)
 TOPIC, PARTITION, OFFSET = "kafka_topic", "kafka_partition", "kafka_offset"
 _PRIMITIVE = (str, bool, int, float, type(None))
 _LONG_MAX = 2**63 - 1

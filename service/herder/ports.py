@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from service.domain.cluster import (
     ClusterConfig,
@@ -238,14 +238,23 @@ class Validator(Protocol):
         """Texts of all errors, in Connect's order; warnings are told by event."""
 
 
+class Altered(NamedTuple):
+    """What is answered to a change of offsets that was made."""
+
+    is_whole: bool
+    """Whether the connector itself took part."""
+    remark: str = ""
+    """What whoever asked should know besides."""
+
+
 class OffsetAccess(Protocol):
     """Offsets of one kind of connector: sources in their topic, sinks in their consumer group."""
 
     async def read(self, name: str, config: Properties) -> Sequence[OffsetEntry]:
         """All offsets of a connector of this name and config."""
 
-    async def alter(self, name: str, config: Properties, offsets: Sequence[OffsetEntry]) -> bool:
-        """Write these (None = forget); whether the connector itself took part."""
+    async def alter(self, name: str, config: Properties, offsets: Sequence[OffsetEntry]) -> Altered:
+        """Write these (None = forget)."""
 
     async def reset(self, name: str, config: Properties) -> bool:
         """Forget all; whether the connector itself took part."""

@@ -238,6 +238,8 @@ def _decoded(data: bytes | None, kind: ConverterKind, schema: Schema | None) -> 
         return framed(data, schema)
     if kind is ConverterKind.JSON:
         return plain(data)
+    if kind.number is not None and len(data) == kind.number.size_bytes:
+        return plain(kind.number.json_text(data).encode())
     try:
         return data.decode()
     except UnicodeDecodeError:

@@ -20,7 +20,7 @@ from service.pipeline.memory import MemoryBudget
 from service.registry.client import RegistryClient
 from service.registry.settings import RegistrySettings
 from service.sinks.contract import SinkConnector
-from service.sinks.converters import EnvelopeReader, JsonReader, column_reader
+from service.sinks.converters import EnvelopeReader, JsonReader, NumberReader, column_reader
 from service.sinks.dead_letters import DeadLetterRules, LetterWriter
 from service.sinks.decoding import HEADER_STAGE, KEY_STAGE, VALUE_STAGE, Decoding, SideReader
 from service.sinks.definition import SinkDefinition
@@ -189,8 +189,10 @@ async def _side(converter: Converter, stage: str, parts: SinkParts) -> SideReade
 
 
 def _header_reader(definition: SinkDefinition) -> SideReader | None:
-    """Of JsonConverter; the other converters read any bytes."""
+    """Of JsonConverter, and of numbers; the other converters read any bytes."""
     form = definition.header_form
+    if form is not None and form.kind.number is not None:
+        return SideReader(NumberReader(form.kind.number), form.kind.number.class_name, HEADER_STAGE)
     if form is None or form.kind is not ConverterKind.JSON:
         return None
     return SideReader(EnvelopeReader() if form.is_schema_enveloped else JsonReader(), JSON_CONVERTER, HEADER_STAGE)

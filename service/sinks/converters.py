@@ -17,6 +17,7 @@ from typing import Any, Protocol, TypeVar, cast
 import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from service.config.converters import Converter
 from service.registry.client import RegistryClient
@@ -26,6 +27,9 @@ from service.sinks.avro_decoding import nothing, read_at_once
 from service.sinks.avro_walk import NO_ID, Frames
 from service.sinks.batch import Form, RefusalReason, ValueType
 from service.sinks.readings import UNKNOWN, Column, Reading, Rows, filled, of_one_type
+from service.sinks.schemas import KEPT_DEFAULT
+from spark_batch.avro_types import Narrow, Primitive
+from spark_batch.number_forms import NumberForm
 from spark_batch.plan import ConverterKind
 
 _THREADS = ThreadPoolExecutor(max_workers=2, thread_name_prefix="sink-decode")
@@ -61,6 +65,8 @@ def column_reader(converter: Converter, registry: RegistryClient | None) -> Colu
         return BytesReader()
     if kind is ConverterKind.STRING:
         return TextReader()
+    if kind.number is not None:
+        return NumberReader(kind.number)
     if kind is ConverterKind.JSON:
         return (
             EnvelopeReader(is_null_kept=converter.is_null_kept) if converter.spec.is_schema_enveloped else JsonReader()
@@ -86,6 +92,19 @@ class TextReader:
         """Decode to a column of text; what is no UTF-8 is refused."""
         values, refused = as_text(column)
         return of_one_type(values, ValueType(Form.TEXT), refused)
+
+
+class NumberReader:
+    """Reads big-endian numbers or booleans: Connect's IntegerConverter and its siblings."""
+
+    def __init__(self, form: NumberForm) -> None:
+        """``form``: what each value is."""
+        self._form = form
+
+    async def read(self, column: Column) -> Reading:
+        """Decode to one typed column; what has another length, or is no boolean, is refused."""
+        values, refused = as_numbers(column, self._form)
+        return of_one_type(values, ValueType(Form.RECORD, self._form.avro), refused)
 
 
 class JsonReader:
@@ -227,6 +246,32 @@ def as_text(column: Column) -> tuple[Column, Refused]:
     return pa.array(texts, pa.string()), refused
 
 
+def as_numbers(column: Column, form: NumberForm) -> tuple[Column, Refused]:
+    """A binary column as what a converter of single numbers reads; null and refused where it is none."""
+    lengths: Any = pc.binary_length(cast("Any", column))
+    is_whole: Any = pc.fill_null(pc.equal(lengths, pa.scalar(form.size_bytes)), False)  # noqa: FBT003 - a literal
+    told = f"Size of data received by {form.deserializer} is not {form.size_bytes}"
+    is_wrong = np.asarray(pc.and_not(column.is_valid(), is_whole))
+    refused: Refused = {int(row): (RefusalReason.WRONG_TYPE, told) for row in np.flatnonzero(is_wrong)}
+    rows = np.flatnonzero(np.asarray(is_whole))
+    joined: Any = pc.binary_join(pa.array([column.filter(is_whole)], pa.list_(pa.binary())), b"")
+    found = np.frombuffer(joined[0].as_buffer(), form.layout)
+    if form.type is Primitive.BOOLEAN:
+        is_no_boolean = (found != 0) & (found != 1)
+        for row, byte in zip(rows[is_no_boolean].tolist(), found[is_no_boolean].tolist(), strict=True):
+            told = f"Unexpected byte received by {form.deserializer}: {byte}"
+            refused[row] = (RefusalReason.WRONG_TYPE, told)
+        rows, found = rows[~is_no_boolean], found[~is_no_boolean].astype(np.bool_)
+    else:
+        found = found.astype(found.dtype.newbyteorder("="))
+    places = np.full(len(column), len(rows))
+    places[rows] = np.arange(len(rows))
+    numbers: Any = pa.array(found)
+    numbers = numbers.cast(pa.int32()) if form.type == Narrow(16) else numbers
+    made: Column = pa.concat_arrays([numbers, pa.nulls(1, numbers.type)]).take(pa.array(places))
+    return made, refused
+
+
 class _Envelope(msgspec.Struct, forbid_unknown_fields=True):
     schema: msgspec.Raw
     payload: msgspec.Raw
@@ -293,15 +338,15 @@ def _unwrapped(texts: Column, refused: Refused) -> Reading:
 
 @lru_cache(maxsize=1024)
 def without_null_defaults(schema: str) -> str:
-    """A schema of JsonConverter's envelope without the defaults of what may be null; required fields keep theirs."""
+    """A schema of JsonConverter's envelope, the defaults of what may be null set aside; required fields keep theirs."""
     return msgspec.json.encode(_without_null_defaults(msgspec.json.decode(schema))).decode()
 
 
 def _without_null_defaults(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return schema
-    is_left_out = schema.get("optional") is True
-    made = {key: text for key, text in schema.items() if key != "default" or not is_left_out}
+    is_aside = schema.get("optional") is True
+    made = {KEPT_DEFAULT if key == "default" and is_aside else key: text for key, text in schema.items()}
     inner = {key: _without_null_defaults(made[key]) for key in ("keys", "values", "items") if key in made}
     if isinstance(made.get("fields"), list):
         inner["fields"] = [_without_null_defaults(each) for each in made["fields"]]

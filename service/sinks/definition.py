@@ -152,7 +152,7 @@ def _sql_findings(definition: SinkDefinition) -> Iterator[Finding]:
     yield from as_findings(plan_findings(definition.select_plan), definition.properties)
     sides = {Side.KEY: definition.key_converter, Side.VALUE: definition.value_converter}
     kinds = {side: converter.spec.kind for side, converter in sides.items()}
-    plain = {side for side, kind in kinds.items() if kind in {ConverterKind.BYTES, ConverterKind.STRING}}
+    plain = {side for side, kind in kinds.items() if kind.is_single}
     loose = {side for side in sides if kinds[side] is ConverterKind.JSON and not sides[side].spec.is_schema_enveloped}
     for name, side in untyped_selects(definition.steps, plain=plain, loose=loose):
         text = (

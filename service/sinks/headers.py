@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_batch.literals.writing import json_text
+from spark_batch.number_forms import NUMBER_FORMS
 from spark_batch.plan import ConverterKind, ConverterSpec
 from spark_batch.transforms.value_parsing import NotFollowedError, parsed_value
 
@@ -26,7 +27,10 @@ CONNECT_HEADERS: Any = pa.list_(pa.struct([("name", pa.string()), ("schema", pa.
 _Read: TypeAlias = "tuple[str | None, str | None]"
 """Schema and value."""
 _STRING, _BYTES = '{"type":"string","optional":true}', '{"type":"bytes","optional":true}'
-_OF_NULLS = {ConverterKind.STRING: _STRING, ConverterKind.BYTES: _BYTES}
+_NUMBERS = {
+    ConverterKind(word): f'{{"type":"{form.connect_type}","optional":true}}' for word, form in NUMBER_FORMS.items()
+}
+_OF_NULLS = {ConverterKind.STRING: _STRING, ConverterKind.BYTES: _BYTES, **_NUMBERS}
 """The schemas that converters give to a header that is null."""
 _SOME_BYTES = '{"type":"bytes","optional":false}'
 
@@ -77,6 +81,8 @@ class HeaderReader:
             return _text(header)
         if self.form.kind is ConverterKind.BYTES:
             return _BYTES, _base64(header)
+        if self.form.kind.number is not None:
+            return _NUMBERS[self.form.kind], self.form.kind.number.json_text(header)
         return _opened(header) if self.form.is_schema_enveloped else (None, _unless_null(header))
 
 

@@ -20,6 +20,10 @@ _DATA = "org.apache.kafka.connect.data"
 DECIMAL, DATE, TIME, TIMESTAMP = (f"{_DATA}.{name}" for name in ("Decimal", "Date", "Time", "Timestamp"))
 
 
+KEPT_DEFAULT = "headrace.default"
+"""In Connect's schemas: see ``Schema.kept_default``."""
+
+
 class Kind(StrEnum):
     """``Schema.Type`` of Connect."""
 
@@ -52,6 +56,9 @@ class Schema:
     parameters: Mapping[str, str] = field(default_factory=dict)
     default: Any = None
     """As it stands in the schema's JSON; None where there is none."""
+    kept_default: Any = None
+    """A default that is to stand for no null: ``replace.null.with.default`` of JsonConverter is false. Only a sink with
+    such a key of its own puts it there."""
     fields: Mapping[str, Schema] = field(default_factory=dict)
     """Of a STRUCT, in order."""
     keys: Schema | None = None
@@ -97,6 +104,7 @@ def _of_connect(document: Mapping[str, Any]) -> Schema:
         name=document.get("name"),
         parameters=dict(document.get("parameters") or {}),
         default=document.get("default"),
+        kept_default=document.get(KEPT_DEFAULT),
         fields={each["field"]: _of_connect(each) for each in document.get("fields") or ()},
         keys=None if keys is None else _of_connect(keys),
         values=None if values is None else _of_connect(values),

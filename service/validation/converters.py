@@ -10,6 +10,7 @@ from service.config.converters import (
     AvroConverterConfig,
     BytesConverterConfig,
     JsonConverterConfig,
+    NumberConverterConfig,
     SimpleHeaderConverterConfig,
     StringConverterConfig,
 )
@@ -17,6 +18,7 @@ from service.config.transforms import PREDICATES, TRANSFORMATIONS
 from service.validation.connectors import known_connectors
 from service.validation.entries import ClassLookup, Entries, Place
 from service.validation.versions import CONNECT_VERSION
+from spark_batch.number_forms import NUMBER_FORMS
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +41,9 @@ _STRING = ConverterClass("org.apache.kafka.connect.storage.StringConverter", "st
 _BYTES = ConverterClass("org.apache.kafka.connect.converters.ByteArrayConverter", "bytes", BytesConverterConfig)
 _AVRO = ConverterClass("io.confluent.connect.avro.AvroConverter", "avro", AvroConverterConfig)
 _SIMPLE = ConverterClass("org.apache.kafka.connect.storage.SimpleHeaderConverter", None, SimpleHeaderConverterConfig)
-CONVERTERS = (_AVRO, _BYTES, _JSON, _STRING)
-HEADER_CONVERTERS = (_BYTES, _JSON, _SIMPLE, _STRING)
+_NUMBERS = tuple(ConverterClass(form.class_name, word, NumberConverterConfig) for word, form in NUMBER_FORMS.items())
+CONVERTERS = tuple(sorted((_AVRO, _BYTES, _JSON, _STRING, *_NUMBERS), key=lambda known: known.name))
+HEADER_CONVERTERS = tuple(sorted((_BYTES, _JSON, _SIMPLE, _STRING, *_NUMBERS), key=lambda known: known.name))
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,6 +79,8 @@ def written_value(shape: Shape, value: JsonValue, spec: ConverterSpec) -> bytes 
     slot = shape.slot
     if spec.kind is ConverterKind.AVRO:
         return None if value is None else _framed(shape.avro, slot, value, spec.schema_id)
+    if spec.kind.number is not None:
+        return spec.kind.number.written(value)
     if spec.kind is not ConverterKind.JSON:
         return _struct_bytes(slot.type, value)
     text = _json(slot.type, value, is_decimal_numeric=spec.is_decimal_numeric)

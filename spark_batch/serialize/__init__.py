@@ -8,6 +8,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the customary name
 from pyspark.sql.avro.functions import to_avro
 
 from spark_batch.avro_types import AvroType, Primitive, Record
+from spark_batch.number_forms import NumberForm
 from spark_batch.plan import ConverterKind, ConverterSpec
 from spark_batch.serialize.connect_json import (
     any_json_text,
@@ -46,6 +47,8 @@ def shaped_bytes(shape: Shape, value: Column, *, is_there: Column, spec: Convert
     slot = shape.slot
     if spec.kind is ConverterKind.AVRO:
         return F.when(is_there, framed_avro(value, avro_schema=shape.avro, schema_id=spec.schema_id))
+    if spec.kind.number is not None:
+        return F.when(is_there, number_bytes(spec.kind.number, value))
     if spec.kind is not ConverterKind.JSON:
         return F.when(is_there, struct_text(slot.type, value)).cast("binary")
     written = any_json_text(slot.type, value, is_decimal_numeric=spec.is_decimal_numeric)
@@ -53,6 +56,18 @@ def shaped_bytes(shape: Shape, value: Column, *, is_there: Column, spec: Convert
         schema = slot_schema(slot, shape.origin)
         written = enveloped(schema, written, is_decimal_numeric=spec.is_decimal_numeric)
     return F.when(is_there, written).cast("binary")
+
+
+def number_bytes(form: NumberForm, value: Column) -> Column:
+    """A column of the form's type as Kafka's serializer writes it; null stays null."""
+    if form.type is Primitive.BOOLEAN:
+        return F.when(value.isNull(), None).when(value, F.lit(b"\x01")).otherwise(F.lit(b"\x00"))
+    if form.type not in {Primitive.FLOAT, Primitive.DOUBLE}:
+        return value.cast({2: "smallint", 4: "int", 8: "bigint"}[form.size_bytes]).cast("binary")
+    # Spark gives the bits of a number of floating point in Avro alone, the lowest byte first.
+    digits = F.hex(to_avro(value, f'"{form.connect_type}"'))
+    bytes_at = (F.substring(digits, 2 * at + 1, 2) for at in reversed(range(form.size_bytes)))
+    return F.when(value.isNotNull(), F.unhex(F.concat(*bytes_at)))
 
 
 def text_bytes(text: Column, *, spec: ConverterSpec) -> Column:

@@ -79,7 +79,7 @@ class HeaderForm(Protocol):
 
     @property
     def kind(self) -> str:
-        """``json``, ``string`` or ``bytes``."""
+        """As `ConverterKind` has it, but for Avro."""
 
     @property
     def is_schema_enveloped(self) -> bool:

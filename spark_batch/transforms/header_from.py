@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from spark_batch.avro_types import AvroType, Decimal, Fixed, JsonValue, Primitive, Record, Temporal
 from spark_batch.literals.writing import json_text
+from spark_batch.number_forms import NUMBER_FORMS
 from spark_batch.outcome import Reason
 from spark_batch.transforms.cast import Cast, To, connect_kind
 from spark_batch.transforms.change import (
@@ -23,6 +24,7 @@ from spark_batch.transforms.change import (
     changed_json,
     connect_text,
     connect_type,
+    kind_of_json,
 )
 from spark_batch.transforms.connect_schema import DECIMAL, Document, schema_document
 from spark_batch.transforms.form import (
@@ -154,8 +156,12 @@ class HeaderFrom:
     def _exact_text(self, value: JsonValue) -> bytes | None:
         if self.form is None or self.is_text or value is None:
             return _bytes(changed_json(_TEXT, value))
+        number = NUMBER_FORMS.get(self.form.kind)
+        if number is not None and kind_of_json(value) is number.type:
+            return number.written(value)
         if self.form.kind != "json":
-            raise Inapplicable(Reason.WRONG_TYPE, "expected bytes, as the header converter does")
+            expected = "bytes" if number is None else number.connect_type
+            raise Inapplicable(Reason.WRONG_TYPE, f"expected {expected}, as the header converter does")
         text = json_text(value, number=str)
         return (f'{{"schema":null,"payload":{text}}}' if self.form.is_schema_enveloped else text).encode()
 
@@ -206,6 +212,9 @@ def _demand_form(form: HeaderForm | None, kind: AvroType) -> None:
     is_binary = own is Primitive.BYTES or isinstance(own, Fixed)
     if form is not None and form.kind == "string" and (is_binary or isinstance(own, Temporal)):
         raise Unchangeable("a field of numbers, text or booleans, of which StringConverter writes what people read")
+    number = None if form is None else NUMBER_FORMS.get(form.kind)
+    if number is not None and kind != number.type:
+        raise Unchangeable(f"a field of {number.connect_type}, as the header converter does")
     if form is not None and form.kind == "bytes" and not is_binary:
         raise Unchangeable("a field of bytes, as ByteArrayConverter does")
 

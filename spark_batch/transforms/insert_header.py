@@ -8,6 +8,9 @@ from typing import ClassVar, cast
 
 import pyarrow as pa
 
+from spark_batch.avro_types import Primitive
+from spark_batch.literals.reading import Number
+from spark_batch.number_forms import NUMBER_FORMS
 from spark_batch.transforms.connect_values import ConnectValue
 from spark_batch.transforms.form import FormKey, HeaderForm, KeysRefused, KeyValues
 from spark_batch.transforms.halves import ArrowColumn, Faults, Origins
@@ -49,6 +52,9 @@ class InsertHeader:
         """What a header converter expects that does not write the literal; None where it does."""
         if form.kind == "bytes":
             return "no header of a literal, which is no bytes, beside ByteArrayConverter"
+        number = NUMBER_FORMS.get(form.kind)
+        if number is not None and self.value.schema is not None and self.value.schema["type"] != number.connect_type:
+            return f"a literal that Connect reads as {number.connect_type}, as the header converter writes"
         if form.kind == "string" and self.value.java_text is None and self.value.value is not None:
             return "no date or time beside StringConverter, which writes Java's text of it"
         return None
@@ -60,16 +66,24 @@ class InsertHeader:
 
     def edited(self, headers: ArrowColumn) -> ArrowColumn:
         """A column of headers afterwards."""
-        text = self._text()
-        value = pa.scalar(None if text is None else text.encode(), pa.binary())
+        value = pa.scalar(self._bytes(), pa.binary())
         values, made = (
             cast("ArrowColumn", pa.repeat(each, len(headers)))
             for each in (value, pa.scalar(self.value.envelope, pa.string()))
         )
         return with_header(headers, self.header, values, made)
 
-    def _text(self) -> str | None:
+    def _bytes(self) -> bytes | None:
         """As the header converter writes it."""
+        number = None if self.form is None else NUMBER_FORMS.get(self.form.kind)
+        if number is not None and self.value.value is not None:
+            return number.written(
+                Number(self.value.payload) if number.type is not Primitive.BOOLEAN else self.value.value
+            )
+        text = self._text()
+        return None if text is None else text.encode()
+
+    def _text(self) -> str | None:
         if self.form is None or self.value.value is None:
             return self.value.text
         if self.form.kind == "string":

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 _JACKSON = "a body that cannot be read is the client's mistake, not the server's; the text is not a Java parser's"
 _NULL_BODY = "a missing body is the client's mistake, not a null pointer of the server's"
 _MISTAKE = "an offset that the connector refuses is the client's mistake, not the server's"
+_UNKNOWN = "a partition that Kafka does not have is the client's mistake, and the text says which"
+_BEYOND = "Connect does not say that the connector will not begin at that offset"
 _NO_CLASS = "a config that names no class is not repeated: nothing says which of its values are secrets"
 _CLASSES = "the connectors there are are named, without what the JVM knows of them"
 _NULL_VALUE = "Connect refuses a null for its own keys and keeps one for a connector's; here no config holds any"
@@ -105,6 +107,13 @@ DELIBERATE = {
         "wrong method for the root",
     ),
     "sink: topic a number": Difference(_MISTAKE, 500, 400),
+    **_all(
+        Difference(_UNKNOWN, 500, 400),
+        "sink: partition unknown",
+        "sink: topic unknown",
+        "sink: one forgotten of a topic unknown",
+    ),
+    "sink: offset beyond the end": Difference(_BEYOND, 200, 200),
     "create with another content type": Difference(_TYPE, 415, 415, is_same_text=True),
     "create with a class that is not there": Difference(_CLASSES, 400, 400),
     "unknown class": Difference(_CLASSES + "; and it is the client's mistake", 500, 400),

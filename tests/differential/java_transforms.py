@@ -100,6 +100,11 @@ class JavaTransforms:
         answer = self._asked({"texts": [_base64(text) for text in texts]})
         return [(_bytes(own), b"" if of_json == "refused" else _bytes(of_json)) for own, of_json in answer]
 
+    def converted(self, converter: str, data: Sequence[bytes | None], *, is_read: bool) -> list[bytes | str | None]:
+        """What a converter reads in bytes, as envelopes of JsonConverter, or writes of envelopes; a text: why not."""
+        answer = self._asked({"converter": converter, "is_read": is_read, "data": [_base64(each) for each in data]})
+        return [str(each["refusal"]) if "refusal" in each else _bytes(each["data"]) for each in answer]
+
     def _asked(self, request: Mapping[str, Any]) -> Any:
         assert self.jvm.stdin is not None
         assert self.jvm.stdout is not None

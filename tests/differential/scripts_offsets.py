@@ -123,6 +123,12 @@ _SINK_CHANGES: tuple[Step, ...] = (
     sink("sink: one forgotten", None, kafka_topic="{t}", kafka_partition=0),
     Ask("sink: offsets after one is forgotten", "GET", _SINK_PATH),
     sink("sink: change back", {"kafka_offset": 2}, kafka_topic="{t}", kafka_partition=0),
+    sink("sink: partition unknown", {"kafka_offset": 2}, kafka_topic="{t}", kafka_partition=7),
+    sink("sink: topic unknown", {"kafka_offset": 2}, kafka_topic="{t}-nowhere", kafka_partition=0),
+    sink("sink: one forgotten of a topic unknown", None, kafka_topic="{t}-nowhere", kafka_partition=0),
+    Ask("sink: offsets after what is unknown", "GET", _SINK_PATH),
+    sink("sink: offset beyond the end", {"kafka_offset": 99}, kafka_topic="{t}", kafka_partition=0),
+    Ask("sink: offsets beyond the end", "GET", _SINK_PATH),
     Ask("sink: reset of all", "DELETE", _SINK_PATH),
     Ask("sink: offsets after the reset", "GET", _SINK_PATH),
 )

@@ -17,6 +17,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from service.sinks.batch import RefusalReason
+from service.sinks.contract import Fatal
 from service.sinks.filesystem.config import FileSystemSinkConfig
 from service.sinks.filesystem.shapes import Shape, ShapeError
 from service.sinks.filesystem.stores import Store
@@ -42,7 +43,10 @@ _PLAIN = re.compile(r"[A-Za-z0-9_=.-]{1,100}")
 
 @dataclass(slots=True)
 class HiveStatements:
-    """What one task tells of the files of one partition of a topic. Raises OSError as its store does."""
+    """What one task tells of the files of one partition of a topic.
+
+    Raises OSError as its store does, and Fatal where the table's name is that of another topic's already.
+    """
 
     store: Store
     config: FileSystemSinkConfig
@@ -77,8 +81,25 @@ class HiveStatements:
             path = self._path(topic, "1-table")
             is_own = self.store.put_new(path, begun.encode())
             text = begun if is_own else self.store.read(path).decode()
+            self._demand_same_place(topic, text, path)
             self._first[topic] = frozenset(found[1].replace("``", "`") for found in _COLUMN.finditer(text))
         return self._first[topic]
+
+    def _demand_same_place(self, topic: str, text: str, path: str) -> None:
+        """The table that is there is of this topic's files: else two topics would be mixed in one. Raises Fatal."""
+        own, there = self._location(topic), text.rpartition("\nLOCATION ")[2].strip().rstrip(";")
+        if there != own:
+            raise Fatal(
+                f"Hive's table {self._table(topic)} of topic '{topic}' would have its files at {own}, and '{path}' "
+                f"says that a table of this name has them at {there}: topics that differ only in upper and lower case, "
+                "or in signs other than letters, digits and _, have one name in Hive. Give this topic a connector with "
+                "another hive.table.name or hive.database; or rename its records' topic by RegexRouter; or, where the "
+                f"files were moved or the other table is not wanted any more, remove the folder of '{path}'. Then "
+                "restart the task"
+            )
+
+    def _location(self, topic: str) -> str:
+        return _text(f"{self.config.url}/{self.config.topics_dir}/{topic}")
 
     def _begun(self, topic: str, columns: dict[str, str], names: Iterable[str]) -> str:
         lines = ",\n".join(f"  {_quoted(name)} {kind}" for name, kind in columns.items())
@@ -86,14 +107,16 @@ class HiveStatements:
         return (
             f"CREATE EXTERNAL TABLE IF NOT EXISTS {self._table(topic)} (\n{lines}\n)\nPARTITIONED BY ({folders})\n"
             f"STORED AS {self.config.format.upper()}\n"
-            f"LOCATION {_text(f'{self.config.url}/{self.config.topics_dir}/{topic}')};\n"
+            f"LOCATION {self._location(topic)};\n"
         )
 
     def _table(self, topic: str) -> str:
         return f"{_quoted(self.config.hive_database)}.{_quoted(self._name(topic))}"
 
     def _path(self, topic: str, name: str) -> str:
-        return f"{self.config.hive_ddl_dir}/{self.config.hive_database}.{self._name(topic)}/{name}.sql"
+        # In Hive names are the same in upper and lower case, and one table has one folder.
+        table = f"{self.config.hive_database}.{self._name(topic)}".lower()
+        return f"{self.config.hive_ddl_dir}/{table}/{name}.sql"
 
     def _name(self, topic: str) -> str:
         return _NO_NAME.sub("_", self.config.hive_table_name.replace("${topic}", topic))

@@ -169,27 +169,58 @@ class _Avro:
         return name
 
 
-def column_of_json(texts: Any, shape: Shape) -> tuple[Any, npt.NDArray[np.bool_]]:
-    """Payloads of JSON as a column of the shape's type, and which of them are not of their schema (null there).
+class _Misfit(ValueError):
+    """A value is not of its schema; ``path`` leads to it."""
+
+    def __init__(self, path: str, what: str) -> None:
+        self.path, self.what = path, what
+
+    def __str__(self) -> str:
+        return f"field '{self.path}' is {self.what}" if self.path else f"the payload is {self.what}"
+
+
+def mask_of(misfits: Mapping[int, str], count: int) -> npt.NDArray[np.bool_]:
+    """The rows that are not of their schema, of so many."""
+    mask = np.zeros(count, dtype=bool)
+    mask[list(misfits)] = True
+    return mask
+
+
+def column_of_json(texts: Any, shape: Shape) -> tuple[Any, dict[int, str]]:
+    """Payloads of JSON as a column of the shape's type, and for those that are not of their schema (null there) why.
 
     Arrow reads them where it reads what Connect reads; all of a column are read singly where one of it is odd.
     """
     schema = shape.schema
     if schema is not None and _is_plain(schema) and not texts.null_count:
         try:
-            return _read_at_once(texts, shape), np.zeros(len(texts), dtype=bool)
+            return _read_at_once(texts, shape), {}
         except (pa.ArrowException, ValueError):
             pass
-    unfit = np.zeros(len(texts), dtype=bool)
+    misfits: dict[int, str] = {}
     made: list[Any] = []
     for row, text in enumerate(texts.to_pylist()):
+        value = None
         try:
             value = None if text is None or schema is None else _value(json.loads(text, parse_float=Decimal), schema)
             pa.array([value], shape.type)
+        except _Misfit as error:
+            misfits[row] = str(error)
         except _MISFITS:
-            value, unfit[row] = None, True
+            misfits[row] = str(_beyond(value, shape.type, ""))
+            value = None
         made.append(value)
-    return pa.array(made, shape.type), unfit
+    return pa.array(made, shape.type), misfits
+
+
+def _beyond(value: Any, kind: Any, path: str) -> _Misfit:
+    """Which value of a struct Arrow does not take for its type."""
+    for field in kind if pa.types.is_struct(kind) and isinstance(value, dict) else ():
+        try:
+            pa.array([value[field.name]], field.type)
+        except _MISFITS:
+            return _beyond(value[field.name], field.type, f"{path}.{field.name}" if path else field.name)
+    return _Misfit(path, f"beyond what its schema says, {kind}" if path else "not of its schema")
 
 
 def _is_plain(schema: Schema) -> bool:
@@ -237,21 +268,33 @@ def _demand_values(column: Any) -> None:
             _demand_values(child)
 
 
-def _value(value: Any, schema: Schema) -> Any:  # noqa: C901, PLR0911 - one line a type
-    """What Arrow takes for a value of JSON. Raises one of `_MISFITS`."""
+def _value(value: Any, schema: Schema, path: str = "") -> Any:
+    """What Arrow takes for a value of JSON. Raises _Misfit."""
     value = schema.default if value is None else value
     if value is None:
         if not schema.is_optional:
-            raise ValueError("null")
+            raise _Misfit(path, "null or missing, and its schema says that it is not optional")
         return None
+    try:
+        return _there(value, schema, path)
+    except _Misfit:
+        raise
+    except _MISFITS as error:
+        raise _Misfit(path, f"not of its schema, {schema.name or schema.kind}") from error
+
+
+def _there(value: Any, schema: Schema, path: str) -> Any:  # noqa: PLR0911 - one line a type
+    """Of a value that is there. Raises one of `_MISFITS`."""
     if schema.name == DECIMAL and schema.kind is Kind.BYTES:
         return _decimal(value, int(schema.parameters["scale"]))
     if schema.kind is Kind.STRUCT:
-        return {name: _value(value.get(name), child) for name, child in schema.fields.items()}
+        begin = f"{path}." if path else ""
+        return {name: _value(value.get(name), child, begin + name) for name, child in schema.fields.items()}
     if schema.kind is Kind.ARRAY and schema.values is not None:
-        return [_value(item, schema.values) for item in _of(list, value)]
+        return [_value(item, schema.values, f"{path}[{at}]") for at, item in enumerate(_of(list, value))]
     if schema.kind is Kind.MAP and schema.values is not None:
-        return [(_of(str, key), _value(item, schema.values)) for key, item in value.items()]
+        # Keys are content, which no message shows.
+        return [(_of(str, key), _value(item, schema.values, f"{path}{{}}")) for key, item in value.items()]
     if schema.kind is Kind.BYTES:
         return base64.b64decode(value, validate=True)
     if schema.kind in {Kind.FLOAT32, Kind.FLOAT64}:

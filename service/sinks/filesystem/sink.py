@@ -41,7 +41,7 @@ from service.sinks.filesystem.compatibility import begins_file, projected
 from service.sinks.filesystem.config import FilesConfig, FileSystemSinkConfig
 from service.sinks.filesystem.folders import Placed, placed
 from service.sinks.filesystem.object_store import ObjectStore
-from service.sinks.filesystem.shapes import NO_SHAPE, Shape, ShapeError, column_of_json, shape_of
+from service.sinks.filesystem.shapes import NO_SHAPE, Shape, ShapeError, column_of_json, mask_of, shape_of
 from service.sinks.filesystem.stores import HdfsStore, LocalStore, Store
 from service.sinks.filesystem.writing import Moment, PartitionFiles
 from service.sinks.json_columns import json_texts
@@ -206,8 +206,8 @@ class FilesSink(SinkConnector[FilesConfig]):
             return column, pc.replace_substring(lines, "\n", " ")
         if batch.value.form is not Form.JSON:
             return column, column
-        typed, unfit = column_of_json(column, shape)
-        _refuse(batch, unfit, is_fit, "the payload is not of its schema")
+        typed, misfits = column_of_json(column, shape)
+        _refuse(batch, mask_of(misfits, len(batch)), is_fit, misfits.__getitem__)
         return typed, typed
 
     async def flush(self, offsets: Offsets) -> Offsets:
@@ -301,7 +301,9 @@ def _drop(partitions: Sequence[PartitionFiles]) -> None:
         files.drop()
 
 
-def _refuse(batch: SinkBatch, unfit: npt.NDArray[np.bool_], is_fit: npt.NDArray[np.bool_], message: str) -> None:
+def _refuse(
+    batch: SinkBatch, unfit: npt.NDArray[np.bool_], is_fit: npt.NDArray[np.bool_], message: str | Callable[[int], str]
+) -> None:
     for row in np.flatnonzero(unfit & is_fit).tolist():
-        batch.refuse(row, RefusalReason.WRONG_TYPE, message)
+        batch.refuse(row, RefusalReason.WRONG_TYPE, message if isinstance(message, str) else message(row))
     is_fit &= ~unfit

@@ -94,18 +94,32 @@ _TRANSFORMS: dict[str, Callable[[int], Transform[Any, Any]]] = {
 
 
 @contextmanager
-def told() -> Iterator[None]:
-    """What went wrong outside, by what is done about it: a person's work is Fatal, all else begins the task anew."""
+def told(config: IcebergSinkConfig) -> Iterator[None]:
+    """What went wrong outside, by what is done about it: a person's work is Fatal, all else begins the task anew.
+
+    Catalogues repeat what they were sent: whatever of it is a secret of the config is hidden.
+    """
+    try:
+        with _classified(config):
+            yield
+    except (Fatal, StartAnew) as error:
+        raise type(error)(config.hidden(str(error))) from error.__cause__
+
+
+@contextmanager
+def _classified(config: IcebergSinkConfig) -> Iterator[None]:
     try:
         yield
     except tuple(_FATAL) as error:
-        raise Fatal(f"{_FATAL[_kind(error)]} ({_text(error)})") from error
+        raise Fatal(f"{_FATAL[_kind(error)]} ({_text(config, error)})") from error
     except (NoSuchTableError, NoSuchNamespaceError) as error:
         raise StartAnew(f"a table is not there any more: {error}") from error
     except RESTError as error:
         if _status(error) in _CLIENT_ERRORS and _status(error) not in _PASSING:
-            raise Fatal(f"iceberg.catalog.uri leads to no REST catalogue: correct it ({_text(error)})") from error
-        raise StartAnew(f"the catalogue fails: {_text(error)}") from error
+            raise Fatal(
+                f"iceberg.catalog.uri leads to no REST catalogue: correct it ({_text(config, error)})"
+            ) from error
+        raise StartAnew(f"the catalogue fails: {_text(config, error)}") from error
     except requests.RequestException as error:
         raise StartAnew(f"the catalogue does not answer: {type(error).__name__}") from error
     except OSError as error:
@@ -127,8 +141,9 @@ def _status(error: Exception) -> int:
     return getattr(getattr(error.__cause__, "response", None), "status_code", 0)
 
 
-def _text(error: Exception) -> str:
-    return str(error)[:_TEXT_MAX]
+def _text(config: IcebergSinkConfig, error: Exception) -> str:
+    """Cut after secrets are hidden: half of one could not be told for one."""
+    return config.hidden(str(error))[:_TEXT_MAX]
 
 
 def _of_database(error: SQLAlchemyError) -> Exception:
@@ -178,7 +193,7 @@ class Lake:
     def __init__(self, config: IcebergSinkConfig, paths: AllowedPaths, addresses: AllowedAddresses) -> None:
         """Ask the catalogue for its own config."""
         self._config, self._reach = config, StorageReach(paths, addresses)
-        with told():
+        with told(config):
             self._reach.check_catalog(config.catalog_type, config.catalog)
             self._reach.check_properties(config.iceberg_tables_write_props)
             self._reach.check_properties(config.iceberg_tables_auto_create_props)
@@ -202,7 +217,7 @@ class Lake:
 
     def load(self, keys: TableKeys) -> Table | None:
         """A table as it is now; None where there is none."""
-        with told():
+        with told(self._config):
             try:
                 table = self.catalog.load_table(keys.name)
             except (NoSuchTableError, NoSuchNamespaceError):
@@ -217,7 +232,7 @@ class Lake:
         """Make a table, and its namespace; another task may be doing the same."""
         namespace = keys.name.rpartition(".")[0]
         properties = dict(self._config.iceberg_tables_auto_create_props)
-        with told():
+        with told(self._config):
             try:
                 self.catalog.create_namespace(namespace)
             except (NamespaceAlreadyExistsError, IntegrityError):

@@ -18,6 +18,7 @@ from sqlalchemy.exc import ArgumentError
 
 from fetchers.sdk import Boolean, Finding, Importance, Key, NameList
 from fetchers.sdk.config import ParsedConfig, SecretMap, TextMap
+from metrics.redaction import SENSITIVE_NAME, Redactor
 from service.sinks.contract import SinkConfig
 
 _HIGH, _LOW = Importance.HIGH, Importance.LOW
@@ -30,6 +31,8 @@ _JAVA_CATALOGS = {
 }
 _JAVA_KEYS = {"jdbc.user": "", "jdbc.password": "", "catalog-impl": "", "io-impl": "", "type": "", "name": ""}
 """Properties of Java's catalogues that are read here and not handed on."""
+_HEADERS = "header."
+"""Before the names of headers that each request to a REST catalogue is sent with, and of which nobody knows more."""
 CATALOGS = ("rest", "sql", "glue")
 _TABLE_KEYS = ("commit-branch", "id-columns", "partition-by", "route-regex")
 _NO_NAME = re.compile(r"[/\\\x00-\x1f]")
@@ -181,6 +184,16 @@ class IcebergSinkConfig(SinkConfig):
     def catalog_texts(self) -> dict[str, str]:
         """The catalogue's properties as they are given, secrets readable."""
         return {name: secret.get_secret_value() for name, secret in self.iceberg_catalog_properties.items()}
+
+    def hidden(self, text: str) -> str:
+        """A text, such as the answer of a catalogue, without the secrets among the catalogue's properties."""
+        redactor = Redactor()
+        for name, secret in self.catalog_texts.items():
+            if SENSITIVE_NAME.search(name) or name.startswith(_HEADERS):
+                redactor.learn(secret)
+                # A credential is a client's id and its secret, and either may be repeated alone.
+                redactor.learn(secret.partition(":")[2])
+        return redactor.redact(text)
 
     @property
     def catalog_type(self) -> str:

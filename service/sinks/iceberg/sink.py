@@ -30,7 +30,7 @@ from service.sinks.contract import (
     SinkContext,
     StartAnew,
 )
-from service.sinks.filesystem.shapes import ShapeError, column_of_json, shape_of
+from service.sinks.filesystem.shapes import ShapeError, column_of_json, mask_of, shape_of
 from service.sinks.iceberg.catalog import Lake
 from service.sinks.iceberg.config import IcebergSinkConfig, is_table_name
 from service.sinks.iceberg.evolution import created
@@ -178,10 +178,12 @@ class IcebergSink(SinkConnector[IcebergSinkConfig]):
             return _struct(column)
         if batch.value.schema is None:
             values, unfit = column_of_texts(column, self._place_of_types())
+            _refuse(batch, unfit & is_fit, RefusalReason.WRONG_TYPE, _ODD)
         else:
-            values, unfit = column_of_json(column, shape_of(batch.value, "parquet"))
-        message = "the payload is not of its schema" if batch.value.schema else _ODD
-        _refuse(batch, unfit & is_fit, RefusalReason.WRONG_TYPE, message)
+            values, misfits = column_of_json(column, shape_of(batch.value, "parquet"))
+            unfit = mask_of(misfits, len(batch))
+            for row in np.flatnonzero(unfit & is_fit).tolist():
+                batch.refuse(row, RefusalReason.WRONG_TYPE, misfits[row])
         is_fit &= ~unfit
         return _struct(values)
 

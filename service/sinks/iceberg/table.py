@@ -125,7 +125,7 @@ class IcebergTable:
                 return
             self.write()
             try:
-                with told():
+                with told(self.config):
                     update = self.table.update_schema()
                     for change in wanted:
                         change.apply(update)
@@ -142,7 +142,7 @@ class IcebergTable:
         if not self._held:
             return
         rows = self._held[0] if len(self._held) == 1 else pa.concat_tables(self._held)
-        with told():
+        with told(self.config):
             self.files.extend(written(self.table, rows))
         self._held, self.held_bytes = [], 0
 
@@ -178,7 +178,7 @@ class IcebergTable:
 
     def _try_once(self, attempt: int) -> None:
         """Commit; whether it was made says the table, read anew."""
-        with told():
+        with told(self.config):
             change = self._transaction()
         is_refused = False
         try:
@@ -191,7 +191,7 @@ class IcebergTable:
             is_refused = True
             _wait(attempt)
         except _UNKNOWN as error:
-            _raise_if_fatal(error)
+            _raise_if_fatal(error, self.config)
             _wait(attempt)
         found = self._loaded()
         if found.metadata.table_uuid != self.table.metadata.table_uuid:
@@ -257,9 +257,9 @@ class IcebergTable:
         table.metadata.properties.update(self.config.iceberg_tables_write_props)
 
 
-def _raise_if_fatal(error: Exception) -> None:
+def _raise_if_fatal(error: Exception, config: IcebergSinkConfig) -> None:
     """Raise what a person is to do something about; of all else the table tells the outcome."""
-    with suppress(StartAnew), told():
+    with suppress(StartAnew), told(config):
         raise error
 
 

@@ -23,7 +23,6 @@ class JdbcSinkConfig(SinkConfig):
     """Writes records as rows of a table: inserted, upserted, updated, deleted."""
 
     foreign_keys: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        "replace.null.with.default": ("false",),
         "timestamp.fields.list": (),
         "timestamp.precision.mode": ("microseconds",),
     }
@@ -76,8 +75,12 @@ class JdbcSinkConfig(SinkConfig):
     """Accepted; a date is written as the day that it is, as Confluent's does with ``UTC``. Its ``DB_TIMEZONE`` moves
     days by ``db.timezone``, west of Greenwich to the day before."""
 
+    replace_null_with_default: Annotated[Boolean, Key(_MEDIUM, _MAPPING, 7)] = True
+    """Whether a field that is null and has a default in its schema is written as that default. JsonConverter has a key
+    of the same name, and puts defaults there whatever stands here unless its own is false as well."""
+
     auto_create: Annotated[Boolean, Key(_MEDIUM, _DDL, 1)] = False
-    """Whether a missing table is made from the record's schema."""
+    """Whether a missing table is made from the record's schema; fields with a default make columns with it."""
     auto_evolve: Annotated[Boolean, Key(_MEDIUM, _DDL, 2)] = False
     """Whether fields that have no column get one, which may be null. No column is ever changed or dropped."""
     quote_sql_identifiers: Annotated[Literal["ALWAYS", "NEVER"], AnyCase, Key(_MEDIUM, _DDL, 3)] = "ALWAYS"

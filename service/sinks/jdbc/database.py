@@ -19,6 +19,8 @@ from service.sinks.calendar import Calendar
 from service.sinks.jdbc.rows import FieldColumn, Rows
 
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_KEY_LENGTH_MAX = 255
+"""Of texts and bytes in columns of a key."""
 _EXACT_IN_DOUBLE = 2**53
 _EXACT_IN_REAL = 2**24
 _MICROS_OF_A_DAY = 86_400_000_000
@@ -126,6 +128,9 @@ class Database(Protocol):
     def type_of(self, column: FieldColumn, *, is_key: bool) -> str:
         """The type of a new column."""
 
+    def default_of(self, value: Any) -> str | None:
+        """An Arrow array of one value, no text with a zero in it, as the default of a new column; None: it has none."""
+
     def begin(self) -> None:
         """Begin a transaction; one whose worker says nothing for a while is ended by the server, if there is one."""
 
@@ -171,7 +176,9 @@ def create_sql(database: Database, name: str, rows: Rows) -> str:
     lines = []
     for is_key, columns in ((True, rows.keys), (False, rows.values)):
         for column in columns:
-            ending = "" if column.is_optional and not is_key else " NOT NULL"
+            default = _default_sql(database, column, is_key=is_key)
+            ending = " NOT NULL" if is_key or not (column.is_optional or default) else ""
+            ending = f"{default}{ending}"
             lines.append(f"{database.quoted(column.name)} {database.type_of(column, is_key=is_key)}{ending}")
     if rows.keys:
         lines.append(f"PRIMARY KEY ({columns_sql(database, [column.name for column in rows.keys])})")
@@ -181,7 +188,28 @@ def create_sql(database: Database, name: str, rows: Rows) -> str:
 def add_sql(database: Database, name: str, column: FieldColumn) -> str:
     """The statement that adds a column."""
     kind = database.type_of(column, is_key=False)
-    return f"ALTER TABLE {name} ADD {database.quoted(column.name)} {kind} NULL"
+    ending = _default_sql(database, column, is_key=False) or " NULL"
+    return f"ALTER TABLE {name} ADD {database.quoted(column.name)} {kind}{ending}"
+
+
+def _default_sql(database: Database, column: FieldColumn, *, is_key: bool) -> str:
+    """``DEFAULT`` with the schema's default, or nothing.
+
+    As Confluent's dialects write it, which leave out ``NOT NULL`` then; but they put texts between quotes as they are.
+    """
+    value = column.default
+    if value is None or column.is_json or value.null_count:
+        return ""
+    is_outside = database.calendar.outside(value)
+    length = _length(value)
+    if (is_outside is not None and is_outside.any()) or (
+        length is not None and is_key and length[0].as_py() > _KEY_LENGTH_MAX
+    ):
+        return ""
+    if pa.types.is_string(value.type) and "\0" in value[0].as_py():
+        return ""  # some databases hold no such text, and the others end a statement there
+    found = database.default_of(value)
+    return "" if found is None else f" DEFAULT {found}"
 
 
 def lost(values: Any, column: TargetColumn, calendar: Calendar) -> tuple[npt.NDArray[np.bool_], str]:

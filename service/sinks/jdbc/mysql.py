@@ -219,6 +219,13 @@ class MySqlTarget:
             return f"{'TIME' if pa.types.is_time(kind) else 'DATETIME'}({6 if kind.unit == 'us' else 3})"
         return self.text_key_type if is_key else "LONGTEXT CHARACTER SET utf8mb4"
 
+    def default_of(self, value: Any) -> str | None:
+        """Texts and bytes as an expression: their types take no other default (MySQL 8.0.13, MariaDB 10.2.1)."""
+        if pa.types.is_floating(value.type) and not pc.is_finite(value)[0].as_py():
+            return None
+        found = str(literals(value, self._config.db_timezone, escape=_escaped)[0].as_py())
+        return f"({found})" if pa.types.is_string(value.type) or pa.types.is_binary(value.type) else found
+
     def begin(self) -> None:
         """At the level that the server has."""
         if not self._is_mariadb:

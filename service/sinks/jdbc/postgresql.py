@@ -24,6 +24,7 @@ from service.sinks.jdbc.database import (
     targets_of,
 )
 from service.sinks.jdbc.rows import FieldColumn, Rows
+from service.sinks.jdbc.texts import time_texts
 
 _CHANGED = {"42P01", "42703"}
 _ROWS = ("21", "22", "23", "P0001", "44000")
@@ -188,6 +189,14 @@ class PostgresTarget:
         if pa.types.is_time(kind):
             return "TIME"
         return "TIMESTAMP" if pa.types.is_timestamp(kind) else "TEXT"
+
+    def default_of(self, value: Any) -> str | None:
+        """Numbers stand between quotes too, as NaN must; instants are local times of the session's zone."""
+        if pa.types.is_binary(value.type):
+            return self.literal(f"\\x{value[0].as_py().hex()}")
+        if pa.types.is_boolean(value.type):
+            return str(value[0].as_py()).upper()
+        return self.literal(time_texts(value, self._config.db_timezone).cast(pa.string())[0].as_py())
 
     def begin(self) -> None:
         """At the level that the server has."""

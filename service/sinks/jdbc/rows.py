@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from service.sinks.batch import Form, RefusalReason, Selection, SinkBatch, ValueType
 from service.sinks.jdbc.config import KAFKA_FIELDS, JdbcSinkConfig
@@ -54,10 +55,12 @@ class FieldColumn:
     """An Arrow array; nested values are JSON texts."""
     is_optional: bool
     is_json: bool = False
+    default: Any = None
+    """The schema's default of the field, an Arrow array of it alone; None where there is none."""
 
     def taken(self, rows: npt.NDArray[np.int64]) -> FieldColumn:
         """Some rows."""
-        return FieldColumn(self.name, self.values.take(pa.array(rows)), self.is_optional, self.is_json)
+        return replace(self, values=self.values.take(pa.array(rows)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +108,8 @@ def rows_of(batch: SinkBatch, config: JdbcSinkConfig, found: Selection) -> Rows:
     if not config.delete_enabled:
         message = "the value is null, which is a row to be deleted only with delete.enabled=true and pk.mode=record_key"
         found.refuse(is_null, RefusalReason.NULL_VALUE, message)
-    values = _fields(batch, "value", batch.value, found, is_there=~is_null)
+    is_replaced = config.replace_null_with_default
+    values = _fields(batch, "value", batch.value, found, is_there=~is_null, is_replaced=is_replaced)
     keys = _keys(batch, config, values, found)
     names = {column.name for column in keys}
     kept = [name for name in values if name not in names]
@@ -138,7 +142,8 @@ def _keys(
         single = _single(keys, batch.key, names)
         if single is not None:
             return (single,)
-        fields = _fields(batch, "key", batch.key, found, is_there=_mask(keys.is_valid()))
+        is_there, is_replaced = _mask(keys.is_valid()), config.replace_null_with_default
+        fields = _fields(batch, "key", batch.key, found, is_there=is_there, is_replaced=is_replaced)
     missing = [name for name in names if name not in fields] or ([] if fields else ["any field"])
     if missing:
         message = f"the primary key (pk.mode={mode}, pk.fields) needs {missing[0]}, which the record has not"
@@ -176,25 +181,35 @@ def _schema(kind: ValueType) -> Schema | None:
 
 
 def _fields(
-    batch: SinkBatch, side: str, kind: ValueType, found: Selection, *, is_there: npt.NDArray[np.bool_]
+    batch: SinkBatch,
+    side: str,
+    kind: ValueType,
+    found: Selection,
+    *,
+    is_there: npt.NDArray[np.bool_],
+    is_replaced: bool,
 ) -> dict[str, FieldColumn]:
     """Fields of the structs of a side; none, and every record refused, where there are no structs."""
     column = _whole(batch, side)
     schema = _schema(kind)
     if kind.form is Form.RECORD and pa.types.is_struct(column.type):
-        return _struct_fields(column, schema)
+        return _struct_fields(column, schema, found, is_replaced=is_replaced)
     if kind.form is Form.JSON and schema is not None and schema.kind is Kind.STRUCT:
-        return _json_fields(column, schema, found)
+        return _json_fields(column, schema, found, is_replaced=is_replaced)
     message = f"the {side} is no struct with a schema: use AvroConverter, or JsonConverter with schemas.enable"
     found.refuse(is_there, RefusalReason.NO_SCHEMA, message)
     return {}
 
 
-def _struct_fields(column: Any, schema: Schema | None) -> dict[str, FieldColumn]:
+def _struct_fields(
+    column: Any, schema: Schema | None, found: Selection, *, is_replaced: bool
+) -> dict[str, FieldColumn]:
+    """Fields of what Avro brings. Nulls of a field become its default where they are to be replaced."""
     fields: dict[str, FieldColumn] = {}
     for place, values in enumerate(column.flatten()):
         field = column.type[place]
-        kind = schema.fields[field.name].kind if schema is not None and field.name in schema.fields else None
+        child = None if schema is None else schema.fields.get(field.name)
+        kind = None if child is None else child.kind
         is_nested = pa.types.is_nested(field.type)
         made = json_texts(values) if is_nested else values
         if kind in {Kind.INT8, Kind.INT16} and made.type == pa.int32():
@@ -203,8 +218,32 @@ def _struct_fields(column: Any, schema: Schema | None) -> dict[str, FieldColumn]
             made = made.cast(pa.binary())
         elif pa.types.is_null(made.type):
             made = made.cast(pa.string())
-        fields[field.name] = FieldColumn(field.name, made, field.nullable, is_nested)
+        default = None if child is None or child.default is None else _default_of_avro(child, made.type)
+        if is_replaced and made.null_count and child is not None and child.default is not None:
+            is_null = pc.and_(column.is_valid(), made.is_null())
+            if default is None:
+                message = f"field {field.name} is null, and its default cannot be put in its place here"
+                found.refuse(_mask(is_null), RefusalReason.UNUSABLE_DEFAULT, message)
+            else:
+                made = pc.if_else(is_null, default[0], made)
+        fields[field.name] = FieldColumn(field.name, made, field.nullable, is_nested, default)
     return fields
+
+
+def _default_of_avro(schema: Schema, kind: Any) -> Any:
+    """The default as an array of one value; None where it is no value of the column's type.
+
+    Avro writes bytes, and so decimals, as a text of their code points
+    (https://avro.apache.org/docs/1.12.0/specification/#schema-record).
+    """
+    default = schema.default
+    try:
+        if schema.kind is Kind.BYTES:
+            default = base64.b64encode(str(default).encode("latin-1")).decode()
+        made, wrong = _column([default], schema)
+        return None if wrong else made.cast(kind)
+    except (pa.ArrowException, UnicodeEncodeError):
+        return None
 
 
 def _fits(values: Any, kind: Any) -> bool:
@@ -215,16 +254,20 @@ def _fits(values: Any, kind: Any) -> bool:
     return True
 
 
-def _json_fields(column: Any, schema: Schema, found: Selection) -> dict[str, FieldColumn]:
-    """Payloads of JsonConverter, each read once; a value that is not of its schema refuses its record."""
+def _json_fields(column: Any, schema: Schema, found: Selection, *, is_replaced: bool) -> dict[str, FieldColumn]:
+    """Payloads of JsonConverter, each read once; a value that is not of its schema refuses its record.
+
+    It puts defaults in the place of nulls by itself, unless it is told not to; then the sink's own key counts.
+    """
     documents: list[Any] = [None if text is None else msgspec.json.decode(text) for text in column.to_pylist()]
     unfit = np.array([each is not None and not isinstance(each, dict) for each in documents], dtype=bool)
     found.refuse(unfit, RefusalReason.WRONG_TYPE, "the payload is no object, and its schema says struct")
     fields: dict[str, FieldColumn] = {}
     for name, child in schema.fields.items():
         values = [each.get(name) if isinstance(each, dict) else None for each in documents]
-        if child.default is not None:
-            values = [child.default if each is None else each for each in values]
+        default = child.kept_default if child.default is None else child.default
+        if default is not None and (is_replaced or child.default is not None):
+            values = [default if each is None else each for each in values]
         made, wrong = _column(values, child)
         unfit = np.zeros(len(documents), dtype=bool)
         unfit[wrong] = True
@@ -234,7 +277,9 @@ def _json_fields(column: Any, schema: Schema, found: Selection) -> dict[str, Fie
                 [each is not None for each in documents]
             )
             found.refuse(is_missing, RefusalReason.MISSING_FIELD, f"field {name} is missing, and is not optional")
-        fields[name] = FieldColumn(name, made, child.is_optional, child.kind in _NESTED)
+        defaults, wrong = (None, []) if default is None else _column([default], child)
+        is_nested = child.kind in _NESTED
+        fields[name] = FieldColumn(name, made, child.is_optional, is_nested, None if wrong else defaults)
     return fields
 
 

@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -238,7 +238,7 @@ class JdbcSink(SinkConnector[JdbcSinkConfig]):
 
         def folded(column: FieldColumn) -> FieldColumn:
             name = name_of(self._ready, column.name, is_folded=True)
-            return FieldColumn(name, column.values, column.is_optional, column.is_json)
+            return replace(column, name=name)
 
         return Rows(rows.numbers, tuple(map(folded, rows.keys)), tuple(map(folded, rows.values)), rows.is_delete)
 

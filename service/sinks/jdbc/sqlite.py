@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import sqlite3
@@ -171,6 +172,15 @@ class SqliteTarget:
         if pa.types.is_floating(kind):
             return "REAL"
         return "BLOB" if pa.types.is_binary(kind) else "TEXT"
+
+    def default_of(self, value: Any) -> str | None:
+        """As the values themselves are written: decimals are texts."""
+        bound = _bound(value, self._config.db_timezone)[0].as_py()
+        if isinstance(bound, bytes):
+            return f"x'{bound.hex()}'"
+        if isinstance(bound, float):
+            return repr(bound) if math.isfinite(bound) else None
+        return str(bound) if isinstance(bound, int) else self.literal(str(bound))
 
     def begin(self) -> None:
         """With the lock of the one writer."""

@@ -25,7 +25,7 @@ from service.sinks.avro_columns import AvroShape, AvroShapeError, avro_shape
 from service.sinks.batch import Form, ValueType
 from service.sinks.converters import avro_reading, in_thread
 from service.sinks.filesystem.shapes import Shape as JsonShape
-from service.sinks.filesystem.shapes import ShapeError, column_of_json, shape_of
+from service.sinks.filesystem.shapes import ShapeError, column_of_json, mask_of, shape_of
 from service.sinks.readings import column_of
 from spark_batch.avro_documents import definitions, without_json_names
 from spark_batch.errors import ConversionFatal
@@ -188,11 +188,11 @@ class _Selection:
     def rows(self, half: Half) -> tuple[pa.Table, Mask]:
         """A micro-batch for the plan, and which values are not of their schema (null there)."""
         count = len(half.column)
-        column, unfit = half.column, np.zeros(count, dtype=bool)
+        column, misfits = half.column, dict[int, str]()
         if self.json_shape is not None:
-            column, unfit = column_of_json(column, self.json_shape)
+            column, misfits = column_of_json(column, self.json_shape)
         columns: list[Any] = [pa.nulls(count, pa.binary()), column, pa.nulls(count, pa.int64())]
-        return pa.table(columns, names=["key", "value", "timestamp"]), unfit
+        return pa.table(columns, names=["key", "value", "timestamp"]), mask_of(misfits, count)
 
     def selected(self, outcome: pa.Table, unfit: Mask) -> Selected:
         """What an outcome says of such a micro-batch."""

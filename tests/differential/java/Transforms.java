@@ -17,6 +17,7 @@ import org.apache.kafka.connect.header.Header;
 import org.apache.kafka.connect.json.JsonConverter;
 import org.apache.kafka.connect.sink.SinkRecord;
 import org.apache.kafka.connect.source.SourceRecord;
+import org.apache.kafka.connect.storage.Converter;
 import org.apache.kafka.connect.storage.HeaderConverter;
 import org.apache.kafka.connect.storage.SimpleHeaderConverter;
 import org.apache.kafka.connect.transforms.Transformation;
@@ -49,6 +50,9 @@ public class Transforms {
     private static JsonNode answered(JsonNode request) throws Exception {
         if (request.has("texts")) {
             return read(request.get("texts"));
+        }
+        if (request.has("converter")) {
+            return converted(request);
         }
         ArrayNode found = JSON.createArrayNode();
         List<Step> chain = new ArrayList<>();
@@ -92,6 +96,27 @@ public class Transforms {
                 both.add(ENVELOPES.fromConnectData("t", value.schema(), value.value()));
             } catch (Exception error) {
                 both.add("refused");
+            }
+        }
+        return found;
+    }
+
+    /** What a converter reads in bytes, as JsonConverter's envelopes, or what it writes of envelopes; or why not. */
+    private static ArrayNode converted(JsonNode request) throws Exception {
+        Converter converter = made(request.get("converter").asText());
+        converter.configure(Map.of(), false);
+        boolean isRead = request.get("is_read").asBoolean();
+        Converter from = isRead ? converter : ENVELOPES;
+        Converter to = isRead ? ENVELOPES : converter;
+        ArrayNode found = JSON.createArrayNode();
+        for (JsonNode data : request.get("data")) {
+            try {
+                SchemaAndValue value = from.toConnectData("t", bytes(data));
+                byte[] converted = to.fromConnectData("t", value.schema(), value.value());
+                found.addObject().put("data", converted);
+            } catch (Exception error) {
+                Throwable cause = error.getCause() == null ? error : error.getCause();
+                found.addObject().put("refusal", cause.getMessage());
             }
         }
         return found;

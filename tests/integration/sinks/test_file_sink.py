@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from metrics.events import SinkLagMeasured, SinkOffsetsCommitted, SinkPartitionsChanged
+from service.herder.api import OffsetEntry
 from service.herder.errors import BadRequestError
 from service.herder.offsets import SinkOffsetAccess
 from service.kafka.client import KafkaSettings
@@ -178,6 +179,32 @@ async def test_a_sink_may_refuse_offsets(kafka: KafkaStack, topic_name: str) -> 
             await change
     assert asked == [{(topic_name, 0): 2}, {(topic_name, 0): None}]
     assert await committed_offset(kafka.bootstrap, topic_name, topic_name) == 1
+
+
+async def test_partitions_that_there_are_not_and_offsets_beyond_the_end(kafka: KafkaStack, topic_name: str) -> None:
+    """The first are refused, and nothing is changed; the others are taken, as in Connect, and it is said what comes."""
+    settings = KafkaSettings(bootstrap=kafka.bootstrap)
+    access = SinkOffsetAccess(lambda _role, _config: settings, lambda name, _: f"connect-{name}", lambda *_: None)
+    await produce(kafka.bootstrap, topic_name, [b"a", b"b"])
+
+    def of(offset: int | None, number: int = 0, topic: str = topic_name) -> OffsetEntry:
+        known = None if offset is None else {"kafka_offset": offset}
+        return ({"kafka_topic": topic, "kafka_partition": number}, known)
+
+    assert await access.alter(topic_name, {}, [of(2)]) == (True, "")
+    begin = f"Failed to alter consumer group offsets for connector {topic_name}: topic '{topic_name}"
+    for wrong, told in (
+        (of(1, 7), "' has no partition 7: there are 1, counted from 0"),
+        (of(1, 0, f"{topic_name}-nowhere"), "-nowhere' does not exist"),
+        (of(None, 0, f"{topic_name}-nowhere"), "-nowhere' does not exist"),
+    ):
+        with pytest.raises(BadRequestError) as refused:
+            await access.alter(topic_name, {}, [of(1), wrong])
+        assert str(refused.value) == begin + told
+    assert await committed_offset(kafka.bootstrap, topic_name, topic_name) == 2
+    altered = await access.alter(topic_name, {}, [of(99)])
+    assert f"offset 99 is beyond the end of partition 0 of topic '{topic_name}', which is 2" in altered.remark
+    assert await committed_offset(kafka.bootstrap, topic_name, topic_name) == 99
 
 
 async def set_offset(bootstrap: str, name: str, topic: str, offset: int) -> None:

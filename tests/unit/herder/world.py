@@ -18,7 +18,7 @@ from service.domain.states import State, TargetState
 from service.herder.api import OffsetEntry, Signature
 from service.herder.assignment import AssignmentTracker
 from service.herder.herder import WorkerHerder, make_herder
-from service.herder.ports import ClusterDoors, Desired, HerderSettings, InstanceObserver, PeerError
+from service.herder.ports import Altered, ClusterDoors, Desired, HerderSettings, InstanceObserver, PeerError
 from service.herder.view import ClusterView
 from service.kafka.errors import DeliveryFatal
 from service.stores.config_log import ConfigLog
@@ -171,12 +171,12 @@ class FakeOffsets:
         self._take(config)
         return self.known.get(name, [])
 
-    async def alter(self, name: str, config: Properties, offsets: Sequence[OffsetEntry]) -> bool:
+    async def alter(self, name: str, config: Properties, offsets: Sequence[OffsetEntry]) -> Altered:
         """See ``OffsetAccess``."""
         self._take(config)
         self.altered += offsets
         self.known.setdefault(name, []).extend(offsets)
-        return self.is_whole
+        return Altered(self.is_whole)
 
     async def reset(self, name: str, config: Properties) -> bool:
         """See ``OffsetAccess``."""

@@ -140,6 +140,13 @@ async def test_records_go_where_their_pages_and_routers_say() -> None:
     assert [(record.topic, record.value) for record in found.records] == [("t-raw", "a"), ("other-raw", "b")]
 
 
+async def test_a_key_of_a_number_is_shown_as_one() -> None:
+    """And not as the bytes that it is in Kafka."""
+    definition = defined(**{"contract.schema": SCHEMA, "key.fields": "id", "key.converter": "long"})
+    found = await judged(definition, page(b'{"id":258}'))
+    assert [record.key for record in found.records] == [258]
+
+
 async def test_no_records_are_no_verdicts() -> None:
     """Nothing is converted for them."""
     assert (await judged(defined())).records == ()

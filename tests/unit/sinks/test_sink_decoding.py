@@ -148,7 +148,8 @@ async def test_a_null_stays_one_where_defaults_are_not_to_stand_for_it() -> None
     assert found is not None
     assert [found.fields[name].default for name in "acd"] == [None, "x", None]
     assert found.fields["d"].values is not None
-    assert found.fields["d"].values.fields["b"].default is None
+    inside = found.fields["d"].values.fields["b"]
+    assert (inside.default, inside.kept_default, found.fields["a"].kept_default) == (None, 7, 7)
     replaced = schema_of((await EnvelopeReader().read(values)).types[0])
     assert replaced is not None
     assert replaced.fields["a"].default == 7

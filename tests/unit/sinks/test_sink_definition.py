@@ -213,6 +213,8 @@ STRINGS = {"value.converter": "string"}
         ({**PICKED, "value.converter": "avro", "value.converter.schema.registry.url": "http://r:1"}, ""),
         ({**PICKED, **NO_SCHEMAS}, "value.converter"),
         ({**PICKED, **STRINGS}, "value.converter"),
+        ({**PICKED, "value.converter": "org.apache.kafka.connect.converters.LongConverter"}, "value.converter"),
+        ({**HOISTED, "value.converter": "long"}, ""),
         ({**HOISTED, **STRINGS}, ""),
         ({**HOISTED, **NO_SCHEMAS}, "value.converter"),
         ({**PICKED, **SCHEMAS, "transforms.p.type": "Sql$Key"}, "key.converter"),
@@ -307,7 +309,6 @@ def test_a_choice_is_read_as_it_is_declared() -> None:
     ("sink", "key", "value"),
     [
         ("ElasticsearchSink", "topic.index.map", "t:other"),
-        ("JdbcSink", "replace.null.with.default", "true"),
         ("JdbcSink", "timestamp.fields.list", "a,b"),
         ("JdbcSink", "table.name.format", "kafka_${topics}"),
         ("ElasticsearchSink", "data.stream.namespace", "${partition}"),

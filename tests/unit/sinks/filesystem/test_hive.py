@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from service.sinks.avro_columns import avro_shape
 from service.sinks.batch import Form
+from service.sinks.contract import Fatal
 from service.sinks.filesystem.sink import FileSystemSink
 from tests.unit.sinks.filesystem.files_runs import HERE, QuickStore, batch_of, config_of, running
 
@@ -108,3 +110,39 @@ async def test_statements_come_before_the_files_that_need_them(tmp_path: Path) -
         await sink.open({HERE: None})
         await put(sink, ROW)
     assert store.made == ["logs", "hive", "hive", "logs", "data"]
+
+
+@pytest.mark.parametrize(("first", "second"), [("a-b", "a.b"), ("orders", "Orders")])
+@pytest.mark.parametrize("is_one_connector", [True, False])
+async def test_two_topics_with_one_name_in_hive_are_refused(
+    tmp_path: Path, first: str, second: str, *, is_one_connector: bool
+) -> None:
+    """Within a connector and over two: nothing of the second is written, and what can be done is told."""
+    schema = json.dumps({"type": "record", "name": "Row", "fields": FIELDS})
+    column: Any = pa.array([ROW], avro_shape(schema).type)
+
+    async def written(sink: FileSystemSink, topic: str) -> None:
+        """A router may have made the topic of it; one partition has both then."""
+        begin = 0 if topic == first else 1
+        await sink.put(batch_of(column, schema=schema, form=Form.RECORD, topic=topic, begin=begin))
+
+    async with running(config_of(tmp_path, **SETTINGS)) as sink, running(config_of(tmp_path, **SETTINGS)) as other:
+        await sink.open({HERE: None})
+        await written(sink, first)
+        await other.open({HERE: 1})
+        with pytest.raises(Fatal, match="Give this topic a connector with another") as refused:
+            await written(sink if is_one_connector else other, second)
+    assert f"file://{tmp_path}/topics/{first}'" in str(refused.value)
+    written_to = {topic for topic in (first, second) if list((tmp_path / "topics" / topic).rglob("kind=*/*.parquet"))}
+    assert written_to == {first}
+    assert len(list((tmp_path / "hive").iterdir())) == 1
+
+
+async def test_a_table_is_met_again_by_its_own_topic(tmp_path: Path) -> None:
+    """After a restart, and with an upper case name, its statements are known."""
+    for begin in range(2):
+        async with running(config_of(tmp_path, **(SETTINGS | {"hive__table__name": "RAW_${topic}"}))) as sink:
+            await sink.open({HERE: begin or None})
+            await put(sink, ROW, begin=begin)
+    assert [file.name for file in (tmp_path / "hive").iterdir()] == ["shop.raw_orders"]
+    assert "`shop`.`RAW_orders`" in statements(tmp_path)["1-table.sql"]

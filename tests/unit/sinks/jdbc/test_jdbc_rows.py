@@ -13,6 +13,7 @@ import pytest
 
 from service.sinks.batch import Form, Selection, SinkBatch, ValueType
 from service.sinks.calendar import FOUR_DIGITS
+from service.sinks.converters import EnvelopeReader
 from service.sinks.jdbc.config import JdbcSinkConfig
 from service.sinks.jdbc.database import Family, TargetColumn, lost
 from service.sinks.jdbc.rows import Rows, rows_of
@@ -146,3 +147,18 @@ def test_what_a_column_cannot_hold_is_seen(values: Any, column: dict[str, Any], 
     found, message = lost(values, TargetColumn("c", "kind", **column), FOUR_DIGITS)
     assert found.tolist() == unfit
     assert message.startswith("column c (kind)")
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+@pytest.mark.parametrize("is_replaced", ["true", "false"])
+async def test_a_null_becomes_its_default_where_either_key_says_so(is_replaced: str, *, is_kept: bool) -> None:
+    """The converter's `replace.null.with.default`, or the sink's: as Confluent's, whose Struct gives the default."""
+    fields = [{"field": "a", "type": "int32", "optional": True, "default": 7}]
+    envelope = {"schema": {"type": "struct", "fields": fields}, "payload": {"a": None}}
+    reading = await EnvelopeReader(is_null_kept=is_kept).read(pa.array([json.dumps(envelope).encode()]))
+    keys = pa.nulls(1, pa.string())
+    value = reading.types[0]
+    rows, refused = made([{"a": None}], keys, value=value, replace_null_with_default=is_replaced)
+    expected = None if is_kept and is_replaced == "false" else 7
+    (column,) = rows.values
+    assert (column.values.to_pylist(), column.default.to_pylist(), refused) == ([expected], [7], [])
