@@ -24,7 +24,9 @@ class Documents(Target):
     @property
     def properties(self) -> Mapping[str, str]:
         """Ids are places in Kafka; there is no schema."""
-        return {"connection.url": self._url, "key.ignore": "true", "schema.ignore": "true"}
+        # The keys' defaults of one and three seconds are less than a busy machine may keep this very process waiting.
+        limits = {"connection.timeout.ms": "60000", "read.timeout.ms": "60000"}
+        return {"connection.url": self._url, "key.ignore": "true", "schema.ignore": "true", **limits}
 
     async def written(self) -> Sequence[str]:
         """The texts."""
