@@ -63,8 +63,8 @@ class IcebergTable:
     _ends: dict[Partition, int] = field(default_factory=dict)
     """What it shall say after the next commit."""
     _fitted: set[Any] = field(default_factory=set)
-    """Types of records that the table's schema has been looked at for: of JSON without a schema every batch may have one
-    of its own."""
+    """Types of records that the table's schema has been looked at for; JSON without a schema may have a new one in each
+    batch."""
 
     def __post_init__(self) -> None:
         """Look at the table as it was loaded."""

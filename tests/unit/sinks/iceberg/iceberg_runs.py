@@ -26,6 +26,7 @@ from service.sinks.iceberg.sink import IcebergSink
 
 HERE: Partition = ("orders", 0)
 CONNECTOR = "lake"
+Refused = list[tuple[int, str, str]]
 
 
 @dataclass
@@ -121,6 +122,16 @@ def batch_of(
         refused.append((row, reason, message))
 
     return SinkBatch(records, ValueType(Form.BYTES), ValueType(form, schema), refuse)
+
+
+async def put(sink: IcebergSink, values: Any, *, begin: int = 0, schema: str | None = None) -> Refused:
+    """Put and flush; what was refused."""
+    refused: Refused = []
+    if not begin:
+        await sink.open({HERE: None})
+    await sink.put(batch_of(values, begin=begin, schema=schema, refused=refused))
+    await sink.flush({HERE: begin + len(values)})
+    return refused
 
 
 def numbers(values: Iterable[int]) -> Any:

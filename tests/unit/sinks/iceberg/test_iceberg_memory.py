@@ -75,7 +75,9 @@ async def test_data_files_that_wait_are_bounded(tmp_path: Path, monkeypatch: pyt
         assert len(asked) == 1
 
 
-async def test_types_of_records_that_are_remembered_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_types_of_records_that_are_remembered_are_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """JSON without a schema, a record at a time: each may have other fields than the ones before."""
     monkeypatch.setattr(iceberg_table, "FITTED_MAX", 4)
     lake = LakeFolder(tmp_path)

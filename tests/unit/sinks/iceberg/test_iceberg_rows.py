@@ -31,26 +31,15 @@ from fetchers.sdk.reach import AllowedAddresses, AllowedPaths
 from service.sinks.contract import Fatal
 from service.sinks.iceberg.config import IcebergSinkConfig
 from service.sinks.iceberg.sink import IcebergSink
-from tests.unit.sinks.iceberg.iceberg_runs import HERE, LakeFolder, batch_of
+from tests.unit.sinks.iceberg.iceberg_runs import HERE, LakeFolder, batch_of, put
 
 AT = dt.datetime(2026, 11, 24, 12, 30, 1, 500_000, tzinfo=dt.UTC)
-Refused = list[tuple[int, str, str]]
 
 
 @pytest.fixture
 def lake(tmp_path: Path) -> LakeFolder:
     """An empty folder for a warehouse."""
     return LakeFolder(tmp_path)
-
-
-async def put(sink: IcebergSink, values: Any, *, begin: int = 0, schema: str | None = None) -> Refused:
-    """Put and flush; what was refused."""
-    refused: Refused = []
-    if not begin:
-        await sink.open({HERE: None})
-    await sink.put(batch_of(values, begin=begin, schema=schema, refused=refused))
-    await sink.flush({HERE: begin + len(values)})
-    return refused
 
 
 def struct(**fields: Any) -> Any:
@@ -107,33 +96,6 @@ async def test_json_with_a_schema_makes_the_same_columns(lake: LakeFolder) -> No
     at = dt.datetime.fromtimestamp(1764000000, tz=dt.UTC)
     assert lake.rows("n", "at") == [(1, at), (3, None)]
     assert isinstance(lake.table.schema().find_type("at"), TimestamptzType)
-
-
-async def test_json_without_a_schema(lake: LakeFolder) -> None:
-    """Whole numbers are long, others double, texts stay texts; what does not fit in with the others is refused."""
-    values: list[Any] = [{"n": 1, "t": "2026-01-01"}, {"n": 2, "deep": {"x": 1.5}}, {"n": "many"}, 7, {"n": 3}]
-    async with lake.running() as sink:
-        refused = await put(sink, values)
-    assert [row for row, _, _ in refused] == [2, 3]
-    assert lake.rows("n", "t", "deep") == [(1, "2026-01-01", None), (2, None, {"x": 1.5}), (3, None, None)]
-    assert isinstance(lake.table.schema().find_type("n"), LongType)
-
-
-@pytest.mark.parametrize("odd", ["x", 1.5, {"a": 1}, [1]])
-@pytest.mark.parametrize("at", [0, 3, 6])
-@pytest.mark.parametrize("evolves", ["true", "false"])
-async def test_json_of_another_type_is_refused_alone(lake: LakeFolder, odd: object, at: int, evolves: str) -> None:
-    """Wherever it stands in a batch: it gives no type to the records around it, which have a place in the table."""
-    values: list[Any] = [{"n": number} for number in range(6)]
-    values.insert(at, {"n": odd})
-    async with lake.running(iceberg__tables__evolve___schema___enabled=evolves) as sink:
-        assert not await put(sink, [{"n": 100}])
-        refused = await put(sink, values, begin=1)
-        alone = await put(sink, [{"n": odd}, {"n": odd}], begin=8)
-    assert [row for row, _, _ in refused] == [at]
-    assert [row for row, _, _ in alone] == [0, 1]
-    assert "and the table's column int64" in alone[0][2]
-    assert lake.rows() == [*range(6), 100]
 
 
 async def test_a_table_follows_its_records(lake: LakeFolder) -> None:
