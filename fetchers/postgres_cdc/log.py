@@ -254,9 +254,7 @@ class Framing:
         return is_full and not self._has_done
 
     def _is_too_large(self) -> bool:
-        """What begins within a transaction does not keep it whole by being larger."""
-        times = 1 if self._began_open else WHOLE_TIMES
-        is_large = len(self._positions) >= times * self._rows_max or self._bytes >= times * BATCH_BYTES
+        is_large = len(self._positions) >= WHOLE_TIMES * self._rows_max or self._bytes >= WHOLE_TIMES * BATCH_BYTES
         return is_large and not self._has_done
 
     def _is_done_reached(self) -> bool:

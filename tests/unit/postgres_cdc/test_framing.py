@@ -162,13 +162,13 @@ def test_keepalives_are_no_messages_of_the_log() -> None:
 
 
 def test_a_batch_ends_with_a_transaction_unless_that_is_far_too_large() -> None:
-    """Of three rows at most, and twice as many at the beginning of a transaction, which that might keep whole."""
+    """Of three rows at most, and twice as many inside of one transaction."""
     found = [[1, 1], [1, 1], [1] * 20, [1]]
     made = [
         (sum(len(group.messages) for group in batch.groups), batch.ends_transaction)
         for batch in batches(found, Place(1))
     ]
-    assert made == [(4, True), (6, False), *[(3, False)] * 4, (2, True), (1, True)]
+    assert made == [(4, True), *[(6, False)] * 3, (2, True), (1, True)]
 
 
 def test_a_table_that_changes_begins_another_batch() -> None:
