@@ -145,7 +145,8 @@ class Framing:
         room = int(np.searchsorted(np.cumsum(found.sizes), BATCH_BYTES - self._bytes)) + 1
         count = max(1, min(len(found.rows), room, self._rows_max - len(self._positions)))
         relations = found.relations[:count]
-        groups = {int(oid): int(oid).to_bytes(4, "big") for oid in np.unique(relations)}
+        oids, firsts = np.unique(relations, return_index=True)
+        groups = {int(oid): int(oid).to_bytes(4, "big") for oid in oids[np.argsort(firsts)]}  # as they come one by one
         if any(oid not in self._relations for oid in groups.values()):
             return 0
         is_wanted = np.isin(relations, [one for one, oid in groups.items() if self._relations[oid][1] is not None])

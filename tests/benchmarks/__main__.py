@@ -21,7 +21,6 @@ from rich.table import Table
 
 from tests.benchmarks import (
     change_logs,
-    change_service,
     cluster,
     control,
     databases,
@@ -60,8 +59,6 @@ FIGURES = (
     "memory",
 )
 ON_REQUEST = ("kills",)
-PARTS = ("change-tables", "change-memory")
-"""Of ``change-logs``, each by itself."""
 RESULTS = ROOT / "docs" / "benchmarks"
 MEBIBYTE = 1024 * 1024
 Measure = Callable[..., Awaitable[Passage]]
@@ -315,7 +312,16 @@ async def _measure_others(names: tuple[str, ...], field: Field, amounts: Amounts
         rows += await slow_kafka.measure_slow_kafka(field, seconds=amounts.slow_seconds)
     if "databases" in names:
         rows += await databases.measure_databases(field, records=amounts.records, rounds=amounts.rounds)
-    rows += await _measure_changes(names, field, amounts)
+    if parts := {"change-logs", *change_logs.PARTS} & set(names):
+        rows += await change_logs.measure_change_logs(
+            field,
+            parts,
+            records=amounts.records,
+            rounds=amounts.rounds,
+            memory_records=amounts.memory_records,
+            transaction_rows=amounts.transaction_rows,
+            tables=amounts.tables,
+        )
     if "sinks" in names:
         rows += await sinks.measure_sinks(
             field, records=amounts.records, rounds=amounts.rounds, latency_records=amounts.latency_records
@@ -329,27 +335,6 @@ async def _measure_others(names: tuple[str, ...], field: Field, amounts: Amounts
         rows += await measure_control(field, connectors=amounts.connectors)
     if "cluster" in names:
         rows += await cluster.measure_cluster(field.servers.bootstrap, field.folder / "cluster")
-    return rows
-
-
-async def _measure_changes(names: tuple[str, ...], field: Field, amounts: Amounts) -> list[Row]:
-    """Logs of databases, or a part of what is measured of them."""
-    rows: list[Row] = []
-    if "change-tables" in names:
-        rows += await change_service.measure_tables(field, tables=amounts.tables)
-    if "change-memory" in names:
-        rows += await change_service.measure_memory(
-            field, records=amounts.memory_records, transaction_rows=amounts.transaction_rows
-        )
-    if "change-logs" in names:
-        rows += await change_logs.measure_change_logs(
-            field,
-            records=amounts.records,
-            rounds=amounts.rounds,
-            memory_records=amounts.memory_records,
-            transaction_rows=amounts.transaction_rows,
-            tables=amounts.tables,
-        )
     return rows
 
 
@@ -373,7 +358,7 @@ def _report(rows: list[Row], *, seconds: float) -> str:
 
 
 @click.command()
-@click.argument("names", nargs=-1, type=click.Choice([*FIGURES, *PARTS, *ON_REQUEST]))
+@click.argument("names", nargs=-1, type=click.Choice([*FIGURES, *change_logs.PARTS, *ON_REQUEST]))
 @click.option("--records", default=1_000_000, show_default=True)
 @click.option("--memory-records", default=10_000_000, show_default=True)
 @click.option("--rounds", default=5, show_default=True, help="Runs of each throughput figure.")

@@ -7,7 +7,7 @@ started again when the log has been filled.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
@@ -20,26 +20,40 @@ from tests.benchmarks.subjects import SUBJECTS, Subject
 from tests.benchmarks.throughput import Field, run_name
 from tests.benchmarks.watching import Passage, cost, limit, processor_seconds, watch
 
+PARTS = ("change-tables", "change-memory")
+"""What may be measured by itself."""
 TIMES_DEBEZIUM = {"PostgreSQL": 3.0, "MariaDB": 2.0}
 RATE_MIN = {"PostgreSQL": 80_000}
 Opened = Callable[..., AbstractContextManager[Child]]
 
 
 async def measure_change_logs(
-    field: Field, *, records: int, rounds: int, memory_records: int, transaction_rows: int, tables: int
+    field: Field,
+    parts: Collection[str],
+    *,
+    records: int,
+    rounds: int,
+    memory_records: int,
+    transaction_rows: int,
+    tables: int,
 ) -> list[Row]:
-    """Everything that the log of a database is measured by."""
+    """Everything that the log of a database is measured by (``change-logs``), or some of ``PARTS`` alone."""
     rows = []
-    for database, opened in SUBJECTS.items():
+    is_all = "change-logs" in parts
+    for database, opened in SUBJECTS.items() if is_all else ():
         passages: dict[str, list[Passage]] = {"log": [], "Debezium's log": []}
         for number in range(rounds):
             with opened() as subject:
                 for what, passage in (await _both(field, subject, number, records=records)).items():
                     passages[what].append(passage)
         rows += _rows(database, passages)
-    rows += await change_service.measure_latency(field)
-    rows += await change_service.measure_tables(field, tables=tables)
-    return rows + await change_service.measure_memory(field, records=memory_records, transaction_rows=transaction_rows)
+    if is_all:
+        rows += await change_service.measure_latency(field)
+    if is_all or "change-tables" in parts:
+        rows += await change_service.measure_tables(field, tables=tables)
+    if is_all or "change-memory" in parts:
+        rows += await change_service.measure_memory(field, records=memory_records, transaction_rows=transaction_rows)
+    return rows
 
 
 async def _both(field: Field, subject: Subject, number: int, *, records: int) -> dict[str, Passage]:

@@ -111,6 +111,16 @@ def test_every_offset_resumes_without_gap_or_repeat(found: Transactions, is_slow
             assert joined == everything
 
 
+def test_tables_of_a_batch_come_in_the_order_of_their_first_changes() -> None:
+    """Taken together as one by one: the second batch begins with the second table."""
+    framing = Framing(Place(1), rows_max=4, takes=lambda _: True)
+    part = received(stream([[1], [2], [1], [1], *([[2], [1]] * 6)]))
+    found = []
+    while framing.add_all(part):
+        found.append([group.relation.oid for group in framing.take().groups])
+    assert found == [[1, 2], [2, 1], [2, 1], [2, 1]]
+
+
 @given(
     st.lists(st.one_of(st.lists(st.integers(1, 3), max_size=4), st.integers(1, 3).map(lambda oid: [oid])), max_size=60),
     st.integers(1, 40),
