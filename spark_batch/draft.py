@@ -18,7 +18,8 @@ from spark_batch.exact.verdicts import Verdict
 from spark_batch.literals.reading import RejectedPayload, parse
 from spark_batch.outcome import OUTCOME_SCHEMA, ArrowColumn, Reason, Rejection, Stage
 from spark_batch.plan import ConversionPlan, ConverterKind, PayloadFormat
-from spark_batch.plan_transforms import is_page_key_written, is_reshaped, misfits
+from spark_batch.plan_misfits import misfits
+from spark_batch.plan_transforms import is_page_key_written, is_reshaped
 from spark_batch.prepass import is_larger, pc, read_utf8
 from spark_batch.row_columns import FittedRows, RowsMisfit, fitted_rows
 from spark_batch.transforms.applied import AppliedSteps

@@ -5,7 +5,8 @@ from __future__ import annotations
 from spark_batch.avro_types import AvroType, Enum, Map, Narrow, Primitive, Record, Temporal, Uuid
 from spark_batch.plan import ConversionPlan, ConverterKind, PlanFinding
 from spark_batch.plan_events import event_findings
-from spark_batch.plan_transforms import has_sql, misfits, row_misfits
+from spark_batch.plan_misfits import misfits, row_misfits
+from spark_batch.plan_transforms import has_sql
 from spark_batch.rules.select_text import select_refusal
 from spark_batch.rules.tree import RuleRefused, text_refusal
 from spark_batch.transforms.catalog import Sql

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from spark_batch.plan import ConversionPlan, PlanFinding
 from spark_batch.plan_findings import refusal_finding
-from spark_batch.plan_transforms import has_sql, misfits, plain_key_shape, plain_value_shape
+from spark_batch.plan_misfits import misfits
+from spark_batch.plan_transforms import has_sql, plain_key_shape, plain_value_shape
 from spark_batch.rules.select import analyse, text_refusal
 from spark_batch.transforms.applied import header_sets
 from spark_batch.transforms.catalog import Side, Sql

@@ -15,7 +15,7 @@ from service.config.transforms import (
     find_class,
 )
 from spark_batch.plan import ConverterSpec
-from spark_batch.plan_transforms import pattern_misfits
+from spark_batch.plan_misfits import pattern_misfits
 from spark_batch.transforms import catalog
 from spark_batch.transforms.catalog import (
     HeaderFrom,

@@ -23,7 +23,7 @@ from service.sinks.contract import SinkConfig, SinkConnector
 from service.sinks.transforms.selecting import select_plan
 from spark_batch.plan import ConversionPlan, ConverterKind, ConverterSpec
 from spark_batch.plan_findings import plan_findings
-from spark_batch.plan_transforms import untyped_selects
+from spark_batch.plan_misfits import untyped_selects
 from spark_batch.transforms.catalog import Side, Step
 from spark_batch.transforms.java_pattern import java_pattern
 

@@ -7,15 +7,19 @@ Confluent's AvroData makes of them.
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any
 
 from service.sinks.batch import Form, ValueType
 
+_DECIMAL_BYTES_MAX = 4096
+"""More digits than any decimal has; a text of megabytes would take minutes."""
 _DATA = "org.apache.kafka.connect.data"
 DECIMAL, DATE, TIME, TIMESTAMP = (f"{_DATA}.{name}" for name in ("Decimal", "Date", "Time", "Timestamp"))
 
@@ -183,3 +187,15 @@ class _Avro:
     def _field(self, document: Mapping[str, Any], *, namespace: str) -> Schema:
         found = self.schema(document["type"], is_optional=False, namespace=namespace)
         return found if document.get("default") is None else replace(found, default=document["default"])
+
+
+def unscaled(text: str, scale: int) -> Decimal:
+    """A decimal as JsonConverter writes it: base64 of its digits as a whole number.
+
+    The number is in two's complement, the highest byte first. Raises ValueError, and TypeError for what is no text.
+    """
+    raw = base64.b64decode(text, validate=True)
+    if len(raw) > _DECIMAL_BYTES_MAX:
+        raise ValueError(len(raw))
+    sign, digits, _ = Decimal(int.from_bytes(raw, "big", signed=True)).as_tuple()
+    return Decimal((sign, digits, -scale))

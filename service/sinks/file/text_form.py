@@ -10,7 +10,6 @@ Java prints an address.
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
@@ -23,6 +22,7 @@ import pyarrow.compute as pc
 
 from service.domain.java_numbers import java_double, java_float
 from service.sinks.batch import Form, SinkBatch
+from service.sinks.schemas import unscaled
 from spark_batch.literals.numbers import plain_digits
 
 NULL = "null"
@@ -46,7 +46,6 @@ _MISFITS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeEr
 """What comes of a payload that is not of its schema."""
 _INTEGER_BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 _INTEGER_DIGITS_MAX = 19
-_DECIMAL_BYTES_MAX = 4096
 """Of a decimal's digits: the time to make them decimal grows with the square, beyond a second at 100,000 bytes."""
 Printer: TypeAlias = Callable[[Any], str]
 
@@ -160,7 +159,7 @@ def _value_printer(schema: Mapping[str, Any]) -> Printer:
         return lambda value: java_date(_whole(value, bits), _INSTANTS[name])
     if name == f"{_DATA}.Decimal":
         scale = int(schema["parameters"]["scale"])
-        return lambda value: str(Decimal(value) if isinstance(value, _Number) else _unscaled(value, scale))
+        return lambda value: str(Decimal(value) if isinstance(value, _Number) else unscaled(value, scale))
     if kind in _CONTAINERS:
         return _CONTAINERS[kind](schema)
     return _SCALARS[str(kind)]
@@ -239,15 +238,6 @@ _SCALARS: Mapping[str, Printer] = {
     "string": _text,
     "bytes": _text,
 }
-
-
-def _unscaled(text: str, scale: int) -> Decimal:
-    """A decimal from the base64 of its digits as a whole number, two's complement, highest byte first."""
-    raw = base64.b64decode(text, validate=True)
-    if len(raw) > _DECIMAL_BYTES_MAX:
-        raise ValueError(len(raw))
-    sign, digits, _ = Decimal(int.from_bytes(raw, "big", signed=True)).as_tuple()
-    return Decimal((sign, digits, -scale))
 
 
 def java_date(count: int, unit: timedelta) -> str:

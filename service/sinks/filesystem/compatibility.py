@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from service.sinks.batch import RefusalReason
-from service.sinks.filesystem.shapes import Shape, ShapeError
 from service.sinks.schemas import Kind, Schema
+from service.sinks.shapes import Shape, ShapeError
 
 _RANKS = {
     kind: rank for rank, kind in enumerate((Kind.INT8, Kind.INT16, Kind.INT32, Kind.INT64, Kind.FLOAT32, Kind.FLOAT64))

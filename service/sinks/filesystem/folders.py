@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from service.sinks.batch import Form, RefusalReason, SinkBatch
 from service.sinks.filesystem.config import FilesConfig
 from service.sinks.filesystem.path_format import folders_of
-from service.sinks.filesystem.shapes import ShapeError
+from service.sinks.shapes import ShapeError, field_of
 
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 """What Hive and Spark have in place of null, and of an empty text."""
@@ -83,16 +83,6 @@ def _whole(batch: SinkBatch, name: str) -> Any:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
-def _field(values: Any, path: str) -> Any:
-    """The values of a field. Raises ShapeError where there is none of the name."""
-    column = values
-    for name in path.split("."):
-        if not pa.types.is_struct(column.type) or column.type.get_field_index(name) < 0:
-            raise ShapeError(RefusalReason.MISSING_FIELD, f"the value has no field '{path}'")
-        column = column.flatten()[column.type.get_field_index(name)]
-    return column
-
-
 def _is_text_of_json(batch: SinkBatch, values: Any) -> bool:
     return batch.value.form is Form.JSON and pa.types.is_string(values.type)
 
@@ -136,7 +126,7 @@ def _texts(batch: SinkBatch, values: Any, path: str, found: Placed) -> Any:
     """Texts of a field, null where it is null; others than whole numbers, texts, booleans and dates are refused."""
     message = f"field '{path}' names no folder: only whole numbers, texts, booleans and dates do"
     if not _is_text_of_json(batch, values):
-        column = _field(values, path)
+        column = field_of(values, path)
         if not any(is_of(column.type) for is_of in _FOLDER_TYPES):
             raise ShapeError(RefusalReason.WRONG_TYPE, message)
         return column.cast(pa.string())
@@ -176,7 +166,7 @@ def _times(batch: SinkBatch, values: Any, config: FilesConfig, found: Placed, *,
 
 def _field_times(batch: SinkBatch, values: Any, path: str) -> Any:
     if not _is_text_of_json(batch, values):
-        return _milliseconds(_field(values, path))
+        return _milliseconds(field_of(values, path))
     found = [_instant(each) if isinstance(each, str) else each for each in _field_of_json(values, path)]
     is_number = (type(each) is int and abs(each) <= _YEAR_9999_MS for each in found)
     return pa.array([each if is_int else None for each, is_int in zip(found, is_number, strict=True)], pa.int64())

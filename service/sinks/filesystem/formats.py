@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from service.sinks.filesystem.avro_file import AvroFile
 from service.sinks.filesystem.config import FilesConfig
-from service.sinks.filesystem.shapes import Shape
+from service.sinks.shapes import Shape
 
 _ROW_GROUP_ROWS = 1_048_576
 _PARQUET_NAMES = {"uncompressed": "none", "lz4raw": "lz4"}

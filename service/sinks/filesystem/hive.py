@@ -19,8 +19,8 @@ import pyarrow as pa
 from service.sinks.batch import RefusalReason
 from service.sinks.contract import Fatal
 from service.sinks.filesystem.config import FileSystemSinkConfig
-from service.sinks.filesystem.shapes import Shape, ShapeError
 from service.sinks.filesystem.stores import Store
+from service.sinks.shapes import Shape, ShapeError
 
 _TYPES: dict[Any, str] = {
     pa.int8(): "TINYINT",

@@ -7,12 +7,9 @@ task, and its records come again.
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import socket
 from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -41,10 +38,11 @@ from service.sinks.filesystem.compatibility import begins_file, projected
 from service.sinks.filesystem.config import FilesConfig, FileSystemSinkConfig
 from service.sinks.filesystem.folders import Placed, placed
 from service.sinks.filesystem.object_store import ObjectStore
-from service.sinks.filesystem.shapes import NO_SHAPE, Shape, ShapeError, column_of_json, mask_of, shape_of
 from service.sinks.filesystem.stores import HdfsStore, LocalStore, Store
 from service.sinks.filesystem.writing import Moment, PartitionFiles
 from service.sinks.json_columns import json_texts
+from service.sinks.own_thread import OwnThread
+from service.sinks.shapes import NO_SHAPE, Shape, ShapeError, column_of_json, mask_of, shape_of
 
 T = TypeVar("T")
 _FLUSH_SECONDS = 60.0
@@ -71,12 +69,10 @@ class FilesSink(SinkConnector[FilesConfig]):
         by_clock = [ms for ms in (config.rotate_schedule_interval_ms, config.rotate_idle_interval_ms) if ms > 0]
         if by_clock:
             self.flush_interval_seconds = min(_FLUSH_SECONDS, max(0.1, min(by_clock) / 2000))
-        self._thread: ThreadPoolExecutor | None = None
+        self._thread = OwnThread("sink-files")
         self._store: Store | None = None
         self._context: SinkContext | None = None
         self._partitions: dict[Partition, PartitionFiles] = {}
-        self._failure: str | None = None
-        """What went wrong in the middle: what is gathered since may have holes."""
 
     def findings(self) -> Sequence[Finding]:
         """Those of the config; and folders of this machine only where connectors may write."""
@@ -86,9 +82,8 @@ class FilesSink(SinkConnector[FilesConfig]):
         return own if refusal is None else (*own, Finding(self.config.url_key, self.config.url, refusal))
 
     async def start(self, context: SinkContext) -> None:
-        """Make the thread in which everything is done that blocks."""
+        """Find the store."""
         self._context = context
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="sink-files")
         self._store = await self._run(self._opened)
 
     def _opened(self) -> Store:
@@ -228,7 +223,7 @@ class FilesSink(SinkConnector[FilesConfig]):
 
     async def close(self, partitions: Collection[Partition]) -> None:
         """Give up what is not committed: its records come again, to whoever gets the partitions."""
-        await self._in_thread(lambda: self._give_up(partitions))
+        await self._thread.run_always(lambda: self._give_up(partitions))
 
     def _give_up(self, partitions: Collection[Partition]) -> None:
         """In the thread, behind a put that nobody waits for any more but that still gathers for these partitions."""
@@ -236,13 +231,9 @@ class FilesSink(SinkConnector[FilesConfig]):
 
     async def stop(self) -> None:
         """Drop what is open; a put under way ends first, by itself."""
-        if self._thread is None:
-            return
         files = list(self._partitions.values())
         self._partitions = {}
-        with suppress(RuntimeError):  # the thread has been ended before
-            self._thread.submit(lambda: _drop(files))
-        self._thread.shutdown(wait=False)
+        self._thread.end(lambda: _drop(files))
 
     def _now(self) -> Moment:
         if self._context is None:
@@ -251,23 +242,9 @@ class FilesSink(SinkConnector[FilesConfig]):
         return Moment(int(clock.now().timestamp() * 1000), int(clock.monotonic() * 1000))
 
     async def _run(self, work: Callable[[], T]) -> T:
-        """Do it in the thread, also to its end where nobody waits for it any more.
-
-        What fails in the middle leaves holes in what is gathered: from then on there is only a new beginning.
-        """
-
-        def guarded() -> T:
-            if self._failure is not None:
-                raise StartAnew(self._failure)
-            try:
-                return work()
-            except BaseException as error:
-                # Whatever it was, it is raised again, and what is gathered may have holes from here on.
-                self._failure = str(error) or type(error).__name__
-                raise
-
+        """Do it in the thread. Raises Fatal where a person must act, and StartAnew where waiting may mend it."""
         try:
-            return await self._in_thread(guarded)
+            return await self._thread.run(work)
         except OSError as error:
             mend = _MENDS.get(error.errno or 0)
             where = f"{self.config.url}: {error.filename}" if error.filename else self.config.url
@@ -276,9 +253,6 @@ class FilesSink(SinkConnector[FilesConfig]):
             raise StartAnew(f"{where}: {error.strerror or error}") from error
         except pa.ArrowException as error:
             raise Fatal(f"these values make no {self.config.format} file: {error}") from error
-
-    async def _in_thread(self, work: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
 
 class FileSystemSink(FilesSink):

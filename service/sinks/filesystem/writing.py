@@ -26,8 +26,8 @@ from service.sinks.filesystem.folders import Placed
 from service.sinks.filesystem.formats import FormatWriter, writer_of
 from service.sinks.filesystem.gathering import Gathered
 from service.sinks.filesystem.hive import HiveStatements
-from service.sinks.filesystem.shapes import NO_SHAPE, Shape, shape_from
 from service.sinks.filesystem.stores import Store
+from service.sinks.shapes import NO_SHAPE, Shape, shape_from
 
 FOLDERS_MAX = 30_000
 """Of one commit: its entry in the log names the file of each, and is read and written whole (some megabytes)."""

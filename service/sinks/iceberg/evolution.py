@@ -35,7 +35,7 @@ from pyiceberg.types import (
 )
 
 from service.sinks.batch import RefusalReason
-from service.sinks.filesystem.shapes import ShapeError
+from service.sinks.shapes import ShapeError
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from service.sinks.batch import RefusalReason
 from service.sinks.calendar import FOUR_DIGITS
-from service.sinks.filesystem.shapes import ShapeError
+from service.sinks.shapes import ShapeError
 
 Rows = npt.NDArray[np.int64]
 _UUID_PATTERN = r"^[0-9a-fA-F]{8}-?([0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}$"

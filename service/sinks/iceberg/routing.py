@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from service.sinks.batch import RefusalReason
-from service.sinks.filesystem.shapes import ShapeError
 from service.sinks.iceberg.config import IcebergSinkConfig
+from service.sinks.shapes import ShapeError, field_of
 
 Mask = npt.NDArray[np.bool_]
 
@@ -52,11 +52,7 @@ def _targets(texts: list[str], config: IcebergSinkConfig) -> dict[str, list[int]
 
 
 def _texts(values: Any, path: str) -> Any:
-    column = values
-    for name in path.split("."):
-        if not pa.types.is_struct(column.type) or column.type.get_field_index(name) < 0:
-            raise ShapeError(RefusalReason.MISSING_FIELD, f"the value has no field '{path}', which says its table")
-        column = column.flatten()[column.type.get_field_index(name)]
+    column = field_of(values, path)
     if pa.types.is_null(column.type):
         return column.cast(pa.string())
     if pa.types.is_integer(column.type) or pa.types.is_boolean(column.type) or pa.types.is_string(column.type):

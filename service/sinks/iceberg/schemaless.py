@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.json as pj
 
 from service.sinks.batch import RefusalReason
-from service.sinks.filesystem.shapes import ShapeError
+from service.sinks.shapes import ShapeError
 
 
 def column_of_texts(texts: Any, has_place: Callable[[Any], bool] = lambda _: True) -> tuple[Any, npt.NDArray[np.bool_]]:

@@ -7,11 +7,8 @@ records come again.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +27,6 @@ from service.sinks.contract import (
     SinkContext,
     StartAnew,
 )
-from service.sinks.filesystem.shapes import ShapeError, column_of_json, mask_of, shape_of
 from service.sinks.iceberg.catalog import Lake
 from service.sinks.iceberg.config import IcebergSinkConfig, is_table_name
 from service.sinks.iceberg.evolution import created
@@ -38,11 +34,12 @@ from service.sinks.iceberg.fitting import Fitting, has_way
 from service.sinks.iceberg.routing import routed
 from service.sinks.iceberg.schemaless import column_of_texts
 from service.sinks.iceberg.table import IcebergTable, offsets_key
+from service.sinks.own_thread import OwnThread
+from service.sinks.shapes import ShapeError, column_of_json, mask_of, shape_of
 
 FILES_MAX = 10_000
 """Data files that wait for their commit, with the bounds of their columns in memory; above it a commit is asked for."""
 _ODD = "the payload is no object, or its fields are of other types than the table's columns or than those before it"
-T = TypeVar("T")
 Mask = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[np.int64]
 
@@ -57,7 +54,7 @@ class IcebergSink(SinkConnector[IcebergSinkConfig]):
         super().__init__(config)
         self.put_limits = PutLimits(records_max=50_000)
         self.flush_interval_seconds = config.iceberg_control_commit_interval_ms / 1000
-        self._thread: ThreadPoolExecutor | None = None
+        self._thread = OwnThread("sink-iceberg")
         self._lake: Lake | None = None
         self._context: SinkContext | None = None
         self._tables: dict[str, IcebergTable] = {}
@@ -65,8 +62,6 @@ class IcebergSink(SinkConnector[IcebergSinkConfig]):
         """Where the task was told to begin; what comes from before is of another topic of the same name."""
         self._records = self._bytes = 0
         """Since the last commit."""
-        self._failure: str | None = None
-        """What went wrong in the middle: what is gathered since may have holes."""
 
     def findings(self) -> Sequence[Finding]:
         """What is wrong with the keys taken together."""
@@ -75,13 +70,12 @@ class IcebergSink(SinkConnector[IcebergSinkConfig]):
     async def start(self, context: SinkContext) -> None:
         """Ask the catalogue for its config."""
         self._context = context
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="sink-iceberg")
-        self._lake = await self._run(lambda: Lake(self.config, self.allowed_paths, self.allowed_addresses))
+        self._lake = await self._thread.run(lambda: Lake(self.config, self.allowed_paths, self.allowed_addresses))
 
     async def open(self, partitions: Mapping[Partition, int | None]) -> Offsets:
         """Begin where the group says, or else where all the tables that the config names say."""
         context = self._ready
-        found = await self._run(lambda: self._in_tables(partitions))
+        found = await self._thread.run(lambda: self._in_tables(partitions))
         ends = await context.ends([partition for partition in partitions if found.get(partition)])
         for (topic, number), offset in found.items():
             if offset > ends.get((topic, number), offset):
@@ -127,7 +121,7 @@ class IcebergSink(SinkConnector[IcebergSinkConfig]):
 
     async def put(self, batch: SinkBatch) -> None:
         """Gather; above the bounds data files are written, or a commit is asked for."""
-        await self._run(lambda: self._put(batch))
+        await self._thread.run(lambda: self._put(batch))
         config = self.config
         is_full = sum(len(table.files) for table in self._tables.values()) >= FILES_MAX
         is_full |= self._records >= config.iceberg_control_commit_records
@@ -256,7 +250,7 @@ class IcebergSink(SinkConnector[IcebergSinkConfig]):
 
     async def flush(self, offsets: Offsets) -> Offsets:
         """Commit everything: one commit for each table that has rows waiting."""
-        await self._run(self._commit)
+        await self._thread.run(self._commit)
         return offsets
 
     def _commit(self) -> None:
@@ -267,14 +261,14 @@ class IcebergSink(SinkConnector[IcebergSinkConfig]):
     async def close(self, partitions: Collection[Partition]) -> None:
         """Give up what is not committed: its records come again, to whoever gets the partitions."""
         gone = frozenset(partitions)
-        await self._in_thread(lambda: self._close(gone))
+        await self._thread.run_always(lambda: self._close(gone))
 
     def _close(self, gone: frozenset[Partition]) -> None:
         for partition in gone:
             self._begins.pop(partition, None)
         for table in self._tables.values():
             if table.partitions & gone and table.partitions - gone:
-                self._failure = "rows of partitions that are kept wait beside those of partitions that are gone"
+                self._thread.failure = "rows of partitions that are kept wait beside those of partitions that are gone"
             if table.partitions & gone:
                 table.drop()
             for partition in gone:
@@ -282,34 +276,8 @@ class IcebergSink(SinkConnector[IcebergSinkConfig]):
 
     async def stop(self) -> None:
         """Drop what waits; a put under way ends first, by itself."""
-        if self._thread is None:
-            return
         lake, self._lake = self._lake, None
-        if lake is not None:
-            with suppress(RuntimeError):  # the thread has been ended before
-                self._thread.submit(lake.catalog.close)
-        self._thread.shutdown(wait=False)
-
-    async def _run(self, work: Callable[[], T]) -> T:
-        """Do it in the thread, also to its end where nobody waits for it any more.
-
-        What fails in the middle leaves holes in what is gathered: from then on there is only a new beginning.
-        """
-
-        def guarded() -> T:
-            if self._failure is not None:
-                raise StartAnew(self._failure)
-            try:
-                return work()
-            except BaseException as error:
-                # Whatever it was, it is raised again, and what is gathered may have holes from here on.
-                self._failure = str(error) or type(error).__name__
-                raise
-
-        return await self._in_thread(guarded)
-
-    async def _in_thread(self, work: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        self._thread.end(lambda: None if lake is None else lake.catalog.close())
 
 
 def _struct(column: Any) -> Any:

@@ -22,10 +22,9 @@ import pyarrow.compute as pc
 from service.sinks.batch import Form, RefusalReason, Selection, SinkBatch, ValueType
 from service.sinks.jdbc.config import KAFKA_FIELDS, JdbcSinkConfig
 from service.sinks.json_columns import json_texts
-from service.sinks.schemas import DATE, DECIMAL, TIME, TIMESTAMP, Kind, Schema, SchemaUnreadable, schema_of
+from service.sinks.schemas import DATE, DECIMAL, TIME, TIMESTAMP, Kind, Schema, SchemaUnreadable, schema_of, unscaled
 
 DECIMAL_DIGITS_MAX = 76
-_DECIMAL_BYTES_MAX = 4096
 _NESTED = {Kind.STRUCT, Kind.ARRAY, Kind.MAP}
 _TYPES: dict[Kind, Any] = {
     Kind.INT8: pa.int8(),
@@ -333,11 +332,7 @@ def _integer(value: Any) -> int:
 def _decimal(value: Any, scale: int) -> Decimal:
     if not isinstance(value, str):
         return Decimal(str(value)) if isinstance(value, (int, float)) else Decimal(value)
-    raw = base64.b64decode(value, validate=True)
-    if len(raw) > _DECIMAL_BYTES_MAX:
-        raise ValueError(len(raw))
-    sign, digits, _ = Decimal(int.from_bytes(raw, "big", signed=True)).as_tuple()
-    return Decimal((sign, digits, -scale))
+    return unscaled(value, scale)
 
 
 def _whole(batch: SinkBatch, name: str) -> Any:

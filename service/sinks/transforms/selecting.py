@@ -24,9 +24,9 @@ from service.pipeline.lost_conversions import tried_again
 from service.sinks.avro_columns import AvroShape, AvroShapeError, avro_shape
 from service.sinks.batch import Form, ValueType
 from service.sinks.converters import avro_reading, in_thread
-from service.sinks.filesystem.shapes import Shape as JsonShape
-from service.sinks.filesystem.shapes import ShapeError, column_of_json, mask_of, shape_of
 from service.sinks.readings import column_of
+from service.sinks.shapes import Shape as JsonShape
+from service.sinks.shapes import ShapeError, column_of_json, mask_of, shape_of
 from spark_batch.avro_documents import definitions, without_json_names
 from spark_batch.errors import ConversionFatal
 from spark_batch.plan import ConversionPlan, ConverterKind, ConverterSpec, PayloadFormat, PlanFinding

@@ -22,10 +22,10 @@ from service.domain.errors import Recovery, recovery_of
 from service.sinks.batch import SinkBatch
 from service.sinks.contract import Partition, SinkContext, StartAnew
 from service.sinks.filesystem.folders import Placed
-from service.sinks.filesystem.shapes import NO_SHAPE
 from service.sinks.filesystem.sink import FileSystemSink
 from service.sinks.filesystem.stores import LocalStore
 from service.sinks.filesystem.writing import Moment, PartitionFiles
+from service.sinks.shapes import NO_SHAPE
 from tests.unit.sinks.filesystem.files_runs import HERE, QuickStore, batch_of, config_of, found, running
 
 ROWS = [{"n": n} for n in range(3)]

@@ -1,6 +1,7 @@
-"""What values are that go to one file: the type of their column, their Avro schema, and Connect's view of it.
+"""What values of one schema are: the type of their column, their Avro schema, and Connect's view of it.
 
-Values that come as JSON with a schema are read into such columns here.
+For sinks that write columns (files, Iceberg) and for `Sql`. Values that come as JSON with a schema are read into such
+columns here.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ import pyarrow.json as pj
 
 from service.sinks.avro_columns import AvroShapeError, avro_shape
 from service.sinks.batch import Form, RefusalReason, ValueType
-from service.sinks.schemas import DATE, DECIMAL, TIME, TIMESTAMP, Kind, Schema, SchemaUnreadable, schema_of
+from service.sinks.schemas import DATE, DECIMAL, TIME, TIMESTAMP, Kind, Schema, SchemaUnreadable, schema_of, unscaled
 
-_DECIMAL_DIGITS, _DECIMAL_BYTES_MAX = 38, 4096
+_DECIMAL_DIGITS = 38
 _MISFITS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, pa.ArrowException)
 _TYPES: Mapping[Kind, tuple[Any, Any]] = {
     Kind.INT8: (pa.int8(), {"type": "int", "connect.type": "int8"}),
@@ -167,6 +168,16 @@ class _Avro:
             name = f"{name}{len(self._names)}"
         self._names.add(name)
         return name
+
+
+def field_of(values: Any, path: str) -> Any:
+    """The values of a field; a dot leads into a struct. Raises ShapeError where there is none of the name."""
+    column = values
+    for name in path.split("."):
+        if not pa.types.is_struct(column.type) or column.type.get_field_index(name) < 0:
+            raise ShapeError(RefusalReason.MISSING_FIELD, f"the value has no field '{path}'")
+        column = column.flatten()[column.type.get_field_index(name)]
+    return column
 
 
 class _Misfit(ValueError):
@@ -316,8 +327,4 @@ def _of(kind: type, value: Any) -> Any:
 def _decimal(value: Any, scale: int) -> Decimal:
     if isinstance(value, (int, Decimal)) and not isinstance(value, bool):
         return Decimal(value)
-    raw = base64.b64decode(value, validate=True)
-    if len(raw) > _DECIMAL_BYTES_MAX:
-        raise ValueError(len(raw))
-    sign, digits, _ = Decimal(int.from_bytes(raw, "big", signed=True)).as_tuple()
-    return Decimal((sign, digits, -scale))
+    return unscaled(value, scale)
