@@ -72,6 +72,8 @@ class CompiledPlan:
 
 def compile_plan(session: SparkSession, plan: ConversionPlan) -> CompiledPlan:
     """Build the columns once; raises ValueError where an Avro plan has no schema id, or a rule is not allowed."""
+    is_by_jobs = session.conf.get(JOBS_KEY, "") == ALWAYS
+    plan = plan.by_spark() if is_by_jobs else plan
     analyse_selections(session, plan)
     record = plan.record
     is_keep = plan.contract is not None and plan.contract.unknown_fields is UnknownFields.KEEP
@@ -82,7 +84,7 @@ def compile_plan(session: SparkSession, plan: ConversionPlan) -> CompiledPlan:
     if plan.is_of_rows:
         if record is None:
             raise ValueError("rows are converted by their schema, and this plan has none")
-        writer = None if session.conf.get(JOBS_KEY, "") == ALWAYS else row_writer(plan)
+        writer = None if is_by_jobs else row_writer(plan)
         if writer is not None:
             return CompiledPlan(plan, None, None, None, is_all_exact=False, writer=writer)
         job = rows_job(plan, record, rule_columns(session, plan), has_key=has_key or plan.key_record is not None)

@@ -133,10 +133,7 @@ def _write_rows(draft: RowDraft, writer: RowWriter) -> None:
         if writer.key is not None:
             draft.columns["key"] = writer.key(draft.keys)
     except pa.ArrowCapacityError as error:
-        raise ConversionFatal(
-            f"{len(draft.payloads)} records of one micro-batch have more than 2 GiB as they are written: "
-            "lower batch.records.max or batch.bytes.max"
-        ) from error
+        raise ConversionFatal.of_size(len(draft.payloads)) from error
     refuse_large_values(draft)
 
 

@@ -29,7 +29,7 @@ from spark_batch.proof import ProofHabit
 from spark_batch.session import is_remote
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -43,6 +43,17 @@ JOBS_KEY, ALWAYS = "spark.headrace.jobs", "always"
 _KEPT_BYTES_MAX = 128 * 1024
 """Of one value: a compiled form keeps buffers as large as the largest that has passed it, so one that has is let go."""
 _PROJECT, _ROWS = "Project", "LogicalRDD"
+_BYTES = (pa.binary(), pa.string())
+_TAKEN = (*_BYTES, pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64())
+"""Arrow types that a column has again when it has been through Spark."""
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A column of a frame, or a field of one of structs, by the numbers on the way to it."""
+
+    column: str
+    fields: tuple[int, ...]
 
 
 class DriverRuns:
@@ -78,7 +89,7 @@ class DriverRuns:
         if _longest_bytes(frame) <= _KEPT_BYTES_MAX and _longest_bytes(written) <= _KEPT_BYTES_MAX:
             with self._lock:
                 self._idle.setdefault(frame.schema, []).append(compiled)
-        return written
+        return compiled.completed(written, frame)
 
     def _taken(self, schema: pa.Schema) -> _Compiled | None:
         with self._lock:
@@ -90,6 +101,12 @@ class DriverRuns:
 class _Compiled:
     """Java objects; valid for one session."""
 
+    names: tuple[str, ...]
+    """Of the columns that the job gives."""
+    taken: Mapping[str, _Place]
+    """Those of them that are columns of the frame as they came, and where they stand there."""
+    needed: tuple[str, ...]
+    """The columns of the frame of which the others are made."""
     projections: tuple[Any, ...]
     """From the rows that come in to those that go out."""
     rows: Any
@@ -102,7 +119,11 @@ class _Compiled:
     """Scala's None."""
 
     def run(self, session: SparkSession, frame: pa.Table) -> pa.Table:
-        """The frame through all projections; blocks. Raises what Spark raises, and OSError where a disk is full."""
+        """What is not taken from the frame, through all projections; blocks.
+
+        Raises what Spark raises, and OSError where a disk is full.
+        """
+        frame = frame.select(self.needed)
         jvm: Any = session._jvm  # noqa: SLF001 - PySpark offers no public way to Spark's driver
         with _files(session) as (coming, going):
             with pa.OSFile(str(coming), "wb") as file, pa.ipc.new_stream(file, frame.schema) as stream:
@@ -125,6 +146,14 @@ class _Compiled:
             with pa.OSFile(str(going), "rb") as file:
                 return pa.ipc.open_stream(file).read_all()
 
+    def completed(self, written: pa.Table, frame: pa.Table) -> pa.Table:
+        """What has come of the projections, with what is taken from the frame, in the job's order."""
+        columns = {name: frame.column(place.column) for name, place in self.taken.items()}
+        for name, place in self.taken.items():
+            if place.fields:
+                columns[name] = pc.struct_field(columns[name], place.fields)
+        return pa.table({name: columns[name] if name in columns else written.column(name) for name in self.names})
+
     def _write(self, jvm: Any, batches: Any, path: Path) -> None:
         output = jvm.java.io.FileOutputStream(str(path))
         try:
@@ -138,8 +167,8 @@ class _Compiled:
 
 
 def _longest_bytes(rows: pa.Table) -> int:
-    """Of the binary values in the top columns; 0 without any."""
-    lengths = [pc.max(pc.binary_length(column)).as_py() for column in rows.columns if pa.types.is_binary(column.type)]
+    """Of the texts and binary values in the top columns; 0 without any."""
+    lengths = [pc.max(pc.binary_length(column)).as_py() for column in rows.columns if column.type in _BYTES]
     return max((length for length in lengths if length is not None), default=0)
 
 
@@ -151,20 +180,27 @@ def _compiled(session: SparkSession, applied: Callable[[DataFrame], DataFrame], 
         return None
     if session.conf.get(JOBS_KEY, "") == ALWAYS:
         return None
-    source: Any = session.createDataFrame(frame.slice(0, 1))
-    outgoing: Any = applied(source)._jdf  # noqa: SLF001 - no public way
+    outgoing: Any = applied(session.createDataFrame(frame.slice(0, 1)))._jdf  # noqa: SLF001 - no public way
     steps = _steps(jvm, outgoing.queryExecution())
     if steps is None:
         return None
-    incoming = source._jdf.schema()  # noqa: SLF001 - no public way
+    names = tuple(outgoing.columns())
+    taken, needed = _taken_columns(steps, frame.schema), tuple(frame.column_names)
+    if taken:
+        steps, needed = _reduced(jvm, steps, [at for at, name in enumerate(names) if name not in taken])
+    made = [field for field in outgoing.schema().fields() if field.name() not in taken]
+    incoming = session.createDataFrame(frame.select(needed).slice(0, 1))._jdf.schema()  # noqa: SLF001 - no public way
     # Copied as for a task: expressions keep buffers, and the columns of a rule are one tree for all who use them.
     copied = [(jvm.org.apache.commons.lang3.SerializationUtils.clone(columns), rows) for columns, rows in steps]
     create = jvm.org.apache.spark.sql.catalyst.expressions.UnsafeProjection.create
     return _Compiled(
+        names=names,
+        taken=taken,
+        needed=needed,
         # The scan of a job, too, gives rows of Spark's own form first: not every expression reads Arrow's faithfully.
         projections=(create(incoming), *(create(columns, rows) for columns, rows in copied)),
         rows=incoming,
-        outcome=outgoing.schema(),
+        outcome=jvm.org.apache.spark.sql.types.DataTypes.createStructType(made),
         converters=_scala_object(jvm.org.apache.spark.sql.execution.arrow, "ArrowConverters"),
         contexts=_scala_object(jvm.org.apache.spark, "TaskContext"),
         nobody=_scala_object(jvm.scala, "None"),
@@ -186,6 +222,49 @@ def _steps(jvm: Any, execution: Any) -> list[tuple[Any, Any]] | None:
         steps.append((plan.projectList(), plan.child().output()))
         plan = plan.child()
     return steps[::-1] if steps and plan.nodeName() == _ROWS else None
+
+
+def _taken_columns(steps: list[tuple[Any, Any]], frame: pa.Schema) -> dict[str, _Place]:
+    """The job's columns that the optimizer has found to be columns of the frame, by their names; never all.
+
+    They need not go through the JVM and come back: of a record that is mostly one long text this is most of the work.
+    """
+    if len(steps) != 1:
+        return {}
+    [(columns, _)] = steps
+    places = [(each.name(), _place(each, frame)) for each in _items(columns)]
+    taken = {name: place for name, place in places if place is not None}
+    return taken if len(taken) < len(places) else {}
+
+
+def _place(expression: Any, frame: pa.Schema) -> _Place | None:
+    """What it stands for, where that is a value of the frame and nothing else."""
+    fields: list[int] = []
+    while (kind := expression.getClass().getSimpleName()) in {"Alias", "GetStructField"}:
+        fields += [expression.ordinal()] if kind == "GetStructField" else []
+        expression = expression.child()
+    if kind != "AttributeReference" or expression.name() not in frame.names:
+        return None
+    place = _Place(expression.name(), tuple(fields[::-1]))
+    found = frame.field(place.column).type
+    for number in place.fields:
+        found = found.field(number).type
+    return place if found in _TAKEN else None
+
+
+def _reduced(jvm: Any, steps: list[tuple[Any, Any]], made: list[int]) -> tuple[list[tuple[Any, Any]], tuple[str, ...]]:
+    """One step for these columns alone, and the names of those that they are made of; one at least, to have rows."""
+    [(columns, rows)] = steps
+    kept = [columns.apply(at) for at in made]
+    attributes = _items(rows)
+    needed = [each for each in attributes if any(column.references().contains(each) for column in kept)]
+    needed = needed or attributes[:1]
+    sequence = jvm.org.apache.spark.api.python.PythonUtils.toSeq
+    return [(sequence(kept), sequence(needed))], tuple(each.name() for each in needed)
+
+
+def _items(sequence: Any) -> list[Any]:
+    return [sequence.apply(at) for at in range(sequence.size())]
 
 
 def _asks_for_the_time(jvm: Any, analyzed: Any) -> bool:

@@ -17,3 +17,11 @@ class SparkUnavailable(ConversionRetriable):
 
 class ConversionFatal(ConversionError):
     """The plan or the job is wrong: the same micro-batch would fail again."""
+
+    @classmethod
+    def of_size(cls, records: int) -> ConversionFatal:
+        """Of more bytes than one column of Arrow has room for."""
+        return cls(
+            f"{records} records of one micro-batch have more than 2 GiB as they are written: "
+            "lower batch.records.max or batch.bytes.max"
+        )

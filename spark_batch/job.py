@@ -7,13 +7,13 @@ judged and rewritten. All end in the same rules and serializers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import TYPE_CHECKING, TypeAlias
 
 from pyspark.sql import functions as F  # noqa: N812 - the customary name
 
-from spark_batch.avro_types import AvroType, Record, Slot, Temporal
+from spark_batch.avro_types import Primitive, Record, Slot
 from spark_batch.decode import canonical_value, decode_record, proven_record
 from spark_batch.driver_run import DriverRuns
 from spark_batch.payload_fields import (
@@ -21,9 +21,9 @@ from spark_batch.payload_fields import (
     dedupe_hash,
     dedupe_text,
     dedupe_texts,
-    loose_json,
-    loose_text,
-    loose_timestamp,
+    is_plain,
+    loose_key,
+    timestamp_at,
     typed_dedupe_hash,
 )
 from spark_batch.plan import ConversionPlan, ConverterKind, ConverterSpec, PayloadFormat, UnknownFields
@@ -36,9 +36,17 @@ from spark_batch.plan_transforms import (
     plain_value_shape,
     value_schema,
 )
-from spark_batch.selecting import Selecting, Written, any_of, header_columns, or_dropped, written_columns
+from spark_batch.selecting import (
+    Selecting,
+    Written,
+    any_of,
+    header_columns,
+    left_to_arrow,
+    or_dropped,
+    written_columns,
+)
 from spark_batch.serialize import framed_avro, number_bytes, record_bytes, shaped_bytes, text_bytes
-from spark_batch.serialize.connect_json import json_text
+from spark_batch.serialize.json_columns import JsonColumns, json_columns
 from spark_batch.shapes import CORRUPT, canonical_shape, payload_shape
 from spark_batch.transforms.catalog import HeaderFrom, Side, Sql
 from spark_batch.transforms.form import Row, Values, joined
@@ -46,7 +54,7 @@ from spark_batch.transforms.shape import Shape
 from spark_batch.variant_paths import PAYLOAD, VARIANT, is_one_value, parsed_payload
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from pyspark.sql import Column, DataFrame
 
@@ -83,6 +91,8 @@ class Job:
     """What Spark is asked to select, in steps: each step selects from the columns of the one before."""
 
     steps: tuple[tuple[Column, ...], ...]
+    left_to_arrow: Mapping[str, JsonColumns] = field(default_factory=dict)
+    """What comes out in parts, by the name of the column that is to be written of them."""
     driver_runs: DriverRuns = field(default_factory=DriverRuns, compare=False, repr=False)
 
     def applied(self, frame: DataFrame) -> DataFrame:
@@ -91,17 +101,21 @@ class Job:
             frame = frame.select(*step)
         return frame
 
+    def behind(self, *steps: tuple[Column, ...]) -> Job:
+        """The same job with these steps before its own."""
+        return replace(self, steps=(*steps, *self.steps))
+
 
 def swift_job(plan: ConversionPlan, rules: Rules, *, has_key: bool) -> Job:
     """The job over raw payloads; `has_key` where page keys are to be converted too."""
     kept = [F.col(KEY)] if has_key else []
     kept += _stamps(plan)
     if not plan.is_json:
-        return Job(_text_outputs(plan, has_key=has_key))
+        return _text_outputs(plan, has_key=has_key)
     parsed = [] if plan.record is None else [F.from_json(F.col(PAYLOAD), payload_shape(plan.record), _JSON_OPTIONS)]
     first = [F.col(ORDINAL), F.col(PAYLOAD), *kept, parsed_payload().alias(VARIANT)]
     first += [column.alias(_PARSED) for column in parsed]
-    proof, is_coerced = is_one_value(), False
+    proof, coerced = is_one_value(), None
     second = [F.col(ORDINAL), F.col(PAYLOAD), *kept, F.col(VARIANT)]
     if plan.record is not None and plan.contract is not None:
         is_refused = plan.contract.unknown_fields is UnknownFields.REJECT
@@ -110,7 +124,7 @@ def swift_job(plan: ConversionPlan, rules: Rules, *, has_key: bool) -> Job:
         proof = _certain(proof if decoded.proof is None else proof & decoded.proof)
         second.append(F.when(proof, decoded.value).alias(RECORD))
         if decoded.coerced is not None:
-            is_coerced = True
+            coerced = F.nullif(F.col(COERCED), F.lit(0))
             second.append(decoded.coerced.cast("bigint").alias(COERCED))
     second.append(_certain(proof).alias(_SWIFT))
     hashed = dedupe_fields(plan.dedupe_fields, plan.record)
@@ -120,10 +134,8 @@ def swift_job(plan: ConversionPlan, rules: Rules, *, has_key: bool) -> Job:
     if hashed:
         proof = proof & F.col(_HASHED).isNotNull()
         dedupe = dedupe_hash(F.col(_HASHED), count=len(hashed))
-    last = _outputs(plan, rules, proof, has_key=has_key, dedupe=dedupe)
-    if is_coerced:
-        last = (*last[:-1], (*last[-1], F.nullif(F.col(COERCED), F.lit(0)).alias(COERCED)))
-    return Job((tuple(first), tuple(second), *third, *_scope_for_rules(plan), *last))
+    last = _outputs(plan, rules, proof, has_key=has_key, dedupe=dedupe, coerced=coerced)
+    return last.behind(tuple(first), tuple(second), *third, *_scope_for_rules(plan))
 
 
 def typed_job(plan: ConversionPlan, record: Record, rules: Rules) -> Job:
@@ -133,7 +145,7 @@ def typed_job(plan: ConversionPlan, record: Record, rules: Rules) -> Job:
         dedupe = typed_dedupe_hash(dedupe_fields(plan.dedupe_fields, record), F.col(RECORD))
     typed = (F.col(ORDINAL), proven_record(record, F.col(RECORD)).alias(RECORD), *_stamps(plan))
     outputs = _outputs(plan, rules, F.lit(True), has_key=False, dedupe=dedupe)  # noqa: FBT003 - a literal
-    return Job((typed, *_scope_for_rules(plan), *outputs))
+    return outputs.behind(typed, *_scope_for_rules(plan))
 
 
 def rows_job(plan: ConversionPlan, record: Record, rules: Rules, *, has_key: bool) -> Job:
@@ -151,7 +163,7 @@ def rows_job(plan: ConversionPlan, record: Record, rules: Rules, *, has_key: boo
     rules = tuple(F.col(RECORD).isNull() | rule for rule in rules)
     proof = F.lit(True)  # noqa: FBT003 - a literal
     outputs = _outputs(plan, rules, proof, has_key=is_key_written, dedupe=dedupe, is_ruled_first=True)
-    return Job((typed, *_scope_for_rules(plan), *outputs))
+    return outputs.behind(typed, *_scope_for_rules(plan))
 
 
 def canonical_job(plan: ConversionPlan, record: Record, rules: Rules) -> Job:
@@ -159,13 +171,10 @@ def canonical_job(plan: ConversionPlan, record: Record, rules: Rules) -> Job:
     parsed = F.from_json(F.col(PAYLOAD), canonical_shape(record), _JSON_OPTIONS)
     is_read = _certain(F.col(_PARSED).getField(CORRUPT).isNull())
     typed = F.when(is_read, canonical_value(record, F.col(_PARSED)))
-    return Job(
-        (
-            (F.col(ORDINAL), parsed.alias(_PARSED), *_stamps(plan)),
-            (F.col(ORDINAL), typed.alias(RECORD), is_read.alias(_SWIFT), *_stamps(plan)),
-            *_scope_for_rules(plan),
-            *_outputs(plan, rules, F.col(_SWIFT), has_key=False, dedupe=None, is_judged=True),
-        ),
+    return _outputs(plan, rules, F.col(_SWIFT), has_key=False, dedupe=None, is_judged=True).behind(
+        (F.col(ORDINAL), parsed.alias(_PARSED), *_stamps(plan)),
+        (F.col(ORDINAL), typed.alias(RECORD), is_read.alias(_SWIFT), *_stamps(plan)),
+        *_scope_for_rules(plan),
     )
 
 
@@ -178,7 +187,7 @@ def _record_timestamp(plan: ConversionPlan) -> Column:
     stamp = F.col(STAMP) if is_timestamp_inserted(plan) else F.lit(None).cast("bigint")
     if plan.timestamp_field is None or plan.record is None:
         return stamp
-    return F.coalesce(_timestamp(plan, plan.timestamp_field)[0], stamp)
+    return F.coalesce(timestamp_at(plan.timestamp_field, plan.record, F.col(RECORD))[0], stamp)
 
 
 def _page_key(plan: ConversionPlan, selecting: Selecting) -> Written:
@@ -188,11 +197,17 @@ def _page_key(plan: ConversionPlan, selecting: Selecting) -> Written:
         return _plain_bytes(shape, F.col(KEY), spec=plan.key_converter)
     if is_reshaped(plan, Side.KEY):
         return _transformed(plan, Side.KEY, F.col(KEY), F.col(KEY).isNotNull(), selecting=selecting)
-    return Written(text_bytes(F.col(KEY), spec=plan.key_converter))
+    return _text(F.col(KEY), plan.key_converter)
 
 
-def _text_outputs(plan: ConversionPlan, *, has_key: bool) -> tuple[tuple[Column, ...], ...]:
-    """Steps to the verdict and what is written, of text or bytes that no contract describes."""
+def _text(text: Column, spec: ConverterSpec) -> Written:
+    """Plain text; null stays null."""
+    left = json_columns(Slot(Primitive.STRING), text, is_there=text.isNotNull(), spec=spec)
+    return Written(left or text_bytes(text, spec=spec))
+
+
+def _text_outputs(plan: ConversionPlan, *, has_key: bool) -> Job:
+    """To the verdict and what is written, of text or bytes that no contract describes."""
     written: dict[str, Written] = {}
     selecting = Selecting()
     if is_value_written(plan):
@@ -204,7 +219,7 @@ def _text_outputs(plan: ConversionPlan, *, has_key: bool) -> tuple[tuple[Column,
             framed = framed_avro(F.col(PAYLOAD), avro_schema=value_schema(plan), schema_id=spec.schema_id)
             written[VALUE] = Written(framed)
         else:
-            written[VALUE] = Written(text_bytes(F.col(PAYLOAD), spec=spec))
+            written[VALUE] = _text(F.col(PAYLOAD), spec)
     if plan.has_key_of_value:
         written[KEY] = _transformed(plan, Side.KEY, F.col(PAYLOAD), F.col(PAYLOAD).isNotNull(), selecting=selecting)
     elif has_key:
@@ -212,7 +227,8 @@ def _text_outputs(plan: ConversionPlan, *, has_key: bool) -> tuple[tuple[Column,
     proof = _all(each.proof for each in written.values())
     unproven = F.lit(UNDONE if selecting.steps else SUSPICIOUS)
     verdict = F.lit(VALID) if proof is None else F.when(or_dropped(proof, written), F.lit(VALID)).otherwise(unproven)
-    return (*selecting.steps, (F.col(ORDINAL), verdict.alias(VERDICT), *written_columns(written, _header_steps(plan))))
+    last = (F.col(ORDINAL), verdict.alias(VERDICT), *written_columns(written, _header_steps(plan)))
+    return Job((*selecting.steps, last), left_to_arrow(written))
 
 
 def _outputs(
@@ -222,9 +238,10 @@ def _outputs(
     *,
     has_key: bool,
     dedupe: Column | None,
+    coerced: Column | None = None,
     is_judged: bool = False,
     is_ruled_first: bool = False,
-) -> tuple[tuple[Column, ...], ...]:
+) -> Job:
     """The steps that every form of the job ends with.
 
     `is_judged`: the transformations were tried on each record before; `is_ruled_first`: the rules judge what is not
@@ -240,10 +257,12 @@ def _outputs(
         written[KEY] = _page_key(plan, selecting)
     if plan.key_fields:
         written[KEY] = (
-            _record_key(plan, plan.record, selecting) if plan.record is not None else Written(_loose_key(plan))
+            _record_key(plan, plan.record, selecting)
+            if plan.record is not None
+            else Written(loose_key(plan.key_fields, is_json=plan.key_converter.kind is ConverterKind.JSON))
         )
         if plan.record is None:
-            proof = reduce(lambda left, right: left & right, map(_is_plain, plan.key_fields), proof)
+            proof = reduce(lambda left, right: left & right, map(is_plain, plan.key_fields), proof)
     is_done = None if is_judged and not selecting.steps else _all(each.proof for each in written.values())
     undone = None
     if is_done is not None and selecting.steps:
@@ -252,13 +271,13 @@ def _outputs(
         proof = proof & is_done
     outputs = written_columns(written, _header_steps(plan))
     if plan.timestamp_field is not None:
-        timestamp, is_certain = _timestamp(plan, plan.timestamp_field)
+        timestamp, is_certain = timestamp_at(plan.timestamp_field, plan.record, F.col(RECORD))
         outputs.append(timestamp.alias(TIMESTAMP))
         proof = proof if is_certain is None else proof & is_certain
-    if dedupe is not None:
-        outputs.append(dedupe.alias(DEDUPE))
+    outputs += [] if dedupe is None else [dedupe.alias(DEDUPE)]
+    outputs += [] if coerced is None else [coerced.alias(COERCED)]
     verdict = _verdict(rules, _certain(proof), undone, is_ruled_first=is_ruled_first)
-    return (*selecting.steps, (F.col(ORDINAL), verdict.alias(VERDICT), *outputs))
+    return Job((*selecting.steps, (F.col(ORDINAL), verdict.alias(VERDICT), *outputs)), left_to_arrow(written))
 
 
 def _header_steps(plan: ConversionPlan) -> list[str]:
@@ -292,16 +311,20 @@ def _value(plan: ConversionPlan, selecting: Selecting) -> Written:
             Shape(Slot(plan.record), plan.plain_value_schema()), F.col(RECORD), spec=plan.value_converter
         )
     if plan.record is not None:
-        schema = value_schema(plan)
-        return Written(record_bytes(plan.record, F.col(RECORD), spec=plan.value_converter, avro_schema=schema))
+        return _record(plan.record, F.col(RECORD), spec=plan.value_converter, avro_schema=value_schema(plan))
     return Written(F.concat(F.lit('{"schema":null,"payload":'), F.col(PAYLOAD), F.lit("}")).cast("binary"))
 
 
 def _plain_bytes(shape: Shape, value: Column, *, spec: ConverterSpec) -> Written:
     """A struct as it comes, in the form of the converter; null stays null."""
     if spec.kind in {ConverterKind.AVRO, ConverterKind.JSON} and shape.record is not None:
-        return Written(record_bytes(shape.record, value, spec=spec, avro_schema=shape.avro))
+        return _record(shape.record, value, spec=spec, avro_schema=shape.avro)
     return Written(shaped_bytes(shape, value, is_there=value.isNotNull(), spec=spec))
+
+
+def _record(record: Record, value: Column, *, spec: ConverterSpec, avro_schema: str | None) -> Written:
+    left = json_columns(Slot(record), value, is_there=value.isNotNull(), spec=spec)
+    return Written(left or record_bytes(record, value, spec=spec, avro_schema=avro_schema))
 
 
 def _transformed(plan: ConversionPlan, side: Side, value: Column, is_there: Column, *, selecting: Selecting) -> Written:
@@ -314,8 +337,11 @@ def _transformed(plan: ConversionPlan, side: Side, value: Column, is_there: Colu
     texts: dict[str, list[Column]] = {}
     after: Values = value
     applied = plan.applied_steps()
+    spec = plan.value_converter if is_value else plan.key_converter
     for step in applied.of(side):
         if isinstance(step.reshaping, Sql):
+            # Its texts need not be UTF-8, and only Spark's writer mends them.
+            spec = replace(spec, is_by_spark=True)
             selected = selecting.of(step.reshaping, shape, after, is_there)
             after, is_there = selected.parts, is_there & selected.parts.is_there
             proofs.append(selected.proof)
@@ -337,8 +363,8 @@ def _transformed(plan: ConversionPlan, side: Side, value: Column, is_there: Colu
         if step.reshaping is applied.events:
             # A delete leaves nothing to write: its value is a tombstone, whatever the converter.
             is_there = is_there & after.isNotNull()
-    spec = plan.value_converter if is_value else plan.key_converter
-    column = shaped_bytes(shape, joined(after), is_there=is_there, spec=spec)
+    left = json_columns(shape.slot, after, is_there=is_there, spec=spec, origin=shape.origin)
+    column = left or shaped_bytes(shape, joined(after), is_there=is_there, spec=spec)
     return Written(column, _all(proofs), any_of(dropped), texts)
 
 
@@ -365,34 +391,7 @@ def _record_key(plan: ConversionPlan, record: Record, selecting: Selecting) -> W
         number = plan.key_converter.kind.number
         return Written(key.cast("string").cast("binary") if number is None else number_bytes(number, key))
     shape = Record(f"{record.name}Key", tuple(fields))
-    return Written(record_bytes(shape, key, spec=plan.key_converter, avro_schema=key_schema(plan)))
-
-
-def _loose_key(plan: ConversionPlan) -> Column:
-    if plan.key_converter.kind is not ConverterKind.JSON:
-        text = loose_text(plan.key_fields[0])
-        return (F.lit(None).cast("string") if text is None else text).cast("binary")
-    parts = []
-    for name in plan.key_fields:
-        text = loose_json(name)
-        parts += [json_text(F.lit(name)), F.lit(":"), F.lit(None) if text is None else text, F.lit(",")]
-    return F.concat(F.lit("{"), *parts[:-1], F.lit("}")).cast("binary")
-
-
-def _is_plain(name: str) -> Column:
-    text = loose_json(name)
-    return F.lit(False) if text is None else text.isNotNull()  # noqa: FBT003 - a literal
-
-
-def _timestamp(plan: ConversionPlan, path: str) -> tuple[Column, Column | None]:
-    if plan.record is None:
-        return loose_timestamp(path)
-    kind: AvroType = plan.record
-    column = F.col(RECORD)
-    for name in path.split("."):
-        field = next(f for f in kind.fields if f.json_name == name)  # type: ignore[union-attr]
-        kind, column = field.slot.type, column.getField(field.name)
-    return (F.unix_millis(column) if isinstance(kind, Temporal) else column), None
+    return _record(shape, key, spec=plan.key_converter, avro_schema=key_schema(plan))
 
 
 def _certain(column: Column) -> Column:

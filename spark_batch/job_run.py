@@ -34,7 +34,15 @@ SPLIT_JOBS_MAX = 200
 
 
 def run_job(session: SparkSession, job: Job, frame: pa.Table, *, has_rules: bool) -> pa.Table:
-    """The job's rows in the order of the frame; raises what Spark raises.
+    """The job's rows in the order of the frame, with what is left to Arrow written; raises what Spark raises."""
+    rows = _rows(session, job, frame, has_rules=has_rules)
+    for name, columns in job.left_to_arrow.items():
+        rows = columns.put_together(rows, name)
+    return rows
+
+
+def _rows(session: SparkSession, job: Job, frame: pa.Table, *, has_rules: bool) -> pa.Table:
+    """As Spark gives them.
 
     Spark has no way to catch an error of any expression, and an error of one row ends the whole job: where the plan has
     rules, halves of the frame are tried until the rows that raise stand alone. A lost session is no rule that raises.
@@ -164,4 +172,9 @@ def _swift_frame(compiled: CompiledPlan, ordinals: np.ndarray, text: ArrowColumn
     frame = page.with_timestamps({ORDINAL: pa.array(ordinals), PAYLOAD: text}, ordinals)
     if compiled.has_page_key:
         frame[KEY] = pa.nulls(len(text), pa.string()) if page.keys is None else page.keys
-    return pa.table(frame)
+    table = pa.table(frame)
+    if compiled.plan.is_json or text.null_count:
+        return table
+    # Said to hold no nulls, so that the optimizer sees which columns come out as they go in.
+    fields = [pa.field(each.name, each.type, nullable=each.name != PAYLOAD) for each in table.schema]
+    return table.cast(pa.schema(fields))

@@ -128,28 +128,59 @@ def _untyped(names: tuple[str, ...], look_up: Callable[[tuple[str, ...]], Column
     return F.parse_json(F.lit("{}")) if look_up is variant_at else F.lit("{}")
 
 
-def loose_json(name: str) -> Column | None:
+def loose_key(names: tuple[str, ...], *, is_json: bool) -> Column:
+    """Bytes of a key of these top-level fields: an object of them, or the text of the only one."""
+    if not is_json:
+        text = _loose_text(names[0])
+        return (F.lit(None).cast("string") if text is None else text).cast("binary")
+    parts = []
+    for name in names:
+        text = _loose_json(name)
+        parts += [json_text(F.lit(name)), F.lit(":"), F.lit(None) if text is None else text, F.lit(",")]
+    return F.concat(F.lit("{"), *parts[:-1], F.lit("}")).cast("binary")
+
+
+def is_plain(name: str) -> Column:
+    """Whether the key's columns say all of a top-level field."""
+    text = _loose_json(name)
+    return F.lit(False) if text is None else text.isNotNull()  # noqa: FBT003 - a literal
+
+
+def _loose_json(name: str) -> Column | None:
     """JSON text of a top-level field (`null` where it is missing), null where it is not plain."""
     found, text = variant_at((name,)), text_at((name,))
     if found is None or text is None:
         return None
     written = F.to_json(found)
-    is_plain = written.rlike(_PLAIN_INTEGER) | written.isin("null", "true", "false")
-    return F.when(found.isNull(), F.lit("null")).when(written.startswith('"'), json_text(text)).when(is_plain, written)
+    is_word = written.rlike(_PLAIN_INTEGER) | written.isin("null", "true", "false")
+    return F.when(found.isNull(), F.lit("null")).when(written.startswith('"'), json_text(text)).when(is_word, written)
 
 
-def loose_text(name: str) -> Column | None:
+def _loose_text(name: str) -> Column | None:
     """A top-level field: itself where it is text, JSON otherwise; null where it is missing, null or not plain."""
     found, text = variant_at((name,)), text_at((name,))
     if found is None or text is None:
         return None
     written = F.to_json(found)
-    is_plain = written.rlike(_PLAIN_INTEGER) | written.isin("true", "false")
-    return F.when(written.startswith('"'), text).when(is_plain, written)
+    is_word = written.rlike(_PLAIN_INTEGER) | written.isin("true", "false")
+    return F.when(written.startswith('"'), text).when(is_word, written)
 
 
-def loose_timestamp(path: str) -> tuple[Column, Column]:
-    """Milliseconds at a path (null where missing or null), and whether that could be told for certain."""
+def timestamp_at(path: str, record: Record | None, value: Column) -> tuple[Column, Column | None]:
+    """Milliseconds at a path (null where missing or null), and whether they could be told for certain (None: surely).
+
+    ``record``: the contract's, whose typed value is given; None: the payload is looked into.
+    """
+    if record is None:
+        return _loose_timestamp(path)
+    kind: AvroType = record
+    for name in path.split("."):
+        field = next(f for f in kind.fields if f.json_name == name)  # type: ignore[union-attr]
+        kind, value = field.slot.type, value.getField(field.name)
+    return (F.unix_millis(value) if isinstance(kind, Temporal) else value), None
+
+
+def _loose_timestamp(path: str) -> tuple[Column, Column]:
     found = variant_at(tuple(path.split(".")))
     if found is None:
         return F.lit(None).cast("bigint"), F.lit(False)  # noqa: FBT003 - a literal

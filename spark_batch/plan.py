@@ -118,6 +118,8 @@ class ConverterSpec:
     is_schema_enveloped: bool = False
     schema_id: int | None = None
     is_decimal_numeric: bool = False
+    is_by_spark: bool = False
+    """Whether Spark itself has to write the JSON, where Arrow could write the same."""
 
 
 @dataclass(frozen=True)
@@ -242,6 +244,14 @@ class ConversionPlan:
             self,
             key_converter=replace(self.key_converter, schema_id=key),
             value_converter=replace(self.value_converter, schema_id=value),
+        )
+
+    def by_spark(self) -> ConversionPlan:
+        """The same plan, with nothing left to Arrow that Spark can write: to compare, and as the way back."""
+        return replace(
+            self,
+            key_converter=replace(self.key_converter, is_by_spark=True),
+            value_converter=replace(self.value_converter, is_by_spark=True),
         )
 
     def _key_record(self, document: JsonValue) -> JsonValue:

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the customary name
 from spark_batch.rules.select import ROW, selected_column
 from spark_batch.rules.writable import can_be_written
 from spark_batch.serialize import shaped_bytes
+from spark_batch.serialize.json_columns import JsonColumns
 from spark_batch.transforms.change import Changed
 from spark_batch.transforms.form import Parts, Values, joined
 from spark_batch.transforms.shape import demand_record
@@ -67,9 +68,10 @@ class Selecting:
 
 @dataclass(frozen=True)
 class Written:
-    """Bytes of a key or value, where they are sure to be right (None: everywhere), and which records are dropped."""
+    """A key or value, where it is sure to be right (None: everywhere), and which records are dropped."""
 
-    column: Column
+    column: Column | JsonColumns
+    """Its bytes, or what Arrow makes them of."""
     proof: Column | None = None
     is_dropped: Column | None = None
     texts: Mapping[str, Sequence[Column]] = field(default_factory=dict)
@@ -89,12 +91,19 @@ def header_columns(form: HeaderFrom, shape: Shape, value: Values) -> list[Change
 
 def written_columns(written: Mapping[str, Written], header_steps: Sequence[str]) -> list[Column]:
     """What is written, which records are dropped, where any may be, and headers that steps of these aliases make."""
-    columns = [each.column.alias(name) for name, each in written.items()]
+    columns: list[Column] = []
+    for name, each in written.items():
+        columns += each.column.named(name) if isinstance(each.column, JsonColumns) else [each.column.alias(name)]
     is_dropped = any_of([each.is_dropped for each in written.values()])
     columns += [] if is_dropped is None else [is_dropped.alias(DROPPED)]
     texts = {name: own for each in written.values() for name, own in each.texts.items()}
     made = [text for name in header_steps for text in texts[name]]
     return [*columns, F.array(*made).alias(HEADERS)] if made else columns
+
+
+def left_to_arrow(written: Mapping[str, Written]) -> dict[str, JsonColumns]:
+    """What comes out of the job in parts, by the name of the column that it becomes."""
+    return {name: each.column for name, each in written.items() if isinstance(each.column, JsonColumns)}
 
 
 def or_dropped(proof: Column, written: Mapping[str, Written]) -> Column:

@@ -10,6 +10,9 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame
 
+from service.config.transformations import read_transformations
+from spark_batch import driver_run
+from spark_batch.compiled import compile_plan
 from spark_batch.driver_run import ALWAYS, JOBS_KEY
 from spark_batch.job import Job
 from spark_batch.plan import Contract, ConversionPlan, ConverterKind, ConverterSpec, PayloadFormat, Rule
@@ -114,6 +117,82 @@ def test_every_micro_batch_is_a_job_where_that_is_asked_for(local_engine: LocalE
     finally:
         local_engine.session.conf.unset(JOBS_KEY)
     assert jobs == [6, 6]
+
+
+NESTED = json.dumps(
+    {
+        "type": "record",
+        "name": "R",
+        "fields": [
+            {"name": "x", "type": "long"},
+            {"name": "text", "type": ["null", "string"]},
+            {
+                "name": "inner",
+                "type": {
+                    "type": "record",
+                    "name": "I",
+                    "fields": [{"name": "n", "type": ["null", "int"]}, {"name": "yes", "type": "boolean"}],
+                },
+            },
+        ],
+    }
+)
+AS_JSON = ConverterSpec(ConverterKind.JSON)
+FLAT = {"transforms": "f", "transforms.f.type": "org.apache.kafka.connect.transforms.Flatten$Value"}
+LINES = ConversionPlan(PayloadFormat.TEXT, value_converter=AS_JSON)
+RECORDS = ConversionPlan(
+    PayloadFormat.JSON,
+    Contract(NESTED),
+    value_converter=AS_JSON,
+    transformations=read_transformations(FLAT).steps,
+    topic="t",
+)
+
+
+@pytest.mark.parametrize(
+    ("plan", "batches", "sent"),
+    [
+        (LINES, [[b"a", b'"'], [b"b", None, b"\xff"]], [["ordinal"], ["payload"]]),
+        (
+            RECORDS,
+            [
+                [
+                    b'{"x":1,"text":"a","inner":{"n":1,"yes":true}}',
+                    b'{"x":2,"text":null,"inner":{"n":null,"yes":false}}',
+                ]
+            ],
+            [["ordinal"]],
+        ),
+    ],
+    ids=["lines", "records"],
+)
+def test_what_comes_out_as_it_went_in_stays_out_of_the_jvm(
+    *,
+    local_engine: LocalEngine,
+    monkeypatch: pytest.MonkeyPatch,
+    plan: ConversionPlan,
+    batches: list[list[bytes | None]],
+    sent: list[list[str]],
+) -> None:
+    """Columns, and fields of records in records; the rows are those of a Spark job all the same."""
+    seen: list[list[str]] = []
+    taken: set[str] = set()
+    run = driver_run._Compiled.run
+
+    def watched(compiled: Any, session: Any, frame: pa.Table) -> pa.Table:
+        seen.append([name.removeprefix("__headrace_") for name in compiled.needed])
+        taken.update(compiled.taken)
+        written = run(compiled, session, frame)
+        assert not set(written.column_names) & set(compiled.taken)
+        return written
+
+    monkeypatch.setattr(driver_run._Compiled, "run", watched)
+    compiled = compile_plan(local_engine.session, plan)
+    by_driver = [local_engine.convert_by(compiled, table(batch)) for batch in batches]
+    assert seen == sent
+    assert len(taken) > 1
+    monkeypatch.setattr("spark_batch.driver_run.DriverRuns.run", lambda *_: None)
+    assert [local_engine.convert_by(compiled, table(batch)) for batch in batches] == by_driver
 
 
 def memory_held(engine: LocalEngine) -> int:

@@ -58,6 +58,7 @@ class FakeJob:
     """Finds every row valid."""
 
     driver_runs: DriverRuns = field(default_factory=DriverRuns)
+    left_to_arrow: dict[str, Any] = field(default_factory=dict)
 
     def applied(self, frame: pa.Table) -> FakeJob:
         """The job on a frame."""
