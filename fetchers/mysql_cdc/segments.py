@@ -201,7 +201,7 @@ class Segments:
         if self._is_delivered(event, name):
             return None
         run, closed = self._runs.get(name), None
-        if run is not None and run.table is not table and run.table != table:
+        if run is not None and run.table.is_apart(table):
             closed, run = self.close(), None
         if run is None:
             run = self._begun(table)
@@ -254,7 +254,7 @@ class Segments:
             event = found.event(int(at[0]) * EVENTS + 1)
             table = self._described.take(event)
             run = self._runs.get(table.name)
-            if tables.setdefault(table.name, table) != table or (run is not None and run.table != table):
+            if tables.setdefault(table.name, table) != table or (run is not None and run.table.is_apart(table)):
                 return False
         return True
 
