@@ -1,9 +1,9 @@
 """MariaDB's ``UUID``, ``INET4`` and ``INET6``: as texts, in the server's own spelling.
 
 A snapshot selects the texts. The log has the bytes of a ``BINARY(16)`` or ``BINARY(4)`` and says no more of the type;
-only the server's catalogue does (``MySqlStretches.named``). The spelling of an ``INET6`` is that of ``Inet6::to_string``
-in MariaDB's ``sql_type_inet.cc``, which shortens a single word of zeros too; it is compared with the server's in
-``tests/integration/mysql_cdc/test_types.py``.
+only the server's catalogue does (``MySqlStretches.describe``). The spelling of an ``INET6`` is that of
+``Inet6::to_string`` in MariaDB's ``sql_type_inet.cc``, which shortens a single word of zeros too; it is compared with
+the server's in ``tests/integration/mysql_cdc/test_types.py``.
 """
 
 from __future__ import annotations
@@ -42,16 +42,10 @@ def with_names(table: TableMap, names: Mapping[str, str]) -> TableMap:
 def texts_of(values: Any, named: str) -> Any:
     """A column of texts; ``values``: a binary column, of which each value has the type's bytes or is null."""
     width, is_valid = NAMED_BYTES[named], np.asarray(values.is_valid())
-    filled = values.fill_null(bytes(width))
-    octets = np.frombuffer(b"".join([b"", *_buffers(filled)]), np.uint8).reshape(-1, width)
+    filled = values.fill_null(bytes(width)).cast(pa.binary(width))
+    octets = np.frombuffer(filled.buffers()[1], np.uint8)[: len(filled) * width].reshape(-1, width)
     made = {"uuid": _uuids, "inet4": _dotted, "inet6": _addresses}[named](octets)
     return made if is_valid.all() else pc.if_else(pa.array(is_valid), made, None)
-
-
-def _buffers(values: Any) -> list[Any]:
-    """The bytes of all values of a binary column, one behind the other."""
-    offsets = np.frombuffer(values.buffers()[1], np.int32)[values.offset : values.offset + len(values) + 1]
-    return [memoryview(values.buffers()[2])[offsets[0] : offsets[-1]]] if len(values) else []
 
 
 def _uuids(octets: Numbers) -> Any:
@@ -61,7 +55,7 @@ def _uuids(octets: Numbers) -> Any:
     width = letters.shape[1]
     offsets = np.arange(0, len(octets) * width + 1, width, dtype=np.int32)
     made: Any = pa.Array.from_buffers(
-        pa.string(), len(octets), [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(letters))]
+        pa.string(), len(octets), [None, pa.py_buffer(offsets.data), pa.py_buffer(letters.tobytes())]
     )
     return made
 

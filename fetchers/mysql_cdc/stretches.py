@@ -52,8 +52,8 @@ class MySqlStretches:
         self._connection: MySqlConnection | None = None
         self._names: dict[str, tuple[str, str]] = {}
         self._known: dict[int, tuple[TableMap, TableMap]] = {}
-        """Tables as the log has described them, and with their types, by the identity of the former: after a DDL the log
-        may describe another table with the same words."""
+        """Tables as the log has described them, and with their types; by the identity of the former, because after a
+        DDL the log may describe another table in the same words."""
         self._types: dict[str, dict[str, str]] = {}
         self._table = ""
         self._rows_next = Sizes(rows_max)

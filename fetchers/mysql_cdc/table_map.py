@@ -89,7 +89,7 @@ class TableMap:
         object.__setattr__(self, "name", f"{self.database}.{self.table}")
 
     def is_apart(self, other: TableMap) -> bool:
-        """Whether rows of the two do not belong together: one was altered, which types that the log has not may hide."""
+        """Whether their rows are not to be read together; where types are not in the log an ALTER may not show."""
         return self is not other and (self != other or any(column.may_be_named for column in self.columns))
 
 

@@ -104,7 +104,7 @@ class PostgresStretches:
             if relation is None:
                 return None
             known = self._known.get(name)
-            if known is None or known[0] != relation:
+            if known is None or known[0] != relation or known[1].keys != server.keys(relation):
                 table = captured(self._config, self._form, server, relation, apart=self._apart)
                 known = self._known[name] = (relation, table)
             table = known[1]
@@ -113,6 +113,35 @@ class PostgresStretches:
 
     def _now_us(self) -> int:
         return int(self._context.clock.now().timestamp() * 1_000_000)
+
+
+class LoggedTables:
+    """Tables as the log describes them, with what only the catalogue has: types, and the order of the key."""
+
+    def __init__(self, config: PostgresCdcConfig, form: ChangeForm) -> None:
+        """None yet."""
+        self._config = config
+        self._form = form
+        self._known: dict[int, tuple[LogRelation, CapturedTable]] = {}
+        self._apart: set[tuple[str, str]] = set()
+        """See ``captured``."""
+
+    def of(self, relation: LogRelation) -> CapturedTable:
+        """Of each description that the log gives, as the catalogue is when its first rows are read. Blocks."""
+        known = self._known.get(relation.oid)
+        if known is None or known[0] is not relation:
+            with catalogue(self._config) as server:
+                table = captured(self._config, self._form, server, relation, apart=self._apart)
+            known = self._known[relation.oid] = (relation, table)
+        return known[1]
+
+    def has_key_still(self, relation: LogRelation) -> bool:
+        """Whether the catalogue has the key that rows of this description get; True while it has none. Blocks."""
+        known = self._known.get(relation.oid)
+        if known is None or known[0] is not relation:
+            return True
+        with catalogue(self._config) as server:
+            return known[1].keys == server.keys(relation)
 
 
 def captured(

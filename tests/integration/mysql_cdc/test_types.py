@@ -89,12 +89,14 @@ async def test_times_and_bytes_as_the_config_wants_them(each_mysql: MySql) -> No
 _NAMED = "u uuid, a inet4, b inet6, x binary(16), y binary(4)"
 _ADDRESSES = (
     "::", "::1", "::5:0", "::1:0:0", "1::", "1:0:0:2::", "1:0:2:3:4:5:6:7", "0:1:2:3:4:5:6:7", "1:2:3:4:5:6:7:0",
-    "::1.2.3.4", "::ffff:1.2.3.4", "::ffff:0.0.0.0", "::ffff:0:0:0", "1:0:0:0:2:0:0:0", "0:0:0:1:0:0:0:0", "0:0:1:0:0:1::",
-    "2001:db8::ff00:42:8329", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", "0:0:0:0:0:ffff:1:0", "0:0:0:0:1:ffff:1:2",
+    "::1.2.3.4", "::ffff:1.2.3.4", "::ffff:0.0.0.0", "::ffff:0:0:0", "1:0:0:0:2:0:0:0", "0:0:0:1:0:0:0:0",
+    "0:0:1:0:0:1::", "2001:db8::ff00:42:8329", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff",
+    "0:0:0:0:0:ffff:1:0", "0:0:0:0:1:ffff:1:2",
 )  # fmt: skip
 _UUIDS = (
-    "00000000-0000-0000-0000-000000000000", "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11", "12345678-1234-1abc-9def-fedcba987600",
-    "018f4e3a-7b2c-7d3e-8f4a-5b6c7d8e9f00", "ffffffff-ffff-ffff-ffff-ffffffffffff",
+    "00000000-0000-0000-0000-000000000000", "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11",
+    "12345678-1234-1abc-9def-fedcba987600", "018f4e3a-7b2c-7d3e-8f4a-5b6c7d8e9f00",
+    "ffffffff-ffff-ffff-ffff-ffffffffffff",
 )  # fmt: skip
 
 
@@ -136,15 +138,14 @@ async def test_a_key_has_the_same_bytes_from_snapshot_log_and_stretch(mariadb: M
     drawn = random.Random(kind)
     values = {_named_row(at, drawn).split(", ")[("uuid", "inet4", "inet6").index(kind)] for at in range(1, 90)}
     await mariadb.rows(
-        f"create table t (id {kind} primary key, n int)", *(f"insert ignore into t values ({value}, 1)" for value in values)
+        f"create table t (id {kind} primary key, n int)",
+        *(f"insert ignore into t values ({value}, 1)" for value in values),
     )
     own = await mariadb.rows("select id from t")
     keys, context = {"event.form": "row", "snapshot.fetch.size": "7"}, FakeContext()
     first = await read(source(mariadb, **keys), context, until=bool)  # and the rest in stretches
     await mariadb.rows("create table last (id int primary key)")
-    rest = await read(
-        source(mariadb, **keys), context, until=lambda pages: len(rows_of([*first, *pages])) >= len(own)
-    )
+    rest = await read(source(mariadb, **keys), context, until=lambda pages: len(rows_of([*first, *pages])) >= len(own))
     read_keys = [key for _, key, _ in rows_of([*first, *rest])]
     assert sorted(read_keys) == sorted(f'{{"id":"{one[0]}"}}' for one in own)
     await mariadb.rows("update t set n = 2", "insert into last values (1)")
