@@ -27,7 +27,9 @@ JOINED = 1 << 15
 
 
 def events_of(payload: Event) -> Iterator[Event]:
-    """The events, whose positions divide that of the payload by their bytes; raises ``MalformedError``, ``NotDescribed``.
+    """The events, whose positions divide that of the payload by their bytes.
+
+    Raises ``MalformedError``, and ``NotDescribed`` where one is too large once inflated.
 
     They have no positions of their own in the file. What is delivered up to such a position is again after a restart,
     because the server sends the same payload.

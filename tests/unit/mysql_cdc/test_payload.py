@@ -159,7 +159,7 @@ def test_a_bomb_is_not_held_in_memory() -> None:
     assert count == 512
     assert highest < 16 << 20
     claim = next(parts(19 + (1 << 30) - 1, 1))
-    with pytest.raises(NotDescribed, match="binlog_transaction_compression = OFF.*snapshot.request.id"):
+    with pytest.raises(NotDescribed, match=r"binlog_transaction_compression = OFF.*snapshot\.request\.id"):
         list(events_of(event_of(payload_of(claim, size=1 << 15))))
 
 
