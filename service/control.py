@@ -36,6 +36,7 @@ from service.preview.requested import RequestedPreviews
 from service.rest.ports import Surface
 from service.sinks.definition import read_sink_definition
 from service.stores.kafka_log import LogClients
+from service.stores.offset_changes import ForgottenWith
 from service.stores.opening import StateStores, stores_in_kafka, stores_in_memory
 from service.validation.connectors import find_connector
 from service.validation.deep import DeepChecks
@@ -233,12 +234,14 @@ class ControlPlane:
 
     def _check_offsets(
         self, connector: Properties, offsets: Sequence[tuple[Mapping[str, Any], Mapping[str, Any] | None]]
-    ) -> None:
+    ) -> ForgottenWith:
         resolved = self.parts.resolution(connector).properties
         definition = read_definition(resolved, worker=self.parts.properties).definition
         if definition is None:
             raise ValueError(f"Failed to modify offsets for source connector {connector.get('name', '')}")
-        definition.for_task({}).check_offsets(offsets)
+        checked = definition.for_task({})
+        checked.check_offsets(offsets)
+        return checked.forgotten_with
 
     def _check_sink_offsets(self, connector: Properties, offsets: Mapping[tuple[str, int], int | None]) -> None:
         resolved = self.parts.resolution(connector).properties

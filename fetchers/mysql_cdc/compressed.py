@@ -12,7 +12,7 @@ from typing import Final
 from fetchers.mysql_cdc.events import (
     DELETE_V1,
     DELETE_V2,
-    EVENT_BYTES_MAX,
+    INFLATED_BYTES_MAX,
     QUERY,
     UPDATE_V1,
     UPDATE_V2,
@@ -21,6 +21,7 @@ from fetchers.mysql_cdc.events import (
     Event,
     MalformedError,
 )
+from fetchers.mysql_cdc.table_map import NotDescribed
 
 COMPRESSED: Final = {
     165: QUERY, 166: WRITE_V1, 167: UPDATE_V1, 168: DELETE_V1, 169: WRITE_V2, 170: UPDATE_V2, 171: DELETE_V2,
@@ -32,7 +33,7 @@ _WIDTHS: Final = {0xFC: 2, 0xFD: 3, 0xFE: 8}
 
 
 def uncompressed(event: Event) -> Event:
-    """The plain event; raises ``MalformedError``."""
+    """The plain event; raises ``MalformedError``, ``NotDescribed`` where it is too large once inflated."""
     kind, body = COMPRESSED[event.kind], event.data[event.start : event.end]
     try:
         at = _plain_bytes(event.kind, body)
@@ -40,8 +41,8 @@ def uncompressed(event: Event) -> Event:
         if not head & _MARK or head >> 4 & 7:
             raise MalformedError("an event is compressed in a way that is not known")
         length = int.from_bytes(body[at + 1 : at + 1 + size], "big")
-        if length > EVENT_BYTES_MAX:
-            raise MalformedError("a compressed event is larger than 1 GiB")
+        if length > INFLATED_BYTES_MAX:
+            raise too_large(length, "SET GLOBAL log_bin_compress = OFF")
         inflater = zlib.decompressobj()
         inflated = inflater.decompress(body[at + 1 + size :], length + 1)
     except (IndexError, zlib.error) as error:
@@ -50,6 +51,15 @@ def uncompressed(event: Event) -> Event:
         raise MalformedError("a compressed event has not the length that it says")
     data = body[:at] + inflated
     return event._replace(kind=kind, data=data, start=0, end=len(data))
+
+
+def too_large(length: int, setting: str) -> NotDescribed:
+    """For an event that says that it has so many bytes; ``setting``: SQL by which such events are logged plainly."""
+    return NotDescribed(
+        f"a compressed event says that it has {length} bytes, and {INFLATED_BYTES_MAX} is the most that is inflated at "
+        f"once. Run: {setting}, so that rows so large are logged as they are; then set the offset behind it, and read "
+        "its table anew (snapshot.request.id)"
+    )
 
 
 def _plain_bytes(kind: int, body: bytes) -> int:

@@ -50,7 +50,9 @@ class MySqlCdcConfig(DebeziumConfig):
     log_silence_max_ms: Annotated[int, Field(ge=300), Key(_LOW, LOG, 2, "SHORT")] = 30_000
     """Milliseconds of silence after which the connection is taken for lost; the server is told to say something every
     second, or three times in this time."""
-    topic_prefix: Annotated[str, Field(min_length=1), Key(_HIGH, EVENTS, 1, "MEDIUM", example="shop")]
+    topic_prefix: Annotated[
+        str, Field(pattern="^[A-Za-z0-9._-]+$", max_length=180), Key(_HIGH, EVENTS, 1, "MEDIUM", example="shop")
+    ]
     """Begins topics (``prefix.database.table``) and the names of schemas. Never change it."""
     database_include_list: Annotated[NameList, Key(_HIGH, TABLES, 1, "LONG")] = ()
     """Regular expressions for the whole names of databases to read; all but the server's own when empty."""

@@ -34,6 +34,8 @@ CHECKSUM_BYTES = 4
 PACKET_BYTES_MAX = 0xFFFFFF
 EVENT_BYTES_MAX = 1 << 30
 """``max_allowed_packet`` of a server is 1 GiB at most, and no event is larger."""
+INFLATED_BYTES_MAX = 1 << 28
+"""Of one event that is compressed: it is held whole, and few bytes of a log may claim to be so many."""
 _PACKET = struct.Struct("<IBIBIIIH")
 """Length and number of the packet, its status, then the event's header."""
 _HEADER = struct.Struct("<IBIIIH")

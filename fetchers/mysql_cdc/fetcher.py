@@ -367,8 +367,7 @@ async def _beside(reading: TableReading, stretches: MySqlStretches, segments: Se
 
 async def _pages(segment: Segment, tables: Tables, stretches: MySqlStretches, context: FetchContext) -> list[Page]:
     for run in segment.runs:
-        if not run.table.columns and not run.table.trouble and run.described is None:
-            run.described = await stretches.described(run.table)
+        await stretches.describe(run)
     handled = _now_us(context)
     if segment.end.seconds:
         context.report_lag(max(0.0, handled / MICROS - segment.end.seconds))

@@ -26,6 +26,7 @@ from fetchers.mysql_cdc.geometry import (
     geometries,
 )
 from fetchers.mysql_cdc.json_text import json_text
+from fetchers.mysql_cdc.named_types import texts_of
 from fetchers.mysql_cdc.rows import Images, Numbers, width_of
 from fetchers.mysql_cdc.table_map import (
     BINARY_CHARSET,
@@ -186,6 +187,8 @@ class Mapped:
         return forms.STRING, pa.string(), lambda *where: _plain_digits(read(*where)), _same
 
     def _text(self, column: Column) -> tuple[Any, ...]:
+        if column.named:
+            return _named(column)
         if column.charset == BINARY_CHARSET:
             return self._binary(column)
         texts = self._texts(column)
@@ -230,6 +233,13 @@ class Mapped:
             return values.choices(column, names, octets, is_valid)
 
         return form, pa.string(), _by_octets(column.size, read), _same
+
+
+def _named(column: Column) -> tuple[Any, ...]:
+    def read(*where: Any) -> Any:
+        return texts_of(values.padded(values.slices(*where), column.scale), column.named)
+
+    return forms.STRING, pa.string(), read, _same
 
 
 def _temporal(column: Column, *, is_connects: bool) -> tuple[Any, ...]:

@@ -15,20 +15,21 @@ from typing import IO, Any
 
 import pyarrow as pa
 
-from fetchers.mysql_cdc.events import HEADER_BYTES, TRANSACTION_PAYLOAD, Event, MalformedError
+from fetchers.mysql_cdc.compressed import too_large
+from fetchers.mysql_cdc.events import HEADER_BYTES, INFLATED_BYTES_MAX, TRANSACTION_PAYLOAD, Event, MalformedError
 from fetchers.mysql_cdc.table_map import Cursor
 
 _END, _ALGORITHM, _INFLATED_BYTES = 0, 2, 3
 _ZSTD, _PLAIN = 0, 255
 _HEADER = struct.Struct("<IBIIIH")
-INSIDE_BYTES_MAX = 1 << 28
-"""Of one event in a payload: a larger one would be held whole for a payload of any size."""
 JOINED = 1 << 15
 """A flag of ours: the next event ends at the same position, which therefore is no place to go on from."""
 
 
 def events_of(payload: Event) -> Iterator[Event]:
-    """The events, whose positions divide that of the payload by their bytes; raises ``MalformedError``.
+    """The events, whose positions divide that of the payload by their bytes.
+
+    Raises ``MalformedError``, and ``NotDescribed`` where one is too large once inflated.
 
     They have no positions of their own in the file. What is delivered up to such a position is again after a restart,
     because the server sends the same payload.
@@ -70,7 +71,9 @@ def _read(opened: IO[bytes], size: int) -> Iterator[tuple[Event, int]]:
                 raise MalformedError("a compressed transaction is cut short")
             timestamp, kind, server_id, length, _, flags = _HEADER.unpack(head)
             done += length
-            if not HEADER_BYTES <= length <= INSIDE_BYTES_MAX or done > size or kind == TRANSACTION_PAYLOAD:
+            if length > INFLATED_BYTES_MAX:
+                raise too_large(length, "SET GLOBAL binlog_transaction_compression = OFF")
+            if length < HEADER_BYTES or done > size or kind == TRANSACTION_PAYLOAD:
                 raise MalformedError(f"an event in a compressed transaction says that it has {length} bytes")
             data = opened.read(length - HEADER_BYTES)
             if len(data) < length - HEADER_BYTES:

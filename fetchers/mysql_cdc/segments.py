@@ -201,7 +201,7 @@ class Segments:
         if self._is_delivered(event, name):
             return None
         run, closed = self._runs.get(name), None
-        if run is not None and run.table is not table and run.table != table:
+        if run is not None and run.table.is_apart(table):
             closed, run = self.close(), None
         if run is None:
             run = self._begun(table)
@@ -252,7 +252,9 @@ class Segments:
         tables = [self._described.take(found.event(int(at[0]) * EVENTS + 1)) for at in found.by_table.values()]
         # Opened again a table has another number: rows would come by the numbers, and not in the order of the log.
         is_told_once = len({table.name for table in tables}) == len(tables)
-        return is_told_once and all(self._runs[one.name].table == one for one in tables if one.name in self._runs)
+        return is_told_once and not any(
+            self._runs[one.name].table.is_apart(one) for one in tables if one.name in self._runs
+        )
 
     def _together(self, found: Transactions) -> Segment | None:
         """What ``take`` does with each of the events."""

@@ -36,6 +36,7 @@ from fetchers.mysql_cdc.table_map import (
     JSON,
     LONG,
     LONGLONG,
+    NAMED_BYTES,
     SET,
     SHORT,
     STRING,
@@ -60,7 +61,7 @@ _TYPES = {
     "double": DOUBLE, "decimal": DECIMAL, "date": DATE, "time": TIME2, "datetime": DATETIME2, "timestamp": TIMESTAMP2,
     "year": YEAR, "bit": BIT, "enum": ENUM, "set": SET, "json": JSON, "char": STRING, "varchar": VARCHAR,
     "binary": STRING, "varbinary": VARCHAR,
-} | dict.fromkeys(
+} | dict.fromkeys(NAMED_BYTES, STRING) | dict.fromkeys(
     ("geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon", "geomcollection",
      "geometrycollection"), GEOMETRY
 ) | dict.fromkeys(
@@ -173,6 +174,8 @@ def _column(row: dict[str, Any]) -> Column:
         size = (scale + 7) // 8
     elif made in (TIME2, DATETIME2, TIMESTAMP2):
         scale = int(row["f"] or 0)
+    elif kind in NAMED_BYTES:
+        scale = NAMED_BYTES[kind]
     elif made == STRING:
         scale = int(row["l"] or 0)
     elif made == GEOMETRY:
@@ -180,8 +183,9 @@ def _column(row: dict[str, Any]) -> Column:
     elif made in (ENUM, SET):
         values = tuple(one.replace("''", "'").encode() for one in _CHOICE.findall(full))
     charset = UTF8MB4 if row["cs"] is not None else BINARY_CHARSET  # the session's texts are all UTF-8
-    is_nullable = row["z"] == "YES"
-    return Column(row["n"], made, size, scale, "unsigned" in full.lower(), charset, values, is_nullable)
+    named = kind if kind in NAMED_BYTES else ""
+    is_unsigned, is_nullable = "unsigned" in full.lower(), row["z"] == "YES"
+    return Column(row["n"], made, size, scale, is_unsigned, charset, values, is_nullable, named)
 
 
 async def pages(
@@ -279,6 +283,8 @@ class KeyTexts:
 
 
 def _literal(column: Column, text: str) -> str:
+    if column.named:
+        return text_literal(text)
     if column.type in (VARCHAR, STRING, BLOB) and column.charset == BINARY_CHARSET:
         return f"x'{bytes.fromhex(text).hex()}'"
     if column.type in (VARCHAR, STRING, BLOB, DATE, TIME2, DATETIME2, TIMESTAMP2):

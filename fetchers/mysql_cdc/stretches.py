@@ -13,10 +13,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import pyarrow as pa
 
+from fetchers.mysql_cdc.named_types import with_names
 from fetchers.mysql_cdc.places import Place
+from fetchers.mysql_cdc.segment import Run
 from fetchers.mysql_cdc.snapshot import KeyTexts, Sizes, begin, log_end, tables_of, text_literal
 from fetchers.mysql_cdc.table_map import TableMap
-from fetchers.mysql_cdc.tables import Tables
+from fetchers.mysql_cdc.tables import TABLES_MAX, Tables
 from fetchers.sdk import Fatal, Page
 from fetchers.toolkit.mysql import MySqlConnection
 from fetchers.toolkit.table_reading import Stretch
@@ -49,6 +51,10 @@ class MySqlStretches:
         self._now_us = now_us
         self._connection: MySqlConnection | None = None
         self._names: dict[str, tuple[str, str]] = {}
+        self._known: dict[int, tuple[TableMap, TableMap]] = {}
+        """Tables as the log has described them, and with their types; by the identity of the former, because after a
+        DDL the log may describe another table in the same words."""
+        self._types: dict[str, dict[str, str]] = {}
         self._table = ""
         self._rows_next = Sizes(rows_max)
         self._last: pa.RecordBatch | None = None
@@ -67,7 +73,34 @@ class MySqlStretches:
         self._names = {table.name: (table.database, table.table) for table in found}
         return {table.name: bool(table.key) for table in found}
 
-    async def described(self, table: TableMap) -> TableMap | None:
+    async def describe(self, run: Run) -> None:
+        """Add what the log does not say: the table of a TRUNCATE, and types that it has as bytes."""
+        if run.table.columns or run.table.trouble:
+            run.table = await self._named(run.table)
+        elif run.described is not None:
+            run.described = await self._named(run.described)
+        else:
+            run.described = await self._described(run.table)
+
+    async def _named(self, table: TableMap) -> TableMap:
+        """With the types that the catalogue has for its columns when they are first met, and first after each DDL.
+
+        Columns that are not there any more have the types that were told last.
+        """
+        if not self._tables.is_mariadb or not any(column.may_be_named for column in table.columns):
+            return table
+        known = self._known.get(id(table))
+        if known is None:
+            if len(self._known) >= TABLES_MAX:
+                self._known.clear()
+                self._types.clear()
+            types = self._types.setdefault(table.name, {})
+            if (found := await self._described(table)) is not None:
+                types.update({column.name: column.named for column in found.columns})
+            known = self._known[id(table)] = (table, with_names(table, types))
+        return known[1]
+
+    async def _described(self, table: TableMap) -> TableMap | None:
         """The table of this name as it is now; None where there is none."""
         connection = await self._opened()
         try:

@@ -20,6 +20,8 @@ VARCHAR, BIT, TIMESTAMP2, DATETIME2, TIME2, JSON, DECIMAL, ENUM, SET, BLOB, VAR_
     15, 16, 17, 18, 19, 245, 246, 247, 248, 252, 253, 254, 255,
 )  # fmt: skip
 BINARY_CHARSET = 63
+NAMED_BYTES: Final[Mapping[str, int]] = {"uuid": 16, "inet4": 4, "inet6": 16}
+"""MariaDB's types that its log has as ``BINARY``, and how many bytes a value has."""
 _METADATA_BYTES: Final = dict.fromkeys((VARCHAR, BIT, DECIMAL, VAR_STRING, STRING, ENUM, SET), 2) | dict.fromkeys(
     (FLOAT, DOUBLE, TIMESTAMP2, DATETIME2, TIME2, JSON, BLOB, GEOMETRY), 1
 )
@@ -60,6 +62,13 @@ class Column:
     values: tuple[bytes, ...] = ()
     """Of ENUM and SET, in the column's character set."""
     is_nullable: bool = True
+    named: str = ""
+    """A type of ``NAMED_BYTES``, once the catalogue has said so."""
+
+    @property
+    def may_be_named(self) -> bool:
+        """Whether the log has it as it has these types."""
+        return self.type == STRING and self.charset == BINARY_CHARSET and self.scale in NAMED_BYTES.values()
 
 
 @dataclass(frozen=True)
@@ -78,6 +87,10 @@ class TableMap:
     def __post_init__(self) -> None:
         """The name that lists of a config know it by."""
         object.__setattr__(self, "name", f"{self.database}.{self.table}")
+
+    def is_apart(self, other: TableMap) -> bool:
+        """Whether their rows are not to be read together; where types are not in the log an ALTER may not show."""
+        return self is not other and (self != other or any(column.may_be_named for column in self.columns))
 
 
 class Cursor:

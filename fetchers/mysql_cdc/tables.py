@@ -70,6 +70,8 @@ class Tables:
             field_names=config.field_name_adjustment_mode,
         )
         self._known: dict[TableMap, Delivered] = {}
+        self.is_mariadb = connector == "mariadb"
+        """Rather than MySQL."""
         self.partition: Partition = {"server": config.topic_prefix}
 
     def of(self, table: TableMap) -> Delivered:

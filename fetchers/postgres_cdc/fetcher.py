@@ -19,11 +19,10 @@ from fetchers.postgres_cdc.config import PostgresCdcConfig, findings
 from fetchers.postgres_cdc.deletion import take_away
 from fetchers.postgres_cdc.events import CapturedTable, change_form
 from fetchers.postgres_cdc.log import Batch, Framing, Log, readable
-from fetchers.postgres_cdc.pgoutput import LogRelation
 from fetchers.postgres_cdc.place import Place, SnapshotPlace, read_place
 from fetchers.postgres_cdc.replication import Replication, created_slot
 from fetchers.postgres_cdc.snapshot import SnapshotReader, select
-from fetchers.postgres_cdc.stretches import PostgresStretches, captured
+from fetchers.postgres_cdc.stretches import LoggedTables, PostgresStretches, captured
 from fetchers.sdk import (
     Fatal,
     FetchContext,
@@ -61,7 +60,6 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
         """Tables that the stored progress calls read."""
         self._backlog_due = 0.0
         self._form = change_form(config, self.version)
-        self._tables: dict[int, tuple[LogRelation, CapturedTable]] = {}
         self._apart: set[tuple[str, str]] = set()  # see ``captured``
 
     def partition(self) -> Partition:
@@ -129,6 +127,7 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
         """The snapshot where there is none yet, then the log, with what is left of the snapshot beside it."""
         self._context = context
         self.config = self.config.within(self.allowed_addresses)
+        self._tables = LoggedTables(self.config, self._form)
         try:
             stored = read_place(context.offset_of(self.partition()))
             progress = Progress.read(context.offset_of(self._progress_partition))
@@ -268,6 +267,7 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
             start,
             rows_max=config.max_batch_size,
             takes=lambda relation: takes_table(config, relation.schema, relation.name),
+            has_key_still=self._tables.has_key_still,
         )
         log = Log(config, framing)
         told = reached = start
@@ -360,7 +360,7 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
         """One for each table; only after the last one is all of the batch delivered."""
         pages: list[Page] = []
         begin, end = batch.begin, batch.end
-        self._know([group.relation for group in batch.groups])
+        self._tables.look_up([group.relation for group in batch.groups])
         done = set(begin.done)
         for group in batch.groups:
             done.add(group.relation.oid)
@@ -369,7 +369,7 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
             transaction = batch.transactions[int(batch.transaction_of(group.numbers[-1:])[0])]
             position = batch.positions[group.numbers[-1]] if end.events else 0
             offset = after.offset(lsn=position, transaction=transaction[0], committed_us=transaction[1])
-            page = self._tables[group.relation.oid][1].log_page(
+            page = self._tables.of(group.relation).log_page(
                 batch,
                 group,
                 handled_us=self._now_us(),
@@ -378,16 +378,6 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
             )
             pages.append(page)
         return pages
-
-    def _know(self, relations: Sequence[LogRelation]) -> None:
-        """Ask the server, in one session, for what the log does not say of tables whose columns are new."""
-        news = [one for one in relations if one.oid not in self._tables or self._tables[one.oid][0] is not one]
-        if not news:
-            return
-        with catalogue(self.config) as server:
-            for relation in news:
-                table = captured(self.config, self._form, server, relation, apart=self._apart)
-                self._tables[relation.oid] = (relation, table)
 
     async def _heartbeat(self, place: Place) -> Page:
         if self.config.heartbeat_action_query:

@@ -71,13 +71,24 @@ class Batch:
 class Framing:
     """Cuts the stream into batches; knows no connection, so that tests can feed it."""
 
-    def __init__(self, start: Place, *, rows_max: int, takes: Callable[[LogRelation], bool]) -> None:
-        """``rows_max``: messages after which a batch ends with its transaction; ``takes``: which tables are wanted."""
+    def __init__(
+        self,
+        start: Place,
+        *,
+        rows_max: int,
+        takes: Callable[[LogRelation], bool],
+        has_key_still: Callable[[LogRelation], bool] = lambda _: True,
+    ) -> None:
+        """``rows_max``: messages after which a batch ends with its transaction; ``takes``: which tables are wanted.
+
+        ``has_key_still``: whether a table that is described again in the same words has the key that its rows get.
+        """
         self.place = start
         """After the last transaction that has ended."""
         self._start = start
         self._rows_max = rows_max
         self._takes = takes
+        self._has_key_still = has_key_still
         self._relations: dict[bytes, tuple[bytes, LogRelation | None]] = {}
         self._waiting: bytes | None = None
         """A Relation message that changes what is gathered, and so begins the next batch."""
@@ -239,7 +250,9 @@ class Framing:
     def _relation(self, message: bytes) -> bool:
         known = self._relations.get(message[1:5])
         if known is not None and known[0] == message:
-            return False
+            relation = known[1]  # the server repeats itself after whatever may have altered the table
+            if relation is None or relation.tells_key or self._has_key_still(relation):
+                return False
         if message[1:5] in self._groups:
             self._waiting = message
             return True

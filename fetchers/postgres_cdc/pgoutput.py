@@ -49,6 +49,14 @@ class LogRelation:
     """``d`` primary key, ``n`` nothing, ``f`` full rows, ``i`` an index."""
     columns: tuple[RelationColumn, ...]
 
+    @property
+    def tells_key(self) -> bool:
+        """Whether another primary key would be another message.
+
+        The order of its columns is in none, and of rows that are logged whole every column is marked.
+        """
+        return self.identity == "n" or (self.identity != "f" and sum(one.is_identity for one in self.columns) <= 1)
+
 
 @dataclass(frozen=True)
 class RowTexts:

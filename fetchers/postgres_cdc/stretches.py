@@ -8,7 +8,7 @@ after they were read. Facts: the chapter "pg_snapshot" of PostgreSQL's manual.
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 
 from fetchers.postgres_cdc.catalogue import Catalogue, catalogue
@@ -104,7 +104,7 @@ class PostgresStretches:
             if relation is None:
                 return None
             known = self._known.get(name)
-            if known is None or known[0] != relation:
+            if known is None or known[0] != relation or known[1].keys != server.keys(relation):
                 table = captured(self._config, self._form, server, relation, apart=self._apart)
                 known = self._known[name] = (relation, table)
             table = known[1]
@@ -113,6 +113,41 @@ class PostgresStretches:
 
     def _now_us(self) -> int:
         return int(self._context.clock.now().timestamp() * 1_000_000)
+
+
+class LoggedTables:
+    """Tables as the log describes them, with what only the catalogue has: types, and the order of the key."""
+
+    def __init__(self, config: PostgresCdcConfig, form: ChangeForm) -> None:
+        """None yet."""
+        self._config = config
+        self._form = form
+        self._known: dict[int, tuple[LogRelation, CapturedTable]] = {}
+        self._apart: set[tuple[str, str]] = set()
+        """See ``captured``."""
+
+    def of(self, relation: LogRelation) -> CapturedTable:
+        """Of each description that the log gives, as the catalogue is when its first rows are read. Blocks."""
+        self.look_up([relation])
+        return self._known[relation.oid][1]
+
+    def look_up(self, relations: Iterable[LogRelation]) -> None:
+        """Ask the server, in one session, for what the log does not say of those whose description is new. Blocks."""
+        news = [one for one in relations if one.oid not in self._known or self._known[one.oid][0] is not one]
+        if not news:
+            return
+        with catalogue(self._config) as server:
+            for relation in news:
+                table = captured(self._config, self._form, server, relation, apart=self._apart)
+                self._known[relation.oid] = (relation, table)
+
+    def has_key_still(self, relation: LogRelation) -> bool:
+        """Whether the catalogue has the key that rows of this description get; True while it has none. Blocks."""
+        known = self._known.get(relation.oid)
+        if known is None or known[0] is not relation:
+            return True
+        with catalogue(self._config) as server:
+            return known[1].keys == server.keys(relation)
 
 
 def captured(

@@ -126,6 +126,14 @@ class SourceConnector(ABC, Generic[C]):
         """Look at offsets that a person wants to set (None: to forget); ValueError refuses them, with a text for it."""
         del offsets
 
+    def forgotten_with(self, partition: Partition, stored: Sequence[Partition]) -> Sequence[Partition]:
+        """Which of the stored partitions ``fetch`` would go on from in place of one that a person forgets.
+
+        They are forgotten with it, unless the same request sets them.
+        """
+        del partition, stored
+        return ()
+
     def taken_by_reading(self) -> str | None:
         """What a mere read takes away for good, in words, such as ``lines of standard input``.
 

@@ -117,6 +117,22 @@ def _field(own: str, form: Form) -> dict[str, Form]:
     return {"name": name, "type": form, **({"default": None} if is_optional else {}), **renamed}
 
 
+def _defined_once(form: Form, known: dict[str, Form]) -> Form:
+    """``form`` with names for records that ``known`` has; one without a namespace is not the same everywhere."""
+    if isinstance(form, list):
+        return [_defined_once(item, known) for item in form]
+    if not isinstance(form, Mapping):
+        return form
+    made = {key: _defined_once(form[key], known) for key in ("type", "items", "values") if key in form}
+    if form["type"] != "record":
+        return {**form, **made}
+    name = f"{form['namespace']}.{form['name']}" if "namespace" in form else ""
+    if name and known.get(name) == form:
+        return name
+    known.setdefault(name, form)
+    return {**form, "fields": [{**entry, "type": _defined_once(entry["type"], known)} for entry in form["fields"]]}
+
+
 def _avro_name(name: str) -> str:
     made = _STRANGE.sub("_", name)
     return made if made and not made[0].isdigit() else f"_{made}"
@@ -153,8 +169,12 @@ class RowSchema:
     def of(
         cls, name: str, fields: Mapping[str, Form], *, version: int | None = None, doc: str | None = None
     ) -> RowSchema:
-        """The schema of a struct; see ``struct`` for names, and this module for the forms of fields."""
-        return cls(json.dumps(struct(name, fields, version=version, doc=doc), separators=(",", ":")))
+        """The schema of a struct; see ``struct`` for names, and this module for the forms of fields.
+
+        A struct that several fields have is defined in the first of them, and named in the others, as Avro wants it.
+        """
+        made = _defined_once(struct(name, fields, version=version, doc=doc), {})
+        return cls(json.dumps(made, separators=(",", ":")))
 
     @property
     def name(self) -> str:

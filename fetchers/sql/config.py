@@ -119,7 +119,9 @@ class JdbcConfig(UnreadKeysConfig):
     """Refused: a suffix such as LIMIT loses rows; pages are bounded by ``batch.max.rows``."""
 
     topic_prefix: Annotated[
-        str, Field(min_length=1), Key(_HIGH, CONNECTOR, 1, "MEDIUM", "Topic Prefix", example="shop.")
+        str,
+        Field(pattern="^[A-Za-z0-9._-]+$", max_length=249),
+        Key(_HIGH, CONNECTOR, 1, "MEDIUM", "Topic Prefix", example="shop."),
     ]
     """Topics are this and the table's name; with a query it is the topic's whole name."""
     batch_max_rows: Annotated[

@@ -33,7 +33,7 @@ from fetchers.sql.idle import idle_tables
 from fetchers.sql.kinds import INT8, INT16, INT32, INT64, ColumnPlan
 from fetchers.sql.load import Part, even_ends, load_of
 from fetchers.sql.mysql import MySqlDatabase
-from fetchers.sql.places import stored_offset
+from fetchers.sql.places import forgotten_with, stored_offset
 from fetchers.sql.postgresql import PostgresDatabase
 from fetchers.sql.ranges import wanted_range, whole_number
 from fetchers.sql.sqlite import SqliteDatabase
@@ -115,6 +115,10 @@ class JdbcSource(SourceConnector[JdbcConfig]):
             if offset and not {"incrementing", "timestamp", "at"} & set(offset):
                 message = 'expected {"incrementing": 17} or {"timestamp": milliseconds, "timestamp_nanos": nanoseconds}'
                 raise ValueError(message)
+
+    def forgotten_with(self, partition: Partition, stored: Sequence[Partition]) -> Sequence[Partition]:
+        """Older forms of a table's or a query's partition, and the parts of a first load."""
+        return forgotten_with(partition, stored, database=self.config.url.database)
 
     async def check(self, context: FetchContext) -> Sequence[Finding]:
         """Log in, look for the tables and at the columns of the mode, and whether late commits can be seen."""

@@ -52,6 +52,21 @@ def stored_query_offset(context: FetchContext, query: str) -> Offset:
     return found if any(query != OTHERS_QUERY for query in queries) else context.offset_of(OTHERS_QUERY)
 
 
+def forgotten_with(partition: Partition, stored: Sequence[Partition], *, database: str) -> list[Partition]:
+    """Partitions that ``stored_offset`` and ``stored_query_offset`` would turn to; the parts of a table's first load.
+
+    ``database``: of the URL, which names of tables may begin with.
+    """
+    own = dict(partition)
+    if "query" in own:
+        return [OTHERS_QUERY] if OTHERS_QUERY in stored else []
+    name = own.get("table")
+    if own != {"protocol": "1", "table": name}:  # an older form, or a part, which a person names for itself
+        return []
+    full = {str(name), f"{database}.{name}"}
+    return [other for other in stored if (told := str(other.get("table"))) in full or f"{name}".endswith(f".{told}")]
+
+
 def query_partition(query: str) -> Partition:
     """Of a query."""
     return {"query": hashlib.sha256(" ".join(query.split()).encode()).hexdigest()[:_HASH_DIGITS]}

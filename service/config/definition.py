@@ -24,7 +24,7 @@ from spark_batch.coercion import TYPELESS, Coerce
 from spark_batch.plan import Contract, ConversionPlan, ConverterSpec, PayloadFormat, PlanFinding, Rule, UnknownFields
 from spark_batch.plan_findings import plan_findings
 from spark_batch.transforms.applied import applied_steps, topics_after
-from spark_batch.transforms.catalog import Sql, Step
+from spark_batch.transforms.catalog import ByLogicalTableRouter, RegexRouter, Sql, Step, TimestampRouter
 
 RULES_PREFIX = "contract.rules."
 SCHEMA_BYTES_MAX = 4 * 1024 * 1024
@@ -244,10 +244,26 @@ def _topic_findings(definition: ConnectorDefinition, *, is_route_known: bool) ->
     named = [("topic", topic) for topic in definition.record_topics if is_route_known]
     if definition.common.is_tolerant:
         named.append(("errors.deadletterqueue.topic.name", definition.common.dead_letter_topic))
+    if is_route_known and not definition.topic:  # else the one topic was looked at as it comes out of them
+        named += _routed_topics(definition.transformations)
     for key, topic in named:
         if not is_topic_name(topic):
             text = f"Invalid value {topic} for configuration {key}: Expected a topic's name: {TOPIC_NAME_RULE}"
             yield Finding(key, topic, text)
+
+
+def _routed_topics(steps: Iterable[Step]) -> Iterable[tuple[str, str]]:
+    """What routers put into names of topics that only pages name, by key: letters that no topic may have are in all."""
+    for step in steps:
+        prefix, key, router = f"transforms.{step.name}.", "replacement", step.transformation
+        if isinstance(router, ByLogicalTableRouter):
+            key, router = "topic.replacement", router.topics
+        if isinstance(router, RegexRouter) and not is_topic_name(f"t{router.literal}"):
+            yield prefix + key, router.replacement
+        if isinstance(router, TimestampRouter):
+            literal = router.topic_format.replace("${topic}", "").replace("${timestamp}", "")
+            if not is_topic_name(f"t{literal}"):
+                yield f"{prefix}topic.format", router.topic_format
 
 
 def as_findings(found: Iterable[PlanFinding], properties: Mapping[str, str]) -> tuple[Finding, ...]:

@@ -9,6 +9,7 @@ from pydantic import field_validator
 
 from fetchers.sdk import Boolean, Finding, Importance, NameList
 from service.config.connector import COMMON, ERRORS, FLOW, ConnectorConfig, connector_key
+from service.kafka.topic_names import TOPIC_NAME_RULE, is_topic_name
 from spark_batch.transforms.java_pattern import java_pattern, pattern_doubt
 
 GROUP_ID_OVERRIDE = "consumer.override.group.id"
@@ -56,11 +57,16 @@ class SinkConnectorConfig(ConnectorConfig):
 def topic_findings(properties: Mapping[str, str]) -> tuple[Finding, ...]:
     """What is wrong with topics, pattern and dead letters taken together, in Connect's words."""
     texts = {key: properties.get(key, "").strip() for key in ("topics", "topics.regex")}
+    key = "errors.deadletterqueue.topic.name"
+    letters = properties.get(key, "").strip()
+    if letters and not is_topic_name(letters):
+        text = f"Invalid value {letters} for configuration {key}: Expected a topic's name: {TOPIC_NAME_RULE}"
+        return (Finding(key, letters, text),)
     if texts["topics"] and texts["topics.regex"]:
         return _on_both(texts, "topics and topics.regex are mutually exclusive options, but both are set.")
     if not any(texts.values()):
         return _on_both(texts, "Must configure one of topics or topics.regex")
-    return _dead_letter_findings(texts, properties.get("errors.deadletterqueue.topic.name", "").strip())
+    return _dead_letter_findings(texts, letters)
 
 
 def _on_both(texts: Mapping[str, str], message: str) -> tuple[Finding, ...]:

@@ -25,14 +25,14 @@ from service.kafka.groups import ConsumerGroups
 from service.kafka.reader import last_ends
 from service.stores.connector_offsets import ConnectorOffsets
 from service.stores.dedupe_store import DedupeStore
-from service.stores.offset_changes import OffsetChanges
+from service.stores.offset_changes import ForgottenWith, OffsetChanges
 
 ClientsOf = Callable[[str, Properties], KafkaSettings]
 """Settings of a client by role (producer, consumer, admin) and connector config, provider variables unresolved."""
 OffsetsOf = Callable[[Properties], Awaitable[ConnectorOffsets]]
 """Where a connector of this config has its offsets; the topics are there."""
-CheckOffsets = Callable[[Properties, Sequence[tuple[Mapping[str, Any], Mapping[str, Any] | None]]], None]
-"""The connector's own opinion; raises ValueError with a text for whoever asked."""
+CheckOffsets = Callable[[Properties, Sequence[tuple[Mapping[str, Any], Mapping[str, Any] | None]]], ForgottenWith]
+"""The connector's own opinion, and what is forgotten with what; raises ValueError with a text for whoever asked."""
 CheckSinkOffsets = Callable[[Properties, Mapping[tuple[str, int], int | None]], None]
 """The same of a sink, by topic and partition; None = forget."""
 LETTING_GO_LOOKS_MAX = 50
@@ -138,9 +138,10 @@ class SourceOffsetAccess:
         """Fence what may still write, then write."""
         entries = source_entries(offsets)
         try:
-            await asyncio.to_thread(self.check, config, entries)
+            forgotten_with = await asyncio.to_thread(self.check, config, entries)
             await self._fence(name, config)
-            await (await self._changes(config)).alter(name, entries, writing=await self._writing(config))
+            changes, writing = await self._changes(config), await self._writing(config)
+            await changes.alter(name, entries, writing=writing, forgotten_with=forgotten_with)
         except ValueError as error:
             raise BadRequestError(str(error)) from error
         return Altered(is_whole=True)

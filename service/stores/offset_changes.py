@@ -6,8 +6,9 @@ task 0; who calls fences the others (`KafkaAdmin.fence_producers`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from service.domain.ids import TaskId
 from service.kafka.client import KafkaSettings
@@ -16,6 +17,9 @@ from service.kafka.records import TopicRecords
 from service.stores.connector_offsets import ConnectorOffsets
 from service.stores.dedupe_store import DedupeStore
 from service.stores.offsets import OffsetEntry, canonical_partition
+
+ForgottenWith = Callable[[Mapping[str, Any], Sequence[Mapping[str, Any]]], Sequence[Mapping[str, Any]]]
+"""``SourceConnector.forgotten_with``: of a partition and all that are stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,20 +30,33 @@ class OffsetChanges:
     group_id: str
     dedupe: DedupeStore
 
-    async def alter(self, connector: str, entries: Sequence[OffsetEntry], *, writing: KafkaSettings) -> None:
+    async def alter(
+        self,
+        connector: str,
+        entries: Sequence[OffsetEntry],
+        *,
+        writing: KafkaSettings,
+        forgotten_with: ForgottenWith = lambda _partition, _stored: (),
+    ) -> None:
         """Set these, forget those that are None; all or nothing. ``writing``: as the connector's producers.
 
         What was delivered is still known: what is read again of it is dropped where the connector de-duplicates.
 
         Raises ValueError for what JSON cannot say, WriterFenced, DeliveryRetriable, DeliveryFatal.
         """
-        await self._write(connector, entries, writing)
+        await self._write(connector, entries, writing, forgotten_with)
 
     async def reset(self, connector: str, *, writing: KafkaSettings) -> None:
         """Forget all of them, and what was delivered: everything comes anew. Raises as ``alter``."""
-        await self._write(connector, None, writing)
+        await self._write(connector, None, writing, lambda _partition, _stored: ())
 
-    async def _write(self, connector: str, entries: Sequence[OffsetEntry] | None, writing: KafkaSettings) -> None:
+    async def _write(
+        self,
+        connector: str,
+        entries: Sequence[OffsetEntry] | None,
+        writing: KafkaSettings,
+        forgotten_with: ForgottenWith,
+    ) -> None:
         writer = TransactionalWriter(writing, transactional_id=TaskId(connector, 0).transactional_id(self.group_id))
         try:
             await writer.start()
@@ -49,6 +66,9 @@ class OffsetChanges:
             if entries is None:
                 entries = [(partition, None) for partition, _ in known]
                 forgotten = await self.dedupe.forgotten(connector)
+            stored = [partition for partition, _ in known]
+            others = [other for named, offset in entries if offset is None for other in forgotten_with(named, stored)]
+            entries = [*((other, None) for other in others), *entries]
             changed = _last_of_each(entries)
             encoded = self.offsets.encode(connector, changed)
             await self.offsets.forget_first(connector, [partition for partition, offset in changed if offset is None])

@@ -61,6 +61,14 @@ class RegexRouter:
         replacement = "".join(part if isinstance(part, str) else found[part[0]] or "" for part in parts)
         return topic[: found.start()] + replacement + topic[found.end() :]
 
+    @property
+    def literal(self) -> str:
+        """What every name that is made has of the replacement itself; raises JavaPatternError."""
+        pattern = java_pattern(self.regex)
+        return "".join(
+            part for part in _parts(self.replacement, pattern.groups, pattern.groupindex) if isinstance(part, str)
+        )
+
     def is_match(self, topic: str) -> bool:
         """Whether the topic's whole name matches; raises JavaPatternError."""
         return java_pattern(self.regex).fullmatch(topic) is not None

@@ -42,6 +42,7 @@ from spark_batch.plan_findings import plan_findings
 from spark_batch.row_columns import unscaled_bytes
 from tests.spark.engines import Engine
 
+INNER = struct("app.inner", {"a": INT64, "b": optional(decimal(5, 1))})
 ROWS = RowSchema.of(
     "app.public.all-types",
     {
@@ -60,10 +61,12 @@ ROWS = RowSchema.of(
         "yes": optional(BOOLEAN),
         "tags": optional(array(optional(STRING))),
         "counts": optional(map_of(INT64)),
-        "inner": optional(struct("app.inner", {"a": INT64, "b": optional(decimal(5, 1))})),
+        "inner": optional(INNER),
+        "alike": optional(array(optional(INNER))),
     },
 )
 KEY = RowSchema.of("app.public.all-types.Key", {"id": INT64, "name": optional(STRING)})
+INNER_KIND = pa.struct([("a", pa.int32()), ("b", pa.decimal128(5, 1))])
 KINDS = pa.struct(
     [
         ("id", pa.uint64()),
@@ -81,7 +84,8 @@ KINDS = pa.struct(
         ("yes", pa.bool_()),
         ("tags", pa.large_list(pa.string())),
         ("counts", pa.map_(pa.string(), pa.int32())),
-        ("inner", pa.struct([("a", pa.int32()), ("b", pa.decimal128(5, 1))])),
+        ("inner", INNER_KIND),
+        ("alike", pa.list_(INNER_KIND)),
     ]
 )
 KEY_KINDS = pa.struct([("id", pa.int64()), ("name", pa.string())])
@@ -91,6 +95,12 @@ texts = st.text(max_size=8).filter(lambda text: text.isprintable() or text.isasc
 halves = st.integers(-999, 999).map(lambda whole: whole / 2)
 """Which every Java writes alike; of others an older one writes more digits."""
 micros = st.integers(-(2**63), 2**63 - 1)
+made_inner = st.fixed_dictionaries(
+    {
+        "a": st.integers(-(2**31), 2**31 - 1),
+        "b": st.none() | st.integers(-99999, 99999).map(lambda whole: scaled(whole, 1)),
+    }
+)
 made_rows = st.fixed_dictionaries(
     {
         "id": st.integers(0, 2**63 - 1),
@@ -108,13 +118,8 @@ made_rows = st.fixed_dictionaries(
         "yes": st.none() | st.booleans(),
         "tags": st.none() | st.lists(st.none() | texts, max_size=3),
         "counts": st.none() | st.dictionaries(texts, st.integers(-(2**31), 2**31 - 1), max_size=1),
-        "inner": st.none()
-        | st.fixed_dictionaries(
-            {
-                "a": st.integers(-(2**31), 2**31 - 1),
-                "b": st.none() | st.integers(-99999, 99999).map(lambda whole: scaled(whole, 1)),
-            }
-        ),
+        "inner": st.none() | made_inner,
+        "alike": st.none() | st.lists(st.none() | made_inner, max_size=2),
     }
 )
 
@@ -152,14 +157,18 @@ def unscaled(number: Decimal | None) -> bytes | None:
 
 def carried(row: dict[str, Any]) -> dict[str, Any]:
     """The row as Avro carries it, without logical types."""
-    inner = row["inner"]
+
+    def carried_inner(inner: dict[str, Any] | None) -> dict[str, Any] | None:
+        return None if inner is None else {"a": inner["a"], "b": unscaled(inner["b"])}
+
     return {
         **row,
         "money": unscaled(row["money"]),
         "wide": unscaled(row["wide"]),
         "at": None if row["at"] is None else row["at"] // 1000,
         "time": None if row["time"] is None else row["time"] // 1000,
-        "inner": None if inner is None else {"a": inner["a"], "b": unscaled(inner["b"])},
+        "inner": carried_inner(row["inner"]),
+        "alike": row["alike"] and [carried_inner(inner) for inner in row["alike"]],
     }
 
 

@@ -3,15 +3,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import random
 import struct
+from contextlib import aclosing
+from uuid import UUID
 
 import pytest
 
 from fetchers.sdk import Fatal
 from fetchers.sdk.testing.context import FakeContext
-from tests.databases import MySql
-from tests.integration.mysql_cdc.test_binlog import has_row, read, rows_of, source
+from tests.databases import MariaDb, MySql
+from tests.integration.mysql_cdc.test_binlog import SECONDS_MAX, has_row, read, rows_of, source
 
 pytestmark = pytest.mark.integration
 MODES = {"event.form": "row", "time.precision.mode": "connect", "binary.handling.mode": "base64"}
@@ -80,3 +84,90 @@ async def test_times_and_bytes_as_the_config_wants_them(each_mysql: MySql) -> No
     await each_mysql.rows(f"insert into x values (2, {row.replace('23:59:59', '-00:00:01')})")
     with pytest.raises(Fatal, match="adaptive_time_microseconds"):
         await read(source(each_mysql, **MODES), context, until=has_row("x", 2))
+
+
+_NAMED = "u uuid, a inet4, b inet6, x binary(16), y binary(4)"
+_ADDRESSES = (
+    "::", "::1", "::5:0", "::1:0:0", "1::", "1:0:0:2::", "1:0:2:3:4:5:6:7", "0:1:2:3:4:5:6:7", "1:2:3:4:5:6:7:0",
+    "::1.2.3.4", "::ffff:1.2.3.4", "::ffff:0.0.0.0", "::ffff:0:0:0", "1:0:0:0:2:0:0:0", "0:0:0:1:0:0:0:0",
+    "0:0:1:0:0:1::", "2001:db8::ff00:42:8329", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff",
+    "0:0:0:0:0:ffff:1:0", "0:0:0:0:1:ffff:1:2",
+)  # fmt: skip
+_UUIDS = (
+    "00000000-0000-0000-0000-000000000000", "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11",
+    "12345678-1234-1abc-9def-fedcba987600", "018f4e3a-7b2c-7d3e-8f4a-5b6c7d8e9f00",
+    "ffffffff-ffff-ffff-ffff-ffffffffffff",
+)  # fmt: skip
+
+
+def _named_row(at: int, drawn: random.Random) -> str:
+    """Values with zeros at their ends, which the log leaves out, and random ones."""
+    if at == 0:
+        return "null, null, null, null, null"
+    uuid = _UUIDS[at % len(_UUIDS)] if at < 40 else str(UUID(int=drawn.getrandbits(128)))
+    words = [drawn.choice((0, 0, 0, 0xFFFF, drawn.getrandbits(16))) for _ in range(8)]
+    long = _ADDRESSES[at % len(_ADDRESSES)] if at < 40 else ":".join(f"{word:x}" for word in words)
+    short = ".".join(str(drawn.choice((0, 255, drawn.getrandbits(8)))) for _ in range(4))
+    return f"'{uuid}', '{short}', '{long}', x'{UUID(uuid).hex}', x'00ff'"
+
+
+async def test_uuids_and_addresses_are_the_servers_texts_in_snapshot_and_log(mariadb: MariaDb) -> None:
+    """The log has their bytes and not their types; ``BINARY`` of the same length stays bytes."""
+    drawn = random.Random(14)
+    await mariadb.rows(
+        f"create table t (id int primary key, {_NAMED})",
+        *(f"insert into t values ({at}, {_named_row(at, drawn)})" for at in range(300)),
+    )
+    keys, context = {"event.form": "row"}, FakeContext()
+    assert await source(mariadb, **keys).check(FakeContext()) == []
+    snapshot = await read(source(mariadb, **keys), context, until=has_row("t", 299))
+    await mariadb.rows("create table x like t", "insert into x select * from t order by id")
+    logged = await read(source(mariadb, **keys), context, until=has_row("x", 299))
+    own = await mariadb.rows("select u, a, b from t order by id")
+    told = [value for _, _, value in rows_of(snapshot)]
+    assert [(value["u"], value["a"], value["b"]) for value in told] == own
+    assert told[1]["y"] == base64.b64encode(b"\0\xff\0\0").decode()
+    assert [value for topic, _, value in rows_of(logged) if topic.endswith(".x")] == told
+    schemas = [page.schema.document["fields"] for page in (snapshot[0], logged[-1]) if page.schema is not None]
+    assert schemas[0] == schemas[1]
+
+
+@pytest.mark.parametrize("kind", ["uuid", "inet4", "inet6"])
+async def test_a_key_has_the_same_bytes_from_snapshot_log_and_stretch(mariadb: MariaDb, kind: str) -> None:
+    """Rows behind a key are those that the server has behind it, whatever its order is."""
+    drawn = random.Random(kind)
+    values = {_named_row(at, drawn).split(", ")[("uuid", "inet4", "inet6").index(kind)] for at in range(1, 90)}
+    await mariadb.rows(
+        f"create table t (id {kind} primary key, n int)",
+        *(f"insert ignore into t values ({value}, 1)" for value in values),
+    )
+    own = await mariadb.rows("select id from t")
+    keys, context = {"event.form": "row", "snapshot.fetch.size": "7"}, FakeContext()
+    first = await read(source(mariadb, **keys), context, until=bool)  # and the rest in stretches
+    await mariadb.rows("create table last (id int primary key)")
+    rest = await read(source(mariadb, **keys), context, until=lambda pages: len(rows_of([*first, *pages])) >= len(own))
+    read_keys = [key for _, key, _ in rows_of([*first, *rest])]
+    assert sorted(read_keys) == sorted(f'{{"id":"{one[0]}"}}' for one in own)
+    await mariadb.rows("update t set n = 2", "insert into last values (1)")
+    logged = rows_of(await read(source(mariadb, **keys), context, until=has_row("last", 1)))
+    assert sorted(key for topic, key, _ in logged if topic.endswith(".t")) == sorted(read_keys)
+
+
+async def test_a_column_that_becomes_a_uuid_is_one_from_there_on(mariadb: MariaDb) -> None:
+    """The log has the same description before and behind the change."""
+    await mariadb.rows("create table t (id int primary key, u binary(16))")
+    keys, context = {"event.form": "row", "snapshot.mode": "no_data"}, FakeContext()
+    await read(source(mariadb, **keys), context, until=bool)
+    octets = UUID(_UUIDS[1]).bytes
+    found = []
+    async with asyncio.timeout(SECONDS_MAX), aclosing(source(mariadb, **keys).fetch(context)) as pages:
+        for statements in (
+            [f"insert into t values (1, x'{octets.hex()}')"],
+            ["alter table t modify u uuid", f"insert into t values (2, '{_UUIDS[1]}')"],
+            ["drop table t", "create table other (id int)", "insert into other values (1)"],
+        ):
+            await mariadb.rows(*statements)
+            while not (page := rows_of([await anext(pages)])):
+                pass
+            found += page
+    assert [value.get("u") for _, _, value in found] == [base64.b64encode(octets).decode(), _UUIDS[1], None]

@@ -47,6 +47,8 @@ TYPES: list[tuple[str, str, Any]] = [
     ("enum('a','b')", "'b'", "b"),
     ("set('x','y')", "'x,y'", "x,y"),
     ("uuid", "'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11'", OWN),
+    ("inet4", "'192.168.0.0'", OWN),
+    ("inet6", "'1:0:2:3:4:5:6:0'", OWN),
     ("date", "'2024-02-29'", "2024-02-29"),
     ("date", "'0000-00-00'", None),
     ("date", "'2024-00-15'", None),
@@ -62,7 +64,7 @@ TYPES: list[tuple[str, str, Any]] = [
 
 async def test_every_type_comes_as_the_database_says_it(each_mysql: MySql) -> None:
     """Each value against what is written here, which for texts is the database's own; or rejected."""
-    types = [one for one in TYPES if one[0] != "uuid" or each_mysql.scheme == "mariadb"]
+    types = [one for one in TYPES if one[0] not in {"uuid", "inet4", "inet6"} or each_mysql.scheme == "mariadb"]
     columns = ", ".join(f"`c{at}` {kind} null" for at, (kind, _, _) in enumerate(types))
     inserts = [f"insert into kinds (`c{at}`) values ({literal})" for at, (_, literal, _) in enumerate(types)]
     await each_mysql.rows(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -85,6 +87,27 @@ async def test_offsets_are_changed_and_forgotten_by_hand(settings: KafkaSettings
     for reader in (store, fresh):
         assert (await reader.entries("c"), await reader.entries("d")) == ([], [(ONE, {"p": 9})])
         await reader.close()
+
+
+async def test_what_is_forgotten_with_a_partition_is_what_the_connector_says(
+    settings: KafkaSettings, topic_name: str
+) -> None:
+    """Of all that are stored; what the request itself sets stays set."""
+    store = OffsetStore(settings, topic_name)
+    await store.ensure(partitions=3)
+    changes = OffsetChanges(ConnectorOffsets(store), "g", await dedupe_store(settings, topic_name))
+    three = {"name": "three"}
+    await changes.alter("c", [(ONE, {"p": 1}), (TWO, {"p": 2}), (three, {"p": 3})], writing=settings)
+    seen: list[object] = []
+
+    def both(partition: object, stored: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+        seen.append((partition, sorted(stored, key=str)))
+        return [TWO, three]
+
+    await changes.alter("c", [(ONE, None), (three, {"p": 4})], writing=settings, forgotten_with=both)
+    assert seen == [(ONE, sorted([ONE, TWO, three], key=str))]
+    assert await store.entries("c") == [(three, {"p": 4})]
+    await store.close()
 
 
 async def test_who_forgets_the_offsets_forgets_what_was_delivered(settings: KafkaSettings, topic_name: str) -> None:

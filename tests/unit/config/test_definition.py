@@ -305,3 +305,48 @@ def test_texts_are_taken_for_values_by_default_only_where_the_format_has_no_type
         assert contract is not None
         assert contract.coerce == frozenset(wanted)
     assert "numbers, instants, booleans, enums, empty" in errors(csv | {"contract.coerce": "number"})["contract.coerce"]
+
+
+JDBC = {
+    "name": "tables",
+    "connector.class": "JdbcSource",
+    "connection.url": "jdbc:postgresql://db/x",
+    "mode": "bulk",
+    "topic.prefix": "shop.",
+}
+CDC = {"name": "c", "database.hostname": "h", "database.user": "u", "topic.prefix": "shop"}
+ILLEGAL = "bad topic/"
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        JDBC,
+        {**CDC, "connector.class": "PostgresCdcSource", "database.dbname": "d"},
+        {**CDC, "connector.class": "MySqlCdcSource", "database.server.id": "7"},
+    ],
+    ids=["jdbc", "postgres", "mysql"],
+)
+def test_what_topics_begin_with_is_refused_where_kafka_would_not_make_them(properties: Mapping[str, str]) -> None:
+    """At validation, not when the first row of a table is to be written."""
+    defined(properties)
+    assert list(errors({**properties, "topic.prefix": ILLEGAL})) == ["topic.prefix"]
+
+
+@pytest.mark.parametrize(
+    ("transformation", "key"),
+    [
+        ({"type": "org.apache.kafka.connect.transforms.RegexRouter", "regex": "(.*)"}, "replacement"),
+        ({"type": "io.debezium.transforms.ByLogicalTableRouter", "topic.regex": "(.*)"}, "topic.replacement"),
+        ({"type": "org.apache.kafka.connect.transforms.TimestampRouter"}, "topic.format"),
+    ],
+    ids=["regex", "logical", "timestamp"],
+)
+def test_a_router_that_makes_illegal_topics_of_tables_is_refused(transformation: Mapping[str, str], key: str) -> None:
+    """Which tables there are is not known yet, but what stands in each name that it makes is."""
+    step = {f"transforms.r.{name}": text for name, text in transformation.items()}
+    named = "${topic}" if key == "topic.format" else "$1"
+    defined({**JDBC, "transforms": "r", **step, f"transforms.r.{key}": f"new.{named}"})
+    found = errors({**JDBC, "transforms": "r", **step, f"transforms.r.{key}": f"new/{named}"})
+    assert list(found) == [f"transforms.r.{key}"]
+    assert "Expected a topic's name" in found[f"transforms.r.{key}"]

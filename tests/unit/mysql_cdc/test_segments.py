@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 import zlib
 from dataclasses import replace
 
@@ -337,6 +338,31 @@ def test_compressed_rows_are_those_of_the_plain_event() -> None:
     for data in broken:
         with pytest.raises(MalformedError):
             uncompressed(plain._replace(data=data, end=len(data)))
+
+
+def test_a_compressed_event_that_would_fill_the_memory_is_refused_by_what_it_says() -> None:
+    """Before it is inflated: zeros of 300 MB are a few hundred KB. One that says less than it has is no event."""
+    head = TABLES[0].rows([named(1, "x")])[: 8 + 1 + 1]
+
+    def bomb(claimed: int, count: int) -> Event:
+        packing = zlib.compressobj(1)
+        zeros = b"".join([*(packing.compress(bytes(1 << 20)) for _ in range(count)), packing.flush()])
+        data = head + b"\x84" + claimed.to_bytes(4, "big") + zeros
+        return Event(166, 0, 1, 0, 0, 0, data, 0, len(data))
+
+    refused = r"300000000 bytes.*log_bin_compress = OFF.*snapshot\.request\.id"
+    for event, error, told in (
+        (bomb(300_000_000, 300), NotDescribed, refused),
+        (bomb(1000, 300), MalformedError, "not the length that it says"),
+    ):
+        tracemalloc.start()
+        try:
+            with pytest.raises(error, match=told):
+                uncompressed(event)
+            _, highest = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert highest < 16 << 20
 
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"

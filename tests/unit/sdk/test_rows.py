@@ -6,11 +6,26 @@ import json
 from decimal import Decimal
 from typing import Any
 
+import fastavro
 import pyarrow as pa
 import pytest
 
 from fetchers.sdk import FetcherConfig, Page, RowSchema, TopicsConfig
-from fetchers.sdk.rows import DATE, INT16, INT64, STRING, TIMESTAMP, array, decimal, map_of, named, optional, row_json
+from fetchers.sdk.rows import (
+    BYTES,
+    DATE,
+    INT16,
+    INT64,
+    STRING,
+    TIMESTAMP,
+    array,
+    decimal,
+    map_of,
+    named,
+    optional,
+    row_json,
+    struct,
+)
 
 USERS = RowSchema.of("app.public.my-users", {"id": INT64, "last name": optional(STRING)})
 
@@ -127,3 +142,17 @@ def test_a_config_without_a_topic_has_no_such_key() -> None:
     config = TopicsConfig.parse({}).config
     assert config is not None
     assert config.topic == ""
+
+
+def test_a_struct_that_several_fields_have_is_defined_once() -> None:
+    """Avro refuses a second definition of a name, even of the same type: the other fields name it."""
+    shape = struct("shapes.Geometry", {"wkb": BYTES, "srid": optional(INT64)})
+    schema = RowSchema.of("t", {"a": optional(shape), "b": array(shape), "c": map_of(optional(shape)), "d": shape})
+    types = [entry["type"] for entry in schema.document["fields"]]
+    assert types == [
+        ["null", shape],
+        {"type": "array", "items": "shapes.Geometry"},
+        {"type": "map", "values": ["null", "shapes.Geometry"]},
+        "shapes.Geometry",
+    ]
+    assert fastavro.parse_schema(schema.document)

@@ -92,6 +92,13 @@ def test_dead_letters_may_not_be_read() -> None:
     )
 
 
+def test_dead_letters_go_to_a_topic_that_kafka_makes() -> None:
+    """Else the first rejected record fails the task."""
+    (finding,) = read(errors__deadletterqueue__topic__name="bad topic/").findings
+    assert (finding.key, finding.value) == ("errors.deadletterqueue.topic.name", "bad topic/")
+    assert "Expected a topic's name" in finding.message
+
+
 def test_a_pattern_that_would_never_come_back_is_answered() -> None:
     """Python's engine needs years for this name, and holds the interpreter and the event loop meanwhile."""
     reading = read(topics=None, topics__regex="(a+)+b", errors__deadletterqueue__topic__name="a" * 200)

@@ -7,7 +7,21 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fetchers.sql.places import Place, query_partition, written
+from fetchers.sdk import Page, Partition
+from fetchers.sdk.testing.context import FakeContext
+from fetchers.sql.config import JdbcConfig
+from fetchers.sql.database import Table
+from fetchers.sql.fetcher import JdbcSource
+from fetchers.sql.load import Part
+from fetchers.sql.places import (
+    OTHERS_QUERY,
+    Place,
+    query_partition,
+    stored_offset,
+    stored_query_offset,
+    table_partition,
+    written,
+)
 
 
 def test_an_offset_of_another_connector_is_taken_over() -> None:
@@ -40,3 +54,46 @@ def test_an_instant_keeps_its_microseconds(moment: datetime) -> None:
     text = written(passed // 1000, passed % 1_000_000 * 1000, zone=None)
     assert text == moment.isoformat(" ", "microseconds")
     assert Place(None, text).offset(zone=None)["timestamp"] == passed // 1000
+
+
+def _left(forgotten: Partition, stored: list[Partition]) -> list[Partition]:
+    """Partitions that are still there when one is forgotten by hand."""
+    properties = {"connection.url": "jdbc:postgresql://db/x", "mode": "incrementing", "topic.prefix": "t."}
+    config = JdbcConfig.parse(properties).config
+    assert config is not None
+    others = JdbcSource(config).forgotten_with(forgotten, stored)
+    assert all(other in stored for other in others)
+    return [one for one in stored if one not in (forgotten, *others)]
+
+
+def test_a_table_that_is_forgotten_is_forgotten_in_every_form() -> None:
+    """It begins anew then, and not where an older release or a part of its first load once stood."""
+    table, other = Table("orders", "public", None, "x"), Table("customers", "public", None, "x")
+    own = table_partition(table.full_name)
+    older: list[Partition] = [
+        table_partition("x.public.orders"), table_partition("orders"), {"table": "public.orders"}, {"table": "orders"}
+    ]  # fmt: skip
+    parts = [Part(None, 10).partition(table), Part(10, 20).partition(table)]
+    others = [table_partition(other.full_name), table_partition("border.orders2"), {"table": "customers"}]
+    left = _left(own, [own, *older, *parts, *others])
+    assert left == others
+    context = FakeContext()
+    for partition in left:
+        context.commit(Page([], {"incrementing": 7}, partition=partition))
+    assert stored_offset(context, table) == {}
+    assert stored_offset(context, other) == {"incrementing": 7}
+
+
+def test_an_older_form_or_a_part_is_forgotten_alone() -> None:
+    """A person has named just that."""
+    own, older = table_partition("public.orders"), {"table": "orders"}
+    part = Part(None, 10).partition(Table("orders", "public"))
+    assert _left(older, [own, older, part]) == [own, part]
+    assert _left(part, [own, older, part]) == [own, older]
+
+
+def test_a_query_that_is_forgotten_does_not_go_on_where_another_connector_stood() -> None:
+    """Confluent's place of a query is the same for each of them."""
+    own = query_partition("select 1")
+    assert _left(own, [own, OTHERS_QUERY]) == []
+    assert stored_query_offset(FakeContext(), "select 1") == {}
