@@ -128,8 +128,11 @@ class Database(Protocol):
     def type_of(self, column: FieldColumn, *, is_key: bool) -> str:
         """The type of a new column."""
 
-    def default_of(self, value: Any) -> str | None:
-        """An Arrow array of one value, no text with a zero in it, as the default of a new column; None: it has none."""
+    def default_of(self, value: Any, *, is_added: bool) -> str | None:
+        """An Arrow array of one value, no text with a zero in it, as the default of a new column; None: it has none.
+
+        ``is_added``: the table is there already.
+        """
 
     def begin(self) -> None:
         """Begin a transaction; one whose worker says nothing for a while is ended by the server, if there is one."""
@@ -176,7 +179,7 @@ def create_sql(database: Database, name: str, rows: Rows) -> str:
     lines = []
     for is_key, columns in ((True, rows.keys), (False, rows.values)):
         for column in columns:
-            default = _default_sql(database, column, is_key=is_key)
+            default = _default_sql(database, column, is_key=is_key, is_added=False)
             ending = " NOT NULL" if is_key or not (column.is_optional or default) else ""
             ending = f"{default}{ending}"
             lines.append(f"{database.quoted(column.name)} {database.type_of(column, is_key=is_key)}{ending}")
@@ -188,11 +191,11 @@ def create_sql(database: Database, name: str, rows: Rows) -> str:
 def add_sql(database: Database, name: str, column: FieldColumn) -> str:
     """The statement that adds a column."""
     kind = database.type_of(column, is_key=False)
-    ending = _default_sql(database, column, is_key=False) or " NULL"
+    ending = _default_sql(database, column, is_key=False, is_added=True) or " NULL"
     return f"ALTER TABLE {name} ADD {database.quoted(column.name)} {kind}{ending}"
 
 
-def _default_sql(database: Database, column: FieldColumn, *, is_key: bool) -> str:
+def _default_sql(database: Database, column: FieldColumn, *, is_key: bool, is_added: bool) -> str:
     """``DEFAULT`` with the schema's default, or nothing.
 
     As Confluent's dialects write it, which leave out ``NOT NULL`` then; but they put texts between quotes as they are.
@@ -208,7 +211,7 @@ def _default_sql(database: Database, column: FieldColumn, *, is_key: bool) -> st
         return ""
     if pa.types.is_string(value.type) and "\0" in value[0].as_py():
         return ""  # some databases hold no such text, and the others end a statement there
-    found = database.default_of(value)
+    found = database.default_of(value, is_added=is_added)
     return "" if found is None else f" DEFAULT {found}"
 
 

@@ -219,12 +219,23 @@ class MySqlTarget:
             return f"{'TIME' if pa.types.is_time(kind) else 'DATETIME'}({6 if kind.unit == 'us' else 3})"
         return self.text_key_type if is_key else "LONGTEXT CHARACTER SET utf8mb4"
 
-    def default_of(self, value: Any) -> str | None:
-        """Texts and bytes as an expression: their types take no other default (MySQL 8.0.13, MariaDB 10.2.1)."""
-        if pa.types.is_floating(value.type) and not pc.is_finite(value)[0].as_py():
+    def default_of(self, value: Any, *, is_added: bool) -> str | None:
+        """Texts and bytes as an expression: their types take no other default (MySQL 8.0.13, MariaDB 10.2.1).
+
+        A text is spelt in hexadecimal digits: MariaDB keeps expressions in an encoding without letters beyond the
+        basic plane. MySQL refuses a column that is added with an expression where it keeps GTIDs
+        (https://dev.mysql.com/doc/refman/8.0/en/replication-gtids-restrictions.html), so it is added without.
+        """
+        kind = value.type
+        if pa.types.is_floating(kind) and not pc.is_finite(value)[0].as_py():
             return None
-        found = str(literals(value, self._config.db_timezone, escape=_escaped)[0].as_py())
-        return f"({found})" if pa.types.is_string(value.type) or pa.types.is_binary(value.type) else found
+        if not (pa.types.is_string(kind) or pa.types.is_binary(kind)):
+            return str(literals(value, self._config.db_timezone, escape=_escaped)[0].as_py())
+        if is_added and not self._is_mariadb:
+            return None
+        if pa.types.is_binary(kind):
+            return f"(x'{value[0].as_py().hex()}')"
+        return f"(CONVERT(x'{value[0].as_py().encode().hex()}' USING utf8mb4))"
 
     def begin(self) -> None:
         """At the level that the server has."""

@@ -190,7 +190,7 @@ class PostgresTarget:
             return "TIME"
         return "TIMESTAMP" if pa.types.is_timestamp(kind) else "TEXT"
 
-    def default_of(self, value: Any) -> str | None:
+    def default_of(self, value: Any, *, is_added: bool) -> str | None:  # noqa: ARG002 - for MySQL
         """Numbers stand between quotes too, as NaN must; instants are local times of the session's zone."""
         if pa.types.is_binary(value.type):
             return self.literal(f"\\x{value[0].as_py().hex()}")

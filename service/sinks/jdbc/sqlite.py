@@ -173,7 +173,7 @@ class SqliteTarget:
             return "REAL"
         return "BLOB" if pa.types.is_binary(kind) else "TEXT"
 
-    def default_of(self, value: Any) -> str | None:
+    def default_of(self, value: Any, *, is_added: bool) -> str | None:  # noqa: ARG002 - for MySQL
         """As the values themselves are written: decimals are texts."""
         bound = _bound(value, self._config.db_timezone)[0].as_py()
         if isinstance(bound, bytes):

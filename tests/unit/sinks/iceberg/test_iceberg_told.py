@@ -12,8 +12,7 @@ from pyiceberg.exceptions import BadRequestError, NoSuchTableError, OAuthError, 
 from service.sinks.contract import Fatal, StartAnew
 from service.sinks.iceberg.catalog import told
 from service.sinks.iceberg.config import IcebergSinkConfig
-from tests.unit.sinks.iceberg.iceberg_runs import LakeFolder
-from tests.unit.sinks.iceberg.test_iceberg_rows import put
+from tests.unit.sinks.iceberg.iceberg_runs import LakeFolder, put
 
 
 @pytest.fixture
