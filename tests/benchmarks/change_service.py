@@ -176,21 +176,24 @@ async def _demand_all(field: Field, topics: list[str], records: int) -> None:
 
 async def measure_memory(field: Field, *, records: int, transaction_rows: int) -> list[Row]:
     """Very many rows that are read at once, and transactions that are larger than their limit."""
-    rows = []
+    rows: list[Row] = []
+
+    def tell(row: Row) -> None:
+        rows.append(row)
+        click.echo(f"  {row.what}: {row.figure}")
+
     with postgresql() as subject:
         subject.fill(1, records)
         for kind in ("JdbcSource", "PostgresCdcSource"):
-            rows += await _measure_rows(field, subject, kind, records=records)
+            tell(await _measure_rows(field, subject, kind, records=records))
     for opened in SUBJECTS.values():
         with opened() as subject:
             for count in (transaction_rows * 3 // 10, transaction_rows):
-                rows.append(await _measure_transaction(field, subject, count))
-    for row in rows:
-        click.echo(f"  {row.what}: {row.figure}")
+                tell(await _measure_transaction(field, subject, count))
     return rows
 
 
-async def _measure_rows(field: Field, subject: Subject, kind: str, *, records: int) -> list[Row]:
+async def _measure_rows(field: Field, subject: Subject, kind: str, *, records: int) -> Row:
     name = f"rows-{kind.lower()}-{run_name(0)}"
     topic = subject.topic(name)
     with connector(field, name, {"connector.class": kind, **_many(subject, name, kind, TABLE)}) as child:
@@ -199,16 +202,14 @@ async def _measure_rows(field: Field, subject: Subject, kind: str, *, records: i
             for part in (records // 10, records // 2, records):
                 await watch(field.servers.bootstrap, topic, records=part)
                 peaks.append(max(looks))
-        await demand_once(field, topic, records)
+        await demand_once(field, topic, records, part="value" if kind == "JdbcSource" else "key")
     early, _, late = peaks
-    return [
-        Row(
-            f"{records:,} rows by {kind}: peak of the Python process after a tenth, half, all of them",
-            " ".join(f"{peak / MEBIBYTE:.0f}" for peak in peaks) + " MiB",
-            "flat (≤ 10 % more)",
-            late <= 1.1 * early,
-        )
-    ]
+    return Row(
+        f"{records:,} rows by {kind}: peak of the Python process after a tenth, half, all of them",
+        " ".join(f"{peak / MEBIBYTE:.0f}" for peak in peaks) + " MiB",
+        "flat (≤ 10 % more)",
+        late <= 1.1 * early,
+    )
 
 
 async def _measure_transaction(field: Field, subject: Subject, rows: int) -> Row:
