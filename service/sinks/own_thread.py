@@ -33,8 +33,7 @@ class OwnThread:
                 raise StartAnew(self.failure)
             try:
                 return work()
-            except BaseException as error:
-                # Whatever it was, it is raised again, and what is gathered may have holes from here on.
+            except BaseException as error:  # raised again; a SystemExit of a library leaves the same holes as an error
                 self.failure = str(error) or type(error).__name__
                 raise
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import socket
 import sys
 
-import pytest
-
 SECONDS_MAX = 30.0
 
 
@@ -39,11 +37,10 @@ def received(*, is_unread: bool) -> tuple[int, int, bool]:
         return sent, found, False
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="another kernel may do otherwise")
 def test_what_is_unsent_is_lost_only_where_statuses_wait_unread() -> None:
-    """RFC 1122, 4.2.2.13, has the reset; that what was queued goes with it is what Linux does."""
+    """RFC 1122, 4.2.2.13, has the reset; that what was queued goes with it is Linux's, and asked of no other kernel."""
     sent, found, is_reset = received(is_unread=False)
     assert (found, is_reset) == (sent, False)
     sent, found, is_reset = received(is_unread=True)
     assert is_reset
-    assert found < sent
+    assert found < sent or sys.platform != "linux"
