@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, settings
 
 pytest_plugins = [
     "tests.spread",
+    "tests.time_limit",
     "tests.stack",
     "tests.databases",
     "tests.spark_server",

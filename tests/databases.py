@@ -22,6 +22,7 @@ import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -32,6 +33,7 @@ import pytest
 from service.embedded import guard
 from service.embedded.jars import class_path
 from service.embedded.ports import free_ports
+from tests import xa_ends
 
 READY_SECONDS_MAX = 240.0
 LOOK_SECONDS = 0.05
@@ -271,13 +273,23 @@ class Postgres:
             return found
 
 
+@contextmanager
+def own_postgres(made: Postgres) -> Iterator[Postgres]:
+    """Make it, and drop it in the end. What a failed test left prepared there would hold up other databases too."""
+    made.run(f"create database {made.name}", name="postgres")
+    yield made
+    each = (
+        "select 'rollback prepared ' || quote_literal(gid) from pg_prepared_xacts where database = current_database()"
+    )
+    made.run(*(statement for (statement,) in made.rows(each)))
+    made.run(f"drop database {made.name} with (force)", name="postgres")
+
+
 @pytest.fixture
 def postgres(postgres_server: DatabaseServer) -> Iterator[Postgres]:
     """An empty database, which is dropped in the end."""
-    made = Postgres(postgres_server, f"test_{uuid.uuid4().hex[:10]}")
-    made.run(f"create database {made.name}", name="postgres")
-    yield made
-    made.run(f"drop database {made.name} with (force)", name="postgres")
+    with own_postgres(Postgres(postgres_server, f"test_{uuid.uuid4().hex[:10]}")) as made:
+        yield made
 
 
 M = TypeVar("M", bound="MySql")
@@ -318,7 +330,7 @@ class MySql:
             found: list[tuple[Any, ...]] = []
             async with connection.cursor() as cursor:
                 for statement in statements:
-                    await cursor.execute(statement)
+                    await xa_ends.executed(cursor, statement)
                     found = list(await cursor.fetchall())
             return found
         finally:
@@ -336,23 +348,24 @@ class MariaDb(MySql):
 
 
 @contextmanager
-def _own_database(made: M) -> Iterator[M]:
+def own_database(made: M) -> Iterator[M]:
+    """Make it, and drop it in the end with all that a failed test has left."""
     made.run(f"create database {made.name}", database=None)
     yield made
-    made.run(f"drop database {made.name}", database=None)
+    asyncio.run(xa_ends.drop(partial(made.rows, database=None), made.name))
 
 
 @pytest.fixture
 def mariadb(mariadb_server: DatabaseServer) -> Iterator[MariaDb]:
     """An empty database, which is dropped in the end."""
-    with _own_database(MariaDb(mariadb_server, f"test_{uuid.uuid4().hex[:10]}")) as made:
+    with own_database(MariaDb(mariadb_server, f"test_{uuid.uuid4().hex[:10]}")) as made:
         yield made
 
 
 @pytest.fixture
 def mysql(mysql_server: DatabaseServer) -> Iterator[MySql]:
     """An empty database, which is dropped in the end."""
-    with _own_database(MySql(mysql_server, f"test_{uuid.uuid4().hex[:10]}")) as made:
+    with own_database(MySql(mysql_server, f"test_{uuid.uuid4().hex[:10]}")) as made:
         yield made
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from xdist.scheduler.loadscope import LoadScopeScheduling
+from xdist.workermanage import WorkerController
 
 PROCESSES_MAX = 4
 """Each has a broker, a registry and a Spark of its own."""
@@ -27,6 +28,28 @@ class GroupScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships
 
     def _split_scope(self, nodeid: str) -> str:
         return group_of(nodeid)
+
+    def remove_node(self, node: WorkerController) -> str | None:
+        """A process has ended: hand the rest of its groups to another, but for the test that it died of.
+
+        That one is returned, to be told as failed. xdist would run it again and again, and hand out groups without a
+        test, behind which a process is asked for nothing any more.
+        """
+        work = self.assigned_work.pop(node)
+        left = {group: tests for group, tests in work.items() if not all(tests.values())}
+        died_of = next((test for tests in left.values() for test, is_done in tests.items() if not is_done), None)
+        if died_of is not None:
+            left[group_of(died_of)][died_of] = True
+        self.workqueue.update({group: tests for group, tests in left.items() if not all(tests.values())})
+        for other in self.nodes:
+            self._reschedule(other)
+        return died_of
+
+    def _reschedule(self, node: WorkerController) -> None:
+        """A process begins a test when it knows the one behind it: a group of one test is not enough to go on."""
+        super()._reschedule(node)
+        while not node.shutting_down and self._pending_of(self.assigned_work[node]) < 2:
+            super()._reschedule(node)
 
 
 def group_of(nodeid: str) -> str:
