@@ -73,7 +73,8 @@ def test_the_run_goes_on_behind_each_and_names_it(tmp_path: Path) -> None:
     for name in HANGING:
         assert len(re.findall(rf"crashed while running 'test_{name}.py::test_hangs'", done.stdout)) == 1, said
     assert done.stderr.count("(most recent call first):") >= len(HANGING), said
-    assert "4 failed, 12 passed" in done.stdout, said  # that of the teardown has failed before
+    # That of the teardown has failed before; the task's too where the exception came between two of its steps.
+    assert re.search(r"[45] failed, 12 passed", done.stdout), said
 
 
 @pytest.mark.parametrize("name", HANGING)
