@@ -46,7 +46,12 @@ class GroupScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships
         return died_of
 
     def _reschedule(self, node: WorkerController) -> None:
-        """A process begins a test when it knows the one behind it: a group of one test is not enough to go on."""
+        """A process begins a test when it knows the one behind it: a group of one test is not enough to go on.
+
+        One that stands in for another is handed nothing before it has collected the tests; xdist calls this again then.
+        """
+        if node not in self.registered_collections:
+            return
         super()._reschedule(node)
         while not node.shutting_down and self._pending_of(self.assigned_work[node]) < 2:
             super()._reschedule(node)
