@@ -25,13 +25,9 @@ async def test_hangs(never):
     "task_that_keeps_the_exception": """
 @pytest.mark.timeout(1)
 async def test_hangs():
-    async def never():
-        while True:
-            with contextlib.suppress(BaseException):
-                await asyncio.sleep(0)
-
-    async with asyncio.TaskGroup() as group:
-        group.create_task(never())
+    while True:
+        with contextlib.suppress(BaseException):
+            time.sleep(1)
 """,
     "code_in_c_that_keeps_the_lock": """
 def never():
@@ -44,7 +40,7 @@ def test_hangs():
     never()
 """,
 }
-BEGIN = "import asyncio, contextlib, ctypes, pytest\n\ndef test_before():\n    pass\n"
+BEGIN = "import asyncio, contextlib, ctypes, time, pytest\n\ndef test_before():\n    pass\n"
 END = "\ndef test_after():\n    pass\n\ndef test_last():\n    pass\n"
 
 
@@ -73,8 +69,7 @@ def test_the_run_goes_on_behind_each_and_names_it(tmp_path: Path) -> None:
     for name in HANGING:
         assert len(re.findall(rf"crashed while running 'test_{name}.py::test_hangs'", done.stdout)) == 1, said
     assert done.stderr.count("(most recent call first):") >= len(HANGING), said
-    # That of the teardown has failed before; the task's too where the exception came between two of its steps.
-    assert re.search(r"[45] failed, 12 passed", done.stdout), said
+    assert "4 failed, 12 passed" in done.stdout, said  # that of the teardown has failed before
 
 
 @pytest.mark.parametrize("name", HANGING)
