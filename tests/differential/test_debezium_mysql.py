@@ -84,7 +84,7 @@ VALUES: Mapping[str, tuple[str, ...]] = {
 ONLY_MARIADB: Mapping[str, tuple[str, ...]] = {
     "uuid": ("'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11'", "'00000000-0000-1000-8000-000000000000'"),
 }
-"""``INET4`` and ``INET6`` are not here: Debezium 3.5 cannot read a statement that makes such a column; its task fails."""
+"""``INET4`` and ``INET6`` are not here: Debezium 3.5 cannot read the statement of such a column and fails."""
 CASES: Mapping[str, Mapping[str, str]] = {
     "usual": {},
     "texts": {
