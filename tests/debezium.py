@@ -96,10 +96,14 @@ class Debezium:
         """Return when the topic has so many records; fails with the task's trace where it has ended."""
         async with asyncio.timeout(SECONDS_MAX):
             while len(await self.changes(topic)) < count:
-                status, found = await asyncio.to_thread(self.connect.server.ask, "GET", f"/connectors/{name}/status")
-                states = [task["state"] for task in found["tasks"]] if status == 200 else []
-                assert "FAILED" not in states, found["tasks"][0].get("trace")
+                await self.demand_running(name)
                 await asyncio.sleep(LOOK_SECONDS)
+
+    async def demand_running(self, name: str) -> None:
+        """Fail with the task's trace where it has ended."""
+        status, found = await asyncio.to_thread(self.connect.server.ask, "GET", f"/connectors/{name}/status")
+        states = [task["state"] for task in found["tasks"]] if status == 200 else []
+        assert "FAILED" not in states, found["tasks"][0].get("trace")
 
     async def changes(self, topic: str) -> list[Change]:
         """All that is committed in a topic; none where there is no such topic."""

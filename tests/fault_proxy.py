@@ -32,13 +32,19 @@ class FaultProxy:
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[FaultProxy]:
-        """It stands there until the block ends."""
-        server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
-        async with server:
-            try:
-                yield self
-            finally:
-                self.may_go.set()
+        """It stands there until the block ends; then its connections are broken, and nothing of them is left."""
+        passing: set[asyncio.Task[None]] = set()
+        async with asyncio.TaskGroup() as group:
+
+            def accept(client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
+                passing.add(group.create_task(self._serve(client, to_client)))
+
+            async with await asyncio.start_server(accept, "127.0.0.1", self.port):
+                try:
+                    yield self
+                finally:
+                    for each in passing:
+                        each.cancel()
 
     async def _serve(self, client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
         try:

@@ -239,7 +239,8 @@ def _named(column: Column) -> tuple[Any, ...]:
     def read(*where: Any) -> Any:
         return texts_of(values.padded(values.slices(*where), column.scale), column.named)
 
-    return forms.STRING, pa.string(), read, _same
+    form = forms.named("io.debezium.data.Uuid", forms.STRING) if column.named == "uuid" else forms.STRING
+    return form, pa.string(), read, _same
 
 
 def _temporal(column: Column, *, is_connects: bool) -> tuple[Any, ...]:
