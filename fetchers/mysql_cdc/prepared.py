@@ -12,13 +12,12 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from fetchers.mysql_cdc.events import Event, MalformedError
 from fetchers.mysql_cdc.places import Place
-from fetchers.mysql_cdc.standing import Standing
-from fetchers.mysql_cdc.table_map import NotDescribed
+from fetchers.mysql_cdc.table_map import NotDescribed, TableMap
 
 PREPARED_MAX = 2_000
 """Transactions that are prepared at a time: each takes some 200 bytes of the stored offset."""
@@ -53,8 +52,19 @@ def xid_in(statement: str) -> str:
     return f"X'{found[1].lower()}',X'{found[2].lower()}',{int(found[3])}"
 
 
+@dataclass(slots=True)
+class Held:
+    """A prepared transaction whose events are at hand."""
+
+    events: list[Event] = field(default_factory=list)
+    rows: list[tuple[Event, TableMap]] = field(default_factory=list)
+    """Those among them that have rows, each with its table."""
+    gtid: str | None = None
+    thread: int | None = None
+
+
 class Committed(NamedTuple):
-    """A prepared transaction whose commit the log has told just now."""
+    """A prepared transaction whose commit the log has told just now, and that is to be read by itself."""
 
     xid: str
     at: Place
@@ -65,6 +75,8 @@ class Committed(NamedTuple):
     """Where the log stands in front of the commit."""
     after: Place
     committed_us: int
+    delivered: tuple[str, ...]
+    """Tables whose rows were delivered with those around the commit."""
 
     def place(self, at: Place, *, is_last: bool) -> Place:
         """Where to go on behind a page of it; ``at``: the place within the transaction."""
@@ -80,66 +92,79 @@ class PreparedTransactions:
     def __init__(self, places: Iterable[tuple[str, Place]], *, bytes_max: int) -> None:
         """``places``: of an earlier run."""
         self._places = dict(places)
-        self._held: dict[str, list[Event]] = {}
+        self._told: tuple[tuple[str, Place], ...] | None = None
+        self._held: dict[str, Held] = {}
         self._bytes_max = bytes_max
         self._bytes = 0
-        self._now: list[Event] | None = None
+        self._now: Held | None = None
 
-    def placed(self, at: Standing) -> Place:
-        """The place between two transactions, which knows of all that are prepared there."""
-        at.fold()
-        at.boundary = replace(at.boundary, prepared=tuple(self._places.items()))
-        return at.boundary
+    def places(self) -> tuple[tuple[str, Place], ...]:
+        """Of those that are prepared now, by their xids: where each begins."""
+        if self._told is None:
+            self._told = tuple(self._places.items())
+        return self._told
 
     def begin(self, *events: Event) -> None:
         """The first events of one."""
         self.drop()
-        self._now = []
+        self._now = Held()
         for event in events:
             self.add(event)
 
-    def add(self, event: Event) -> None:
-        """The next event of it. When all would be more than the limit, this one is read again later."""
+    def add(self, event: Event, table: TableMap | None = None) -> None:
+        """The next event of it. When all would be more than the limit, this one is read again later.
+
+        ``table``: of an event with rows.
+        """
         if self._now is None:
             return
         self._bytes += _size(event)
-        self._now.append(event._replace(data=event.data[event.start : event.end], start=0, end=event.end - event.start))
+        kept = event._replace(data=event.data[event.start : event.end], start=0, end=event.end - event.start)
+        self._now.events.append(kept)
+        if table is not None:
+            self._now.rows.append((kept, table))
         if self._bytes > self._bytes_max:
             self.drop()
 
     def drop(self) -> None:
         """Forget the events of the one that is read now."""
-        self._bytes -= sum(map(_size, self._now or ()))
+        self._bytes -= _bytes_of(self._now)
         self._now = None
 
-    def end(self, xid: str, at: Place) -> None:
-        """It is prepared. One of the same xid before has ended without the log, as in a crash of the server."""
+    def end(self, xid: str, file: str, position: int, *, gtid: str | None = None, thread: int | None = None) -> None:
+        """It is prepared. One of the same xid before has ended without the log, as in a crash of the server.
+
+        ``file``, ``position``: where it begins.
+        """
         known = self._places.get(xid)
-        if known is None or (known.file, known.position) != (at.file, at.position):
-            self._take(xid)
-            self._places[xid] = Place(at.file, at.position)
+        if known is None or (known.file, known.position) != (file, position):
+            self.pop(xid)
+            self._places[xid] = Place(file, position)
         if len(self._places) > PREPARED_MAX:
             raise NotDescribed(
                 f"more than {PREPARED_MAX} XA transactions are prepared and neither committed nor rolled back. "
                 "XA RECOVER shows them: end them there; those that it does not show were lost in a crash of the "
                 'server, and may be taken out of "prepared" in the offset (PATCH /connectors/NAME/offsets)'
             )
-        self._bytes -= sum(map(_size, self._held.pop(xid, ())))
+        self._bytes -= _bytes_of(self._held.pop(xid, None))
         if self._now is not None:
+            self._now.gtid, self._now.thread = gtid, thread
             self._held[xid] = self._now
             self._now = None
 
-    def pop(self, xid: str) -> tuple[Place, Sequence[Event] | None] | None:
-        """It has ended: its place and its events, if these are here; None where it is not known."""
-        place = self._places.get(xid)
-        held = self._take(xid)
-        return None if place is None else (place, held)
+    def known(self, xid: str) -> tuple[Place | None, Held | None]:
+        """Its place, None where it is not known; and its events, if these are here."""
+        return self._places.get(xid), self._held.get(xid)
 
-    def _take(self, xid: str) -> Sequence[Event] | None:
+    def pop(self, xid: str) -> None:
+        """It has ended."""
+        self._told = None
         self._places.pop(xid, None)
-        held = self._held.pop(xid, None)
-        self._bytes -= sum(map(_size, held or ()))
-        return held
+        self._bytes -= _bytes_of(self._held.pop(xid, None))
+
+
+def _bytes_of(held: Held | None) -> int:
+    return 0 if held is None else sum(map(_size, held.events))
 
 
 def _size(event: Event) -> int:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from fetchers.mysql_cdc.events import ROWS
+from fetchers.mysql_cdc.events import ROWS, Event
 from fetchers.mysql_cdc.places import Place
 from fetchers.mysql_cdc.prepared import Committed
 from fetchers.mysql_cdc.rows import RowBuffer
@@ -40,6 +41,23 @@ class Run:
     """So many of its first changes are delivered already."""
     described: TableMap | None = None
     """Of a TRUNCATE: the table as the log described it last; None: it has not, or has altered it since."""
+
+    def add(self, event: Event, committed_us: int, gtid: str | None, thread: int | None) -> tuple[int, int]:
+        """Rows of one event: how many images these are, and how many bytes they take."""
+        before, images = self.rows.bytes, self.rows.add(event)
+        mark = (ROWS[event.kind], images, committed_us, event.begin_position, event.server_id, gtid, thread)
+        self.marks.append(tuple.__new__(Mark, mark))  # what Mark(…) does, in half the time
+        return images, self.rows.bytes - before + 100  # what a mark costs
+
+
+def fit(runs: Mapping[str, Run], rows: Iterable[tuple[Event, TableMap]]) -> bool:
+    """Whether events with rows, each with its table, can be added to runs by table: no table was altered between."""
+    own = dict[str, TableMap]()
+    for _, table in rows:
+        run = runs.get(table.name)
+        if (own.setdefault(table.name, table) if run is None else run.table).is_apart(table):
+            return False
+    return True
 
 
 @dataclass(slots=True)

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from itertools import repeat
 
 import numpy as np
 
 from fetchers.mysql_cdc.compressed import COMPRESSED, uncompressed
-from fetchers.mysql_cdc.descriptions import Descriptions, emptied_by
+from fetchers.mysql_cdc.descriptions import KNOWN_MAX, Descriptions, emptied_by
 from fetchers.mysql_cdc.events import (
     ANONYMOUS_GTID,
     ARTIFICIAL,
@@ -42,9 +43,9 @@ from fetchers.mysql_cdc.events import (
 )
 from fetchers.mysql_cdc.payload import JOINED, events_of
 from fetchers.mysql_cdc.places import Place
-from fetchers.mysql_cdc.prepared import Committed, PreparedTransactions, read_xa, unlisted, xid_in
+from fetchers.mysql_cdc.prepared import Committed, Held, PreparedTransactions, read_xa, unlisted, xid_in
 from fetchers.mysql_cdc.rows import RowBuffer
-from fetchers.mysql_cdc.segment import Mark, Run, Segment, mark_columns
+from fetchers.mysql_cdc.segment import Mark, Run, Segment, fit, mark_columns
 from fetchers.mysql_cdc.standing import Standing
 from fetchers.mysql_cdc.statements import Effect, effect_of
 from fetchers.mysql_cdc.table_map import NotDescribed, TableMap
@@ -80,16 +81,16 @@ class Segments:
         self._prepared = PreparedTransactions(place.prepared, bytes_max=bytes_max)
         self._opening: Event | None = None  # the GTID of the transaction that is read now
         self.committed: Committed | None = None
-        """A prepared transaction whose commit the last event was: it is to be delivered before the next event."""
+        """A prepared transaction that the last event has committed, and that is to be delivered before the next one."""
         self._tells_emptied, self._has_small_names = tells_emptied, has_small_names
         self._is_mariadb, self._bytes_max = is_mariadb, bytes_max
-        self._takes = takes
-        self._wanted: dict[str, bool] = {}
+        self._takes = lru_cache(KNOWN_MAX)(takes)  # names come with each event, and go with tables that are dropped
         self._described = Descriptions(is_mariadb=is_mariadb)
         self._runs: dict[str, Run] = {}
         self._bytes = 0
         # A log that is asked for by GTIDs is sent from its file's beginning.
-        self._at = Standing(place, 4 if place.asks_by_gtids(is_mariadb=is_mariadb) else place.position)
+        position = 4 if place.asks_by_gtids(is_mariadb=is_mariadb) else place.position
+        self._at = Standing(place, position, self._prepared.places)
         self._underway = Underway(place, is_mariadb=is_mariadb) if place.events or place.rows else None
         self._gtid: TransactionId | None = None
         self._thread: int | None = None
@@ -192,11 +193,11 @@ class Segments:
                 return None
             raise MalformedError("the log has rows of a table that it has not described")
         name = table.name
-        if not self._is_wanted(name):
+        if not self._takes(name):
             return None
         if self._is_xa:
             self._has_rows = True
-            self._prepared.add(event)
+            self._prepared.add(event, table)
             return None
         if self._is_delivered(event, name):
             return None
@@ -205,34 +206,13 @@ class Segments:
             closed, run = self.close(), None
         if run is None:
             run = self._begun(table)
-        rows, gtid = run.rows, None if self._gtid is None else self._gtid.text
-        before = rows.bytes
-        images = rows.add(event)
+        gtid = None if self._gtid is None else self._gtid.text
+        images, size = run.add(event, self._committed_us or event.timestamp * MICROS, gtid, self._thread)
+        self._bytes += size
         if self._underway is not None:
             run.delivered += self._underway.rows_of(images // (2 if ROWS[event.kind] == "u" else 1))
-        run.marks.append(
-            tuple.__new__(  # what Mark(…) does, in half the time
-                Mark,
-                (
-                    ROWS[event.kind],
-                    images,
-                    self._committed_us or event.timestamp * MICROS,
-                    event.begin_position,
-                    event.server_id,
-                    gtid,
-                    self._thread,
-                ),
-            )
-        )
-        self._bytes += rows.bytes - before + 100  # what a mark costs
         self._has_rows = True
         return closed
-
-    def _is_wanted(self, name: str) -> bool:
-        wanted = self._wanted.get(name)
-        if wanted is None:
-            wanted = self._wanted[name] = self._takes(name)
-        return wanted
 
     def _begun(self, table: TableMap) -> Run:
         """The first rows of a table in this segment."""
@@ -261,7 +241,7 @@ class Segments:
         columns = mark_columns(found)
         for at in found.by_table.values():
             table = self._described.take(found.event(int(at[0]) * EVENTS + 1))
-            if not self._is_wanted(table.name):
+            if not self._takes(table.name):
                 continue
             run = self._runs.get(table.name) or self._begun(table)
             before = run.rows.bytes
@@ -313,32 +293,54 @@ class Segments:
             return None
         xid, is_one_phase = read_xa(event)
         self._prepared.add(event)
-        self._prepared.end(xid, self.place)
+        gtid = None if self._gtid is None else self._gtid.text
+        self._prepared.end(xid, self._at.boundary.file, self._at.edge, gtid=gtid, thread=self._thread)
         if is_one_phase:
             return self._commit_xa(xid, event)
         self._end(event)
-        self._prepared.placed(self._at)
         return None
 
     def _commit_xa(self, xid: str, event: Event) -> Segment | None:
-        """What was read before, and ``committed`` for what comes behind it."""
-        before = self._prepared.placed(self._at)
+        """Its rows come behind what was read before; else that comes by itself, and ``committed`` behind it."""
+        committed_us = self._committed_us or event.timestamp * MICROS
+        at, held = self._prepared.known(xid)
+        is_here = at is not None and at.file == self._at.boundary.file and not at.is_inside
+        if is_here and held is not None and fit(self._runs, held.rows):
+            self._join(held, event, committed_us)
+            self._prepared.pop(xid)  # not before: where its rows begin a segment, that begins with it prepared
+            self._end(event)
+            return None
+        before, start = self.place, self._at.start
         position, self._at.position = self._at.position, before.position
         closed = self._closed(is_between=before.position >= before.until) if self._runs else None
         self._at.position = position
-        committed_us, found = self._committed_us or event.timestamp * MICROS, self._prepared.pop(xid)
+        self._prepared.pop(xid)
         self._end(event)
-        after = self._prepared.placed(self._at)
-        if found is not None:
-            self.committed = Committed(xid, *found, before, after, committed_us)
+        after = self.place
+        if at is not None:
+            delivered = start.tables if event.end_position <= start.until else ()
+            events = held.events if held is not None else None
+            self.committed = Committed(xid, at, events, before, after, committed_us, delivered)
         elif before.is_unlisted:
             raise NotDescribed(unlisted(xid, after))
         return closed
 
+    def _join(self, held: Held, event: Event, committed_us: int) -> None:
+        """What ``_rows`` does for an ordinary transaction, of one that is committed by ``event``."""
+        for one, table in held.rows:
+            if not self._at.is_delivered(event.end_position, table.name):
+                run = self._runs.get(table.name) or self._begun(table)
+                self._bytes += run.add(one, committed_us, held.gtid, held.thread)[1]
+
     def replaying(self, committed: Committed) -> Segments:
         """Of one such transaction alone."""
-        kind, size = self._is_mariadb, self._bytes_max
-        return Segments(committed.at, self._takes, is_mariadb=kind, bytes_max=size, replayed_us=committed.committed_us)
+        return Segments(
+            committed.at,
+            lambda name: self._takes(name) and name not in committed.delivered,
+            is_mariadb=self._is_mariadb,
+            bytes_max=self._bytes_max,
+            replayed_us=committed.committed_us,
+        )
 
     def _query(self, event: Event) -> Segment | None:
         query = read_query(event)
@@ -353,7 +355,6 @@ class Segments:
         elif effect is Effect.ROLLS_BACK_XA:
             self._prepared.pop(xid_in(query.text))
             self._end(event)
-            self._prepared.placed(self._at)
         elif effect is Effect.ENDS:
             self._end(event)
         elif not self._is_open:

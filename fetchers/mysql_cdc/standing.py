@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from fetchers.mysql_cdc.places import Place
@@ -11,8 +11,11 @@ from fetchers.mysql_cdc.places import Place
 class Standing:
     """Moved on by ``Segments`` with each event and each transaction."""
 
-    def __init__(self, place: Place, position: int) -> None:
-        """``position``: from which on events are sent."""
+    def __init__(
+        self, place: Place, position: int, prepared: Callable[[], tuple[tuple[str, Place], ...]] = tuple
+    ) -> None:
+        """``position``: from which on events are sent; ``prepared``: see ``PreparedTransactions.places``."""
+        self._prepared = prepared
         self.start = place
         """Where the rows begin that are collected now."""
         self.boundary = place
@@ -28,9 +31,15 @@ class Standing:
         if self._ended is not None:
             position, seconds = self._ended
             gtids = self.boundary.gtids.with_these(self._done) if self._done else self.boundary.gtids
-            moved = replace(self.boundary, position=position, gtids=gtids, seconds=seconds)
+            at, prepared = self.boundary, self._prepared()
+            moved = replace(at, position=position, gtids=gtids, seconds=seconds, prepared=prepared)
             self.boundary = self.with_delivered(moved, position)
             self._ended, self._done = None, []
+
+    @property
+    def edge(self) -> int:
+        """The boundary's position, also where that does not know of it yet."""
+        return self.boundary.position if self._ended is None else self._ended[0]
 
     def end(self, position: int, seconds: int, gtids: Iterable[tuple[str, int]]) -> None:
         """Transactions with these GTIDs have ended, the last one at the position."""

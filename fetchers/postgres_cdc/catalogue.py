@@ -34,7 +34,8 @@ with recursive asked(oid) as (
 select t.oid::int8 as oid, t.typname::text as name, case when t.typtype = 'd' then t.typbasetype::int8 end as base,
   t.typtypmod as modifier, case when t.typcategory = 'A' then t.typelem::int8 end as item,
   t.typdelim::text as delimiter,
-  (select array_agg(e.enumlabel::text order by e.enumsortorder) from pg_enum e where e.enumtypid = t.oid) as labels
+  case when t.typtype = 'e' then array(
+    select e.enumlabel::text from pg_enum e where e.enumtypid = t.oid order by e.enumsortorder) end as labels
 from asked join pg_type t using (oid)"""
 """Types by their numbers, with those that domains and arrays among them are made of."""
 _OWN_TYPES = 16384
@@ -154,6 +155,19 @@ class Catalogue:
         """Bytes of log that the server keeps for the slot; 0 where there is no slot."""
         sql = f"select (({_LOG_END}) - restart_lsn)::int8 as size from pg_replication_slots where slot_name = %s"  # noqa: S608 - our own text
         return sum(row["size"] or 0 for row in self.rows(sql, (self._config.slot_name,)))
+
+    def dropped(self, oids: Collection[int]) -> tuple[frozenset[int], int]:
+        """Those among numbers of tables that no table has, and where the log has told all that they ever held.
+
+        Who drops a table waits until those that write to it have committed. What others see may not be on the disk yet.
+        """
+        sql = """
+        select array(select oid::int8 from unnest(%s::oid[]) as asked(oid)
+            where not exists (select from pg_class c where c.oid = asked.oid)) as oids,
+          (case when pg_is_in_recovery() then pg_last_wal_replay_lsn() else pg_current_wal_insert_lsn() end
+            - '0/0')::int8 as position"""
+        (found,) = self.rows(sql, (sorted(oids),))
+        return frozenset(found["oids"]), found["position"]
 
     def quoted(self, *names: str) -> str:
         """Names as SQL, with dots between them."""

@@ -46,10 +46,15 @@ class Type:
     modifier: int = -1
     item: Type | None = None
     """Of an array, the type of its items."""
-    labels: tuple[str, ...] = ()
-    """Of an enum."""
+    labels: tuple[str, ...] | None = None
+    """Of an enum, which may have none yet."""
     delimiter: str = ","
     """Between items of this type in an array; ``;`` for ``box``."""
+
+    @property
+    def words(self) -> tuple[str, ...] | None:
+        """Labels of an enum, or of the items of an array; None: it is no enum."""
+        return self.labels if self.item is None else self.item.words
 
 
 @dataclass(frozen=True)
@@ -102,4 +107,5 @@ def type_of(rows: Mapping[int, dict[str, Any]], oid: int, modifier: int) -> Type
     if row is None:
         return Type("text")
     item = type_of(rows, row["item"], modifier) if row["item"] else None
-    return Type(row["name"], modifier, item, tuple(row["labels"] or ()), row["delimiter"])
+    labels = None if row["labels"] is None else tuple(row["labels"])
+    return Type(row["name"], modifier, item, labels, row["delimiter"])

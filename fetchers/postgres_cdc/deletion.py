@@ -37,9 +37,11 @@ async def take_away(config: PostgresCdcConfig, context: FetchContext, others: Se
     )
 
     def dropped() -> bool:
-        sharing = next((other for other in others if _shares_slot(config, other)), None)
-        if sharing is not None:
-            raise Fatal(f"connector {sharing.get('name')} reads it too")
+        for other in others:
+            if (shares := _shares_slot(config, other)) is None:
+                raise Retriable(f"connector {other.get('name')} may read it too: its variables have no values just now")
+            if shares:
+                raise Fatal(f"connector {other.get('name')} reads it too")
         place = read_place(context.offset_of(config.source_partition))
         needed = None if place is None else place.log if isinstance(place, SnapshotPlace) else place.commit
         with catalogue(config, seconds_max=STATEMENT_SECONDS_MAX) as server:
@@ -80,12 +82,15 @@ def _drop_publication(server: Catalogue, config: PostgresCdcConfig) -> None:
             server.rows(f"drop publication {server.quoted(config.publication_name)}")
 
 
-def _shares_slot(config: PostgresCdcConfig, other: Mapping[str, str]) -> bool:
-    """Whether another connector's config, in which variables stand as they are written, names the same slot."""
+def _shares_slot(config: PostgresCdcConfig, other: Mapping[str, str]) -> bool | None:
+    """Whether another connector's config names the same slot; None: it does if a variable without a value says so."""
     same = {
         "slot.name": (config.slot_name, "debezium"),
         "database.hostname": (config.database_hostname, ""),
         "database.port": (str(config.database_port), "5432"),
         "database.dbname": (config.database_dbname, ""),
     }
-    return all(other.get(key, default).strip() == mine for key, (mine, default) in same.items())
+    told = {key: (other.get(key, default).strip(), mine) for key, (mine, default) in same.items()}
+    if any(value != mine and "${" not in value for value, mine in told.values()):
+        return False
+    return True if all(value == mine for value, mine in told.values()) else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -59,34 +59,76 @@ class CapturedTable:
         types: Mapping[str, Type],
         *,
         keys: Sequence[str],
+        ask: Callable[[], Mapping[str, Type]],
     ) -> None:
-        """``types`` and ``keys``: of the columns, by the server's catalogue.
+        """``types`` and ``keys``: of the columns, by the server's catalogue; ``ask``: what it says of the types now.
 
-        Columns that are not of the key may be null, whatever the table says: the log has them neither in all rows
-        before a change, nor where they are large and have not changed.
+        Raises ``ValueError`` for columns that cannot stand in one schema. Columns that are not of the key may be null,
+        whatever the table says: the log has them neither in all rows before a change, nor where they are large and have
+        not changed.
         """
         self.relation = relation
         self.keys = tuple(keys)
         self._config = config
+        self._form = form
+        self._ask = ask
         wanted = NameFilter(config.column_include_list, config.column_exclude_list)
         full = f"{relation.schema}.{relation.name}"
-        self.kinds: dict[str, Kind] = {
-            column.name: kind_of(types[column.name], config.modes)
-            for column in relation.columns
+        self._places = [
+            at
+            for at, column in enumerate(relation.columns)
             if column.name in self.keys or wanted.takes(f"{full}.{column.name}")
-        }
+        ]
+        self._partition = config.source_partition
+        self._types: Mapping[str, Type] | None = None
+        self.kinds: dict[str, Kind] = {}
+        self._words: dict[str, Any] = {}
+        """Of columns with enums all texts that are known, as an array."""
+        self.heed(types)
+
+    @property
+    def has_enums(self) -> bool:
+        """Whether a type of it may come to mean more without a word in the log (``ALTER TYPE … ADD VALUE``)."""
+        return bool(self._words)
+
+    def heed(self, types: Mapping[str, Type]) -> None:
+        """Go on with what the catalogue says of the types now."""
+        if types == self._types:
+            return
+        relation, self._types = self.relation, types
+        names = [relation.columns[at].name for at in self._places]
+        self.kinds = {name: kind_of(types[name], self._config.modes) for name in names}
         columns = {
             name: kind.form if name in self.keys else forms.optional(kind.form) for name, kind in self.kinds.items()
         }
-        self._places = [at for at, column in enumerate(relation.columns) if column.name in self.kinds]
-        self._table = ChangeTable(form, (relation.schema, relation.name), columns, self.keys)
-        self._partition = config.source_partition
+        self._table = ChangeTable(self._form, (relation.schema, relation.name), columns, self.keys)
+        known = {name: types[name].words for name in names}
+        beside = [self._config.unavailable_value_placeholder, None]
+        self._words = {
+            name: pa.array([*words, *beside], pa.string()) for name, words in known.items() if words is not None
+        }
+
+    def _learn(self, rows: Rows | None) -> None:
+        """Ask for the types anew where a label is not known: as Debezium does, for the log tells of no ``ALTER TYPE``.
+
+        Where it is not known then either, it was renamed since; rows of before still have it.
+        """
+        if rows is None:
+            return
+        for name, words in self._words.items():
+            column = rows.field(name)
+            texts = column.flatten() if pa.types.is_list(column.type) else column
+            if not pc.all(pc.is_in(texts, value_set=words), min_count=0).as_py():
+                self.heed(self._ask())
+                return
 
     def log_page(self, batch: Batch, group: Group, *, handled_us: int, offset: Offset, ends_transaction: bool) -> Page:
         """All changes of the table in a batch."""
         rows = read_rows(group.messages, len(self.relation.columns))
         wrong: dict[int, str] = {}
         before, after = self._side(rows, rows.old, wrong), self._side(rows, rows.new, wrong)
+        self._learn(before)
+        self._learn(after)
         transaction = batch.transaction_of(group.numbers)
         transactions = np.asarray(batch.transactions, np.int64).reshape(-1, 2)[transaction]
         positions = np.asarray(batch.positions, np.int64)[np.asarray(group.numbers)]
@@ -132,10 +174,12 @@ class CapturedTable:
             made, odd = kind.read(_plain(column))
             wrong |= {row: f"column {name}: {told}" for row, told in odd.items()}
             columns.append(made)
+        rows = pa.StructArray.from_arrays(columns, names=list(self.kinds))
+        self._learn(rows)
         changes = Changes(
             np.full(batch.num_rows, READ, np.uint8),
             None,
-            pa.StructArray.from_arrays(columns, names=list(self.kinds)),
+            rows,
             handled_us,
             {
                 "schema": self.relation.schema,

@@ -14,6 +14,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
+from fetchers.postgres_cdc.captured import CapturedTables
 from fetchers.postgres_cdc.catalogue import Catalogue, SlotInUseError, catalogue, takes_table
 from fetchers.postgres_cdc.config import PostgresCdcConfig, findings
 from fetchers.postgres_cdc.deletion import take_away
@@ -22,7 +23,7 @@ from fetchers.postgres_cdc.log import Batch, Framing, Log, readable
 from fetchers.postgres_cdc.place import Place, SnapshotPlace, read_place
 from fetchers.postgres_cdc.replication import Replication, created_slot
 from fetchers.postgres_cdc.snapshot import SnapshotReader, select
-from fetchers.postgres_cdc.stretches import LoggedTables, PostgresStretches, captured
+from fetchers.postgres_cdc.stretches import PostgresStretches
 from fetchers.sdk import (
     Fatal,
     FetchContext,
@@ -59,8 +60,8 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
         self._read: frozenset[str] = frozenset()
         """Tables that the stored progress calls read."""
         self._backlog_due = 0.0
+        self._dropped: tuple[Collection[int], int] = ((), 0)  # see ``Catalogue.dropped``
         self._form = change_form(config, self.version)
-        self._apart: set[tuple[str, str]] = set()  # see ``captured``
 
     def partition(self) -> Partition:
         """Debezium's."""
@@ -127,7 +128,7 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
         """The snapshot where there is none yet, then the log, with what is left of the snapshot beside it."""
         self._context = context
         self.config = self.config.within(self.allowed_addresses)
-        self._tables = LoggedTables(self.config, self._form)
+        self._tables = CapturedTables(self.config, self._form)
         try:
             stored = read_place(context.offset_of(self.partition()))
             progress = Progress.read(context.offset_of(self._progress_partition))
@@ -149,7 +150,7 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
             reader.close()  # before anything else is handed over: its transaction keeps tables from being altered
         reader = SnapshotReader(self.config)
         try:
-            stretches = PostgresStretches(self.config, self._form, reader, context, read=lambda: self._read)
+            stretches = PostgresStretches(self.config, self._tables, reader, context, read=lambda: self._read)
             reading, pages = await self._reading(stretches, stored, place, progress)
             for page in pages:
                 yield page
@@ -254,7 +255,7 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
         for schema, name in server.tables():
             relation = server.relation(schema, name)
             if relation is not None:
-                table = captured(self.config, self._form, server, relation, apart=self._apart)
+                table = self._tables.captured(server, relation)
                 found[f"{schema}.{name}"] = (table, select(table, server))
         return dict(sorted(found.items()))
 
@@ -279,6 +280,7 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
                 if stream is None:
                     stream = await self._opened(log)
                     telling.enter_context(stream.telling(lambda: self._confirmed))
+                await self._report_backlog(framing)  # before any page, which may wait for Kafka
                 self._woken.clear()
                 pages, place = await self._blocking(partial(self._drained, log, stretches))
                 for page in pages:
@@ -286,9 +288,7 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
                 reached = place or reached
                 async for page in self._beside(reading, reached):
                     yield page
-                now = clock.monotonic()
-                await self._report_backlog(now)
-                interval = config.heartbeat_interval_ms / 1000
+                now, interval = clock.monotonic(), config.heartbeat_interval_ms / 1000
                 if interval and now - beaten >= interval and not reached.events:
                     told, beaten, moved = reached, now, now
                     yield await self._heartbeat(reached)
@@ -342,11 +342,21 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
 
         return await self._blocking(ask)
 
-    async def _report_backlog(self, now: float) -> None:
-        if now >= self._backlog_due:
-            self._backlog_due = now + BACKLOG_SECONDS
-            with suppress(Retriable):  # the log itself tells of a server that is away
-                self._context.report_backlog(await self._asked(Catalogue.backlog))
+    async def _report_backlog(self, framing: Framing) -> None:
+        """From time to time; and forget tables that were dropped, once the log has told all of them."""
+        now = self._context.clock.monotonic()
+        if now < self._backlog_due:
+            return
+        self._backlog_due = now + BACKLOG_SECONDS
+        gone, behind = self._dropped
+        if framing.place.commit >= behind and not framing.is_open:
+            framing.forget(gone)
+            self._tables.forget(gone)
+            self._dropped = gone, behind = (), 0
+        with suppress(Retriable):  # the log itself tells of a server that is away
+            self._context.report_backlog(await self._asked(Catalogue.backlog))
+            if not gone:
+                self._dropped = await self._asked(lambda server: server.dropped(framing.oids))
 
     def _drained(self, log: Log, stretches: PostgresStretches) -> tuple[list[Page], Place | None]:
         """Pages of what has arrived, and the place after it; None: nothing is whole yet."""

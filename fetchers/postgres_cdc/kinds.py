@@ -43,7 +43,7 @@ def kind_of(found: Type, modes: Modes) -> Kind:
     """By the type's name, modifier and the config's modes; what is not known is its text."""
     if found.item is not None:
         return array_of(kind_of(found.item, modes), found.item.delimiter)
-    if found.labels:
+    if found.labels is not None:
         return _text(forms.named("io.debezium.data.Enum", forms.STRING, parameters={"allowed": ",".join(found.labels)}))
     if found.name in _PLAIN:
         return _PLAIN[found.name]

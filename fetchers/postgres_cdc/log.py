@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -112,6 +112,16 @@ class Framing:
         self._began_open = self._is_open
         if self._is_open:
             self._mark_transaction()
+
+    @property
+    def oids(self) -> frozenset[int]:
+        """Numbers of the tables that the log has described, wanted or not."""
+        return frozenset(int.from_bytes(oid, "big") for oid in self._relations)
+
+    def forget(self, oids: Iterable[int]) -> None:
+        """Tables of which the log has nothing left. One that gets such a number again is described first."""
+        for oid in oids:
+            self._relations.pop(oid.to_bytes(4, "big"), None)
 
     @property
     def has_rows(self) -> bool:

@@ -7,17 +7,16 @@ after they were read. Facts: the chapter "pg_snapshot" of PostgreSQL's manual.
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 
-from fetchers.postgres_cdc.catalogue import Catalogue, catalogue
+from fetchers.postgres_cdc.captured import CapturedTables
+from fetchers.postgres_cdc.catalogue import catalogue
 from fetchers.postgres_cdc.config import PostgresCdcConfig
 from fetchers.postgres_cdc.events import CapturedTable
-from fetchers.postgres_cdc.pgoutput import LogRelation
 from fetchers.postgres_cdc.snapshot import SnapshotReader, select
-from fetchers.sdk import Fatal, FetchContext
-from fetchers.toolkit.change_events import ChangeForm
+from fetchers.sdk import FetchContext
 from fetchers.toolkit.table_reading import Stretch
 
 TRANSACTIONS_KEPT = 100_000
@@ -30,7 +29,7 @@ class PostgresStretches:
     def __init__(
         self,
         config: PostgresCdcConfig,
-        form: ChangeForm,
+        known: CapturedTables,
         reader: SnapshotReader,
         context: FetchContext,
         *,
@@ -41,15 +40,12 @@ class PostgresStretches:
         self.told: deque[int] = deque(maxlen=TRANSACTIONS_KEPT)
         """Numbers of the transactions that the log has told, and that no stretch was seen to show yet."""
         self._config = config
-        self._form = form
+        self._captured = known
         self._reader = reader
         self._context = context
         self._begun = 0
         """Transactions before this one may have written before the log was followed, or had the table."""
         self._published: frozenset[str] = frozenset()
-        self._known: dict[str, tuple[LogRelation, CapturedTable]] = {}
-        self._apart: set[tuple[str, str]] = set()
-        """See ``captured``."""
 
     async def tables(self) -> Mapping[str, bool]:
         """All that are published and meant, and whether each has a key.
@@ -103,77 +99,9 @@ class PostgresStretches:
             relation = server.relation(*names) if names else None
             if relation is None:
                 return None
-            known = self._known.get(name)
-            if known is None or known[0] != relation or known[1].keys != server.keys(relation):
-                table = captured(self._config, self._form, server, relation, apart=self._apart)
-                known = self._known[name] = (relation, table)
-            table = known[1]
+            table = self._captured.captured(server, relation)
             behind = after if len(after) == len(table.keys) else ()  # else the key was changed
             return table, select(table, server, behind, rows_max)
 
     def _now_us(self) -> int:
         return int(self._context.clock.now().timestamp() * 1_000_000)
-
-
-class LoggedTables:
-    """Tables as the log describes them, with what only the catalogue has: types, and the order of the key."""
-
-    def __init__(self, config: PostgresCdcConfig, form: ChangeForm) -> None:
-        """None yet."""
-        self._config = config
-        self._form = form
-        self._known: dict[int, tuple[LogRelation, CapturedTable]] = {}
-        self._apart: set[tuple[str, str]] = set()
-        """See ``captured``."""
-
-    def of(self, relation: LogRelation) -> CapturedTable:
-        """Of each description that the log gives, as the catalogue is when its first rows are read. Blocks."""
-        self.look_up([relation])
-        return self._known[relation.oid][1]
-
-    def look_up(self, relations: Iterable[LogRelation]) -> None:
-        """Ask the server, in one session, for what the log does not say of those whose description is new. Blocks."""
-        news = [one for one in relations if one.oid not in self._known or self._known[one.oid][0] is not one]
-        if not news:
-            return
-        with catalogue(self._config) as server:
-            for relation in news:
-                table = captured(self._config, self._form, server, relation, apart=self._apart)
-                self._known[relation.oid] = (relation, table)
-
-    def has_key_still(self, relation: LogRelation) -> bool:
-        """Whether the catalogue has the key that rows of this description get; True while it has none. Blocks."""
-        known = self._known.get(relation.oid)
-        if known is None or known[0] is not relation:
-            return True
-        with catalogue(self._config) as server:
-            return known[1].keys == server.keys(relation)
-
-
-def captured(
-    config: PostgresCdcConfig,
-    form: ChangeForm,
-    server: Catalogue,
-    relation: LogRelation,
-    *,
-    apart: set[tuple[str, str]],
-) -> CapturedTable:
-    """How a table's texts become events; raises ``Fatal``, also where its topic is another table's too.
-
-    ``apart``: schema and name of tables that are known to have topics of their own. One that is not among them has all
-    tables looked at, and this is what is known then: of two that share a topic the later one is always such a one.
-    """
-    own = (relation.schema, relation.name)
-    if own not in apart:
-        topic, sharing = form.topic(*own), defaultdict[str, set[tuple[str, str]]](set)
-        for table in (own, *server.tables()):
-            sharing[form.topic(*table)].add(table)
-        for schema, name in sharing[topic] - {own}:
-            both = f"{relation.schema}.{relation.name} and {schema}.{name}"
-            raise Fatal(f"{both} would both be told in the topic {topic}; leave one out (table.exclude.list)")
-        apart.clear()
-        apart.update(*(tables for tables in sharing.values() if len(tables) == 1))
-    try:
-        return CapturedTable(config, form, relation, server.types(relation.columns), keys=server.keys(relation))
-    except ValueError as error:
-        raise Fatal(f"{relation.schema}.{relation.name}: {error}; leave a column out (column.exclude.list)") from error

@@ -176,8 +176,9 @@ class SourceConnector(ABC, Generic[C]):
         Called by the worker that leads, on an instance of its own with the stored offsets in ``context``, whatever
         state the connector was in; a minute at most. Its tasks have been told to end seconds ago: raise ``Retriable``
         where one still reads. Never called where a connector stops, pauses or moves, nor where one of the same name was
-        created before. ``others``: configs of the connectors that are left, with variables of providers as they are
-        written: what they use too must stay.
+        created before. ``others``: configs of the connectors that are left: what they use too must stay. Those of the
+        same class have values for variables of providers, and no passwords; a variable (``${…}``) that has none is as
+        it is written, and so are all in configs of other classes.
 
         True: the stored offsets mean nothing any more, and are forgotten, so that a connector of the same name begins
         from nothing. What is gone already counts: a worker that dies in between is followed by another that calls this

@@ -121,6 +121,8 @@ class Page:
             if values is not None and len(values) != len(self.payloads):
                 message = f"page has {len(self.payloads)} payloads and {len(values)} {name}"
                 raise ValueError(message)
+        # What columns share, such as the nulls before an insert, counts for each of them, which may be twice what the
+        # page holds: so much it takes when pages are joined to be converted. A part of a large column counts alone.
         self._set("bytes", self.payload_column.nbytes)
 
     def _read_columns(self) -> None:

@@ -269,7 +269,7 @@ class DeletedSources(Protocol):
     async def take_away(self, config: Properties, offsets: Sequence[OffsetEntry], others: Sequence[Properties]) -> bool:
         """Have it take that away; True: its offsets mean nothing any more. Raises what the connector raises.
 
-        ``others``: configs of the connectors that are left, provider variables unresolved.
+        ``others``: configs of the connectors that are left, as they are written.
         """
 
 

@@ -12,6 +12,7 @@ from fetchers.sdk import Fatal, Offset, SourceConnector
 from fetchers.sdk.context import partition_key
 from metrics.events import discard
 from service.config.definition import read_definition
+from service.config.provider_sources import ProviderError
 from service.config.providers import Resolved
 from service.config.reach import class_refusal
 from service.domain.cluster import Properties
@@ -34,18 +35,22 @@ class DeletedSourceCalls:
 
     def leaves_anything(self, config: Properties) -> bool:
         """Whether its class has ``on_deleted``. May import it."""
+        made = self._class(config)
+        return getattr(made, "on_deleted", SourceConnector.on_deleted) is not SourceConnector.on_deleted
+
+    def _class(self, config: Properties) -> type[Any] | None:
         name = config.get("connector.class", "").strip()
         plugin = find_plugin(name, refusal=class_refusal(name, self.worker)) if name else None
         try:
-            made: type[Any] | None = None if plugin is None else plugin.load()
+            return None if plugin is None else plugin.load()
         except PluginLoadError:
-            return False
-        return getattr(made, "on_deleted", SourceConnector.on_deleted) is not SourceConnector.on_deleted
+            return None
 
     async def take_away(self, config: Properties, offsets: Sequence[OffsetEntry], others: Sequence[Properties]) -> bool:
         """See ``DeletedSources``; raises what the connector raises, ``ProviderError``, or ``Fatal``."""
         name = config.get("name", "")
         connector = await asyncio.to_thread(self._connector, config)
+        resolved = await asyncio.to_thread(lambda: [self._other(connector, other) for other in others])
         stored: dict[tuple[tuple[str, Any], ...], Offset] = {
             partition_key(partition or {}): offset for partition, offset in offsets if offset is not None
         }
@@ -59,7 +64,21 @@ class DeletedSourceCalls:
             activity=Activity(self.flow.clock),
             blocking=self.flow.blocking,
         )
-        return await connector.on_deleted(context, others)
+        return await connector.on_deleted(context, resolved)
+
+    def _other(self, connector: SourceConnector[Any], config: Properties) -> Properties:
+        """Of the same class with values for its variables, and without passwords: what is known of them names no slot.
+
+        As it is written where a provider cannot be asked.
+        """
+        if self._class(config) is not type(connector):
+            return config
+        passwords = {key.name for key in connector.config_class.config_keys() if key.kind == "PASSWORD"}
+        shown = {key: value for key, value in config.items() if key not in passwords}
+        try:
+            return self.resolution(shown).properties
+        except ProviderError:
+            return shown
 
     def _connector(self, config: Properties) -> SourceConnector[Any]:
         definition = read_definition(self.resolution(config).properties, worker=self.worker).definition

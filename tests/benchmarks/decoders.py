@@ -55,9 +55,8 @@ def measured_decoder(rows: int) -> float:
         {"database.hostname": "h", "database.user": "u", "database.dbname": "d", "topic.prefix": "srv"}
     ).config
     assert config is not None
-    table = CapturedTable(
-        config, change_form(config, "0"), LogRelation(1, "public", "t", "d", columns), types, keys=["c0"]
-    )
+    relation = LogRelation(1, "public", "t", "d", columns)
+    table = CapturedTable(config, change_form(config, "0"), relation, types, keys=["c0"], ask=lambda: types)
     messages = [(head, 0)]
     for number in range(rows):
         texts: tuple[object, ...] = (

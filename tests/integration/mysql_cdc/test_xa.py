@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import asyncmy.errors
@@ -47,6 +47,15 @@ async def begun(database: MySql, **keys: str) -> FakeContext:
     return context
 
 
+def whole(number: int, *before: Page) -> Callable[[list[Page]], bool]:
+    """Whether a row of ``t`` is told, and the pages of other tables that were read with it; ``before``: by others."""
+
+    def is_told(pages: list[Page]) -> bool:
+        return bool(pages) and pages[-1].ends_transaction and key(number)[0] in ids([*before, *pages])
+
+    return is_told
+
+
 def key(*numbers: int) -> list[str]:
     """As ``ids`` tells them."""
     return [f'{{"id":{number}}}' for number in numbers]
@@ -73,7 +82,7 @@ async def test_rows_come_when_they_are_committed(each_mysql: MySql, bytes_max: s
     await each_mysql.rows("xa rollback 'lost'", "insert into t values (6, 'a')")
     await each_mysql.rows("xa commit 'late'", "insert into t values (7, 'a')", "xa commit 'large', 'b', 9")
     await each_mysql.rows("insert into t values (9, 'end')")
-    pages = await read(source(each_mysql, **keys), context, until=has_row("t", 9))
+    pages = await read(source(each_mysql, **keys), context, until=whole(9))
     assert ids(pages) == key(3, 4, 6, 1, 1, 7, *range(100, 130), 9)
     assert ids(pages, "u") == key(*range(100, 130))
     assert {page.topic for page in pages if len(page)} == {f"shop.{each_mysql.name}.{name}" for name in "tu"}
@@ -82,7 +91,7 @@ async def test_rows_come_when_they_are_committed(each_mysql: MySql, bytes_max: s
         again = FakeContext(offsets=stored)
         for page in pages[: cut + 1]:
             again.commit(page)
-        rest = await read(source(each_mysql, **keys), again, until=has_row("t", 9))
+        rest = await read(source(each_mysql, **keys), again, until=whole(9, *pages[: cut + 1]))
         for table in "tu":
             told = ids([*pages[: cut + 1], *rest], table)
             assert told == ids(pages, table), pages[cut].offset
@@ -166,7 +175,7 @@ async def test_the_state_rebuilt_is_the_tables(each_mysql: MySql, monkeypatch: p
     finally:  # other tests of this server have rows to wait for
         await each_mysql.rows("set global innodb_lock_wait_timeout = default")
     await each_mysql.rows("insert into t values (9999, 'end')")
-    rest = await read(source(each_mysql, **keys), context, until=has_row("t", 9999))
+    rest = await read(source(each_mysql, **keys), context, until=whole(9999))
     state = state_of(rows_of([*first, *rest]))
     for table in "tu":
         told = await each_mysql.rows(f"select id, v from {table} order by id")

@@ -132,18 +132,59 @@ def test_pages_of_one_transaction_end_it_once() -> None:
     assert not pages[-1][2].prepared
 
 
-def test_a_row_tells_where_it_stands_and_when_it_was_committed() -> None:
+@pytest.mark.parametrize("is_one_phase", [True, False])
+def test_small_ones_come_together(is_one_phase: bool) -> None:  # noqa: FBT001 - a case
+    """With each other and with ordinary transactions around them: a page for each would cost more than its rows."""
+    log, count = WrittenLog(), 50
+    for number in range(0, 2 * count, 2):
+        log.prepared(b"%d" % number, (TABLES[0], events.WRITE_V1, [named(number, "x")]), is_one_phase=is_one_phase)
+        log.transaction((TABLES[0], events.WRITE_V1, [named(number + 1, "x")]))
+        if not is_one_phase:
+            log.ended(b"%d" % number, "COMMIT")
+    ((name, ids, place, is_end),) = pages_of(log, Place(FILE), bytes_max=1_000_000)
+    assert (name, place.position, place.prepared, is_end) == ("w.a", log.position, (), True)
+    pairs = range(0, 2 * count, 2)
+    assert ids == [each for one in pairs for each in ((one, one + 1) if is_one_phase else (one + 1, one))]
+
+
+def test_a_commit_among_others_of_which_one_table_is_delivered() -> None:
+    """Its rows of that table are delivered, too: also where it was prepared before, so that it is read again."""
+    log = WrittenLog()
+    changes = [(table, events.WRITE_V1, [named(number, "x")]) for number, table in enumerate(TABLES[:2], 1)]
+    log.prepared(b"early", *changes)
+    log.transaction((TABLES[0], events.WRITE_V1, [named(3, "x")]))
+    log.ended(b"early", "COMMIT")
+    log.prepared(b"late", *changes)
+    log.ended(b"late", "COMMIT")
+    first, second = pages_of(log, Place(FILE), bytes_max=1_000_000)
+    assert [first[:2], second[:2]] == [("w.a", [3, 1, 1]), ("w.b", [2, 2])]
+    rest = pages_of(log, first[2], bytes_max=1_000_000)
+    assert [(name, ids) for name, ids, _, _ in rest if ids] == [("w.b", [2]), ("w.b", [2])]
+    assert rest[-1][2] == replace(second[2], gtids=rest[-1][2].gtids)
+
+
+def test_the_rest_of_one_in_one_phase_comes_under_another_limit() -> None:
+    """Its events are at hand when it is read again, and so much of it is delivered."""
+    log = WrittenLog()
+    log.prepared(b"a", *[(TABLES[0], events.WRITE_V1, [named(at, "x" * 50)]) for at in range(8)], is_one_phase=True)
+    first = pages_of(log, Place(FILE), bytes_max=300)[0]
+    rest = pages_of(log, first[2], bytes_max=1_000_000)
+    assert [*first[1], *(number for _, ids, _, _ in rest for number in ids)] == list(range(8))
+
+
+@pytest.mark.parametrize("is_large", [True, False])
+def test_a_row_tells_where_it_stands_and_when_it_was_committed(is_large: bool) -> None:  # noqa: FBT001 - a case
     """Its position and GTID are those of the prepared transaction, its time that of the commit."""
     log = WrittenLog()
     log.prepared(b"a", (TABLES[0], events.WRITE_V1, [named(1, "x")]))
     log.ended(b"a", "COMMIT")
-    made = Segments(Place(FILE), lambda _: True, is_mariadb=True, bytes_max=1000)
+    made = Segments(Place(FILE), lambda _: True, is_mariadb=True, bytes_max=100 if is_large else 100_000)
     found: list[Segment] = []
     for event in EventReader().feed(b"".join(log.packets(4))):
         made.take(event._replace(timestamp=77 if event.kind == events.QUERY else 5))
         if made.committed is not None:
-            found = replayed(log, made, made.committed)
-    (mark,) = found[0].runs[0].marks
+            found.append(replayed(log, made, made.committed)[0])
+    (mark,) = (found[0] if is_large else made.close()).runs[0].marks
     assert (mark.gtid, mark.committed_us) == ("0-1-1", 77_000_000)
     assert mark.position < log.events[-2][0]
 
@@ -180,9 +221,9 @@ def test_only_so_many_are_prepared_at_a_time() -> None:
     """The offset has to hold them."""
     made = PreparedTransactions((), bytes_max=10)
     for number in range(PREPARED_MAX):
-        made.end(str(number), Place(FILE, number))
+        made.end(str(number), FILE, number)
     with pytest.raises(NotDescribed, match="XA RECOVER"):
-        made.end("one more", Place(FILE, PREPARED_MAX))
+        made.end("one more", FILE, PREPARED_MAX)
 
 
 @given(st.binary(max_size=160))

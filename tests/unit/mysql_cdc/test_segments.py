@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fetchers.mysql_cdc import events
+from fetchers.mysql_cdc import events, segments
 from fetchers.mysql_cdc.events import Event, EventReader, MalformedError, ServerRefused
 from fetchers.mysql_cdc.places import GtidSet, Place
 from fetchers.mysql_cdc.segment import Run, Segment
@@ -357,3 +357,23 @@ def test_what_comes_before_the_servers_last_word_is_read(count: int) -> None:
         assert reader.is_ended
         with pytest.raises(error):
             reader.feed(b"")
+
+
+def test_names_of_tables_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lists are asked again for one that was long unused, wanted or not; none of its rows is missing."""
+    monkeypatch.setattr(segments, "KNOWN_MAX", 3)
+    asked: list[str] = []
+
+    def takes(name: str) -> bool:
+        asked.append(name)
+        return name != "w.t1"
+
+    log, numbers = WrittenLog(), [0, 1, 0, 1, 2, 3, 4, 0, 1]
+    for number in numbers:
+        table = WrittenTable("w", f"t{number}", NAMED, number=number + 1)
+        log.transaction((table, events.WRITE_V1, [named(number, None)]))
+    made = Segments(Place(FILE), takes, is_mariadb=True, bytes_max=1_000_000)
+    for event in EventReader().feed(b"".join(log.packets(4))):
+        made.take(event)
+    assert {run.table.name: len(run.marks) for run in made.close().runs} == {"w.t0": 3, "w.t2": 1, "w.t3": 1, "w.t4": 1}
+    assert asked == ["w.t0", "w.t1", "w.t2", "w.t3", "w.t4", "w.t0", "w.t1"]

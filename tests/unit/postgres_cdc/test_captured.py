@@ -7,12 +7,12 @@ from typing import Any, cast
 
 import pytest
 
+from fetchers.postgres_cdc.captured import CapturedTables
 from fetchers.postgres_cdc.catalogue import Catalogue
 from fetchers.postgres_cdc.columns import Type
 from fetchers.postgres_cdc.config import PostgresCdcConfig
 from fetchers.postgres_cdc.events import change_form
 from fetchers.postgres_cdc.pgoutput import LogRelation, RelationColumn
-from fetchers.postgres_cdc.stretches import captured
 from fetchers.sdk import Fatal
 
 COLUMNS = (RelationColumn("id", 23, -1, is_identity=True),)
@@ -47,15 +47,13 @@ class Taking:
             {"database.hostname": "h", "database.user": "u", "database.dbname": "d", "topic.prefix": "srv"}
         )
         assert found.config is not None
-        self.config, self.server = found.config, server
-        self.form = change_form(found.config, "0")
-        self.apart: set[tuple[str, str]] = set()
+        self.server = server
+        self.tables = CapturedTables(found.config, change_form(found.config, "0"))
 
     def take(self, name: str) -> Any:
         """The table's schema and name as they were captured."""
         relation = LogRelation(1, "public", name, "d", COLUMNS)
-        table = captured(self.config, self.form, cast("Catalogue", self.server), relation, apart=self.apart)
-        return table.relation.name
+        return self.tables.captured(cast("Catalogue", self.server), relation).relation.name
 
 
 def test_all_tables_are_looked_at_once_for_all_that_are_there() -> None:

@@ -275,3 +275,19 @@ def test_rows_of_one_copy_that_debezium_had_not_delivered_are_delivered(
     framing.add(b"C\0" + struct.pack(">QQq", 30, 40, 5), 40)
     (group,) = framing.take().groups
     assert [message[-1:] for message in group.messages] == left
+
+
+def test_tables_that_were_dropped_are_forgotten_and_others_are_not() -> None:
+    """One that gets the number of such a table again is described first; a table that is not wanted stays known."""
+    framing = Framing(Place(1), rows_max=100, takes=lambda relation: relation.name != "t2")
+    for message, position in stream([[1, 2, 3], [2, 3]]):
+        framing.add(message, position)
+    assert framing.oids == {1, 2, 3}
+    assert [group.relation.oid for group in framing.take().groups] == [1, 3]
+    framing.forget([1])
+    assert framing.oids == {2, 3}
+    again = [(message, position + 10_000) for message, position in stream([[1, 1]])]
+    assert again[1][0] == described(1)
+    for message, position in again:
+        framing.add(message, position)
+    assert [len(group.messages) for group in framing.take().groups] == [2]
