@@ -30,7 +30,7 @@ from service.sinks.contract import (
 from service.sinks.iceberg.catalog import Lake
 from service.sinks.iceberg.config import IcebergSinkConfig, is_table_name
 from service.sinks.iceberg.evolution import created
-from service.sinks.iceberg.fitting import Fitting, has_way
+from service.sinks.iceberg.fitting import Fitting, has_way, misfit
 from service.sinks.iceberg.routing import routed
 from service.sinks.iceberg.schemaless import column_of_texts
 from service.sinks.iceberg.table import IcebergTable, offsets_key
@@ -171,8 +171,11 @@ class IcebergSink(SinkConnector[IcebergSinkConfig]):
         if batch.value.form is not Form.JSON:
             return _struct(column)
         if batch.value.schema is None:
-            values, unfit = column_of_texts(column, self._place_of_types())
+            values, unfit, changed = column_of_texts(column, self._place_of_types())
             _refuse(batch, unfit & is_fit, RefusalReason.WRONG_TYPE, _ODD)
+            for row, path in changed.items():
+                batch.refuse(row, RefusalReason.OUT_OF_RANGE, misfit(path, pa.float64()))
+                unfit[row] = True
         else:
             values, misfits = column_of_json(column, shape_of(batch.value, "parquet"))
             unfit = mask_of(misfits, len(batch))
