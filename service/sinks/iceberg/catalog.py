@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import pydantic
 import requests
-from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.catalog import Catalog, MetastoreCatalog, load_catalog
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import (
@@ -35,6 +35,8 @@ from pyiceberg.exceptions import (
 )
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.transforms import (
     BucketTransform,
     DayTransform,
@@ -200,6 +202,7 @@ class Lake:
             self.catalog = self._opened()
             self._reach.check_catalog(config.catalog_type, self.catalog.properties)
             self._reach.guard(self.catalog)
+            _keep_in_order(self.catalog)
 
     def _opened(self) -> Catalog:
         name, properties = self._config.catalog_name, self._config.catalog
@@ -224,8 +227,11 @@ class Lake:
                 return None
             self._reach.check_properties(table.metadata.properties)
             self._reach.check_location(table.location(), table.io.properties)
-            if keys.branch != "main" and keys.branch not in table.metadata.refs and table.metadata.current_snapshot_id:
+            branch = table.metadata.refs.get(keys.branch)
+            if keys.branch != "main" and branch is None and table.metadata.current_snapshot_id:
                 raise Fatal(f"table {keys.name} has no branch '{keys.branch}': make it first")
+            if branch is not None and branch.snapshot_ref_type is not SnapshotRefType.BRANCH:
+                raise Fatal(f"'{keys.branch}' of table {keys.name} is a tag: name a branch")
             return table
 
     def create(self, keys: TableKeys, schema: Schema) -> None:
@@ -251,6 +257,39 @@ class Lake:
             except ValueError as error:
                 told_by = ", ".join(keys.partition_by)
                 raise Fatal(f"table {keys.name} cannot be partitioned by {told_by}: {error}") from error
+
+
+def latest_ms(metadata: TableMetadata) -> int:
+    """The time behind which the next change of a table is to be, in milliseconds since 1970.
+
+    A table whose own time, or whose log of snapshots or of versions, goes back by more than a minute is read by nobody
+    who uses Iceberg's Java library (its ``TableMetadata`` refuses it), nor is such a commit taken by a catalogue that
+    does.
+    """
+    snapshots_ms = [entry.timestamp_ms for entry in metadata.snapshot_log[-1:]]
+    versions_ms = [entry.timestamp_ms for entry in metadata.metadata_log[-1:]]
+    return max(metadata.last_updated_ms, *snapshots_ms, *versions_ms, 0)
+
+
+def _keep_in_order(catalog: Catalog) -> None:
+    """Let no change of a table have a time before the last one, also where the clock was set back since.
+
+    PyIceberg writes its own clock's time into versions that it makes itself, as of a schema; a REST catalogue's server
+    makes them by its own.
+    """
+    if not isinstance(catalog, MetastoreCatalog):
+        return
+    stage = catalog._update_and_stage_table  # noqa: SLF001 - it has no door for this
+
+    def staged(current: Table | None, *rest: Any) -> Any:
+        made = stage(current, *rest)
+        if current is None or made.metadata == current.metadata:
+            return made
+        at_ms = max(made.metadata.last_updated_ms, latest_ms(current.metadata) + 1)
+        made.metadata = made.metadata.model_copy(update={"last_updated_ms": at_ms})
+        return made
+
+    catalog._update_and_stage_table = staged  # type: ignore[assignment,method-assign] # noqa: SLF001 - as above
 
 
 def _partition(text: str) -> tuple[str, Transform[Any, Any]]:

@@ -140,10 +140,11 @@ class IcebergSink(SinkConnector[IcebergSinkConfig]):
 
     def _of_another_topic(self, partition: Partition, offset: int) -> str:
         topic, number = partition
-        key = offsets_key(self._ready.connector, topic)
+        branches = {self.config.table(name).branch for name in (*self.config.names, *self._tables)}
+        keys = "' or '".join(sorted(offsets_key(self._ready.connector, topic, branch) for branch in branches))
         return (
             f"partition {number} of topic {topic} is written to offset {offset}, and the topic does not go so far: if "
-            f"it was made anew, remove the property '{key}' of the tables, then restart the task"
+            f"it was made anew, remove the property '{keys}' of the tables, then restart the task"
         )
 
     def _take(self, partition: Partition, batch: SinkBatch, offsets: Numbers) -> None:
