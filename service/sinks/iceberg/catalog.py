@@ -15,7 +15,9 @@ from urllib.parse import urlsplit
 
 import pydantic
 import requests
+from botocore.exceptions import BotoCoreError
 from pyiceberg.catalog import Catalog, MetastoreCatalog, load_catalog
+from pyiceberg.catalog.glue import GlueCatalog
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import (
@@ -48,13 +50,14 @@ from pyiceberg.transforms import (
     YearTransform,
 )
 from requests.adapters import HTTPAdapter
+from requests.utils import select_proxy
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
-from fetchers.sdk.reach import AllowedAddresses, AllowedPaths
+from fetchers.sdk.reach import AddressRefusedError, AllowedAddresses, AllowedPaths
 from fetchers.toolkit.databases import postgresql_error
+from service.sinks.bound_clients import bind, bind_boto, check_host
 from service.sinks.contract import Fatal, StartAnew
-from service.sinks.filesystem.sink import check_host
 from service.sinks.iceberg.config import IcebergSinkConfig, TableKeys
 from service.sinks.iceberg.reach import StorageReach
 from service.sinks.jdbc.sqlite import SQLITE_MENDS
@@ -122,8 +125,8 @@ def _classified(config: IcebergSinkConfig) -> Iterator[None]:
                 f"iceberg.catalog.uri leads to no REST catalogue: correct it ({_text(config, error)})"
             ) from error
         raise StartAnew(f"the catalogue fails: {_text(config, error)}") from error
-    except requests.RequestException as error:
-        raise StartAnew(f"the catalogue does not answer: {type(error).__name__}") from error
+    except (requests.RequestException, BotoCoreError, AddressRefusedError) as error:
+        raise _unreached(error) from error
     except OSError as error:
         mend = _MENDS.get(error.errno or 0)
         if mend is not None or "ACCESS_DENIED" in str(error):
@@ -132,6 +135,13 @@ def _classified(config: IcebergSinkConfig) -> Iterator[None]:
         raise StartAnew(f"the storage fails: {error.strerror or error}") from error
     except SQLAlchemyError as error:
         raise _of_database(error) from error
+
+
+def _unreached(error: Exception) -> Exception:
+    reason = getattr(error, "kwargs", {}).get("error", error)  # Amazon's client wraps what its connections raise
+    if isinstance(reason, AddressRefusedError):
+        return Fatal(str(reason))
+    return StartAnew(f"the catalogue does not answer: {type(error).__name__}")
 
 
 def _kind(error: Exception) -> type[Exception]:
@@ -164,29 +174,44 @@ def _of_database(error: SQLAlchemyError) -> Exception:
 
 
 class _Door(HTTPAdapter):
-    """Asks only where connectors may ask, and not for ever."""
+    """Dials only what connectors may reach, and does not wait for ever."""
 
-    def __init__(self, allowed: AllowedAddresses) -> None:
+    def __init__(self, allowed: AllowedAddresses, signer: HTTPAdapter | None = None) -> None:
         super().__init__()
-        self._allowed = allowed
+        self._allowed, self._signer = allowed, signer
+        bind(self.poolmanager, allowed)
+
+    def add_headers(self, request: Any, **kwargs: Any) -> None:
+        """Called before each request."""
+        if self._signer is not None:
+            self._signer.add_headers(request, **kwargs)
 
     def send(self, request: Any, *args: Any, **kwargs: Any) -> Any:
-        if not self._allowed.is_internal_free:
-            parts = urlsplit(request.url)
+        if not self._allowed.is_internal_free and select_proxy(request.url, kwargs.get("proxies")):
+            parts = urlsplit(request.url)  # of the worker's environment; it looks up the name by itself
             check_host(parts.hostname or "", parts.port, self._allowed)
         return super().send(request, *args, **{**kwargs, "timeout": kwargs.get("timeout") or ANSWER_SECONDS_MAX})
 
 
 class _RestCatalog(RestCatalog):
-    """With a time limit."""
+    """With a time limit, and within what the worker allows."""
 
-    allowed: AllowedAddresses
+    reach: StorageReach
+
+    def _create_session(self) -> requests.Session:
+        # Called with the config's properties, and again with those that the server has told.
+        self.reach.check_catalog("rest", self.properties)
+        return super()._create_session()
 
     def _create_legacy_oauth2_auth_manager(self, session: requests.Session) -> Any:
         # Called for each session, before its first request.
         for scheme in ("http://", "https://"):
-            session.mount(scheme, _Door(self.allowed))
+            session.mount(scheme, _Door(self.reach.addresses))
         return super()._create_legacy_oauth2_auth_manager(session)
+
+    def _init_sigv4(self, session: requests.Session) -> None:
+        super()._init_sigv4(session)
+        session.mount(self.uri, _Door(self.reach.addresses, cast("HTTPAdapter", session.adapters[self.uri])))
 
 
 class Lake:
@@ -207,16 +232,23 @@ class Lake:
     def _opened(self) -> Catalog:
         name, properties = self._config.catalog_name, self._config.catalog
         if self._config.catalog_type == "rest":
-            kind = cast("type[RestCatalog]", type("Rest", (_RestCatalog,), {"allowed": self._reach.addresses}))
+            kind = cast("type[RestCatalog]", type("Rest", (_RestCatalog,), {"reach": self._reach}))
             return kind(name, **{key: text for key, text in properties.items() if key != "type"})
         if self._config.catalog_type == "sql":
-            self._reach.check_database(make_url(properties["uri"]))
+            url = make_url(properties["uri"])
+            self._reach.check_database(url)
             own = {key: text for key, text in properties.items() if key != "type"}
+            dialled = self._reach.dialled(url)
+            if dialled is not url:
+                own["uri"] = dialled.render_as_string(hide_password=False)
             try:
                 return SqlCatalog(name, **own)
             except SQLAlchemyError:
                 return SqlCatalog(name, **own)  # another task has made the catalogue's tables at this moment
-        return load_catalog(name, **properties)
+        opened = load_catalog(name, **properties)
+        if isinstance(opened, GlueCatalog):
+            bind_boto(opened.glue, self._reach.addresses)
+        return opened
 
     def load(self, keys: TableKeys) -> Table | None:
         """A table as it is now; None where there is none."""
