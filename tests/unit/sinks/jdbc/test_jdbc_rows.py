@@ -44,8 +44,7 @@ def made(
     **config: str,
 ) -> tuple[Rows, list[tuple[int, str, str]]]:
     """Rows, and what was refused."""
-    is_text = isinstance(values, pa.Array)
-    texts = values.to_pylist() if is_text else [None if each is None else json.dumps(each) for each in values]
+    texts = values.to_pylist() if isinstance(values, pa.Array) else [each and json.dumps(each) for each in values]
     count, refused = len(values), list[tuple[int, str, str]]()
     columns = {
         "topic": pa.array(["t"] * count),
