@@ -11,6 +11,7 @@ import errno
 import ipaddress
 import os
 import re
+import socket
 import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -130,6 +131,19 @@ class AllowedAddresses:
         if not self.permits(address):
             message = f"{host} is an internal address, and not within {ADDRESSES_KEY} of the worker"
             raise AddressRefusedError(message)
+
+    def looked_up(self, host: str, port: int | None) -> list[str]:
+        """The addresses that a name stands for now and that are allowed, to be dialled as they are.
+
+        A client that is given the name would look it up again, and might be told others. Blocks. Raises OSError where
+        nobody knows the name, ValueError for what is none, AddressRefusedError where it has no allowed address.
+        """
+        numbers = socket.getaddrinfo(host, port, proto=socket.IPPROTO_TCP)
+        found = list(dict.fromkeys(str(number[-1][0]) for number in numbers))
+        allowed = [address for address in found if self.permits(address)]
+        if found and not allowed:
+            self.check(host, found[0])
+        return allowed
 
     def _is_named(self, address: str) -> bool:
         number = _number(address)

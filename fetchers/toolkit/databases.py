@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import socket
 import ssl
 from collections.abc import Mapping
 from contextlib import suppress
@@ -125,19 +124,13 @@ def address_of(host: str, port: int, addresses: AllowedAddresses) -> str | None:
     if addresses.is_internal_free:
         return None
     try:
-        found = [str(each[-1][0]) for each in socket.getaddrinfo(host, port, proto=socket.IPPROTO_TCP)]
+        return addresses.looked_up(host, port)[0]
     except OSError as error:
         raise Disconnected(f"{host}: the name cannot be looked up ({error})") from error
     except ValueError as error:
         raise Fatal(f"{host} is no name of a host") from error
-    for address in found:
-        if addresses.permits(address):
-            return address
-    try:
-        addresses.check(host, found[0])
     except AddressRefusedError as error:
         raise Fatal(str(error)) from error
-    return None
 
 
 def connect_postgresql(login: Login, *, addresses: AllowedAddresses, program: str, zone: str = "UTC") -> Any:
@@ -181,6 +174,32 @@ def close_postgresql(cursor: Any, connection: Any) -> None:
                 owned.close()
 
 
+class _NamedTls(ssl.SSLContext):
+    """TLS with the server of a name, whatever number was dialled for it; asyncmy would ask for the number."""
+
+    host = ""
+
+    def wrap_bio(  # noqa: PLR0917 - of Python's own method
+        self,
+        incoming: ssl.MemoryBIO,
+        outgoing: ssl.MemoryBIO,
+        server_side: bool = False,  # noqa: FBT001, FBT002 - as above
+        server_hostname: str | bytes | None = None,
+        session: ssl.SSLSession | None = None,
+    ) -> ssl.SSLObject:
+        """As asyncio begins TLS."""
+        del server_hostname
+        return super().wrap_bio(incoming, outgoing, server_side, self.host, session)
+
+
+def _tls_of(host: str) -> ssl.SSLContext:
+    """As ``ssl.create_default_context`` makes one: what the system trusts, and the name."""
+    made = _NamedTls(ssl.PROTOCOL_TLS_CLIENT)
+    made.host = host
+    made.load_default_certs(ssl.Purpose.SERVER_AUTH)
+    return made
+
+
 async def connect_mysql(login: Login, *, addresses: AllowedAddresses, first_command: str) -> Any:
     """An asyncmy connection that commits by itself, values as the server's texts.
 
@@ -189,12 +208,10 @@ async def connect_mysql(login: Login, *, addresses: AllowedAddresses, first_comm
     url = login.url
     mode = url.settings.get("sslMode", "").upper()
     wants_tls = mode in {"REQUIRED", "VERIFY_CA", "VERIFY_IDENTITY"} or url.settings.get("useSSL") == "true"
-    context = ssl.create_default_context() if wants_tls else None
+    context = _tls_of(url.host) if wants_tls else None
     if context is not None and not mode.startswith("VERIFY"):
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     address = await asyncio.to_thread(address_of, url.host, url.port, addresses)
-    if context is not None and context.check_hostname:
-        address = None  # the certificate must be that of the name, and of nobody to whom the name might lead by now
     return await asyncmy.connect(
         host=address or url.host,
         port=url.port,

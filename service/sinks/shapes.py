@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from service.sinks.avro_columns import AvroShapeError, avro_shape
@@ -255,6 +256,7 @@ def _read_at_once(texts: Any, shape: Shape) -> Any:
     column = column.cast(shape.type)
     column.validate(full=True)
     _demand_values(column)
+    _demand_numbers(column)
     return column
 
 
@@ -277,6 +279,15 @@ def _demand_values(column: Any) -> None:
             raise ValueError(f"{field.name} is missing")
         if pa.types.is_struct(field.type):
             _demand_values(child)
+
+
+def _demand_numbers(column: Any) -> None:
+    """Arrow takes whole numbers beyond all doubles for infinite ones; infinities have words of their own in JSON."""
+    for child in column.flatten():
+        if pa.types.is_struct(child.type):
+            _demand_numbers(child)
+        elif pa.types.is_floating(child.type) and pc.any(pc.is_inf(child)).as_py():
+            raise ValueError("a number is out of range")
 
 
 def _value(value: Any, schema: Schema, path: str = "") -> Any:

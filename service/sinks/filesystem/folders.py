@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -91,12 +92,20 @@ def _field_of_json(texts: Any, path: str) -> list[Any]:
     """The values of a field of JSON texts, None where there is none. All texts are read at once."""
     head, *rest = path.split(".")
     joined = ",".join(text or "null" for text in texts.to_pylist())
-    rows = msgspec.json.decode(f"[{joined}]")
+    try:
+        rows = msgspec.json.decode(f"[{joined}]")
+    except msgspec.ValidationError:  # somewhere is a number beyond all doubles, which may be of another field
+        rows = json.loads(f"[{joined}]", parse_int=_counted)
     # What is no object has no fields.
     found = [row.get(head) if isinstance(row, dict) else None for row in rows]
     for name in rest:
         found = [each.get(name) if isinstance(each, dict) else None for each in found]
     return found
+
+
+def _counted(text: str) -> int | float:
+    """Python makes no number of more digits by itself, nor does anybody name a folder by them."""
+    return int(text) if len(text) <= _NAME_BYTES_MAX else float(text)
 
 
 def _text_of_json(value: str | int | None) -> str | None:

@@ -19,12 +19,12 @@ from urllib.parse import urlsplit
 
 import boto3
 from boto3.s3.transfer import TransferConfig
-from botocore.awsrequest import AWSHTTPConnection, AWSHTTPConnectionPool, AWSHTTPSConnection, AWSHTTPSConnectionPool
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError, NoCredentialsError
 
 from fetchers.sdk import Fatal
 from fetchers.sdk.reach import ADDRESSES_KEY, AddressRefusedError, AllowedAddresses
+from service.sinks.bound_clients import bind_boto
 from service.sinks.filesystem.config import FilesConfig
 
 T = TypeVar("T")
@@ -325,36 +325,5 @@ def _client(config: FilesConfig, allowed: AllowedAddresses) -> Any:
             **settings,
         ),
     )
-    # The client has no door for this: each of its connections is looked at by the number that it leads to.
-    client._endpoint.http_session._manager.pool_classes_by_scheme = _bounded_pools(allowed)  # noqa: SLF001 - as said
+    bind_boto(client, allowed)
     return client
-
-
-def _bounded_pools(allowed: AllowedAddresses) -> dict[str, Any]:
-    """Connections that lead to allowed addresses only, whatever their names stand for at that moment."""
-
-    class Bounded:
-        host: str
-
-        def _new_conn(self) -> Any:
-            connected: Any = super()._new_conn()  # type: ignore[misc]
-            try:
-                allowed.check(self.host, str(connected.getpeername()[0]))
-            except AddressRefusedError:
-                connected.close()
-                raise
-            return connected
-
-    class Plain(Bounded, AWSHTTPConnection):  # type: ignore[misc]
-        pass
-
-    class Tls(Bounded, AWSHTTPSConnection):  # type: ignore[misc]
-        pass
-
-    class PlainPool(AWSHTTPConnectionPool):  # type: ignore[misc]
-        ConnectionCls = Plain
-
-    class TlsPool(AWSHTTPSConnectionPool):  # type: ignore[misc]
-        ConnectionCls = Tls
-
-    return {"http": PlainPool, "https": TlsPool}

@@ -8,7 +8,6 @@ task, and its records come again.
 from __future__ import annotations
 
 import errno
-import socket
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,8 +19,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fetchers.sdk.reach import AddressRefusedError, AllowedAddresses
 from service.sinks.batch import Form, RefusalReason
+from service.sinks.bound_clients import check_host
 from service.sinks.contract import (
     Fatal,
     Finding,
@@ -259,15 +258,6 @@ class FileSystemSink(FilesSink):
     """Writes files to HDFS, to folders or to object storage."""
 
     config_class = FileSystemSinkConfig
-
-
-def check_host(host: str, port: int | None, allowed: AllowedAddresses) -> None:
-    """Look at what a host stands for, for clients whose connections cannot be looked at. Raises Fatal."""
-    for *_, address in socket.getaddrinfo(host, port, proto=socket.IPPROTO_TCP):
-        try:
-            allowed.check(host, str(address[0]))
-        except AddressRefusedError as error:
-            raise Fatal(str(error)) from error
 
 
 def _drop(partitions: Sequence[PartitionFiles]) -> None:

@@ -15,7 +15,9 @@ from urllib.parse import urlsplit
 
 import pydantic
 import requests
-from pyiceberg.catalog import Catalog, load_catalog
+from botocore.exceptions import BotoCoreError
+from pyiceberg.catalog import Catalog, MetastoreCatalog, load_catalog
+from pyiceberg.catalog.glue import GlueCatalog
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import (
@@ -35,6 +37,8 @@ from pyiceberg.exceptions import (
 )
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.transforms import (
     BucketTransform,
     DayTransform,
@@ -46,13 +50,14 @@ from pyiceberg.transforms import (
     YearTransform,
 )
 from requests.adapters import HTTPAdapter
+from requests.utils import select_proxy
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
-from fetchers.sdk.reach import AllowedAddresses, AllowedPaths
+from fetchers.sdk.reach import AddressRefusedError, AllowedAddresses, AllowedPaths
 from fetchers.toolkit.databases import postgresql_error
+from service.sinks.bound_clients import bind, bind_boto, check_host
 from service.sinks.contract import Fatal, StartAnew
-from service.sinks.filesystem.sink import check_host
 from service.sinks.iceberg.config import IcebergSinkConfig, TableKeys
 from service.sinks.iceberg.reach import StorageReach
 from service.sinks.jdbc.sqlite import SQLITE_MENDS
@@ -120,8 +125,8 @@ def _classified(config: IcebergSinkConfig) -> Iterator[None]:
                 f"iceberg.catalog.uri leads to no REST catalogue: correct it ({_text(config, error)})"
             ) from error
         raise StartAnew(f"the catalogue fails: {_text(config, error)}") from error
-    except requests.RequestException as error:
-        raise StartAnew(f"the catalogue does not answer: {type(error).__name__}") from error
+    except (requests.RequestException, BotoCoreError, AddressRefusedError) as error:
+        raise _unreached(error) from error
     except OSError as error:
         mend = _MENDS.get(error.errno or 0)
         if mend is not None or "ACCESS_DENIED" in str(error):
@@ -130,6 +135,13 @@ def _classified(config: IcebergSinkConfig) -> Iterator[None]:
         raise StartAnew(f"the storage fails: {error.strerror or error}") from error
     except SQLAlchemyError as error:
         raise _of_database(error) from error
+
+
+def _unreached(error: Exception) -> Exception:
+    reason = getattr(error, "kwargs", {}).get("error", error)  # Amazon's client wraps what its connections raise
+    if isinstance(reason, AddressRefusedError):
+        return Fatal(str(reason))
+    return StartAnew(f"the catalogue does not answer: {type(error).__name__}")
 
 
 def _kind(error: Exception) -> type[Exception]:
@@ -162,29 +174,44 @@ def _of_database(error: SQLAlchemyError) -> Exception:
 
 
 class _Door(HTTPAdapter):
-    """Asks only where connectors may ask, and not for ever."""
+    """Dials only what connectors may reach, and does not wait for ever."""
 
-    def __init__(self, allowed: AllowedAddresses) -> None:
+    def __init__(self, allowed: AllowedAddresses, signer: HTTPAdapter | None = None) -> None:
         super().__init__()
-        self._allowed = allowed
+        self._allowed, self._signer = allowed, signer
+        bind(self.poolmanager, allowed)
+
+    def add_headers(self, request: Any, **kwargs: Any) -> None:
+        """Called before each request."""
+        if self._signer is not None:
+            self._signer.add_headers(request, **kwargs)
 
     def send(self, request: Any, *args: Any, **kwargs: Any) -> Any:
-        if not self._allowed.is_internal_free:
-            parts = urlsplit(request.url)
+        if not self._allowed.is_internal_free and select_proxy(request.url, kwargs.get("proxies")):
+            parts = urlsplit(request.url)  # of the worker's environment; it looks up the name by itself
             check_host(parts.hostname or "", parts.port, self._allowed)
         return super().send(request, *args, **{**kwargs, "timeout": kwargs.get("timeout") or ANSWER_SECONDS_MAX})
 
 
 class _RestCatalog(RestCatalog):
-    """With a time limit."""
+    """With a time limit, and within what the worker allows."""
 
-    allowed: AllowedAddresses
+    reach: StorageReach
+
+    def _create_session(self) -> requests.Session:
+        # Called with the config's properties, and again with those that the server has told.
+        self.reach.check_catalog("rest", self.properties)
+        return super()._create_session()
 
     def _create_legacy_oauth2_auth_manager(self, session: requests.Session) -> Any:
         # Called for each session, before its first request.
         for scheme in ("http://", "https://"):
-            session.mount(scheme, _Door(self.allowed))
+            session.mount(scheme, _Door(self.reach.addresses))
         return super()._create_legacy_oauth2_auth_manager(session)
+
+    def _init_sigv4(self, session: requests.Session) -> None:
+        super()._init_sigv4(session)
+        session.mount(self.uri, _Door(self.reach.addresses, cast("HTTPAdapter", session.adapters[self.uri])))
 
 
 class Lake:
@@ -200,20 +227,28 @@ class Lake:
             self.catalog = self._opened()
             self._reach.check_catalog(config.catalog_type, self.catalog.properties)
             self._reach.guard(self.catalog)
+            _keep_in_order(self.catalog)
 
     def _opened(self) -> Catalog:
         name, properties = self._config.catalog_name, self._config.catalog
         if self._config.catalog_type == "rest":
-            kind = cast("type[RestCatalog]", type("Rest", (_RestCatalog,), {"allowed": self._reach.addresses}))
+            kind = cast("type[RestCatalog]", type("Rest", (_RestCatalog,), {"reach": self._reach}))
             return kind(name, **{key: text for key, text in properties.items() if key != "type"})
         if self._config.catalog_type == "sql":
-            self._reach.check_database(make_url(properties["uri"]))
+            url = make_url(properties["uri"])
+            self._reach.check_database(url)
             own = {key: text for key, text in properties.items() if key != "type"}
+            dialled = self._reach.dialled(url)
+            if dialled is not url:
+                own["uri"] = dialled.render_as_string(hide_password=False)
             try:
                 return SqlCatalog(name, **own)
             except SQLAlchemyError:
                 return SqlCatalog(name, **own)  # another task has made the catalogue's tables at this moment
-        return load_catalog(name, **properties)
+        opened = load_catalog(name, **properties)
+        if isinstance(opened, GlueCatalog):
+            bind_boto(opened.glue, self._reach.addresses)
+        return opened
 
     def load(self, keys: TableKeys) -> Table | None:
         """A table as it is now; None where there is none."""
@@ -224,8 +259,11 @@ class Lake:
                 return None
             self._reach.check_properties(table.metadata.properties)
             self._reach.check_location(table.location(), table.io.properties)
-            if keys.branch != "main" and keys.branch not in table.metadata.refs and table.metadata.current_snapshot_id:
+            branch = table.metadata.refs.get(keys.branch)
+            if keys.branch != "main" and branch is None and table.metadata.current_snapshot_id:
                 raise Fatal(f"table {keys.name} has no branch '{keys.branch}': make it first")
+            if branch is not None and branch.snapshot_ref_type is not SnapshotRefType.BRANCH:
+                raise Fatal(f"'{keys.branch}' of table {keys.name} is a tag: name a branch")
             return table
 
     def create(self, keys: TableKeys, schema: Schema) -> None:
@@ -251,6 +289,39 @@ class Lake:
             except ValueError as error:
                 told_by = ", ".join(keys.partition_by)
                 raise Fatal(f"table {keys.name} cannot be partitioned by {told_by}: {error}") from error
+
+
+def latest_ms(metadata: TableMetadata) -> int:
+    """The time behind which the next change of a table is to be, in milliseconds since 1970.
+
+    A table whose own time, or whose log of snapshots or of versions, goes back by more than a minute is read by nobody
+    who uses Iceberg's Java library (its ``TableMetadata`` refuses it), nor is such a commit taken by a catalogue that
+    does.
+    """
+    snapshots_ms = [entry.timestamp_ms for entry in metadata.snapshot_log[-1:]]
+    versions_ms = [entry.timestamp_ms for entry in metadata.metadata_log[-1:]]
+    return max(metadata.last_updated_ms, *snapshots_ms, *versions_ms, 0)
+
+
+def _keep_in_order(catalog: Catalog) -> None:
+    """Let no change of a table have a time before the last one, also where the clock was set back since.
+
+    PyIceberg writes its own clock's time into versions that it makes itself, as of a schema; a REST catalogue's server
+    makes them by its own.
+    """
+    if not isinstance(catalog, MetastoreCatalog):
+        return
+    stage = catalog._update_and_stage_table  # noqa: SLF001 - it has no door for this
+
+    def staged(current: Table | None, *rest: Any) -> Any:
+        made = stage(current, *rest)
+        if current is None or made.metadata == current.metadata:
+            return made
+        at_ms = max(made.metadata.last_updated_ms, latest_ms(current.metadata) + 1)
+        made.metadata = made.metadata.model_copy(update={"last_updated_ms": at_ms})
+        return made
+
+    catalog._update_and_stage_table = staged  # type: ignore[assignment,method-assign] # noqa: SLF001 - as above
 
 
 def _partition(text: str) -> tuple[str, Transform[Any, Any]]:

@@ -100,15 +100,15 @@ class Fitting:
         is_bad = np.zeros(len(column), dtype=bool)
         for index in range(len(column)):
             try:
-                made.append(column[index : index + 1].cast(goal))
+                made.append(_one_cast(column[index : index + 1], goal))
             except pa.ArrowInvalid:
                 made.append(pa.nulls(1, goal))
                 is_bad[index] = True
-        self._refuse(is_bad, rows, f"field '{path}' does not fit the table's column, {goal}")
+        self._refuse(is_bad, rows, misfit(path, goal))
         return pa.concat_arrays(made)
 
     def _list(self, column: Any, goal: Any, rows: Rows, path: str) -> Any:
-        offsets, inner = _spread(column, rows)
+        offsets, inner = spread(column, rows)
         values = self._fitted(column.flatten(), goal.value_type, inner, f"{path}.element")
         mask = column.is_null() if column.null_count else None
         made = pa.LargeListArray.from_arrays(pa.array(offsets, pa.int64()), values, mask=mask)
@@ -158,7 +158,21 @@ def has_way(records: Any, goal: Any, is_case_insensitive: bool, is_widened: bool
     return True
 
 
-def _spread(column: Any, rows: Rows) -> tuple[npt.NDArray[np.int64], Rows]:
+def misfit(path: str, goal: Any) -> str:
+    """Why a record is refused of which one value is not taken by its column of the Arrow type ``goal``."""
+    return f"field '{path}' does not fit the table's column, {goal}"
+
+
+def _one_cast(column: Any, goal: Any) -> Any:
+    """A single value; Arrow takes no whole number above 2 ** 53 for a double, also where one holds it."""
+    if pa.types.is_integer(column.type) and pa.types.is_floating(goal):
+        made = column.cast(goal, safe=False)
+        if made[0].as_py() == column[0].as_py():
+            return made
+    return column.cast(goal)
+
+
+def spread(column: Any, rows: Rows) -> tuple[npt.NDArray[np.int64], Rows]:
     """Offsets of the lists' items as they are flattened, and the row of each item."""
     places: Rows = np.asarray(column.offsets.to_numpy(), dtype=np.int64)
     lengths: Rows = places[1:] - places[:-1]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,11 +20,13 @@ from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 from sqlalchemy.engine import URL
 
 from fetchers.sdk.reach import ADDRESSES_KEY, AllowedAddresses, AllowedPaths
+from service.sinks.bound_clients import check_host
 from service.sinks.contract import Fatal
 from service.sinks.filesystem.object_store import INSTANCE_ADDRESS
-from service.sinks.filesystem.sink import check_host
 from service.sinks.iceberg.config import CODE_KEYS
 
+_NESTED_KEYS = ("auth", "ssl")
+"""Properties that no config can have, but the server of a REST catalogue can tell: a class, files of this machine."""
 _ADDRESS_KEYS = ("s3.endpoint", "s3.proxy-uri", "glue.endpoint", "gcs.service.host")
 _AUTHORITY_KEYS = ("adls.blob-storage-authority", "adls.dfs-storage-authority")
 _S3, _GCS = frozenset({"s3", "s3a", "s3n", "oss"}), frozenset({"gs", "gcs"})
@@ -53,6 +56,9 @@ class StorageReach:
         for key in CODE_KEYS:
             if properties.get(key):
                 raise Fatal(f"property {key} is set, which names code to be loaded: remove it, it is not supported")
+        for key in _NESTED_KEYS:
+            if properties.get(key):
+                raise Fatal(f"property {key} is set, which names code or files: remove it, it is not supported")
         for key in _ADDRESS_KEYS:
             if properties.get(key):
                 self._check_address(str(properties[key]), key)
@@ -98,6 +104,18 @@ class StorageReach:
             if host.startswith(("/", "@")):
                 raise Fatal("iceberg.catalog.uri leads to a socket of this machine, which is not allowed: name a host")
             check_host(host.rpartition(":")[0] if host.count(":") == 1 else host, None, self.addresses)
+
+    def dialled(self, url: URL) -> URL:
+        """The address of a database that was looked at, with the numbers to be dialled; the name is for TLS."""
+        if url.drivername == "sqlite" or self.addresses.is_internal_free or "hostaddr" in url.query:
+            return url
+        told = url.get_dialect()().create_connect_args(url)[1]
+        ports = str(told.get("port") or "").split(",")
+        numbers = [
+            self.addresses.looked_up(host, int(port or 5432))[0]
+            for host, port in zip_longest(str(told["host"]).split(","), ports, fillvalue=ports[0])
+        ]
+        return url.update_query_dict({"hostaddr": ",".join(numbers)})
 
     def check_location(self, location: str, properties: Mapping[str, Any]) -> None:
         """Before a file is opened there; as PyIceberg reads the text."""

@@ -30,7 +30,7 @@ from service.sinks.contract import (
 from service.sinks.iceberg.catalog import Lake
 from service.sinks.iceberg.config import IcebergSinkConfig, is_table_name
 from service.sinks.iceberg.evolution import created
-from service.sinks.iceberg.fitting import Fitting, has_way
+from service.sinks.iceberg.fitting import Fitting, has_way, misfit
 from service.sinks.iceberg.routing import routed
 from service.sinks.iceberg.schemaless import column_of_texts
 from service.sinks.iceberg.table import IcebergTable, offsets_key
@@ -140,10 +140,11 @@ class IcebergSink(SinkConnector[IcebergSinkConfig]):
 
     def _of_another_topic(self, partition: Partition, offset: int) -> str:
         topic, number = partition
-        key = offsets_key(self._ready.connector, topic)
+        branches = {self.config.table(name).branch for name in (*self.config.names, *self._tables)}
+        keys = "' or '".join(sorted(offsets_key(self._ready.connector, topic, branch) for branch in branches))
         return (
             f"partition {number} of topic {topic} is written to offset {offset}, and the topic does not go so far: if "
-            f"it was made anew, remove the property '{key}' of the tables, then restart the task"
+            f"it was made anew, remove the property '{keys}' of the tables, then restart the task"
         )
 
     def _take(self, partition: Partition, batch: SinkBatch, offsets: Numbers) -> None:
@@ -171,8 +172,11 @@ class IcebergSink(SinkConnector[IcebergSinkConfig]):
         if batch.value.form is not Form.JSON:
             return _struct(column)
         if batch.value.schema is None:
-            values, unfit = column_of_texts(column, self._place_of_types())
+            values, unfit, changed = column_of_texts(column, self._place_of_types())
             _refuse(batch, unfit & is_fit, RefusalReason.WRONG_TYPE, _ODD)
+            for row, path in changed.items():
+                batch.refuse(row, RefusalReason.OUT_OF_RANGE, misfit(path, pa.float64()))
+                unfit[row] = True
         else:
             values, misfits = column_of_json(column, shape_of(batch.value, "parquet"))
             unfit = mask_of(misfits, len(batch))

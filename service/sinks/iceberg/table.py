@@ -16,17 +16,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
-from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, RESTError
+import pydantic
+from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, NoSuchTableError, RESTError
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table, Transaction
-from pyiceberg.table.update import AddSnapshotUpdate, AssertTableUUID, TableUpdate
+from pyiceberg.table.update import AddSnapshotUpdate, AssertTableUUID, SetSnapshotRefUpdate, TableUpdate
 from requests import RequestException
 from sqlalchemy.exc import SQLAlchemyError
 
 from fetchers.sdk import Clock
 from service.sinks.contract import Fatal, Partition, StartAnew
-from service.sinks.iceberg.catalog import Lake, told
+from service.sinks.iceberg.catalog import Lake, latest_ms, told
 from service.sinks.iceberg.config import IcebergSinkConfig, TableKeys
 from service.sinks.iceberg.evolution import changes
 from service.sinks.iceberg.files import written
@@ -37,12 +38,20 @@ FITTED_MAX = 1_024
 _WAIT_SECONDS_MAX = 2.0
 _UNKNOWN = (CommitStateUnknownException, RESTError, RequestException, SQLAlchemyError, OSError)
 """After these nobody knows whether the commit was made."""
+_KEPT_OF_BRANCHES = ("max_ref_age_ms", "max_snapshot_age_ms", "min_snapshots_to_keep")
 
 
 def offsets_key(connector: str, topic: str, branch: str = "main") -> str:
-    """The property of a table that says how far a topic's records are in it, as JSON by partition."""
-    place = "" if branch == "main" else f"{branch}."
-    return f"headrace.offsets.{place}{connector}.{topic}"
+    """The property of a table that says how far a topic's records are in it, as JSON by partition.
+
+    Each of these names may have dots, and no two places have one property: dots of all but the last are escaped.
+    """
+    place = "offsets" if branch == "main" else f"branch-offsets.{_undotted(branch)}"
+    return f"headrace.{place}.{_undotted(connector)}.{topic}"
+
+
+def _undotted(name: str) -> str:
+    return name.replace("%", "%25").replace(".", "%2E")
 
 
 @dataclass(slots=True)
@@ -180,23 +189,24 @@ class IcebergTable:
         """Commit; whether it was made says the table, read anew."""
         with told(self.config):
             change = self._transaction()
-        is_refused = False
+        is_refused, catalog = False, self.table.catalog
         try:
-            self.table.catalog.commit_table(
+            made = catalog.commit_table(
                 self.table,
                 (*change._requirements, AssertTableUUID(uuid=self.table.metadata.table_uuid)),  # noqa: SLF001 - as below
                 self._in_order(change._updates),  # noqa: SLF001 - PyIceberg's own commit repeats what it takes for failed
             )
+            with suppress(Fatal):  # where files may not be touched, they stay
+                catalog._delete_old_metadata(self.table.io, self.table.metadata, made.metadata)  # noqa: SLF001
         except CommitFailedException:
             is_refused = True
             _wait(attempt)
+        except (NoSuchTableError, pydantic.ValidationError):
+            _wait(attempt)  # a gateway's word, perhaps: who asks for the table hears more
         except _UNKNOWN as error:
             _raise_if_fatal(error, self.config)
             _wait(attempt)
-        found = self._loaded()
-        if found.metadata.table_uuid != self.table.metadata.table_uuid:
-            raise StartAnew(f"table {self.keys.name} is another one since its files were written")
-        self._use(found)
+        self._use(self._loaded())
         if is_refused and {p: self.offset_in_table(p) for p in self._ends} != self._ends:
             for producer in change._snapshot_producers:  # noqa: SLF001
                 producer._clean_all_uncommitted()  # noqa: SLF001 - its manifests; the data files are tried again
@@ -218,18 +228,20 @@ class IcebergTable:
     def _in_order(self, updates: tuple[TableUpdate, ...]) -> tuple[TableUpdate, ...]:
         """The snapshot gets a time behind that of the last one, also where the clock was set back since.
 
-        A table whose log of snapshots goes back by more than a minute is read by nobody who uses Iceberg's Java
-        library (its ``TableMetadata`` refuses it), nor is such a commit taken by a catalogue that does.
+        And the branch keeps what is said of how long its snapshots are kept, which PyIceberg leaves out.
         """
-        metadata = self.table.metadata
-        last_ms = max(metadata.last_updated_ms, *(entry.timestamp_ms for entry in metadata.snapshot_log[-1:]), 0)
-        at_ms = max(int(self.clock.now().timestamp() * 1000), last_ms + 1)
-        return tuple(
-            each.model_copy(update={"snapshot": each.snapshot.model_copy(update={"timestamp_ms": at_ms})})
-            if isinstance(each, AddSnapshotUpdate)
-            else each
-            for each in updates
-        )
+        at_ms = max(int(self.clock.now().timestamp() * 1000), latest_ms(self.table.metadata) + 1)
+        made: list[TableUpdate] = []
+        for each in updates:
+            if isinstance(each, AddSnapshotUpdate):
+                timed = each.snapshot.model_copy(update={"timestamp_ms": at_ms})
+                made.append(each.model_copy(update={"snapshot": timed}))
+            elif isinstance(each, SetSnapshotRefUpdate) and each.ref_name in self.table.metadata.refs:
+                there = self.table.metadata.refs[each.ref_name]
+                made.append(each.model_copy(update={name: getattr(there, name) for name in _KEPT_OF_BRANCHES}))
+            else:
+                made.append(each)
+        return tuple(made)
 
     def _properties(self) -> dict[str, str]:
         made: dict[str, dict[str, int]] = {}
@@ -247,11 +259,14 @@ class IcebergTable:
         found = self.lake.load(self.keys)
         if found is None:
             raise StartAnew(f"table {self.keys.name} is not there any more")
+        if self.is_pending and found.metadata.table_uuid != self.table.metadata.table_uuid:
+            raise StartAnew(f"table {self.keys.name} is another one since its files were written")
         return found
 
     def _use(self, table: Table) -> None:
         """``write-props`` go before the table's own properties, in this copy of them alone."""
-        if self.table.metadata.current_schema_id != table.metadata.current_schema_id:
+        known, found = self.table.metadata, table.metadata
+        if (known.table_uuid, known.current_schema_id) != (found.table_uuid, found.current_schema_id):
             self._fitted.clear()
         self.table = table
         table.metadata.properties.update(self.config.iceberg_tables_write_props)

@@ -138,7 +138,7 @@ def _keys(
     if mode == "record_key":
         keys = _whole(batch, "key")
         found.refuse(_mask(keys.is_null()), RefusalReason.UNUSABLE_ID, "the key is null, and is the primary key")
-        single = _single(keys, batch.key, names)
+        single = _single(keys, batch.key, names, found)
         if single is not None:
             return (single,)
         is_there, is_replaced = _mask(keys.is_valid()), config.replace_null_with_default
@@ -151,7 +151,7 @@ def _keys(
     return tuple(fields[name] for name in names or fields)
 
 
-def _single(keys: Any, kind: ValueType, names: Sequence[str]) -> FieldColumn | None:
+def _single(keys: Any, kind: ValueType, names: Sequence[str], found: Selection) -> FieldColumn | None:
     """A key that is one value, whose name ``pk.fields`` gives; None where it has fields."""
     name = names[0] if names else "key"
     if kind.form in {Form.TEXT, Form.BYTES}:
@@ -162,14 +162,39 @@ def _single(keys: Any, kind: ValueType, names: Sequence[str]) -> FieldColumn | N
     if schema is not None:
         if schema.kind is Kind.STRUCT:
             return None
-        values: list[Any] = [None if text is None else msgspec.json.decode(text) for text in keys.to_pylist()]
-        made, unfit = _column(values, schema)
+        made, unfit = _column(_documents(keys, found), schema)
         return None if unfit else FieldColumn(name, made, is_optional=False)
-    parsed = [None if text is None else msgspec.json.decode(text) for text in keys.to_pylist()]
+    parsed = _documents(keys, found)
     kinds = {type(each) for each in parsed if each is not None}
     if kinds <= {str} or kinds == {int}:
-        return FieldColumn(name, pa.array(parsed, pa.int64() if kinds == {int} else pa.string()), is_optional=False)
+        made, wrong = _made(parsed, None, pa.int64() if kinds == {int} else pa.string())
+        found.refuse(_at(wrong, len(parsed)), RefusalReason.OUT_OF_RANGE, "the key is a number that is no INT64")
+        return FieldColumn(name, made, is_optional=False)
     return None
+
+
+def _documents(texts: Any, found: Selection) -> list[Any]:
+    """Values of JSON, each read once; None for a null, and where one has a number that is out of every type's range."""
+    try:
+        return [None if text is None else msgspec.json.decode(text) for text in texts.to_pylist()]
+    except msgspec.ValidationError:
+        pass
+    made: list[Any] = []
+    wrong: list[int] = []
+    for row, text in enumerate(texts.to_pylist()):
+        try:
+            made.append(None if text is None else msgspec.json.decode(text))
+        except msgspec.ValidationError:
+            made.append(None)
+            wrong.append(row)
+    found.refuse(_at(wrong, len(made)), RefusalReason.OUT_OF_RANGE, "a number is beyond what any type holds")
+    return made
+
+
+def _at(rows: Sequence[int], count: int) -> npt.NDArray[np.bool_]:
+    mask = np.zeros(count, dtype=bool)
+    mask[list(rows)] = True
+    return mask
 
 
 def _schema(kind: ValueType) -> Schema | None:
@@ -258,7 +283,7 @@ def _json_fields(column: Any, schema: Schema, found: Selection, *, is_replaced: 
 
     It puts defaults in the place of nulls by itself, unless it is told not to; then the sink's own key counts.
     """
-    documents: list[Any] = [None if text is None else msgspec.json.decode(text) for text in column.to_pylist()]
+    documents = _documents(column, found)
     unfit = np.array([each is not None and not isinstance(each, dict) for each in documents], dtype=bool)
     found.refuse(unfit, RefusalReason.WRONG_TYPE, "the payload is no object, and its schema says struct")
     fields: dict[str, FieldColumn] = {}
@@ -268,8 +293,7 @@ def _json_fields(column: Any, schema: Schema, found: Selection, *, is_replaced: 
         if default is not None and (is_replaced or child.default is not None):
             values = [default if each is None else each for each in values]
         made, wrong = _column(values, child)
-        unfit = np.zeros(len(documents), dtype=bool)
-        unfit[wrong] = True
+        unfit = _at(wrong, len(documents))
         found.refuse(unfit, RefusalReason.WRONG_TYPE, f"field {name} is not of its schema, {child.name or child.kind}")
         if not child.is_optional:
             is_missing = np.array([each is None for each in values]) & np.array(

@@ -23,10 +23,10 @@ class Authority:
         """What to trust."""
         return self.folder / f"{self.name}.crt"
 
-    def sign(self, name: str) -> Path:
-        """A PEM file with a new key and its certificate for this machine."""
+    def sign(self, name: str, names: str = "DNS:localhost,IP:127.0.0.1") -> Path:
+        """A PEM file with a new key and its certificate: for this machine, or what else goes by these names."""
         self._openssl("req", *self._new_key(name), "-out", f"{name}.csr")
-        (self.folder / "names").write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\n", encoding="utf-8")
+        (self.folder / "names").write_text(f"subjectAltName={names}\n", encoding="utf-8")
         signer = ("-CA", f"{self.name}.crt", "-CAkey", f"{self.name}.key", "-CAcreateserial")
         self._openssl(
             "x509", "-req", "-in", f"{name}.csr", *signer, "-days", "2", "-extfile", "names", "-out", f"{name}.crt"

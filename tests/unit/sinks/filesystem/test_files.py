@@ -164,6 +164,17 @@ async def test_folders_by_fields(tmp_path: Path) -> None:
     }
 
 
+async def test_a_number_that_nobody_holds_beside_the_field_of_the_folder(tmp_path: Path) -> None:
+    """The line is written as it came; the number names no folder itself, and refuses its record alone."""
+    lines = ['{"n":1,"x":1e400}', '{"n":1e400}', '{"n":2}', '{"n":1,"x":%s}' % ("9" * 5000)]
+    refused: list[tuple[int, str, str]] = []
+    batch = batch_of(pa.array(lines), refused=refused)
+    await written(tmp_path, batch, partitioner__class="FieldPartitioner", partition__field__name="n")
+    assert [(row, reason) for row, reason, _ in refused] == [(1, "wrong_type")]
+    texts = {path.parent.name: path.read_text() for path in (tmp_path / "topics").rglob("*.json")}
+    assert texts == {"n=1": f"{lines[0]}\n{lines[3]}\n", "n=2": f"{lines[2]}\n"}
+
+
 async def test_folders_by_the_hour_where_clocks_change(tmp_path: Path) -> None:
     """In Berlin on 29 March 2026 the hour after 1 is 3; on 25 October 2 comes twice, and is one folder."""
     spring, autumn = 1774742400000, 1792882800000  # midnight UTC, 29 March; 23:00 UTC, 24 October

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from tests.unit.sinks.filesystem.files_runs import CLOCK_SET, FixedClock
 from tests.unit.sinks.iceberg.iceberg_runs import HERE, LakeFolder, batch_of
 
+MINUTE_MS = 60_000
 AT = datetime(2040, 3, 29, tzinfo=UTC)
 """Later than the table is made, which has the time of this machine."""
 
@@ -35,3 +38,34 @@ async def test_snapshots_are_in_order_though_the_clock_was_set(by: timedelta, tm
     assert times == [snapshot.timestamp_ms for snapshot in metadata.snapshots]
     assert times[0] == int(AT.timestamp() + 10) * 1000
     assert metadata.last_updated_ms >= times[-1]
+    demand_times_of_java(tmp_path)
+
+
+def demand_times_of_java(folder: Path) -> None:
+    """Every version of a table is one that Java's ``TableMetadata`` reads, not the last one alone.
+
+    It demands that the log of snapshots, that of earlier versions and the table's own time do not go back by more than
+    a minute (https://github.com/apache/iceberg/blob/main/core/src/main/java/org/apache/iceberg/TableMetadata.java).
+    """
+    versions = [json.loads(path.read_text()) for path in sorted(folder.rglob("*.metadata.json"))]
+    assert len(versions) > len((1, 2))
+    for version in versions:
+        for log in ("snapshot-log", "metadata-log"):
+            times = [entry["timestamp-ms"] for entry in version.get(log) or []] + [version["last-updated-ms"]]
+            assert all(next_ms - ms >= -MINUTE_MS for ms, next_ms in pairwise(times)), (log, times)
+
+
+async def test_a_schema_that_changes_after_the_clock_was_set_back(tmp_path: Path) -> None:
+    """Nothing is committed after it: the table is one that others read all the same, and goes on from there."""
+    lake, clock = LakeFolder(tmp_path), FixedClock(AT)
+    async with lake.running(clock=clock, iceberg__tables__evolve___schema___enabled="true") as sink:
+        await sink.open({HERE: None})
+        await sink.put(batch_of([{"n": 0}]))
+        await sink.flush({HERE: 1})
+        before = lake.table.metadata.last_updated_ms
+        await sink.put(batch_of([{"n": 1, "more": "x"}], begin=1))
+        assert lake.table.metadata.last_updated_ms > before
+        demand_times_of_java(tmp_path)
+        await sink.flush({HERE: 2})
+    assert lake.rows() == [0, 1]
+    demand_times_of_java(tmp_path)

@@ -69,6 +69,19 @@ async def test_which_field_of_a_payload_is_not_of_its_schema(lake: LakeFolder) -
     assert lake.rows("n") == [1]
 
 
+async def test_a_number_beyond_all_doubles_is_refused_alone(lake: LakeFolder) -> None:
+    """However it is written; it does not become infinite. Infinity itself has a word of its own."""
+    schema = json.dumps({"type": "struct", "fields": [{"field": "n", "type": "double", "optional": True}]})
+    async with lake.running() as sink:
+        refused = await put(sink, [{"n": 1.5}, {"n": 10**400}, {"n": "Infinity"}, {"n": None}], schema=schema)
+        alone = await put(sink, [{"n": -(10**400)}, {"n": 2}], begin=4, schema=schema)
+    assert [(row, reason, message) for row, reason, message in refused] == [
+        (1, "wrong_type", "field 'n' is not of its schema, FLOAT64")
+    ]
+    assert [row for row, _, _ in alone] == [0]
+    assert set(lake.table.scan().to_arrow()["n"].to_pylist()) == {1.5, 2.0, float("inf"), None}
+
+
 @pytest.mark.parametrize("kind", [UnauthorizedError, OAuthError, BadRequestError, ServerError, NoSuchTableError])
 def test_no_answer_of_a_catalogue_shows_a_secret_of_the_config(kind: type[Exception]) -> None:
     """Whatever it repeats of what it was sent, also where a long answer is cut within a secret."""

@@ -36,10 +36,15 @@ PAIR = ValueType(Form.JSON, '{"type":"struct","fields":[{"field":"a","type":"int
 
 
 def made(
-    values: list[Any], keys: pa.Array[Any], key: ValueType = PLAIN_JSON, *, value: ValueType = STRUCT, **config: str
+    values: list[Any] | pa.Array[Any],
+    keys: pa.Array[Any],
+    key: ValueType = PLAIN_JSON,
+    *,
+    value: ValueType = STRUCT,
+    **config: str,
 ) -> tuple[Rows, list[tuple[int, str, str]]]:
     """Rows, and what was refused."""
-    texts = [None if each is None else json.dumps(each) for each in values]
+    texts = values.to_pylist() if isinstance(values, pa.Array) else [each and json.dumps(each) for each in values]
     count, refused = len(values), list[tuple[int, str, str]]()
     columns = {
         "topic": pa.array(["t"] * count),
@@ -113,6 +118,18 @@ def test_forms_of_keys(key: ValueType, keys: list[str], expected: dict[str, list
     rows, refused = made([{"n": 1}, {"n": 2}], pa.array(keys), key, pk_mode="record_key", pk_fields=fields)
     assert refused == []
     assert {column.name: column.values.to_pylist() for column in rows.keys} == expected
+
+
+def test_numbers_beyond_all_types_are_refused_alone() -> None:
+    """Of values, which no double holds, and of keys, which are no BIGINT; each by itself."""
+    values = pa.array(['{"n":1,"ratio":2.5}', '{"n":2,"ratio":1e400}', '{"n":3,"ratio":%s}' % ("9" * 400)])
+    rows, refused = made(values, NONE, pk_mode="none")
+    assert [(row, reason) for row, reason, _ in refused] == [(1, "out_of_range"), (2, "wrong_type")]
+    assert rows.numbers.tolist() == [0]
+    keys = pa.array(["1", str(2**64), "1e400"])
+    rows, refused = made([{"n": 1}] * 3, keys, pk_mode="record_key", pk_fields="id")
+    assert sorted((row, reason) for row, reason, _ in refused) == [(1, "out_of_range"), (2, "out_of_range")]
+    assert [column.values.to_pylist() for column in rows.keys] == [[1]]
 
 
 def test_keys_of_kafka_and_of_the_value() -> None:
