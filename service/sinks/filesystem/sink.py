@@ -190,10 +190,8 @@ class FilesSink(SinkConnector[FilesConfig]):
         chunked: Any = batch.records.column("value")
         column = chunked.chunk(0) if chunked.num_chunks == 1 else chunked.combine_chunks()
         if self.config.format == "string":
-            texts, rows = texts_of(batch)
-            unfit = np.zeros(len(batch), dtype=bool)
-            unfit[rows] = True
-            _refuse(batch, unfit, is_fit, "the payload is not of its schema")
+            texts, misfits = texts_of(batch)
+            _refuse(batch, mask_of(misfits, len(batch)), is_fit, misfits.__getitem__)
             return column, texts.combine_chunks()
         if self.config.format == "json":
             lines = column if batch.value.form is Form.JSON else json_texts(column)
