@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from service.sinks.batch import Form, RefusalReason, Selection, SinkBatch
 from service.sinks.elasticsearch.config import ElasticsearchSinkConfig
+from service.sinks.headers import last_of
 from service.sinks.json_columns import escaped, joined, json_texts, key_texts, text
 from service.sinks.schemas import DECIMAL, MISFITS, Kind, Misfit, Schema, SchemaUnreadable, schema_of, unscaled
 from service.sinks.shapes import mask_of
@@ -27,6 +28,8 @@ from service.sinks.shapes import mask_of
 ID_BYTES_MAX = 512
 """Servers refuse a whole bulk for one longer id."""
 _VERSION_DIGITS_MAX = 19
+_VERSION_BYTES_MAX = 1024
+"""Of a header with a version, its schema counted; to read a text as a list takes some microseconds a byte."""
 _DIGITS = re.compile(r"\+?([0-9]+)")
 _DATES = {f"org.apache.kafka.connect.data.{kind}" for kind in ("Date", "Time", "Timestamp")}
 _OFFSET_BITS = 21
@@ -177,10 +180,10 @@ def _header_numbers(batch: SinkBatch, name: str) -> Any:
     Confluent's ``DataConverter.resolveExternalVersion`` does the same; digits in bytes or in quotes it would not find.
     """
     found: list[str | None] = []
-    lists: Any = batch.connect_headers().to_pylist()
-    for headers in lists:
-        own = [header for header in headers if header["name"] == name]
-        digits = _DIGITS.fullmatch(_header_text(own[-1]) if own else "")
+    headers = last_of(batch.records.column("headers"), name, bytes_max=_VERSION_BYTES_MAX)
+    lists: Any = batch.header_reader.read(headers).to_pylist()
+    for own in lists:
+        digits = _DIGITS.fullmatch(_header_text(own[0]) if own else "")
         # JSON has no leading zeros; Python reads no number of thousands of digits.
         number = (digits[1].lstrip("0") or "0") if digits else ""
         is_version = 0 < len(number) <= _VERSION_DIGITS_MAX and int(number) < 1 << 63
