@@ -105,7 +105,7 @@ class PartitionFiles:
         """Nothing is looked at before `claim`."""
         self._log = CommitLog(self.store, f"{self.config.logs_dir}/{self._name}")
         if isinstance(self.config, FileSystemSinkConfig) and self.config.hive_integration:
-            self._hive = HiveStatements(self.store, self.config)
+            self._hive = HiveStatements(self.store, self.config, FOLDERS_MAX)
 
     @property
     def _name(self) -> str:
