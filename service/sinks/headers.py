@@ -95,7 +95,8 @@ def last_of(headers: pa.ChunkedArray[Any], name: str, *, bytes_max: int) -> pa.C
     flat: Any = pc.list_flatten(column)
     lengths: Any = pc.fill_null(pc.list_value_length(column), 0)
     records = np.repeat(np.arange(len(column)), lengths.to_numpy(zero_copy_only=False))
-    rows = np.flatnonzero(pc.equal(pc.struct_field(flat, "name"), name).to_numpy(zero_copy_only=False))
+    is_own: Any = pc.equal(pc.struct_field(flat, "name"), pa.scalar(name))
+    rows = np.flatnonzero(is_own.to_numpy(zero_copy_only=False))
     is_last = np.append(np.diff(records[rows]) != 0, np.full(min(1, len(rows)), fill_value=True))
     rows = rows[is_last]
     found = flat.take(pa.array(rows))

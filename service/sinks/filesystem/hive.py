@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from urllib.parse import unquote
@@ -55,6 +55,8 @@ class HiveStatements:
     told_max: int
     """How many statements, and how many tables, are remembered, those of late: as many as one commit may need, or its
     statements would all be asked for again by the next. One that is forgotten is asked for again, and is there."""
+    note_progress: Callable[[], None]
+    """Called after each statement that was asked for."""
     _told: OrderedDict[str, None] = field(default_factory=OrderedDict)
     _first: OrderedDict[str, frozenset[str]] = field(default_factory=OrderedDict)
     """By topic."""
@@ -79,6 +81,7 @@ class HiveStatements:
         path = self._path(topic, name)
         if path not in self._told:
             self.store.put_new(path, f"{text};\n".encode())
+            self.note_progress()
         _remember(self._told, path, None, self.told_max)
 
     def _first_columns(self, topic: str, begun: str) -> frozenset[str]:

@@ -102,10 +102,10 @@ class FilesSink(SinkConnector[FilesConfig]):
 
     def _claim(self, partitions: Mapping[Partition, int | None]) -> dict[Partition, int]:
         begins: dict[Partition, int] = {}
-        if self._store is None:
+        if self._store is None or self._context is None:
             raise StartAnew("the sink is not started")
         for partition, group_offset in partitions.items():
-            files = PartitionFiles(self._store, self.config, partition)
+            files = PartitionFiles(self._store, self.config, partition, self._context.note_progress)
             begin = files.claim(group_offset)
             if begin is not None:
                 begins[partition] = begin

@@ -131,7 +131,7 @@ class CountingStatements(QuickStore):
 def test_what_was_told_is_remembered_within_bounds(tmp_path: Path) -> None:
     """A topic by the hour has folders without end: those of late are told once, and memory stays as it is."""
     store = CountingStatements(tmp_path)
-    hive = HiveStatements(store, config_of(tmp_path, **SETTINGS), told_max=8)
+    hive = HiveStatements(store, config_of(tmp_path, **SETTINGS), 8, lambda: None)
     shape = shape_of(ValueType(Form.RECORD, json.dumps({"type": "record", "name": "Row", "fields": FIELDS})), "parquet")
     for hour in range(200):
         for _ in range(3):
@@ -147,7 +147,7 @@ def test_what_was_told_is_remembered_within_bounds(tmp_path: Path) -> None:
 def test_topics_that_a_router_makes_without_end_are_remembered_within_bounds(tmp_path: Path) -> None:
     """One by the day has a table each day."""
     store = CountingStatements(tmp_path)
-    hive = HiveStatements(store, config_of(tmp_path, **SETTINGS), told_max=8)
+    hive = HiveStatements(store, config_of(tmp_path, **SETTINGS), 8, lambda: None)
     shape = shape_of(ValueType(Form.RECORD, json.dumps({"type": "record", "name": "Row", "fields": FIELDS})), "parquet")
     for day in range(50):
         for _ in range(3):
