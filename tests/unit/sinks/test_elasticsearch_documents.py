@@ -55,8 +55,8 @@ def documents_of(payloads: list[str], schema: Any = SCHEMA) -> tuple[list[Any], 
     batch = SinkBatch(pa.table(columns), ValueType(Form.TEXT), kind, refuse)
     config = ElasticsearchSinkConfig.parse({"connection.url": "http://localhost:9200"}).config
     assert config is not None
-    lines = lines_of(batch, config, pa.array(["orders"] * count))
-    return [json.loads(line.split(b"\n")[1]) for line in lines.texts.to_pylist()], told
+    lines: Any = lines_of(batch, config, pa.array(["orders"] * count)).texts.to_pylist()
+    return [json.loads(line.split(b"\n")[1]) for line in lines], told
 
 
 @pytest.mark.parametrize(

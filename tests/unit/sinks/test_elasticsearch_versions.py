@@ -98,7 +98,8 @@ class NotingReader(HeaderReader):
 
     def read(self, headers: pa.ChunkedArray[Any]) -> pa.Array[Any]:
         """As SimpleHeaderConverter."""
-        self.given.extend((each["name"], each["value"]) for each in pc.list_flatten(headers).to_pylist())
+        flat: Any = pc.list_flatten(headers)
+        self.given.extend((each["name"], each["value"]) for each in flat.to_pylist())
         return HeaderReader.read(self, headers)
 
 
@@ -131,7 +132,7 @@ def test_versions_of_a_part_of_a_batch() -> None:
         [("v", None)],
     ]
     column = pa.chunked_array([pa.array(headers, HEADERS), pa.array(headers[::-1], HEADERS)]).slice(1, 9)
-    found = last_of(column, "v", bytes_max=10)
-    assert [[each["value"] for each in own] for own in found.to_pylist()] == [
+    found: Any = last_of(column, "v", bytes_max=10).to_pylist()
+    assert [[each["value"] for each in own] for own in found] == [
         [b"1"], [], [], [b"4"], [None], [None], [b"4"], [], [],
     ]  # fmt: skip

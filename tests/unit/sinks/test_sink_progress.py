@@ -138,7 +138,7 @@ async def test_a_stop_waits_for_no_put_without_end() -> None:
         task.request_stop()
         await work(1_000)
 
-    world.sink.put = put_without_end  # type: ignore[method-assign]
+    world.sink.put = put_without_end  # type: ignore[method-assign, assignment]
     async with asyncio.timeout(10_000):
         await task.run()
         assert asyncio.get_running_loop().time() <= PutLimits().seconds_max + 10

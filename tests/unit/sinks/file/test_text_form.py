@@ -262,6 +262,7 @@ def test_a_date_within_others_beyond_the_calendar_is_named() -> None:
     batch = batch_of(pa.StructArray.from_arrays([days], ["days"]), Form.RECORD, '"unused"')
     assert texts_of(batch)[1] == {0: "field 'days[1]' is beyond the years 1 to 9999, date32[day]"}
     near: Any = pa.array(["secret"])
-    by_name: Any = pa.MapArray.from_arrays(pa.array([0, 1], pa.int32()), near, far.slice(1))
+    ends: Any = pa.array([0, 1], pa.int32())
+    by_name: Any = pa.MapArray.from_arrays(ends, near, far.slice(1))
     batch = batch_of(pa.StructArray.from_arrays([by_name], ["by_name"]), Form.RECORD, '"unused"')
     assert texts_of(batch)[1] == {0: "field 'by_name{}' is beyond the years 1 to 9999, date32[day]"}
