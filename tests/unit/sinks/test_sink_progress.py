@@ -16,7 +16,9 @@ from tests.unit.sinks.fake_library import FakeGroup
 from tests.unit.sinks.fakes import World, numbers, run_until, texts
 
 pytestmark = pytest.mark.looptime
-STEP_SECONDS = 20.0
+STEP_SECONDS = 40.0
+"""Less than any limit; four of them are more than each."""
+STEPS = 4
 TOLERANT = DeadLetterRules(is_tolerant=True, topic="letters")
 
 
@@ -43,7 +45,7 @@ async def test_a_put_that_goes_on_is_not_given_up() -> None:
     work, put = told_of_progress(world), world.sink.put
 
     async def put_step_by_step(batch: SinkBatch) -> None:
-        await work(30)
+        await work(STEPS)
         await put(batch)
 
     world.sink.put = put_step_by_step  # type: ignore[method-assign]
@@ -60,7 +62,7 @@ async def test_a_put_that_stands_still_after_some_steps_is_given_up() -> None:
     async def stand_still_once(batch: SinkBatch) -> None:
         puts.append(asyncio.get_running_loop().time())
         if len(puts) == 1:
-            await work(10)
+            await work(STEPS)
             await asyncio.Event().wait()
         world.sink.values += batch.records.column("value").to_pylist()
 
@@ -68,7 +70,7 @@ async def test_a_put_that_stands_still_after_some_steps_is_given_up() -> None:
     await run_until(world.task(), lambda: len(world.sink.values) == 3)
     [failure] = world.told(RetryScheduled)
     assert failure.error_class == "CallTimedOut"
-    seconds = 10 * STEP_SECONDS + PutLimits().seconds_max
+    seconds = STEPS * STEP_SECONDS + PutLimits().seconds_max
     assert seconds <= puts[1] - puts[0] <= seconds + 10
 
 
@@ -78,7 +80,7 @@ async def test_a_flush_that_goes_on_is_committed() -> None:
     work, flush = told_of_progress(world), world.sink.flush
 
     async def flush_step_by_step(offsets: Offsets) -> Offsets:
-        await work(30)
+        await work(STEPS)
         return await flush(offsets)
 
     world.sink.flush = flush_step_by_step  # type: ignore[method-assign]
@@ -93,7 +95,7 @@ async def test_an_open_that_goes_on_is_waited_for() -> None:
     work, open_ = told_of_progress(world), world.sink.open
 
     async def open_step_by_step(partitions: Mapping[Partition, int | None]) -> Offsets:
-        await work(30)
+        await work(STEPS)
         return await open_(partitions)
 
     world.sink.open = open_step_by_step  # type: ignore[method-assign]
@@ -108,7 +110,7 @@ async def test_a_rebalance_waits_for_no_put_without_end() -> None:
 
     async def put_without_end(batch: SinkBatch) -> None:
         if not asked_at:
-            await work(50)
+            await work(STEPS)
             asked_at.append(asyncio.get_running_loop().time())
             world.group.rebalance()
             await work(1_000)
