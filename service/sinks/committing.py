@@ -16,7 +16,7 @@ from service.kafka.group_consumer import GroupConsumer
 from service.sinks.batch import Offsets, Partition
 from service.sinks.contract import SinkConnector
 from service.sinks.dead_letters import Polled, RefusedRecords
-from service.sinks.putting import limited
+from service.sinks.putting import CallLimits
 from service.sinks.readings import Rows
 
 FLUSH_SECONDS_MAX = 60.0
@@ -28,6 +28,7 @@ class Commits:
     """How far one task has put, flushed and committed the partitions that it has now."""
 
     connector: SinkConnector[Any]
+    calls: CallLimits
     consumer: GroupConsumer
     refused: RefusedRecords
     events: TaskEvents
@@ -122,7 +123,7 @@ class Commits:
 
     async def _flush(self, news: Offsets) -> dict[Partition, int]:
         try:
-            async with limited(FLUSH_SECONDS_MAX, call="flush"):
+            async with self.calls.limited(FLUSH_SECONDS_MAX, call="flush"):
                 flushed = await self.connector.flush(news)
         except Retriable as error:
             self.events(SinkCommitFailed, error_class=type(error).__name__, is_outdated=False)
@@ -142,7 +143,7 @@ class Commits:
     async def _let_sink_hear(self, safe: Offsets) -> None:
         """A sink that cannot note it now does not undo the commit."""
         try:
-            async with limited(FLUSH_SECONDS_MAX, call="committed"):
+            async with self.calls.limited(FLUSH_SECONDS_MAX, call="committed"):
                 await self.connector.committed(safe)
         except Retriable as error:
             self.events(SinkCommitFailed, error_class=type(error).__name__, is_outdated=False)

@@ -112,6 +112,9 @@ class SinkContext:
     ends: Callable[[Collection[Partition]], Awaitable[Mapping[Partition, int]]] = nowhere
     """Ask Kafka now for the next offset of each partition: what a target holds of it and is greater is of another
     topic, such as one of the same name that was deleted."""
+    note_progress: Callable[[], None] = lambda: None
+    """Say that ``put``, ``flush`` or ``open`` goes on, after each step of one that has many; from any thread. Its time
+    limit begins anew, except while a rebalance or a stop waits for it."""
     http: HttpAccess = field(init=False)
     """The worker's http client, with this task's limits; the same that sources have."""
 

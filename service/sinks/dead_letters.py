@@ -129,12 +129,29 @@ class RefusedRecords:
     _settling: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while dead letters are written: they are waiting until then, and another write would have them again."""
 
+    assignment: int = 0
+    """Number of the partitions' assignment whose records are refused now."""
+
     def add(self, polled: Polled, refusal: Refusal) -> None:
         """Note that a record of a poll was refused; a second refusal replaces the first."""
         self._waiting.setdefault(polled, {})[refusal.row] = refusal
 
+    def adder(self, polled: Polled) -> Callable[[Refusal], None]:
+        """As ``add``, until its partitions are gone.
+
+        A put that was given up may go on in a thread of the sink, and refuse what somebody else has in hand by then.
+        """
+        assignment = self.assignment
+
+        def add(refusal: Refusal) -> None:
+            if assignment == self.assignment:
+                self.add(polled, refusal)
+
+        return add
+
     def forget(self) -> None:
         """Drop all: their partitions are gone, and whoever has them now refuses the records again."""
+        self.assignment += 1
         self._waiting.clear()
 
     def demand_tolerance(self) -> None:

@@ -54,7 +54,7 @@ class HeaderReader:
         column: Any = headers.combine_chunks()
         flat: Any = pc.list_flatten(column)
         values: Any = pc.struct_field(flat, "value")
-        made = self._made(flat)
+        made = _made(flat)
         is_made = made.is_valid()
         schemas, payloads = _each(pc.if_else(is_made, None, values), self._read)
         if self.form is not None and self.form.kind in _OF_NULLS:
@@ -68,12 +68,6 @@ class HeaderReader:
         offsets = np.concatenate(([0], np.cumsum(lengths.to_numpy(zero_copy_only=False)))).astype(np.int32)
         return cast("pa.Array[Any]", pa.ListArray.from_arrays(cast("Any", pa.array(offsets)), items))
 
-    @staticmethod
-    def _made(flat: Any) -> Any:
-        """What transformations have made, as bytes."""
-        is_known = flat.type.get_field_index("made") >= 0
-        return pc.struct_field(flat, "made").cast(pa.binary()) if is_known else pa.nulls(len(flat), pa.binary())
-
     def _read(self, header: bytes) -> _Read:
         if self.form is None:
             return _simple(header)
@@ -84,6 +78,34 @@ class HeaderReader:
         if self.form.kind.number is not None:
             return _NUMBERS[self.form.kind], self.form.kind.number.json_text(header)
         return _opened(header) if self.form.is_schema_enveloped else (None, _unless_null(header))
+
+
+def _made(flat: Any) -> Any:
+    """What transformations have made, as bytes."""
+    is_known = flat.type.get_field_index("made") >= 0
+    return pc.struct_field(flat, "made").cast(pa.binary()) if is_known else pa.nulls(len(flat), pa.binary())
+
+
+def last_of(headers: pa.ChunkedArray[Any], name: str, *, bytes_max: int) -> pa.ChunkedArray[Any]:
+    """Of each record the last header of the name, as a column like the one given; unread, as ``HeaderReader`` takes it.
+
+    An empty list where there is none, and where the last one has more than so many bytes.
+    """
+    column: Any = headers.combine_chunks()
+    flat: Any = pc.list_flatten(column)
+    lengths: Any = pc.fill_null(pc.list_value_length(column), 0)
+    records = np.repeat(np.arange(len(column)), lengths.to_numpy(zero_copy_only=False))
+    is_own: Any = pc.equal(pc.struct_field(flat, "name"), pa.scalar(name))
+    rows = np.flatnonzero(is_own.to_numpy(zero_copy_only=False))
+    is_last = np.append(np.diff(records[rows]) != 0, np.full(min(1, len(rows)), fill_value=True))
+    rows = rows[is_last]
+    found = flat.take(pa.array(rows))
+    sizes = (pc.fill_null(pc.binary_length(part), 0) for part in (pc.struct_field(found, "value"), _made(found)))
+    is_short = np.logical_and.reduce([size.to_numpy(zero_copy_only=False) <= bytes_max for size in sizes])
+    counts = np.zeros(len(column), np.int32)
+    counts[records[rows[is_short]]] = 1
+    offsets: Any = pa.array(np.append(0, np.cumsum(counts)).astype(np.int32))
+    return pa.chunked_array([pa.ListArray.from_arrays(offsets, found.filter(pa.array(is_short)))])
 
 
 def _each(column: Any, read: Callable[[bytes], _Read]) -> tuple[Any, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -28,22 +28,70 @@ class CallTimedOut(Retriable):
     """A call of the sink did not return within its time limit."""
 
 
-@asynccontextmanager
-async def limited(seconds_max: float, *, call: str) -> AsyncIterator[None]:
-    """Give a call of the sink so much time. A TimeoutError of the sink's own is Retriable.
+class CallLimits:
+    """Time limits of the calls of one sink that are under way.
 
-    Raises CallTimedOut, and ConnectorExitError where the sink wants to end the process.
+    Each begins anew when the sink says that it goes on (``SinkContext.note_progress``), unless others wait for its end.
     """
-    limit = asyncio.timeout(seconds_max)
-    try:
-        async with limit:
+
+    def __init__(self) -> None:
+        """No call is under way."""
+        self.is_extended = True
+        """False while the group, or who stops the task, waits."""
+        self._under_way: dict[asyncio.Timeout, float] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def note_progress(self) -> None:
+        """Hear, from any thread, that the sink goes on."""
+        if self._loop is not None:
+            with suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(self._begin_anew)
+
+    def _begin_anew(self) -> None:
+        if self.is_extended and self._loop is not None:
+            for limit, seconds_max in self._under_way.items():
+                if not limit.expired():
+                    limit.reschedule(self._loop.time() + seconds_max)
+
+    @asynccontextmanager
+    async def limited(self, seconds_max: float, *, call: str) -> AsyncIterator[None]:
+        """Give a call of the sink so much time. A TimeoutError of the sink's own is Retriable.
+
+        Raises CallTimedOut, and ConnectorExitError where the sink wants to end the process.
+        """
+        limit, self._loop = asyncio.timeout(seconds_max), asyncio.get_running_loop()
+        try:
+            async with limit:
+                self._under_way[limit] = seconds_max
+                yield
+        except SystemExit as error:
+            raise ConnectorExitError.of(error) from error
+        except TimeoutError as error:
+            if limit.expired():
+                raise CallTimedOut(f"{call} did not return within {seconds_max:.0f} s") from error
+            raise Retriable(f"{call}: {str(error) or 'timed out'}") from error
+        finally:
+            self._under_way.pop(limit, None)
+
+
+class Turns:
+    """Who may speak to a sink: its puts, as many at once as it takes, or one other call alone."""
+
+    def __init__(self, puts_max: int) -> None:
+        """Nobody speaks to it."""
+        self.one = asyncio.Semaphore(puts_max)
+        """Held by each put that the sink is busy with."""
+        self._puts_max = puts_max
+        self._alone_lock = asyncio.Lock()
+        """Held by who takes all turns: of two that each had some of them neither would go on."""
+
+    @asynccontextmanager
+    async def alone(self) -> AsyncIterator[None]:
+        """Wait until no put is under way; those that wait to be tried again wait longer."""
+        async with self._alone_lock, AsyncExitStack() as held:
+            for _ in range(self._puts_max):
+                await held.enter_async_context(self.one)
             yield
-    except SystemExit as error:
-        raise ConnectorExitError.of(error) from error
-    except TimeoutError as error:
-        if limit.expired():
-            raise CallTimedOut(f"{call} did not return within {seconds_max:.0f} s") from error
-        raise Retriable(f"{call}: {str(error) or 'timed out'}") from error
 
 
 def cut(
@@ -120,6 +168,7 @@ class Putter:
     """Hands batches to the sink of one task, and knows how quick it is."""
 
     connector: SinkConnector[Any]
+    calls: CallLimits
     limits: PutLimits
     back_off: BackOff
     retry_seconds_max: float | None
@@ -143,7 +192,7 @@ class Putter:
         batch = put.batch if count == len(put.batch) else put.batch.slice(0, count)
         rest = list(range(count, len(put.batch)))
         try:
-            async with limited(self.limits.seconds_max, call="put"):
+            async with self.calls.limited(self.limits.seconds_max, call="put"):
                 await self.connector.put(batch)
         except Retriable as error:
             if isinstance(error, CallTimedOut):
@@ -151,7 +200,6 @@ class Putter:
             left = range(count) if error.rows is None else sorted(set(error.rows))
             done = put.keep([*left, *rest])
             if len(done):
-                # What is left is another try's first: a server that takes some of it is not away.
                 # A server that takes some of them is not away: its next refusal is the first.
                 put.attempts, put.failing_since = 0, None
                 self.events(SinkRecordsPut, records=len(done), seconds=self.clock.monotonic() - began_at)

@@ -49,6 +49,40 @@ class SchemaUnreadable(ValueError):
     """A text that is no schema, or one that Connect has no word for."""
 
 
+MISFITS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""What comes of reading a value that is not of its schema."""
+
+
+class Misfit(ValueError):
+    """A value is not of its schema; ``path`` leads to it, such as ``order.items[2].price``.
+
+    Keys of maps are content, which no message shows: ``prices{}`` is any value of a map.
+    """
+
+    def __init__(self, path: str, what: str) -> None:
+        """``what``: the rest of the sentence that begins with the field."""
+        super().__init__(path, what)
+        self.path, self.what = path, what
+
+    def __str__(self) -> str:
+        """As dead letters tell it."""
+        return f"field '{self.path}' is {self.what}" if self.path else f"the payload is {self.what}"
+
+    @classmethod
+    def at(cls, step: str, error: Exception, value: Any, word: str) -> Misfit:
+        """What came of reading a value, seen from the value that it is in; for those who build no paths beforehand.
+
+        ``step``: the field's name, ``[2]``, or ``{}``. ``word``: of the value's schema, as ``Schema.word``.
+        """
+        if isinstance(error, cls):
+            dot = "" if not step or error.path.startswith(("[", "{")) or not error.path else "."
+            return cls(f"{step}{dot}{error.path}", error.what)
+        return cls(step, NOT_OPTIONAL if value is None else f"not of its schema, {word}")
+
+
+NOT_OPTIONAL = "null or missing, and its schema says that it is not optional"
+
+
 @dataclass(frozen=True, slots=True)
 class Schema:
     """What values are. Fields are parsed once for all records that share the schema."""
@@ -70,6 +104,11 @@ class Schema:
     values: Schema | None = None
     """Of a MAP or an ARRAY."""
 
+    @property
+    def word(self) -> str:
+        """How messages call it."""
+        return self.name or self.kind
+
 
 @lru_cache(maxsize=1024)
 def schema_of(kind: ValueType) -> Schema | None:
@@ -90,16 +129,17 @@ def schema_of(kind: ValueType) -> Schema | None:
         raise SchemaUnreadable(message) from error
 
 
-_CONNECT_KINDS = {
+CONNECT_KINDS = {
     "float": Kind.FLOAT32,
     "double": Kind.FLOAT64,
     **{kind.lower(): kind for kind in Kind if kind not in {Kind.FLOAT32, Kind.FLOAT64}},
 }
+"""By the names that JsonConverter gives them."""
 
 
 def _of_connect(document: Mapping[str, Any]) -> Schema:
     """As JsonConverter writes it in its envelope."""
-    kind = _CONNECT_KINDS[document["type"]]
+    kind = CONNECT_KINDS[document["type"]]
     values = document.get("items") if kind is Kind.ARRAY else document.get("values")
     keys = document.get("keys")
     return Schema(

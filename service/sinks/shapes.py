@@ -23,10 +23,23 @@ import pyarrow.json as pj
 
 from service.sinks.avro_columns import AvroShapeError, avro_shape
 from service.sinks.batch import Form, RefusalReason, ValueType
-from service.sinks.schemas import DATE, DECIMAL, TIME, TIMESTAMP, Kind, Schema, SchemaUnreadable, schema_of, unscaled
+from service.sinks.schemas import (
+    DATE,
+    DECIMAL,
+    MISFITS,
+    NOT_OPTIONAL,
+    TIME,
+    TIMESTAMP,
+    Kind,
+    Misfit,
+    Schema,
+    SchemaUnreadable,
+    schema_of,
+    unscaled,
+)
 
 _DECIMAL_DIGITS = 38
-_MISFITS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, pa.ArrowException)
+_MISFITS = (*MISFITS, pa.ArrowException)
 _TYPES: Mapping[Kind, tuple[Any, Any]] = {
     Kind.INT8: (pa.int8(), {"type": "int", "connect.type": "int8"}),
     Kind.INT16: (pa.int16(), {"type": "int", "connect.type": "int16"}),
@@ -181,16 +194,6 @@ def field_of(values: Any, path: str) -> Any:
     return column
 
 
-class _Misfit(ValueError):
-    """A value is not of its schema; ``path`` leads to it."""
-
-    def __init__(self, path: str, what: str) -> None:
-        self.path, self.what = path, what
-
-    def __str__(self) -> str:
-        return f"field '{self.path}' is {self.what}" if self.path else f"the payload is {self.what}"
-
-
 def mask_of(misfits: Mapping[int, str], count: int) -> npt.NDArray[np.bool_]:
     """The rows that are not of their schema, of so many."""
     mask = np.zeros(count, dtype=bool)
@@ -216,7 +219,7 @@ def column_of_json(texts: Any, shape: Shape) -> tuple[Any, dict[int, str]]:
         try:
             value = None if text is None or schema is None else _value(json.loads(text, parse_float=Decimal), schema)
             pa.array([value], shape.type)
-        except _Misfit as error:
+        except Misfit as error:
             misfits[row] = str(error)
         except _MISFITS:
             misfits[row] = str(_beyond(value, shape.type, ""))
@@ -225,14 +228,14 @@ def column_of_json(texts: Any, shape: Shape) -> tuple[Any, dict[int, str]]:
     return pa.array(made, shape.type), misfits
 
 
-def _beyond(value: Any, kind: Any, path: str) -> _Misfit:
+def _beyond(value: Any, kind: Any, path: str) -> Misfit:
     """Which value of a struct Arrow does not take for its type."""
     for field in kind if pa.types.is_struct(kind) and isinstance(value, dict) else ():
         try:
             pa.array([value[field.name]], field.type)
         except _MISFITS:
             return _beyond(value[field.name], field.type, f"{path}.{field.name}" if path else field.name)
-    return _Misfit(path, f"beyond what its schema says, {kind}" if path else "not of its schema")
+    return Misfit(path, f"beyond what its schema says, {kind}" if path else "not of its schema")
 
 
 def _is_plain(schema: Schema) -> bool:
@@ -291,18 +294,18 @@ def _demand_numbers(column: Any) -> None:
 
 
 def _value(value: Any, schema: Schema, path: str = "") -> Any:
-    """What Arrow takes for a value of JSON. Raises _Misfit."""
+    """What Arrow takes for a value of JSON. Raises Misfit."""
     value = schema.default if value is None else value
     if value is None:
         if not schema.is_optional:
-            raise _Misfit(path, "null or missing, and its schema says that it is not optional")
+            raise Misfit(path, NOT_OPTIONAL)
         return None
     try:
         return _there(value, schema, path)
-    except _Misfit:
+    except Misfit:
         raise
     except _MISFITS as error:
-        raise _Misfit(path, f"not of its schema, {schema.name or schema.kind}") from error
+        raise Misfit(path, f"not of its schema, {schema.word}") from error
 
 
 def _there(value: Any, schema: Schema, path: str) -> Any:  # noqa: PLR0911 - one line a type

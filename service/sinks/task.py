@@ -34,7 +34,7 @@ from service.sinks.committing import Commits
 from service.sinks.contract import SinkConnector, SinkContext
 from service.sinks.dead_letters import DeadLetterRules, LetterWriter, Polled, RefusedRecords
 from service.sinks.decoding import Decoded, Decoding
-from service.sinks.putting import Holders, Put, Putter, cut, limited
+from service.sinks.putting import CallLimits, Holders, Put, Putter, Turns, cut
 from service.sinks.readings import Rows
 
 POLL_SECONDS = 0.5
@@ -81,16 +81,14 @@ class SinkTask:
     _consumer: GroupConsumer = field(init=False)
     _commits: Commits = field(init=False)
     _putter: Putter = field(init=False)
+    _calls: CallLimits = field(init=False, default_factory=CallLimits)
     _stop: asyncio.Event = field(init=False, default_factory=asyncio.Event)
     _group: asyncio.TaskGroup = field(init=False)
     """Of the puts."""
     _puts: set[asyncio.Task[None]] = field(init=False, default_factory=set)
     """Under way, or waiting to be tried again."""
     _retrying: int = field(init=False, default=0)
-    _turns: asyncio.Semaphore = field(init=False)
-    """One is held by each put that the sink is busy with."""
-    _alone_lock: asyncio.Lock = field(init=False, default_factory=asyncio.Lock)
-    """Held by who takes all turns: of two that each had some of them neither would go on."""
+    _turns: Turns = field(init=False)
     _rebalances: int = field(init=False, default=0)
     """Counted at each end of an assignment, and at each begin: what was polled before is not this task's to put."""
     _partitions: tuple[Partition, ...] = field(init=False, default=())
@@ -100,7 +98,7 @@ class SinkTask:
     def __post_init__(self) -> None:
         """Prepare; nothing is connected before `run`."""
         self.activity = Activity(self.clock)
-        self._turns = asyncio.Semaphore(self.settings.put_limits.puts_max)
+        self._turns = Turns(self.settings.put_limits.puts_max)
         self.events = TaskEvents(self.emit, self.task_id.connector, self.task_id.task)
 
     def take_over(self, keys: Collection[str], make: Callable[[], Awaitable[object]]) -> bool:
@@ -110,6 +108,7 @@ class SinkTask:
 
     def request_stop(self) -> None:
         """Take no more; what was put is flushed and committed."""
+        self._calls.is_extended = False
         self._stop.set()
 
     async def run(self) -> None:
@@ -137,10 +136,11 @@ class SinkTask:
         self._refused = RefusedRecords(self.task_id, settings.dead_letters, writer, self.events)
         self._consumer = self.open_consumer(self)
         self._commits = Commits(
-            self.connector, self._consumer, self._refused, self.events, self.clock, settings.flush_seconds
+            self.connector, self._calls, self._consumer, self._refused, self.events, self.clock, settings.flush_seconds
         )
         self._putter = Putter(
             self.connector,
+            self._calls,
             settings.put_limits,
             settings.put_back_off,
             settings.put_retry_seconds_max,
@@ -152,7 +152,7 @@ class SinkTask:
                 stack.push_async_callback(writer.stop)
                 await writer.start()
             stack.push_async_exit(self._stop_sink)
-            async with limited(CALL_SECONDS_MAX, call="start"):
+            async with self._calls.limited(CALL_SECONDS_MAX, call="start"):
                 await self.connector.start(self._context())
             stack.push_async_callback(self._consumer.stop)
             await self._consumer.start()
@@ -168,6 +168,7 @@ class SinkTask:
             request_flush=self._commits.request,
             generation=lambda: self._consumer.member.generation,
             ends=self._consumer.ends,
+            note_progress=self._calls.note_progress,
         )
 
     async def _stop_sink(
@@ -175,7 +176,7 @@ class SinkTask:
     ) -> None:
         """What ended the task is not hidden by a sink that does not stop either."""
         try:
-            async with limited(CALL_SECONDS_MAX, call="stop"):
+            async with self._calls.limited(CALL_SECONDS_MAX, call="stop"):
                 await self.connector.stop()
         except Retriable as error:
             if ended_by is None:
@@ -191,7 +192,7 @@ class SinkTask:
             # Who hears of it is told of the error, not of how puts are run.
             raise root_of(group) from group
         with self._failures():
-            async with self._alone():
+            async with self._turns.alone():
                 await self._commits.run()
                 await self._close()
 
@@ -260,9 +261,7 @@ class SinkTask:
 
     async def _decode(self, polled: Polled) -> Decoded:
         try:
-            return await self.settings.decoding.decode(
-                polled.records, refuse=lambda refusal: self._refused.add(polled, refusal)
-            )
+            return await self.settings.decoding.decode(polled.records, refuse=self._refused.adder(polled))
         except Exception:
             # As in `_failures`; a cancellation is only that of a poll that is not wanted any more.
             self._has_failed = True
@@ -301,15 +300,13 @@ class SinkTask:
     async def _settle_letters(self, rebalances: int) -> None:
         """Commit early where there are dead letters: they are written with the offsets of their records."""
         if self._refused.has_waiting:
-            async with self._alone():
-                if rebalances == self._rebalances:
-                    await self._commits.run()
+            await self._commit(rebalances)
 
     async def _put_out(self, polled: Polled, put: Put, rebalances: int) -> None:
         """Put one batch, as often as it takes."""
         with self._failures():
             while len(put.batch) and not self._stop.is_set():
-                async with self._turns:
+                async with self._turns.one:
                     if rebalances != self._rebalances:
                         return
                     done, error = await self._put_once(polled, put)
@@ -339,19 +336,24 @@ class SinkTask:
             self._retrying -= 1
             self.activity.is_retrying = self._retrying > 0
 
-    @asynccontextmanager
-    async def _alone(self) -> AsyncIterator[None]:
-        """Speak to the sink when no put is under way; those that wait to be tried again wait longer."""
-        turns = self.settings.put_limits.puts_max
-        async with self._alone_lock, AsyncExitStack() as held:
-            for _ in range(turns):
-                await held.enter_async_context(self._turns)
-            yield
-
     async def _commit_if_due(self) -> None:
         if self._commits.is_due:
-            async with self._alone():
-                await self._commits.run()
+            await self._commit(self._rebalances)
+
+    async def _commit(self, rebalances: int) -> None:
+        """Flush and commit, unless a rebalance has done it, as a member of the group, which goes on."""
+        committing = self._group.create_task(self._commit_alone(rebalances), name=f"{self.task_id} commits")
+        while not committing.done():
+            await asyncio.wait((committing,), timeout=POLL_SECONDS)
+            if not committing.done():
+                await self._consumer.keep_membership(seconds_max=0)
+        await committing
+
+    async def _commit_alone(self, rebalances: int) -> None:
+        with self._failures():
+            async with self._turns.alone():
+                if rebalances == self._rebalances:
+                    await self._commits.run()
 
     def _tell_lag(self, *, is_quiet: bool) -> None:
         lags = self._consumer.lags().values()
@@ -369,7 +371,8 @@ class SinkTask:
         Whoever gets them then puts again what was not committed.
         """
         del partitions  # all of them, always
-        async with self._alone():
+        self._calls.is_extended = False
+        async with self._turns.alone():
             self._rebalances += 1
             try:
                 if not self._has_failed:
@@ -377,14 +380,15 @@ class SinkTask:
             finally:
                 self._commits.forget()
                 await self._close()
+                self._calls.is_extended = not self._stop.is_set()
         self.events(SinkPartitionsChanged, count=0)
 
     async def on_assigned(self, committed: Mapping[Partition, int | None]) -> Offsets:
         """The group gives partitions; nothing of them is polled before this has returned."""
-        async with self._alone():
+        async with self._turns.alone():
             self._rebalances += 1
             self._partitions = tuple(committed)
-            async with limited(CALL_SECONDS_MAX, call="open"):
+            async with self._calls.limited(CALL_SECONDS_MAX, call="open"):
                 positions = await self.connector.open(committed)
         self.events(SinkPartitionsChanged, count=len(committed))
         return positions
@@ -392,5 +396,5 @@ class SinkTask:
     async def _close(self) -> None:
         partitions, self._partitions = self._partitions, ()
         if partitions:
-            async with limited(CALL_SECONDS_MAX, call="close"):
+            async with self._calls.limited(CALL_SECONDS_MAX, call="close"):
                 await self.connector.close(partitions)

@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
+from spark_batch.avro_types import Narrow
 from spark_batch.outcome import Reason, Stage
 from spark_batch.plan import Contract, ConversionPlan, ConverterKind, ConverterSpec, PayloadFormat
 from spark_batch.plan_findings import plan_findings
-from spark_batch.transforms.catalog import ExtractField, HeaderFrom, Side, Step
+from spark_batch.transforms.cast import To
+from spark_batch.transforms.catalog import Cast, ExtractField, HeaderFrom, Side, Step
 from tests.spark.engines import Engine, rows, table
 
 NARROW = {"type": "int", "connect.type": "int16"}
@@ -64,6 +66,21 @@ def test_a_contract_holds_no_number_to_16_bits() -> None:
     contract = Contract(plan.contract.schema)
     keyed = replace(plan, contract=contract, key_fields=("f",), key_converter=ConverterSpec(ConverterKind.SHORT))
     assert [finding.key for finding in plan_findings(keyed)] == ["contract.schema"]
+
+
+def test_an_int_of_a_contract_is_made_a_short_by_a_cast() -> None:
+    """What the finding asks for, for keys and for values; without the cast Kafka's converter has no Short to write."""
+    fields = [{"name": "f", "type": "int"}]
+    contract = Contract(json.dumps({"type": "record", "name": "R", "fields": fields}))
+    spec = ConverterSpec(ConverterKind.SHORT)
+    plan = ConversionPlan(PayloadFormat.JSON, contract, value_converter=JSON, topic="t")
+    keyed = replace(plan, key_fields=("f",), key_converter=spec)
+    valued = replace(plan, value_converter=spec, transformations=EXTRACTED)
+    assert [finding.key for finding in plan_findings(keyed)] == ["key.converter"]
+    assert [finding.key for finding in plan_findings(valued)] == ["value.converter"]
+    steps = {side: Step("c", Cast(side, all_to=To(Narrow(16)))) for side in Side}
+    assert plan_findings(replace(keyed, transformations=(steps[Side.KEY],))) == []
+    assert plan_findings(replace(valued, transformations=(*EXTRACTED, steps[Side.VALUE]))) == []
 
 
 @pytest.mark.parametrize("kind", [ConverterKind.LONG, ConverterKind.BOOLEAN])

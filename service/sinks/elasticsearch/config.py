@@ -89,7 +89,7 @@ class ElasticsearchSinkConfig(SinkConfig):
     """INSERT replaces documents, UPSERT changes the fields that a record has."""
     external_version_header: Annotated[str, _CONVERSION] = ""
     """Header whose number, as ``header.converter`` reads it, is the document's version; where this is empty,
-    ``external.version`` says it."""
+    ``external.version`` says it. One of more than 1,024 bytes is no version."""
     external_version: Annotated[Literal["offset", "timestamp"], _CONVERSION] = "offset"
     """What the version of a document is whose id is the record's key. ``offset``: that of the record, so the last
     record of a partition wins. ``timestamp``: the record's time and then its offset, so that the newest record of a key

@@ -10,7 +10,6 @@ import base64
 import json
 import re
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -21,17 +20,20 @@ import pyarrow.compute as pc
 
 from service.sinks.batch import Form, RefusalReason, Selection, SinkBatch
 from service.sinks.elasticsearch.config import ElasticsearchSinkConfig
+from service.sinks.headers import last_of
 from service.sinks.json_columns import escaped, joined, json_texts, key_texts, text
-from service.sinks.schemas import DECIMAL, Kind, Schema, SchemaUnreadable, schema_of
+from service.sinks.schemas import DECIMAL, MISFITS, Kind, Misfit, Schema, SchemaUnreadable, schema_of, unscaled
+from service.sinks.shapes import mask_of
 
 ID_BYTES_MAX = 512
 """Servers refuse a whole bulk for one longer id."""
 _VERSION_DIGITS_MAX = 19
+_VERSION_BYTES_MAX = 1024
+"""Of a header with a version, its schema counted; to read a text as a list takes some microseconds a byte."""
 _DIGITS = re.compile(r"\+?([0-9]+)")
 _DATES = {f"org.apache.kafka.connect.data.{kind}" for kind in ("Date", "Time", "Timestamp")}
 _OFFSET_BITS = 21
 """Of a version that is a time; the other 42 are milliseconds, which last until the year 2109."""
-_DECIMAL_BYTES_MAX = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,10 +180,10 @@ def _header_numbers(batch: SinkBatch, name: str) -> Any:
     Confluent's ``DataConverter.resolveExternalVersion`` does the same; digits in bytes or in quotes it would not find.
     """
     found: list[str | None] = []
-    lists: Any = batch.connect_headers().to_pylist()
-    for headers in lists:
-        own = [header for header in headers if header["name"] == name]
-        digits = _DIGITS.fullmatch(_header_text(own[-1]) if own else "")
+    headers = last_of(batch.records.column("headers"), name, bytes_max=_VERSION_BYTES_MAX)
+    lists: Any = batch.header_reader.read(headers).to_pylist()
+    for own in lists:
+        digits = _DIGITS.fullmatch(_header_text(own[0]) if own else "")
         # JSON has no leading zeros; Python reads no number of thousands of digits.
         number = (digits[1].lstrip("0") or "0") if digits else ""
         is_version = 0 < len(number) <= _VERSION_DIGITS_MAX and int(number) < 1 << 63
@@ -231,14 +233,14 @@ def _payloads(batch: SinkBatch, values: Any, config: ElasticsearchSinkConfig, fo
         return values
     if schema is not None and _is_changed(schema, is_map_object=config.compact_map_entries):
         made: list[str | None] = []
-        unfit = np.zeros(len(batch), dtype=bool)
+        misfits: dict[int, str] = {}
         for row, value in enumerate(values.to_pylist()):
             try:
                 made.append(None if value is None else _changed(value, schema, config))
-            except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+            except MISFITS as error:
                 made.append(None)
-                unfit[row] = True
-        found.refuse(unfit, RefusalReason.WRONG_TYPE, "the payload is not of its schema")
+                misfits[row] = str(Misfit.at("", error, value, schema.word))
+        found.refuse(mask_of(misfits, len(batch)), RefusalReason.WRONG_TYPE, misfits.__getitem__)
         return pa.array(made, pa.string())
     has_breaks: Any = pc.fill_null(pc.match_substring(values, "\n"), False)  # noqa: FBT003 - a scalar
     # Between the tokens of JSON a line end is a blank; within them there is none.
@@ -276,6 +278,7 @@ def _changed(payload: str, schema: Schema, config: ElasticsearchSinkConfig) -> s
 
 
 def _value(value: Any, schema: Schema, config: ElasticsearchSinkConfig) -> Any:  # noqa: PLR0911 - one line a type
+    """The value as it is in the document. Raises one of ``MISFITS`` for one that is not of its schema."""
     if value is None:
         value = schema.default
     if value is None:
@@ -283,26 +286,46 @@ def _value(value: Any, schema: Schema, config: ElasticsearchSinkConfig) -> Any: 
     if schema.name == DECIMAL and schema.kind is Kind.BYTES:
         return _decimal(value, int(schema.parameters["scale"]))
     if schema.kind is Kind.STRUCT:
-        return {name: _value(value.get(name), child, config) for name, child in schema.fields.items()}
+        get = value.get
+        return {name: _within(name, get(name), child, config) for name, child in schema.fields.items()}
     if schema.kind is Kind.ARRAY and schema.values is not None:
-        return [_value(item, schema.values, config) for item in value]
+        items = schema.values
+        return [_within(at, item, items, config) for at, item in enumerate(_of(list, value))]
     if schema.kind is Kind.MAP and schema.values is not None and schema.keys is not None:
-        pairs = value.items() if isinstance(value, dict) else value
-        made = [(_value(key, schema.keys, config), _value(item, schema.values, config)) for key, item in pairs]
+        pairs = value.items() if isinstance(value, dict) else (_of(list, pair) for pair in _of(list, value))
+        made = [(_key(key, schema.keys, config), _within("{}", item, schema.values, config)) for key, item in pairs]
         if config.compact_map_entries and not _is_keyed_otherwise(schema):
             return dict(made)
         return [{"key": key, "value": item} for key, item in made]
     return value
 
 
+def _within(step: str | int, value: Any, schema: Schema, config: ElasticsearchSinkConfig) -> Any:
+    """A field, an item (by its number) or a map's value. Raises Misfit, which names it."""
+    try:
+        return _value(value, schema, config)
+    except MISFITS as error:
+        raise Misfit.at(f"[{step}]" if isinstance(step, int) else step, error, value, schema.word) from error
+
+
+def _key(key: Any, schema: Schema, config: ElasticsearchSinkConfig) -> Any:
+    """The key of a map; one that does not fit is told of the map."""
+    try:
+        return _value(key, schema, config)
+    except Misfit as error:
+        raise TypeError(key) from error
+
+
+def _of(kind: type, value: Any) -> Any:
+    """The value, of this type: a text would be taken apart into its letters as well."""
+    if not isinstance(value, kind):
+        raise TypeError(kind.__name__)
+    return value
+
+
 def _decimal(value: Any, scale: int) -> Any:
-    if not isinstance(value, str):
-        return value
-    raw = base64.b64decode(value, validate=True)
-    if len(raw) > _DECIMAL_BYTES_MAX:
-        raise ValueError(len(raw))
-    sign, digits, _ = Decimal(int.from_bytes(raw, "big", signed=True)).as_tuple()
-    return float(Decimal((sign, digits, -scale)))
+    """A number as it is written, or base64 as JsonConverter writes decimals."""
+    return value if isinstance(value, msgspec.Raw) else float(unscaled(value, scale))
 
 
 def _stamped(batch: SinkBatch, documents: Any, config: ElasticsearchSinkConfig, found: Selection) -> Any:

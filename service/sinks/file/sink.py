@@ -90,9 +90,9 @@ class FileStreamSink(SinkConnector[FileStreamSinkConfig]):
     async def put(self, batch: SinkBatch) -> None:
         """Append; returns when it is on disk."""
         file = self._file
-        texts, unfit = await self._run(lambda: texts_of(batch))
-        for row in unfit:
-            batch.refuse(row, RefusalReason.WRONG_TYPE, "the payload is not of its schema")
+        texts, misfits = await self._run(lambda: texts_of(batch))
+        for row, message in misfits.items():
+            batch.refuse(row, RefusalReason.WRONG_TYPE, message)
         if file is None:
             await self._run(lambda: _print(lines(texts)))
             return

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from service.domain.java_numbers import java_double, java_float
 from service.sinks.batch import Form, SinkBatch
-from service.sinks.schemas import unscaled
+from service.sinks.schemas import CONNECT_KINDS, MISFITS, Misfit, unscaled
 from spark_batch.literals.numbers import plain_digits
 
 NULL = "null"
@@ -41,39 +41,35 @@ _TYPED_INSTANTS: Mapping[Any, timedelta] = {
     pa.date32(): timedelta(days=1),
 }
 _LINE_FEED = b"\n"
-_BEYOND = object()
-_MISFITS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""What comes of a payload that is not of its schema."""
 _INTEGER_BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 _INTEGER_DIGITS_MAX = 19
 """Of a decimal's digits: the time to make them decimal grows with the square, beyond a second at 100,000 bytes."""
 Printer: TypeAlias = Callable[[Any], str]
 
 
-def texts_of(batch: SinkBatch) -> tuple[pa.ChunkedArray[Any], list[int]]:
-    """The text of each value; null for those that are not of their schema, whose rows are given too."""
+def texts_of(batch: SinkBatch) -> tuple[pa.ChunkedArray[Any], dict[int, str]]:
+    """The text of each value; null for those that are not of their schema, of which it is told why, by row."""
     column, form = cast("Any", batch.records.column("value")), batch.value.form
     if form is Form.BYTES:
-        return pc.fill_null(column, NULL.encode()), []
+        return pc.fill_null(column, NULL.encode()), {}
     if form is Form.TEXT:
-        return pc.fill_null(column, NULL), []
-    read: Callable[[Any], Any] = _read if form is Form.JSON else _as_it_is
+        return pc.fill_null(column, NULL), {}
     printer = _json_printer(batch.value.schema) if form is Form.JSON else _typed_printer(column.type)
     made: list[str | None] = []
-    unfit: list[int] = []
+    misfits: dict[int, str] = {}
     for row, value in enumerate(_python_values(column)):
         try:
-            if value is _BEYOND:
-                raise ValueError(value)
-            made.append(NULL if value is None else printer(read(value) if batch.value.schema else value))
-        except _MISFITS:
+            if isinstance(value, Misfit):
+                raise value
+            made.append(NULL if value is None else printer(value))
+        except MISFITS as error:
             made.append(None)
-            unfit.append(row)
-    return pa.chunked_array([pa.array(made, pa.string())]), unfit
+            misfits[row] = str(error if isinstance(error, Misfit) else Misfit("", "not of its schema"))
+    return pa.chunked_array([pa.array(made, pa.string())]), misfits
 
 
 def _python_values(column: Any) -> list[Any]:
-    """The values; in place of one with a date that Python's calendar does not have, that it has none."""
+    """The values; in place of one with a date that Python's calendar does not have, which of its fields that is."""
     try:
         found: list[Any] = column.to_pylist()
     except OverflowError:
@@ -85,7 +81,25 @@ def _python_value(value: Any) -> Any:
     try:
         return value.as_py()
     except OverflowError:
-        return _BEYOND
+        return _beyond(value)
+
+
+def _beyond(value: Any) -> Misfit:
+    """Which value of a scalar of Arrow it is that Python cannot take."""
+    kind = value.type
+    children: Iterable[tuple[str, Any]] = ()
+    if pa.types.is_struct(kind):
+        children = value.items()
+    elif pa.types.is_map(kind):
+        children = (("{}", entry["value"]) for entry in value.values)
+    elif pa.types.is_list(kind):
+        children = ((f"[{at}]", item) for at, item in enumerate(value.values or ()))
+    for step, child in children:
+        try:
+            child.as_py()
+        except OverflowError:
+            return Misfit.at(step, _beyond(child), None, "")
+    return Misfit("", f"beyond the years 1 to 9999, {kind}")
 
 
 def lines(texts: pa.ChunkedArray[Any]) -> list[memoryview]:
@@ -116,10 +130,6 @@ def _read(text: str) -> Any:
     return json.loads(text, parse_int=_Number, parse_float=_Number)
 
 
-def _as_it_is(value: Any) -> Any:
-    return value
-
-
 def _plain_text(text: str) -> str:
     """JSON without a schema: a string is its text, all else stays."""
     return str(json.loads(text)) if text.lstrip().startswith('"') else text
@@ -127,18 +137,34 @@ def _plain_text(text: str) -> str:
 
 @lru_cache(maxsize=256)
 def _json_printer(schema: str | None) -> Printer:
-    """Of payloads under a schema of JsonConverter; of whole texts where there is none."""
+    """Of payloads under a schema of JsonConverter, which raises Misfit; of whole texts where there is none."""
     if not schema:
         return _plain_text
     try:
-        return _printer(_read(schema))
-    except _MISFITS:
+        document = _read(schema)
+        printer, word = _printer(document), _word(document)
+    except MISFITS:
         return _fit_nothing
 
+    def print_payload(text: str) -> str:
+        value: Any = text
+        try:
+            value = _read(text)
+            return printer(value)
+        except MISFITS as error:
+            raise Misfit.at("", error, value, word) from error
 
-def _fit_nothing(value: Any) -> str:
+    return print_payload
+
+
+def _fit_nothing(_value: Any) -> str:
     """No payload is of a schema that is none."""
-    raise ValueError(value)
+    raise Misfit("", "not of its schema, which cannot be read")
+
+
+def _word(schema: Mapping[str, Any]) -> str:
+    """What messages call it."""
+    return str(schema.get("name") or CONNECT_KINDS.get(str(schema.get("type")), ""))
 
 
 def _printer(schema: Mapping[str, Any]) -> Printer:
@@ -167,30 +193,64 @@ def _value_printer(schema: Mapping[str, Any]) -> Printer:
 
 def _struct_printer(schema: Mapping[str, Any]) -> Printer:
     fields = [
-        (field["field"], _printer(field), bool(field.get("optional")) and field.get("default") is None)
+        (field["field"], _printer(field), bool(field.get("optional")) and field.get("default") is None, _word(field))
         for field in schema.get("fields", ())
     ]
 
     def print_struct(value: dict[str, Any]) -> str:
-        given = ((name, value.get(name), printer, may_be_away) for name, printer, may_be_away in fields)
-        return _struct(
-            (name, printer(item)) for name, item, printer, may_be_away in given if item is not None or not may_be_away
-        )
+        get, made = value.get, []
+        for name, printer, may_be_away, word in fields:
+            item = get(name)
+            if item is not None or not may_be_away:
+                try:
+                    made.append((name, printer(item)))
+                except MISFITS as error:
+                    raise Misfit.at(name, error, item, word) from error
+        return _struct(made)
 
     return print_struct
 
 
 def _array_printer(schema: Mapping[str, Any]) -> Printer:
-    printer = _printer(schema.get("items", {}))
-    return lambda value: _list(printer(item) for item in _of(list, value))
+    items = schema.get("items", {})
+    printer, word = _printer(items), _word(items)
+
+    def print_array(value: Any) -> str:
+        made: list[str] = []
+        for item in _of(list, value):
+            try:
+                made.append(printer(item))
+            except MISFITS as error:
+                raise Misfit.at(f"[{len(made)}]", error, item, word) from error
+        return _list(made)
+
+    return print_array
 
 
 def _map_printer(schema: Mapping[str, Any]) -> Printer:
-    """Entries are an object where keys are text, else a list of pairs."""
+    """Entries are an object where keys are text, else a list of pairs. A key that does not fit is told of the map."""
     keys, values = _printer(schema.get("keys", {})), _printer(schema.get("values", {}))
-    return lambda value: _map(
-        (keys(key), values(item)) for key, item in (value.items() if isinstance(value, dict) else _of(list, value))
-    )
+    word = _word(schema.get("values", {}))
+
+    def print_map(value: Any) -> str:
+        made: list[tuple[str, str]] = []
+        for key, item in value.items() if isinstance(value, dict) else map(_pair, _of(list, value)):
+            try:
+                name = keys(key)
+            except Misfit as error:
+                raise TypeError(key) from error
+            try:
+                made.append((name, values(item)))
+            except MISFITS as error:
+                raise Misfit.at("{}", error, item, word) from error
+        return _map(made)
+
+    return print_map
+
+
+def _pair(entry: Any) -> Any:
+    """Key and value; a text of two letters would be taken apart as well."""
+    return _of(list, entry)
 
 
 _CONTAINERS: Mapping[Any, Callable[[Mapping[str, Any]], Printer]] = {

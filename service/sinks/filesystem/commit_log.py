@@ -40,6 +40,8 @@ class CommitLog:
 
     store: Store
     folder: str
+    note_progress: Callable[[], None]
+    """Called after each file that gets its name."""
     head: Entry | None = None
     """The last entry; this task's own from the claim on."""
 
@@ -88,6 +90,7 @@ class CommitLog:
     def _name_files(self, entry: Entry) -> None:
         """Give committed files their names, those that have them not yet."""
         for source, target in entry.moves:
+            self.note_progress()
             try:
                 self.store.move(source, target)
             except FileNotFoundError:

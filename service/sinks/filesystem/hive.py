@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -22,6 +23,7 @@ from service.sinks.filesystem.config import FileSystemSinkConfig
 from service.sinks.filesystem.stores import Store
 from service.sinks.shapes import Shape, ShapeError
 
+T = TypeVar("T")
 _TYPES: dict[Any, str] = {
     pa.int8(): "TINYINT",
     pa.int16(): "SMALLINT",
@@ -50,8 +52,14 @@ class HiveStatements:
 
     store: Store
     config: FileSystemSinkConfig
-    _told: set[str] = field(default_factory=set)
-    _first: dict[str, frozenset[str]] = field(default_factory=dict)
+    told_max: int
+    """How many statements, and how many tables, are remembered, those of late: as many as one commit may need, or its
+    statements would all be asked for again by the next. One that is forgotten is asked for again, and is there."""
+    note_progress: Callable[[], None]
+    """Called after each statement that was asked for."""
+    _told: OrderedDict[str, None] = field(default_factory=OrderedDict)
+    _first: OrderedDict[str, frozenset[str]] = field(default_factory=OrderedDict)
+    """By topic."""
 
     def tell(self, folders: Iterable[str], shape: Shape) -> None:
         """Write the statements that files of these folders need and that nobody has written yet."""
@@ -73,17 +81,20 @@ class HiveStatements:
         path = self._path(topic, name)
         if path not in self._told:
             self.store.put_new(path, f"{text};\n".encode())
-            self._told.add(path)
+            self.note_progress()
+        _remember(self._told, path, None, self.told_max)
 
     def _first_columns(self, topic: str, begun: str) -> frozenset[str]:
         """Columns that the table had when it was made, by whoever made its statement first."""
-        if topic not in self._first:
+        first = self._first.get(topic)
+        if first is None:
             path = self._path(topic, "1-table")
             is_own = self.store.put_new(path, begun.encode())
             text = begun if is_own else self.store.read(path).decode()
             self._demand_same_place(topic, text, path)
-            self._first[topic] = frozenset(found[1].replace("``", "`") for found in _COLUMN.finditer(text))
-        return self._first[topic]
+            first = frozenset(found[1].replace("``", "`") for found in _COLUMN.finditer(text))
+        _remember(self._first, topic, first, self.told_max)
+        return first
 
     def _demand_same_place(self, topic: str, text: str, path: str) -> None:
         """The table that is there is of this topic's files: else two topics would be mixed in one. Raises Fatal."""
@@ -143,6 +154,14 @@ def hive_type(kind: Any) -> str:
     if pa.types.is_timestamp(kind):
         return "TIMESTAMP"
     return "BINARY" if pa.types.is_fixed_size_binary(kind) else _TYPES.get(kind, "STRING")
+
+
+def _remember(known: OrderedDict[str, T], name: str, value: T, count_max: int) -> None:
+    """Keep it, as the latest of so many."""
+    known[name] = value
+    known.move_to_end(name)
+    if len(known) > count_max:
+        known.popitem(last=False)
 
 
 def _quoted(name: str) -> str:

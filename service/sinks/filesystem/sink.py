@@ -101,10 +101,10 @@ class FilesSink(SinkConnector[FilesConfig]):
 
     def _claim(self, partitions: Mapping[Partition, int | None]) -> dict[Partition, int]:
         begins: dict[Partition, int] = {}
-        if self._store is None:
+        if self._store is None or self._context is None:
             raise StartAnew("the sink is not started")
         for partition, group_offset in partitions.items():
-            files = PartitionFiles(self._store, self.config, partition)
+            files = PartitionFiles(self._store, self.config, partition, self._context.note_progress)
             begin = files.claim(group_offset)
             if begin is not None:
                 begins[partition] = begin
@@ -189,10 +189,8 @@ class FilesSink(SinkConnector[FilesConfig]):
         chunked: Any = batch.records.column("value")
         column = chunked.chunk(0) if chunked.num_chunks == 1 else chunked.combine_chunks()
         if self.config.format == "string":
-            texts, rows = texts_of(batch)
-            unfit = np.zeros(len(batch), dtype=bool)
-            unfit[rows] = True
-            _refuse(batch, unfit, is_fit, "the payload is not of its schema")
+            texts, misfits = texts_of(batch)
+            _refuse(batch, mask_of(misfits, len(batch)), is_fit, misfits.__getitem__)
             return column, texts.combine_chunks()
         if self.config.format == "json":
             lines = column if batch.value.form is Form.JSON else json_texts(column)

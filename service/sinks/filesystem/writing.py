@@ -10,6 +10,7 @@ files of the others are written one after another at the commit.
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -77,6 +78,8 @@ class PartitionFiles:
     store: Store
     config: FilesConfig
     partition: Partition
+    note_progress: Callable[[], None]
+    """Called after each step: what is to be committed may be many thousands of files."""
     shape: Shape = NO_SHAPE
     """Of the values of the open files, and of those committed last."""
     begin: int = 0
@@ -103,9 +106,9 @@ class PartitionFiles:
 
     def __post_init__(self) -> None:
         """Nothing is looked at before `claim`."""
-        self._log = CommitLog(self.store, f"{self.config.logs_dir}/{self._name}")
+        self._log = CommitLog(self.store, f"{self.config.logs_dir}/{self._name}", self.note_progress)
         if isinstance(self.config, FileSystemSinkConfig) and self.config.hive_integration:
-            self._hive = HiveStatements(self.store, self.config)
+            self._hive = HiveStatements(self.store, self.config, FOLDERS_MAX, self.note_progress)
 
     @property
     def _name(self) -> str:
@@ -141,6 +144,7 @@ class PartitionFiles:
         for name in sorted(names):
             if name < f"{self._claimed:020}":
                 self.store.remove(f"{self._temporary}/{name}")
+                self.note_progress()
 
     def _adopted(self) -> int | None:
         """How far files go that others have committed by their names alone, such as Confluent's connector."""
@@ -241,6 +245,7 @@ class PartitionFiles:
 
         def own(number: int, size_bytes: int) -> FormatWriter | None:
             nonlocal room
+            self.note_progress()
             file = files[number]
             if file.writing is None:
                 file.is_waiting |= size_bytes < own_bytes or not room
@@ -270,6 +275,7 @@ class PartitionFiles:
             writing = self._begun(file)
             for values in pieces:
                 writing.writer.write(values)
+                self.note_progress()
             moves[number] = self._finished(folder, file, writing)
         for folder, file in files:
             if file.writing is not None and file.number not in moves:
@@ -286,6 +292,7 @@ class PartitionFiles:
         """Its path, and the name that it gets."""
         writing.writer.close()
         self.store.finish(writing.file)
+        self.note_progress()
         return writing.path, self._final(folder, file)
 
     def _final(self, folder: str, file: _OpenFile) -> str:

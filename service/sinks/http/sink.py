@@ -25,6 +25,7 @@ from service.sinks.converters import in_thread
 from service.sinks.file.text_form import texts_of
 from service.sinks.http.config import HttpSinkConfig
 from service.sinks.json_columns import json_texts, key_texts
+from service.sinks.shapes import mask_of
 
 PUT_SECONDS = 90.0
 """After so long a put ends by itself, less than ``PutLimits.seconds_max``: it knows what of it was taken."""
@@ -126,10 +127,8 @@ class HttpSink(SinkConnector[HttpSinkConfig]):
             found.refuse(unfit.to_numpy(zero_copy_only=False), RefusalReason.UNUSABLE_ID, message)
             keys = texts.to_pylist()
         if config.request_body_format == "string":
-            made, rows = texts_of(batch)
-            wrong = np.zeros(len(batch), dtype=bool)
-            wrong[rows] = True
-            found.refuse(wrong, RefusalReason.WRONG_TYPE, "the payload is not of its schema")
+            made, misfits = texts_of(batch)
+            found.refuse(mask_of(misfits, len(batch)), RefusalReason.WRONG_TYPE, misfits.__getitem__)
             bodies = made.to_pylist()
         else:
             bodies = (json_texts(values) if batch.value.form is Form.RECORD else values).to_pylist()

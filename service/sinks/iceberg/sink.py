@@ -116,7 +116,9 @@ class IcebergSink(SinkConnector[IcebergSinkConfig]):
         if loaded is None:
             return None
         context = self._ready
-        self._tables[name] = IcebergTable(self._lake, self.config, keys, context.connector, context.clock, loaded)
+        self._tables[name] = IcebergTable(
+            self._lake, self.config, keys, context.connector, context.clock, context.note_progress, loaded
+        )
         return self._tables[name]
 
     async def put(self, batch: SinkBatch) -> None:

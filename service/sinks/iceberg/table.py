@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -63,6 +63,8 @@ class IcebergTable:
     keys: TableKeys
     connector: str
     clock: Clock
+    note_progress: Callable[[], None]
+    """Called after each data file, and each try of a commit."""
     table: Table
     files: list[DataFile] = field(default_factory=list)
     held_bytes: int = 0
@@ -152,7 +154,9 @@ class IcebergTable:
             return
         rows = self._held[0] if len(self._held) == 1 else pa.concat_tables(self._held)
         with told(self.config):
-            self.files.extend(written(self.table, rows))
+            for file in written(self.table, rows):
+                self.files.append(file)
+                self.note_progress()
         self._held, self.held_bytes = [], 0
 
     def drop(self) -> None:
@@ -170,6 +174,7 @@ class IcebergTable:
                 break
             self._check(found)
             self._try_once(attempt)
+            self.note_progress()
         else:
             raise StartAnew(f"table {self.keys.name}: {COMMIT_TRIES_MAX} commits in a row have failed")
         self._known.update(self._ends)

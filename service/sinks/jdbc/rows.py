@@ -22,7 +22,19 @@ import pyarrow.compute as pc
 from service.sinks.batch import Form, RefusalReason, Selection, SinkBatch, ValueType
 from service.sinks.jdbc.config import KAFKA_FIELDS, JdbcSinkConfig
 from service.sinks.json_columns import json_texts
-from service.sinks.schemas import DATE, DECIMAL, TIME, TIMESTAMP, Kind, Schema, SchemaUnreadable, schema_of, unscaled
+from service.sinks.schemas import (
+    DATE,
+    DECIMAL,
+    NOT_OPTIONAL,
+    TIME,
+    TIMESTAMP,
+    Kind,
+    Misfit,
+    Schema,
+    SchemaUnreadable,
+    schema_of,
+    unscaled,
+)
 
 DECIMAL_DIGITS_MAX = 76
 _NESTED = {Kind.STRUCT, Kind.ARRAY, Kind.MAP}
@@ -285,7 +297,7 @@ def _json_fields(column: Any, schema: Schema, found: Selection, *, is_replaced: 
     """
     documents = _documents(column, found)
     unfit = np.array([each is not None and not isinstance(each, dict) for each in documents], dtype=bool)
-    found.refuse(unfit, RefusalReason.WRONG_TYPE, "the payload is no object, and its schema says struct")
+    found.refuse(unfit, RefusalReason.WRONG_TYPE, str(Misfit("", f"not of its schema, {schema.word}")))
     fields: dict[str, FieldColumn] = {}
     for name, child in schema.fields.items():
         values = [each.get(name) if isinstance(each, dict) else None for each in documents]
@@ -294,12 +306,12 @@ def _json_fields(column: Any, schema: Schema, found: Selection, *, is_replaced: 
             values = [default if each is None else each for each in values]
         made, wrong = _column(values, child)
         unfit = _at(wrong, len(documents))
-        found.refuse(unfit, RefusalReason.WRONG_TYPE, f"field {name} is not of its schema, {child.name or child.kind}")
+        found.refuse(unfit, RefusalReason.WRONG_TYPE, str(Misfit(name, f"not of its schema, {child.word}")))
         if not child.is_optional:
             is_missing = np.array([each is None for each in values]) & np.array(
                 [each is not None for each in documents]
             )
-            found.refuse(is_missing, RefusalReason.MISSING_FIELD, f"field {name} is missing, and is not optional")
+            found.refuse(is_missing, RefusalReason.MISSING_FIELD, str(Misfit(name, NOT_OPTIONAL)))
         defaults, wrong = (None, []) if default is None else _column([default], child)
         is_nested = child.kind in _NESTED
         fields[name] = FieldColumn(name, made, child.is_optional, is_nested, None if wrong else defaults)

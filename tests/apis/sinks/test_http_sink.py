@@ -6,7 +6,7 @@ import base64
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -202,6 +202,17 @@ async def test_null_values(behaviour: str, *, is_refused: bool) -> None:
         await sink.put(batch_of([1, None, 3], refused=refused))
         assert server.bodies == ["1", "3"]
         assert [(row, reason) for row, reason, _ in refused] == ([(1, "null_value")] if is_refused else [])
+
+
+async def test_a_body_that_is_a_text_names_the_field_that_is_not_of_its_schema() -> None:
+    """As the file sink does; the others are sent."""
+    refused: list[Any] = []
+    schema = json.dumps({"type": "struct", "fields": [{"field": "n", "type": "int32"}]})
+    async with running(request_body_format="string") as (server, sink):
+        batch = batch_of([{"n": 1}, {"n": "x"}], refused=refused)
+        await sink.put(replace(batch, value=ValueType(Form.JSON, schema)))
+        assert server.bodies == ["Struct{n=1}"]
+        assert refused == [(1, "wrong_type", "field 'n' is not of its schema, INT32")]
 
 
 async def test_a_record_that_is_too_large_is_refused_alone() -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from service.sinks.batch import Form, SinkBatch, ValueType
 from service.sinks.elasticsearch.config import ElasticsearchSinkConfig
 from service.sinks.elasticsearch.documents import lines_of
-from service.sinks.headers import HeaderReader
+from service.sinks.headers import HeaderReader, last_of
 from spark_batch.plan import ConverterKind, ConverterSpec
 from spark_batch.transforms.records import HEADERS
 
@@ -86,3 +88,51 @@ def test_the_version_is_what_the_converter_has_read(reader: HeaderReader, header
 def test_a_record_without_the_header_is_refused() -> None:
     """It has no version."""
     assert version_of([("w", b"9")], SIMPLE) is None
+
+
+@dataclass(frozen=True, slots=True)
+class NotingReader(HeaderReader):
+    """Notes which headers it is given to read."""
+
+    given: list[tuple[str, bytes | None]] = field(default_factory=list)
+
+    def read(self, headers: pa.ChunkedArray[Any]) -> pa.Array[Any]:
+        """As SimpleHeaderConverter."""
+        flat: Any = pc.list_flatten(headers)
+        self.given.extend((each["name"], each["value"]) for each in flat.to_pylist())
+        return HeaderReader.read(self, headers)
+
+
+LONG_LIST = b"[" + b"1," * 200_000 + b"1]"
+"""A text that takes SimpleHeaderConverter seconds."""
+
+
+def test_no_header_but_the_last_of_the_name_is_read() -> None:
+    """A header that nobody asks for may be of any length."""
+    reader = NotingReader()
+    assert version_of([("w", LONG_LIST), ("v", LONG_LIST), ("v", b"9"), ("x", LONG_LIST)], reader) == 9
+    assert reader.given == [("v", b"9")]
+
+
+def test_a_header_too_long_for_a_version_is_not_read() -> None:
+    """Its record is refused; the header of the name before it is not taken in its stead."""
+    reader = NotingReader()
+    assert version_of([("v", b"9"), ("v", LONG_LIST)], reader) is None
+    assert reader.given == []
+
+
+def test_versions_of_a_part_of_a_batch() -> None:
+    """Records without headers, with null headers and with many are told apart, also in a slice and in two chunks."""
+    headers: list[Any] = [
+        None,
+        [("v", b"1")],
+        [],
+        [("w", b"7")],
+        [("v", b"3"), ("w", b"7"), ("v", b"4")],
+        [("v", None)],
+    ]
+    column = pa.chunked_array([pa.array(headers, HEADERS), pa.array(headers[::-1], HEADERS)]).slice(1, 9)
+    found: Any = last_of(column, "v", bytes_max=10).to_pylist()
+    assert [[each["value"] for each in own] for own in found] == [
+        [b"1"], [], [], [b"4"], [None], [None], [b"4"], [], [],
+    ]  # fmt: skip

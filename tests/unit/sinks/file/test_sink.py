@@ -20,7 +20,7 @@ PRICE = b'{"type":"bytes","name":"org.apache.kafka.connect.data.Decimal","parame
 
 async def test_a_record_that_is_not_of_its_schema_is_refused_alone(tmp_path: Path) -> None:
     """Put again with others behind it, what stands in the file is passed over and it is refused again."""
-    refused: list[tuple[int, str]] = []
+    refused: list[tuple[int, str, str]] = []
     payloads = [b'"BOI="', b'"?"', b'"AA=="', b'"AQ=="']
     table = polled([b'{"schema":%s,"payload":%s}' % (PRICE, payload) for payload in payloads])
     decoding = Decoding(
@@ -32,9 +32,12 @@ async def test_a_record_that_is_not_of_its_schema_is_refused_alone(tmp_path: Pat
     await sink.open({("lines", 0): None})
     for count in (3, 4):
         records: pa.Table = table.slice(0, count)
-        decoded = await decoding.decode(records, refuse=lambda each: refused.append((each.row, each.reason)))
+        decoded = await decoding.decode(
+            records, refuse=lambda each: refused.append((each.row, each.reason, each.message))
+        )
         [batch] = decoded.batches
         await sink.put(batch)
     await sink.stop()
     assert file.read_text() == "12.50\n0.00\n0.01\n"
-    assert refused == [(1, "wrong_type")] * 2
+    message = "the payload is not of its schema, org.apache.kafka.connect.data.Decimal"
+    assert refused == [(1, "wrong_type", message)] * 2

@@ -111,6 +111,8 @@ STRUCT = {
         ({"type": "int64", "name": f"{DATA}.Timestamp"}, "1e3", "Thu Jan 01 00:00:01 UTC 1970"),
         ({"type": "double"}, "1e999999999", "Infinity"),
         (PRICE, "1e999999999", "1E+999999999"),
+        (NESTED, f"{'[' * 245}1{']' * 245}", f"{'[' * 245}1{']' * 245}"),
+        (DEFAULTED | {"optional": True}, "null", "null"),
     ],
 )
 def test_a_payload_under_a_schema(schema: object, payload: str, text: str) -> None:
@@ -141,7 +143,7 @@ def test_a_payload_under_a_schema(schema: object, payload: str, text: str) -> No
         ({"type": "int64", "name": f"{DATA}.Timestamp"}, "1e9999999"),
         ({"type": "int32", "name": f"{DATA}.Date"}, str(2**31)),
         (PRICE, f'"{"f" * 8192}"'),
-        (NESTED, f"{'[' * 245}1{']' * 245}"),
+        ({"type": "string"}, "null"),
         ({"type": "boolean"}, "1"),
         (PRICE, '"?"'),
         ({"type": "int64", "name": f"{DATA}.Timestamp"}, '"x"'),
@@ -151,9 +153,59 @@ def test_a_payload_under_a_schema(schema: object, payload: str, text: str) -> No
 def test_a_payload_that_is_not_of_its_schema_is_passed_over(schema: object, payload: str) -> None:
     """Its row is told, and the others are written."""
     batch = batch_of(pa.array([None, payload, None]), Form.JSON, json.dumps(schema))
-    texts, unfit = texts_of(batch)
-    assert unfit == [1]
+    texts, misfits = texts_of(batch)
+    assert list(misfits) == [1]
     assert b"".join(lines(texts)) == b"null\nnull\n"
+
+
+DEEP = {
+    "type": "struct",
+    "fields": [
+        {"field": "n", "type": "int32"},
+        {"field": "price", "optional": True, **PRICE},
+        {
+            "field": "deep",
+            "type": "struct",
+            "optional": True,
+            "fields": [
+                {"field": "list", "type": "array", "optional": True, "items": {"type": "float"}},
+                {"field": "map", "type": "map", "optional": True, "keys": {"type": "string"},
+                 "values": {"type": "array", "items": {"type": "boolean"}}},
+                {"field": "pairs", "type": "map", "optional": True, "keys": {"type": "int8"},
+                 "values": {"type": "string"}},
+            ],
+        },
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("schema", "payload", "message"),
+    [
+        (DEEP, '{"n": "secret"}', "field 'n' is not of its schema, INT32"),
+        (DEEP, "{}", "field 'n' is null or missing, and its schema says that it is not optional"),
+        (DEEP, f'{{"n": {2**31}}}', "field 'n' is not of its schema, INT32"),
+        (DEEP, '{"n": 1, "price": "?"}', f"field 'price' is not of its schema, {DATA}.Decimal"),
+        (DEEP, '{"n": 1, "deep": 7}', "field 'deep' is not of its schema, STRUCT"),
+        (DEEP, '{"n": 1, "deep": {"list": "secret"}}', "field 'deep.list' is not of its schema, ARRAY"),
+        (DEEP, '{"n": 1, "deep": {"list": [1.5, "s"]}}', "field 'deep.list[1]' is not of its schema, FLOAT32"),
+        (
+            DEEP,
+            '{"n": 1, "deep": {"map": {"a": [], "secret": [true, 0]}}}',
+            "field 'deep.map{}[1]' is not of its schema, BOOLEAN",
+        ),
+        (DEEP, '{"n": 1, "deep": {"pairs": [["secret", "a"]]}}', "field 'deep.pairs' is not of its schema, MAP"),
+        (DEEP, '{"n": 1, "deep": {"pairs": ["1a"]}}', "field 'deep.pairs' is not of its schema, MAP"),
+        (DEEP, "[]", "the payload is not of its schema, STRUCT"),
+        ({"type": "string"}, "1", "the payload is not of its schema, STRING"),
+        ({"type": "array", "items": DATE}, '[0, "x"]', f"field '[1]' is not of its schema, {DATA}.Date"),
+        ({"type": "unknown"}, "1", "the payload is not of its schema, which cannot be read"),
+    ],
+)
+def test_which_field_of_a_payload_is_not_of_its_schema(schema: object, payload: str, message: str) -> None:
+    """Its path is told, and never a value or the key of a map."""
+    batch = batch_of(pa.array([payload]), Form.JSON, json.dumps(schema))
+    assert texts_of(batch)[1] == {0: message}
 
 
 def test_typed_numbers() -> None:
@@ -198,6 +250,19 @@ def test_a_date_beyond_the_calendar_is_unfit_alone(kind: Any) -> None:
     """The others are printed; a batch is never refused whole for it."""
     greatest = 2**31 - 1 if kind == pa.date32() else 2**63 - 1
     days: Any = pa.array([0, greatest, 0], pa.int32() if kind == pa.date32() else pa.int64()).view(kind)
-    texts, unfit = texts_of(batch_of(pa.StructArray.from_arrays([days], ["day"]), Form.RECORD, '"unused"'))
-    assert unfit == [1]
+    texts, misfits = texts_of(batch_of(pa.StructArray.from_arrays([days], ["day"]), Form.RECORD, '"unused"'))
+    assert misfits == {1: f"field 'day' is beyond the years 1 to 9999, {kind}"}
     assert [text is None for text in texts.to_pylist()] == [False, True, False]
+
+
+def test_a_date_within_others_beyond_the_calendar_is_named() -> None:
+    """By its path, in structs and lists; the keys of a map are content."""
+    far: Any = pa.array([0, 2**31 - 1], pa.int32()).view(pa.date32())
+    days = pa.ListArray.from_arrays(pa.array([0, 2], pa.int32()), far)
+    batch = batch_of(pa.StructArray.from_arrays([days], ["days"]), Form.RECORD, '"unused"')
+    assert texts_of(batch)[1] == {0: "field 'days[1]' is beyond the years 1 to 9999, date32[day]"}
+    near: Any = pa.array(["secret"])
+    ends: Any = pa.array([0, 1], pa.int32())
+    by_name: Any = pa.MapArray.from_arrays(ends, near, far.slice(1))
+    batch = batch_of(pa.StructArray.from_arrays([by_name], ["by_name"]), Form.RECORD, '"unused"')
+    assert texts_of(batch)[1] == {0: "field 'by_name{}' is beyond the years 1 to 9999, date32[day]"}

@@ -210,7 +210,7 @@ class OvertakenStore(QuickStore):
 def test_one_who_stalls_after_its_claim_removes_nothing_of_its_successor(tmp_path: Path) -> None:
     """Its claim is older by then: the successor's files are not garbage, and may be committed already."""
     config = config_of(tmp_path)
-    successor = PartitionFiles(QuickStore(tmp_path), config, HERE)
+    successor = PartitionFiles(QuickStore(tmp_path), config, HERE, lambda: None)
 
     def overtake() -> None:
         successor.claim(None)
@@ -220,7 +220,7 @@ def test_one_who_stalls_after_its_claim_removes_nothing_of_its_successor(tmp_pat
         for file in successor._files.values():
             successor._begun(file)
 
-    PartitionFiles(OvertakenStore(tmp_path, overtake), config, HERE).claim(None)
+    PartitionFiles(OvertakenStore(tmp_path, overtake), config, HERE, lambda: None).claim(None)
     successor.commit()
     assert list(found(tmp_path).values()) == [[{"n": 0}, {"n": 1}]]
 

@@ -137,6 +137,15 @@ async def test_texts_a_line(tmp_path: Path) -> None:
     assert (tmp_path / "topics" / f"{FIRST}.txt").read_text() == "a\nä€🙂\n\n"
 
 
+@pytest.mark.parametrize("name", ["String", "Avro", "Parquet"])
+async def test_the_field_that_is_not_of_its_schema_is_named(name: str, tmp_path: Path) -> None:
+    """In every format that looks at fields."""
+    refused: list[tuple[int, str, str]] = []
+    batch = batch_of([{"n": 0}, {"n": "x"}], schema=CONNECT, refused=refused)
+    await written(tmp_path, batch, format__class=f"{name}Format")
+    assert refused == [(1, "wrong_type", "field 'n' is not of its schema, INT64")]
+
+
 async def test_records_without_a_schema_make_no_parquet(tmp_path: Path) -> None:
     """Each is refused, with what to do; null values are passed over where they are to be ignored."""
     refused: list[tuple[int, str, str]] = []

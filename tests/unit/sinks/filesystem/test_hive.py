@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,11 @@ import pyarrow as pa
 import pytest
 
 from service.sinks.avro_columns import avro_shape
-from service.sinks.batch import Form
+from service.sinks.batch import Form, ValueType
 from service.sinks.contract import Fatal
+from service.sinks.filesystem.hive import HiveStatements
 from service.sinks.filesystem.sink import FileSystemSink
+from service.sinks.shapes import shape_of
 from tests.unit.sinks.filesystem.files_runs import HERE, QuickStore, batch_of, config_of, running
 
 FIELDS: list[dict[str, Any]] = [
@@ -110,6 +113,47 @@ async def test_statements_come_before_the_files_that_need_them(tmp_path: Path) -
         await sink.open({HERE: None})
         await put(sink, ROW)
     assert store.made == ["logs", "hive", "hive", "logs", "data"]
+
+
+class CountingStatements(QuickStore):
+    """Counts how often each statement was asked to be made."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.asked: Counter[str] = Counter()
+
+    def put_new(self, path: str, content: bytes) -> bool:
+        """Count it."""
+        self.asked[path] += 1
+        return super().put_new(path, content)
+
+
+def test_what_was_told_is_remembered_within_bounds(tmp_path: Path) -> None:
+    """A topic by the hour has folders without end: those of late are told once, and memory stays as it is."""
+    store = CountingStatements(tmp_path)
+    hive = HiveStatements(store, config_of(tmp_path, **SETTINGS), 8, lambda: None)
+    shape = shape_of(ValueType(Form.RECORD, json.dumps({"type": "record", "name": "Row", "fields": FIELDS})), "parquet")
+    for hour in range(200):
+        for _ in range(3):
+            hive.tell((f"orders/kind={each}" for each in ("always", hour, hour + 1)), shape)
+    assert set(store.asked.values()) == {1}
+    assert len(store.asked) == 1 + 202
+    assert len(hive._told) + len(hive._first) <= 2 * 8
+    hive.tell(["orders/kind=0"], shape)
+    assert [count for path, count in store.asked.items() if path.endswith("kind=0.sql")] == [2]
+    assert len(statements(tmp_path)) == 1 + 202
+
+
+def test_topics_that_a_router_makes_without_end_are_remembered_within_bounds(tmp_path: Path) -> None:
+    """One by the day has a table each day."""
+    store = CountingStatements(tmp_path)
+    hive = HiveStatements(store, config_of(tmp_path, **SETTINGS), 8, lambda: None)
+    shape = shape_of(ValueType(Form.RECORD, json.dumps({"type": "record", "name": "Row", "fields": FIELDS})), "parquet")
+    for day in range(50):
+        for _ in range(3):
+            hive.tell([f"orders-{day}/kind=a"], shape)
+    assert set(store.asked.values()) == {1}
+    assert len(hive._told) + len(hive._first) <= 2 * 8
 
 
 @pytest.mark.parametrize(("first", "second"), [("a-b", "a.b"), ("orders", "Orders")])
