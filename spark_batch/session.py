@@ -39,6 +39,7 @@ _LAUNCH_SETTINGS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
     _JAVA_OPTIONS: " ".join(
         (
+            "-Xms16m",
             "-XX:+UseParallelGC",
             "-XX:+ExitOnOutOfMemoryError",
             "-Darrow.enable_unsafe_memory_access=true",
@@ -47,7 +48,8 @@ _LAUNCH_SETTINGS = {
         )
     ),
 }
-"""Of a launched JVM. Throughput, not pauses, is what a conversion needs from the collector; a JVM whose heap is full is
+"""Of a launched JVM. Its heap grows from little, where HotSpot would begin with a 64th of the machine's memory and keep
+it, idle or not. Throughput, not pauses, is what a conversion needs from the collector; a JVM whose heap is full is
 lost at once, where otherwise a thread of it would be, and its conversion hang; and Spark itself checks what Arrow's
 Java library would check once more for every value."""
 _scratches: list[Scratch] = []

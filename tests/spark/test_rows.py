@@ -195,6 +195,8 @@ def connect_json(row: dict[str, Any]) -> Any:
     def shown(value: Any) -> Any:
         if isinstance(value, dict):
             return {name: shown(item) for name, item in value.items()}
+        if isinstance(value, list):
+            return [shown(item) for item in value]
         return base64.b64encode(value).decode() if isinstance(value, bytes) else value
 
     return shown(carried(row))

@@ -296,6 +296,7 @@ class PartitionFiles:
 
     def drop(self) -> None:
         """Give up what is not committed: whoever comes next gets those records again."""
+        self._gathered.clear()
         for file in self._files.values():
             if file.writing is not None:
                 # What is given up may be a file that cannot be written any more.
@@ -306,7 +307,6 @@ class PartitionFiles:
                 with suppress(OSError, Fatal):
                     self.store.remove(file.writing.path)
         self._files = {}
-        self._gathered.clear()
 
     def safe(self, offset: int) -> int | None:
         """How far everything before ``offset`` is durable, or never will be written."""
