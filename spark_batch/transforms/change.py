@@ -28,8 +28,8 @@ from spark_batch.avro_types import (
     Slot,
     Temporal,
 )
-from spark_batch.exact.rows import canonical_row
 from spark_batch.literals.reading import Number
+from spark_batch.literals.rows import canonical_row
 from spark_batch.literals.writing import json_text
 from spark_batch.outcome import Reason
 from spark_batch.transforms.connect_schema import DECIMAL, Document

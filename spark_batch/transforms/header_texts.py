@@ -25,6 +25,7 @@ from spark_batch.avro_types import (
     Slot,
     Temporal,
 )
+from spark_batch.connect_documents import document_text, slot_schema
 from spark_batch.outcome import Reason
 from spark_batch.transforms.cast import To, connect_kind
 from spark_batch.transforms.change import CONNECT_TEMPORALS, Changed, Unchangeable
@@ -159,8 +160,6 @@ class HeaderText:
 @lru_cache(maxsize=SCHEMAS_MAX)
 def connect_document(slot: Slot, origin: Field | None = None, *, has_defaults: bool = True) -> Document:
     """Connect's schema of a value, with what belongs to the field that it was taken from."""
-    from spark_batch.serialize.connect_json import document_text, slot_schema  # noqa: PLC0415 - it imports Spark
-
     found: Document = json.loads(document_text(slot_schema(slot, origin), is_decimal_numeric=False))
     return found if has_defaults else _without_defaults(found)
 

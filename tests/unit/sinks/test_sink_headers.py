@@ -101,7 +101,7 @@ async def test_what_transformations_make_keeps_its_type() -> None:
     assert texts == [b"7", b"00:00:01.001Z", b"[1.5]"]
 
 
-NESTED = {
+NESTED: dict[str, Any] = {
     "type": "struct",
     "optional": False,
     "fields": [
@@ -139,7 +139,7 @@ async def test_nested_fields_that_are_not_as_their_schema_says() -> None:
         (3, "wrong_type"),
     ]
     (batch,) = decoded.batches
-    schema = {key: item for key, item in NESTED["fields"][0].items() if key != "field"}  # type: ignore[attr-defined]
+    schema = {key: item for key, item in NESTED["fields"][0].items() if key != "field"}
     assert told(batch) == [
         [("h", schema, {"a": [1], "b": "x"})],
         [("h", schema, {"a": [1], "b": 'y"'})],
