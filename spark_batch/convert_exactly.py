@@ -28,10 +28,10 @@ from spark_batch.draft import (
     refuse_valueless,
     unfit_outcome,
 )
-from spark_batch.exact.rows import canonical_row, row_hash
 from spark_batch.exact.verdicts import HeaderTexts, Verdict, exact_verdict, told_headers
 from spark_batch.exact.writing import LENGTH_READABLE, is_readable_by_spark, typed_value, written_value
 from spark_batch.literals.reading import Number
+from spark_batch.literals.rows import canonical_row, row_hash
 from spark_batch.outcome import OUTCOME_SCHEMA, Reason, Rejection, Stage
 from spark_batch.plan import ConversionPlan, ConverterSpec, PayloadFormat
 from spark_batch.plan_transforms import (

@@ -27,7 +27,7 @@ from service.kafka.client import KafkaSettings
 from service.kafka.errors import DeliveryFatal
 from service.kafka.reader import read_topic
 from spark_batch.avro_schema import parse_schema
-from spark_batch.serialize.connect_json import connect_schema
+from spark_batch.connect_documents import connect_schema
 from tests.java_connect import JavaConnect, opened_connect
 from tests.stack import KafkaStack
 

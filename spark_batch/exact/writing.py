@@ -28,6 +28,7 @@ from spark_batch.avro_types import (
     Record,
     Slot,
 )
+from spark_batch.connect_documents import document_text, slot_schema
 from spark_batch.literals.floating import floating, floating_text
 from spark_batch.literals.reading import Number
 from spark_batch.literals.writing import json_text
@@ -94,8 +95,6 @@ def _enveloped(slot: Slot, origin: Field | None, payload: str, spec: ConverterSp
 
 @lru_cache(maxsize=SCHEMAS_MAX)
 def _schema_text(slot: Slot, origin: Field | None, *, is_decimal_numeric: bool) -> str:
-    from spark_batch.serialize.connect_json import document_text, slot_schema  # noqa: PLC0415 - it imports Spark
-
     return document_text(slot_schema(slot, origin), is_decimal_numeric=is_decimal_numeric)
 
 

@@ -8,15 +8,14 @@ from pyspark.sql import functions as F  # noqa: N812 - the customary name
 from pyspark.sql.avro.functions import to_avro
 
 from spark_batch.avro_types import AvroType, Primitive, Record
+from spark_batch.connect_documents import connect_schema, slot_schema
 from spark_batch.number_forms import NumberForm
 from spark_batch.plan import ConverterKind, ConverterSpec
 from spark_batch.serialize.connect_json import (
     any_json_text,
-    connect_schema,
     enveloped,
     json_payload,
     json_text,
-    slot_schema,
 )
 
 if TYPE_CHECKING:

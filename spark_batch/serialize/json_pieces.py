@@ -6,11 +6,11 @@ import numpy as np
 import pyarrow as pa
 
 from spark_batch.avro_types import AvroType, Enum, Field, Narrow, Primitive, Record, Slot, Temporal, Uuid
+from spark_batch.connect_documents import document_text, slot_schema
 from spark_batch.literals.writing import json_text
 from spark_batch.outcome import ArrowColumn
 from spark_batch.plan import ConverterSpec
 from spark_batch.prepass import pc
-from spark_batch.serialize.connect_json import document_text, slot_schema
 from spark_batch.serialize.pieces import Pieces, joined, piece, where_present, written_once
 
 _NULL = piece(b"null")

@@ -29,6 +29,7 @@ from spark_batch.avro_types import (
     Temporal,
 )
 from spark_batch.literals.reading import Number
+from spark_batch.literals.rows import canonical_row
 from spark_batch.literals.writing import json_text
 from spark_batch.outcome import Reason
 from spark_batch.transforms.connect_schema import DECIMAL, Document
@@ -71,6 +72,8 @@ _ARROW: dict[AvroType, Any] = {
     Temporal.TIMESTAMP_MILLIS: pa.timestamp("ms", "UTC"),
 }
 _CARRIERS = {32: pa.int32(), 64: pa.int64()}
+_EXACT = Context(prec=10_000)
+"""Python's own has 28 digits, and a schema may say more."""
 
 
 class Unchangeable(Exception):
@@ -179,7 +182,7 @@ def canonical_of_connect(kind: AvroType, text: bytes) -> JsonValue:
     value = opened(text)
     if isinstance(kind, Decimal) and isinstance(value, str) and not isinstance(value, Number):
         unscaled = int.from_bytes(base64.b64decode(value), "big", signed=True)
-        return Number(f"{ExactNumber(unscaled).scaleb(-kind.scale):f}")
+        return Number(f"{ExactNumber(unscaled).scaleb(-kind.scale, context=_EXACT):f}")
     return value
 
 
@@ -195,9 +198,9 @@ def connect_text(kind: AvroType, value: JsonValue) -> bytes:
 
 def canonical_items(kind: AvroType, column: ArrowColumn) -> list[JsonValue]:
     """The canonical values of a sink's typed column."""
-    if isinstance(kind, Temporal):
-        column = column.cast(_CARRIERS[column.type.bit_width])
-    items = column.to_pylist()
+    items = column.cast(_carried(column.type)).to_pylist()
+    if isinstance(kind, (Record, Array, Map)):
+        return [canonical_row(kind, item) for item in items]
     if isinstance(kind, (Temporal, Decimal, Narrow)) or kind in {
         Primitive.INT, Primitive.LONG, Primitive.FLOAT, Primitive.DOUBLE,
     }:  # fmt: skip
@@ -205,6 +208,17 @@ def canonical_items(kind: AvroType, column: ArrowColumn) -> list[JsonValue]:
     if isinstance(kind, Fixed) or kind is Primitive.BYTES:
         return [None if item is None else base64.b64encode(item).decode() for item in items]
     return items
+
+
+def _carried(kind: Any) -> Any:
+    """An Arrow type whose dates and times are the numbers that carry them: Python has none before the year 1."""
+    if pa.types.is_temporal(kind):
+        return _CARRIERS[kind.bit_width]
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_carried(field.type)) for field in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(kind.key_type, kind.item_field.with_type(_carried(kind.item_type)))
+    return pa.list_(kind.value_field.with_type(_carried(kind.value_type))) if pa.types.is_list(kind) else kind
 
 
 def arrow_items(kind: AvroType, items: list[JsonValue], before: ArrowColumn, *, is_same: bool) -> Any:

@@ -56,7 +56,7 @@ from spark_batch.transforms.halves import (
     TypedHalf,
     Unfit,
 )
-from spark_batch.transforms.header_from import HeaderFrom, texts_of_fields
+from spark_batch.transforms.header_from import HeaderFrom, headers_of_fields
 from spark_batch.transforms.records import HEADERS, Records, is_null, with_header
 from spark_batch.transforms.shape import Misfit, Shape
 from spark_batch.transforms.value_parsing import parsed_value
@@ -382,7 +382,8 @@ class ExtractNewRecordState(OfFields):
             raise Unfit(Fault(FaultReason.MISSING_FIELD, f"{name[:200]} is not a valid field name"))
         if not is_text(row):
             raise Unfit(Fault(FaultReason.WRONG_TYPE, f"Field '{name[:200]}' is not of type STRING"))
-        texts = texts_of_fields(row, (name,))[name].cast(pa.string()).to_pylist()
+        made = headers_of_fields(row, (name,), {}, is_told=False)[name]
+        texts = made.texts.cast(pa.string()).to_pylist()
         topics = [text if text is not None and text.strip() else records.topic for text in texts]
         marks = np.array(topics, dtype=object)
         return [replace(records.taken(marks == topic), topic=topic) for topic in dict.fromkeys(topics)], {}

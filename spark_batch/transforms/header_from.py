@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, TypeAlias, cast
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_batch.avro_types import AvroType, Decimal, Fixed, JsonValue, Primitive, Record, Temporal
+from spark_batch.avro_types import AvroType, Fixed, JsonValue, Primitive
 from spark_batch.literals.writing import json_text
 from spark_batch.number_forms import NUMBER_FORMS
 from spark_batch.outcome import Reason
-from spark_batch.transforms.cast import Cast, To, connect_kind
-from spark_batch.transforms.change import (
-    Changed,
-    Unchangeable,
-    canonical_items,
-    changed_json,
-    connect_text,
-    connect_type,
-    kind_of_json,
-)
-from spark_batch.transforms.connect_schema import DECIMAL, Document, schema_document
+from spark_batch.transforms.change import Changed, Unchangeable, canonical_items, kind_of_json, opened
+from spark_batch.transforms.connect_schema import Document, schema_document
+from spark_batch.transforms.connect_values import ConnectValue, connect_value
+from spark_batch.transforms.field_texts import fault_of
 from spark_batch.transforms.form import (
     ExactRow,
     FormKey,
@@ -38,20 +32,29 @@ from spark_batch.transforms.form import (
     Side,
     Values,
 )
-from spark_batch.transforms.halves import ArrowColumn, Fault, FaultReason, Faults, Half, JsonHalf, Origins, only_structs
+from spark_batch.transforms.halves import (
+    ArrowColumn,
+    Fault,
+    FaultReason,
+    Faults,
+    Half,
+    JsonHalf,
+    Origins,
+    TypedHalf,
+    only_structs,
+)
+from spark_batch.transforms.header_texts import HeaderText, connect_document
 from spark_batch.transforms.records import SINK_HEADERS, Records, is_null, with_header
 from spark_batch.transforms.replace_field import ReplaceField
 from spark_batch.transforms.shape import Misfit, Shape, demand_plain_null, demand_record
 
-_TEXT = To(Primitive.STRING)
-"""Fields become the texts that Connect's SimpleHeaderConverter writes, which are those of `Cast`."""
 _SLICES: msgspec.json.Decoder[dict[str, msgspec.Raw]] = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_TEXTS: msgspec.json.Decoder[dict[str, str | None]] = msgspec.json.Decoder(dict[str, str | None])
+_NULL = b"null"
 
 
 @dataclass(frozen=True)
 class HeaderFrom:
-    """A header for each field, with its text as SimpleHeaderConverter writes it."""
+    """A header for each field, of any type: with its text as SimpleHeaderConverter writes it, or as `form` says."""
 
     side: Side
     fields: tuple[str, ...]
@@ -102,7 +105,7 @@ class HeaderFrom:
         return ReplaceField(self.side, self.is_null_defaulted, exclude=frozenset(self.fields))
 
     def reshaped(self, name: str, shape: Shape) -> Shape:
-        """The same; raises Misfit where a field is not there, or has no text."""
+        """The same; raises Misfit where a field is not there, or the header converter has no form for it."""
         record = demand_record(self, name, shape)
         for own in self.fields:
             field = record.field(own)
@@ -121,6 +124,11 @@ class HeaderFrom:
         """Whether headers are texts; else they are written as values are, of `field_shapes`."""
         return self.form is None or self.form.kind == "string"
 
+    @property
+    def text(self) -> HeaderText:
+        """How texts are written."""
+        return HeaderText(is_java=self.form is not None and self.form.kind == "string")
+
     def field_shapes(self, shape: Shape) -> list[tuple[str, Shape]]:
         """The fields with what each is."""
         record = demand_record(self, "", shape)
@@ -132,7 +140,7 @@ class HeaderFrom:
         found = []
         for field in filter(None, map(record.field, self.fields)):
             column = value.getField(field.name)
-            changed = _TEXT.column(field.slot.connect_type, column)
+            changed = self.text.columns(field.slot.connect_type, column)
             proof = None if changed.proof is None else column.isNull() | changed.proof
             found.append(Changed(changed.value.cast("binary"), proof))
         return found
@@ -155,7 +163,7 @@ class HeaderFrom:
 
     def _exact_text(self, value: JsonValue) -> bytes | None:
         if self.form is None or self.is_text or value is None:
-            return _bytes(changed_json(_TEXT, value))
+            return _bytes(self.text.of_json(value))
         number = NUMBER_FORMS.get(self.form.kind)
         if number is not None and kind_of_json(value) is number.type:
             return number.written(value)
@@ -172,7 +180,7 @@ class HeaderFrom:
         record = demand_record(self, "", shape)
         fields = filter(None, map(record.field, self.fields))
         return [
-            None if value[each.name] is None else _bytes(_TEXT.canonical(each.slot.connect_type, value[each.name]))
+            None if value[each.name] is None else self.text.of_canonical(each.slot, value[each.name]).encode()
             for each in fields
         ]
 
@@ -184,18 +192,14 @@ class HeaderFrom:
         kept = ReplaceField(self.side, self.is_null_defaulted, include=frozenset(self.fields))
         chosen, found = _of_half(kept, half, origins)
         faults |= found
-        casts = tuple((field, _TEXT) for field in dict.fromkeys(self.fields))
-        texts, found = _of_half(Cast(self.side, self.is_null_defaulted, casts), chosen, origins)
-        faults |= found
-        columns = texts_of_fields(texts, self.fields)
         headers = records.headers
+        columns = headers_of_fields(chosen, self.fields, faults, is_told=headers.type == SINK_HEADERS)
         for field, header in zip(self.fields, self.headers, strict=True):
-            column = columns.get(field)
-            if column is None:
+            made = columns.get(field)
+            if made is None:
                 fault = Fault(FaultReason.MISSING_FIELD, f"Field does not exist: {field[:200]}")
                 return (), dict.fromkeys(range(len(records.rows)), fault)
-            made = envelopes_of_field(chosen, field) if headers.type == SINK_HEADERS else None
-            headers = with_header(headers, header, column, made)
+            headers = with_header(headers, header, made.texts, made.envelopes)
         records = replace(records, headers=headers)
         if self.is_moved:
             half, found = _of_half(self.rest, half, origins)
@@ -207,72 +211,101 @@ class HeaderFrom:
 def _demand_form(form: HeaderForm | None, kind: AvroType) -> None:
     """Raises Unchangeable where the header converter has no form for a type."""
     if form is None or form.kind == "string":
-        _TEXT.kind(kind)
-    own = connect_kind(kind)
-    is_binary = own is Primitive.BYTES or isinstance(own, Fixed)
-    if form is not None and form.kind == "string" and (is_binary or isinstance(own, Temporal)):
-        raise Unchangeable("a field of numbers, text or booleans, of which StringConverter writes what people read")
-    number = None if form is None else NUMBER_FORMS.get(form.kind)
+        HeaderText(is_java=form is not None).demand(kind)
+        return
+    number = NUMBER_FORMS.get(form.kind)
     if number is not None and kind != number.type:
         raise Unchangeable(f"a field of {number.connect_type}, as the header converter does")
-    if form is not None and form.kind == "bytes" and not is_binary:
+    if form.kind == "bytes" and not (kind is Primitive.BYTES or isinstance(kind, Fixed)):
         raise Unchangeable("a field of bytes, as ByteArrayConverter does")
 
 
-def _bytes(text: JsonValue) -> bytes | None:
-    return None if text is None else str(text).encode()
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else text.encode()
 
 
-def _of_half(form: Cast | ReplaceField, half: Half, origins: Origins) -> tuple[Half, Faults]:
+def _of_half(form: ReplaceField, half: Half, origins: Origins) -> tuple[Half, Faults]:
     if isinstance(half, JsonHalf):
         return form.of_texts(half, origins)
     return form.of_columns(half, origins)
 
 
-def texts_of_fields(half: Half, fields: Sequence[str]) -> dict[str, ArrowColumn]:
-    """For each field its texts in bytes; a field that a schema does not have is not there."""
-    if isinstance(half, JsonHalf):
-        objects = [{} if text is None else _TEXTS.decode(text) for text in half.column.cast(pa.binary()).to_pylist()]
-        known = fields if half.schema is None else _fields_of(half.schema)
-        return {
-            field: pa.array([each.get(field) for each in objects], pa.string()).cast(pa.binary())
-            for field in fields
-            if field in known
+@dataclass(frozen=True)
+class MadeHeaders:
+    """One header for each record."""
+
+    texts: ArrowColumn
+    """As SimpleHeaderConverter writes them, in bytes."""
+    envelopes: ArrowColumn | None
+    """What they are to Connect, as JsonConverter writes it; None where nobody asks."""
+
+
+def headers_of_fields(
+    half: Half, fields: Iterable[str], faults: dict[int, Fault], *, is_told: bool
+) -> dict[str, MadeHeaders]:
+    """For each field its headers; a field that a schema does not have is not there.
+
+    `faults` gets the rows that are not what their schema says. `is_told`: with envelopes.
+    """
+    described = _of_texts if isinstance(half, JsonHalf) else _of_columns
+    found = described(cast("Any", half), list(dict.fromkeys(fields)))
+    return {name: _made(schema, values, faults, is_told=is_told) for name, (schema, values) in found.items()}
+
+
+_Described: TypeAlias = "dict[str, tuple[Document | None, Iterable[JsonValue]]]"
+"""By the name of a field its schema and its values, as `connect_value` takes them."""
+
+
+def _of_texts(half: JsonHalf, names: Iterable[str]) -> _Described:
+    texts = half.column.cast(pa.binary()).to_pylist()
+    slices = [{} if text is None else _SLICES.decode(text) for text in texts]
+    schemas: dict[str, Document | None] = dict.fromkeys(names)
+    if half.schema is not None:
+        fields = {field["field"]: field for field in schema_document(half.schema)["fields"]}
+        schemas = {
+            name: {key: item for key, item in fields[name].items() if key != "field"}
+            for name in names
+            if name in fields
         }
+    return {
+        name: (schema, [opened(bytes(each.get(name, _NULL))) for each in slices]) for name, schema in schemas.items()
+    }
+
+
+def _of_columns(half: TypedHalf, names: Iterable[str]) -> _Described:
     record = half.shape.record
-    names = [] if record is None else [field.name for field in record.fields]
-    column: Any = half.column
-    return {name: cast("ArrowColumn", pc.struct_field(column, [at]).cast(pa.binary())) for at, name in enumerate(names)}
+    found: _Described = {}
+    for at, field in enumerate(() if record is None else record.fields):
+        if field.name in names:
+            column: Any = pc.struct_field(cast("Any", half.column), [at])
+            document = connect_document(field.slot, field)
+            found[field.name] = (document, canonical_items(field.slot.connect_type, column))
+    return found
 
 
-def envelopes_of_field(half: Half, name: str) -> ArrowColumn:
-    """For each record what a field is to Connect, with its schema, as JsonConverter writes it."""
-    if isinstance(half, JsonHalf):
-        schema: Document | None = None
-        if half.schema is not None:
-            found = next(each for each in schema_document(half.schema)["fields"] if each["field"] == name)
-            schema = {key: item for key, item in found.items() if key != "field"}
-        objects = [{} if text is None else _SLICES.decode(text) for text in half.column.cast(pa.binary()).to_pylist()]
-        payloads = [bytes(each[name]).decode() if name in each else "null" for each in objects]
-    else:
-        fields = cast("Record", half.shape.record).fields
-        at = [field.name for field in fields].index(name)
-        kind = connect_kind(fields[at].slot.connect_type)
-        schema = {**connect_document(kind), "optional": fields[at].slot.is_nullable}
-        column: Any = pc.struct_field(cast("Any", half.column), [at])
-        payloads = [connect_text(kind, item).decode() for item in canonical_items(kind, column)]
+def _made(
+    schema: Document | None, values: Iterable[JsonValue], faults: dict[int, Fault], *, is_told: bool
+) -> MadeHeaders:
     begin = f'{{"schema":{json.dumps(schema, ensure_ascii=False, separators=(",", ":"))},"payload":'
-    return cast("ArrowColumn", pa.array([f"{begin}{payload}}}" for payload in payloads], pa.string()))
+    texts: list[str | None] = []
+    envelopes: list[str] = []
+    for row, value in enumerate(values):
+        text, payload = None, "null"
+        try:
+            own = connect_value(schema, value)
+            text = own.text
+            if is_told:
+                # Without a schema numbers keep the digits that they came with.
+                payload = json_text(value, number=str) if schema is None else _payload(own, text)
+        except Inapplicable as error:
+            faults.setdefault(row, fault_of(error))
+        texts.append(text)
+        envelopes.append(f"{begin}{payload}}}")
+    column = cast("ArrowColumn", pa.array(texts, pa.string()).cast(pa.binary()))
+    return MadeHeaders(column, cast("ArrowColumn", pa.array(envelopes, pa.string())) if is_told else None)
 
 
-def connect_document(kind: AvroType) -> Document:
-    """Connect's schema of a field that has a text, but for whether it may be null."""
-    if isinstance(kind, Decimal):
-        return {"type": "bytes", "name": DECIMAL, "version": 1, "parameters": {"scale": str(kind.scale)}}
-    if isinstance(kind, Fixed) or kind is Primitive.BYTES:
-        return {"type": "bytes"}
-    return connect_type(kind)
-
-
-def _fields_of(schema: str) -> list[str]:
-    return [field["field"] for field in msgspec.json.decode(schema)["fields"]]
+def _payload(value: ConnectValue, text: str | None) -> str:
+    """Its JSON; of whole numbers, booleans and what is finite that is their text, which takes time to make."""
+    is_same = isinstance(value.value, int) or (isinstance(value.value, float) and math.isfinite(value.value))
+    return text if is_same and text is not None else value.payload

@@ -18,7 +18,7 @@ from spark_batch.avro_types import FLOAT_MAX, Primitive
 from spark_batch.literals.floating import floating
 from spark_batch.literals.reading import Number
 from spark_batch.transforms.connect_schema import DECIMAL, TIMESTAMP, Document
-from spark_batch.transforms.connect_values import DATE, ConnectValue, Moment
+from spark_batch.transforms.connect_values import DATE, TIME, ConnectValue, Moment
 from spark_batch.transforms.java_dates import DAY_MS, JavaDateError, JavaDates
 
 _BLANKS = "".join(map(chr, range(0x21)))
@@ -32,10 +32,9 @@ _DIGITS_MAX = 20
 _NUMBER_LETTERS_MAX = 10_000
 _BITS = (8, 16, 32, 64)
 _WIDENING = ("int8", "int16", "int32", "int64", "float", "double")
-_TIME = "org.apache.kafka.connect.data.Time"
 _TEMPORALS: Mapping[int, tuple[str, str, JavaDates]] = {
     10: (DATE, "int32", JavaDates("yyyy-MM-dd")),
-    13: (_TIME, "int32", JavaDates("HH:mm:ss.SSS'Z'")),
+    13: (TIME, "int32", JavaDates("HH:mm:ss.SSS'Z'")),
     24: (TIMESTAMP, "int64", JavaDates("yyyy-MM-dd'T'HH:mm:ss.SSS'Z'")),
 }
 """By the length of their texts."""
@@ -262,9 +261,9 @@ def _converted(schema: Document, item: ConnectValue) -> ConnectValue:
     if value is None:
         raise _DataError
     name, kind = schema.get("name"), schema["type"]
-    if name in {DATE, _TIME, TIMESTAMP}:
+    if name in {DATE, TIME, TIMESTAMP}:
         if isinstance(value, int):
-            if name == _TIME and not 0 <= value <= DAY_MS:
+            if name == TIME and not 0 <= value <= DAY_MS:
                 raise _DataError
             value = Moment(value * DAY_MS if name == DATE else value)
     elif kind in _WIDENING and isinstance(value, Moment):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from typing import Any
 
@@ -10,11 +11,13 @@ import pyarrow as pa
 import pytest
 
 from service.sinks.batch import Form, SinkBatch, ValueType
-from service.sinks.converters import TextReader
+from service.sinks.converters import EnvelopeReader, TextReader
 from service.sinks.decoding import KEY_STAGE, VALUE_STAGE, Decoding, SideReader
 from service.sinks.headers import HeaderReader
+from spark_batch.avro_types import Decimal
 from spark_batch.plan import ConverterKind, ConverterSpec
 from spark_batch.transforms.catalog import FieldName, HeaderFrom, HoistField, InsertField, InsertHeader, Side, Step
+from spark_batch.transforms.change import canonical_of_connect
 from spark_batch.transforms.records import HEADERS
 from tests.unit.sinks.fake_library import polled
 
@@ -96,3 +99,59 @@ async def test_what_transformations_make_keeps_its_type() -> None:
     assert [each[2] for each in second] == ["7", 1_001, [1.5]]
     texts = [header["value"] for header in batch.records["headers"].to_pylist()[1] or ()]
     assert texts == [b"7", b"00:00:01.001Z", b"[1.5]"]
+
+
+NESTED: dict[str, Any] = {
+    "type": "struct",
+    "optional": False,
+    "fields": [
+        {
+            "field": "home",
+            "type": "struct",
+            "optional": True,
+            "fields": [
+                {"field": "a", "type": "array", "items": {"type": "int32", "optional": False}, "optional": False},
+                {"field": "b", "type": "string", "optional": True, "default": "x"},
+            ],
+        }
+    ],
+}
+
+
+async def test_nested_fields_that_are_not_as_their_schema_says() -> None:
+    """Each of them is refused by itself, and the others of its batch are handed over."""
+    payloads: list[Any] = [
+        {"home": {"a": [1], "b": None}},
+        {"home": 7},
+        {"home": {"a": {"b": 1}}},
+        {"home": {"a": ["1"]}},
+        {"home": {"a": [1.5], "b": 'y"'}},
+        {"home": None},
+    ]
+    step = Step("h", HeaderFrom(Side.VALUE, ("home",), ("h",), is_moved=False))
+    key = SideReader(TextReader(), "K", KEY_STAGE)
+    value = SideReader(EnvelopeReader(), "V", VALUE_STAGE)
+    table = polled([json.dumps({"schema": NESTED, "payload": payload}).encode() for payload in payloads])
+    decoded = await Decoding(key, value, "Sink", (step,), header_reader=SIMPLE).decode(table, refuse=lambda _: None)
+    assert [(refusal.row, refusal.reason) for refusal in decoded.refusals] == [
+        (1, "wrong_type"),
+        (2, "wrong_type"),
+        (3, "wrong_type"),
+    ]
+    (batch,) = decoded.batches
+    schema = {key: item for key, item in NESTED["fields"][0].items() if key != "field"}
+    assert told(batch) == [
+        [("h", schema, {"a": [1], "b": "x"})],
+        [("h", schema, {"a": [1], "b": 'y"'})],
+        [("h", schema, None)],
+    ]
+    texts = [header["value"] for own in batch.records["headers"].to_pylist() for header in own or ()]
+    assert texts == [b'{"a":[1],"b":"x"}', b'{"a":[1],"b":"y\\""}', None]
+
+
+def test_decimals_keep_all_of_their_digits() -> None:
+    """Of JSON, where Python's own decimals would keep 28."""
+    unscaled = 10**37 + 1
+    written = base64.b64encode(unscaled.to_bytes(16, "big", signed=True))
+    found = canonical_of_connect(Decimal(38, 2), b'"%s"' % written)
+    assert found == "100000000000000000000000000000000000.01"
