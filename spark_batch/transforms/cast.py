@@ -6,7 +6,6 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from decimal import Context
 from decimal import Decimal as ExactNumber
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -27,7 +26,7 @@ from spark_batch.avro_types import (
 from spark_batch.literals.floating import floating, floating_text
 from spark_batch.literals.reading import Number
 from spark_batch.outcome import Reason
-from spark_batch.transforms.change import CONNECT_TEMPORALS, Changed, Taken, Unchangeable, changed_json
+from spark_batch.transforms.change import CONNECT_TEMPORALS, EXACT, Changed, Taken, Unchangeable, changed_json
 from spark_batch.transforms.fields import NULL_KEY, OfFields, Opened
 from spark_batch.transforms.form import FormKey, Inapplicable, KeyKind, KeysRefused, KeyValues, Side
 from spark_batch.transforms.java_dates import DAY_MS, SURE_BELOW_MS, SURE_FROM_MS, java_date_text
@@ -190,14 +189,15 @@ class To:
             number = float(value)
             return floating_text(source, value) if math.isfinite(number) else _not_finite(number)
         if isinstance(source, Decimal):
-            exact = Context(prec=source.precision + 1)
-            return str(ExactNumber(value).quantize(ExactNumber(1).scaleb(-source.scale), context=exact))
+            return str(ExactNumber(value).quantize(ExactNumber((0, (1,), -source.scale)), context=EXACT))
         return str(int(value)) if isinstance(value, Number) else str(value)
 
     def _of_floating(self, number: float) -> JsonValue:
         target = self.target
         if target in _FLOATS:
-            if not math.isfinite(number) or (target is Primitive.FLOAT and abs(ExactNumber(number)) >= FLOAT_BOUND):
+            if not math.isfinite(number) or (
+                target is Primitive.FLOAT and ExactNumber(number).copy_abs() >= FLOAT_BOUND
+            ):
                 raise _out_of_range()
             return Number(floating_text(target, Number(repr(number))))
         bits = 64 if target in {Primitive.LONG, Primitive.BOOLEAN} else 32
@@ -231,7 +231,9 @@ class To:
             raise _out_of_range() from error
         literal = Number(found[1] if found else repr(number))
         bound = (
-            abs(ExactNumber(literal)) >= FLOAT_BOUND if self.target is Primitive.FLOAT else not math.isfinite(number)
+            ExactNumber(literal).copy_abs() >= FLOAT_BOUND
+            if self.target is Primitive.FLOAT
+            else not math.isfinite(number)
         )
         if bound:
             raise _out_of_range()

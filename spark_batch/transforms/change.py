@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import json
 from dataclasses import dataclass
-from decimal import Context
+from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context
 from decimal import Decimal as ExactNumber
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
 
 ArrowColumn: TypeAlias = "pa.Array[Any]"
+EXACT = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
+"""Rounds nothing: Python's usual context keeps 28 digits, and Connect's schema of a decimal sets no limit to them."""
 CONNECT_TEMPORALS = {
     Temporal.DATE: "org.apache.kafka.connect.data.Date",
     Temporal.TIME_MILLIS: "org.apache.kafka.connect.data.Time",
@@ -179,15 +181,14 @@ def canonical_of_connect(kind: AvroType, text: bytes) -> JsonValue:
     value = opened(text)
     if isinstance(kind, Decimal) and isinstance(value, str) and not isinstance(value, Number):
         unscaled = int.from_bytes(base64.b64decode(value), "big", signed=True)
-        return Number(f"{ExactNumber(unscaled).scaleb(-kind.scale):f}")
+        return Number(f"{ExactNumber(unscaled).scaleb(-kind.scale, context=EXACT):f}")
     return value
 
 
 def connect_text(kind: AvroType, value: JsonValue) -> bytes:
     """What JsonConverter writes of a canonical value."""
     if isinstance(kind, Decimal) and value is not None:
-        exact = Context(prec=kind.precision + 1)
-        unscaled = int(ExactNumber(value).scaleb(kind.scale, context=exact))
+        unscaled = int(ExactNumber(value).scaleb(kind.scale, context=EXACT))
         size = (unscaled + (unscaled < 0)).bit_length() // 8 + 1
         value = base64.b64encode(unscaled.to_bytes(size, "big", signed=True)).decode()
     return json_text(value, number=str).encode()
