@@ -174,7 +174,7 @@ class To:
             return self._of_floating(_floating(source, value))
         number = ExactNumber(value)
         if target in _FLOATS:
-            return Number(floating_text(target, value))
+            return self._nearest(value)
         whole = int(number)
         if target is Primitive.BOOLEAN:
             return _wrapped(whole, 64) != "0"
@@ -195,11 +195,9 @@ class To:
     def _of_floating(self, number: float) -> JsonValue:
         target = self.target
         if target in _FLOATS:
-            if not math.isfinite(number) or (
-                target is Primitive.FLOAT and ExactNumber(number).copy_abs() >= FLOAT_BOUND
-            ):
+            if target is Primitive.FLOAT and math.isfinite(number) and abs(number) >= FLOAT_BOUND:
                 raise _out_of_range()
-            return Number(floating_text(target, Number(repr(number))))
+            return self._nearest(repr(number))
         bits = 64 if target in {Primitive.LONG, Primitive.BOOLEAN} else 32
         half = 1 << (bits - 1)
         whole = 0 if math.isnan(number) else half - 1 if number >= half else -half if number < -half else int(number)
@@ -229,15 +227,18 @@ class To:
             number = float(found[1]) if found else float.fromhex(other[1])  # type: ignore[index] # one of them is there
         except OverflowError as error:
             raise _out_of_range() from error
-        literal = Number(found[1] if found else repr(number))
-        bound = (
-            ExactNumber(literal).copy_abs() >= FLOAT_BOUND
-            if self.target is Primitive.FLOAT
-            else not math.isfinite(number)
-        )
-        if bound:
+        return self._nearest(found[1] if found else repr(number))
+
+    def _nearest(self, literal: str) -> Number:
+        """The nearest number of floating point; raises Inapplicable where that is not finite."""
+        number = float(literal)
+        is_finite = math.isfinite(number)
+        if self.target is Primitive.FLOAT and is_finite and abs(number) >= FLOAT_BOUND:
+            # The double may be at the bound where the literal, of which nothing must be rounded, is just below it.
+            is_finite = ExactNumber(literal).copy_abs() < FLOAT_BOUND
+        if not is_finite:
             raise _out_of_range()
-        return Number(floating_text(self.target, literal))
+        return Number(floating_text(self.target, Number(literal)))
 
 
 def _floating(kind: AvroType, literal: Number) -> float:
