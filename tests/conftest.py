@@ -26,8 +26,8 @@ pytest_plugins = [
     "tests.faults.options",
 ]
 
-# A busy machine is no failure: no test is right or wrong by how long it takes. Nor is a change by what was drawn: the same
-# tests draw the same examples. With --hypothesis-profile=explore they draw others each time, which finds what is not known.
+# A busy machine is no failure: no test is right or wrong by how long it takes. Nor is a change by what was drawn: the
+# same tests draw the same examples. With --hypothesis-profile=explore they draw others, to find what is not known.
 settings.register_profile("headrace", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 settings.register_profile("explore", settings.get_profile("headrace"), derandomize=False, print_blob=True)
 settings.load_profile("headrace")
