@@ -74,6 +74,9 @@ class MySqlCdcConfig(DebeziumConfig):
     snapshot_locking_mode: Annotated[Literal["minimal", "none"], Key(_LOW, SNAPSHOT, 2, "SHORT")] = "minimal"
     """On MySQL ``minimal`` stops all writers for the moment in which the snapshot begins; ``none`` does not, and is
     right only while nobody writes. MariaDB needs no lock, and none is taken."""
+    snapshot_lock_timeout_ms: Annotated[int, Field(ge=1_000, le=300_000), Key(_LOW, SNAPSHOT, 7, "SHORT")] = 10_000
+    """Milliseconds, in whole seconds, that the lock of ``minimal`` may wait for statements that run already. All
+    writers wait behind it; then it is given up, and tried again later."""
     snapshot_fetch_size: Annotated[int, Field(ge=1, le=1_000_000), Key(_LOW, SNAPSHOT, 3, "SHORT")] = 10_000
     """Most rows of a page of a snapshot."""
     snapshot_request_id: Annotated[
@@ -118,3 +121,8 @@ class MySqlCdcConfig(DebeziumConfig):
     """SQL that is run before each heartbeat, such as an UPDATE of a table that is read."""
     max_batch_bytes: Annotated[int, Field(ge=1_000, le=1 << 28), Key(_LOW, LOG, 1, "SHORT")] = 4_000_000
     """Bytes of the log after which what was read is handed over; a larger transaction goes on in further pages."""
+
+    @property
+    def lock_seconds_max(self) -> int | None:
+        """How long the lock with which a snapshot begins on MySQL may wait; None: there is none."""
+        return self.snapshot_lock_timeout_ms // 1000 if self.snapshot_locking_mode == "minimal" else None

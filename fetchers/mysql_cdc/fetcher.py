@@ -135,8 +135,10 @@ class MySqlCdcSource(SourceConnector[MySqlCdcConfig]):
             stored = await begun(connection, self._session, context.clock, lambda: log_end(connection))
             yield Page([], stored.offset(), partition=tables.partition)
         elif stored is None:
-            locks = self.config.snapshot_locking_mode == "minimal"
-            place = await begun(connection, self._session, context.clock, lambda: begin(connection, locks=locks))
+            limit = self.config.lock_seconds_max
+            place = await begun(
+                connection, self._session, context.clock, lambda: begin(connection, lock_seconds_max=limit)
+            )
             rows = self._rows(connection, tables, context, takes=self._takes(), place=place)
             async with aclosing(rows) as read:
                 async for page in read:
@@ -180,7 +182,7 @@ class MySqlCdcSource(SourceConnector[MySqlCdcConfig]):
             tables,
             self._takes(),
             rows_max=self.config.snapshot_fetch_size,
-            locks=self.config.snapshot_locking_mode == "minimal",
+            lock_seconds_max=self.config.lock_seconds_max,
             now_us=lambda: _now_us(context),
         )
 
@@ -208,7 +210,7 @@ class MySqlCdcSource(SourceConnector[MySqlCdcConfig]):
             yield page
         for name in sorted(reading.aside):
             async with self._session() as connection:
-                place = await begin(connection, locks=False)
+                place = await begin(connection, lock_seconds_max=None)
                 rows = self._rows(connection, tables, context, takes=name.__eq__, place=place)
                 async with aclosing(rows) as read:
                     async for page in read:

@@ -108,8 +108,11 @@ async def _with_gtids(connection: MySqlConnection, file: str, position: int, gti
     return Place(file, position, GtidSet(gtids.replace("\n", "")), server_id=number, log_of=log_of)
 
 
-async def begin(connection: MySqlConnection, *, locks: bool) -> Place:
-    """Begin the transaction, and say at which place of the log it stands."""
+async def begin(connection: MySqlConnection, *, lock_seconds_max: int | None) -> Place:
+    """Begin the transaction, and say at which place of the log it stands; ``lock_seconds_max``: None for no lock.
+
+    A lock that waits stops all writers, also when who asked for it is gone: the server has to give it up by itself.
+    """
     await connection.rows("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
     if connection.is_mariadb:
         await connection.rows("START TRANSACTION WITH CONSISTENT SNAPSHOT")
@@ -118,12 +121,14 @@ async def begin(connection: MySqlConnection, *, locks: bool) -> Place:
         if not told.get("binlog_snapshot_file"):
             raise Fatal("the server keeps no log: start it with log_bin")
         return await _with_gtids(connection, told["binlog_snapshot_file"], int(told["binlog_snapshot_position"]), "")
-    if locks:
+    if lock_seconds_max is not None:
+        await connection.rows(f"SET SESSION lock_wait_timeout = {lock_seconds_max}")
         await connection.rows("FLUSH TABLES WITH READ LOCK")
     await connection.rows("START TRANSACTION WITH CONSISTENT SNAPSHOT")
     place = await log_end(connection)
-    if locks:
+    if lock_seconds_max is not None:
         await connection.rows("UNLOCK TABLES")
+        await connection.rows("SET SESSION lock_wait_timeout = DEFAULT")
     return place
 
 

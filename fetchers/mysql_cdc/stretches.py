@@ -37,17 +37,17 @@ class MySqlStretches:
         takes: Callable[[str], bool],
         *,
         rows_max: int,
-        locks: bool,
+        lock_seconds_max: int | None,
         now_us: Callable[[], int],
     ) -> None:
-        """``locks``: whether commits may be stopped for a moment on MySQL without GTIDs."""
+        """``lock_seconds_max``: as `begin` takes it, on MySQL without GTIDs."""
         self.told = Place()
         """Up to where the log has told all; to be set before each stretch."""
         self._opened = opened
         self._tables = tables
         self._takes = takes
         self._rows_max = rows_max
-        self._locks = locks
+        self._lock_seconds_max = lock_seconds_max
         self._now_us = now_us
         self._connection: MySqlConnection | None = None
         self._names: dict[str, tuple[str, str]] = {}
@@ -127,7 +127,7 @@ class MySqlStretches:
     async def _begin(self, connection: MySqlConnection) -> str:
         """Begin to see what is committed; what the log has told and is not seen, empty: nothing."""
         if connection.is_mariadb:
-            shown = await begin(connection, locks=False)
+            shown = await begin(connection, lock_seconds_max=None)
             missing = shown.order < self.told.order
             return f"transactions behind {shown.file}:{shown.position}, which are about to commit" if missing else ""
         gtids = text_literal(self.told.gtids.text)
@@ -135,7 +135,7 @@ class MySqlStretches:
             f"SELECT @@global.gtid_mode AS mode, GTID_SUBTRACT({gtids}, @@global.gtid_executed) AS missing"
         )
         has_gtids = row["mode"] == "ON"
-        await begin(connection, locks=self._locks and not has_gtids)
+        await begin(connection, lock_seconds_max=None if has_gtids else self._lock_seconds_max)
         return f"transactions {row['missing'][:_NO_MORE_TEXT]}" if has_gtids and row["missing"] else ""
 
     async def _read(self, connection: MySqlConnection, name: str, after: Sequence[str]) -> Stretch | None:

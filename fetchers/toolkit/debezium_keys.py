@@ -47,7 +47,7 @@ UNREAD: Final = (
            "alone, which is refused."),
     Unread("snapshot.locking.mode", ANY, "No lock is taken.", _POSTGRES),
     Unread("snapshot.isolation.mode", ANY, "Snapshots are repeatable reads."),
-    Unread("snapshot.lock.timeout.ms", ANY, "Nothing waits for a lock, but MySQL's global one."),
+    Unread("snapshot.lock.timeout.ms", ANY, "No lock is taken.", _POSTGRES),
     Unread("snapshot.delay.ms", ANY, "The snapshot begins with the task."),
     Unread("snapshot.max.threads", ANY, _THREADS),
     Unread("snapshot.tables.order.by.row.count", ANY, _THREADS),

@@ -6,7 +6,6 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from decimal import Context
 from decimal import Decimal as ExactNumber
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -27,7 +26,7 @@ from spark_batch.avro_types import (
 from spark_batch.literals.floating import floating, floating_text
 from spark_batch.literals.reading import Number
 from spark_batch.outcome import Reason
-from spark_batch.transforms.change import CONNECT_TEMPORALS, Changed, Taken, Unchangeable, changed_json
+from spark_batch.transforms.change import CONNECT_TEMPORALS, EXACT, Changed, Taken, Unchangeable, changed_json
 from spark_batch.transforms.fields import NULL_KEY, OfFields, Opened
 from spark_batch.transforms.form import FormKey, Inapplicable, KeyKind, KeysRefused, KeyValues, Side
 from spark_batch.transforms.java_dates import DAY_MS, SURE_BELOW_MS, SURE_FROM_MS, java_date_text
@@ -175,7 +174,7 @@ class To:
             return self._of_floating(_floating(source, value))
         number = ExactNumber(value)
         if target in _FLOATS:
-            return Number(floating_text(target, value))
+            return self._nearest(value)
         whole = int(number)
         if target is Primitive.BOOLEAN:
             return _wrapped(whole, 64) != "0"
@@ -190,16 +189,15 @@ class To:
             number = float(value)
             return floating_text(source, value) if math.isfinite(number) else _not_finite(number)
         if isinstance(source, Decimal):
-            exact = Context(prec=source.precision + 1)
-            return str(ExactNumber(value).quantize(ExactNumber(1).scaleb(-source.scale), context=exact))
+            return str(ExactNumber(value).quantize(ExactNumber((0, (1,), -source.scale)), context=EXACT))
         return str(int(value)) if isinstance(value, Number) else str(value)
 
     def _of_floating(self, number: float) -> JsonValue:
         target = self.target
         if target in _FLOATS:
-            if not math.isfinite(number) or (target is Primitive.FLOAT and abs(ExactNumber(number)) >= FLOAT_BOUND):
+            if target is Primitive.FLOAT and math.isfinite(number) and abs(number) >= FLOAT_BOUND:
                 raise _out_of_range()
-            return Number(floating_text(target, Number(repr(number))))
+            return self._nearest(repr(number))
         bits = 64 if target in {Primitive.LONG, Primitive.BOOLEAN} else 32
         half = 1 << (bits - 1)
         whole = 0 if math.isnan(number) else half - 1 if number >= half else -half if number < -half else int(number)
@@ -229,13 +227,18 @@ class To:
             number = float(found[1]) if found else float.fromhex(other[1])  # type: ignore[index] # one of them is there
         except OverflowError as error:
             raise _out_of_range() from error
-        literal = Number(found[1] if found else repr(number))
-        bound = (
-            abs(ExactNumber(literal)) >= FLOAT_BOUND if self.target is Primitive.FLOAT else not math.isfinite(number)
-        )
-        if bound:
+        return self._nearest(found[1] if found else repr(number))
+
+    def _nearest(self, literal: str) -> Number:
+        """The nearest number of floating point; raises Inapplicable where that is not finite."""
+        number = float(literal)
+        is_finite = math.isfinite(number)
+        if self.target is Primitive.FLOAT and is_finite and abs(number) >= FLOAT_BOUND:
+            # The double may be at the bound where the literal, of which nothing must be rounded, is just below it.
+            is_finite = ExactNumber(literal).copy_abs() < FLOAT_BOUND
+        if not is_finite:
             raise _out_of_range()
-        return Number(floating_text(self.target, literal))
+        return Number(floating_text(self.target, Number(literal)))
 
 
 def _floating(kind: AvroType, literal: Number) -> float:

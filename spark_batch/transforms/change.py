@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import json
 from dataclasses import dataclass
-from decimal import Context
+from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context
 from decimal import Decimal as ExactNumber
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -28,6 +28,7 @@ from spark_batch.avro_types import (
     Slot,
     Temporal,
 )
+from spark_batch.literals.numbers import DIGITS_MAX, exact_number
 from spark_batch.literals.reading import Number
 from spark_batch.literals.rows import canonical_row
 from spark_batch.literals.writing import json_text
@@ -39,6 +40,10 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
 
 ArrowColumn: TypeAlias = "pa.Array[Any]"
+EXACT = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
+"""Rounds nothing: Python's usual context keeps 28 digits, and Connect's schema of a decimal sets no limit to them."""
+_NOT_FINITE = ("NaN", "Infinity", "-Infinity")
+"""Numbers that JSON has only as texts."""
 CONNECT_TEMPORALS = {
     Temporal.DATE: "org.apache.kafka.connect.data.Date",
     Temporal.TIME_MILLIS: "org.apache.kafka.connect.data.Time",
@@ -72,8 +77,6 @@ _ARROW: dict[AvroType, Any] = {
     Temporal.TIMESTAMP_MILLIS: pa.timestamp("ms", "UTC"),
 }
 _CARRIERS = {32: pa.int32(), 64: pa.int64()}
-_EXACT = Context(prec=10_000)
-"""Python's own has 28 digits, and a schema may say more."""
 
 
 class Unchangeable(Exception):
@@ -162,6 +165,8 @@ def changed_json(change: Change, value: JsonValue) -> JsonValue:
     if value is None:
         return None
     kind = kind_of_json(value)
+    if kind is Primitive.LONG and len(value) > DIGITS_MAX:
+        raise Inapplicable(Reason.OUT_OF_RANGE, f"expected a number of at most {DIGITS_MAX} digits")
     try:
         change.kind(kind)
     except Unchangeable as error:
@@ -178,19 +183,53 @@ def opened(text: bytes) -> JsonValue:
 
 
 def canonical_of_connect(kind: AvroType, text: bytes) -> JsonValue:
-    """The canonical value of what JsonConverter wrote of a type."""
+    """The canonical value of what JsonConverter wrote of a type; raises Inapplicable for what it cannot have written.
+
+    A producer may put any payload beside a schema. As in Java, numbers with a fraction are cut where whole ones belong,
+    and dates and times must be whole; where Java takes a value of another type for nothing (0, false), it is refused.
+    """
     value = opened(text)
-    if isinstance(kind, Decimal) and isinstance(value, str) and not isinstance(value, Number):
-        unscaled = int.from_bytes(base64.b64decode(value), "big", signed=True)
-        return Number(f"{ExactNumber(unscaled).scaleb(-kind.scale, context=_EXACT):f}")
+    if isinstance(kind, Decimal):
+        return _decimal_of_connect(kind, value)
+    number = exact_number(value) if isinstance(value, Number) else None
+    is_fitting = True
+    if isinstance(kind, (Temporal, Narrow)) or kind in {Primitive.INT, Primitive.LONG}:
+        is_whole = isinstance(value, Number) and kind_of_json(value) is Primitive.LONG
+        is_fitting = number is not None and -(1 << 63) <= number < 1 << 63
+        is_fitting = is_fitting and (is_whole or not isinstance(kind, Temporal))
+        value = Number(int(number)) if is_fitting and number is not None else value
+    elif kind in {Primitive.FLOAT, Primitive.DOUBLE}:
+        is_fitting = isinstance(value, Number) or value in _NOT_FINITE
+    elif kind is Primitive.BOOLEAN:
+        is_fitting = isinstance(value, bool)
+    elif kind in {Primitive.STRING, Primitive.BYTES}:
+        is_fitting = isinstance(value, str) and not isinstance(value, Number)
+    if not is_fitting:
+        raise _no_value_of_schema()
     return value
+
+
+def _decimal_of_connect(kind: Decimal, value: JsonValue) -> Number:
+    """Of base64 of its digits, or of a number, which JsonConverter writes if asked to."""
+    if isinstance(value, Number) and exact_number(value) is not None:
+        return value
+    if not isinstance(value, str) or isinstance(value, Number):
+        raise _no_value_of_schema()
+    try:
+        unscaled = int.from_bytes(base64.b64decode(value, validate=True), "big", signed=True)
+    except ValueError as error:
+        raise _no_value_of_schema() from error
+    return Number(f"{ExactNumber(unscaled).scaleb(-kind.scale, context=EXACT):f}")
+
+
+def _no_value_of_schema() -> Inapplicable:
+    return Inapplicable(Reason.WRONG_TYPE, "expected a value of the type that the schema says")
 
 
 def connect_text(kind: AvroType, value: JsonValue) -> bytes:
     """What JsonConverter writes of a canonical value."""
     if isinstance(kind, Decimal) and value is not None:
-        exact = Context(prec=kind.precision + 1)
-        unscaled = int(ExactNumber(value).scaleb(kind.scale, context=exact))
+        unscaled = int(ExactNumber(value).scaleb(kind.scale, context=EXACT))
         size = (unscaled + (unscaled < 0)).bit_length() // 8 + 1
         value = base64.b64encode(unscaled.to_bytes(size, "big", signed=True)).decode()
     return json_text(value, number=str).encode()

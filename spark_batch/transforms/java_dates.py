@@ -12,6 +12,8 @@ import time
 from dataclasses import dataclass
 from functools import lru_cache
 
+from spark_batch.literals.numbers import DIGITS_MAX
+
 DAY_MS = 86_400_000
 _CUTOVER = -141_427
 """15 October 1582 in days since 1970."""
@@ -179,7 +181,8 @@ class _Reading:
             return self._named(token, at)
         text = self._text[: at + token.count] if is_width_kept else self._text
         found = _NUMBER.match(text, at)
-        if found is None or (is_width_kept and len(text) < at + token.count):
+        is_short = is_width_kept and len(text) < at + token.count
+        if found is None or is_short or len(found[0]) > DIGITS_MAX:
             raise JavaDateError("expected the text to be of the pattern")
         number, letter = int(found[0]), str(token.field)
         if letter == "y" and token.count <= 2 and len(found[0]) == 2 and found[0].isdecimal():  # noqa: PLR2004

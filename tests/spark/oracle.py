@@ -202,7 +202,9 @@ def _decimal(schema: dict[str, Any], value: Any) -> Decimal:
     demand(exponent is None or abs(int(exponent.group(1))) < DEFAULT_CONTEXT_DIGITS)
     scaled = Fraction(value.text) * 10 ** schema.get("scale", 0)
     demand(scaled.denominator == 1 and abs(scaled) < 10 ** schema["precision"])
-    return Decimal(int(scaled)).scaleb(-schema.get("scale", 0))
+    digits = tuple(map(int, str(abs(int(scaled)))))
+    # Put together: Python's arithmetic would round to 28 digits.
+    return Decimal((int(scaled < 0), digits, -schema.get("scale", 0)))
 
 
 _DAY = r"(\d{4})-(\d\d)-(\d\d)"

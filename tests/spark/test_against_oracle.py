@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
 from spark_batch.coercion import Coerce
@@ -105,8 +105,13 @@ def test_verdicts_and_values_equal_the_oracles(
     assert not found, "\n".join([repr(case[0]), *found[:5]])
 
 
+LONG_DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 0}
+OF_LONG_DECIMALS = {"type": "record", "name": "R", "fields": [{"name": "f0", "type": LONG_DECIMAL}]}
+
+
 @settings(parent=WITHOUT_SHRINKING, max_examples=6)
 @given(case=coercing_cases(records=RECORDS), is_unknown_refused=st.booleans())
+@example(case=(OF_LONG_DECIMALS, frozenset([Coerce.NUMBERS]), [b'{"f0":"%s"}' % (b"1" * 30)]), is_unknown_refused=False)
 def test_texts_taken_for_values_equal_the_oracle_s(
     local_engine: Engine, case: tuple[dict[str, Any], frozenset[Coerce], list[bytes]], *, is_unknown_refused: bool
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from fetchers.sdk import SystemClock
+from fetchers.sdk import Retriable, SystemClock
 from fetchers.sdk.testing.context import FakeContext
 from tests.databases import MySql
 from tests.integration.mysql_cdc.test_binlog import has_row, read, rows_of, source
@@ -72,3 +72,20 @@ async def test_json_from_the_log_is_the_servers_own_text(mysql: MySql) -> None:
     found = [value["j"] for _, _, value in rows_of(pages)]
     own = [row[0] for row in await mysql.rows("select cast(j as char) from t order by id")]
     assert found == own
+
+
+async def test_a_lock_that_has_to_wait_is_given_up(mysql: MySql) -> None:
+    """Writers wait behind it no longer than the key says; once nothing is in its way, the snapshot is read."""
+    await mysql.rows("create table t (id int primary key)", "create table u (id int primary key)")
+    await mysql.rows("insert into t values (1)")
+    keys = {"snapshot.lock.timeout.ms": "1000", "event.form": "row"}
+    holder = await mysql.connect()
+    async with holder.cursor() as cursor:
+        await cursor.execute("lock tables t write")
+        with pytest.raises(Retriable, match="1205"):
+            await read(source(mysql, **keys), FakeContext(), until=bool)
+        await mysql.rows("set lock_wait_timeout = 60", "insert into u values (1)")
+        await cursor.execute("unlock tables")
+    await holder.ensure_closed()
+    pages = await read(source(mysql, **keys), FakeContext(), until=has_row("u", 1))
+    assert [key for topic, key, _ in rows_of(pages) if topic.endswith((".t", ".u"))] == ['{"id":1}', '{"id":1}']
