@@ -211,7 +211,8 @@ def _java_text(given: ConnectValue) -> str:
     return f"{{{', '.join([f'{_java_text(key)}={_java_text(item)}' for key, item in value])}}}"
 
 
-def _payload(given: ConnectValue) -> str:
+def _payload(given: ConnectValue, *, is_described: bool = True) -> str:
+    """`is_described`: within a list of no common schema Java knows none of what is in it either."""
     value = given.value
     if isinstance(value, Moment):
         is_date = given.schema is not None and given.schema.get("name") == DATE
@@ -224,18 +225,21 @@ def _payload(given: ConnectValue) -> str:
         # JSON has no number that is none, or infinite.
         return _floating(given) if math.isfinite(value) else f'"{_floating(given)}"'
     if isinstance(value, tuple):
-        return _payload_of_many(given)
+        return _payload_of_many(given, given.schema or {}, is_described=is_described)
     return json_text(value if isinstance(value, (bool, str)) or value is None else Number(value))
 
 
-def _payload_of_many(given: ConnectValue) -> str:
+def _payload_of_many(given: ConnectValue, schema: Document, *, is_described: bool) -> str:
     value = given.value
     if not _is_keyed(given):
-        return f"[{','.join([_payload(item) for item in value])}]"
-    keys = (given.schema or {}).get("keys") or _NAME
+        is_described = is_described and schema.get("items") is not None
+        return f"[{','.join([_payload(item, is_described=is_described) for item in value])}]"
+    keys = (schema.get("keys") if is_described else None) or _NAME
+    is_described = is_described and (schema["type"] == "struct" or schema.get("values") is not None)
+    entries = [(_payload(key), _payload(item, is_described=is_described)) for key, item in value]
     if keys["type"] == "string" and all(isinstance(key.value, str) for key, _ in value):
-        return f"{{{','.join([f'{_payload(key)}:{_payload(item)}' for key, item in value])}}}"
-    return f"[{','.join([f'[{_payload(key)},{_payload(item)}]' for key, item in value])}]"
+        return f"{{{','.join([f'{key}:{item}' for key, item in entries])}}}"
+    return f"[{','.join([f'[{key},{item}]' for key, item in entries])}]"
 
 
 def _base64(data: bytes) -> str:
