@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from fetchers.catalog import shared_http
@@ -219,6 +219,12 @@ async def test_whatever_moves_and_whenever_the_task_dies_each_version_comes_once
     size=st.integers(1, 4),
     way=st.sampled_from(POSITIONAL),
     drops=st.lists(st.lists(st.integers(0, 11), max_size=2), min_size=1, max_size=10),
+)
+@example(
+    stamps=[1, 7, 5, 2, 11, 3, 9, 8, 6, 12, 4, 10],
+    size=1,
+    way="page_number",
+    drops=[[7, 8], [8, 4], [2, 0], [1, 11], [10]],
 )
 async def test_in_any_order_what_is_not_taken_away_comes(
     stamps: list[int], size: int, way: str, drops: list[list[int]]
