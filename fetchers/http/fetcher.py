@@ -279,7 +279,7 @@ class HttpSource(SourceConnector[HttpSourceConfig]):
     def _is_last(self, walk: Walk, answered: Answered, *, has_news: bool) -> bool:
         if answered.is_end or answered.following is None:
             return True
-        if self.config.http_pagination_stops_at_known and not has_news and walk.is_falling(answered.answer):
+        if self.config.http_pagination_stops_at_known and not has_news and walk.is_past_news(answered.answer):
             return True
         # A source at its end may give the cursor it was asked with, and nothing else.
         return answered.following == answered.place and not answered.answer.records

@@ -7,11 +7,11 @@ for lists from which records only go, or into which they only come, at the place
 one that comes in the time of two requests nothing can tell.
 
 What has moved is read again: the page before; and where that has nothing in common with what it was, all pages from the
-first one on. What a round hands over is known record by record while it lasts, up to ``HANDED_OVER_MAX``. Beyond that, and
-after a restart, it is their order that tells which of them were handed over: in rising order all up to the highest
-value, in falling order all down to the lowest. An order that does not last to the end of the round, or takes more
-records for known than were handed over, proves nothing: then the pages are read once more without it, and records come
-twice rather than not at all. Falling order is also given up where more records have the lowest value than can be
+first one on. What a round hands over is known record by record while the task runs, up to ``HANDED_OVER_MAX``. Beyond
+that, and after a restart, it is their order that tells which of them were handed over: in rising order all up to the
+highest value, in falling order all down to the lowest. An order that does not last to the end of the round, or takes
+more records for known than were handed over, proves nothing: then the pages are read once more without it, and records
+come twice rather than not at all. Falling order is also given up where more records have the lowest value than can be
 remembered: from there on the round has no order.
 """
 
@@ -250,8 +250,11 @@ class Walk:
         else:
             self.bookmark = replace(self.bookmark, lowest=replace(lowest, unreadable=()))
 
-    def is_falling(self, answer: CutAnswer) -> bool:
-        """Whether the page in hand shows that the newest records come first: what follows it is older, then."""
+    def is_past_news(self, answer: CutAnswer) -> bool:
+        """Whether all on the page in hand was known before the round, and what follows it is older."""
+        return not answer.news(self.bookmark.mark) and self._is_falling(answer)
+
+    def _is_falling(self, answer: CutAnswer) -> bool:
         order = answer.order()
         if answer.column is None or order is not RecordOrder.UNKNOWN:
             return order is RecordOrder.DOWN
@@ -272,7 +275,8 @@ class Walk:
         if self.bookmark.order is not RecordOrder.DOWN or not (self.has_moved or self.bookmark.is_again):
             return news
         # What came in at the front since the round began is of the next one, which finds all of it.
-        newer = frozenset(answer.news(self.bookmark.highest))
+        # What has no value is of this one: the next knows all that it has seen.
+        newer = frozenset(answer.news(self.bookmark.highest)).difference(answer.rejections)
         self._has_deferred |= not newer.isdisjoint(news)
         return [position for position in news if position not in newer]
 
