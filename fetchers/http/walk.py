@@ -52,21 +52,15 @@ class HandedOver:
         """``bookmark``: where the round begins, or goes on after a restart."""
         self.is_complete = bookmark.is_untouched
         """Whether all of them are known; False for good after a restart, or above ``HANDED_OVER_MAX`` of them."""
-        self._identities: set[str] = set()
+        self.identities: set[str] = set()
 
     def add(self, identities: Iterable[str]) -> None:
         """Know these as well."""
         if self.is_complete:
-            self._identities.update(identities)
-            if len(self._identities) > HANDED_OVER_MAX:
+            self.identities.update(identities)
+            if len(self.identities) > HANDED_OVER_MAX:
                 self.is_complete = False
-                self._identities.clear()
-
-    def __len__(self) -> int:
-        return len(self._identities)
-
-    def __contains__(self, identity: str) -> bool:
-        return identity in self._identities
+                self.identities.clear()
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,11 +261,11 @@ class Walk:
 
     def _news(self, answer: CutAnswer, *, skip: int = 0) -> list[int]:
         news = answer.news(self.bookmark.mark, skip=skip, beyond=self._beyond)
-        if not news or not (self._recent or self._handed_over):
+        recent, handed_over = self._recent, self._handed_over.identities
+        if not news or not (recent or handed_over):
             return news
         identities = answer.identities()
-        known = (self._recent, self._handed_over)
-        news = [position for position in news if not any(identities[position] in among for among in known)]
+        news = [at for at in news if identities[at] not in recent and identities[at] not in handed_over]
         if self.bookmark.order is not RecordOrder.DOWN or not (self.has_moved or self.bookmark.is_again):
             return news
         # What came in at the front since the round began is of the next one, which finds all of it.
