@@ -71,6 +71,11 @@ class Bookmark:
     """Whether it was read once more since, and the parent still said the same."""
 
     @property
+    def is_untouched(self) -> bool:
+        """Whether this round has handed over nothing yet."""
+        return self.highest == _at_start(self.mark)
+
+    @property
     def frontier(self) -> Mark:
         """The end of what this round has read, in its order."""
         if self.order is RecordOrder.DOWN:
@@ -105,7 +110,7 @@ class Bookmark:
         found: dict[str, Scalar] = {}
         if names:
             found |= _stored(self.mark, names, KEYS, UNREADABLE)
-            if self.highest != _at_start(self.mark):
+            if not self.is_untouched:
                 found |= _stored(self.highest, _of_round(HIGHEST, names), HIGHEST_KEYS, HIGHEST_UNREADABLE)
         if self.place is not None or self.skip or not names:
             found[PAGE] = self.place

@@ -80,11 +80,12 @@ class HttpSourceConfig(HttpPaceKeys, HttpAccessConfig):
     A record that is updated while its list is paged leaves its place, and one behind it moves on to a page that has
     been read. With http.offset.field that is noticed: the page before is asked for once more, where there are news, or
     where records are not in the order of the offset field. What has moved is then read again: once where they are in
-    that order; else the round may begin anew, and what it had delivered comes twice.
+    that order; else the round begins anew, and what it had delivered comes twice if the task has restarted in it, or
+    if it was more than 20,000 records.
 
     It cannot be noticed without http.offset.field, nor where one record comes in before a page border and another one
-    leaves in the time of two requests. In a list in another order an update on a page that has been read is passed over
-    when a later page of the same round holds a later one: let the source sort by the offset field.
+    leaves in the time of two requests. In a list in another order some updates are passed over;
+    docs/guides/http-sources.md says which: let the source sort by the offset field.
 
     With http.pagination.cursor.field it is the same: the record that is the cursor may leave its place. A cursor of the
     source's own is trusted to leave nothing out. Where a URL of the source holds one, or nothing ever leaves its place,

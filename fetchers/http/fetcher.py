@@ -17,7 +17,7 @@ from fetchers.http.asking import Answered, Endpoint
 from fetchers.http.bookmark import Bookmark, told
 from fetchers.http.config import HttpSourceConfig
 from fetchers.http.parents import parents
-from fetchers.http.walk import BegunAgainError, Walk
+from fetchers.http.walk import BegunAgainError, HandedOver, Walk
 from fetchers.sdk import (
     FetchContext,
     FetchError,
@@ -177,10 +177,13 @@ class HttpSource(SourceConnector[HttpSourceConfig]):
         bookmark = bookmarks.get(parent) or self._stored(context, one.partition)
         bookmarks[parent] = bookmark
         is_anew = self.config.http_pagination_type == "mark"
-        begun_again = 0
+        begun_again, handed_over = 0, HandedOver(bookmark)
         while True:
             try:
-                walked = self._anew(context, one, bookmark) if is_anew else self._round(context, one, bookmark)
+                if is_anew:
+                    walked = self._anew(context, one, bookmark)
+                else:
+                    walked = self._round(context, one, bookmark, handed_over)
                 async with aclosing(walked) as pages:
                     async for page, reached in pages:
                         bookmarks[parent] = reached  # where the next round goes on
@@ -225,7 +228,7 @@ class HttpSource(SourceConnector[HttpSourceConfig]):
                 yield one.page(answered.answer, news, bookmark), bookmark
 
     async def _round(
-        self, context: FetchContext, one: _List, bookmark: Bookmark
+        self, context: FetchContext, one: _List, bookmark: Bookmark, handed_over: HandedOver
     ) -> AsyncGenerator[tuple[Page, Bookmark], None]:
         """One way through the pages of a list; the next is fetched while the last waits to be taken.
 
@@ -240,7 +243,7 @@ class HttpSource(SourceConnector[HttpSourceConfig]):
         base = bookmark.mark.value
         first = plan.pagination.first()
         place = first if bookmark.place is None else bookmark.place
-        walk = Walk(bookmark, plan.way, is_at_first_page=place == first)
+        walk = Walk(bookmark, plan.way, handed_over, is_at_first_page=place == first)
         rest = (bookmark.place, bookmark.skip, bookmark.last)
         stored, is_first, is_last = bookmark, True, False
         async with Ahead[Answered]() as ahead:
@@ -276,7 +279,7 @@ class HttpSource(SourceConnector[HttpSourceConfig]):
     def _is_last(self, walk: Walk, answered: Answered, *, has_news: bool) -> bool:
         if answered.is_end or answered.following is None:
             return True
-        if self.config.http_pagination_stops_at_known and not has_news and walk.is_falling(answered.answer):
+        if self.config.http_pagination_stops_at_known and not has_news and walk.is_past_news(answered.answer):
             return True
         # A source at its end may give the cursor it was asked with, and nothing else.
         return answered.following == answered.place and not answered.answer.records

@@ -7,16 +7,17 @@ for lists from which records only go, or into which they only come, at the place
 one that comes in the time of two requests nothing can tell.
 
 What has moved is read again: the page before; and where that has nothing in common with what it was, all pages from the
-first one on. While a task runs, its records are known one by one. After a restart it is their order that tells which of
-them were handed over: in rising order all up to the highest value, in falling order all down to the lowest. An order
-that does not last to the end of the round, or takes more records for known than were handed over, proves nothing: then
-the pages are read once more without it, and records come twice rather than not at all. Falling order is also given up
-where more records have the lowest value than can be remembered: from there on the round has no order.
+first one on. What a round hands over is known record by record while the task runs, up to ``HANDED_OVER_MAX``. Beyond
+that, and after a restart, it is their order that tells which of them were handed over: in rising order all up to the
+highest value, in falling order all down to the lowest. An order that does not last to the end of the round, or takes
+more records for known than were handed over, proves nothing: then the pages are read once more without it, and records
+come twice rather than not at all. Falling order is also given up where more records have the lowest value than can be
+remembered: from there on the round has no order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, pairwise
 from typing import Any
@@ -29,6 +30,9 @@ from fetchers.toolkit.pagination import Place
 RECENT_RECORDS_MAX = 20_000
 """Records of the pages read last that are known again one by one; at least those of one page."""
 
+HANDED_OVER_MAX = 20_000
+"""Records handed over by one round that are known one by one; of more, and after a restart, their order tells."""
+
 _RISING = {RecordOrder.UP, RecordOrder.MIXED}
 _FALLING = {RecordOrder.DOWN, RecordOrder.MIXED}
 
@@ -39,6 +43,24 @@ class BegunAgainError(Exception):
     def __init__(self, bookmark: Bookmark) -> None:
         super().__init__("records moved over page borders")
         self.bookmark = bookmark
+
+
+class HandedOver:
+    """The records that a round has handed over since it began, known one by one, whenever its pages begin again."""
+
+    def __init__(self, bookmark: Bookmark) -> None:
+        """``bookmark``: where the round begins, or goes on after a restart."""
+        self.is_complete = bookmark.is_untouched
+        """Whether all of them are known; False for good after a restart, or above ``HANDED_OVER_MAX`` of them."""
+        self.identities: set[str] = set()
+
+    def add(self, identities: Iterable[str]) -> None:
+        """Know these as well."""
+        if self.is_complete:
+            self.identities.update(identities)
+            if len(self.identities) > HANDED_OVER_MAX:
+                self.is_complete = False
+                self.identities.clear()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +88,17 @@ class Way:
 class Walk:
     """What is known of the pages since the walk began, and which of their records are new."""
 
-    def __init__(self, bookmark: Bookmark, way: Way, *, is_at_first_page: bool) -> None:
-        """``bookmark``: where the walk begins, ``is_at_first_page``: whether no page comes before that."""
+    def __init__(self, bookmark: Bookmark, way: Way, handed_over: HandedOver, *, is_at_first_page: bool) -> None:
+        """``bookmark``: where the walk begins, ``is_at_first_page``: whether no page comes before that.
+
+        ``handed_over`` is of the round, which may be walked through more than once.
+        """
         self.bookmark = bookmark
         self.has_moved = False
         """Whether records had crossed the border before the page in hand."""
         self._way = way
         self._is_at_first_page = is_at_first_page
+        self._handed_over = handed_over
         self._recent: dict[str, None] = {}
         self._began_inside = bookmark.skip > 0
         self._has_deferred = False
@@ -97,7 +123,7 @@ class Walk:
         if self._way.is_checked and skip and bookmark.last is not None:
             skip = self._skip(answer, bookmark.last)
         self._learn_order(answer)
-        news = answer.news(bookmark.mark, skip=skip, beyond=self._beyond)
+        news = self._news(answer, skip=skip)
         self._count_passed_over(answer)
         self._pass(place, answer, has_news=bool(news) or skip > 0)
         return news
@@ -181,7 +207,7 @@ class Walk:
         Raises ``BegunAgainError`` where there are: then the order by which they were known is another one.
         """
         bookmark = self.bookmark
-        if not bookmark.is_again:
+        if self._beyond is None:
             return
         passed = {*answer.news(bookmark.mark)}.difference(answer.news(bookmark.mark, beyond=self._beyond))
         if bookmark.order is RecordOrder.DOWN:
@@ -195,12 +221,19 @@ class Walk:
         """Note that these records were handed over.
 
         Raises Fatal where more of them have the highest value than can be remembered, and ``BegunAgainError`` where
-        that many have the lowest, and the order counted on is told by it.
+        that many have the lowest, and the order counted on is told by it; also where that order takes one of these
+        for handed over, as it would after a restart.
         """
+        bookmark = self.bookmark
+        if bookmark.is_again and not {*news}.issubset(answer.news(bookmark.mark, beyond=bookmark.frontier)):
+            self._go_by(RecordOrder.MIXED)
         if self._way.is_checked and self.bookmark.order in {RecordOrder.UNKNOWN, RecordOrder.DOWN}:
             self._lower(answer, news)
         highest = answer.raise_mark(self.bookmark.highest, news)
         self.bookmark = replace(self.bookmark, highest=highest, records=self.bookmark.records + len(news))
+        if self._way.is_checked:
+            identities = answer.identities()
+            self._handed_over.add(identities[position] for position in news)
 
     def _lower(self, answer: CutAnswer, news: Sequence[int]) -> None:
         try:
@@ -211,8 +244,11 @@ class Walk:
         else:
             self.bookmark = replace(self.bookmark, lowest=replace(lowest, unreadable=()))
 
-    def is_falling(self, answer: CutAnswer) -> bool:
-        """Whether the page in hand shows that the newest records come first: what follows it is older, then."""
+    def is_past_news(self, answer: CutAnswer) -> bool:
+        """Whether all on the page in hand was known before the round, and what follows it is older."""
+        return not answer.news(self.bookmark.mark) and self._is_falling(answer)
+
+    def _is_falling(self, answer: CutAnswer) -> bool:
         order = answer.order()
         if answer.column is None or order is not RecordOrder.UNKNOWN:
             return order is RecordOrder.DOWN
@@ -223,22 +259,25 @@ class Walk:
         """What the last record of the page in hand is known again by."""
         return self._seen.identities[-1] if self._way.is_checked and self._seen and self._seen.identities else None
 
-    def _news(self, answer: CutAnswer) -> list[int]:
-        news = answer.news(self.bookmark.mark, beyond=self._beyond)
-        if not self._recent or not news:
+    def _news(self, answer: CutAnswer, *, skip: int = 0) -> list[int]:
+        news = answer.news(self.bookmark.mark, skip=skip, beyond=self._beyond)
+        recent, handed_over = self._recent, self._handed_over.identities
+        if not news or not (recent or handed_over):
             return news
         identities = answer.identities()
-        news = [position for position in news if identities[position] not in self._recent]
-        if not self.has_moved or self.bookmark.order is not RecordOrder.DOWN:
+        news = [at for at in news if identities[at] not in recent and identities[at] not in handed_over]
+        if self.bookmark.order is not RecordOrder.DOWN or not (self.has_moved or self.bookmark.is_again):
             return news
         # What came in at the front since the round began is of the next one, which finds all of it.
-        newer = frozenset(answer.news(self.bookmark.highest))
+        # What has no value is of this one: the next knows all that it has seen.
+        newer = frozenset(answer.news(self.bookmark.highest)).difference(answer.rejections)
         self._has_deferred |= not newer.isdisjoint(news)
         return [position for position in news if position not in newer]
 
     @property
     def _beyond(self) -> Any:
-        return self.bookmark.frontier if self.bookmark.is_again else None
+        """What the order takes for handed over; None where it is not asked."""
+        return self.bookmark.frontier if self.bookmark.is_again and not self._handed_over.is_complete else None
 
     def _pass(self, place: Place, answer: CutAnswer, *, has_news: bool) -> None:
         """Remember a page."""

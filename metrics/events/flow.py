@@ -78,7 +78,8 @@ class SourceCaughtUp(TaskEvent):
 class PagesMoved(TaskEvent):
     """Records crossed a page border while a list was paged, and pages are read again so that none is passed over.
 
-    ``is_repeating``: records that were handed over before come again, because nothing tells them from the others.
+    ``is_repeating``: they are in no order, and those that this round has handed over come again, unless they are so few
+    that each is known, and the task does not restart before the end of the round.
     """
 
     logger: ClassVar[str] = "headrace.fetch"

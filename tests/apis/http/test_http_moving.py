@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from fetchers.catalog import shared_http
@@ -161,6 +161,40 @@ async def test_newest_first_repeats_nothing_after_a_kill(http: SharedHttp, way: 
 
 
 @pytest.mark.parametrize("way", POSITIONAL)
+@pytest.mark.parametrize("added", [1, 2, 3])
+async def test_newest_first_a_page_of_this_rounds_records_is_not_the_end_of_what_is_new(
+    http: SharedHttp, way: str, added: int
+) -> None:
+    """``stops.at.known`` is about records of the rounds before: others come again where a list has moved."""
+    table = Moving(items(*range(1, 9)), is_newest_first=True)
+
+    def add() -> None:
+        for number in range(20, 20 + added):
+            table.add(number)
+
+    table.after = {2: add}
+    async with serve(table.moving_answer) as url:
+        made = source(f"{url}/list", **keys(way, http_pagination_stops_at_known="true"))
+        context = resume(made, http, [])
+        pages = await collect(made, context, rounds=2)
+    assert sorted(ids(pages)) == [*range(8), *range(20, 20 + added)]
+    assert moves(context)
+
+
+@pytest.mark.parametrize("way", POSITIONAL)
+async def test_newest_first_a_record_without_a_value_is_not_left_to_the_next_round(http: SharedHttp, way: str) -> None:
+    """It is read for the first time where the list has moved, and the next round takes it for known."""
+    table = Moving(items(*range(1, 9)), is_newest_first=True)
+    del table.items[2]["t"]
+    table.after = {1: lambda: table.add(20)}
+    async with serve(table.moving_answer) as url:
+        made = source(f"{url}/list", **keys(way))
+        pages = await collect(made, resume(made, http, []), rounds=2)
+    assert sum(len(page.rejections) for page in pages) == 1
+    assert sorted(ids(pages)) == [*range(8), 20]
+
+
+@pytest.mark.parametrize("way", POSITIONAL)
 async def test_a_list_in_no_order_is_read_again_from_the_mark(http: SharedHttp, way: str) -> None:
     """Nothing tells what was handed over before the kill: all of the round comes again, and that is told."""
     table = Moving([{"id": number, "t": (number * 5) % 12 + 1} for number in range(12)])
@@ -219,6 +253,12 @@ async def test_whatever_moves_and_whenever_the_task_dies_each_version_comes_once
     size=st.integers(1, 4),
     way=st.sampled_from(POSITIONAL),
     drops=st.lists(st.lists(st.integers(0, 11), max_size=2), min_size=1, max_size=10),
+)
+@example(
+    stamps=[1, 7, 5, 2, 11, 3, 9, 8, 6, 12, 4, 10],
+    size=1,
+    way="page_number",
+    drops=[[7, 8], [8, 4], [2, 0], [1, 11], [10]],
 )
 async def test_in_any_order_what_is_not_taken_away_comes(
     stamps: list[int], size: int, way: str, drops: list[list[int]]
