@@ -190,6 +190,9 @@ class GroupConsumer:
         """Make `offsets` those that a successor begins at. Raises CommitOutdated, DeliveryFatal, DeliveryRetriable."""
         if not offsets:
             return
+        if self.member.generation < 0:
+            # A group without members takes such a commit as an administrator's, also behind others that have been here.
+            raise CommitOutdated(f"not a member of group '{self._group_id}' any more")
         try:
             async with asyncio.timeout(COMMIT_SECONDS_MAX):
                 await self._client.commit({TopicPartition(*partition): offset for partition, offset in offsets.items()})

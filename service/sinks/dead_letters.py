@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -63,10 +64,13 @@ class Polled:
     reached: list[int] = field(init=False)
     """For each slice the row before which all are done, in this poll and in those before it: their offsets may be
     committed once they are flushed."""
+    is_told: npt.NDArray[np.bool_] = field(init=False)
+    """For each row whether its refusal was settled: a later one says nothing new."""
 
     def __post_init__(self) -> None:
         """Nothing is done."""
         self.is_done = np.zeros(self.records.num_rows, dtype=bool)
+        self.is_told = np.zeros(self.records.num_rows, dtype=bool)
         topics, numbers = (self.records.column(name).combine_chunks() for name in ("topic", "partition"))
         codes: Any = topics.dictionary_encode()
         is_first = np.ones(self.records.num_rows, dtype=bool)
@@ -117,7 +121,11 @@ class LetterWriter(Protocol):
 
 @dataclass(slots=True)
 class RefusedRecords:
-    """The refused records of one task whose dead letters have not been written yet."""
+    """The refused records of one task whose dead letters have not been written yet.
+
+    Refusals come from any thread: a sink may refuse records until they are flushed, while letters of others are
+    written, and a put that was given up may go on in a thread of the sink and refuse what has its letter by then.
+    """
 
     task_id: TaskId
     rules: DeadLetterRules
@@ -128,13 +136,16 @@ class RefusedRecords:
     """By row: records that are put again may be refused again."""
     _settling: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while dead letters are written: they are waiting until then, and another write would have them again."""
-
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+    """Held by whoever reads or changes what waits."""
     assignment: int = 0
     """Number of the partitions' assignment whose records are refused now."""
 
     def add(self, polled: Polled, refusal: Refusal) -> None:
-        """Note that a record of a poll was refused; a second refusal replaces the first."""
-        self._waiting.setdefault(polled, {})[refusal.row] = refusal
+        """Note that a record of a poll was refused; a second refusal replaces the first, until its letter is written."""
+        with self._lock:
+            if not polled.is_told[refusal.row]:
+                self._waiting.setdefault(polled, {})[refusal.row] = refusal
 
     def adder(self, polled: Polled) -> Callable[[Refusal], None]:
         """As ``add``, until its partitions are gone.
@@ -144,22 +155,25 @@ class RefusedRecords:
         assignment = self.assignment
 
         def add(refusal: Refusal) -> None:
-            if assignment == self.assignment:
-                self.add(polled, refusal)
+            with self._lock:
+                if assignment == self.assignment:
+                    self.add(polled, refusal)
 
         return add
 
     def forget(self) -> None:
         """Drop all: their partitions are gone, and whoever has them now refuses the records again."""
-        self.assignment += 1
-        self._waiting.clear()
+        with self._lock:
+            self.assignment += 1
+            self._waiting.clear()
 
     def demand_tolerance(self) -> None:
         """Raise RecordRejectedError where a record was refused and none may be."""
-        if self.rules.is_tolerant or not self._waiting:
-            return
-        polled, refusals = next(iter(self._waiting.items()))
-        first = refusals[min(refusals)]
+        with self._lock:
+            if self.rules.is_tolerant or not self._waiting:
+                return
+            polled, refusals = next(iter(self._waiting.items()))
+            first = refusals[min(refusals)]
         self.events(RecordsRejected, stage=first.stage, reason=first.reason, count=1, is_tolerated=False)
         raise RecordRejectedError(
             f"Tolerance exceeded in error handler: {_told(polled, first)}. errors.tolerance=none fails the task: mend "
@@ -180,7 +194,8 @@ class RefusedRecords:
         """
         async with self._settling:
             self.demand_tolerance()
-            due = [letters for polled in self._waiting for letters in self._letters(polled, polled.before(safe))]
+            with self._lock:
+                due = [letters for polled in self._waiting for letters in self._letters(polled, polled.before(safe))]
             is_committed = await self._write(due, lambda writer, writes: writer.commit_with(writes, member, safe))
             self._let_records_go()
             return bool(is_committed)
@@ -194,7 +209,9 @@ class RefusedRecords:
             self.demand_tolerance()
             is_wanted = np.zeros(polled.records.num_rows, dtype=bool)
             is_wanted[rows] = True
-            await self._write(list(self._letters(polled, is_wanted)), lambda writer, writes: writer.commit(writes))
+            with self._lock:
+                due = list(self._letters(polled, is_wanted))
+            await self._write(due, lambda writer, writes: writer.commit(writes))
 
     def _letters(self, polled: Polled, is_wanted: npt.NDArray[np.bool_]) -> Iterator[_Letters]:
         refusals = self._waiting.get(polled, {})
@@ -204,23 +221,26 @@ class RefusedRecords:
 
     def _let_records_go(self) -> None:
         """Keep of polls that are done only what was refused: a sink may commit many polls later."""
-        waiting, self._waiting = self._waiting, {}
-        for polled, refusals in waiting.items():
-            rows = sorted(refusals)
-            if polled.reached == polled.ends and len(rows) < polled.records.num_rows:
-                kept = {place: replace(refusals[row], row=place) for place, row in enumerate(rows)}
-                self._waiting[polled.only(rows)] = kept
-            else:
-                self._waiting[polled] = refusals
+        with self._lock:
+            waiting, self._waiting = self._waiting, {}
+            for polled, refusals in waiting.items():
+                rows = sorted(refusals)
+                if polled.reached == polled.ends and len(rows) < polled.records.num_rows:
+                    kept = {place: replace(refusals[row], row=place) for place, row in enumerate(rows)}
+                    self._waiting[polled.only(rows)] = kept
+                    polled.is_told[rows] = True
+                else:
+                    self._waiting[polled] = refusals
 
     def _drop(self, letters: _Letters) -> None:
-        """They were written: who settles next must not find them; a record that was refused again meanwhile stays."""
-        waiting = self._waiting.get(letters.polled, {})
-        for refusal in letters.refusals:
-            if waiting.get(refusal.row) is refusal:
-                del waiting[refusal.row]
-        if not waiting:
-            self._waiting.pop(letters.polled, None)
+        """They were written: who settles next must not find them, nor what was refused again meanwhile."""
+        with self._lock:
+            waiting = self._waiting.get(letters.polled, {})
+            for refusal in letters.refusals:
+                letters.polled.is_told[refusal.row] = True
+                waiting.pop(refusal.row, None)
+            if not waiting:
+                self._waiting.pop(letters.polled, None)
 
     async def _write(
         self, due: Sequence[_Letters], commit: Callable[[LetterWriter, Sequence[TopicRecords]], Awaitable[Any]]

@@ -55,7 +55,7 @@ class CallLimits:
 
     @asynccontextmanager
     async def limited(self, seconds_max: float, *, call: str) -> AsyncIterator[None]:
-        """Give a call of the sink so much time. A TimeoutError of the sink's own is Retriable.
+        """Give a call of the sink so much time. A TimeoutError or CancelledError of the sink's own is Retriable.
 
         Raises CallTimedOut, and ConnectorExitError where the sink wants to end the process.
         """
@@ -66,6 +66,11 @@ class CallLimits:
                 yield
         except SystemExit as error:
             raise ConnectorExitError.of(error) from error
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            raise Retriable(f"{call}: cancelled by the connector's own code") from error
         except TimeoutError as error:
             if limit.expired():
                 raise CallTimedOut(f"{call} did not return within {seconds_max:.0f} s") from error

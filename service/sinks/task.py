@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
@@ -175,6 +175,7 @@ class SinkTask:
         self, _kind: type[BaseException] | None, ended_by: BaseException | None, _trace: TracebackType | None
     ) -> None:
         """What ended the task is not hidden by a sink that does not stop either."""
+        self._calls.is_extended = False
         try:
             async with self._calls.limited(CALL_SECONDS_MAX, call="stop"):
                 await self.connector.stop()
@@ -328,10 +329,9 @@ class SinkTask:
         self._retrying += 1
         self.activity.is_retrying = True
         try:
-            async with asyncio.timeout(seconds):
-                await self._stop.wait()
-        except TimeoutError:
-            pass
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._stop.wait()
         finally:
             self._retrying -= 1
             self.activity.is_retrying = self._retrying > 0
@@ -341,7 +341,7 @@ class SinkTask:
             await self._commit(self._rebalances)
 
     async def _commit(self, rebalances: int) -> None:
-        """Flush and commit, unless a rebalance has done it, as a member of the group, which goes on."""
+        """Flush and commit, unless a rebalance has or a put has failed, as a member of the group, which goes on."""
         committing = self._group.create_task(self._commit_alone(rebalances), name=f"{self.task_id} commits")
         while not committing.done():
             await asyncio.wait((committing,), timeout=POLL_SECONDS)
@@ -352,7 +352,7 @@ class SinkTask:
     async def _commit_alone(self, rebalances: int) -> None:
         with self._failures():
             async with self._turns.alone():
-                if rebalances == self._rebalances:
+                if rebalances == self._rebalances and not self._has_failed:
                     await self._commits.run()
 
     def _tell_lag(self, *, is_quiet: bool) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 from aiokafka import ConsumerRebalanceListener
-from aiokafka.errors import GroupLoadInProgressError
+from aiokafka.errors import CommitFailedError, GroupLoadInProgressError
 from aiokafka.structs import TopicPartition
 
 from service.kafka.fetched import RECORDS_SCHEMA
@@ -46,6 +46,8 @@ class FakeGroup:
     committed: int | None = None
     generation: int = 0
     """Of its last assignment: a commit of another is refused."""
+    is_lost: bool = False
+    """The group has given its member up, and had others since, who have left: the member hears of it next."""
     fail_commit: Callable[[], Exception | None] = lambda: None
     log: list[str] = field(default_factory=list)
     is_rebalance_due: asyncio.Event = field(default_factory=asyncio.Event)
@@ -54,6 +56,12 @@ class FakeGroup:
 
     def rebalance(self) -> None:
         """Let the group take the partition away and give it back, as soon as the client hears of it."""
+        self.is_rebalance_due.set()
+
+    def lose_member(self) -> None:
+        """Let the group give its member up, and have no other when the client hears of it."""
+        self.generation += 1
+        self.is_lost = True
         self.is_rebalance_due.set()
 
 
@@ -109,8 +117,11 @@ class FakeLibrary:
     async def _be_member(self, listener: ConsumerRebalanceListener) -> None:
         while True:
             self._is_assigned.clear()
+            if self._group.is_lost:
+                self._coordinator.generation, self._coordinator.member_id = -1, ""
             await listener.on_partitions_revoked(set() if self._assigned is None else {HERE})
             self._group.generation += 1
+            self._group.is_lost = False
             self._coordinator.generation, self._coordinator.member_id = self._group.generation, "member"
             self._assigned = _Position()
             self._is_assigned.set()
@@ -172,8 +183,10 @@ class FakeLibrary:
         return records
 
     async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit, or fail as told."""
-        error = self._group.fail_commit()
+        """Commit, or fail as told, or as the broker does: a group without members takes what names no generation."""
+        own = self._coordinator.generation
+        is_taken = own < 0 if self._group.is_lost else own == self._group.generation
+        error = self._group.fail_commit() if is_taken else CommitFailedError()
         if error is not None:
             raise error
         self._group.committed = offsets[HERE]

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from fetchers.sdk import Retriable
+from fetchers.sdk import Fatal, Retriable
 from metrics.events import DeadLettersWritten, RetryScheduled, SinkCommitFailed
 from service.sinks.contract import Offsets, Partition, PutLimits, SinkBatch, SinkContext
 from service.sinks.dead_letters import DeadLetterRules
+from service.sinks.task import CALL_SECONDS_MAX
 from tests.unit.sinks.fake_library import FakeGroup
 from tests.unit.sinks.fakes import World, numbers, run_until, texts
 
@@ -198,3 +199,62 @@ async def test_what_is_refused_by_a_put_of_another_assignment_is_no_second_lette
     world.sink.put, world.sink.close = refuse_odd, close_behind_the_thread  # type: ignore[method-assign]
     await run_until(world.task(), lambda: world.group.committed == 3)
     assert world.letters.values == [b"odd"]
+
+
+async def test_a_stop_of_a_task_that_failed_waits_for_no_put_without_end() -> None:
+    """A thread of the sink may go on, and tell of it, when nobody waits for its put any more."""
+    world = World(FakeGroup(numbers(3)))
+    work, stop = told_of_progress(world), world.sink.stop
+    threads: list[asyncio.Task[None]] = []
+
+    async def put_in_a_thread(_batch: SinkBatch) -> None:
+        threads.append(asyncio.create_task(work(1_000)))
+        raise Fatal("full")
+
+    async def stop_behind_the_thread() -> None:
+        await asyncio.wait(threads)
+        await stop()
+
+    world.sink.put, world.sink.stop = put_in_a_thread, stop_behind_the_thread  # type: ignore[method-assign]
+    with pytest.raises(Fatal, match="full"):
+        await world.task().run()
+    assert asyncio.get_running_loop().time() <= CALL_SECONDS_MAX + 10
+    threads[0].cancel()
+
+
+async def test_nothing_is_flushed_behind_a_put_that_failed_for_good() -> None:
+    """Though a commit waits for that put: the sink may hold half of it."""
+    limits = PutLimits(records_max=1, puts_max=2)
+    world = World(FakeGroup(numbers(3)), limits=limits, flush_seconds=1)
+
+    async def put(batch: SinkBatch) -> None:
+        values = batch.records.column("value").to_pylist()
+        if values == ["1"]:
+            await asyncio.sleep(30)
+            raise Fatal("full")
+        world.sink.values += values
+
+    world.sink.put = put  # type: ignore[method-assign]
+    with pytest.raises(Fatal, match="full"):
+        await world.task().run()
+    assert world.sink.values == ["0"]
+    assert not [line for line in world.log if line.startswith("flush")]
+
+
+@pytest.mark.parametrize("call", ["put", "flush"])
+async def test_a_call_that_cancels_itself_is_tried_again(call: str) -> None:
+    """As clients do of which something else was cancelled: nobody has cancelled the task, and it ends for no such."""
+    world = World(FakeGroup(numbers(3)), flush_seconds=1)
+    goes_well: Callable[..., Awaitable[Any]] = getattr(world.sink, call)
+    calls: list[object] = []
+
+    async def cancel_once(given: object) -> Any:
+        calls.append(given)
+        if len(calls) == 1:
+            raise asyncio.CancelledError
+        return await goes_well(given)
+
+    setattr(world.sink, call, cancel_once)
+    await run_until(world.task(), lambda: world.group.committed == 3, seconds_max=100)
+    assert world.sink.values == texts(numbers(3))
+    assert len(calls) > 1
