@@ -303,7 +303,7 @@ class MySqlCdcSource(SourceConnector[MySqlCdcConfig]):
                     for page in await _pages(closed, tables, stretches, context):
                         yield reading.heed(page)
                 if segments.committed is not None:
-                    async for part in segments_of(segments.committed, segments.replaying, self._session):
+                    async for part in segments_of(segments.committed, segments, self._session):
                         for page in await _pages(part, tables, stretches, context):
                             yield reading.heed(page)
                 if is_beside and segments.is_between and reading.is_due(segments.reached):

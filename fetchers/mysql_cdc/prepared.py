@@ -75,8 +75,9 @@ class Committed(NamedTuple):
     """Where the log stands in front of the commit."""
     after: Place
     committed_us: int
-    delivered: tuple[str, ...]
-    """Tables whose rows were delivered with those around the commit."""
+    is_among: bool
+    """Whether it was in the segment in whose middle the last run ended, and has to be in it again: no place could say
+    that some tables are delivered up to the commit, and others up to the segment's end."""
 
     def place(self, at: Place, *, is_last: bool) -> Place:
         """Where to go on behind a page of it; ``at``: the place within the transaction."""

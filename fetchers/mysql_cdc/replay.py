@@ -46,16 +46,25 @@ async def _held(committed: Committed) -> AsyncGenerator[list[Event | Transaction
     yield list(committed.held or ())
 
 
-async def segments_of(
-    committed: Committed, reading: Callable[[Committed], Segments], opened: Opened
-) -> AsyncGenerator[Segment, None]:
-    """All of a transaction that was committed; ``reading``: of its place. The last one ends a transaction.
+async def segments_of(committed: Committed, around: Segments, opened: Opened) -> AsyncGenerator[Segment, None]:
+    """What there is to be delivered now that a transaction is committed; ``around``: has read the commit.
 
-    None at all where it has no rows of tables that are wanted.
+    All of the transaction, of which the last segment ends one; none where it has no rows of tables that are wanted.
+    Where it is among others, it goes to them, and what comes is what that has closed.
 
     Raises ``NotDescribed`` where the log has another transaction there, ``Fatal`` where it has none any more.
     """
-    reader = reading(committed)
+    async with aclosing(_parts(committed, around.replaying(committed), opened)) as parts:
+        async for part in parts:
+            if committed.is_among:
+                around.join(part)
+            else:
+                yield part
+    if committed.is_among and around.is_between:
+        yield around.close()
+
+
+async def _parts(committed: Committed, reader: Segments, opened: Opened) -> AsyncGenerator[Segment, None]:
     source = _log(opened, committed.at) if committed.held is None else _held(committed)
     async with aclosing(source) as found:
         try:

@@ -240,6 +240,12 @@ class RowBuffer:
         self.bytes += event.end - at
         return len(starts)
 
+    def add_all(self, other: RowBuffer) -> None:
+        """Take all rows of another one, of the same table in the same state."""
+        self._starts += [start + self.bytes for start in other._starts]
+        self._parts += other._parts
+        self.bytes += other.bytes
+
     def add_together(self, found: Transactions, which: Numbers) -> list[int]:
         """Take the rows of many transactions, as ``add`` each of them: how many images each has."""
         events = which * EVENTS + 2

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from fetchers.mysql_cdc.events import ROWS, Event
 from fetchers.mysql_cdc.places import Place
 from fetchers.mysql_cdc.prepared import Committed
-from fetchers.mysql_cdc.rows import RowBuffer
+from fetchers.mysql_cdc.rows import Numbers, RowBuffer
 from fetchers.mysql_cdc.table_map import TableMap
 from fetchers.mysql_cdc.transactions import EVENTS, Transactions
 from fetchers.mysql_cdc.values import MICROS
@@ -48,6 +49,19 @@ class Run:
         mark = (ROWS[event.kind], images, committed_us, event.begin_position, event.server_id, gtid, thread)
         self.marks.append(tuple.__new__(Mark, mark))  # what Mark(…) does, in half the time
         return images, self.rows.bytes - before + 100  # what a mark costs
+
+    def add_together(self, found: Transactions, at: Numbers, columns: Sequence[Sequence[Any]]) -> int:
+        """Rows of many transactions, by their numbers: how many bytes they take; ``columns``: `mark_columns` of all."""
+        before, images = self.rows.bytes, self.rows.add_together(found, at)
+        own = columns if len(at) == len(found) else [[column[each] for each in at.tolist()] for column in columns]
+        self.marks += map(Mark._make, zip(own[0], images, *own[1:], repeat(None)))
+        return self.rows.bytes - before + 100 * len(at)
+
+    def add_all(self, other: Run) -> None:
+        """Rows of the same table that come behind these."""
+        assert self.table == other.table, self.table.name  # noqa: S101 - they were in one run when they were read first
+        self.rows.add_all(other.rows)
+        self.marks += other.marks
 
 
 def fit(runs: Mapping[str, Run], rows: Iterable[tuple[Event, TableMap]]) -> bool:

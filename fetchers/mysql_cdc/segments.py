@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from itertools import repeat
 
 import numpy as np
 
@@ -244,11 +243,7 @@ class Segments:
             if not self._takes(table.name):
                 continue
             run = self._runs.get(table.name) or self._begun(table)
-            before = run.rows.bytes
-            images = run.rows.add_together(found, at)
-            own = columns if len(at) == len(found) else [[column[each] for each in at.tolist()] for column in columns]
-            run.marks += map(Mark._make, zip(own[0], images, *own[1:], repeat(None)))
-            self._bytes += run.rows.bytes - before + 100 * len(at)
+            self._bytes += run.add_together(found, at, columns)
         last = found.event(len(found.heads) - 1)
         self._at.position = last.end_position
         by_domain = {gtid[0].partition("-")[0]: gtid for gtid in found.gtids}.values()
@@ -310,17 +305,17 @@ class Segments:
             self._prepared.pop(xid)  # not before: where its rows begin a segment, that begins with it prepared
             self._end(event)
             return None
-        before, start = self.place, self._at.start
-        position, self._at.position = self._at.position, before.position
-        closed = self._closed(is_between=before.position >= before.until) if self._runs else None
-        self._at.position = position
+        before, closed, is_among = self.place, None, event.end_position <= self._at.start.until
+        if self._runs and not is_among:
+            position, self._at.position = self._at.position, before.position
+            closed = self._closed(is_between=before.position >= before.until)
+            self._at.position = position
         self._prepared.pop(xid)
         self._end(event)
         after = self.place
         if at is not None:
-            delivered = start.tables if event.end_position <= start.until else ()
             events = held.events if held is not None else None
-            self.committed = Committed(xid, at, events, before, after, committed_us, delivered)
+            self.committed = Committed(xid, at, events, before, after, committed_us, is_among)
         elif before.is_unlisted:
             raise NotDescribed(unlisted(xid, after))
         return closed
@@ -334,13 +329,17 @@ class Segments:
 
     def replaying(self, committed: Committed) -> Segments:
         """Of one such transaction alone."""
-        return Segments(
-            committed.at,
-            lambda name: self._takes(name) and name not in committed.delivered,
-            is_mariadb=self._is_mariadb,
-            bytes_max=self._bytes_max,
-            replayed_us=committed.committed_us,
-        )
+        kind, size, us = self._is_mariadb, self._bytes_max, committed.committed_us
+        made = Segments(committed.at, self._takes, is_mariadb=kind, bytes_max=size, replayed_us=us)
+        if committed.is_among:
+            made._described = self._described  # so that no table of it is apart from those around the commit
+        return made
+
+    def join(self, part: Segment) -> None:
+        """Rows of ``committed``, which are among those that are collected now."""
+        for run in part.runs:
+            if run.table.name not in self._at.start.tables:
+                (self._runs.get(run.table.name) or self._begun(run.table)).add_all(run)
 
     def _query(self, event: Event) -> Segment | None:
         query = read_query(event)

@@ -60,7 +60,6 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
         self._read: frozenset[str] = frozenset()
         """Tables that the stored progress calls read."""
         self._backlog_due = 0.0
-        self._dropped: tuple[Collection[int], int] = ((), 0)  # see ``Catalogue.dropped``
         self._form = change_form(config, self.version)
 
     def partition(self) -> Partition:
@@ -129,6 +128,7 @@ class PostgresCdcSource(SourceConnector[PostgresCdcConfig]):
         self._context = context
         self.config = self.config.within(self.allowed_addresses)
         self._tables = CapturedTables(self.config, self._form)
+        self._dropped: tuple[Collection[int], int] = ((), 0)  # by ``Catalogue.dropped`` of the server of this call
         try:
             stored = read_place(context.offset_of(self.partition()))
             progress = Progress.read(context.offset_of(self._progress_partition))

@@ -109,6 +109,46 @@ async def test_small_and_large_ones_come_at_their_commit(bytes_max: str) -> None
             assert ids([*pages[: cut + 1], *rest]) == ids(pages), pages[cut].offset
 
 
+async def test_each_row_comes_once_however_often_reading_begins_anew() -> None:
+    """Behind any page, and behind any page from there: of tables with a commit among their rows, prepared before."""
+    log = WrittenLog()
+    start = log.position
+    tables = [WrittenTable("w", name, NAMED, number=at) for at, name in enumerate("abc", 1)]
+
+    def of(at: int, number: int, length: int = 1) -> tuple[WrittenTable, int, list[tuple[bytes | None, ...]]]:
+        return tables[at], events.WRITE_V1, [named(number, "x" * length)]
+
+    log.prepared(b"x", of(2, 5), of(0, 6))
+    log.transaction(*[of(0, 1, 50)] * 30)  # more than a segment holds
+    log.transaction(of(0, 3), of(1, 4), of(2, 10))
+    log.ended(b"x", "COMMIT")
+    log.transaction(of(0, 7), of(1, 8), of(2, 9))
+
+    def by_table(pages: list[Page]) -> dict[str, list[int]]:
+        return {name: ids([one for one in pages if one.topic == name]) for name in ("test.w.a", "test.w.b", "test.w.c")}
+
+    def all_read(before: list[Page]) -> Callable[[list[Page]], bool]:
+        return lambda pages: ids([one for one in (*before, *pages) if one.topic == "test.w.c"])[-1:] == [9]
+
+    async with serving(log) as server:
+
+        async def go_on(before: list[Page]) -> list[Page]:
+            context = FakeContext(offset=stored(start), partition=PARTITION)
+            for page in before:
+                context.commit(page)
+            return await read(connector(server, **{"max.batch.bytes": "3000"}), context, until=all_read(before))
+
+        pages = await go_on([])
+        told = {"test.w.a": [*[1] * 30, 3, 6, 7], "test.w.b": [4, 8], "test.w.c": [10, 5, 9]}
+        assert by_table(pages) == told
+        for cut in range(len(pages) - 1):
+            rest = await go_on(pages[: cut + 1])
+            assert by_table([*pages[: cut + 1], *rest]) == told, pages[cut].offset
+            for again in range(len(rest) - 1):
+                before = [*pages[: cut + 1], *rest[: again + 1]]
+                assert by_table([*before, *await go_on(before)]) == told, rest[again].offset
+
+
 async def test_another_transaction_at_the_place_is_told() -> None:
     """As after RESET MASTER of a server without GTIDs; and a place that is no more in the log."""
     log = WrittenLog()
