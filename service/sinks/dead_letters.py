@@ -142,7 +142,7 @@ class RefusedRecords:
     """Number of the partitions' assignment whose records are refused now."""
 
     def add(self, polled: Polled, refusal: Refusal) -> None:
-        """Note that a record of a poll was refused; a second refusal replaces the first, until its letter is written."""
+        """Note that a record of a poll was refused; a second refusal replaces one whose letter is not written yet."""
         with self._lock:
             if not polled.is_told[refusal.row]:
                 self._waiting.setdefault(polled, {})[refusal.row] = refusal

@@ -117,15 +117,15 @@ class Story:
     async def run_once(self) -> None:
         """One incarnation, until all is committed or it ends; raises what a restart does not mend."""
         self.task = self.world.task()
-        running = asyncio.create_task(self.task.run())
-        async with asyncio.timeout(SECONDS_MAX):
-            while not (running.done() or self.is_over()):
-                await asyncio.sleep(0.1)
-            self.task.request_stop()
-            await asyncio.wait((running,))
-        error = running.exception()
-        if error is not None and recovery_of(error) not in {Recovery.RETRY, Recovery.RESTART}:
-            raise error
+        try:
+            async with asyncio.timeout(SECONDS_MAX), asyncio.TaskGroup() as group:
+                running = group.create_task(self.task.run())
+                while not (running.done() or self.is_over()):
+                    await asyncio.sleep(0.1)
+                self.task.request_stop()
+        except ExceptionGroup as error:
+            if recovery_of(error) not in {Recovery.RETRY, Recovery.RESTART}:
+                raise
 
     @asynccontextmanager
     async def _call(self, name: str) -> AsyncIterator[None]:

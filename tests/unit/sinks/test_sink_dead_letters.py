@@ -124,10 +124,15 @@ async def test_a_thread_may_refuse_while_letters_are_settled() -> None:
     letters = FakeLetters([])
     refused = RefusedRecords(TASK, RULES, letters, TaskEvents(discard, "sink", 3))
     table = Polled(polled(numbers(MANY)))
-    loop, switch_seconds = asyncio.get_running_loop(), sys.getswitchinterval()
+    switch_seconds = sys.getswitchinterval()
+
+    def refuse_all() -> None:
+        for row in range(MANY):
+            refused.add(table, refusal(row))
+
     sys.setswitchinterval(1e-5)
     try:
-        refusing = loop.run_in_executor(None, lambda: [refused.add(table, refusal(row)) for row in range(MANY)])
+        refusing = asyncio.get_running_loop().run_in_executor(None, refuse_all)
         while not refusing.done():
             await refused.settle({(TOPIC, 0): 0}, MEMBER)
             await asyncio.sleep(0)

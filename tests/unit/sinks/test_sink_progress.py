@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any
 
 import pytest
@@ -23,7 +23,7 @@ STEPS = 4
 TOLERANT = DeadLetterRules(is_tolerant=True, topic="letters")
 
 
-def told_of_progress(world: World) -> Callable[[int], Awaitable[None]]:
+def told_of_progress(world: World) -> Callable[[int], Coroutine[Any, Any, None]]:
     """Work of so many steps, of which the worker is told after each."""
     start, contexts = world.sink.start, []
 
@@ -207,19 +207,22 @@ async def test_a_stop_of_a_task_that_failed_waits_for_no_put_without_end() -> No
     work, stop = told_of_progress(world), world.sink.stop
     threads: list[asyncio.Task[None]] = []
 
-    async def put_in_a_thread(_batch: SinkBatch) -> None:
-        threads.append(asyncio.create_task(work(1_000)))
-        raise Fatal("full")
-
-    async def stop_behind_the_thread() -> None:
+    async def stop_behind_the_threads() -> None:
         await asyncio.wait(threads)
         await stop()
 
-    world.sink.put, world.sink.stop = put_in_a_thread, stop_behind_the_thread  # type: ignore[method-assign]
-    with pytest.raises(Fatal, match="full"):
-        await world.task().run()
-    assert asyncio.get_running_loop().time() <= CALL_SECONDS_MAX + 10
-    threads[0].cancel()
+    async with asyncio.TaskGroup() as group:
+
+        async def put_in_a_thread(_batch: SinkBatch) -> None:
+            threads.append(group.create_task(work(1_000)))
+            message = "full"
+            raise Fatal(message)
+
+        world.sink.put, world.sink.stop = put_in_a_thread, stop_behind_the_threads  # type: ignore[method-assign, assignment]
+        with pytest.raises(Fatal, match="full"):
+            await world.task().run()
+        assert asyncio.get_running_loop().time() <= CALL_SECONDS_MAX + 10
+        threads[0].cancel()
 
 
 async def test_nothing_is_flushed_behind_a_put_that_failed_for_good() -> None:
@@ -258,3 +261,23 @@ async def test_a_call_that_cancels_itself_is_tried_again(call: str) -> None:
     await run_until(world.task(), lambda: world.group.committed == 3, seconds_max=100)
     assert world.sink.values == texts(numbers(3))
     assert len(calls) > 1
+
+
+async def test_a_member_that_was_given_up_takes_no_offset_back() -> None:
+    """Others have gone further meanwhile, and have left: a group without members refuses nobody by itself."""
+    world = World(FakeGroup(numbers(10)))
+    flush = world.sink.flush
+
+    async def flush_behind_others(offsets: Offsets) -> Offsets:
+        if world.group.committed is None:
+            world.group.lose_member()
+            await asyncio.sleep(5)
+            world.group.committed = 10
+        return await flush(offsets)
+
+    world.sink.flush = flush_behind_others  # type: ignore[method-assign]
+    await run_until(world.task(), lambda: world.log.count("open [10]") == 1)
+    assert world.told(SinkCommitFailed)
+    assert all(event.is_outdated for event in world.told(SinkCommitFailed))
+    assert world.group.committed == 10
+    assert not [line for line in world.log if line.startswith("commit ")]

@@ -187,26 +187,6 @@ async def test_a_rebalance_commits_first() -> None:
     assert world.log[9] == "open [20]"
 
 
-async def test_a_member_that_was_given_up_takes_no_offset_back() -> None:
-    """Others have gone further meanwhile, and have left: a group without members refuses nobody by itself."""
-    world = World(FakeGroup(numbers(10)))
-    flush = world.sink.flush
-
-    async def flush_behind_others(offsets: Offsets) -> Offsets:
-        if world.group.committed is None:
-            world.group.lose_member()
-            await asyncio.sleep(5)
-            world.group.committed = 10
-        return await flush(offsets)
-
-    world.sink.flush = flush_behind_others  # type: ignore[method-assign]
-    await run_until(world.task(), lambda: world.log.count("open [10]") == 1)
-    assert world.told(SinkCommitFailed)
-    assert all(event.is_outdated for event in world.told(SinkCommitFailed))
-    assert world.group.committed == 10
-    assert not [line for line in world.log if line.startswith("commit ")]
-
-
 async def test_a_rebalance_during_retries_passes_over_nothing() -> None:
     """However long the sink opens: nothing is taken meanwhile, and what was in hand is read again, not put twice."""
     world = World(FakeGroup(numbers(32)))
