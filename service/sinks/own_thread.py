@@ -1,8 +1,9 @@
-"""The thread of a sink that gathers records, and in which everything is done that blocks."""
+"""The thread of a sink that gathers records, in which everything is done that blocks, and what disks refuse there."""
 
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -11,6 +12,17 @@ from typing import TypeVar
 from service.sinks.contract import StartAnew
 
 T = TypeVar("T")
+DISK_MENDS = {
+    errno.ENOSPC: "the disk is full: make room",
+    errno.EDQUOT: "its quota is used up, or no data node has room: make room",
+    errno.EACCES: "permission is denied: let the worker's user write there",
+    errno.EPERM: "it is not permitted, or the file system has no hard links: use another folder",
+    errno.EOPNOTSUPP: "the file system has no hard links: use another folder",
+    errno.EROFS: "the file system is mounted read-only: mount it to be written",
+    errno.ENOTDIR: "a file stands where a folder is needed: move it away",
+    errno.ENAMETOOLONG: "the name is too long: use a shorter folder",
+}
+"""What a person must do about errors that waiting does not mend."""
 
 
 class OwnThread:

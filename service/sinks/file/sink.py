@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from service.sinks.batch import RefusalReason
 from service.sinks.contract import (
+    Fatal,
     Finding,
     Importance,
     Key,
@@ -34,6 +35,7 @@ from service.sinks.contract import (
 )
 from service.sinks.file.text_form import lines, texts_of
 from service.sinks.file.writing import FileBusy, SinkFile
+from service.sinks.own_thread import DISK_MENDS
 
 T = TypeVar("T")
 LOCK_SECONDS_MAX = 10.0
@@ -127,7 +129,10 @@ class FileStreamSink(SinkConnector[FileStreamSinkConfig]):
                     raise
                 await clock.sleep(_LOCK_POLL_SECONDS)
             except OSError as error:
-                raise Retriable(f"{self.config.file or 'standard output'}: {error.strerror or error}") from error
+                where, mend = self.config.file or "standard output", DISK_MENDS.get(error.errno or 0)
+                if mend is not None:
+                    raise Fatal(f"{where}: {mend}, then restart the task") from error
+                raise Retriable(f"{where}: {error.strerror or error}") from error
 
 
 def _print(pieces: list[memoryview]) -> None:

@@ -7,7 +7,6 @@ task, and its records come again.
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -40,22 +39,11 @@ from service.sinks.filesystem.object_store import ObjectStore
 from service.sinks.filesystem.stores import HdfsStore, LocalStore, Store
 from service.sinks.filesystem.writing import Moment, PartitionFiles
 from service.sinks.json_columns import json_texts
-from service.sinks.own_thread import OwnThread
+from service.sinks.own_thread import DISK_MENDS, OwnThread
 from service.sinks.shapes import NO_SHAPE, Shape, ShapeError, column_of_json, mask_of, shape_of
 
 T = TypeVar("T")
 _FLUSH_SECONDS = 60.0
-_MENDS = {
-    errno.ENOSPC: "the disk is full: make room",
-    errno.EDQUOT: "its quota is used up, or no data node has room: make room",
-    errno.EACCES: "permission is denied: let the worker's user write there",
-    errno.EPERM: "it is not permitted, or the file system has no hard links: use another folder",
-    errno.EOPNOTSUPP: "the file system has no hard links: use another folder",
-    errno.EROFS: "the file system is mounted read-only: mount it to be written",
-    errno.ENOTDIR: "a file stands where a folder is needed: move it away",
-    errno.ENAMETOOLONG: "the name is too long: use a shorter folder",
-}
-"""What a person must do about errors that waiting does not mend."""
 
 
 class FilesSink(SinkConnector[FilesConfig]):
@@ -243,7 +231,7 @@ class FilesSink(SinkConnector[FilesConfig]):
         try:
             return await self._thread.run(work)
         except OSError as error:
-            mend = _MENDS.get(error.errno or 0)
+            mend = DISK_MENDS.get(error.errno or 0)
             where = f"{self.config.url}: {error.filename}" if error.filename else self.config.url
             if mend is not None:
                 raise Fatal(f"{where}: {mend}, then restart the task") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -17,6 +18,7 @@ from fetchers.catalog import shared_http
 from fetchers.sdk import Fatal, SystemClock
 from metrics.events import discard
 from service.sinks.contract import SinkBatch, SinkConnector, SinkContext
+from service.sinks.file.sink import FileStreamSink, FileStreamSinkConfig
 from service.sinks.iceberg.sink import IcebergSink
 from service.sinks.jdbc.sink import JdbcSink
 from tests.small_disk import SmallDisk
@@ -99,7 +101,31 @@ def sqlite_on(folder: Path) -> OnDisk:
     return OnDisk(running, batch, written)
 
 
-@pytest.fixture(params=[files_on, table_on, sqlite_on])
+def lines_on(folder: Path) -> OnDisk:
+    """``FileStreamSink``: one file, and the note beside it."""
+    file = folder / "lines.txt"
+    config = FileStreamSinkConfig.model_validate({"file": str(file)})
+
+    @asynccontextmanager
+    async def running() -> AsyncIterator[SinkConnector[Any]]:
+        sink = FileStreamSink(config)
+        async with shared_http() as http:
+            await sink.start(SinkContext("shop", 0, SystemClock(), discard, http))
+            try:
+                yield sink
+            finally:
+                await sink.stop()
+
+    def written() -> list[int]:
+        return [json.loads(line)["n"] for line in file.read_text().split("\n")[:-1]]
+
+    def batch(values: Sequence[Any], begin: int) -> SinkBatch:
+        return files_runs.batch_of(values, begin=begin)
+
+    return OnDisk(running, batch, written)
+
+
+@pytest.fixture(params=[files_on, table_on, sqlite_on, lines_on])
 def on_disk(request: pytest.FixtureRequest, small_disk: SmallDisk) -> OnDisk:
     """Each of them, on the small disk."""
     made: OnDisk = request.param(small_disk.folder)
