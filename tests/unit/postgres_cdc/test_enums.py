@@ -142,7 +142,8 @@ def test_an_enum_that_was_dropped_meanwhile_stays_as_it_was_known(known: Callabl
     server.is_dropped = True
     page = logged(tables.of(TABLE), ("ok", "{sad,ok}"), ("new", "{new}"))
     assert (page.schema, moods_of(page)) == (before.schema, ["ok", "new"])
-    assert page.payload_column.to_pylist()[1]["after"]["moods"] == ["new"]
+    rows: list[Any] = page.payload_column.to_pylist()
+    assert rows[1]["after"]["moods"] == ["new"]
 
 
 def test_the_first_label_of_an_enum_that_had_none(known: Callable[[Server], CapturedTables]) -> None:
