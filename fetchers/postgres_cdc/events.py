@@ -92,7 +92,9 @@ class CapturedTable:
         return bool(self._words)
 
     def heed(self, types: Mapping[str, Type]) -> None:
-        """Go on with what the catalogue says of the types now."""
+        """Go on with what the catalogue says of the types now; an enum that was dropped stays as it was."""
+        known = self._types or {}
+        types = {name: known.get(name, told) if told.words is None else told for name, told in types.items()}
         if types == self._types:
             return
         relation, self._types = self.relation, types
@@ -102,10 +104,10 @@ class CapturedTable:
             name: kind.form if name in self.keys else forms.optional(kind.form) for name, kind in self.kinds.items()
         }
         self._table = ChangeTable(self._form, (relation.schema, relation.name), columns, self.keys)
-        known = {name: types[name].words for name in names}
+        words_of = {name: types[name].words for name in names}
         beside = [self._config.unavailable_value_placeholder, None]
         self._words = {
-            name: pa.array([*words, *beside], pa.string()) for name, words in known.items() if words is not None
+            name: pa.array([*words, *beside], pa.string()) for name, words in words_of.items() if words is not None
         }
 
     def _learn(self, rows: Rows | None) -> None:
