@@ -103,6 +103,8 @@ class Walk:
         self._began_inside = bookmark.skip > 0
         self._has_deferred = False
         """Whether records were left to the next round because the newest come first."""
+        self._is_deferring = False
+        """Whether some of the page looked at last were; a border beside them is proven as one beside news."""
         self._passed_over = 0
         """Records that only their place in the order says to have been handed over."""
         self._seen: _Seen | None = None
@@ -125,7 +127,7 @@ class Walk:
         self._learn_order(answer)
         news = self._news(answer, skip=skip)
         self._count_passed_over(answer)
-        self._pass(place, answer, has_news=bool(news) or skip > 0)
+        self._pass(place, answer, has_news=bool(news) or self._is_deferring or skip > 0)
         return news
 
     def _skip(self, answer: CutAnswer, last: str) -> int:
@@ -147,7 +149,7 @@ class Walk:
         self.has_moved = False
         if not self._way.is_checked or seen is None or not seen.identities:
             return False
-        if self.bookmark.order is RecordOrder.MIXED or seen.has_news or self._news(answer):
+        if self.bookmark.order is RecordOrder.MIXED or seen.has_news or self._news(answer) or self._is_deferring:
             return True
         # Out of order: it may have moved, or be in no order. The very page before: all moved on by a page, or the
         # source does not read the place.
@@ -179,7 +181,7 @@ class Walk:
         self._last_order = None
         self._learn_order(again)
         news = self._news(again)
-        self._pass(seen.place, again, has_news=bool(news) or seen.has_news)
+        self._pass(seen.place, again, has_news=bool(news) or self._is_deferring or seen.has_news)
         self._last_order = None
         return news
 
@@ -198,7 +200,7 @@ class Walk:
         self._learn_order(answer)
         news = self._news(answer)
         self._count_passed_over(answer)
-        self._pass(place, answer, has_news=bool(news))
+        self._pass(place, answer, has_news=bool(news) or self._is_deferring)
         return news
 
     def _count_passed_over(self, answer: CutAnswer) -> None:
@@ -260,6 +262,7 @@ class Walk:
         return self._seen.identities[-1] if self._way.is_checked and self._seen and self._seen.identities else None
 
     def _news(self, answer: CutAnswer, *, skip: int = 0) -> list[int]:
+        self._is_deferring = False
         news = answer.news(self.bookmark.mark, skip=skip, beyond=self._beyond)
         recent, handed_over = self._recent, self._handed_over.identities
         if not news or not (recent or handed_over):
@@ -271,7 +274,8 @@ class Walk:
         # What came in at the front since the round began is of the next one, which finds all of it.
         # What has no value is of this one: the next knows all that it has seen.
         newer = frozenset(answer.news(self.bookmark.highest)).difference(answer.rejections)
-        self._has_deferred |= not newer.isdisjoint(news)
+        self._is_deferring = not newer.isdisjoint(news)
+        self._has_deferred |= self._is_deferring
         return [position for position in news if position not in newer]
 
     @property

@@ -260,6 +260,12 @@ async def test_whatever_moves_and_whenever_the_task_dies_each_version_comes_once
     way="page_number",
     drops=[[7, 8], [8, 4], [2, 0], [1, 11], [10]],
 )
+@example(
+    stamps=[3, 2, 11, 4, 6, 7, 8, 1, 9, 5, 10, 12],
+    size=1,
+    way="page_number",
+    drops=[[], [], [], [0, 3], [6, 10], [1, 5], [2], [4], [8]],
+)
 async def test_in_any_order_what_is_not_taken_away_comes(
     stamps: list[int], size: int, way: str, drops: list[list[int]]
 ) -> None:
