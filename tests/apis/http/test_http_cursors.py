@@ -16,8 +16,8 @@ from fetchers.http.fetcher import HttpSource
 from fetchers.sdk import Fatal, Page, Retriable
 from fetchers.sdk.testing import collect
 from fetchers.toolkit.http import SharedHttp
-from tests.apis.http.paged import WAYS, Table, ids, items, resume, source
-from tests.apis.http.test_http_moving import Moving, collect_in_spite, moves, versions
+from tests.apis.http.paged import WAYS, Moving, Table, ids, items, resume, source
+from tests.apis.http.test_http_moving import collect_in_spite, moves, versions
 from tests.contracts.loopback import serve
 
 

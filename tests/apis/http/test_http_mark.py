@@ -19,8 +19,8 @@ from fetchers.http.fetcher import HttpSource
 from fetchers.sdk import Fatal, Page, Retriable
 from fetchers.sdk.testing import collect
 from fetchers.toolkit.http import SharedHttp
-from tests.apis.http.paged import WAYS, ids, items, resume, source
-from tests.apis.http.test_http_moving import Moving, versions
+from tests.apis.http.paged import WAYS, Moving, ids, items, resume, source
+from tests.apis.http.test_http_moving import versions
 from tests.contracts.loopback import serve
 
 KEYS = {

@@ -14,7 +14,6 @@ from functools import partial
 from typing import Any
 
 import pytest
-from aiohttp import web
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -27,7 +26,7 @@ from fetchers.sdk.testing import FakeContext, collect
 from fetchers.toolkit import marks
 from fetchers.toolkit.http import SharedHttp
 from metrics.events import PagesMoved
-from tests.apis.http.paged import WAYS, Table, ids, items, resume, source
+from tests.apis.http.paged import WAYS, Moving, Table, ids, items, resume, source
 from tests.contracts.loopback import serve
 
 POSITIONAL = [way for way in WAYS if way != "cursor"]
@@ -39,52 +38,6 @@ async def http_fixture() -> AsyncIterator[SharedHttp]:
     """An open client."""
     async with shared_http() as http:
         yield http
-
-
-class Moving(Table):
-    """A list that something is done to after some of the answers."""
-
-    def __init__(self, items: list[dict[str, Any]], *, size: int = 2, is_newest_first: bool = False) -> None:
-        super().__init__(items, size=size)
-        self.is_newest_first = is_newest_first
-        self.after: dict[int, Callable[[], None]] = {}
-        self.stamp = max((item["t"] for item in items), default=0)
-        if is_newest_first:
-            self.items.reverse()
-
-    def touch(self, number: int) -> None:
-        """Update a record: it gets the newest stamp, and the place that goes with it."""
-        self.stamp += 1
-        (old,) = (item for item in self.items if item["id"] == number)
-        self.items.remove(old)
-        self._put({**old, "t": self.stamp})
-
-    def add(self, number: int) -> None:
-        """Another record."""
-        self.stamp += 1
-        self._put({"id": number, "t": self.stamp})
-
-    def drop(self, number: int) -> None:
-        """Take a record away."""
-        self.items[:] = [item for item in self.items if item["id"] != number]
-
-    def _put(self, item: dict[str, Any]) -> None:
-        self.items.insert(0 if self.is_newest_first else len(self.items), item)
-
-    def reset(self) -> None:
-        """As it was in the beginning."""
-        self.items = sorted(({**item, "t": item["id"] + 1} for item in self.items), key=lambda item: item["t"])
-
-    async def moving_answer(self, request: web.Request) -> web.Response:
-        """A page; then what was planned for this moment happens."""
-        response = await self.answer(request)
-        self.after.pop(len(self.asked), lambda: None)()
-        return response
-
-    @property
-    def versions(self) -> set[tuple[int, int]]:
-        """Every record as it is now."""
-        return {(item["id"], item["t"]) for item in self.items}
 
 
 def versions(pages: list[Page]) -> list[tuple[int, int]]:
