@@ -338,8 +338,9 @@ class Segments:
     def join(self, part: Segment) -> None:
         """Rows of ``committed``, which are among those that are collected now."""
         for run in part.runs:
-            if run.table.name not in self._at.start.tables:
-                (self._runs.get(run.table.name) or self._begun(run.table)).add_all(run)
+            name = run.table.name  # the segment has begun before the commit, whether or not it has other rows
+            if name not in self._at.start.tables and (mine := self._runs.setdefault(name, run)) is not run:
+                mine.add_all(run)
 
     def _query(self, event: Event) -> Segment | None:
         query = read_query(event)

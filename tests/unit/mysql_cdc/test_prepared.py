@@ -208,6 +208,22 @@ def test_one_that_was_prepared_before_keeps_the_segment_whole(column: int) -> No
     assert places[-1] == replace(whole.end, gtids=places[-1].gtids)
 
 
+@pytest.mark.parametrize("is_last", [True, False])
+def test_a_segment_that_begins_with_a_commit_comes_once_page_by_page(is_last: bool) -> None:  # noqa: FBT001 - a case
+    """A run behind each page, whether or not others come behind the commit in the same segment."""
+    log, told = WrittenLog(), []
+    changes = [(TABLES[at], events.WRITE_V1, [named(at, "x")]) for at in (0, 1, 3, 4)]
+    log.prepared(b"x", *changes)
+    log.ended(b"x", "COMMIT")
+    if not is_last:
+        log.transaction(*changes)
+    place = Place(FILE)
+    while place.position < log.position:
+        name, ids, place, _ = next(page for page in pages_of(log, place, bytes_max=1_000_000) if page[1])
+        told.append((name, ids))
+    assert told == [(f"w.{TABLES[at].name}", [at] * (1 if is_last else 2)) for at in (0, 1, 3, 4)]
+
+
 def test_the_rest_of_one_in_one_phase_comes_under_another_limit() -> None:
     """Its events are at hand when it is read again, and so much of it is delivered."""
     log = WrittenLog()
