@@ -61,6 +61,10 @@ class Story:
     """Calls of the sink."""
     beside: set[tuple[str, ...]] = field(default_factory=set)
     """Calls that were under way together."""
+    taken: list[str] = field(default_factory=list)
+    """What was put since partitions came last."""
+    twice: list[str] = field(default_factory=list)
+    """What was put again though nothing had failed since."""
 
     def __post_init__(self) -> None:
         """Let the sink act it out, and look at every commit."""
@@ -79,9 +83,12 @@ class Story:
                 await self._suffer(fate)
                 sink.values += values
                 self.settled |= set(values)
+                self.twice += [value for value in values if value in self.taken]
+                self.taken += values
 
         async def open_as_told(partitions: Mapping[Partition, int | None]) -> Offsets:
             async with self._call("open"):
+                self.taken.clear()
                 await self._suffer(self._next(self.opens))
                 return await open_(partitions)
 
@@ -175,6 +182,7 @@ async def test_nothing_is_committed_that_was_not_put(
     while not story.is_over():
         await story.run_once()
     assert story.premature == []
+    assert story.twice == []
     first_times = [int(value or "") for value in dict.fromkeys(world.sink.values)]
     if puts_max == 1:
         assert first_times == sorted(first_times)
