@@ -27,7 +27,7 @@ async def test_hangs(never):
 async def test_hangs():
     while True:
         with contextlib.suppress(BaseException):
-            time.sleep(1)
+            signal.pause()
 """,
     "code_in_c_that_keeps_the_lock": """
 def never():
@@ -40,7 +40,7 @@ def test_hangs():
     never()
 """,
 }
-BEGIN = "import asyncio, contextlib, ctypes, time, pytest\n\ndef test_before():\n    pass\n"
+BEGIN = "import asyncio, contextlib, ctypes, signal, pytest\n\ndef test_before():\n    pass\n"
 END = "\ndef test_after():\n    pass\n\ndef test_last():\n    pass\n"
 
 
