@@ -28,6 +28,7 @@ from spark_batch.avro_types import (
     Slot,
     Temporal,
 )
+from spark_batch.literals.numbers import unscaled_bytes
 
 _TYPES: dict[AvroType, str] = {
     Primitive.BOOLEAN: "boolean",
@@ -150,13 +151,5 @@ def document_text(value: JsonValue, *, is_decimal_numeric: bool) -> str:
     if isinstance(value, list):
         return f"[{','.join(map(inner, value))}]"
     if isinstance(value, ExactNumber):
-        return str(value) if is_decimal_numeric else f'"{_base64_of(value)}"'
+        return str(value) if is_decimal_numeric else f'"{base64.b64encode(unscaled_bytes(value)).decode()}"'
     return json.dumps(value, ensure_ascii=False)
-
-
-def _base64_of(number: ExactNumber) -> str:
-    """Base64 of the unscaled value, two's complement, shortest form."""
-    sign, digits, _ = number.as_tuple()
-    unscaled = int("".join(map(str, digits))) * (-1 if sign else 1)
-    size = (unscaled + (unscaled < 0)).bit_length() // 8 + 1
-    return base64.b64encode(unscaled.to_bytes(size, "big", signed=True)).decode()

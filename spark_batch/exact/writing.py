@@ -30,6 +30,7 @@ from spark_batch.avro_types import (
 )
 from spark_batch.connect_documents import document_text, slot_schema
 from spark_batch.literals.floating import floating, floating_text
+from spark_batch.literals.numbers import unscaled_bytes
 from spark_batch.literals.reading import Number
 from spark_batch.literals.writing import json_text
 from spark_batch.plan import ConverterKind, ConverterSpec
@@ -120,7 +121,7 @@ def _json(  # noqa: PLR0911 - one line a type
         return f"{{{','.join(entries)}}}"
     if isinstance(kind, Decimal):
         number = _decimal(kind, value)
-        return str(number) if is_decimal_numeric else json_text(base64.b64encode(_unscaled(number)).decode())
+        return str(number) if is_decimal_numeric else json_text(base64.b64encode(unscaled_bytes(number)).decode())
     if kind in {Primitive.FLOAT, Primitive.DOUBLE}:
         return floating_text(kind, value)
     return json_text(value, number=str)
@@ -154,13 +155,6 @@ def _decimal(kind: Decimal, value: Number) -> ExactNumber:
     """With every digit of its scale, as Java's BigDecimal has it."""
     exact = Context(prec=kind.precision + 1)
     return ExactNumber(value).quantize(ExactNumber(1).scaleb(-kind.scale), context=exact)
-
-
-def _unscaled(number: ExactNumber) -> bytes:
-    """The unscaled value, two's complement, shortest form."""
-    sign, digits, _ = number.as_tuple()
-    unscaled = int("".join(map(str, digits))) * (-1 if sign else 1)
-    return unscaled.to_bytes((unscaled + (unscaled < 0)).bit_length() // 8 + 1, "big", signed=True)
 
 
 def _framed(schema: str, slot: Slot, value: JsonValue, schema_id: int | None) -> bytes:
@@ -205,7 +199,7 @@ def _datum(kind: AvroType, value: JsonValue) -> Any:  # noqa: PLR0911 - one line
     if isinstance(kind, Map):
         return {key: _datum(kind.values.type, item) for key, item in value.items()}
     if isinstance(kind, Decimal):
-        raw = _unscaled(_decimal(kind, value))
+        raw = unscaled_bytes(_decimal(kind, value))
         sign = b"\xff" if raw[0] & 0x80 else b"\x00"
         return raw if kind.size is None else raw.rjust(kind.size, sign)
     if isinstance(kind, Fixed) or kind is Primitive.BYTES:

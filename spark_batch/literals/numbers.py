@@ -25,6 +25,14 @@ def exact_number(literal: str) -> decimal.Decimal | None:
     return decimal.Decimal(literal)
 
 
+def unscaled_bytes(number: decimal.Decimal) -> bytes:
+    """A decimal's digits as Avro and Connect carry them: two's complement, highest byte first, as short as it goes."""
+    sign, digits, _ = number.as_tuple()
+    whole = int(decimal.Decimal((sign, digits, 0)))
+    # As many bits as a number of its sign needs, and one for the sign.
+    return whole.to_bytes((whole if whole >= 0 else ~whole).bit_length() // 8 + 1, "big", signed=True)
+
+
 def is_zero(literal: str) -> bool:
     """Whether every digit before the exponent is a zero."""
     return not _EXPONENT.sub("", literal).strip("-.0")

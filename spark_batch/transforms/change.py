@@ -28,7 +28,7 @@ from spark_batch.avro_types import (
     Slot,
     Temporal,
 )
-from spark_batch.literals.numbers import DIGITS_MAX, exact_number
+from spark_batch.literals.numbers import DIGITS_MAX, exact_number, unscaled_bytes
 from spark_batch.literals.reading import Number
 from spark_batch.literals.rows import canonical_row
 from spark_batch.literals.writing import json_text
@@ -229,9 +229,8 @@ def _no_value_of_schema() -> Inapplicable:
 def connect_text(kind: AvroType, value: JsonValue) -> bytes:
     """What JsonConverter writes of a canonical value."""
     if isinstance(kind, Decimal) and value is not None:
-        unscaled = int(ExactNumber(value).scaleb(kind.scale, context=EXACT))
-        size = (unscaled + (unscaled < 0)).bit_length() // 8 + 1
-        value = base64.b64encode(unscaled.to_bytes(size, "big", signed=True)).decode()
+        unscaled = ExactNumber(int(ExactNumber(value).scaleb(kind.scale, context=EXACT)))
+        value = base64.b64encode(unscaled_bytes(unscaled)).decode()
     return json_text(value, number=str).encode()
 
 

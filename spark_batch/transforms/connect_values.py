@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from spark_batch.avro_types import JsonValue, Primitive
 from spark_batch.literals.floating import floating, floating_text
+from spark_batch.literals.numbers import unscaled_bytes
 from spark_batch.literals.reading import Number
 from spark_batch.literals.writing import json_text
 from spark_batch.outcome import Reason
@@ -30,6 +31,7 @@ _LOOSE_MAP: Document = {"type": "map"}
 """Of what no schema describes nothing else is told."""
 _FLOATING = {"float": Primitive.FLOAT, "double": Primitive.DOUBLE}
 _EXACT = Context(prec=10_000)
+"""No decimal has more digits; a schema that asks for more is refused with its record."""
 T = TypeVar("T")
 
 
@@ -218,7 +220,7 @@ def _payload(given: ConnectValue, *, is_described: bool = True) -> str:
         is_date = given.schema is not None and given.schema.get("name") == DATE
         return str(value.millis // DAY_MS if is_date else value.millis)
     if isinstance(value, ExactNumber):
-        return f'"{_base64(_unscaled(value))}"'
+        return f'"{_base64(unscaled_bytes(value))}"'
     if isinstance(value, bytes):
         return f'"{_base64(value)}"'
     if isinstance(value, float):
@@ -244,11 +246,3 @@ def _payload_of_many(given: ConnectValue, schema: Document, *, is_described: boo
 
 def _base64(data: bytes) -> str:
     return base64.b64encode(data).decode()
-
-
-def _unscaled(number: ExactNumber) -> bytes:
-    """A decimal's digits as Connect carries them: two's complement, the highest byte first."""
-    sign, digits, _ = number.as_tuple()
-    whole = int(ExactNumber((sign, digits, 0)))
-    # As many bits as a number of its sign needs, and one for the sign.
-    return whole.to_bytes((whole if whole >= 0 else ~whole).bit_length() // 8 + 1, "big", signed=True)

@@ -80,16 +80,8 @@ def sqlite_on(folder: Path) -> OnDisk:
     file = folder / "shop.db"
     keys = {"connection.url": f"jdbc:sqlite:{file}", "auto.create": "true", "offsets.table": "headrace_offsets"}
 
-    @asynccontextmanager
-    async def running() -> AsyncIterator[SinkConnector[Any]]:
-        config = JdbcSink.config_class.parse(keys).config
-        sink = JdbcSink(config)  # type: ignore[arg-type]
-        async with shared_http() as http:
-            await sink.start(SinkContext("shop", 0, SystemClock(), discard, http))
-            try:
-                yield sink
-            finally:
-                await sink.stop()
+    def running() -> AbstractAsyncContextManager[SinkConnector[Any]]:
+        return started(JdbcSink(JdbcSink.config_class.parse(keys).config))  # type: ignore[arg-type]
 
     def written() -> list[int]:
         with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as connection:
@@ -106,23 +98,24 @@ def lines_on(folder: Path) -> OnDisk:
     file = folder / "lines.txt"
     config = FileStreamSinkConfig.model_validate({"file": str(file)})
 
-    @asynccontextmanager
-    async def running() -> AsyncIterator[SinkConnector[Any]]:
-        sink = FileStreamSink(config)
-        async with shared_http() as http:
-            await sink.start(SinkContext("shop", 0, SystemClock(), discard, http))
-            try:
-                yield sink
-            finally:
-                await sink.stop()
-
     def written() -> list[int]:
         return [json.loads(line)["n"] for line in file.read_text().split("\n")[:-1]]
 
     def batch(values: Sequence[Any], begin: int) -> SinkBatch:
         return files_runs.batch_of(values, begin=begin)
 
-    return OnDisk(running, batch, written)
+    return OnDisk(lambda: started(FileStreamSink(config)), batch, written)
+
+
+@asynccontextmanager
+async def started(sink: SinkConnector[Any]) -> AsyncIterator[SinkConnector[Any]]:
+    """As a task of its own, stopped at the end."""
+    async with shared_http() as http:
+        await sink.start(SinkContext("shop", 0, SystemClock(), discard, http))
+        try:
+            yield sink
+        finally:
+            await sink.stop()
 
 
 @pytest.fixture(params=[files_on, table_on, sqlite_on, lines_on])
