@@ -9,7 +9,7 @@ import re
 from functools import partial
 from pathlib import Path
 from threading import Thread
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 import pyspark
 from pyspark.java_gateway import launch_gateway
@@ -44,11 +44,31 @@ def launch_jvm(settings: Mapping[str, str]) -> None:
     # Read from before the start on: a JVM that prints more than a pipe holds would wait for ever.
     Thread(target=partial(tell_lines, os.fdopen(reader, errors="replace")), name="spark-log", daemon=True).start()
     try:
-        popen_options = {"start_new_session": True, "stdout": writer, "stderr": writer}
-        gateway = launch_gateway(conf, popen_options)  # type: ignore[no-untyped-call] # PySpark's
+        gateway = gateway_of_a_jvm(conf, writer)
     finally:
         os.close(writer)
     pyspark.SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001 - PySpark offers no public way
+
+
+def gateway_of_a_jvm(conf: pyspark.SparkConf, output: int) -> Any:
+    """Py4J's gateway to a JVM in a session of its own, which prints to that file descriptor; blocks until it answers.
+
+    This process is never forked for it: a fork while other threads are within gRPC, as those of Spark Connect and of
+    other libraries are, crashes the child before it is the JVM, or hangs.
+    """
+    return launch_gateway(conf, _Unforked(start_new_session=True, stdout=output, stderr=output))  # type: ignore[no-untyped-call] # PySpark's
+
+
+class _Unforked(dict[str, Any]):
+    """Options for Popen to which nobody adds a ``preexec_fn``, the one option that makes it fork.
+
+    PySpark adds one that ignores SIGINT; in a session of its own no terminal sends one.
+    """
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        """As a dict does, for every other option."""
+        if name != "preexec_fn":
+            super().__setitem__(name, value)
 
 
 def tell_lines(lines: IO[str]) -> None:

@@ -13,17 +13,18 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyspark
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.errors import PySparkException
-from pyspark.java_gateway import launch_gateway
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - the customary name
 from pyspark.sql.types import BooleanType
 
 from spark_batch.decode import canonical_value
+from spark_batch.jvm import gateway_of_a_jvm
 from spark_batch.plan import Contract, ConversionPlan, PlanFinding, Rule
 from spark_batch.rules.allowed import REGEX_FUNCTIONS, RULES_MAX
 from spark_batch.rules.judge import judge
@@ -232,11 +233,10 @@ def _all(node: Node) -> Iterator[Node]:
 @contextmanager
 def _parser_alone() -> Iterator[Any]:
     """A JVM with Spark's classes and no session, ended with the block; blocks for seconds while it starts."""
-    conf: Any = pyspark.SparkConf()
+    conf = pyspark.SparkConf()
     conf.set("spark.driver.memory", "256m")
-    with open(os.devnull, "wb") as nowhere:  # noqa: PTH123 - a device
-        options = {"start_new_session": True, "stdout": nowhere, "stderr": nowhere}
-        gateway = launch_gateway(conf, options)  # type: ignore[no-untyped-call] # PySpark's
+    with Path(os.devnull).open("wb") as nowhere:
+        gateway = gateway_of_a_jvm(conf, nowhere.fileno())
     try:
         yield gateway.jvm
     finally:

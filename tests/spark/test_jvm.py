@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
+from pathlib import Path
 
+import pyspark
 import pytest
 from pyspark.errors import AnalysisException, SparkRuntimeException
 from pyspark.sql import SparkSession
 
-from spark_batch.jvm import LOGGER, tell_lines
+from spark_batch.jvm import LOGGER, gateway_of_a_jvm, tell_lines
 from spark_batch.plan import ConversionPlan, ConverterKind, ConverterSpec, PayloadFormat
 from spark_batch.session import jvm_pid
 from tests.spark.engines import LocalEngine, table
@@ -31,6 +33,20 @@ def test_a_signal_for_the_workers_group_is_not_for_spark() -> None:
     pid = jvm_pid()
     assert pid is not None
     assert (os.getpgid(pid), os.getsid(pid)) == (pid, pid)
+
+
+def test_this_process_is_not_forked_for_a_jvm() -> None:
+    """A fork beside threads that are within gRPC, as Spark Connect's are, crashes the child or hangs."""
+    forks: list[str] = []
+    os.register_at_fork(before=lambda: forks.append("forked"))
+    with Path(os.devnull).open("wb") as nowhere:
+        gateway = gateway_of_a_jvm(pyspark.SparkConf().set("spark.driver.memory", "256m"), nowhere.fileno())
+    jvm_is_there = gateway.jvm.java.lang.Math.abs(-3) == 3
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait(timeout=60)
+    assert jvm_is_there
+    assert forks == []
 
 
 def test_what_spark_says_is_one_line_of_the_log_an_event(

@@ -136,12 +136,19 @@ async def test_a_spark_that_dies_again_and_again(kafka: KafkaStack, topic_name: 
     async with a_spark() as spark:
         sinks = Sinks(kafka.bootstrap, sql_properties(topic_name, file, **more), spark=spark, flush_seconds=0.5)
         async with sinks.running():
+            killed: set[int | None] = {None}
             for _ in range(2):
                 seen = len(lines_of(file))
-                await wait_until(lambda seen=seen: len(lines_of(file)) > seen, seconds_max=150)  # type: ignore[misc]
+
+                # What was converted before a kill may be written while the next JVM is on its way.
+                def is_at_work(seen: int = seen) -> bool:
+                    return len(lines_of(file)) > seen and spark.runner.jvm_pid not in killed
+
+                await wait_until(is_at_work, seconds_max=150)
                 pid = spark.runner.jvm_pid
                 assert pid is not None
                 os.kill(pid, signal.SIGKILL)
+                killed.add(pid)
             await wait_until(lambda: len(lines_of(file)) == len(kept(count)), seconds_max=150)
     assert lines_of(file) == printed(*kept(count))
     assert [event.stage for event in sinks.events if isinstance(event, RetryScheduled)]
