@@ -18,6 +18,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import adbc_driver_postgresql.dbapi as adbc
 import asyncmy
 import asyncmy.errors
+import pyarrow as pa
 
 from fetchers.sdk import Disconnected, Fatal, FetchError, Retriable, Secret
 from fetchers.sdk.reach import AddressRefusedError, AllowedAddresses
@@ -162,6 +163,15 @@ def connect_postgresql(login: Login, *, addresses: AllowedAddresses, program: st
     }
     told = " ".join(f"{name}={_libpq(value)}" for name, value in parts.items() if value is not None)
     return adbc.connect(told, autocommit=True)
+
+
+def batches_of(cursor: Any) -> pa.RecordBatchReader:
+    """The result of what a cursor has executed, whose errors are ``adbc.Error`` with their SQLSTATE.
+
+    Those of ``fetch_record_batch`` are ``OSError`` without one, of a lost connection and of a statement alike.
+    """
+    reader: pa.RecordBatchReader = cursor._results.reader  # noqa: SLF001 - https://github.com/apache/arrow-adbc/issues/1523
+    return reader
 
 
 def cancel_postgresql(connection: Any) -> None:
