@@ -8,7 +8,6 @@ import json
 import random
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
-from typing import Any
 
 import pytest
 
@@ -16,14 +15,16 @@ from fetchers.mysql_cdc.config import MySqlCdcConfig
 from fetchers.mysql_cdc.fetcher import MySqlCdcSource
 from fetchers.postgres_cdc.config import PostgresCdcConfig
 from fetchers.postgres_cdc.fetcher import PostgresCdcSource
-from fetchers.sdk import Page, Retriable, SourceConnector, SystemClock
+from fetchers.sdk import Page, Retriable, SystemClock
 from fetchers.sdk.testing.context import FakeContext
+from fetchers.sql.fetcher import JdbcSource
 from tests.databases import MySql, Postgres
 from tests.fault_proxy import FaultProxy
 from tests.integration.postgres_cdc.test_postgres_log import Followed
 from tests.integration.sql.reading import source as jdbc_source
 
 pytestmark = pytest.mark.integration
+Source = PostgresCdcSource | MySqlCdcSource | JdbcSource
 SECONDS_MAX = 240.0
 CUTS = 4
 MARK = "cut-here"
@@ -42,7 +43,7 @@ def expected(count: int) -> list[tuple[int, str]]:
 
 
 async def read(
-    proxy: FaultProxy, made: Callable[[], SourceConnector[Any]], context: FakeContext, count: int
+    proxy: FaultProxy, made: Callable[[], Source], context: FakeContext, count: int
 ) -> list[tuple[int, str]]:
     """The rows of the pages, each committed as the worker would; the source is begun anew where it has failed."""
     proxy.cut_behind, proxy.lost, proxy.losses_max = MARK.encode(), 0, CUTS
