@@ -49,7 +49,7 @@ class Installed:
     folder: Path
 
     def run(
-        self, *arguments: str, environ: Mapping[str, str] | None = None, seconds_max: int = 60
+        self, *arguments: str, environ: Mapping[str, str] | None = None, seconds_max: int = 180
     ) -> subprocess.CompletedProcess[str]:
         """Call `headrace` in a folder of its own, without a path to the repository."""
         return subprocess.run(

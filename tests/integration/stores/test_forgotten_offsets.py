@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 ONE, TWO = {"file": "1"}, {"file": "2"}
 COMPACTED_AT_ONCE = {"segment.ms": "50", "min.cleanable.dirty.ratio": "0.0", "delete.retention.ms": "100"}
-COMPACTED_SECONDS_MAX = 90
+COMPACTED_SECONDS_MAX = 300
 LOOK_SECONDS = 0.1
 _BROKER = 4
 SETTINGS = [("log.cleaner.backoff.ms", "200"), ("min.insync.replicas", "1")]
