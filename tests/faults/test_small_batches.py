@@ -16,7 +16,7 @@ from tests.faults.worker_life import WorkerLife, wait_until, write_properties
 from tests.stack import KafkaStack
 
 pytestmark = [pytest.mark.faults, pytest.mark.integration, pytest.mark.slow]
-PROGRESS_SECONDS_MAX = 180.0
+PROGRESS_SECONDS_MAX = 300.0
 MANY = 300
 """Rows of one transaction, which is one micro-batch: too many for the small way."""
 
@@ -39,7 +39,7 @@ def test_a_connector_that_changes_its_way_keeps_order_and_delivers_each_change_o
                 life.kill()
                 life.start()
             else:
-                assert wait_until(life.kill_spark, seconds_max=60), "no Spark was started"
+                assert wait_until(life.kill_spark, seconds_max=PROGRESS_SECONDS_MAX), "no Spark was started"
             seen = committed_end(kafka.bootstrap, topic)
             _single_rows(postgres, 10 + number)
             assert wait_for_commits(kafka.bootstrap, topic, beyond=seen, seconds_max=PROGRESS_SECONDS_MAX)

@@ -16,7 +16,7 @@ from tests.faults.worker_life import LOG_LOOK_SECONDS, WorkerLife, wait_until, w
 from tests.stack import KafkaStack
 
 pytestmark = [pytest.mark.faults, pytest.mark.integration, pytest.mark.slow]
-PROGRESS_SECONDS_MAX = 120.0
+PROGRESS_SECONDS_MAX = 240.0
 
 
 @pytest.mark.timeout(600)

@@ -43,7 +43,7 @@ def test_an_embedded_worker_needs_nothing_else(tmp_path: Path) -> None:
         assert [item["number"] for item in journal.decoded(values, registry_url=url)] == list(range(2 * LINES))
         left = life.kill()
         assert len(left) >= 3
-        assert wait_until(lambda: not any(process.is_running() for process in left), seconds_max=60)
+        assert wait_until(lambda: not any(process.is_running() for process in left), seconds_max=180)
     finally:
         life.end()
 
