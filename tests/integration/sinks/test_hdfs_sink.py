@@ -16,8 +16,6 @@ from tests.stack import KafkaStack
 
 pytestmark = [pytest.mark.integration, pytest.mark.faults, pytest.mark.slow]
 PRINTED = Path(__file__).parents[3] / "docs" / "examples" / "seeds" / "quickstart-hdfs.properties"
-QUICK = {"consumer.override.session.timeout.ms": "6000"}
-"""So that the group soon notices who was killed."""
 
 
 @pytest.mark.timeout(400)
@@ -27,7 +25,7 @@ async def test_the_printed_names_each_record_once_over_a_kill(kafka: KafkaStack,
     assert (printed["topics"], printed["hdfs.url"]) == ("test_hdfs", "hdfs://localhost:9000")
     url = f"{hdfs}/{topic_name}"
     store = HdfsStore(url)
-    properties = {**printed, **QUICK, "hdfs.url": url}
+    properties = {**printed, "hdfs.url": url}
     folder = "topics/test_hdfs/partition=0"
     names = [f"test_hdfs+0+{begin:010}+{begin + 2:010}.avro" for begin in (0, 3, 6)]
     values: list[bytes | None] = [b'{"n": %d}' % number for number in range(10)]

@@ -39,7 +39,6 @@ async def _killed(kafka: KafkaStack, topic: str, url: str, found: Callable[[], A
         "table.name.format": "numbers",
         "offsets.table": "headrace_offsets",
         "value.converter": "org.apache.kafka.connect.json.JsonConverter",
-        "consumer.override.session.timeout.ms": "6000",
         "consumer.override.max.poll.records": "20",
     }
 

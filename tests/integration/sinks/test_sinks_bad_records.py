@@ -209,7 +209,7 @@ async def test_bad_records_among_good_ones(  # noqa: PLR0917 - fixtures
             "errors.deadletterqueue.context.headers.enable": "true",
         }
         async with Sinks(kafka.bootstrap, tolerant, flush_seconds=0.2).running():
-            async with asyncio.timeout(100):
+            async with asyncio.timeout(200):
                 while await case.written() != GOOD or len(await stored(kafka.bootstrap, letters)) < RECORDS - len(GOOD):
                     await asyncio.sleep(LOOK_SECONDS)
         assert await case.written() == GOOD

@@ -25,7 +25,7 @@ from pyiceberg.exceptions import NoSuchTableError
 from tests.bound import bound
 from tests.databases import MariaDb, Postgres
 from tests.iceberg_rest import RestLake
-from tests.integration.sinks.sink_runs import LOOK_SECONDS, Sinks, make_topic, produce, wait_until
+from tests.integration.sinks.sink_runs import LOOK_SECONDS, QUICK, Sinks, make_topic, produce, wait_until
 from tests.object_storage import Bucket
 from tests.stack import KafkaStack
 
@@ -37,11 +37,8 @@ SCHEMA = b'{"type":"struct","fields":[{"field":"n","type":"int32"}]}'
 JSON = {
     "value.converter": "org.apache.kafka.connect.json.JsonConverter",
     "value.converter.schemas.enable": "false",
-    "consumer.override.session.timeout.ms": "6000",
     "consumer.override.max.poll.records": "100",
 }
-CALM = {"consumer.override.session.timeout.ms": "30000"}
-"""Of the one that goes on: a busy machine that keeps it waiting does not take its partition away."""
 Read = Callable[[], Awaitable[object]]
 
 
@@ -60,7 +57,7 @@ class Frozen:
     async def asleep(self) -> AsyncIterator[Frozen]:
         """It is frozen when the block begins, and killed when it ends."""
         program = Path(__file__).with_name("frozen_process.py")
-        command = [sys.executable, str(program), self.bootstrap, json.dumps(self.properties)]
+        command = [sys.executable, str(program), self.bootstrap, json.dumps({**self.properties, **QUICK})]
         command += [self.call, str(self.number), str(self.told_in)]
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         self._process = await asyncio.to_thread(subprocess.Popen, bound(command), cwd=ROOT, env=environment)
@@ -107,7 +104,7 @@ async def put_to_the_test(frozen: Frozen, topic: str, read: Read, expected: Call
 
     await make_topic(frozen.bootstrap, topic)
     await bring(0, BEFORE)
-    sinks = Sinks(frozen.bootstrap, {**frozen.properties, **CALM}, flush_seconds=0.5)
+    sinks = Sinks(frozen.bootstrap, frozen.properties, flush_seconds=0.5)
     async with frozen.asleep(), sinks.running():
         await wait_for(BEFORE)
         told = await frozen.wake()
