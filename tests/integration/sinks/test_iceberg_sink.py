@@ -78,9 +78,10 @@ async def test_killed_at_a_commit(kafka: KafkaStack, rest_lake: RestLake, topic_
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         run = partial(subprocess.run, bound(command), cwd=ROOT, env=environment, check=False, timeout=200)
         await bring(RECORDS)
-        running = asyncio.create_task(asyncio.to_thread(run))
-        while not (await asyncio.wait([running], timeout=1))[0]:
-            await bring(20)  # which another commit is of: one may hold all that was there
+        async with asyncio.TaskGroup() as group:
+            running = group.create_task(asyncio.to_thread(run))
+            while not (await asyncio.wait([running], timeout=1))[0]:
+                await bring(20)  # which another commit is of: one may hold all that was there
         assert running.result().returncode == -signal.SIGKILL
     await bring(RECORDS)
     async with Sinks(kafka.bootstrap, properties).running():
