@@ -136,9 +136,8 @@ class WorkerLife:
 
 
 def _events_in(text: str, name: str) -> list[dict[str, Any]]:
-    # The last line may be still on its way into the file.
-    whole = text[: text.rfind("\n") + 1]
-    lines = [json.loads(line) for line in whole.splitlines() if line.startswith('{"')]
+    # The last line may be half written.
+    lines = [json.loads(line) for line in text.splitlines(keepends=True) if line.startswith('{"') and line[-1] == "\n"]
     return [line for line in lines if not name or line.get("event") == name]
 
 
