@@ -31,7 +31,7 @@ class Counting:
         thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="counting server")
         thread.start()
         try:
-            assert self._is_up.wait(30)
+            assert self._is_up.wait(120)
             yield
         finally:
             self._is_over.set()

@@ -82,7 +82,7 @@ def test_every_record_is_there_exactly_once_whatever_was_killed(
             with source.growing():
                 life.start()
                 chaos.run(kills=pytestconfig.getoption("--kills"))
-            assert life.stop(seconds_max=60) == 0, life.log_text()[-4000:]
+            assert life.stop(seconds_max=180) == 0, life.log_text()[-4000:]
             life.start("--until-idle", "2")
             assert life.wait(seconds_max=300) == 0, life.log_text()[-4000:]
         finally:

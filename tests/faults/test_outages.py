@@ -124,7 +124,7 @@ def test_outages_are_waited_for(stage: Stage) -> None:
         _fill_disk(stage)
         stage.wait_for_progress()
         stage.wait_for_health(lambda status, _: status == 200, what="all is back")
-    assert life.stop(seconds_max=60) == 0, life.log_text()[-4000:]
+    assert life.stop(seconds_max=180) == 0, life.log_text()[-4000:]
     life.start("--until-idle", "2")
     assert life.wait(seconds_max=120) == 0, life.log_text()[-4000:]
     assert life.events("task_failed") == []

@@ -42,7 +42,7 @@ class Posting:
         thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="posting")
         thread.start()
         try:
-            assert self._is_up.wait(30)
+            assert self._is_up.wait(120)
             yield
         finally:
             self._is_over.set()

@@ -219,7 +219,7 @@ class FinishedRun:
             if self.is_running_seen and self.delivered("orders", "http") == {"orders": len(ORDERS), "http": ITEMS}:
                 (self.folder / "seen").touch()
             pause(LOOK_SECONDS)
-        self.exit_code = self.life.wait(seconds_max=60)
+        self.exit_code = self.life.wait(seconds_max=180)
 
 
 def _are_running(status: int, health: str) -> bool:

@@ -103,7 +103,7 @@ def run(
         assert have_failed, life.log_text()[-6000:]
         status, health = life.get("/health/ready")
         assert status == 503
-        exit_code = life.stop(seconds_max=60)
+        exit_code = life.stop(seconds_max=180)
         delivered = journal.committed_records(kafka.bootstrap, f"{prefix}-intolerant")
         values = [record.value for record in delivered]
         yield FailedRun(life, kafka.bootstrap, prefix, folder, exit_code, health, large, values)

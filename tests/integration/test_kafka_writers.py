@@ -194,7 +194,7 @@ async def test_a_limit_that_is_lowered_meanwhile_is_asked_for_by_the_next_writer
 
 async def commit_until_refused(writer: TransactionalWriter, write: TopicRecords) -> None:
     """A setting counts a moment after it was changed."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(180):
         while True:
             await writer.commit([write])
 

@@ -37,7 +37,7 @@ def test_an_embedded_worker_needs_nothing_else(tmp_path: Path) -> None:
             )
             assert is_there, life.log_text()[-4000:]
             if number == 1:
-                assert life.stop(seconds_max=60) == 0, life.log_text()[-4000:]
+                assert life.stop(seconds_max=180) == 0, life.log_text()[-4000:]
         values = [record.value for record in journal.committed_records(bootstrap, "numbers")]
         url = f"http://127.0.0.1:{registry_port}/apis/ccompat/v7"
         assert [item["number"] for item in journal.decoded(values, registry_url=url)] == list(range(2 * LINES))

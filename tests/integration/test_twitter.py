@@ -111,7 +111,7 @@ def _records(bootstrap: str) -> list[StoredRecord]:
 
 
 def _latest(registry_url: str, subject: str) -> dict[str, Any]:
-    with urllib.request.urlopen(f"{registry_url}/subjects/{subject}/versions/latest", timeout=60) as answer:  # noqa: S310 - our own
+    with urllib.request.urlopen(f"{registry_url}/subjects/{subject}/versions/latest", timeout=180) as answer:  # noqa: S310 - our own
         schema: dict[str, Any] = json.loads(json.load(answer)["schema"])
     return schema
 

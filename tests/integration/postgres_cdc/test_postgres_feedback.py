@@ -24,7 +24,7 @@ from tests.apis.rest.certificates import Authority
 from tests.databases import HAS_POSTGRES, DatabaseServer, Postgres, running_postgres
 from tests.integration.postgres_cdc.test_postgres_log import Followed, is_after_snapshot, records
 
-SECONDS_MAX = 120.0
+SECONDS_MAX = 300.0
 LOOK_SECONDS = 0.02
 LARGE_BYTES = 30_000_000
 TIMEOUT_SECONDS = 30

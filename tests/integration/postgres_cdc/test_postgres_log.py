@@ -22,7 +22,7 @@ from tests.databases import Postgres
 CLIENTS, TRANSACTIONS, FIRST_ROWS = 3, 16, 100
 SERVER = {"server": "srv"}
 TABLES = {"server": "srv", "snapshot": "tables"}
-SECONDS_MAX = 120.0
+SECONDS_MAX = 300.0
 
 
 class Followed:

@@ -93,7 +93,7 @@ async def test_inserts_into_sqlite_of_a_killed_worker(kafka: KafkaStack, topic_n
         made.execute(MADE)
 
     async def found() -> tuple[int, ...]:
-        with closing(sqlite3.connect(file, timeout=30)) as connection:
+        with closing(sqlite3.connect(file, timeout=120)) as connection:
             counted: tuple[int, ...] = connection.execute(FOUND).fetchone()
             return counted
 

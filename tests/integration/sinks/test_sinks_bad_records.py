@@ -66,7 +66,7 @@ async def of_sqlite(folder: Path, _topic: str, _opensearch: Callable[[], str]) -
         made.execute("create table rows (n int, text varchar(5))")
 
     async def written() -> list[int]:
-        with closing(sqlite3.connect(file, timeout=30)) as connection:
+        with closing(sqlite3.connect(file, timeout=120)) as connection:
             return [row[0] for row in connection.execute("select n from rows order by n")]
 
     keys = {

@@ -193,7 +193,7 @@ async def test_of_sqlite(kafka: KafkaStack, topic_name: str, tmp_path: Path) -> 
     file = tmp_path / "shop.db"
 
     async def read() -> object:
-        with closing(sqlite3.connect(file, timeout=30)) as connection:
+        with closing(sqlite3.connect(file, timeout=120)) as connection:
             if not connection.execute("select 1 from sqlite_master where name = 'numbers'").fetchall():
                 return []
             return [row[0] for row in connection.execute("select n from numbers order by n")]

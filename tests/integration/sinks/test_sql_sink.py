@@ -231,7 +231,7 @@ def test_a_standalone_worker_selects(kafka: KafkaStack, tmp_path: Path) -> None:
             lambda: len(lines_of(tmp_path / "out.txt")) >= len(kept(9)), seconds_max=RUN_SECONDS_MAX
         )
         assert is_written, life.log_text()[-4000:]
-        assert life.stop(seconds_max=60) == 0, life.log_text()[-4000:]
+        assert life.stop(seconds_max=180) == 0, life.log_text()[-4000:]
         assert lines_of(tmp_path / "out.txt") == printed(*kept(9))
         attack = "SELECT IDENTIFIER('java_' || 'method')('x', 'y') AS a FROM record"
         write_properties(files[2], {**sink, "transforms.split.sql": attack})

@@ -93,4 +93,4 @@ async def stop_following(tail: TopicTail) -> None:
     """What it has read it keeps."""
     for task in tuple(tail._background._tasks):
         task.cancel()
-    await tail._background.wait(seconds_max=60)
+    await tail._background.wait(seconds_max=180)

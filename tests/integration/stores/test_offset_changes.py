@@ -162,7 +162,7 @@ async def test_a_topic_of_its_own_counts_more_than_the_workers(settings: KafkaSe
 
 async def wait_until_worker_has(worker: ConnectorOffsets, entries: list[OffsetEntry]) -> None:
     """Copies follow in the background."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(180):
         while await worker.entries("c") != entries:
             await asyncio.sleep(LOOK_SECONDS)
 
