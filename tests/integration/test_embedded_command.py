@@ -14,7 +14,7 @@ import pytest
 
 from service.embedded.probe import is_broker_ready
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 _ROOT = Path(__file__).parents[2]
 _COMMAND = """

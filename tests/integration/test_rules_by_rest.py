@@ -25,7 +25,7 @@ LOOK_SECONDS, WAIT_SECONDS_MAX = 0.1, 120.0
 
 
 @pytest.mark.integration
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(600)
 async def test_a_config_that_is_put_changes_the_rules_under_the_connection(
     kafka: KafkaStack, topic_name: str, tmp_path: Path
 ) -> None:

@@ -12,7 +12,7 @@ from tests import journal
 from tests.faults.topic_watch import committed_end
 from tests.faults.worker_life import LOG_LOOK_SECONDS, WorkerLife, wait_until, write_properties
 
-pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 
 SCHEMA = {"type": "record", "name": "Numbered", "fields": [{"name": "number", "type": "long"}]}
 LINES = 50

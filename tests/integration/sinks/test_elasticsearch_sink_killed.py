@@ -51,7 +51,7 @@ class FaultyDoor:
         return web.Response(body=body, status=answer.status, content_type=answer.content_type)
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(600)
 async def test_replays_leave_each_document_as_its_last_record_says(
     kafka: KafkaStack, topic_name: str, opensearch: str
 ) -> None:

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.faults, pytest.mark.slow]
 PRINTED = Path(__file__).parents[3] / "docs" / "examples" / "seeds" / "quickstart-hdfs.properties"
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(600)
 async def test_the_printed_names_each_record_once_over_a_kill(kafka: KafkaStack, hdfs: str, topic_name: str) -> None:
     """Ten records are three files and one that is open, whoever was killed on the way; only the address is replaced."""
     printed = read_properties(PRINTED)

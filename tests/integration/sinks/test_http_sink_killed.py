@@ -39,7 +39,7 @@ class Hook:
         return web.Response()
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 async def test_no_record_is_lost_with_a_killed_worker(kafka: KafkaStack, topic_name: str) -> None:
     """What was posted and not committed is posted again; a server that knows the names of requests has it once."""
     hook = Hook()

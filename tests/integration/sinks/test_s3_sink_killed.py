@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.faults, pytest.mark.slow]
 RECORDS, OBJECTS_SEEN = 300, 3
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 async def test_each_record_is_in_one_object_over_a_kill(kafka: KafkaStack, bucket: Bucket, topic_name: str) -> None:
     """Whoever comes next makes whole what was committed, and goes on behind it."""
     properties = {

@@ -177,7 +177,7 @@ async def of_files(folder: Path, topic: str, _opensearch: Callable[[], str]) -> 
     yield BadCase(keys, {"n": 10**17}, written)
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("place", [of_sqlite, of_search, of_http, of_iceberg, of_files])
 async def test_bad_records_among_good_ones(  # noqa: PLR0917 - fixtures
     place: Any, kafka: KafkaStack, topic_name: str, tmp_path: Path, request: pytest.FixtureRequest

@@ -29,7 +29,7 @@ from tests.integration.sinks.sink_runs import LOOK_SECONDS, QUICK, Sinks, make_t
 from tests.object_storage import Bucket
 from tests.stack import KafkaStack
 
-pytestmark = [pytest.mark.integration, pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration, pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(600)]
 ROOT = Path(__file__).parents[3]
 BEFORE, AFTER, KEYS = 400, 200, 50
 """Records before the first worker wakes and after it, and how many keys they have."""
