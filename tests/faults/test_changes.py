@@ -93,9 +93,7 @@ def test_killed_worker_and_killed_postgresql_leave_every_change_once(
     try:
         _killed_in_turn(kafka, topic, life, server=postgres.server, run=run, difference=difference)
     finally:
-        postgres.run(
-            f"select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name = '{postgres.name}'"
-        )
+        postgres.drop_slot()
 
 
 def _life(kafka: KafkaStack, name: str, folder: Path, properties: dict[str, str]) -> WorkerLife:

@@ -56,9 +56,7 @@ def test_a_connector_that_changes_its_way_keeps_order_and_delivers_each_change_o
         assert "spark_after_small" not in ways
     finally:
         life.end()
-        postgres.run(
-            f"select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name = '{postgres.name}'"
-        )
+        postgres.drop_slot()
 
 
 def _life(kafka: KafkaStack, postgres: Postgres, name: str, folder: Path) -> WorkerLife:

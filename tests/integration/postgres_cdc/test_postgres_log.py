@@ -112,7 +112,7 @@ class Followed:
         connection.autocommit = True
         with connection.cursor() as cursor:
             cursor.execute(
-                "select pg_terminate_backend(pid, 10000) from pg_stat_activity where datname = %s and pid <> "
+                "select pg_terminate_backend(pid, 120000) from pg_stat_activity where datname = %s and pid <> "
                 "pg_backend_pid()",
                 (self.postgres.name,),
             )
