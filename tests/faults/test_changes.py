@@ -142,7 +142,7 @@ def _killed_in_turn(
         run(_transactions(21))
         is_read = wait_until(lambda: not difference(), seconds_max=PROGRESS_SECONDS_MAX, look_seconds=LOG_LOOK_SECONDS)
         assert is_read, f"{difference()}\n{life.log_text()[-6000:]}"
-        assert life.stop(seconds_max=180) == 0, life.log_text()[-6000:]
+        assert life.stop(seconds_max=300) == 0, life.log_text()[-6000:]
         assert not difference()
     finally:
         life.end()

@@ -75,7 +75,7 @@ def test_killed_worker_and_killed_database_leave_the_topic_equal_to_the_table(
             look_seconds=LOG_LOOK_SECONDS,
         )
         assert is_read, life.log_text()[-6000:]
-        assert life.stop(seconds_max=180) == 0, life.log_text()[-6000:]
+        assert life.stop(seconds_max=300) == 0, life.log_text()[-6000:]
     finally:
         life.end()
     assert {each: _ids(kafka, each) for each in expected} == expected

@@ -62,7 +62,7 @@ class Posting:
                     self.ids.append(self.x.post(f"kafka {len(self.ids)}").id)
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_a_killed_worker_loses_no_post_and_repeats_none(kafka: KafkaStack, topic_name: str, tmp_path: Path) -> None:
     """X sends whole minutes again after each kill; the topic has each post once. Then it is idle."""
     posting = Posting()

@@ -45,7 +45,7 @@ def test_a_connector_that_changes_its_way_keeps_order_and_delivers_each_change_o
             assert wait_for_commits(kafka.bootstrap, topic, beyond=seen, seconds_max=PROGRESS_SECONDS_MAX)
         expected = _ids(postgres)
         assert wait_until(lambda: set(_delivered(kafka, topic)) >= expected, seconds_max=PROGRESS_SECONDS_MAX)
-        assert life.stop(seconds_max=180) == 0
+        assert life.stop(seconds_max=300) == 0
         delivered = _delivered(kafka, topic)
         assert set(delivered) == expected
         lsns = [lsn for lsn, _ in delivered.values()]

@@ -37,13 +37,13 @@ def test_an_embedded_worker_needs_nothing_else(tmp_path: Path) -> None:
             )
             assert is_there, life.log_text()[-4000:]
             if number == 1:
-                assert life.stop(seconds_max=180) == 0, life.log_text()[-4000:]
+                assert life.stop(seconds_max=300) == 0, life.log_text()[-4000:]
         values = [record.value for record in journal.committed_records(bootstrap, "numbers")]
         url = f"http://127.0.0.1:{registry_port}/apis/ccompat/v7"
         assert [item["number"] for item in journal.decoded(values, registry_url=url)] == list(range(2 * LINES))
         left = life.kill()
         assert len(left) >= 3
-        assert wait_until(lambda: not any(process.is_running() for process in left), seconds_max=180)
+        assert wait_until(lambda: not any(process.is_running() for process in left), seconds_max=300)
     finally:
         life.end()
 

@@ -121,7 +121,7 @@ async def test_aborted_offsets_are_never_seen(settings: KafkaSettings, topic_nam
     await producer.begin_transaction()
     await (await producer.send(topic_name, b'{"position":2}', key=b'["c",{}]'))
     await producer.abort_transaction()
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(300):
         assert await store.read("c") == {"{}": {"position": 1}}
     await store.close()
     await writer.stop()

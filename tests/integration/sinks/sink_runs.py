@@ -31,7 +31,7 @@ from service.worker.lending import ClientSettings
 from service.worker.schemas import RegistrySchemas
 from tests.unit.sinks.fakes import NoSpark
 
-WAIT_SECONDS_MAX = 120.0
+WAIT_SECONDS_MAX = 240.0
 LOOK_SECONDS = 0.05
 CALM = {"consumer.session.timeout.ms": "60000"}
 """Of tasks in this process, which take leave: a busy machine that keeps them waiting does not take partitions away."""
@@ -128,7 +128,7 @@ async def wait_until(condition: Callable[[], bool], *, seconds_max: float = WAIT
             await asyncio.sleep(LOOK_SECONDS)
 
 
-async def wait_until_found(condition: Callable[[], bool], *, seconds_max: float = 2 * WAIT_SECONDS_MAX) -> None:
+async def wait_until_found(condition: Callable[[], bool], *, seconds_max: float = WAIT_SECONDS_MAX) -> None:
     """The same in a thread, for what a server is asked: tasks of this process go on meanwhile."""
     async with asyncio.timeout(seconds_max):
         while not await asyncio.to_thread(condition):

@@ -84,7 +84,7 @@ async def test_replays_leave_each_document_as_its_last_record_says(
             door.may_answer.set()
             sinks = Sinks(kafka.bootstrap, properties, flush_seconds=0.5)
             async with sinks.running():
-                async with asyncio.timeout(120):
+                async with asyncio.timeout(300):
                     while await found(client, opensearch, topic_name) != expected():
                         await asyncio.sleep(0.2)
     assert door.lost == len(LOST), "no answer was lost: nothing was proven"

@@ -43,7 +43,7 @@ async def _killed(kafka: KafkaStack, topic: str, url: str, found: Callable[[], A
     }
 
     async def wait_for(count: int) -> None:
-        async with asyncio.timeout(120):
+        async with asyncio.timeout(300):
             while (await found())[0] < count:
                 await asyncio.sleep(LOOK_SECONDS)
 

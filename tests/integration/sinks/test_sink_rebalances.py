@@ -69,7 +69,7 @@ async def test_nothing_comes_before_the_listener_has_said_where_to_begin(kafka: 
     await consumer.start()
     try:
         offsets: list[int] = []
-        async with asyncio.timeout(120):
+        async with asyncio.timeout(300):
             while not offsets or offsets[-1] < 9:
                 table = await consumer.poll(seconds_max=0.2)
                 if table is not None:

@@ -98,7 +98,7 @@ async def put_to_the_test(frozen: Frozen, topic: str, read: Read, expected: Call
         await produce(frozen.bootstrap, topic, payloads(begin, count, with_schema=not is_schemaless), keys)
 
     async def wait_for(count: int) -> None:
-        async with asyncio.timeout(120):
+        async with asyncio.timeout(300):
             while await read() != expected(count):
                 await asyncio.sleep(LOOK_SECONDS)
 
