@@ -272,6 +272,12 @@ class Postgres:
             found: list[tuple[Any, ...]] = cursor.fetchall()
             return found
 
+    def drop_slot(self) -> None:
+        """The slot of the database's name, if there is one; its last reader may be ending still."""
+        slot = f"from pg_replication_slots where slot_name = '{self.name}'"
+        self.run(f"select pg_terminate_backend(active_pid, 120000) {slot} and active")
+        self.run(f"select pg_drop_replication_slot(slot_name) {slot}")
+
 
 @contextmanager
 def own_postgres(made: Postgres) -> Iterator[Postgres]:
