@@ -27,8 +27,13 @@ HEAP_MIB = 320
 START_SECONDS_MAX = 170.0
 STOP_SECONDS_MAX = 20.0
 ANSWER_SECONDS_MAX = 95.0
-PATIENT = {"offset.flush.timeout.ms": "60000", "task.shutdown.graceful.timeout.ms": "60000"}
-"""Java's five seconds each: a task that stops on a busy machine would leave an offset behind what it has written."""
+PATIENT = {
+    "offset.flush.timeout.ms": "60000",
+    "task.shutdown.graceful.timeout.ms": "60000",
+    "session.timeout.ms": "60000",
+}
+"""By default five to ten seconds each: on a busy machine a task that stops would leave an offset behind what it has
+written, and a worker that is kept waiting would be put out of its group."""
 _MAIN_CLASS = "org.apache.kafka.connect.cli.ConnectDistributed"
 _LOGGING = """\
 status=error

@@ -11,7 +11,7 @@ import pytest
 from tests.databases import Postgres
 from tests.faults.numbered_lines import job_files
 from tests.faults.topic_watch import wait_for_commits
-from tests.faults.worker_life import WorkerLife, wait_until, write_properties
+from tests.faults.worker_life import ANSWER_SECONDS_MAX, WorkerLife, wait_until, write_properties
 from tests.stack import KafkaStack
 
 pytestmark = [pytest.mark.faults, pytest.mark.integration, pytest.mark.slow]
@@ -62,5 +62,5 @@ def test_a_delete_takes_the_slot_away_and_a_stop_does_not(
 def _ask(life: WorkerLife, method: str, path: str) -> None:
     life.get("/")
     request = urllib.request.Request(life._url + path, method=method)  # noqa: S310 - our own
-    with urllib.request.urlopen(request, timeout=30):  # noqa: S310 - our own
+    with urllib.request.urlopen(request, timeout=ANSWER_SECONDS_MAX):  # noqa: S310 - our own
         pass

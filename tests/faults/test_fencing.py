@@ -48,11 +48,11 @@ def test_the_older_of_two_workers_is_fenced(
             assert (status, "took over" in health) == (503, True)
             seen = committed_end(kafka.bootstrap, topic_name)
             assert wait_for_commits(kafka.bootstrap, topic_name, beyond=seen, seconds_max=180)
-            assert older.stop(seconds_max=60) == 1
+            assert older.stop(seconds_max=180) == 1
             assert newer.events("task_failed") == []
-        assert newer.stop(seconds_max=60) == 0
+        assert newer.stop(seconds_max=180) == 0
         newer.start("--until-idle", "2")
-        assert newer.wait(seconds_max=120) == 0, newer.log_text()[-4000:]
+        assert newer.wait(seconds_max=300) == 0, newer.log_text()[-4000:]
     finally:
         older.end()
         newer.end()

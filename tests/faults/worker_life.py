@@ -135,7 +135,8 @@ class WorkerLife:
 
 
 def _events_in(text: str, name: str) -> list[dict[str, Any]]:
-    lines = [json.loads(line) for line in text.splitlines() if line.startswith('{"')]
+    # The last line may be half written.
+    lines = [json.loads(line) for line in text.splitlines(keepends=True) if line.startswith('{"') and line[-1] == "\n"]
     return [line for line in lines if not name or line.get("event") == name]
 
 
