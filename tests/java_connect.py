@@ -24,7 +24,7 @@ from service.embedded.running import Running, running
 from tests.stack import KafkaStack
 
 HEAP_MIB = 320
-START_SECONDS_MAX = 170.0
+START_SECONDS_MAX = 300.0
 STOP_SECONDS_MAX = 20.0
 ANSWER_SECONDS_MAX = 95.0
 PATIENT = {
