@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -34,6 +35,16 @@ PATIENT = {
 }
 """By default five to ten seconds each: on a busy machine a task that stops would leave an offset behind what it has
 written, and a worker that is kept waiting would be put out of its group."""
+AGAIN_SECONDS_MAX = 240.0
+LOOK_SECONDS = 0.2
+_LATER = (
+    "no known leader",
+    "conflicting operation",
+    "stale configuration",
+    "a rebalance is expected",
+    # The consumers of a sink that is STOPPED may be on their way out of their group.
+    "haven't stopped completely yet",
+)
 _MAIN_CLASS = "org.apache.kafka.connect.cli.ConnectDistributed"
 _LOGGING = """\
 status=error
@@ -79,8 +90,22 @@ class JavaConnect:
     jvm: GuardedJvm
 
     def ask(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
-        """Status and decoded body of one request; blocks, so from a loop by ``asyncio.to_thread``."""
-        return asked(self.url, method, path, body)
+        """Status and decoded body of one request, made again while a rebalance is in its way, as its clients do it.
+
+        Each connector that comes or goes brings one. Blocks, so from a loop by ``asyncio.to_thread``.
+        """
+        for _ in range(int(AGAIN_SECONDS_MAX / LOOK_SECONDS)):
+            status, answer = asked(self.url, method, path, body)
+            if not is_to_be_asked_again(status, answer):
+                break
+            threading.Event().wait(LOOK_SECONDS)
+        return status, answer
+
+
+def is_to_be_asked_again(status: int, body: Any) -> bool:
+    """Whether a worker says, in Connect's words, that it can do something only later."""
+    message = str(body.get("message")) if isinstance(body, dict) else ""
+    return status in {409, 500} and any(words in message for words in _LATER)
 
 
 def asked(url: str, method: str, path: str, body: object = None) -> tuple[int, Any]:
