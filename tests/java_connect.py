@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+import time
 import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -94,12 +95,12 @@ class JavaConnect:
 
         Each connector that comes or goes brings one. Blocks, so from a loop by ``asyncio.to_thread``.
         """
-        for _ in range(int(AGAIN_SECONDS_MAX / LOOK_SECONDS)):
+        until = time.monotonic() + AGAIN_SECONDS_MAX
+        while True:
             status, answer = asked(self.url, method, path, body)
-            if not is_to_be_asked_again(status, answer):
-                break
+            if time.monotonic() > until or not is_to_be_asked_again(status, answer):
+                return status, answer
             threading.Event().wait(LOOK_SECONDS)
-        return status, answer
 
 
 def is_to_be_asked_again(status: int, body: Any) -> bool:
