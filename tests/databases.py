@@ -272,11 +272,13 @@ class Postgres:
             found: list[tuple[Any, ...]] = cursor.fetchall()
             return found
 
-    def drop_slot(self) -> None:
-        """The slot of the database's name, if there is one; its last reader may be ending still."""
-        slot = f"from pg_replication_slots where slot_name = '{self.name}'"
-        self.run(f"select pg_terminate_backend(active_pid, 120000) {slot} and active")
-        self.run(f"select pg_drop_replication_slot(slot_name) {slot}")
+    def drop_slots(self) -> None:
+        """Its replication slots; the server lets a reader go only a moment after that has closed its connection."""
+        slots = f"from pg_replication_slots where database = '{self.name}'"
+        self.run(
+            f"select pg_terminate_backend(active_pid, 120000) {slots} and active_pid is not null",
+            f"select pg_drop_replication_slot(slot_name) {slots}",
+        )
 
 
 @contextmanager
@@ -327,6 +329,7 @@ class MySql:
             conv={255: str},
             charset="utf8mb4",
             init_command="SET time_zone = '+00:00'",
+            connect_timeout=120,
         )
 
     async def rows(self, *statements: str, database: str | None = "") -> list[tuple[Any, ...]]:

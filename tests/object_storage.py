@@ -18,7 +18,7 @@ from service.embedded.child import GuardedJvm, JvmCommand
 from service.embedded.ports import free_ports
 from service.embedded.running import running
 
-START_SECONDS_MAX = 170.0
+START_SECONDS_MAX = 300.0
 _address: list[str] = []
 
 

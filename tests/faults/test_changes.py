@@ -93,7 +93,7 @@ def test_killed_worker_and_killed_postgresql_leave_every_change_once(
     try:
         _killed_in_turn(kafka, topic, life, server=postgres.server, run=run, difference=difference)
     finally:
-        postgres.drop_slot()
+        postgres.drop_slots()
 
 
 def _life(kafka: KafkaStack, name: str, folder: Path, properties: dict[str, str]) -> WorkerLife:
@@ -127,6 +127,7 @@ def _killed_in_turn(
     ``difference``: between what the topic and what the table holds; empty where there is none.
     """
     try:
+        seen = committed_end(kafka.bootstrap, topic)
         life.start()
         run(_transactions(0))
         has_moved = wait_for_commits(kafka.bootstrap, topic, beyond=0, seconds_max=PROGRESS_SECONDS_MAX)

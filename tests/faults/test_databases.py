@@ -57,8 +57,8 @@ def test_killed_worker_and_killed_database_leave_the_topic_equal_to_the_table(
             assert has_moved, life.log_text()[-6000:]
             _write(postgres)
             life.kill()
-        life.start()
         seen = committed_end(kafka.bootstrap, topic)
+        life.start()
         _write(postgres)
         assert wait_for_commits(kafka.bootstrap, topic, beyond=seen, seconds_max=PROGRESS_SECONDS_MAX)
         postgres.server.kill()

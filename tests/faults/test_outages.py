@@ -156,8 +156,8 @@ def _lose_broker(stage: Stage) -> None:
     )
     pause(BROKER_AWAY_SECONDS)
     assert stage.life.is_running
-    stage.kafka.restart()
     noise = [event for event in stage.life.events() if event["logger"].startswith("aiokafka")]
+    stage.kafka.restart()
     assert len(noise) < NOISE_LINES_MAX, f"the client fills the log: {len(noise)} lines in {BROKER_AWAY_SECONDS:.0f} s"
 
 

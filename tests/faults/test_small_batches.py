@@ -56,7 +56,7 @@ def test_a_connector_that_changes_its_way_keeps_order_and_delivers_each_change_o
         assert "spark_after_small" not in ways
     finally:
         life.end()
-        postgres.drop_slot()
+        postgres.drop_slots()
 
 
 def _life(kafka: KafkaStack, postgres: Postgres, name: str, folder: Path) -> WorkerLife:
