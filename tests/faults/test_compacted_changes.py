@@ -29,7 +29,7 @@ from tests.faults.worker_life import WorkerLife, wait_until, write_properties
 from tests.stack import KafkaStack, RegistryStack
 
 pytestmark = [pytest.mark.faults, pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(900)]
-SECONDS_MAX = 180.0
+SECONDS_MAX = 300.0
 ACCOUNTS, EACH, CLIENTS = 20, 100, 4
 Run = Callable[[Sequence[str]], None]
 """Statements of one connection; what the server refuses of a transaction is rolled back and forgotten."""

@@ -17,7 +17,7 @@ from tests.faults.worker_life import ANSWER_SECONDS_MAX, WorkerLife, wait_until,
 from tests.stack import KafkaStack, RegistryStack
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(600)]
-SECONDS_MAX = 120.0
+SECONDS_MAX = 300.0
 
 
 class Shop:
