@@ -151,6 +151,9 @@ class SessionKeeper:
                 while not starting.done():
                     await _in_thread(end)
                     await asyncio.wait([starting], timeout=_LOOK_SECONDS)
+        if self._settings.remote is not None:
+            # However it has ended: PySpark asks the server of each client that is left open when the process ends.
+            await _in_thread(partial(_close_all, [each for each in self._begun if each is not self._session]))
 
 
 async def _told(error: Exception) -> str:

@@ -21,7 +21,7 @@ from spark_batch.errors import ConversionRetriable, SparkUnavailable
 from spark_batch.outcome import INPUT_SCHEMA
 from spark_batch.plan import ConversionPlan, ConverterKind, ConverterSpec, PayloadFormat
 from spark_batch.runner import ConversionRunner
-from spark_batch.session import SparkSettings, close_remote, start_session
+from spark_batch.session import Begun, SparkSettings, close_remote, start_session
 from spark_batch.session_keeper import SessionKeeper
 
 PLAN = ConversionPlan(PayloadFormat.JSON, value_converter=ConverterSpec(ConverterKind.JSON))
@@ -117,6 +117,38 @@ async def test_a_stop_waits_for_no_server(
     await until(threads.have_ended)
     assert keeper.session is None
     assert client_of(session).is_closed
+
+
+async def test_a_start_that_fails_leaves_nothing_open(server: SilentServer) -> None:
+    """PySpark would ask the server once more for each client that is open, for ten minutes, when the process ends."""
+    made: list[SparkSession] = []
+
+    def launch(_: SparkSettings, begun: Begun) -> SparkSession:
+        made.append(connected(server))
+        begun(made[-1])
+        raise ConnectionError
+
+    keeper = SessionKeeper(SparkSettings(remote=server.url), launch=launch, tell=lambda _: None)
+    await refused(keeper)
+    assert [client_of(session).is_closed for session in made] == [True]
+
+
+async def test_a_start_that_nobody_waited_for_is_closed_by_the_stop(server: SilentServer) -> None:
+    """It has gone on in its thread, and succeeded."""
+    made: list[SparkSession] = []
+
+    def launch(_: SparkSettings, begun: Begun) -> SparkSession:
+        made.append(connected(server))
+        begun(made[-1])
+        return made[-1]
+
+    keeper = SessionKeeper(SparkSettings(remote=server.url), launch=launch, tell=lambda _: None)
+    async with asyncio.TaskGroup() as group:
+        waiting = group.create_task(keeper.ready())
+        await asyncio.sleep(0)
+        waiting.cancel()
+    await keeper.stop()
+    assert [client_of(session).is_closed for session in made] == [True]
 
 
 def test_closing_a_session_waits_for_no_other(server: SilentServer) -> None:
