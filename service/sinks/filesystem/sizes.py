@@ -1,9 +1,10 @@
 """How many bytes values count for ``flush.size.bytes``, by columns.
 
 The number follows from a value and its schema alone, never from a codec or from what else is in the file: so records
-that come again end their files where they did. Values with fields count as Arrow lays them out, without the bits that say
-which are null (https://arrow.apache.org/docs/format/Columnar.html): numbers, dates, times and decimals by the width of
-their type, null or not; texts and bytes, lists and maps with four bytes for their end; a boolean, a bit there, is a byte.
+that come again end their files where they did. Values with fields count as Arrow lays them out, without the bits that
+say which are null (https://arrow.apache.org/docs/format/Columnar.html): numbers, dates, times and decimals by the width
+of their type, null or not; texts and bytes, lists and maps with four bytes for their end; a boolean, which is a bit
+there, is a byte here.
 """
 
 from __future__ import annotations
