@@ -5,6 +5,7 @@ It passes the suite that the real server passes (``tests.search_suite``).
 
 from __future__ import annotations
 
+import base64
 import gzip
 import json
 from collections.abc import AsyncIterator
@@ -44,7 +45,8 @@ class FakeSearch:
     lost_answers: int = 0
     """How many bulks are carried out, and then the connection breaks."""
     body_bytes_max: int = 1 << 30
-    user: str | None = None
+    login: str | None = None
+    """User and password, with a colon between."""
     closed: dict[str, tuple[int, str]] = field(default_factory=dict)
     """Status and kind of error of each document of an index that takes none."""
     mapping_page: str | None = None
@@ -57,6 +59,7 @@ class FakeSearch:
         app.router.add_post("/_bulk", self._bulk)
         app.router.add_put("/_index_template/{name}", self._template)
         app.router.add_put("/_data_stream/{name}", self._stream)
+        app.router.add_get("/", self._nothing)
         app.router.add_route("*", "/{name}", self._index)
         app.router.add_route("*", "/{name}/_mapping", self._mapping)
         app.router.add_post("/{name}/_refresh", self._nothing)
@@ -71,6 +74,8 @@ class FakeSearch:
         name = request.match_info["name"]
         if request.method == "PUT":
             return self._make(name, await request.json())
+        if name.startswith("_"):  # a name of the server's own: all indices are there, others are no names
+            return web.json_response({}, status=200 if name == "_all" else 400)
         if name not in self.indices:
             return web.json_response(_error("index_not_found_exception", f"no such index [{name}]"), status=404)
         if request.method == "DELETE":
@@ -78,7 +83,7 @@ class FakeSearch:
         return web.json_response({})
 
     def _make(self, name: str, body: Any) -> web.Response:
-        if name != name.lower() or set(name) & set('\\/*?"<>| ,#:'):
+        if _is_illegal(name):
             return web.json_response(_error("invalid_index_name_exception", f"Invalid index name [{name}]"), status=400)
         if name in self.indices:
             return web.json_response(
@@ -121,7 +126,7 @@ class FakeSearch:
         return web.json_response({"hits": {"hits": hits}})
 
     async def _bulk(self, request: web.Request) -> web.StreamResponse:
-        if self.user is not None and not request.headers.get("Authorization"):
+        if self.login is not None and request.headers.get("Authorization") != f"Basic {_base64(self.login)}":
             return web.json_response(_error("security_exception", "missing authentication"), status=401)
         body = await request.read()
         if request.headers.get("Content-Encoding") == "gzip" and body[:2] == b"\x1f\x8b":
@@ -159,6 +164,8 @@ class FakeSearch:
 
     def _done(self, verb: str, told: dict[str, Any], source: bytes) -> dict[str, Any]:
         name = told.get("_id", f"made-{sum(map(len, self.bulks))}-{len(source)}-{id(told)}")
+        if _is_illegal(told["_index"]):
+            return {"status": 400, **_error("invalid_index_name_exception", f"Invalid index name [{told['_index']}]")}
         trouble = self._trouble(name, told["_index"])
         if trouble is not None:
             return trouble
@@ -194,6 +201,15 @@ class FakeSearch:
     @staticmethod
     def _is_old(index: Index, name: str, told: dict[str, Any]) -> bool:
         return told.get("version_type") == "external" and told["version"] <= index.versions.get(name, -1)
+
+
+def _base64(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def _is_illegal(name: str) -> bool:
+    signs = set(name) & set('\\/*?"<>| ,#:')
+    return name in {"", ".", ".."} or name != name.lower() or name[0] in "_-+" or bool(signs) or len(name.encode()) > 255
 
 
 def _demand_sound(verb: str, told: dict[str, Any], source: bytes) -> None:

@@ -122,7 +122,7 @@ class ElasticsearchSink(SinkConnector[ElasticsearchSinkConfig]):
                 await self._indices.ensure(name)
                 is_ignored = self.config.schema_ignore or topic in self.config.topic_schema_ignore
                 if not is_ignored and not self.config.is_data_stream and not self.config.has_resources:
-                    is_mapped = await self._indices.map(name, _schema(batch))
+                    is_mapped = await self._indices.map(name, _schema(batch), batch.value.form)
                     unmapped |= set() if is_mapped else {topic}
         return unmapped
 

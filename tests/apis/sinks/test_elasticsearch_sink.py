@@ -113,12 +113,14 @@ async def test_the_next_address_is_asked_when_one_does_not_answer(search: Search
 
 async def test_login_and_no_secret_in_messages(search: Search, fake: FakeSearch) -> None:
     """Basic, as the server wants it."""
-    fake.user = "writer"
+    fake.login = "writer:hush-hush"
     async with started(search, connection__username="writer", connection__password="hush-hush") as sink:
         await sink.put(records(1))
-    async with started(search) as sink:
-        with pytest.raises(Fatal, match="401"):
-            await sink.put(records(1))
+    for keys in ({}, {"connection__username": "writer", "connection__password": "hush-hushed"}):
+        async with started(search, **keys) as sink:
+            with pytest.raises(Fatal, match="401") as refused:
+                await sink.put(records(1))
+            assert "hush" not in str(refused.value)
 
 
 @pytest.mark.parametrize(
