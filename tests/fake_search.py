@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -47,13 +48,15 @@ class FakeSearch:
     body_bytes_max: int = 1 << 30
     login: str | None = None
     """User and password, with a colon between."""
-    closed: dict[str, tuple[int, str]] = field(default_factory=dict)
-    """Status and kind of error of each document of an index that takes none."""
+    closed: dict[str, tuple[int, str, str]] = field(default_factory=dict)
+    """Status, kind and reason of the error of each document, and of each mapping, of an index that takes none."""
+    unmade: tuple[int, str, str] | None = None
+    """The same of each new index, where there are to be none."""
     mapping_page: str | None = None
     """What somebody between answers in place of a mapping."""
 
     @asynccontextmanager
-    async def serving(self) -> AsyncIterator[str]:
+    async def serving(self, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
         """Serve on a free port; gives the address."""
         app = web.Application(client_max_size=1 << 30)
         app.router.add_post("/_bulk", self._bulk)
@@ -64,8 +67,12 @@ class FakeSearch:
         app.router.add_route("*", "/{name}/_mapping", self._mapping)
         app.router.add_post("/{name}/_refresh", self._nothing)
         app.router.add_get("/{name}/_search", self._search)
-        async with TestServer(app) as server:
+        server = TestServer(app, scheme="http" if tls is None else "https")
+        await server.start_server(ssl=tls)
+        try:
             yield str(server.make_url("")).rstrip("/")
+        finally:
+            await server.close()
 
     async def _nothing(self, _request: web.Request) -> web.Response:
         return web.json_response({})
@@ -85,6 +92,8 @@ class FakeSearch:
     def _make(self, name: str, body: Any) -> web.Response:
         if _is_illegal(name):
             return web.json_response(_error("invalid_index_name_exception", f"Invalid index name [{name}]"), status=400)
+        if self.unmade is not None:
+            return web.json_response(_error(*self.unmade[1:]), status=self.unmade[0])
         if name in self.indices:
             return web.json_response(
                 _error("resource_already_exists_exception", f"[{name}] already exists"), status=400
@@ -99,6 +108,9 @@ class FakeSearch:
         if name not in self.indices:
             return web.json_response(_error("index_not_found_exception", f"no such index [{name}]"), status=404)
         if request.method == "PUT":
+            if name in self.closed:
+                status, *error = self.closed[name]
+                return web.json_response(_error(*error), status=status)
             self.indices[name].properties |= (await request.json())["properties"]
         elif self.mapping_page is not None:
             return web.Response(text=self.mapping_page, content_type="text/html")
@@ -194,8 +206,8 @@ class FakeSearch:
             self.busy_ids[name] -= 1
             return {"status": 429, **_error("es_rejected_execution_exception", "rejected execution")}
         if index in self.closed:
-            status, kind = self.closed[index]
-            return {"status": status, **_error(kind, f"index [{index}] blocked")}
+            status, *error = self.closed[index]
+            return {"status": status, **_error(*error)}
         return None
 
     @staticmethod

@@ -10,8 +10,10 @@ from urllib.parse import quote
 
 import msgspec
 
-from fetchers.sdk import Fatal, HttpResponse, Retriable
+from fetchers.sdk import AnswerRule, Fatal, HttpResponse, Retriable, StatusTable, StatusVerdict
+from service.domain.errors import TargetFull
 from service.sinks.batch import Form
+from service.sinks.elasticsearch.bulk import BLOCKED_TYPES, DISK_FULL, FULL_WAIT_SECONDS, item_of
 from service.sinks.elasticsearch.config import ElasticsearchSinkConfig
 from service.sinks.elasticsearch.mapping import properties_of
 from service.sinks.elasticsearch.names import NAME_BYTES_MAX, PART_CHARACTERS_MAX, fault_of
@@ -22,6 +24,14 @@ INDICES_MAX = 1000
 SCHEMAS_MAX = 16
 """Of one index; those of records that take turns."""
 _NOT_FOUND, _BAD = 404, 400
+BLOCKED_STATUSES = frozenset({403, 429})
+INDEX_STATUSES = StatusTable(
+    rules=[AnswerRule(StatusVerdict.ACCEPT, BLOCKED_STATUSES, path="error.type", text=kind) for kind in BLOCKED_TYPES]
+).with_verdict(StatusVerdict.ACCEPT, (_BAD, _NOT_FOUND))
+"""What comes as an answer to a question about an index."""
+MEND_ACCESS = (
+    "open the index, lift its block, or give the user of connection.username the right to write; then restart the task"
+)
 _EXISTS = ("resource_already_exists_exception", "already exists")
 
 
@@ -70,7 +80,7 @@ _MAPPINGS = msgspec.json.Decoder(dict[str, _Mapped])
 
 
 class Ask(Protocol):
-    """One request to the server; 400 and 404 are answers."""
+    """One request to the server; see ``INDEX_STATUSES`` for what is an answer."""
 
     async def __call__(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> HttpResponse:
         """Raises Retriable, Fatal."""
@@ -132,7 +142,14 @@ class Indices:
         self._demand(answer, f"data stream '{name}' cannot be made")
 
     def _demand(self, answer: HttpResponse, doing: str) -> None:
-        """Another task may have been first. Raises Fatal with the server's reason."""
+        """Another task may have been first. Raises TargetFull, and Fatal with the server's reason."""
+        if answer.status in BLOCKED_STATUSES:
+            item = item_of(answer)
+            if item.is_disk_full:
+                message = f"{doing}: {DISK_FULL.format(reason=item.reason, seconds=FULL_WAIT_SECONDS)}"
+                raise TargetFull(message, wait_seconds=FULL_WAIT_SECONDS)
+            message = f"{doing}: {item.reason}: {MEND_ACCESS}"
+            raise Fatal(message)
         text = answer.body.decode(errors="replace")
         if answer.status in {_BAD, _NOT_FOUND} and not any(each in text for each in _EXISTS):
             message = f"{doing}: {text[:300]}"
