@@ -176,8 +176,6 @@ class FakeSearch:
 
     def _done(self, verb: str, told: dict[str, Any], source: bytes) -> dict[str, Any]:
         name = told.get("_id", f"made-{sum(map(len, self.bulks))}-{len(source)}-{id(told)}")
-        if _is_illegal(told["_index"]):
-            return {"status": 400, **_error("invalid_index_name_exception", f"Invalid index name [{told['_index']}]")}
         trouble = self._trouble(name, told["_index"])
         if trouble is not None:
             return trouble
@@ -205,6 +203,8 @@ class FakeSearch:
         if self.busy_ids.get(name):
             self.busy_ids[name] -= 1
             return {"status": 429, **_error("es_rejected_execution_exception", "rejected execution")}
+        if _is_illegal(index):
+            return {"status": 400, **_error("invalid_index_name_exception", f"Invalid index name [{index}]")}
         if index in self.closed:
             status, *error = self.closed[index]
             return {"status": status, **_error(*error)}
@@ -221,7 +221,9 @@ def _base64(text: str) -> str:
 
 def _is_illegal(name: str) -> bool:
     signs = set(name) & set('\\/*?"<>| ,#:')
-    return name in {"", ".", ".."} or name != name.lower() or name[0] in "_-+" or bool(signs) or len(name.encode()) > 255
+    return (
+        name in {"", ".", ".."} or name != name.lower() or name[0] in "_-+" or bool(signs) or len(name.encode()) > 255
+    )
 
 
 def _demand_sound(verb: str, told: dict[str, Any], source: bytes) -> None:

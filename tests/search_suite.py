@@ -332,7 +332,8 @@ class SearchSuite:
         assert sorted(document["m"] for document in found.values()) == [1, 2, 3]
 
     @pytest.mark.parametrize(
-        "topic", ["a b", "a*", "a?b", "a,b", "<a>", "a/b", "a\\b", 'a"b', "a|b", "a#b", "a:b", "+a", "__all", "__a", "--a", "_"]
+        "topic",
+        ["a b", "a*", "a?b", "a,b", "<a>", "a/b", "a\\b", 'a"b', "a|b", "a#b", "a:b", "+a", "__all", "__a", "--a", "_"],
     )
     async def test_a_topic_that_names_no_index_is_told(self, search: Search, topic: str) -> None:
         """No record is at fault, though the server says of some such names that they are there (a pattern, ``_all``).

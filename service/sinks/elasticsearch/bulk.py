@@ -31,14 +31,16 @@ _MALFORMED_TYPES = frozenset(
         "document_parsing_exception",
     }
 )
-_CLOSED_TYPES = frozenset({"cluster_block_exception", "index_create_block_exception", "security_exception", "index_closed_exception"})
+_CLOSED_TYPES = frozenset(
+    {"cluster_block_exception", "index_create_block_exception", "security_exception", "index_closed_exception"}
+)
 _CLOSED_STATUSES = frozenset({401, 403})
 BLOCKED_TYPES = ("cluster_block_exception", "index_create_block_exception")
 _BLOCKS = re.compile(r"\[[A-Z_]+/(\d+)/")
 _DISK_BLOCKS = frozenset({"10", "12"})
 """Numbers of the blocks that a server sets by itself when a disk is too full, and takes away when it is not: no new
-index (OpenSearch), an index that is read and deleted from only. The latter came with status 403 before Elasticsearch 7.7
-and comes with 429 since (https://github.com/elastic/elasticsearch/issues/49393)."""
+index (OpenSearch), an index that is read and deleted from only. The latter came with status 403 at first, and with 429
+in newer servers (https://github.com/elastic/elasticsearch/issues/49393)."""
 DISK_FULL = (
     "a disk of the server is too full: {reason} Make room on it (delete what is not needed, add a disk or a node). The "
     "server then lifts the block by itself, but for Elasticsearch before 7.4, where it is lifted by hand (the index's "
@@ -90,10 +92,8 @@ class Item(msgspec.Struct):
             return Verdict.DONE if is_versioned else Verdict.OUTRUN
         if kind == "index_not_found_exception":
             return Verdict.INDEX_MISSING
-        if self.is_disk_full:
-            return Verdict.FULL
-        if kind in _RETRIED_TYPES or self.status in _RETRIED_STATUSES:
-            return Verdict.RETRIED
+        if self.is_disk_full or kind in _RETRIED_TYPES or self.status in _RETRIED_STATUSES:
+            return Verdict.FULL if self.is_disk_full else Verdict.RETRIED
         if kind in _CLOSED_TYPES or self.status in _CLOSED_STATUSES:
             return Verdict.CLOSED
         return Verdict.MALFORMED if kind in _MALFORMED_TYPES else Verdict.UNKNOWN

@@ -212,13 +212,16 @@ class ElasticsearchSinkConfig(SinkConfig):
             if fault is not None:
                 yield Finding(key, given, f"Servers have no such resource: the name '{resource}' {fault}")
 
-    def _stream_findings(self) -> Iterator[Finding]:
+    def _part_findings(self) -> Iterator[Finding]:
         for part, text in (("dataset", self.data_stream_dataset), ("namespace", self.data_stream_namespace)):
             fault = signs_of(text, more="-")
             if len(text) > PART_CHARACTERS_MAX:
                 fault = f"has {len(text)} characters, and {PART_CHARACTERS_MAX} are the most"
             if fault is not None:
                 yield Finding(f"data.stream.{part}", text, f"A part of a data stream's name that {fault}")
+
+    def _stream_findings(self) -> Iterator[Finding]:
+        yield from self._part_findings()
         found = unknown_names(self.data_stream_namespace)
         if found:
             yield Finding("data.stream.namespace", self.data_stream_namespace, found)

@@ -48,8 +48,8 @@ def target_of(topic: str, config: ElasticsearchSinkConfig) -> str:
     if fault is not None:
         kind = "data stream" if config.is_data_stream else "index"
         message = (
-            f"topic '{topic}' has no {kind}: the name '{name}' {fault}. Give the topic another name on its way, as with "
-            "the transformation RegexRouter, or name an existing resource: topic.to.external.resource.mapping"
+            f"topic '{topic}' has no {kind}: the name '{name}' {fault}. Give the topic another name on its way, as by "
+            "RegexRouter, or name an existing resource: topic.to.external.resource.mapping"
         )
         raise Fatal(message)
     return name
@@ -188,4 +188,3 @@ class Indices:
             message = f"the question for the mapping of '{name}' was not answered with a mapping"
             raise Retriable(message) from error
         return {field for each in found for field in each.mappings.properties}
-

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import math
+from contextlib import suppress
 from typing import Any
 
 from service.sinks.batch import Form
@@ -33,7 +34,7 @@ def properties_of(schema: Schema, form: Form, *, is_map_object: bool = True) -> 
     return {name: _mapping(child, form, is_map_object) for name, child in schema.fields.items()}
 
 
-def _mapping(schema: Schema, form: Form, is_map_object: bool) -> dict[str, Any]:  # noqa: FBT001 - it is handed on
+def _mapping(schema: Schema, form: Form, is_map_object: bool) -> dict[str, Any]:  # noqa: FBT001, PLR0911 - one line a type
     if schema.name in {DATE, TIME, TIMESTAMP}:
         return _with_default("date", schema, form)
     if schema.name == DECIMAL and schema.kind is Kind.BYTES:
@@ -56,13 +57,13 @@ def _mapping(schema: Schema, form: Form, is_map_object: bool) -> dict[str, Any]:
 
 def _with_default(kind: str, schema: Schema, form: Form) -> dict[str, Any]:
     """With the default as ``null_value``; without one that is no value of the type, for which all would be refused."""
-    try:
+    mapping = {"type": kind}
+    with suppress(*MISFITS):
         default = _default(schema, form)
         is_fit = isinstance(default, bool) is (kind == "boolean") and isinstance(default, int | float)
-        is_fit = is_fit and math.isfinite(default)
-    except MISFITS:
-        is_fit = False
-    return {"type": kind, "null_value": default} if is_fit else {"type": kind}
+        if is_fit and math.isfinite(default):
+            return {**mapping, "null_value": default}
+    return mapping
 
 
 def _default(schema: Schema, form: Form) -> Any:

@@ -64,6 +64,12 @@ class _Left:
         self.rows.update(rows)
         self.reasons.append(reason)
 
+    def add_item(self, row: int, item: Item) -> None:
+        """A document that the server has no time or no room for."""
+        self.add([row], f"the server was too busy for some documents: {item.reason}")
+        if item.is_disk_full and self.full is None:
+            self.full = DISK_FULL.format(reason=item.reason, seconds=FULL_WAIT_SECONDS)
+
     def demand(self) -> None:
         """Raise what there is to be raised."""
         if self.failure is not None:
@@ -174,14 +180,11 @@ class ElasticsearchSink(SinkConnector[ElasticsearchSinkConfig]):
             match item.verdict(is_versioned=config.write_method == "INSERT"):
                 case Verdict.DONE:
                     continue
-                case Verdict.RETRIED:
-                    left.add([row], f"the server was too busy for some documents: {item.reason}")
+                case Verdict.RETRIED | Verdict.FULL:
+                    left.add_item(row, item)
                 case Verdict.INDEX_MISSING:
                     self._indices.forget(target_of(batch.records.column("topic")[row].as_py(), config))
                     left.add([row], item.reason)
-                case Verdict.FULL:
-                    left.add([row], item.reason)
-                    left.full = DISK_FULL.format(reason=item.reason, seconds=FULL_WAIT_SECONDS)
                 case Verdict.CLOSED:
                     name = target_of(batch.records.column("topic")[row].as_py(), config)
                     left.failure = f"'{name}' takes no documents: {item.reason}: {MEND_ACCESS}"

@@ -147,7 +147,7 @@ NO_NEW = "blocked by: [FORBIDDEN/10/cluster create-index blocked (api)];"
     ],
 )
 async def test_an_index_that_takes_nothing_refuses_no_record(
-    search: Search, fake: FakeSearch, status: int, kind: str, reason: str
+    search: Search, fake: FakeSearch, *, status: int, kind: str, reason: str
 ) -> None:
     """The task fails and says what to do; only what is bad by itself is refused, or all would be dead letters."""
     async with started(search, behavior__on__malformed__documents="FAIL") as sink:
@@ -185,7 +185,7 @@ async def test_a_mapping_on_a_full_disk_comes_again(search: Search, fake: FakeSe
     fake.indices[search.topic] = Index()
     fake.closed[search.topic] = (status, BLOCKED, FULL)
     async with started(search, schema__ignore="false") as sink:
-        with pytest.raises(TargetFull, match="the mapping of .* cannot be made .* Make room"):
+        with pytest.raises(TargetFull, match=r"the mapping of .* cannot be made .* Make room"):
             await sink.put([("a", enveloped({"username": "gwen"}))], values=EnvelopeReader())
         fake.closed[search.topic] = (status, BLOCKED, READ_ONLY)
         with pytest.raises(Fatal, match=r"the mapping of .* cannot be made .* lift its block"):

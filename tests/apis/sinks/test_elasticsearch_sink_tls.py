@@ -25,7 +25,9 @@ def authority_fixture(tmp_path: Path) -> Authority:
     return Authority(tmp_path)
 
 
-def server_tls(authority: Authority, *, names: str = "DNS:localhost,IP:127.0.0.1", asks: bool = False) -> ssl.SSLContext:
+def server_tls(
+    authority: Authority, *, names: str = "DNS:localhost,IP:127.0.0.1", asks: bool = False
+) -> ssl.SSLContext:
     """A server's context; ``asks``: only those are let in whose certificate is the authority's too."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(authority.certificate))
     context.load_cert_chain(authority.sign("server", names))
@@ -60,7 +62,11 @@ async def test_a_private_authority_and_a_certificate_of_our_own(authority: Autho
     [
         ({"elastic__https__ssl__truststore__location": "stranger.crt"}, "IP:127.0.0.1", UNKNOWN),
         ({}, "IP:127.0.0.1", UNKNOWN),
-        ({"elastic__https__ssl__truststore__location": "authority.crt"}, "DNS:search.test", "not valid for '127.0.0.1'"),
+        (
+            {"elastic__https__ssl__truststore__location": "authority.crt"},
+            "DNS:search.test",
+            "not valid for '127.0.0.1'",
+        ),
     ],
     ids=["another authority", "none", "another name"],
 )
@@ -72,12 +78,14 @@ async def test_a_server_that_is_not_trusted(
     files = {key: str(authority.folder / name) for key, name in keys.items()}
     fake = FakeSearch()
     async with fake.serving(server_tls(authority, names=names)) as url:
-        with pytest.raises(Fatal, match=rf"https://127\.0\.0\.1:\d+/orders: the certificate .* not trusted \(.*{reason}"):
+        with pytest.raises(
+            Fatal, match=rf"https://127\.0\.0\.1:\d+/orders: the certificate .* not trusted \(.*{reason}"
+        ):
             await put(url, **SSL, **files)
     assert not fake.indices
 
 
-async def test_a_server_without_tls_is_told(authority: Authority) -> None:
+async def test_a_server_without_tls_is_told() -> None:
     """An address that says https where nobody speaks it."""
     fake = FakeSearch()
     async with fake.serving() as url:

@@ -32,13 +32,20 @@ def value_of(schema: dict[str, Any]) -> Any:
             return [value_of(schema["items"])]
         case "map":
             value = value_of(schema["values"])
-            return {"k": value} if schema["keys"]["type"] == "string" else [[value_of(schema["keys"]), value]]
+            # What an object has of its own accord the server maps by itself.
+            return {} if schema["keys"]["type"] == "string" else [[value_of(schema["keys"]), value]]
         case "boolean":
             return True
         case "string" | "bytes":
             return "BOI="
         case _:
             return 1
+
+
+def as_told(mapping: dict[str, Any]) -> dict[str, Any]:
+    """A mapping as the server tells it: times are texts."""
+    is_time = mapping.get("type") == "date" and "null_value" in mapping
+    return {**mapping, "null_value": str(mapping["null_value"])} if is_time else mapping
 
 
 @pytest.fixture
@@ -63,7 +70,6 @@ class TestOpenSearch(SearchSuite):
         found = sorted(each["at"] for each in (await search.documents()).values())
         assert found == [-(2**62), 1, 2, 2**63 - 1]
 
-
     async def test_every_type_of_a_schema_is_mapped(self, search: Search) -> None:
         """As the table of types says, defaults too, and the document that comes with it is taken."""
         fields = [{"field": f"f{number}", "optional": True, **field} for number, (field, _) in enumerate(FIELDS)]
@@ -73,7 +79,7 @@ class TestOpenSearch(SearchSuite):
             await sink.put([("a", document)], values=EnvelopeReader())
             assert not sink.refused
         mapping = await search.mapping()
-        assert mapping == {f"f{number}": wanted for number, (_, wanted) in enumerate(FIELDS)}
+        assert mapping == {f"f{number}": as_told(wanted) for number, (_, wanted) in enumerate(FIELDS)}
         assert (await search.documents()).keys() == {"a"}
 
     async def test_maps_as_lists_are_mapped_as_lists(self, search: Search) -> None:
@@ -93,7 +99,7 @@ class TestOpenSearch(SearchSuite):
         async with started(search, schema__ignore="false") as sink:
             await sink.put([("a", enveloped({"tries": 1}))], values=EnvelopeReader())
             await search.ask("PUT", f"/{search.topic}/_settings", {BLOCK: True})
-            with pytest.raises(TargetFull, match="a disk of the server is too full: .*Make room on it") as full:
+            with pytest.raises(TargetFull, match=r"a disk of the server is too full: .*Make room on it") as full:
                 await sink.put([("b", enveloped({"tries": 2})), ("a", enveloped({}))], begin=1, values=EnvelopeReader())
             assert full.value.rows == {0, 1}
         async with started(search, schema__ignore="false") as sink:

@@ -128,7 +128,11 @@ def test_the_mapping_of_an_avro_type(field: dict[str, Any], mapping: dict[str, A
 @pytest.mark.parametrize("form", [Form.JSON, Form.RECORD])
 def test_maps_that_are_lists_are_mapped_as_lists(form: Form) -> None:
     """With ``compact.map.entries=false``: each entry is an object of ``key`` and ``value``."""
-    entries = {"type": "map", "keys": {"type": "string"}, "values": "long" if form is Form.RECORD else {"type": "int64"}}
+    entries = {
+        "type": "map",
+        "keys": {"type": "string"},
+        "values": "long" if form is Form.RECORD else {"type": "int64"},
+    }
     field = {"type": entries, "name": "f"} if form is Form.RECORD else {"field": "f", **entries}
     kind = {"type": "record", "name": "R"} if form is Form.RECORD else {"type": "struct"}
     schema = schema_of(ValueType(form, json.dumps({**kind, "fields": [field]})))
