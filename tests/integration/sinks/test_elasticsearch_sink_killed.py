@@ -55,7 +55,7 @@ class FaultyDoor:
         return web.Response(body=body, status=answer.status, content_type=answer.content_type)
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("method", ["INSERT", "UPSERT"])
 async def test_replays_leave_each_document_as_its_last_record_says(
     kafka: KafkaStack, topic_name: str, opensearch: str, method: str
@@ -89,7 +89,6 @@ async def test_replays_leave_each_document_as_its_last_record_says(
                 "read.timeout.ms": "30000",
                 "value.converter": "org.apache.kafka.connect.json.JsonConverter",
                 "value.converter.schemas.enable": "false",
-                "consumer.override.session.timeout.ms": "6000",
                 "consumer.override.max.poll.records": "200",
             }
             with process(kafka.bootstrap, properties):
@@ -98,7 +97,7 @@ async def test_replays_leave_each_document_as_its_last_record_says(
             sinks = Sinks(kafka.bootstrap, properties, flush_seconds=0.5)
             async with sinks.running():
                 await wait_until(lambda: all(door.seen[each] > 1 for each in LOST))
-                async with asyncio.timeout(120):
+                async with asyncio.timeout(300):
                     while await found(client, opensearch, topic_name, method) != expected(method):
                         await asyncio.sleep(0.2)
             assert await found(client, opensearch, topic_name, method) == expected(method)
