@@ -20,8 +20,6 @@ _TYPES = {
     Kind.BOOLEAN: "boolean",
     Kind.BYTES: "binary",
 }
-
-
 _DAY_MS = 86_400_000
 
 
@@ -69,7 +67,8 @@ def _with_default(kind: str, schema: Schema, form: Form) -> dict[str, Any]:
 def _default(schema: Schema, form: Form) -> Any:
     """As the server reads it: days as milliseconds, decimals as numbers; binary fields have none."""
     if schema.default is None or schema.kind is not Kind.BYTES:
-        return schema.default * _DAY_MS if schema.name == DATE and schema.default is not None else schema.default
+        is_day = schema.name == DATE and isinstance(schema.default, int)
+        return schema.default * _DAY_MS if is_day else schema.default
     if schema.name != DECIMAL:
         return None
     if not isinstance(schema.default, str):

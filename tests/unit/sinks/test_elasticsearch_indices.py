@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from fetchers.sdk import HttpResponse
+from fetchers.sdk import Fatal, HttpResponse
 from fetchers.toolkit.http.answer import HttpAnswer
 from service.sinks.batch import Form
 from service.sinks.elasticsearch.config import ElasticsearchSinkConfig
@@ -23,6 +23,7 @@ class Server:
 
     asked: list[tuple[str, str]] = field(default_factory=list)
     fields: dict[str, dict[str, Any]] = field(default_factory=dict)
+    status: int = 200
 
     async def __call__(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> HttpResponse:
         """One request about an index."""
@@ -31,7 +32,7 @@ class Server:
         if method == "PUT" and body is not None:
             self.fields.setdefault(name, {}).update(body["properties"])
         told = {name: {"mappings": {"properties": self.fields.get(name, {})}}}
-        return cast("HttpResponse", HttpAnswer(200, {}, json.dumps(told).encode(), path))
+        return cast("HttpResponse", HttpAnswer(self.status, {}, json.dumps(told).encode(), path))
 
 
 @pytest.fixture
@@ -88,3 +89,11 @@ async def test_what_was_removed_is_asked_for_anew(indices: Indices, server: Serv
         server.fields.clear()
         indices.forget("orders")
     assert [method for method, _ in server.asked] == ["HEAD", "GET", "PUT"] * 2
+
+
+async def test_an_index_that_cannot_be_asked_for_is_not_taken_for_one(indices: Indices, server: Server) -> None:
+    """A server that calls the question bad would refuse each document by itself."""
+    server.status = 400
+    for _ in range(2):
+        with pytest.raises(Fatal, match=r"'orders' is no name of an index, the server says"):
+            await indices.ensure("orders")

@@ -70,6 +70,7 @@ FIELDS: list[tuple[dict[str, Any], dict[str, Any]]] = [
 UNFIT = [
     ({"type": "float", "default": float("nan")}, {"type": "float"}),
     ({"type": "int32", "default": True}, {"type": "integer"}),
+    ({"type": "int32", "name": f"{CONNECT}.Date", "default": "today"}, {"type": "date"}),
     ({**DECIMAL, "default": "?"}, {"type": "double"}),
 ]
 """With defaults for which the server would refuse the mapping."""
