@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,38 +13,12 @@ from service.embedded.server import EmbeddedServer
 from service.sinks.contract import SinkBatch, TargetFull
 from service.sinks.converters import EnvelopeReader
 from tests.search_suite import LOGIN, Search, SearchSuite, Sink, enveloped, started
-from tests.unit.sinks.test_elasticsearch_mapping import FIELDS
 
 pytestmark = pytest.mark.integration
 BATCH = 50
 LOOK_SECONDS = 0.05
 BLOCK = "index.blocks.read_only_allow_delete"
 SUMS = {"n": {"stats": {"field": "n"}}}
-
-
-def value_of(schema: dict[str, Any]) -> Any:
-    """A value as JsonConverter writes it."""
-    match schema["type"]:
-        case "struct":
-            return {field["field"]: value_of(field) for field in schema["fields"]}
-        case "array":
-            return [value_of(schema["items"])]
-        case "map":
-            value = value_of(schema["values"])
-            # What an object has of its own accord the server maps by itself.
-            return {} if schema["keys"]["type"] == "string" else [[value_of(schema["keys"]), value]]
-        case "boolean":
-            return True
-        case "string" | "bytes":
-            return "BOI="
-        case _:
-            return 1
-
-
-def as_told(mapping: dict[str, Any]) -> dict[str, Any]:
-    """A mapping as the server tells it: times are texts."""
-    is_time = mapping.get("type") == "date" and "null_value" in mapping
-    return {**mapping, "null_value": str(mapping["null_value"])} if is_time else mapping
 
 
 @pytest.fixture
@@ -69,18 +42,6 @@ class TestOpenSearch(SearchSuite):
             assert "failed to parse field [at] of type [date]" in sink.refused[2]
         found = sorted(each["at"] for each in (await search.documents()).values())
         assert found == [-(2**62), 1, 2, 2**63 - 1]
-
-    async def test_every_type_of_a_schema_is_mapped(self, search: Search) -> None:
-        """As the table of types says, defaults too, and the document that comes with it is taken."""
-        fields = [{"field": f"f{number}", "optional": True, **field} for number, (field, _) in enumerate(FIELDS)]
-        payload = {str(field["field"]): value_of(field) for field in fields}
-        document = {"schema": {"type": "struct", "optional": False, "fields": fields}, "payload": payload}
-        async with started(search, schema__ignore="false") as sink:
-            await sink.put([("a", document)], values=EnvelopeReader())
-            assert not sink.refused
-        mapping = await search.mapping()
-        assert mapping == {f"f{number}": as_told(wanted) for number, (_, wanted) in enumerate(FIELDS)}
-        assert (await search.documents()).keys() == {"a"}
 
     async def test_maps_as_lists_are_mapped_as_lists(self, search: Search) -> None:
         """So that the values of all keys are one field, of its own type."""
