@@ -67,7 +67,7 @@ FIELDS: list[tuple[dict[str, Any], dict[str, Any]]] = [
 """Fields as JsonConverter writes their schemas, and their mapping."""
 
 
-UNFIT = [
+UNFIT: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"type": "float", "default": float("nan")}, {"type": "float"}),
     ({"type": "int32", "default": True}, {"type": "integer"}),
     ({"type": "int32", "name": f"{CONNECT}.Date", "default": "today"}, {"type": "date"}),
