@@ -20,8 +20,8 @@ from fetchers.postgres_cdc.catalogue import Catalogue
 from fetchers.postgres_cdc.columns import SESSION
 from fetchers.postgres_cdc.config import PostgresCdcConfig
 from fetchers.postgres_cdc.events import CapturedTable
-from fetchers.sdk import Disconnected, Fatal, FetchError, Retriable
-from fetchers.toolkit.databases import batches_of, cancel_postgresql, close_postgresql
+from fetchers.sdk import Fatal, Retriable
+from fetchers.toolkit.databases import batches_of, cancel_postgresql, close_postgresql, postgresql_error
 from fetchers.toolkit.exclusive_calls import ExclusiveCalls
 
 BATCH_BYTES = 4 * 1024 * 1024
@@ -36,7 +36,6 @@ _WATERMARK = (
 alone the server sends it on."""
 _ALTERED = {"42P01", "42703"}
 """No such table, no such column."""
-_PASSING = ("40", "53", "55", "57", "58", "08")
 
 
 @dataclass(frozen=True)
@@ -93,7 +92,7 @@ class SnapshotReader:
             with self._calls.call():
                 yield
         except (adbc.Error, OSError) as error:
-            raise self._failure(error) from error
+            raise postgresql_error(error, self._config.database_hostname).failure from error
 
     def _connect(self) -> None:
         if self._connection is None:
@@ -163,15 +162,6 @@ class SnapshotReader:
     def _release(self) -> None:
         close_postgresql(self._cursor, self._connection)
         self._cursor = self._connection = None
-
-    def _failure(self, error: Exception) -> FetchError:
-        text = str(error).partition("Query was:")[0]
-        message = next((part.strip() for part in text.split("ERROR:")[1:]), text).splitlines()[0]
-        state = getattr(error, "sqlstate", None) or ""
-        host = self._config.database_hostname
-        if state and not state.startswith(_PASSING):
-            return Fatal(f"{host}: {message} ({state})")
-        return Retriable(f"{host}: {message} ({state})") if state else Disconnected(f"{host}: {message}")
 
 
 def select(table: CapturedTable, server: Catalogue, after: Sequence[str] = (), rows_max: int = 0) -> str:
