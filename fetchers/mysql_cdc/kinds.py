@@ -157,6 +157,8 @@ class Mapped:
                 sound(lambda texts: texts.cast(kind)),
             )
 
+        wide: Any = pa.uint64() if is_widest else pa.int64()
+
         def checked(made: Any) -> Made:
             if not is_widest or (pc.max(made).as_py() or 0) <= _INT64_MAX:
                 return made.cast(arrow), NOTHING
@@ -168,7 +170,6 @@ class Mapped:
             return kept.cast(arrow), wrong
 
         plain = fixed(width, lambda octets: values.whole(octets, is_unsigned=column.is_unsigned))
-        wide = pa.uint64() if is_widest else pa.int64()
         return form, arrow, lambda *where: checked(plain(*where)), lambda texts: checked(texts.cast(wide))
 
     def _decimal(self, column: Column) -> tuple[Any, ...]:

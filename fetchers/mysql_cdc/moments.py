@@ -131,11 +131,15 @@ def _told_days(texts: Any) -> Any:
 
 
 def _told_time(texts: Any) -> Any:
-    """Microseconds of texts such as ``-838:59:59.5``."""
-    parts = pc.extract_regex(texts.fill_null("0:00:00"), _TIME)
+    """Microseconds of texts such as ``-838:59:59.5``; null for what is no time."""
+    filled, is_time = texts.fill_null("0:00:00"), texts.is_valid()
+    parts = pc.extract_regex(filled, _TIME)
+    if parts.null_count:
+        is_time = pc.and_(is_time, parts.is_valid())
+        parts = pc.extract_regex(pc.if_else(parts.is_valid(), filled, "0:00:00"), _TIME)
     hours, minutes, seconds = (parts.field(at).cast(pa.int64()) for at in (1, 2, 3))
     fraction = pc.utf8_rpad(parts.field(4), 6, "0").cast(pa.int64())
     whole = pc.add(pc.multiply(hours, 3600), pc.add(pc.multiply(minutes, 60), seconds))
     micros = pc.add(pc.multiply(whole, values.MICROS), fraction)
     made = pc.if_else(pc.equal(parts.field(0), "-"), pc.negate(micros), micros)
-    return pc.if_else(texts.is_valid(), made, None)
+    return pc.if_else(is_time, made, None)
