@@ -1,4 +1,4 @@
-"""Records that show a value that its type cannot hold are rejected, and no others; what becomes of keys that are none."""
+"""Records that show a value that its type cannot hold are rejected, no others; what becomes of keys that are none."""
 
 from __future__ import annotations
 
