@@ -122,6 +122,7 @@ async def test_hanging_conversion_is_given_up(runner: ConversionRunner) -> None:
 async def test_cancelled_conversion_keeps_its_slot_until_it_ends(runner: ConversionRunner) -> None:
     """Cancelling is prompt for the caller, and no more jobs than slots ever run."""
     batch = table([b'{"x":1}'] * 2)
+    await _until(lambda seen: seen.running == 0, runner)
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(runner.convert(_slow_plan(200_000), batch)) for _ in range(4)]
         # At the loop's next turn, when two have their slots, and none can have been heard to have ended.
