@@ -122,12 +122,9 @@ async def test_hanging_conversion_is_given_up(runner: ConversionRunner) -> None:
 async def test_cancelled_conversion_keeps_its_slot_until_it_ends(runner: ConversionRunner) -> None:
     """Cancelling is prompt for the caller, and no more jobs than slots ever run."""
     batch = table([b'{"x":1}'] * 2)
-    await _until(lambda seen: seen.running == 0, runner)
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(runner.convert(_slow_plan(200_000), batch)) for _ in range(4)]
-        # At the loop's next turn, when two have their slots, and none can have been heard to have ended.
-        await asyncio.sleep(0)
-        assert (runner.statistics.running, runner.statistics.waiting) == (2, 2)
+        await _until(lambda seen: seen.running == 2 and seen.waiting == 2, runner)
         for task in tasks:
             task.cancel()
     assert all(task.cancelled() for task in tasks)
